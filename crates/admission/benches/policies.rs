@@ -1,4 +1,4 @@
-//! What admission policies cost a write: those that do not concern it, and those that do.
+//! Benchmarks of the cost of admission policies for a write: policies that match it, and policies that do not.
 
 use std::hint::black_box;
 use std::ops::ControlFlow;
@@ -17,7 +17,7 @@ const POD: &str = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","nam
     "spec":{"containers":[{"name":"a","image":"registry.example.com/a:1","resources":{"limits":{"cpu":"1"}}},
                           {"name":"b","image":"registry.example.com/b:1","resources":{"limits":{"cpu":"1"}}}]}}"#;
 
-/// Policies as they are met: labels that must be there, images from one registry, limits, and who may write.
+/// Typical policies: required labels, images from one registry, limits, and permitted users.
 const VALIDATIONS: &str = "
   - {expression: \"has(object.metadata.labels) && 'app' in object.metadata.labels\"}
   - {expression: \"object.spec.containers.all(c, c.image.startsWith('registry.example.com/'))\"}
@@ -38,7 +38,7 @@ fn parse(text: &str) -> Value {
     yaml::parse(text.as_bytes(), &Limits::TRUSTED).unwrap_or_default()
 }
 
-/// So many policies on pods, each with a binding.
+/// Creates this number of policies on pods, each with a binding.
 fn policies(count: usize) -> Policies {
     let policies = Policies::default();
     for at in 0..count {
@@ -54,7 +54,7 @@ fn policies(count: usize) -> Policies {
     policies
 }
 
-/// A write to the resource of that name.
+/// Evaluates the policies for a write to the resource of that name.
 fn ask(policies: &Policies, registry: &Registry, plural: &str, object: &Value, user: &Arc<User>) -> bool {
     let active = policies.validating.now();
     if !active.concerns(plural) {

@@ -33,7 +33,7 @@ impl DynamicPlugin {
         Self::ValidatingWebhooks,
     ];
 
-    /// The name by which flags turn it on and off.
+    /// Returns the name by which flags enable and disable it.
     pub fn name(self) -> &'static str {
         match self {
             Self::MutatingPolicies => "MutatingAdmissionPolicy",
@@ -52,13 +52,13 @@ impl DynamicPlugin {
         }
     }
 
-    /// The feature gate without which the plugin is not there.
+    /// Returns the feature gate that enables the plugin.
     fn gate(self) -> Option<&'static str> {
         (self == Self::MutatingPolicies).then_some(self.name())
     }
 }
 
-/// What metrics count of a plugin. What quotas limit is taken last.
+/// Returns the properties of a plugin that metrics need. Plugins that reserve quotas are called last.
 fn timed(plugin: &dyn AdmissionPlugin) -> TimedPlugin {
     TimedPlugin {
         name: plugin.name(),
@@ -71,25 +71,25 @@ fn timed(plugin: &dyn AdmissionPlugin) -> TimedPlugin {
 pub struct AdmissionChain {
     plugins: Vec<Box<dyn AdmissionPlugin>>,
     dynamic: Vec<DynamicPlugin>,
-    /// The indexes of the plugins that may concern a resource, by the plural names that any plugin names.
+    /// Indexes of the plugins that may concern a resource, by the plural names that any plugin names.
     named: HashMap<&'static str, Vec<usize>>,
-    /// The indexes of the plugins for all other resources.
+    /// Indexes of the plugins for all other resources.
     others: Vec<usize>,
     timings: Arc<Timings>,
     provides_namespaces: bool,
-    /// Those that consult others.
+    /// Indexes of the plugins that consult others.
     asking: Vec<usize>,
 }
 
 impl Default for AdmissionChain {
-    /// The dynamic plugins alone.
+    /// Creates a chain of only the dynamic plugins.
     fn default() -> Self {
         Self::new(Vec::new())
     }
 }
 
 impl AdmissionChain {
-    /// A chain of these plugins and of all dynamic ones.
+    /// Creates a chain of these plugins and all dynamic ones.
     pub fn new(plugins: Vec<Box<dyn AdmissionPlugin>>) -> Self {
         Self::of(plugins, DynamicPlugin::ALL.to_vec())
     }
@@ -129,7 +129,7 @@ impl AdmissionChain {
         }
     }
 
-    /// The chain with only those plugins whose names `keep` accepts.
+    /// Keeps only the plugins whose names `keep` accepts.
     #[must_use]
     pub fn only(mut self, keep: impl Fn(&str) -> bool) -> Self {
         self.plugins.retain(|plugin| keep(plugin.name()));
@@ -137,7 +137,7 @@ impl AdmissionChain {
         Self::of(self.plugins, self.dynamic)
     }
 
-    /// The chain without the plugins whose feature gates are not `on`.
+    /// Removes the plugins whose feature gates are not `on`.
     #[must_use]
     pub fn gated(mut self, on: impl Fn(&str) -> bool) -> Self {
         self.plugins.retain(|plugin| plugin.gate().is_none_or(&on));
@@ -145,7 +145,7 @@ impl AdmissionChain {
         Self::of(self.plugins, self.dynamic)
     }
 
-    /// The feature gate without which the plugin of that name is not there.
+    /// Returns the feature gate that enables the plugin of that name.
     pub fn gate(&self, name: &str) -> Option<&'static str> {
         let plugin = self.plugins.iter().find(|plugin| plugin.name() == name);
         let dynamic = || self.dynamic.iter().find(|plugin| plugin.name() == name);
@@ -155,28 +155,28 @@ impl AdmissionChain {
         }
     }
 
-    /// The names of the plugins.
+    /// Returns the names of the plugins.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
         let plugins = self.plugins.iter().map(|plugin| plugin.name());
         plugins.chain(self.dynamic.iter().map(|plugin| plugin.name()))
     }
 
-    /// Whether a dynamic plugin is part of the chain. Callers check this before they run it.
+    /// Returns true if a dynamic plugin is part of the chain. Callers check this before they run it.
     pub fn includes(&self, plugin: DynamicPlugin) -> bool {
         self.dynamic.contains(&plugin)
     }
 
-    /// Whether the server makes the namespaces of new objects where they are not there.
+    /// Returns true if the server creates missing namespaces of new objects.
     pub fn provides_namespaces(&self) -> bool {
         self.provides_namespaces
     }
 
-    /// How long the plugins take.
+    /// Returns the durations of the plugins.
     pub fn timings(&self) -> &Arc<Timings> {
         &self.timings
     }
 
-    /// The plugins that a write concerns, with their indexes: those that reserve quotas for it, or the others.
+    /// Returns the plugins that a write concerns, with their indexes: those that reserve quotas for it, or the others.
     fn concerned<'a>(
         &'a self,
         context: &'a WriteContext<'_>,
@@ -189,7 +189,7 @@ impl AdmissionChain {
             .filter(move |(_, plugin)| plugin.reserves() == reserves && plugin.concerns(context))
     }
 
-    /// Calls the plugins that a write concerns, up to the first that refuses it.
+    /// Calls the plugins that a write concerns, until one of them rejects it.
     fn call(
         &self,
         mut pass: Pass<'_>,
@@ -207,7 +207,7 @@ impl AdmissionChain {
     /// Lets each plugin change the object. `object` is `None` for deletions, `old` for creations.
     ///
     /// # Errors
-    /// The first refusal.
+    /// If a plugin rejects the write; the first rejection.
     pub fn mutate(
         &self,
         context: &WriteContext<'_>,
@@ -220,10 +220,10 @@ impl AdmissionChain {
         })
     }
 
-    /// Lets each plugin refuse the write. `object` is `None` for deletions, `old` for creations.
+    /// Lets each plugin validate the write. `object` is `None` for deletions, `old` for creations.
     ///
     /// # Errors
-    /// The first refusal.
+    /// If a plugin rejects the write; the first rejection.
     pub fn validate(
         &self,
         context: &WriteContext<'_>,
@@ -237,7 +237,7 @@ impl AdmissionChain {
     /// Lets plugins consult others about the write. `object` is `None` for deletions.
     ///
     /// # Errors
-    /// The first refusal.
+    /// If a plugin rejects the write; the first rejection.
     pub async fn consult(&self, context: &WriteContext<'_>, object: Option<&Value>) -> Result<(), Refusal> {
         let asking = self.asking.iter().filter_map(|place| self.plugins.get(*place));
         for plugin in asking.filter(|plugin| plugin.concerns(context)) {
@@ -246,10 +246,10 @@ impl AdmissionChain {
         Ok(())
     }
 
-    /// The quota reservations of a write that all plugins allow. `old` reads the stored object, for updates.
+    /// Returns the quota reservations of a write that all plugins allow. `old` reads the stored object, for updates.
     ///
     /// # Errors
-    /// The first refusal.
+    /// If a plugin rejects the write; the first rejection.
     pub fn reserve(
         &self,
         context: &WriteContext<'_>,
@@ -272,7 +272,7 @@ mod tests {
     use super::*;
     use crate::Interest;
 
-    /// A plugin of that name that wants to see new objects of that plural name.
+    /// A plugin of that name that handles the creation of objects with that plural name.
     struct Plugin(&'static str, [Interest; 1]);
 
     impl AdmissionPlugin for Plugin {

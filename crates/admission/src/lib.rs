@@ -1,13 +1,13 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::indexing_slicing)]
-//! Admission: what may change or refuse a write after its writer was authorized
+//! Admission: plugins that may change or reject a write after authorization
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/>).
 //!
-//! Plugins are compiled in: each is an [`AdmissionPlugin`], and the [`AdmissionChain`] calls those that a write concerns.
-//! [`policies`] and [`webhooks`] are objects of the API: this crate compiles them, says which of them a write concerns, what
-//! they are shown of it, and what their answers mean.
+//! Plugins are compiled in: each is an [`AdmissionPlugin`], and the [`AdmissionChain`] calls those that a write
+//! concerns. [`policies`] and [`webhooks`] are objects of the API: this crate compiles them, selects those that match a
+//! write, encodes the write for them, and interprets their responses.
 //!
-//! Invariant: nothing here does I/O. The server calls webhooks and reports refusals to clients.
+//! Invariant: nothing here does I/O. The server calls webhooks and reports rejections to clients.
 
 mod chain;
 mod origin;

@@ -11,13 +11,13 @@ use crate::timings::{OPERATIONS, Step};
 /// Writes that concern an admission plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interest {
-    /// The API group; `*` for all.
+    /// API group; `*` for all.
     pub group: &'static str,
-    /// The plural name of the resource; `*` for all.
+    /// Plural name of the resource; `*` for all.
     pub resource: &'static str,
-    /// The subresources, the empty one being the object itself; `*` for all.
+    /// Subresources, the empty one being the object itself; `*` for all.
     pub subresources: &'static [&'static str],
-    /// What is done.
+    /// Operations.
     pub operations: &'static [Operation],
 }
 
@@ -30,7 +30,7 @@ impl Interest {
         operations: &[Operation::Create, Operation::Update, Operation::Delete],
     };
 
-    /// Writes to objects of a resource themselves.
+    /// Creates an interest in writes to objects of a resource themselves.
     pub const fn in_objects(group: &'static str, resource: &'static str, operations: &'static [Operation]) -> Self {
         Self {
             group,
@@ -40,22 +40,22 @@ impl Interest {
         }
     }
 
-    /// Writes to objects of all resources themselves.
+    /// Creates an interest in writes to objects of all resources themselves.
     pub const fn in_all_objects(operations: &'static [Operation]) -> Self {
         Self::in_objects(ANY, ANY, operations)
     }
 
-    /// The creation of objects of a resource.
+    /// Creates an interest in the creation of objects of a resource.
     pub const fn in_new(group: &'static str, resource: &'static str) -> Self {
         Self::in_objects(group, resource, &[Operation::Create])
     }
 
-    /// The creation and the update of objects of a resource.
+    /// Creates an interest in the creation and the update of objects of a resource.
     pub const fn in_written(group: &'static str, resource: &'static str) -> Self {
         Self::in_objects(group, resource, &[Operation::Create, Operation::Update])
     }
 
-    /// Whether a write is among these.
+    /// Returns true if a write is among these.
     pub fn covers(&self, context: &WriteContext<'_>) -> bool {
         let resource = context.resource;
         let subresource = context.subresource.unwrap_or_default();
@@ -69,8 +69,9 @@ impl Interest {
     }
 }
 
-/// The calls of a plugin that metrics count: the steps and the operations that the reference calls it for. There the plugin
-/// looks itself for what concerns it; here it is called for its [interests](AdmissionPlugin::interests) alone.
+/// Calls of a plugin that metrics count: the steps and the operations for which the reference calls it. In the
+/// reference the plugin itself checks which of these writes concern it; here it is called only for its
+/// [interests](AdmissionPlugin::interests).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Calls {
     steps: &'static [Step],
@@ -81,7 +82,7 @@ impl Calls {
     /// All calls.
     pub const ALL: Self = Self::both(&OPERATIONS);
 
-    /// Calls that may change the object.
+    /// Creates the set of calls that may change the object.
     pub const fn admitting(operations: &'static [Operation]) -> Self {
         Self {
             steps: &[Step::Admit],
@@ -89,7 +90,7 @@ impl Calls {
         }
     }
 
-    /// Calls that may refuse the write.
+    /// Creates the set of calls that may reject the write.
     pub const fn validating(operations: &'static [Operation]) -> Self {
         Self {
             steps: &[Step::Validate],
@@ -97,7 +98,7 @@ impl Calls {
         }
     }
 
-    /// Calls of both steps.
+    /// Creates the set of calls of both steps.
     pub const fn both(operations: &'static [Operation]) -> Self {
         Self {
             steps: &Step::ALL,
@@ -105,64 +106,64 @@ impl Calls {
         }
     }
 
-    /// Whether there are calls of this step for this operation.
+    /// Returns true if there are calls of this step for this operation.
     pub fn include(self, step: Step, operation: Operation) -> bool {
         self.steps.contains(&step) && self.operations.contains(&operation)
     }
 }
 
-/// Matches all groups, resources or subresources.
+/// Wildcard for all groups, resources or subresources.
 pub(crate) const ANY: &str = "*";
 
 /// A status that the server stores in the same transaction as a write.
 #[derive(Clone, Debug)]
 pub struct Reservation {
-    /// The resource of the object whose status changes.
+    /// Resource of the object whose status changes.
     pub resource: GroupResource,
-    /// The object with its new status; the rest of it is as the lookup showed it.
+    /// Object with its new status; the rest is the object that the lookup returned.
     pub object: Value,
 }
 
-/// What becomes of a write that others decide about.
+/// Pending decision of others on a write.
 pub type Consultation<'a> = Pin<Box<dyn Future<Output = Result<(), Refusal>> + Send + 'a>>;
 
-/// An admission plugin: it may change a write, refuse it, or reserve quotas for it.
+/// An admission plugin: it may change a write, reject it, or reserve quotas for it.
 pub trait AdmissionPlugin: Send + Sync {
-    /// The name by which flags turn it on and off, such as `NamespaceLifecycle`.
+    /// Returns the name by which flags enable and disable it, such as `NamespaceLifecycle`.
     fn name(&self) -> &'static str;
 
-    /// The calls that metrics count.
+    /// Returns the calls that metrics count.
     fn calls(&self) -> Calls {
         Calls::ALL
     }
 
-    /// The feature gate without which the plugin is not there.
+    /// Returns the feature gate that enables the plugin.
     fn gate(&self) -> Option<&'static str> {
         None
     }
 
-    /// Whether the plugin is on where no flag says otherwise.
+    /// Returns true if the plugin is enabled without a flag.
     fn on_by_default(&self) -> bool {
         true
     }
 
-    /// The writes that concern the plugin.
+    /// Returns the writes that concern the plugin.
     fn interests(&self) -> &[Interest] {
         &[Interest::EVERYTHING]
     }
 
-    /// Whether a write concerns the plugin.
+    /// Returns true if a write concerns the plugin.
     fn concerns(&self, context: &WriteContext<'_>) -> bool {
         self.interests().iter().any(|interest| interest.covers(context))
     }
 
-    /// Whether the namespace of a new object is made before the write where it is not there. The server makes it, as a write of
-    /// its own.
+    /// Returns true if a missing namespace of a new object is created before the write. The server creates it in a
+    /// separate write.
     fn provides_namespaces(&self) -> bool {
         false
     }
 
-    /// Changes the object, or refuses the write. `object` is `None` for deletions, `old` for creations.
+    /// Changes the object, or rejects the write. `object` is `None` for deletions, `old` for creations.
     fn mutate(
         &self,
         context: &WriteContext<'_>,
@@ -173,33 +174,34 @@ pub trait AdmissionPlugin: Send + Sync {
         Ok(())
     }
 
-    /// Refuses the write, after all changes are made. `object` is `None` for deletions, `old` for creations.
+    /// Validates the write after all changes are made. `object` is `None` for deletions, `old` for creations.
     fn validate(&self, context: &WriteContext<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), Refusal> {
         let _ = (context, object, old);
         Ok(())
     }
 
-    /// Whether the plugin reserves what is limited, which is then all that it does.
+    /// Returns true if the plugin reserves limited resources; then it does nothing else.
     fn reserves(&self) -> bool {
         false
     }
 
-    /// Whether the plugin consults others; see [`AdmissionPlugin::consult`].
+    /// Returns true if the plugin consults others; see [`AdmissionPlugin::consult`].
     fn asks_others(&self) -> bool {
         false
     }
 
-    /// Consults others about the write, once the plugins that decide alone let it pass. `object` is `None` for deletions.
+    /// Consults others about the write, after the plugins that decide locally have allowed it. `object` is `None` for
+    /// deletions.
     fn consult<'a>(&'a self, context: &'a WriteContext<'a>, object: Option<&'a Value>) -> Consultation<'a> {
         let _ = (context, object);
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// The quota reservations of a write that all plugins allow. `object` is as it will be stored; `old` reads the stored object,
-    /// for updates. Called again where another write changes the same quotas first.
+    /// Returns the quota reservations of a write that all plugins allow. `object` is the object to be stored; `old`
+    /// reads the stored object, for updates. Called again if another write changes the same quotas first.
     ///
     /// # Errors
-    /// Where a quota has too little left.
+    /// If the remainder of a quota is too small.
     fn reserve(
         &self,
         context: &WriteContext<'_>,

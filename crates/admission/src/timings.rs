@@ -1,8 +1,8 @@
-//! How long admission takes, by plugin and by step, for metrics.
+//! Durations of admission, by plugin and by step, for metrics.
 //!
-//! To note a duration is to add to two numbers. A plugin is called for the writes alone that concern it, while the reference
-//! calls it for all writes of its operations; the difference is counted, as calls that took no time, when the numbers are
-//! read.
+//! Recording a duration only adds to two numbers. A plugin is called only for the writes that concern it, while the
+//! reference calls it for all writes of its operations. The difference is added when the numbers are read, as calls
+//! with no duration.
 
 use std::array;
 use std::sync::OnceLock;
@@ -14,10 +14,10 @@ use holdfast_resource::durations;
 
 use crate::{Calls, DynamicPlugin};
 
-/// The longest time in seconds that counts for each bucket, as the reference has them.
+/// Upper bounds of the buckets in seconds, as in the reference.
 pub const BUCKETS: [f64; 6] = [0.005, 0.025, 0.1, 0.5, 1.0, 2.5];
 
-/// The quantiles of the durations that a summary shows, as the reference has them.
+/// Quantiles of the durations in a summary, as in the reference.
 pub const QUANTILES: [f64; 3] = [0.5, 0.9, 0.99];
 
 /// A step of admission.
@@ -25,15 +25,15 @@ pub const QUANTILES: [f64; 3] = [0.5, 0.9, 0.99];
 pub enum Step {
     /// Plugins may change the object.
     Admit,
-    /// They may refuse it.
+    /// Plugins may reject the write.
     Validate,
 }
 
 impl Step {
-    /// Both, in their order.
+    /// Both steps, in their order.
     pub const ALL: [Self; 2] = [Self::Admit, Self::Validate];
 
-    /// The name, as metrics have it.
+    /// Returns the name in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Admit => "admit",
@@ -49,7 +49,7 @@ pub(crate) const OPERATIONS: [Operation; 4] = [
     Operation::Connect,
 ];
 
-/// The name of an operation, as webhooks and metrics have it.
+/// Returns the name of an operation in webhooks and metrics.
 pub fn operation_name(operation: Operation) -> &'static str {
     match operation {
         Operation::Create => "CREATE",
@@ -59,28 +59,28 @@ pub fn operation_name(operation: Operation) -> &'static str {
     }
 }
 
-/// By operation, and by whether the write was refused.
+/// Values by operation, and by whether the write was rejected.
 type Cells<T> = [[T; 2]; OPERATIONS.len()];
 
-/// The durations of admission.
+/// Durations of admission.
 pub struct Timings {
     plugins: Vec<PluginTimings>,
-    /// The places of the dynamic plugins among them.
+    /// Indexes of the dynamic plugins among them.
     dynamic: [Option<usize>; DynamicPlugin::ALL.len()],
     steps: [Cells<StepTimings>; 2],
-    /// How often the compiled-in plugins were gone through, by step and operation.
+    /// Number of passes through the compiled-in plugins, by step and operation.
     passes: [[AtomicU64; OPERATIONS.len()]; 2],
-    /// The writes by operation that were refused when they had passed the step that validates.
+    /// Number of writes, by operation, that were rejected after they had passed the validating step.
     refused_late: [AtomicU64; OPERATIONS.len()],
-    /// What hours are counted from.
+    /// Origin from which hours are counted.
     begun: Instant,
 }
 
 struct PluginTimings {
     name: &'static str,
-    /// By step and operation.
+    /// Participation by step and operation.
     takes_part: [[bool; OPERATIONS.len()]; 2],
-    /// Whether the plugin is called behind all others.
+    /// True if the plugin is called after all others.
     last: bool,
     durations: [Cells<Durations>; 2],
 }
@@ -88,9 +88,9 @@ struct PluginTimings {
 /// A plugin whose calls are timed.
 pub(crate) struct TimedPlugin {
     pub(crate) name: &'static str,
-    /// The calls that the reference counts.
+    /// Calls that the reference counts.
     pub(crate) calls: Calls,
-    /// Whether it is called behind all others.
+    /// True if it is called after all others.
     pub(crate) last: bool,
 }
 
@@ -108,29 +108,29 @@ impl PluginTimings {
 #[derive(Default)]
 struct StepTimings {
     durations: Durations,
-    /// Made for the first duration.
+    /// Allocated for the first duration.
     recent: OnceLock<Box<Recent>>,
 }
 
-/// Numbers of durations, by [`BUCKETS`].
+/// Counters of durations, by [`BUCKETS`].
 type Durations = durations::Durations<{ BUCKETS.len() }>;
 
-/// How many durations there were, by [`BUCKETS`].
+/// Number of durations, by [`BUCKETS`].
 pub type DurationCounts = durations::DurationCounts<{ BUCKETS.len() }>;
 
-/// For how many hours a duration counts for quantiles.
+/// Number of hours for which a duration counts for quantiles.
 const HOURS: usize = 5;
 const HOUR: Duration = Duration::from_secs(3600);
-/// Buckets for each doubling of a duration, as a power of two.
+/// Binary logarithm of the number of buckets for each doubling of a duration.
 const FINENESS: u32 = 3;
-/// Durations of up to a minute.
+/// Number of buckets; covers durations of up to a minute.
 const FINE_BUCKETS: usize = 33 << FINENESS;
 
-/// The durations of the last hours, finely. Each hour has its place, which the hour that comes five hours later takes over.
+/// Fine-grained durations of the last hours. Each hour has a slot, which is reused five hours later.
 struct Recent([HourOfDurations; HOURS]);
 
 struct HourOfDurations {
-    /// Which hour it is, from 1; 0 for none.
+    /// Number of the hour, from 1; 0 for none.
     number: AtomicU64,
     counts: [AtomicU32; FINE_BUCKETS],
 }
@@ -149,7 +149,7 @@ impl Recent {
         let Some(of) = self.0.get(usize::try_from(hour).unwrap_or(0) % HOURS) else {
             return;
         };
-        // Who comes first in an hour empties it. What another notes meanwhile may get lost.
+        // The first call in an hour clears the slot. A duration that is recorded concurrently may be lost.
         if of.number.load(Relaxed) != hour && of.number.swap(hour, Relaxed) != hour {
             of.counts.iter().for_each(|count| count.store(0, Relaxed));
         }
@@ -158,7 +158,7 @@ impl Recent {
         }
     }
 
-    /// The durations of [`QUANTILES`]; `None` where there were none of late.
+    /// Returns the durations of [`QUANTILES`]; `None` if there were none recently.
     fn quantiles(&self, hour: u64) -> Option<[Duration; QUANTILES.len()]> {
         let mut counts = [0_u64; FINE_BUCKETS];
         for of in &self.0 {
@@ -175,7 +175,7 @@ impl Recent {
     }
 }
 
-/// The bucket of a duration: the place of its highest bit and the next few bits.
+/// Returns the bucket of a duration: the position of its highest bit and the next few bits.
 fn fine_bucket(took: Duration) -> usize {
     let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX).max(1 << FINENESS);
     let exponent = nanoseconds.ilog2() - FINENESS;
@@ -184,7 +184,7 @@ fn fine_bucket(took: Duration) -> usize {
     usize::try_from(bucket).map_or(FINE_BUCKETS - 1, |bucket| bucket.min(FINE_BUCKETS - 1))
 }
 
-/// The middle of the bucket in which the duration of that place stands.
+/// Returns the middle of the bucket that contains the duration with that rank.
 fn duration_at(place: u64, counts: &[u64]) -> Duration {
     let mut before = 0;
     let found = counts.iter().position(|count| {
@@ -198,7 +198,7 @@ fn duration_at(place: u64, counts: &[u64]) -> Duration {
 }
 
 impl Timings {
-    /// Durations of these plugins and of the dynamic ones behind them; nothing was noted yet.
+    /// Creates empty durations of these plugins, followed by the dynamic ones.
     pub(crate) fn new(plugins: impl Iterator<Item = TimedPlugin>, dynamic: &[DynamicPlugin]) -> Self {
         let mut plugins: Vec<_> = plugins.map(PluginTimings::new).collect();
         let mut place = |plugin: DynamicPlugin| {
@@ -221,7 +221,7 @@ impl Timings {
         }
     }
 
-    /// Begins a step of the admission of one write.
+    /// Starts a step of the admission of one write.
     pub fn step(&self, step: Step, operation: Operation) -> Timing<'_> {
         Timing {
             timings: self,
@@ -232,7 +232,7 @@ impl Timings {
         }
     }
 
-    /// Begins a call of a dynamic plugin for a write whose [operation](operation_name) has that name.
+    /// Starts a call of a dynamic plugin for a write whose [operation](operation_name) has that name.
     pub fn dynamic(&self, plugin: DynamicPlugin, operation: &str) -> Timing<'_> {
         let named = |of: &Operation| operation_name(*of) == operation;
         let operation = OPERATIONS.into_iter().find(named).unwrap_or(Operation::Connect);
@@ -250,7 +250,7 @@ impl Timings {
         }
     }
 
-    /// Begins to go through the compiled-in plugins.
+    /// Starts a pass through the compiled-in plugins.
     pub(crate) fn pass(&self, step: Step, operation: Operation) -> Pass<'_> {
         if let Some(passes) = self.passes.get(step as usize).and_then(|of| of.get(operation as usize)) {
             passes.fetch_add(1, Relaxed);
@@ -258,7 +258,7 @@ impl Timings {
         self.calls(step, operation)
     }
 
-    /// Begins calls of compiled-in plugins that are part of a pass which took place.
+    /// Starts calls of compiled-in plugins that are part of a completed pass.
     pub(crate) fn calls(&self, step: Step, operation: Operation) -> Pass<'_> {
         Pass {
             timings: self,
@@ -268,7 +268,7 @@ impl Timings {
         }
     }
 
-    /// Notes what began at `begun` and ends now. Says when that is.
+    /// Records a duration from `begun` until now. Returns the current time.
     fn note(&self, of: Timed, step: Step, operation: Operation, refused: bool, begun: Instant) -> Instant {
         let now = Instant::now();
         let (took, step, refused) = (now - begun, step as usize, usize::from(refused));
@@ -291,8 +291,8 @@ impl Timings {
         now
     }
 
-    /// Notes that a write is refused which passed the step that validates: the plugin that reserves quotas ran since `begun`, as a part of that
-    /// step in the reference.
+    /// Records the rejection of a write that passed the validating step. The plugin that reserves quotas ran since
+    /// `begun`; in the reference it is a part of that step.
     fn refuse_late(&self, operation: Operation, begun: Instant) {
         if let Some(refused) = self.refused_late.get(operation as usize) {
             refused.fetch_add(1, Relaxed);
@@ -300,19 +300,19 @@ impl Timings {
         self.note(Timed::Step, Step::Validate, operation, true, begun);
     }
 
-    /// Which hour it is, from 1.
+    /// Returns the number of the hour, from 1.
     fn hour(&self, now: Instant) -> u64 {
         (now - self.begun).as_secs() / HOUR.as_secs() + 1
     }
 
-    /// Visits each step of which there are durations.
+    /// Visits each step with durations.
     pub fn read_steps(&self, mut each: impl FnMut(Labels, DurationCounts, Option<[Duration; QUANTILES.len()]>)) {
         let hour = self.hour(Instant::now());
         for (step, cells) in Step::ALL.into_iter().zip(&self.steps) {
             for (labels, cell) in labelled(step, cells) {
                 let mut counts = cell.durations.read();
                 if step == Step::Validate && !labels.refused {
-                    // What is refused late did not pass. Nearly all that passes takes no longer than the first bucket has.
+                    // Writes that are rejected late did not pass. Nearly all passing durations are in the first bucket.
                     let late = self.refused_late.get(labels.operation as usize);
                     let late = late.map_or(0, |late| late.load(Relaxed));
                     if let Some(first) = counts.counts.first_mut() {
@@ -327,7 +327,7 @@ impl Timings {
         }
     }
 
-    /// Visits each plugin of which there are durations.
+    /// Visits each plugin with durations.
     pub fn read_plugins(&self, mut each: impl FnMut(&'static str, Labels, DurationCounts)) {
         let last = |of: &&PluginTimings| of.last;
         let in_order = || {
@@ -345,7 +345,7 @@ impl Timings {
                         continue;
                     };
                     let (mut passed, refused) = (passed.read(), refused.read());
-                    // The rest of the writes did not concern the plugin.
+                    // The other writes did not concern the plugin.
                     let called = passed.count() + refused.count();
                     if let Some(first) = passed.counts.first_mut() {
                         *first += reached.saturating_sub(called);
@@ -370,14 +370,14 @@ impl Timings {
     }
 }
 
-/// What durations are of.
+/// Labels of durations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Labels {
-    /// The step.
+    /// Step.
     pub step: Step,
-    /// The operation.
+    /// Operation.
     pub operation: Operation,
-    /// Whether the write was refused.
+    /// True if the write was rejected.
     pub refused: bool,
 }
 
@@ -400,12 +400,12 @@ fn labelled<T>(step: Step, cells: &Cells<T>) -> impl Iterator<Item = (Labels, &T
 #[derive(Clone, Copy)]
 enum Timed {
     Step,
-    /// The plugin of that place.
+    /// The plugin with that index.
     Plugin(usize),
     Nothing,
 }
 
-/// A duration that is under way. What is not said to have [ended](Timing::end) counts as refused.
+/// A running duration. Without a call of [`Timing::end`] it counts as rejected.
 pub struct Timing<'a> {
     timings: &'a Timings,
     step: Step,
@@ -415,10 +415,10 @@ pub struct Timing<'a> {
 }
 
 impl Timing<'_> {
-    /// Notes the duration. `result` is what came of it, which is given back.
+    /// Records the duration of a call with this `result`, and returns the result.
     ///
     /// # Errors
-    /// That of `result`.
+    /// If `result` is an error.
     pub fn end<T, E>(mut self, result: Result<T, E>) -> Result<T, E> {
         let of = std::mem::replace(&mut self.of, Timed::Nothing);
         if !matches!(of, Timed::Nothing) {
@@ -437,18 +437,18 @@ impl Drop for Timing<'_> {
     }
 }
 
-/// The calls of compiled-in plugins for one write.
+/// Calls of compiled-in plugins for one write.
 pub(crate) struct Pass<'a> {
     timings: &'a Timings,
     step: Step,
     operation: Operation,
-    /// When the call began that is under way.
+    /// Start of the current call.
     begun: Instant,
 }
 
 impl Pass<'_> {
-    /// Notes the end of a call of the plugin of that place, with which the next one begins. The time that a plugin takes that
-    /// has no part in the step is none to speak of, and counts for the next.
+    /// Records the end of a call of the plugin with that index; the next call starts at the same time. A plugin without
+    /// a part in the step uses negligible time, which counts for the next plugin.
     pub(crate) fn called(&mut self, place: usize, refused: bool) {
         let plugin = self.timings.plugins.get(place);
         let takes_part = plugin
@@ -461,7 +461,7 @@ impl Pass<'_> {
         self.begun = self.timings.note(of, self.step, self.operation, refused, self.begun);
     }
 
-    /// Notes the end of a call of the plugin of that place, which reserves quotas for a write that passed the step.
+    /// Records the end of a call of the plugin with that index, which reserves quotas for a write that passed the step.
     pub(crate) fn reserved(&mut self, place: usize, refused: bool) {
         let begun = self.begun;
         self.called(place, refused);
@@ -488,7 +488,7 @@ mod tests {
         Timings::new(plugins.into_iter(), &DynamicPlugin::ALL)
     }
 
-    /// How often each plugin was called for creations, by step and outcome.
+    /// Returns the number of calls of each plugin for creations, by step and outcome.
     fn calls(timings: &Timings) -> Vec<(&'static str, &'static str, bool, u64)> {
         let mut calls = Vec::new();
         timings.read_plugins(|name, labels, counts| {
@@ -512,7 +512,7 @@ mod tests {
             [
                 ("NamespaceLifecycle", "admit", false, 1),
                 ("NamespaceLifecycle", "admit", true, 1),
-                // Who comes after a refusal is not called.
+                // Plugins after a rejection are not called.
                 ("LimitRanger", "admit", false, 1),
                 ("MutatingAdmissionPolicy", "admit", false, 1),
                 ("MutatingAdmissionWebhook", "admit", false, 1),
@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_up_counts_as_refused() {
+    fn abandoned_call_counts_as_rejected() {
         let timings = timings();
         let step = timings.step(Step::Admit, Operation::Delete);
         assert_eq!(step.end(Ok::<_, ()>(1)), Ok(1));
@@ -539,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_late_did_not_pass() {
+    fn late_rejection_did_not_pass() {
         let timings = timings();
         for _ in 0..3 {
             let step = timings.step(Step::Validate, Operation::Create);

@@ -1,7 +1,7 @@
-//! Aggregated cluster roles have the rules of the roles that they select by label
+//! Aggregated cluster roles: their rules are those of the roles that they select by label
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/rbac/#aggregated-clusterroles>).
 //!
-//! The rules are applied, as in the reference, so that this controller alone owns them.
+//! As in the reference, the controller applies the rules, so that it is their only field manager.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ struct Aggregation {
 }
 
 impl Aggregation {
-    /// Wants all roles to be looked at that select others; any change may concern any of them.
+    /// Queues all roles that select others; any change may concern any of them.
     fn push_aggregated(&self, queue: &mut Queue<SmolStr>) {
         for role in self.client.list(&self.roles, "").iter() {
             if is_aggregated(&role) {
@@ -87,8 +87,8 @@ impl Reconcile for Aggregation {
     }
 }
 
-/// The rules that an aggregated role is to have: those of `all` roles that it selects, once each, in the order of names.
-/// `None` where it has them already or selects none.
+/// Returns the rules of an aggregated role: those of `all` roles that it selects, without duplicates, in the order of
+/// names. `None` if it has them already or selects none.
 fn rules(role: &Value, all: impl Iterator<Item = Value>) -> Option<Vec<Value>> {
     let selectors = role.at(&["aggregationRule", "clusterRoleSelectors"])?.as_list()?;
     let selectors: Vec<LabelSelector> = selectors.iter().map(LabelSelector::from_object).collect();

@@ -1,5 +1,5 @@
-//! What the controllers share that are parts of kube-apiserver: they write in its name, and some look at their objects now and
-//! then.
+//! Shared code of the controllers that are parts of kube-apiserver: they write in its name, and some check their
+//! objects periodically.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use holdfast_server::runtime::shutdown::Shutdown;
 use holdfast_value::Value;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-/// Who owns the fields that kube-apiserver writes.
+/// Field manager of the fields that kube-apiserver writes.
 pub(crate) const MANAGER: &str = "kube-apiserver";
 
-/// Creates an object of `resource`, or replaces the one that is there, as kube-apiserver does.
+/// Creates an object of `resource`, or replaces the existing one, as kube-apiserver does.
 ///
 /// # Errors
-/// What the server refuses.
+/// If the server rejects the request.
 pub(crate) async fn put(
     client: &Client,
     resource: &Resource,
@@ -32,7 +32,7 @@ pub(crate) async fn put(
     }
 }
 
-/// The moments at which work is due: now and after each period, until the server ends.
+/// Schedule of periodic work: now and after each period, until the server ends.
 pub(crate) struct Turns {
     ticks: Interval,
     shutdown: Shutdown,
@@ -48,7 +48,7 @@ impl Turns {
         }
     }
 
-    /// Whether there is a next one.
+    /// Waits until work is due. Returns false if the server ends.
     pub(crate) async fn next(&mut self) -> bool {
         tokio::select! {
             _ = self.ticks.tick() => true,

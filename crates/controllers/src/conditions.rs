@@ -1,8 +1,8 @@
-//! The conditions in the status of an object.
+//! Conditions in the status of an object.
 
 use holdfast_value::Value;
 
-/// A condition, but for the time of its last transition.
+/// A condition without its transition time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Condition<'a> {
     pub(crate) of: &'static str,
@@ -11,7 +11,7 @@ pub(crate) struct Condition<'a> {
     pub(crate) message: &'a str,
 }
 
-/// The condition of that type.
+/// Returns the condition of type `of`.
 pub(crate) fn find<'v>(object: &'v Value, of: &str) -> Option<&'v Value> {
     let conditions = object.at(&["status", "conditions"])?.as_list()?;
     conditions
@@ -19,12 +19,13 @@ pub(crate) fn find<'v>(object: &'v Value, of: &str) -> Option<&'v Value> {
         .find(|condition| condition.str_at(&["type"]) == Some(of))
 }
 
-/// Whether the object has a condition of that type that is true.
+/// Returns true if the object has a condition of type `of` that is true.
 pub(crate) fn holds(object: &Value, of: &str) -> bool {
     find(object, of).and_then(|condition| condition.str_at(&["status"])) == Some("True")
 }
 
-/// Puts a condition into the status; whether that changed it. The time is that of the last change between true and false.
+/// Sets a condition in the status. Returns true if that changed it. The transition time is updated only if the
+/// condition changes between true and false.
 #[expect(clippy::indexing_slicing, reason = "the index was found in this very list")]
 pub(crate) fn set(object: &mut Value, condition: Condition<'_>, now: &str) -> bool {
     let status = if condition.holds { "True" } else { "False" };
@@ -55,7 +56,7 @@ pub(crate) fn set(object: &mut Value, condition: Condition<'_>, now: &str) -> bo
     true
 }
 
-/// Sets the generation of the object that a condition is about.
+/// Sets the observed generation of a condition.
 pub(crate) fn observe(object: &mut Value, of: &str, generation: Value) {
     let conditions = object.at_mut(&["status", "conditions"]).and_then(Value::as_list_mut);
     let Some(conditions) = conditions else { return };

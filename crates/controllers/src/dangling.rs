@@ -1,7 +1,8 @@
-//! Flow schemas say whether the priority level that they lead to is there: their condition `Dangling`
+//! The condition `Dangling` of flow schemas: it shows whether the priority level that they reference exists
 //! (<https://kubernetes.io/docs/concepts/cluster-administration/flow-control/>).
 //!
-//! In the reference this is a part of kube-apiserver, under whose name as a field manager the condition is applied.
+//! In the reference this is a part of kube-apiserver, and the condition is applied under the field manager of this
+//! name.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,8 @@ pub(crate) const NAME: &str = "api-priority-and-fairness-config-consumer-v1";
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 const DANGLING: &str = "Dangling";
-/// How long changes are gathered: who makes a level and its schemas together gets one condition of each, not two.
+/// Time for which changes are collected: if a client creates a level and its schemas together, each gets one condition,
+/// not two.
 const GATHERED: Duration = Duration::from_millis(100);
 const LEVEL: [&str; 3] = ["spec", "priorityLevelConfiguration", "name"];
 
@@ -54,7 +56,8 @@ impl Reconcile for Dangling {
     const PARALLEL: usize = 1;
 
     fn watch(&mut self, client: &Client) -> Result<(Objects, Changes), Lost> {
-        // The changes of two resources stand in one history. What changes before the list is seen twice, and no harm done.
+        // One history has the changes of both resources. A change before the list is processed twice, which is
+        // harmless.
         let (_, changes) = client.watch_everything()?;
         Ok((client.list(&self.schemas, ""), changes))
     }
@@ -94,7 +97,7 @@ impl Reconcile for Dangling {
     }
 }
 
-/// The condition that a schema is to have that leads to `level`; `None` where it has that already.
+/// Returns the new condition of a schema that references `level`; `None` if it has that already.
 fn condition(schema: &Value, level: &str, found: bool, now: &str) -> Option<Value> {
     let (status, reason, what) = if found {
         ("False", "Found", "and it exists")

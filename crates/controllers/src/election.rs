@@ -1,9 +1,10 @@
 //! Leader election: of several servers on one store, one runs the controllers. The lease and its use are those of
 //! kube-controller-manager: <https://kubernetes.io/docs/concepts/architecture/leases/>.
 //!
-//! Who leads writes the lease again in short turns. Others watch it on clocks of their own: only when it has not changed for its
-//! whole duration does one of them take it, by a write that is guarded by the version that it saw. Who cannot renew stops its
-//! controllers well before that. Who ends stops them and gives the lease away.
+//! The leader renews the lease at short intervals. Other servers watch it with their own clocks: one of them acquires
+//! it only when it has not changed for its whole duration, by a write that is guarded by the version that this server
+//! saw. A leader that cannot renew the lease stops its controllers well before that. A leader that shuts down stops its
+//! controllers and releases the lease.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -18,33 +19,33 @@ use smol_str::SmolStr;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// How to choose who leads.
+/// Settings of the leader election.
 #[derive(Clone, Debug)]
 pub struct Election {
-    /// The name of the lease.
+    /// Name of the lease.
     pub name: SmolStr,
-    /// Its namespace.
+    /// Namespace of the lease.
     pub namespace: SmolStr,
-    /// This server, as no other is called.
+    /// Unique identity of this server.
     pub identity: SmolStr,
-    /// How long others wait for a lease that is not renewed.
+    /// Time that other servers wait for a lease that is not renewed.
     pub lease: Duration,
-    /// How long the leader tries to renew before it gives up; shorter than the lease.
+    /// Time for which the leader tries to renew before it gives up; shorter than the lease.
     pub renewal: Duration,
-    /// How long anybody waits between two attempts.
+    /// Time between two attempts of any server.
     pub retry: Duration,
 }
 
 impl Election {
-    /// Whether the times fit each other, in the words of kube-controller-manager.
+    /// Checks that the durations are consistent, with the messages of kube-controller-manager.
     ///
     /// # Errors
-    /// What does not fit.
+    /// If they are inconsistent; the error is the message.
     pub fn check(&self) -> Result<(), &'static str> {
         if self.lease <= self.renewal {
             return Err("leaseDuration must be greater than renewDeadline");
         }
-        // Attempts are spread by up to a fifth more.
+        // A random part of up to a fifth is added to the time between attempts.
         if self.renewal <= self.retry.mul_f64(1.2) {
             return Err("renewDeadline must be greater than retryPeriod*JitterFactor");
         }
@@ -55,7 +56,7 @@ impl Election {
     }
 }
 
-/// Whether this server leads, and how much runs because it does.
+/// Leadership of this server, and the number of tasks that run because of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Leadership(Arc<watch::Sender<Standing>>);
 
@@ -72,14 +73,15 @@ impl Default for Leadership {
 }
 
 impl Leadership {
-    /// Runs what `begin` gives whenever this server leads, and drops it when it does not any more. Ends with it.
+    /// Runs the future of `begin` while this server leads, and drops it when it no longer leads. Returns when that
+    /// future ends.
     pub(crate) async fn during<F: Future<Output = ()>>(&self, mut begin: impl FnMut() -> F) {
         let mut standing = self.0.subscribe();
         loop {
             if standing.wait_for(|standing| standing.leads).await.is_err() {
                 return;
             }
-            // In one step, so that nothing begins once the end was decided.
+            // Checked in one step with the entry, so that nothing begins after the end was decided.
             if let Some(_at_work) = self.enter() {
                 tokio::select! {
                     biased;
@@ -102,10 +104,10 @@ impl Leadership {
         self.0.send_modify(|standing| standing.leads = true);
     }
 
-    /// Nothing begins from here on; returns when nothing runs any more.
+    /// Prevents new work, and returns when all work has ended.
     async fn end(&self) {
         self.0.send_modify(|standing| standing.leads = false);
-        // It is never closed, for this holds it.
+        // The channel is never closed, because this value holds it.
         let _ = self.0.subscribe().wait_for(|standing| standing.at_work == 0).await;
     }
 }
@@ -118,22 +120,22 @@ impl Drop for AtWork<'_> {
     }
 }
 
-/// Where the lease is kept.
+/// Storage of the lease.
 pub(crate) trait Lock: Send {
-    /// The lease as it was seen last; it may be old.
+    /// Returns the lease as it was seen last; it may be outdated.
     fn get(&self) -> Option<Value>;
 
-    /// Makes the lease, if there is none.
+    /// Creates the lease if there is none.
     fn create(&self, lease: &Value) -> impl Future<Output = Result<Value, RequestError>> + Send;
 
-    /// Replaces the lease, if it is of the version that this one has.
+    /// Replaces the lease if its version is still that of `lease`.
     fn update(&self, lease: &Value) -> impl Future<Output = Result<Value, RequestError>> + Send;
 
-    /// The time of day, as leases hold it.
+    /// Returns the current time in the format of leases.
     fn now(&self) -> SmolStr;
 }
 
-/// The lease as an object of this server's API.
+/// A lease that is an object of this server's API.
 pub(crate) struct LeaseObject {
     client: Client,
     resource: Arc<Resource>,
@@ -141,7 +143,7 @@ pub(crate) struct LeaseObject {
 }
 
 impl LeaseObject {
-    /// `None` where leases are not served.
+    /// Returns `None` if leases are not served.
     pub(crate) fn new(client: Client, election: Election) -> Option<Self> {
         let resource = client.resource("coordination.k8s.io", "leases")?;
         Some(Self {
@@ -175,12 +177,12 @@ impl Lock for LeaseObject {
     }
 }
 
-/// The time of day, as leases hold it.
+/// Returns the current time in the format of leases.
 pub(crate) fn micro_time(client: &Client) -> SmolStr {
     Timestamp::from(client.time()).text(Precision::Micros)
 }
 
-/// Takes part in the election until `end` is ready, and gives the lease away then.
+/// Takes part in the election until `end` is ready, and then releases the lease.
 pub(crate) async fn run<L: Lock>(lock: L, election: Election, leadership: Leadership, end: impl Future<Output = ()>) {
     let mut candidate = Candidate {
         lock,
@@ -206,18 +208,18 @@ pub(crate) async fn run<L: Lock>(lock: L, election: Election, leadership: Leader
     candidate.release().await;
 }
 
-/// One who would lead.
+/// A server that wants to lead.
 struct Candidate<L> {
     lock: L,
     election: Election,
-    /// The lease of another, and when it was first seen so.
+    /// The lease of another server, and the time when it was first seen in this version.
     seen: Option<(Value, Instant)>,
-    /// The lease as this one wrote it last.
+    /// The lease as this candidate wrote it last.
     own: Option<Value>,
 }
 
 impl<L: Lock> Candidate<L> {
-    /// Tries until the lease is this one's. Gives the moment before that write.
+    /// Tries until this candidate has acquired the lease. Returns the time before the successful write.
     async fn acquire(&mut self) -> Instant {
         loop {
             let begun = Instant::now();
@@ -230,15 +232,15 @@ impl<L: Lock> Candidate<L> {
         }
     }
 
-    /// Renews the lease until that has failed for too long.
+    /// Renews the lease until renewal has failed for too long.
     async fn renew(&mut self, mut renewed: Instant) {
         loop {
             sleep(self.election.retry).await;
             let begun = Instant::now();
-            // Whatever waits longer than this would write a lease that others may have taken.
+            // A longer wait could write a lease that others may have acquired.
             match timeout_at(renewed + self.election.renewal, self.attempt()).await {
                 Ok(Ok(true)) => renewed = begun,
-                // Another process has it: this one was away for too long.
+                // Another process holds it: this one was inactive for too long.
                 Ok(Ok(false)) => return,
                 Ok(Err(error)) if begun < renewed + self.election.renewal => {
                     tracing::warn!(%error, "the lease of the controllers cannot be renewed; tried again");
@@ -251,10 +253,10 @@ impl<L: Lock> Candidate<L> {
         }
     }
 
-    /// Takes or renews the lease, if no other server has it.
+    /// Acquires or renews the lease if no other server holds it.
     async fn attempt(&mut self) -> Result<bool, RequestError> {
         if let Some(own) = self.own.take() {
-            // Mostly no other server has written it.
+            // Usually no other server has written it.
             match self.lock.update(&self.renewed(own)).await {
                 Ok(written) => {
                     self.own = Some(written);
@@ -278,7 +280,7 @@ impl<L: Lock> Candidate<L> {
         }
     }
 
-    /// Whether another server holds the lease, by this server's clock.
+    /// Returns true if another server holds the lease, by this server's clock.
     fn is_held(&mut self, lease: &Value) -> bool {
         let holder = lease.str_at(&["spec", "holderIdentity"]).unwrap_or_default();
         if holder.is_empty() || holder == self.election.identity {
@@ -310,7 +312,7 @@ impl<L: Lock> Candidate<L> {
         lease
     }
 
-    /// The lease as this one holds it from now on.
+    /// Returns the lease with this candidate as its holder from now on.
     fn renewed(&self, mut lease: Value) -> Value {
         let now = self.lock.now();
         let transitions = lease
@@ -338,10 +340,10 @@ impl<L: Lock> Candidate<L> {
         }
     }
 
-    /// Gives the lease away, if it is this one's.
+    /// Releases the lease if this candidate holds it.
     async fn release(&mut self) {
         let own = |lease: &Value| lease.str_at(&["spec", "holderIdentity"]) == Some(&self.election.identity);
-        // Where a renewal was under way, what became of it is in the state.
+        // If a renewal was in progress, the state shows its result.
         let Some(mut lease) = self.own.take().or_else(|| self.lock.get().filter(own)) else {
             return;
         };
@@ -382,7 +384,7 @@ mod tests {
         }
     }
 
-    /// One candidate's way to it, which may be cut.
+    /// A candidate's access to the lease, which the test may interrupt.
     #[derive(Clone)]
     struct Way {
         shared: Shared,
@@ -450,7 +452,7 @@ mod tests {
         }
     }
 
-    /// A candidate that runs: how it stands, its way to the lease, and how to end it.
+    /// A running candidate: its leadership, its access to the lease, and the sender that ends it.
     struct Running {
         leadership: Leadership,
         way: Way,
@@ -501,7 +503,7 @@ mod tests {
         let (stopped, began) = tokio::join!(first.until(false), second.until(true));
         assert!(stopped < began, "{stopped:?} and {began:?}");
         assert!(stopped <= Duration::from_secs(10), "{stopped:?}");
-        // The lease, and one turn.
+        // The duration of the lease and one retry period.
         assert!(began <= Duration::from_secs(17), "{began:?}");
         assert_eq!(number(&shared, "leaseTransitions"), Some(1));
         first.way.open.send_replace(true);
@@ -510,7 +512,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_ends_stops_its_work_and_gives_the_lease_away() {
+    async fn leader_that_ends_stops_work_and_releases_lease() {
         let shared = Shared::new();
         let mut first = Running::begin(&shared, "first");
         first.until(true).await;
@@ -555,7 +557,7 @@ mod tests {
             sleep(Duration::from_secs(40)).await;
             let leading: Vec<usize> = (0..all.len()).filter(|number| all[*number].leads()).collect();
             assert_eq!(leading.len(), 1);
-            // It is killed where it stands.
+            // The candidate is killed without a shutdown.
             let killed = all.swap_remove(leading[0]);
             killed.task.abort();
             killed.leadership.end().await;

@@ -1,8 +1,9 @@
-//! What stands behind the service `kubernetes`, as several servers keep it together: an Endpoints and an EndpointSlice with the
-//! address of each server that lives. <https://kubernetes.io/docs/concepts/architecture/control-plane-node-communication/>
+//! Addresses of the service `kubernetes`, which several servers maintain together: an Endpoints and an EndpointSlice
+//! with the address of each running server.
+//! <https://kubernetes.io/docs/concepts/architecture/control-plane-node-communication/>
 //!
-//! Who lives is known by leases in the store, one for each address, which go by themselves when they are not renewed; or, as in
-//! older clusters, by how many servers there are said to be.
+//! Running servers have leases in the store, one for each address, which expire when they are not renewed.
+//! Alternatively, as in older clusters, the configured number of servers limits the addresses.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +19,7 @@ use tokio::sync::Mutex;
 
 use crate::apiserver::{self, MANAGER, Turns};
 
-/// How often the addresses are looked at, and leases renewed.
+/// Interval at which the addresses are checked and leases are renewed.
 const INTERVAL: Duration = Duration::from_secs(10);
 
 const NAME: &str = "kubernetes";
@@ -28,45 +29,45 @@ const SKIP_MIRROR: &str = "endpointslice.kubernetes.io/skip-mirror";
 const CHECK: &str = "poststarthook/bootstrap-controller";
 const PEER_CHECK: &str = "poststarthook/peer-endpoint-reconciler-controller";
 
-/// The leases by which servers know which of them live.
+/// Leases that show which servers are running.
 pub trait ServerLeases: Send + Sync + 'static {
-    /// Makes the lease of this server's address, or renews it.
+    /// Creates or renews the lease of this server's address.
     fn renew(&self) -> BoxFuture<'_, Result<(), String>>;
 
-    /// Takes the lease of this server's address away. Whether it was there.
+    /// Removes the lease of this server's address. Returns true if it existed.
     fn remove(&self) -> BoxFuture<'_, Result<bool, String>>;
 
-    /// The addresses that have one, in their order in the store.
+    /// Returns the addresses with a lease, in the order of the store.
     fn addresses(&self) -> Vec<String>;
 
-    /// Makes the lease by which others find this server by its identity, or renews it.
+    /// Creates or renews the lease by which other servers find this one by its identity.
     fn renew_identity(&self) -> BoxFuture<'_, Result<(), String>>;
 
-    /// Takes that lease away.
+    /// Removes the lease of this server's identity. Returns true if it existed.
     fn remove_identity(&self) -> BoxFuture<'_, Result<bool, String>>;
 }
 
-/// How the addresses are kept: `--endpoint-reconciler-type`.
+/// Method of maintaining the addresses: `--endpoint-reconciler-type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reconciler {
-    /// Those that have a lease.
+    /// All addresses with a lease.
     Lease,
-    /// So many at most, of which each server adds its own.
+    /// At most this number of addresses; each server adds its own.
     Count(usize),
-    /// Not at all.
+    /// No addresses are maintained.
     Nothing,
 }
 
-/// Where this server is reached.
+/// Address at which clients reach this server.
 #[derive(Clone, Debug)]
 pub struct Address {
-    /// The address.
+    /// IP address.
     pub ip: String,
-    /// The port.
+    /// Port.
     pub port: u16,
 }
 
-/// What keeps the addresses behind the service `kubernetes`.
+/// Maintains the addresses of the service `kubernetes`.
 pub struct KubernetesEndpoints {
     client: Client,
     endpoints: Arc<Resource>,
@@ -75,12 +76,12 @@ pub struct KubernetesEndpoints {
     address: Address,
     leases: Arc<dyn ServerLeases>,
     ends: AtomicBool,
-    /// One change at a time.
+    /// Allows one change at a time.
     turn: Mutex<()>,
 }
 
 impl KubernetesEndpoints {
-    /// Keeps the addresses until the server ends; [`KubernetesEndpoints::end`] takes away this server's.
+    /// Maintains the addresses until the server ends; [`KubernetesEndpoints::end`] removes this server's address.
     pub fn run(
         service: &Arc<Service>,
         reconciler: Reconciler,
@@ -106,7 +107,7 @@ impl KubernetesEndpoints {
     }
 
     async fn keep(self: Arc<Self>) {
-        // One of this address that did not end in order is not ready yet.
+        // The address may be left of a server that did not shut down properly; this server is not ready yet.
         log_failure(self.remove().await);
         let mut turns = Turns::new(&self.client, INTERVAL);
         while turns.next().await {
@@ -124,7 +125,7 @@ impl KubernetesEndpoints {
         }
     }
 
-    /// Takes this server's address away: clients should go elsewhere.
+    /// Removes this server's address, so that clients use other servers.
     pub async fn end(&self) {
         self.ends.store(true, Ordering::Release);
         log_failure(self.remove().await);
@@ -143,7 +144,7 @@ impl KubernetesEndpoints {
         match self.reconciler {
             Reconciler::Nothing => Ok(()),
             Reconciler::Lease => {
-                // First of all, so that the others know of this one whatever happens to the rest.
+                // The lease comes first, so that the other servers know of this one even if a later step fails.
                 self.leases.renew().await?;
                 self.show_leased(false).await
             }
@@ -163,14 +164,14 @@ impl KubernetesEndpoints {
         }
     }
 
-    /// Makes the addresses those that have a lease.
+    /// Sets the addresses to those with a lease.
     async fn show_leased(&self, and_ports: bool) -> Result<(), String> {
         let stored = self.stored();
         if stored.is_none() && self.ends() {
             return Ok(());
         }
         let addresses = self.leases.addresses();
-        // This one has just renewed its own, so none means that something is wrong.
+        // This server has just renewed its own lease, so an empty list is an error.
         if addresses.is_empty() && !self.ends() {
             return Err(
                 "no API server IP addresses were listed in storage, refusing to erase all endpoints for the \
@@ -199,7 +200,7 @@ impl KubernetesEndpoints {
         self.write(stored.is_none(), next).await
     }
 
-    /// Adds this server's address to those that are there, of which so many are kept.
+    /// Adds this server's address to the existing ones, of which at most `most` are kept.
     async fn add_own(&self, most: usize) -> Result<(), String> {
         let (stored, port) = (self.stored(), self.port());
         let mut next = stored.clone().unwrap_or_else(empty);
@@ -254,7 +255,7 @@ impl KubernetesEndpoints {
         self.show_slice(&next).await
     }
 
-    /// Makes the slice what the endpoints are.
+    /// Updates the slice to match the endpoints.
     async fn show_slice(&self, endpoints: &Value) -> Result<(), String> {
         let wanted = slice_of(endpoints);
         let Some(stored) = self.client.get(&self.slices, NAMESPACE, NAME) else {
@@ -296,12 +297,13 @@ fn log_failure<T>(outcome: Result<T, String>) {
     }
 }
 
-/// The Endpoints before there is any address.
+/// Returns Endpoints without addresses.
 fn empty() -> Value {
     new_object("v1", "Endpoints", NAMESPACE, NAME)
 }
 
-/// Says that the slice is made beside it and is no mirror. Whether that was not said.
+/// Sets the label that excludes the Endpoints from mirroring, because the slice is written separately. Returns true if
+/// the label was missing.
 fn skip_mirror(endpoints: &mut Value) -> bool {
     let path = ["metadata", "labels", SKIP_MIRROR];
     let marked = endpoints.str_at(&path) == Some("true");
@@ -311,11 +313,11 @@ fn skip_mirror(endpoints: &mut Value) -> bool {
     !marked
 }
 
-/// What is in order of the Endpoints.
+/// Properties of the existing Endpoints that need no change.
 struct Seen {
-    /// There is one subset.
+    /// True if there is exactly one subset.
     has_form: bool,
-    /// It has this server's port and no other, if that matters.
+    /// True if the subset has only this server's port, or if ports do not matter.
     has_ports: bool,
 }
 
@@ -349,7 +351,7 @@ fn ports_of(endpoints: &Value) -> Value {
     ports.cloned().unwrap_or_else(|| Vec::<Value>::new().into())
 }
 
-/// The one subset: addresses in the order of their texts; none where there is no address.
+/// Sets the only subset: addresses in the order of their texts; no subset if there is no address.
 fn set_subset(endpoints: &mut Value, mut addresses: Vec<String>, ports: Value) {
     addresses.sort_unstable();
     addresses.dedup();
@@ -378,7 +380,8 @@ fn is_same_set(one: &[String], other: &[String]) -> bool {
     one.len() == other.len() && one.iter().all(|address| other.contains(address))
 }
 
-/// Of sorted addresses keeps `own` and no more than `most`: those that follow it go first.
+/// Reduces the sorted addresses to `own` and at most `most` in total: the addresses that follow `own` are removed
+/// first.
 fn keep_after(addresses: &mut Vec<String>, own: &str, most: usize) {
     addresses.sort_unstable();
     addresses.dedup();
@@ -388,7 +391,7 @@ fn keep_after(addresses: &mut Vec<String>, own: &str, most: usize) {
     }
 }
 
-/// The EndpointSlice of the Endpoints.
+/// Returns the EndpointSlice of the Endpoints.
 fn slice_of(endpoints: &Value) -> Value {
     let addresses = addresses_of(endpoints);
     let is_v6 = |address: &String| address.contains(':');
@@ -462,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_single_subset_is_made_anew() {
+    fn endpoints_without_single_subset_are_replaced() {
         let port = Value::empty_map();
         assert!(!Seen::of(&empty(), &port, true).has_form);
         let seen = Seen::of(&with(&["a"]), &port, true);

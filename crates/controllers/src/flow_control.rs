@@ -1,7 +1,9 @@
-//! The flow schemas and priority levels that every server has: missing ones are made, those that update themselves are kept as this
-//! version has them, and obsolete ones go (<https://kubernetes.io/docs/concepts/cluster-administration/flow-control/#default-configuration-objects>).
+//! The mandatory and suggested flow schemas and priority levels of every server: missing ones are created, those with
+//! auto-update are set to this version's content, and obsolete ones are deleted
+//! (<https://kubernetes.io/docs/concepts/cluster-administration/flow-control/#default-configuration-objects>).
 //!
-//! In the reference this is a part of kube-apiserver, which looks each minute. So does this, after a change.
+//! In the reference this is a part of kube-apiserver that checks the objects every minute. This controller does so too,
+//! and after each change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +21,7 @@ use crate::refusal::unless_overtaken;
 pub(crate) const NAME: &str = "api-priority-and-fairness-config-producer-v1";
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
-/// How long a change may last that no client should make.
+/// Delay after which a change that no client should make is reverted.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs the controller until the server ends.
@@ -40,7 +42,7 @@ struct Producer {
     resources: [Arc<Resource>; 2],
 }
 
-/// An object by the plural name of its resource and its own.
+/// Plural name of a resource, and name of an object.
 type Item = (SmolStr, SmolStr);
 
 impl Producer {
@@ -66,7 +68,8 @@ impl Reconcile for Producer {
     const PARALLEL: usize = 1;
 
     fn watch(&mut self, client: &Client) -> Result<(Objects, Changes), Lost> {
-        // The changes of two resources stand in one history. What changes before the list is seen twice, and no harm done.
+        // One history has the changes of both resources. A change before the list is processed twice, which is
+        // harmless.
         let (_, changes) = client.watch_everything()?;
         let [levels, _] = &self.resources;
         Ok((client.list(levels, ""), changes))
@@ -123,7 +126,7 @@ impl Reconcile for Producer {
             }
             _ => return None,
         };
-        // Where another was faster, its change is looked at when it is seen.
+        // If another server was faster, its change is processed when it arrives.
         Some(Box::pin(async move { unless_overtaken(outcome.await) }))
     }
 }

@@ -1,5 +1,5 @@
-//! The identity of a server among those on one store: a lease of its own that says that it lives, and the end of leases of
-//! servers that do not, as kube-apiserver keeps them.
+//! The identity of a server among those on one store: a lease of its own while it runs, and the removal of the leases
+//! of servers that do not run, as in kube-apiserver.
 //! <https://kubernetes.io/docs/concepts/architecture/leases/#api-server-identity>
 
 use std::sync::Arc;
@@ -19,39 +19,39 @@ use crate::apiserver::{MANAGER, Turns, put};
 use crate::election::micro_time;
 use crate::refusal::{delete_unchanged, unless_gone};
 
-/// The label of the lease of an API server, and its value for this kind of server.
+/// Label of the lease of an API server, and its value for this kind of server.
 const LABEL: [&str; 2] = ["apiserver.kubernetes.io/identity", "kube-apiserver"];
 const HOST: &str = "kubernetes.io/hostname";
 const PEER: &str = "kubernetes.io/peer-advertise-address";
 pub(crate) const NAMESPACE: &str = "kube-system";
 
-/// How long a server lives by its lease.
+/// Duration of a server's lease in seconds.
 const DURATION: i64 = 3600;
 const RENEWAL: Duration = Duration::from_secs(10);
-/// How often expired leases of other servers are looked for.
+/// Interval at which expired leases of other servers are removed.
 const COLLECTION: Duration = Duration::from_secs(3600);
 
 const RENEWAL_CHECK: &str = "poststarthook/start-kube-apiserver-identity-lease-controller";
 const COLLECTION_CHECK: &str = "poststarthook/start-kube-apiserver-identity-lease-garbage-collector";
 
-/// A server as others see it.
+/// Identity of a server as other servers see it.
 #[derive(Clone, Debug)]
 pub struct Identity {
-    /// The name of its host.
+    /// Name of its host.
     pub host: String,
-    /// The uid, which distinguishes it from earlier servers of its name.
+    /// Uid that distinguishes it from earlier servers with the same name.
     pub uid: String,
-    /// Where others reach it: `ADDRESS:PORT`.
+    /// Address at which other servers reach it: `ADDRESS:PORT`.
     pub address: String,
 }
 
 impl Identity {
-    /// The name of its lease: made from the name of the host and of the type of server, each behind its length.
+    /// Returns the name of its lease: a hash of the host name and the server type, each with its length as a prefix.
     pub fn name(&self) -> String {
         Self::name_of(&self.host)
     }
 
-    /// The name of the lease of a server on that host.
+    /// Returns the name of the lease of a server on that host.
     pub fn name_of(host: &str) -> String {
         let mut digest = Sha256::new();
         for part in [host, LABEL[1]] {
@@ -63,8 +63,8 @@ impl Identity {
         format!("apiserver-{}", BASE32_NOPAD.encode(&half).to_lowercase())
     }
 
-    /// Keeps the lease of this server, and looks for those of servers that are gone, until the server ends;
-    /// [`IdentityLease::end`] takes its own away.
+    /// Maintains the lease of this server, and removes the leases of stopped servers, until the server ends;
+    /// [`IdentityLease::end`] removes its own.
     pub fn run(self, service: &Arc<Service>) -> Option<Arc<IdentityLease>> {
         let context = &service.context;
         let client = Client::new(Arc::clone(service), MANAGER);
@@ -82,7 +82,7 @@ impl Identity {
         Some(lease)
     }
 
-    /// The lease of this server after `there`.
+    /// Returns the new lease of this server; `there` is the existing one.
     fn lease(&self, there: Option<Value>, now: &str) -> Value {
         let name = self.name();
         let mut lease = there.unwrap_or_else(|| {
@@ -100,12 +100,12 @@ impl Identity {
     }
 }
 
-/// The lease of a server that runs.
+/// Lease of a running server.
 pub struct IdentityLease {
     client: Client,
     leases: Arc<Resource>,
     identity: Identity,
-    /// Whether the lease was taken away; held while it is written.
+    /// True if the lease was removed; locked while the lease is written.
     ended: Mutex<bool>,
 }
 
@@ -130,7 +130,7 @@ impl IdentityLease {
         put(&self.client, &self.leases, is_new, &lease).await.map(drop)
     }
 
-    /// Takes the lease away: this server lives no longer.
+    /// Removes the lease when this server ends.
     pub async fn end(&self) {
         let mut ended = self.ended.lock().await;
         *ended = true;
@@ -153,7 +153,7 @@ async fn collect_once(client: &Client, leases: &Resource) -> Result<(), RequestE
     drop(all);
     for lease in over {
         let path = path_of(leases, NAMESPACE, lease.name()).unwrap_or_default();
-        // One that was renewed meanwhile stays.
+        // A lease that was renewed meanwhile is kept.
         delete_unchanged(client, &path, &lease.tree()).await?;
     }
     Ok(())
@@ -165,12 +165,12 @@ fn log_failure(outcome: Result<(), RequestError>) {
     }
 }
 
-/// Whether a lease is that of an API server.
+/// Returns true if a lease is that of an API server.
 pub(crate) fn is_of_server(lease: &Value) -> bool {
     lease.str_at(&["metadata", "labels", LABEL[0]]) == Some(LABEL[1])
 }
 
-/// Whether a lease is that of an API server that did not renew it.
+/// Returns true if a lease is that of an API server that did not renew it in time.
 fn is_over(lease: &Value, now: Timestamp) -> bool {
     let spec = |field| lease.at(&["spec", field]);
     if !is_of_server(lease) {
@@ -180,7 +180,7 @@ fn is_over(lease: &Value, now: Timestamp) -> bool {
     let renewed = renewed.and_then(|time| Timestamp::parse(time, Precision::Micros).ok());
     match (renewed, spec("leaseDurationSeconds").and_then(Value::as_i64)) {
         (Some(renewed), Some(seconds)) => renewed.seconds.saturating_add(seconds) < now.seconds,
-        // One that says nothing of its end is as good as over.
+        // A lease without a duration or a renewal time counts as expired.
         _ => true,
     }
 }
@@ -211,7 +211,7 @@ mod tests {
         };
         assert!(!is_over(&lease, at(3600)));
         assert!(is_over(&lease, at(3601)));
-        // A renewal keeps who holds it.
+        // A renewal keeps the holder.
         let again = Identity {
             uid: "other".to_owned(),
             ..identity()

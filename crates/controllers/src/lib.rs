@@ -1,15 +1,15 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::indexing_slicing)]
-//! Controllers that an API server's promises need: a namespace that is deleted takes everything in it along, an object
-//! that is deleted takes its dependents, an aggregated role has the rules of the roles it is made of, a quota knows what is
-//! used of it. Elsewhere they are part of kube-controller-manager.
+//! Controllers that an API server needs to fulfil its contract: deleting a namespace deletes its content, deleting an
+//! object deletes its dependents, an aggregated role has the rules of the roles that it selects, a quota shows its
+//! usage. In Kubernetes they are part of kube-controller-manager.
 //!
-//! Each controller is a client of the server's own API ([`Client`]): it knows nothing of the store, has no rights that a
-//! user of `system:masters` lacks, and can be switched off for those who run kube-controller-manager. Each is a task that
-//! sleeps until something changes; see `reconcile.rs`.
+//! Each controller is a client of the server's own API ([`Client`]): it has no access to the store, has no permissions
+//! beyond those of a user in `system:masters`, and can be disabled in favour of kube-controller-manager. Each
+//! controller is a task that sleeps until something changes; see `reconcile.rs`.
 //!
-//! Only one process may run them. Where several serve one store, those that are not part of kube-apiserver run on the one that
-//! has the lease of the leader; see `election.rs`.
+//! Only one process may run them. If several servers use one store, the controllers that are not part of kube-apiserver
+//! run on the server that holds the leader lease; see `election.rs`.
 
 mod aggregation;
 mod api_services;
@@ -53,52 +53,53 @@ pub use endpoints::{Address, KubernetesEndpoints, Reconciler, ServerLeases};
 pub use identity::{Identity, IdentityLease};
 pub use storage_versions::{CHECK as STORAGE_VERSIONS, StorageVersions};
 
-/// The health check of the controllers of definitions, as kube-apiserver has it.
+/// Health check of the controllers of CRDs, with kube-apiserver's name.
 pub const DEFINITIONS: &str = "poststarthook/start-apiextensions-controllers";
-/// The health check of the controller of flow schemas, as kube-apiserver has it.
+/// Health check of the controller of flow schemas, with kube-apiserver's name.
 pub const FLOW_CONTROL: &str = "poststarthook/priority-and-fairness-config-consumer";
 
-/// The health check of the controller of local APIServices, as kube-apiserver has it.
+/// Health check of the controller of local APIServices, with kube-apiserver's name.
 pub const API_SERVICES: &str = "poststarthook/kube-apiserver-autoregistration";
-/// The health check of the controller that looks whether aggregated servers are there, as kube-apiserver has it.
+/// Health check of the controller that checks the availability of aggregated servers, with kube-apiserver's name.
 pub const AVAILABILITY: &str = "poststarthook/apiservice-status-remote-available-controller";
-/// The health check of the controller of the discovery of aggregated servers, as kube-apiserver has it.
+/// Health check of the controller of the discovery of aggregated servers, with kube-apiserver's name.
 pub const REMOTE_DISCOVERY: &str = "poststarthook/apiservice-discovery-controller";
-/// The health check of the controller of the documents of aggregated servers, as kube-apiserver has it.
+/// Health check of the controller of the OpenAPI documents of aggregated servers, with kube-apiserver's name.
 pub const REMOTE_OPENAPI: &str = "poststarthook/apiservice-openapi-controller";
-/// The health check of the controller that publishes the trusted authorities for aggregated servers, as kube-apiserver has it.
+/// Health check of the controller that publishes the trusted authorities for aggregated servers, with kube-apiserver's
+/// name.
 pub const AUTHENTICATION_INFO: &str = "poststarthook/start-cluster-authentication-info-controller";
-/// The health check of the controller of the flow schemas and levels that every server has, as kube-apiserver has it.
+/// Health check of the controller of the default flow schemas and priority levels, with kube-apiserver's name.
 const FLOW_CONTROL_PRODUCER: &str = "poststarthook/priority-and-fairness-config-producer";
 
-/// A controller that can be switched on and off.
+/// A controller that can be enabled and disabled.
 struct Controller {
-    /// Its name, as kube-controller-manager has it.
+    /// Name in kube-controller-manager.
     name: &'static str,
-    /// The health check that fails where it ends before the server does: of its name, as in kube-controller-manager, or that
-    /// of kube-apiserver of which it is a part.
+    /// Health check that fails if the controller ends before the server does. It has the controller's name, as in
+    /// kube-controller-manager, or the name of the check in kube-apiserver that the controller is a part of.
     check: &'static str,
-    /// Whether `*` includes it.
+    /// True if `*` includes it.
     by_default: bool,
     run: fn(Client, &ControllerContext) -> BoxFuture<'static, ()>,
 }
 
-/// What controllers need to know that the API does not show.
+/// Settings for controllers that are not available from the API.
 #[derive(Clone, Debug, Default)]
 pub struct ControllerContext {
-    /// The authorities that signed the server's certificate (PEM).
+    /// Authorities that signed the server's certificate (PEM).
     pub root_ca: Arc<str>,
-    /// The authorities that aggregated servers trust, if this server publishes them.
+    /// Authorities that aggregated servers trust, if this server publishes them.
     pub trust: Option<Arc<ClusterTrust>>,
-    /// How often the use of all quotas is counted again; never where it is zero.
+    /// Interval at which the usage of all quotas is recounted; zero disables recounting.
     pub quota_sync_period: Duration,
-    /// Whether ResourcePoolStatusRequests are answered: the gate `DRAResourcePoolStatus`.
+    /// True if ResourcePoolStatusRequests are processed: the gate `DRAResourcePoolStatus`.
     pub answers_pool_requests: bool,
-    /// What this server needs to report the versions that it keeps objects in, where it does so: the gate `StorageVersionAPI`.
+    /// Settings for reporting this server's storage versions, if it reports them: the gate `StorageVersionAPI`.
     pub storage_versions: Option<StorageVersions>,
 }
 
-/// All controllers.
+/// All controllers that can be disabled.
 const CONTROLLERS: [Controller; 13] = [
     Controller {
         name: namespace::NAME,
@@ -124,7 +125,8 @@ const CONTROLLERS: [Controller; 13] = [
         by_default: true,
         run: |client, context| Box::pin(quota::run(client, context.quota_sync_period)),
     },
-    // These two make objects in each namespace, which belong to the admission of service accounts and are as it is: off.
+    // These two create objects in each namespace for the admission of service accounts, and are disabled by default
+    // like it.
     Controller {
         name: "serviceaccount-controller",
         check: "serviceaccount-controller",
@@ -140,7 +142,8 @@ const CONTROLLERS: [Controller; 13] = [
             Box::pin(namespaced_default::run(client, authorities))
         },
     },
-    // Without a scheduler and nodes nothing is bound or used for long: they are for those who make claims all the same.
+    // Without a scheduler and nodes, nothing is bound or in use for long. These controllers are for clusters that use
+    // claims nevertheless.
     Controller {
         name: storage_protection::CLAIMS,
         check: storage_protection::CLAIMS,
@@ -191,7 +194,7 @@ const CONTROLLERS: [Controller; 13] = [
     },
 ];
 
-/// The controllers that are parts of kube-apiserver, and run always.
+/// Controllers that are parts of kube-apiserver and always run.
 const ESSENTIAL: [Controller; 12] = [
     Controller {
         name: flow_control::NAME,
@@ -270,34 +273,34 @@ const ESSENTIAL: [Controller; 12] = [
     },
 ];
 
-/// A controller that has nothing to do.
+/// Waits for the end of the server: a controller without work.
 fn idle(client: Client) -> BoxFuture<'static, ()> {
     Box::pin(async move { client.shutdown().closing().await })
 }
 
-/// Who takes part in the election.
+/// Name of the task that takes part in the election.
 const ELECTOR: &str = "leader-election";
 
-/// Why a choice of controllers makes no sense.
+/// Error of a selection of controllers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// There is no such controller to switch on.
+    /// No controller with this name can be enabled.
     #[error("there is no controller {name}; there are {known}")]
     Unknown {
-        /// The name.
+        /// Unknown name.
         name: String,
-        /// All names.
+        /// All valid names.
         known: String,
     },
 }
 
-/// The controllers that are to run.
+/// Controllers that are selected to run.
 pub struct Selection(Vec<&'static Controller>);
 
 impl Selection {
-    /// The controllers that `words` choose, in the words of kube-controller-manager's `--controllers`: `*` for all that are
-    /// on by default, `NAME` for one, `-NAME` to leave one out. Controllers that exist there alone may be left out, but not
-    /// chosen.
+    /// Parses the values of kube-controller-manager's `--controllers`: `*` for all that are enabled by default, `NAME`
+    /// to enable one, `-NAME` to disable one. Controllers that only kube-controller-manager has can be disabled, but
+    /// not enabled.
     ///
     /// # Errors
     /// [`Error::Unknown`]
@@ -319,14 +322,14 @@ impl Selection {
         Ok(Self(chosen.collect()))
     }
 
-    /// The names of the controllers.
+    /// Returns the names of the controllers.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.0.iter().map(|controller| controller.name)
     }
 
-    /// Runs the chosen controllers, and those that the server is nothing without, each as a task of its own, until the server
-    /// ends. Where others serve the same store, the chosen ones run while this server is the one that `election` chooses; the
-    /// task ends when the lease is lost or released.
+    /// Runs the selected controllers and the essential ones, each in a separate task, until the server ends. If other
+    /// servers use the same store, the selected ones run only while `election` makes this server the leader; the task
+    /// ends when the lease is lost or released.
     pub fn run(
         &self,
         service: &Arc<Service>,
@@ -392,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn controllers_are_chosen_in_the_words_of_kube_controller_manager() {
+    fn selection_parses_words_of_kube_controller_manager() {
         let by_default = CONTROLLERS.iter().filter(|controller| controller.by_default);
         let all: Vec<&str> = by_default.map(|controller| controller.name).collect();
         assert_eq!(names(&["*"]), all);

@@ -1,15 +1,16 @@
-//! StorageVersionMigrations: all objects of a resource are written again, so that they are kept in the version and the form in which
-//! the server stores them now (<https://kubernetes.io/docs/tasks/manage-kubernetes-objects/storage-version-migration/>).
+//! StorageVersionMigrations: writes all objects of a resource again, so that they are stored in the current storage
+//! version and encoding (<https://kubernetes.io/docs/tasks/manage-kubernetes-objects/storage-version-migration/>).
 //!
-//! One migration of a resource runs at a time, the oldest first. The conditions of its status show how far it is: `Running`, then
-//! `Succeeded` or `Failed`. `status.resourceVersion` says up to which version objects are written; what is younger was stored as the
-//! server does now. A definition that objects were migrated for forgets the versions that none is stored in any more.
+//! One migration of a resource runs at a time, the oldest first. The conditions of its status show its progress:
+//! `Running`, then `Succeeded` or `Failed`. Objects up to the version `status.resourceVersion` are written; newer ones
+//! are already stored in the current form. After the migration of a custom resource, the versions that no object is
+//! stored in any more are removed from the status of its CRD.
 //!
-//! Objects of a resource that an aggregated server has are written there, through this server. A resource of which it says that its
-//! objects cannot be listed and patched is reported as one that cannot be migrated.
+//! Objects of an aggregated server's resource are written there, through this server. A resource whose objects, by that
+//! server's discovery, cannot be listed and patched is reported as not migratable.
 //!
-//! An object is written by an apply that says nothing but which object it is: one that is stored already as it would be stored now
-//! stays as it is.
+//! An object is written by an apply that contains only its identity: if the stored form is already the current one, the
+//! object does not change.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -29,15 +30,15 @@ use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};
 use crate::refusal::unless_gone;
 
-/// The name of this controller, and the manager by whose name it applies to objects.
+/// The name of this controller, and its field manager for objects.
 pub(crate) const NAME: &str = "storage-version-migrator-controller";
 
-/// The manager by whose name it applies to definitions.
+/// Field manager for CRDs.
 const RUNNER: &str = "migration-runner-controller";
 
-/// How long a migration waits for its resource to be served.
+/// Time that a migration waits for its resource to be served.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often it looks for it meanwhile.
+/// Interval at which it checks for the resource meanwhile.
 const AGAIN: Duration = Duration::from_secs(1);
 
 const RUNNING: &str = "Running";
@@ -45,14 +46,14 @@ const SUCCEEDED: &str = "Succeeded";
 const FAILED: &str = "Failed";
 const FAILURE: &str = "StorageVersionMigrationFailed";
 
-/// The condition of a definition whose objects are migrated.
+/// Condition of a CRD whose objects are being migrated.
 const MIGRATING: &str = "StorageMigrating";
 
 /// Runs the controller until the server ends.
 pub(crate) async fn run(client: Client) {
     let migrations = client.resource("storagemigration.k8s.io", "storageversionmigrations");
     let definitions = client.resource("apiextensions.k8s.io", "customresourcedefinitions");
-    // Their version is off by default.
+    // Their version is disabled by default.
     let (Some(migrations), Some(definitions)) = (migrations, definitions) else {
         return client.shutdown().closing().await;
     };
@@ -72,7 +73,7 @@ struct Migrator {
 }
 
 impl Reconcile for Migrator {
-    /// The resource whose objects are to be migrated.
+    /// Resource whose objects are migrated.
     type Item = GroupResource;
     type Outcome = ();
 
@@ -88,7 +89,7 @@ impl Reconcile for Migrator {
     }
 
     fn changed(&mut self, change: &Change, queue: &mut Queue<GroupResource>) {
-        // Where a migration is removed, it is the turn of another.
+        // After the removal of a migration, another one can run.
         queue.push(migrated(&change.current().tree()));
     }
 
@@ -98,7 +99,7 @@ impl Reconcile for Migrator {
         let (step, migration) = next_step(trees.filter(|migration| migrated(migration) == *of))?;
         let resource = self.resource(of);
         let needs_it = matches!(step, Step::Prepare | Step::Migrate);
-        // A definition may have been made just now.
+        // A CRD may have just been created.
         if needs_it && resource.is_none() && !has_passed(&migration, PATIENCE, self.client.time()) {
             queue.push_at(of.clone(), Instant::now() + AGAIN);
             return None;
@@ -129,24 +130,24 @@ impl Reconcile for Migrator {
 /// A resource whose objects are migrated.
 enum Migrated {
     Here(Arc<Resource>),
-    /// Of another server.
+    /// A resource of another server.
     Elsewhere(RemoteResource),
 }
 
-/// The next step for the migrations of a resource.
+/// Next step of the migrations of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// It is the turn of this one.
+    /// Start this migration.
     Begin,
-    /// The version up to which objects are written is yet to be found.
+    /// Determine the version up to which objects are written.
     Prepare,
-    /// The objects are yet to be written.
+    /// Write the objects.
     Migrate,
-    /// All is done but to report that it does not run any more.
+    /// Report that it no longer runs.
     Finish,
 }
 
-/// The next step, and the migration that it is about; `None` where all have come to their end.
+/// Returns the next step and its migration; `None` if all migrations have ended.
 fn next_step(migrations: impl Iterator<Item = Value>) -> Option<(Step, Value)> {
     let step = |migration: &Value| {
         let runs = conditions::holds(migration, RUNNING);
@@ -160,7 +161,7 @@ fn next_step(migrations: impl Iterator<Item = Value>) -> Option<(Step, Value)> {
         }
     };
     let steps = migrations.filter_map(|migration| Some((step(&migration)?, migration)));
-    // What runs ends before another begins.
+    // A running migration ends before another one begins.
     let turn = |step: &Step| match step {
         Step::Finish => 0,
         Step::Prepare | Step::Migrate => 1,
@@ -172,7 +173,7 @@ fn next_step(migrations: impl Iterator<Item = Value>) -> Option<(Step, Value)> {
     })
 }
 
-/// The resource whose objects a migration is about.
+/// Returns the resource of a migration.
 fn migrated(migration: &Value) -> GroupResource {
     let text = |field| SmolStr::new(migration.str_at(&["spec", "resource", field]).unwrap_or_default());
     GroupResource {
@@ -181,13 +182,13 @@ fn migrated(migration: &Value) -> GroupResource {
     }
 }
 
-/// The version up to which objects are written.
+/// Returns the version up to which objects are written.
 fn version(migration: &Value) -> Option<&str> {
     let version = migration.str_at(&["status", "resourceVersion"]);
     version.filter(|version| !version.is_empty())
 }
 
-/// Whether so much time has passed since the object was made.
+/// Returns true if the object was created at least `time` ago.
 fn has_passed(object: &Value, time: Duration, now: SystemTime) -> bool {
     let made = object.str_at(&["metadata", "creationTimestamp"]).unwrap_or_default();
     let made = Timestamp::parse(made, Precision::Seconds).ok();
@@ -199,7 +200,7 @@ fn unhandled(error: &str) -> String {
 }
 
 impl Migrator {
-    /// The resource of that name, if any server has it.
+    /// Returns the resource with that name if any server has it.
     fn resource(&self, of: &GroupResource) -> Option<Migrated> {
         let here = self.client.resource(&of.group, &of.resource);
         if let Some(here) = here.filter(|resource| !resource.versions.is_empty()) {
@@ -209,7 +210,7 @@ impl Migrator {
         Some(Migrated::Elsewhere(elsewhere))
     }
 
-    /// Reports that a migration runs, its definition first.
+    /// Reports that a migration runs, first in its CRD.
     async fn begin(&self, of: &GroupResource, migration: Value) -> Result<(), RequestError> {
         let name = migration.str_at(&["metadata", "name"]).unwrap_or_default();
         let message = format!("Migration {name} is running");
@@ -231,7 +232,7 @@ impl Migrator {
         self.set_condition(migration, condition).await
     }
 
-    /// Notes the version up to which objects are written.
+    /// Records the version up to which objects are written.
     async fn prepare(&self, resource: &Resource, mut migration: Value) -> Result<(), RequestError> {
         let Some(served) = resource.versions.first() else {
             return Ok(());
@@ -245,9 +246,9 @@ impl Migrator {
         self.write_status(&migration).await
     }
 
-    /// Has all objects written that were stored before the migration began.
+    /// Writes all objects that were stored before the migration began.
     async fn migrate(&self, resource: &Resource, migration: Value) -> Result<(), RequestError> {
-        // Another server may have begun, whose state was further than this one's.
+        // Another server may have begun it, with a newer state than this one's.
         self.client.latest_revision(resource).await?;
         let last = version(&migration).and_then(|version| version.parse().ok());
         let objects = self.client.list(resource, "");
@@ -269,7 +270,7 @@ impl Migrator {
         let served = resource.versions.first().zip(path_of(resource, namespace, name));
         let Some((served, path)) = served else { return Ok(()) };
         let mut configuration = new_object(&served.api_version, &resource.kind, namespace, name);
-        // Where the object is gone or another stands in its place, there is nothing left to migrate.
+        // If the object was deleted or replaced by another one, there is nothing left to migrate.
         let uid = object
             .tree()
             .str_at(&["metadata", "uid"])
@@ -285,14 +286,14 @@ impl Migrator {
         }
     }
 
-    /// As [`Migrator::prepare`], for a resource of another server.
+    /// Does the same as [`Migrator::prepare`] for a resource of another server.
     async fn prepare_elsewhere(&self, resource: &RemoteResource, mut migration: Value) -> Result<(), RequestError> {
         let has = |verb: &Verb| resource.verbs.iter().any(|has| has == verb.name());
         if !NEEDED.iter().all(has) {
             let why = cannot_be_migrated(&resource.group_version, &resource.plural);
             return self.fail(migration, &why).await;
         }
-        // The version of an empty list is that of the server, wherever the list is of.
+        // The version of an empty list is the revision of the server, for any collection.
         let namespace = if resource.namespaced { NOWHERE } else { "" };
         let path = format!("{}?limit=1", path_elsewhere(resource, namespace, ""));
         let list = self.client.list_metadata(&path).await?;
@@ -306,8 +307,8 @@ impl Migrator {
         self.write_status(&migration).await
     }
 
-    /// As [`Migrator::migrate`], for a resource of another server. A list that expires meanwhile is begun again: what was written
-    /// by then is younger than the migration.
+    /// Does the same as [`Migrator::migrate`] for a resource of another server. If a list expires meanwhile, it starts
+    /// again: the objects written so far are newer than the migration.
     async fn migrate_elsewhere(&self, resource: &RemoteResource, migration: Value) -> Result<(), RequestError> {
         let last = version(&migration).unwrap_or_default().to_owned();
         let mut token = String::new();
@@ -333,7 +334,7 @@ impl Migrator {
         self.succeed(migration).await
     }
 
-    /// Has an object of another server written, unless it is younger than the migration.
+    /// Writes an object of another server, unless it is newer than the migration.
     async fn rewrite_elsewhere(
         &self,
         resource: &RemoteResource,
@@ -349,7 +350,7 @@ impl Migrator {
                 message: malformed(bad),
             });
         }
-        // Neither has zeros in front.
+        // Neither has leading zeros.
         if (version.len(), version) > (last.len(), last) {
             return Ok(());
         }
@@ -364,7 +365,7 @@ impl Migrator {
         }
     }
 
-    /// Reports that a migration has ended, its definition first.
+    /// Reports that a migration has ended, first in its CRD.
     async fn finish(&self, of: &GroupResource, mut migration: Value) -> Result<(), RequestError> {
         if let Some(definition) = self.definition(of) {
             self.finish_definition(&definition, conditions::holds(&migration, SUCCEEDED))
@@ -404,7 +405,8 @@ impl Migrator {
             reason,
             message,
         };
-        // The reference forgets versions after a failure as well, which loses sight of objects that are still stored in them.
+        // The reference removes versions after a failure as well, and loses track of objects that are still stored in
+        // them.
         let stored = storage_version(&tree).filter(|_| succeeded && is_as_it_was);
         self.report_of_definition(definition, condition, stored).await
     }
@@ -414,7 +416,7 @@ impl Migrator {
             .get(&self.definitions, "", &format!("{}.{}", of.resource, of.group))
     }
 
-    /// Applies a condition to the status of a definition, and the only version that objects are `stored` in.
+    /// Applies a condition to the status of a CRD, and `stored` as its only stored version.
     async fn report_of_definition(
         &self,
         definition: &Object,
@@ -427,7 +429,7 @@ impl Migrator {
         let generation = definition.tree().at(&["metadata", "generation"]).cloned();
         let api_version = "apiextensions.k8s.io/v1";
         let mut configuration = new_object(api_version, "CustomResourceDefinition", "", definition.name());
-        // What is reported is true of the definition as it was seen.
+        // The report is valid for the CRD as it was read.
         configuration.set_at(
             &["metadata", "resourceVersion"],
             definition.revision().to_string().into(),
@@ -441,7 +443,7 @@ impl Migrator {
         unless_gone(self.client.patch(&path, PatchType::Apply, &configuration).await)
     }
 
-    /// Writes how far a migration is.
+    /// Writes the progress of a migration.
     async fn set_condition(&self, mut migration: Value, condition: Condition<'_>) -> Result<(), RequestError> {
         conditions::set(&mut migration, condition, &self.client.now());
         self.write_status(&migration).await
@@ -476,13 +478,13 @@ impl Migrator {
     }
 }
 
-/// What must be possible with the objects of a resource.
+/// Verbs that a resource must support to be migrated.
 const NEEDED: [Verb; 3] = [Verb::Update, Verb::Patch, Verb::List];
 
-/// A namespace that no server has, as the reference names it.
+/// Namespace that does not exist on any server; the name is the reference's.
 const NOWHERE: &str = "@fake:svm_ns!";
 
-/// How many objects of another server are read at a time.
+/// Number of objects of another server that are read at a time.
 const PAGE: usize = 500;
 
 fn cannot_be_migrated(of: &GroupVersion, plural: &str) -> String {
@@ -490,12 +492,12 @@ fn cannot_be_migrated(of: &GroupVersion, plural: &str) -> String {
     format!("resource \"{of}\" does not support discovery operations: [update patch list]")
 }
 
-/// A resource as the reference names it.
+/// Returns the reference's name of a resource.
 fn named(of: &GroupVersion, plural: &str) -> String {
     format!("{}/{}, Resource={plural}", of.group, of.version)
 }
 
-/// Whether a version can be compared with others.
+/// Returns true if a version can be compared with others.
 fn is_well_formed(version: &str) -> bool {
     !version.is_empty() && !version.starts_with('0') && version.bytes().all(|byte| byte.is_ascii_digit())
 }
@@ -504,7 +506,7 @@ fn malformed(version: &str) -> String {
     format!("resource version is not well formed: {version}")
 }
 
-/// The path of a collection of another server, or of one object where `name` is not empty.
+/// Returns the path of a collection on another server, or of one object if `name` is not empty.
 fn path_elsewhere(resource: &RemoteResource, namespace: &str, name: &str) -> String {
     let of = &resource.group_version;
     let mut path = format!("/apis/{}/{}", of.group, of.version);
@@ -518,7 +520,7 @@ fn path_elsewhere(resource: &RemoteResource, namespace: &str, name: &str) -> Str
     path
 }
 
-/// A part of a path or of a query. What another server says may hold anything.
+/// Escapes a part of a path or of a query. Another server's responses may contain any characters.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -532,7 +534,7 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-/// The version that a definition says objects are stored in.
+/// Returns the storage version of a CRD.
 fn storage_version(definition: &Value) -> Option<SmolStr> {
     let versions = definition.at(&["spec", "versions"])?.as_list()?;
     let stored = versions
@@ -541,7 +543,7 @@ fn storage_version(definition: &Value) -> Option<SmolStr> {
     stored?.str_at(&["name"]).map(SmolStr::new)
 }
 
-/// Whether what was refused may go well another time: the server has too much to do, or failed.
+/// Returns true if a rejected request may succeed later: the server is overloaded or failed.
 fn may_be_tried_again(error: &RequestError) -> bool {
     matches!(error.code, 429 | 500 | 503 | 504)
 }

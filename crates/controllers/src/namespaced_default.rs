@@ -1,5 +1,5 @@
-//! What each namespace has without anybody making it: the service account `default`, and the authorities by which pods know
-//! the server.
+//! Default objects of each namespace: the service account `default`, and the certificate authorities by which pods
+//! verify the server.
 
 use std::sync::Arc;
 
@@ -11,21 +11,21 @@ use holdfast_value::{SmolStr, Value};
 use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};
 
-/// An object that each namespace is to have.
+/// An object that each namespace has by default.
 #[derive(Clone)]
 pub(crate) struct NamespacedDefault {
-    /// The core resource.
+    /// Plural name of the core resource.
     plural: &'static str,
     name: &'static str,
-    /// What is made where it is missing.
+    /// Object to create if it is missing.
     object: Value,
-    /// A field that is put right after a change.
+    /// Field that is reset after a change.
     kept: Option<&'static str>,
-    /// The name of the queue in metrics.
+    /// Name of the queue in metrics.
     queue: &'static str,
 }
 
-/// The account of pods that name none: <https://kubernetes.io/docs/concepts/security/service-accounts/>.
+/// Returns the account of pods that name none: <https://kubernetes.io/docs/concepts/security/service-accounts/>.
 pub(crate) fn service_account() -> NamespacedDefault {
     NamespacedDefault {
         plural: "serviceaccounts",
@@ -36,7 +36,7 @@ pub(crate) fn service_account() -> NamespacedDefault {
     }
 }
 
-/// The authorities of the server's certificate, as the volumes of tokens bring them to pods.
+/// Returns the ConfigMap with the authorities of the server's certificate, which token volumes provide to pods.
 pub(crate) fn root_ca(authorities: &str) -> NamespacedDefault {
     const NAME: &str = "kube-root-ca.crt";
     let mut object = new_object("v1", "ConfigMap", "", NAME);
@@ -80,7 +80,7 @@ struct Provider {
 }
 
 impl Reconcile for Provider {
-    /// The name of a namespace.
+    /// Name of a namespace.
     type Item = SmolStr;
     type Outcome = ();
 
@@ -93,7 +93,8 @@ impl Reconcile for Provider {
 
     fn watch(&mut self, client: &Client) -> Result<(Objects, Changes), Lost> {
         let (_, changes) = client.watch_everything()?;
-        // Of what is there already the namespaces alone matter. They are read after the watch began, so none is missed.
+        // Of the existing objects only the namespaces matter. They are read after the watch began, so that no change is
+        // missed.
         Ok((client.list(&self.namespaces, ""), changes))
     }
 
@@ -135,7 +136,8 @@ impl Reconcile for Provider {
     }
 }
 
-/// That others made the object, or that the namespace goes, is no failure; what changes after that is seen.
+/// Ignores two errors that are not failures: another client created the object, or the namespace is terminating. Later
+/// changes arrive by the watch.
 fn ignore_moot(outcome: Result<Value, RequestError>) -> Result<(), RequestError> {
     match outcome {
         Err(error) if !error.is_not_found() && error.reason != "AlreadyExists" && error.code != 403 => Err(error),

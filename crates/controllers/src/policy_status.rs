@@ -1,4 +1,4 @@
-//! The status of ValidatingAdmissionPolicies shows what is wrong with their expressions for the kinds that they name
+//! The status of ValidatingAdmissionPolicies: it shows the errors of their expressions for the kinds that they match
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/#type-checking>).
 
 use std::sync::Arc;

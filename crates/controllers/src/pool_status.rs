@@ -1,8 +1,9 @@
-//! ResourcePoolStatusRequests: questions about the devices in the pools of a driver, each answered once from ResourceSlices and
-//! ResourceClaims (KEP-5677).
+//! ResourcePoolStatusRequests: queries for the devices in the pools of a driver, each answered once from ResourceSlices
+//! and ResourceClaims (KEP-5677).
 //!
-//! A request waits while a pool that it asks for lacks slices that its driver has yet to publish; the reference tries six times
-//! and then leaves it. An hour after its answer a request is deleted, and a day after its beginning where it has none.
+//! A request waits while one of its pools lacks slices that the driver has yet to publish; the reference tries six
+//! times and then ignores it. A request is deleted an hour after it was answered, or a day after its creation if it was
+//! not answered.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -22,15 +23,15 @@ use crate::refusal::{unless_gone, unless_overtaken};
 /// The name of this controller.
 pub(crate) const NAME: &str = "resourcepoolstatusrequest-controller";
 
-/// How long a request stays that has its answer.
+/// Time for which an answered request is kept.
 const ANSWERED_LIFE: Duration = Duration::from_secs(3600);
-/// How long a request stays that has none.
+/// Time for which an unanswered request is kept.
 const PENDING_LIFE: Duration = Duration::from_secs(24 * 3600);
 
-/// How many pools an answer has where the request does not say.
+/// Number of pools in an answer if the request does not limit it.
 const DEFAULT_LIMIT: usize = 100;
 
-/// After how many objects others have a turn.
+/// Number of objects after which the task yields to others.
 const RUN: usize = 128;
 
 /// Runs the controller until the server ends.
@@ -41,7 +42,7 @@ pub(crate) async fn run(client: Client) {
         resource("resourceslices"),
         resource("resourceclaims"),
     );
-    // Their version is off by default.
+    // Their version is disabled by default.
     let (Some(requests), Some(slices), Some(claims)) = resources else {
         return client.shutdown().closing().await;
     };
@@ -60,13 +61,13 @@ struct PoolStatus {
     requests: Arc<Resource>,
     slices: Arc<Resource>,
     claims: Arc<Resource>,
-    /// The requests that wait for slices.
+    /// Requests that wait for slices.
     waiting: HashSet<SmolStr>,
 }
 
 impl Reconcile for PoolStatus {
     type Item = SmolStr;
-    /// Whether there is an answer.
+    /// True if the request is answered.
     type Outcome = bool;
 
     const NAME: &'static str = NAME;
@@ -74,7 +75,7 @@ impl Reconcile for PoolStatus {
 
     fn watch(&mut self, client: &Client) -> Result<(Objects, Changes), Lost> {
         let changes = client.watch_both(&self.requests, &self.slices)?;
-        // They are read after the watch began, so none is missed.
+        // They are read after the watch began, so that no change is missed.
         Ok((client.list(&self.requests, ""), changes))
     }
 
@@ -118,13 +119,13 @@ impl Reconcile for PoolStatus {
         if is_answered {
             self.waiting.remove(name);
         } else if self.waiting.insert(name.clone()) {
-            // A slice may have come before the wait began.
+            // A slice may have arrived before the wait began.
             queue.push(name.clone());
         }
     }
 }
 
-/// How long a request has yet to stay.
+/// Returns the remaining time for which a request is kept.
 fn life(request: &Value, now: SystemTime) -> Duration {
     let ended = ["Complete", "Failed"]
         .into_iter()
@@ -144,7 +145,7 @@ async fn delete(client: &Client, path: &str, request: &Value) -> Result<bool, Re
     let mut options = Value::empty_map();
     let uid = request.str_at(&["metadata", "uid"]).unwrap_or_default();
     options.set_at(&["preconditions", "uid"], uid.into());
-    // It may be gone, or another may stand in its place.
+    // It may have been deleted or replaced by another one.
     unless_overtaken(client.delete(path, &options).await).map(|()| true)
 }
 
@@ -185,19 +186,19 @@ async fn look_at_all(client: &Client, resource: &Resource, mut look: impl FnMut(
     }
 }
 
-/// The pools that a request is about.
+/// Pools that a request selects.
 struct Pools {
     driver: SmolStr,
-    /// The only requested pool; empty for all.
+    /// Only requested pool; empty for all.
     pool: SmolStr,
     found: BTreeMap<SmolStr, Pool>,
 }
 
-/// A pool as the slices of its latest generation describe it.
+/// A pool, described by the slices of its latest generation.
 #[derive(Debug, Default)]
 struct Pool {
     generation: i64,
-    /// The node that all slices name; `None` where they name none or several.
+    /// Node that all slices name; `None` if they name none or several.
     node: Option<SmolStr>,
     slices: i64,
     expected: i64,
@@ -258,12 +259,12 @@ impl Pools {
         }
     }
 
-    /// Whether one of the first `limit` pools has fewer slices than its driver says.
+    /// Returns true if one of the first `limit` pools has fewer slices than its driver declares.
     fn lack_slices(&self, limit: usize) -> bool {
         self.found.values().take(limit).any(|pool| pool.slices < pool.expected)
     }
 
-    /// The answer, but for its condition.
+    /// Returns the answer without its condition.
     fn status(&self, limit: usize) -> Value {
         let pools = self.found.iter().take(limit);
         let pools: Vec<Value> = pools.map(|(name, pool)| pool.status(&self.driver, name)).collect();
@@ -284,7 +285,7 @@ impl Pool {
         if let Some(node) = self.node.as_deref().filter(|node| !node.is_empty()) {
             status.set_at(&["nodeName"], node.into());
         }
-        // No device is reported as unavailable yet, as in the reference.
+        // As in the reference, no device is reported as unavailable yet.
         for (field, number) in [
             ("generation", self.generation),
             ("resourceSliceCount", self.slices),

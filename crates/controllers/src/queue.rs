@@ -1,7 +1,7 @@
-//! What a controller has yet to do: each item once, failures again after a while.
+//! Work queue of a controller: each item once, failed items again after a delay.
 //!
-//! An item that is pushed while it is worked on is done once more afterwards, so that no change is missed and none is
-//! worked on twice at a time. Time comes in by argument.
+//! An item that is pushed while it is being processed is processed once more afterwards, so that no change is missed
+//! and no item is processed twice at a time. Time is an argument of the methods.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::Hash;
@@ -10,39 +10,39 @@ use std::time::Duration;
 use holdfast_server::metrics::QueueMetrics;
 use tokio::time::Instant;
 
-/// How long an item waits after its first failure; each further one doubles that.
+/// Delay of an item after its first failure; each further failure doubles it.
 const FIRST_DELAY: Duration = Duration::from_millis(10);
 
-/// How long an item waits at most.
+/// Maximum delay of an item.
 const LONGEST_DELAY: Duration = Duration::from_secs(300);
 
-/// The items that a controller has yet to work on.
+/// Items that a controller has yet to process.
 pub(crate) struct Queue<T> {
     items: HashMap<T, ItemState>,
     ready: VecDeque<T>,
-    /// By the time at which it is their turn; the number distinguishes items of one instant.
+    /// Items by the time at which they become ready; the number distinguishes items of one instant.
     waiting: BTreeMap<(Instant, u64), T>,
     failures: HashMap<T, u32>,
     next_number: u64,
     metrics: Option<QueueMetrics>,
 }
 
-/// The state of an item.
+/// State of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ItemState {
-    /// Since then.
+    /// Ready since then.
     Ready(Instant),
     Waiting(Instant, u64),
-    /// By a number of its own.
+    /// Being processed, with a unique number.
     Running(u64, Again),
 }
 
-/// Whether an item in work is to be worked on again.
+/// Repetition that was requested for an item that is being processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Again {
     No,
     At(Instant),
-    /// Wanted since then.
+    /// Requested again since then.
     Now(Instant),
 }
 
@@ -60,7 +60,7 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T: Clone + Eq + Hash> Queue<T> {
-    /// A queue that `metrics` count.
+    /// Creates a queue that `metrics` measure.
     pub(crate) fn measured(metrics: Option<QueueMetrics>) -> Self {
         Self {
             metrics,
@@ -68,7 +68,7 @@ impl<T: Clone + Eq + Hash> Queue<T> {
         }
     }
 
-    /// Wants `item` to be worked on as soon as may be.
+    /// Adds `item` to be processed as soon as possible.
     pub(crate) fn push(&mut self, item: T) {
         match self.items.get(&item).copied() {
             Some(ItemState::Ready(_) | ItemState::Running(_, Again::Now(_))) => return,
@@ -91,7 +91,7 @@ impl<T: Clone + Eq + Hash> Queue<T> {
         self.ready.push_back(item);
     }
 
-    /// Counts an item that becomes ready. Says when that is.
+    /// Counts an item that becomes ready. Returns the current time.
     fn added(&self) -> Instant {
         if let Some(metrics) = &self.metrics {
             metrics.added();
@@ -99,7 +99,7 @@ impl<T: Clone + Eq + Hash> Queue<T> {
         Instant::now()
     }
 
-    /// Wants `item` to be worked on at `at`, unless it is sooner anyway.
+    /// Adds `item` to be processed at `at`, unless it is scheduled earlier.
     pub(crate) fn push_at(&mut self, item: T, at: Instant) {
         if let Some(metrics) = &self.metrics {
             metrics.retried();
@@ -131,7 +131,7 @@ impl<T: Clone + Eq + Hash> Queue<T> {
         self.waiting.insert((at, self.next_number), item);
     }
 
-    /// The next item to work on, until [`Queue::done`] or [`Queue::failed`] says how it went.
+    /// Returns the next item to process, until [`Queue::done`] or [`Queue::failed`] reports the result.
     pub(crate) fn pop(&mut self, now: Instant) -> Option<T> {
         while let Some(first) = self.waiting.first_entry().filter(|first| first.key().0 <= now) {
             let item = first.remove();
@@ -148,7 +148,7 @@ impl<T: Clone + Eq + Hash> Queue<T> {
         Some(item)
     }
 
-    /// The item was worked on.
+    /// Reports that the item was processed.
     pub(crate) fn done(&mut self, item: T) {
         self.failures.remove(&item);
         match self.ended(&item) {
@@ -158,7 +158,7 @@ impl<T: Clone + Eq + Hash> Queue<T> {
         }
     }
 
-    /// Takes note that the item is no longer worked on; says whether it is to be worked on again.
+    /// Marks the item as no longer being processed. Returns the requested repetition.
     fn ended(&mut self, item: &T) -> Option<Again> {
         let Some(ItemState::Running(number, again)) = self.items.remove(item) else {
             return None;
@@ -169,7 +169,7 @@ impl<T: Clone + Eq + Hash> Queue<T> {
         Some(again)
     }
 
-    /// The item could not be worked on; its turn comes again.
+    /// Reports that the processing of the item failed; it is retried later.
     pub(crate) fn failed(&mut self, item: T, now: Instant) {
         let failures = self.failures.entry(item.clone()).or_default();
         let delay = FIRST_DELAY.saturating_mul(1 << (*failures).min(20)).min(LONGEST_DELAY);
@@ -180,7 +180,7 @@ impl<T: Clone + Eq + Hash> Queue<T> {
         self.push_at(item, now + delay);
     }
 
-    /// When the first item that waits has its turn.
+    /// Returns the time at which the first waiting item becomes ready.
     pub(crate) fn next_turn(&self) -> Option<Instant> {
         self.waiting.keys().next().map(|(at, _)| *at)
     }
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_while_it_is_worked_on_is_worked_on_again() {
+    fn item_pushed_while_processed_is_processed_again() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         queue.push("a");
         assert_eq!(queue.pop(now), Some("a"));
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wanted_later_while_it_is_worked_on_waits_for_its_turn() {
+    fn item_scheduled_while_processed_waits_until_due() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         let second = Duration::from_secs(1);
         queue.push("a");

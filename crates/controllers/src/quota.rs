@@ -1,9 +1,9 @@
-//! Quotas know what is used of them: <https://kubernetes.io/docs/concepts/policy/resource-quotas/>.
+//! Usage in the status of quotas: <https://kubernetes.io/docs/concepts/policy/resource-quotas/>.
 //!
-//! Admission adds what is taken together with the object that takes it. This controller counts what is there when a quota is
-//! new or its limits change, when objects go or take less than before, and now and then, as kube-controller-manager does: a
-//! kube-apiserver on the same store charges a quota before the object is there, and the charge of one that never came to be
-//! would stay.
+//! Admission adds the usage of an object together with the object. This controller recounts the usage when a quota is
+//! new or its limits change, when objects are deleted or use less than before, and periodically, as
+//! kube-controller-manager does: a kube-apiserver on the same store charges a quota before it creates the object, and
+//! the charge of an object that is never created would remain.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,19 +22,19 @@ use crate::reconcile::{self, Reconcile, Work};
 /// The name of this controller.
 pub(crate) const NAME: &str = "resourcequota-controller";
 
-/// How long a count waits for more to change: of many objects that go at once, few make it count.
+/// Delay of a count to collect further changes: the deletion of many objects causes few counts.
 const GATHERING: Duration = Duration::from_millis(20);
 
-/// How long after limits came into force writes may still end that began without them, and were not charged.
+/// Time after limits take effect during which writes may end that began without them and were not charged.
 const UNCHARGED: Duration = Duration::from_secs(30);
 
-/// How many objects are looked at before other tasks have the thread.
+/// Number of objects after which the task yields to others.
 const RUN: usize = 512;
 
-/// How often a count is written at once when the quota is charged meanwhile.
+/// Maximum number of immediate attempts to write a count while the quota is charged concurrently.
 const ATTEMPTS: usize = 10;
 
-/// Runs the controller until the server ends. All quotas are counted again after each `period`; never where it is zero.
+/// Runs the controller until the server ends. Recounts all quotas after each `period`, unless it is zero.
 pub(crate) async fn run(client: Client, period: Duration) {
     let Some(quotas) = client.resource("", "resourcequotas") else {
         return;
@@ -48,15 +48,15 @@ pub(crate) async fn run(client: Client, period: Duration) {
     reconcile::run(client, controller).await;
 }
 
-/// A quota: its namespace and its name.
+/// Namespace and name of a quota.
 type Key = (SmolStr, SmolStr);
 
-/// What there is to do.
+/// Work to be done.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Task {
-    /// A quota is counted.
+    /// Count one quota.
     Count(Count),
-    /// Counts of all quotas are wanted.
+    /// Count all quotas.
     CountAll,
 }
 
@@ -66,26 +66,26 @@ impl Task {
     }
 }
 
-/// A count to be made.
+/// A requested count.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Count {
     quota: Key,
-    /// Whether nothing but new objects made it necessary. It finds what was not charged, and lowers nothing: a kube-apiserver
-    /// on the same store charges a quota before the object is there.
+    /// True if only new objects require the count. Such a count adds what was not charged, and lowers nothing: a
+    /// kube-apiserver on the same store charges a quota before it creates the object.
     only_new: bool,
 }
 
 struct Quotas {
     client: Client,
     quotas: Arc<Resource>,
-    /// The quotas of each namespace that has any, each with the time until which objects may come to be without a charge.
+    /// Quotas of each namespace that has any, each with the time until which objects may be created without a charge.
     namespaces: HashMap<SmolStr, HashMap<SmolStr, Instant>>,
-    /// How often all of them are counted; `None` for never.
+    /// Interval of the recount of all quotas; `None` for never.
     period: Option<Duration>,
 }
 
 impl Quotas {
-    /// Has a quota counted whose limits are not in force yet.
+    /// Queues a quota whose limits are not in effect yet.
     fn look_at(&mut self, object: &Object, queue: &mut Queue<Task>) {
         let key = self.key(object);
         let known = self.namespaces.get(&key.0).is_some_and(|of| of.contains_key(&key.1));
@@ -112,7 +112,7 @@ impl Quotas {
         (object.namespace(&self.quotas).into(), object.name().into())
     }
 
-    /// Has the quotas of a namespace counted for which the change of an object makes a difference.
+    /// Queues the quotas of a namespace that the change of an object affects.
     fn recount(&self, change: &Change, queue: &mut Queue<Task>) {
         let object = change.current();
         let Some(resource) = self.client.resource_of(&object) else {
@@ -140,7 +140,7 @@ impl Quotas {
         }
     }
 
-    /// Has all quotas counted, and this done again after a while.
+    /// Queues all quotas, and schedules the next recount.
     fn recount_all(&self, queue: &mut Queue<Task>) {
         for (namespace, quotas) in &self.namespaces {
             for name in quotas.keys() {
@@ -150,14 +150,14 @@ impl Quotas {
         self.schedule_recount(queue);
     }
 
-    /// Has all quotas counted after a while.
+    /// Schedules a recount of all quotas.
     fn schedule_recount(&self, queue: &mut Queue<Task>) {
         if let Some(period) = self.period {
             queue.push_at(Task::CountAll, Instant::now() + period);
         }
     }
 
-    /// Whether an object is counted otherwise than before.
+    /// Returns true if an object counts differently than before.
     fn differ(&self, counted: &Counted<'_>, before: &Object, after: &Object) -> bool {
         let (before, after) = (before.tree(), after.tree());
         let now = self.client.time();
@@ -176,7 +176,8 @@ impl Reconcile for Quotas {
     fn watch(&mut self, client: &Client) -> Result<(Objects, Changes), Lost> {
         let (_, changes) = client.watch_everything()?;
         self.namespaces.clear();
-        // Of what is there already the quotas alone matter. They are read after the watch began, so none is missed.
+        // Of the existing objects only the quotas matter. They are read after the watch began, so that no change is
+        // missed.
         Ok((client.list(&self.quotas, ""), changes))
     }
 
@@ -216,7 +217,7 @@ impl Reconcile for Quotas {
     }
 }
 
-/// Puts the limits of a quota in force and what is used of them beside them, where that is not so already.
+/// Writes the limits and the usage of a quota to its status, if they differ.
 async fn sync_status(client: &Client, quotas: &Resource, wanted: &Count) -> Result<(), RequestError> {
     let (namespace, name) = &wanted.quota;
     let Some(path) = path_of(quotas, namespace, name) else {
@@ -225,7 +226,7 @@ async fn sync_status(client: &Client, quotas: &Resource, wanted: &Count) -> Resu
     let path = format!("{path}/status");
     let mut attempt = 1;
     loop {
-        // The quota is read before what it counts: a write that takes from it after this changes it.
+        // The quota is read before the objects that it counts: a later write that is charged to it changes it.
         let Some(quota) = client.get(quotas, namespace, name) else {
             return Ok(());
         };
@@ -256,7 +257,7 @@ async fn sync_status(client: &Client, quotas: &Resource, wanted: &Count) -> Resu
     }
 }
 
-/// Lowers nothing of what is `known` to be used.
+/// Raises `used` to the amounts that are `known`, so that no charge is lowered.
 fn keep_charges(used: &mut Amounts, known: &Amounts) {
     for (name, amount) in used {
         if let Some(charged) = known.get(name).filter(|charged| *charged > amount) {
@@ -265,8 +266,8 @@ fn keep_charges(used: &mut Amounts, known: &Amounts) {
     }
 }
 
-/// What is used of what a quota limits. What has no rule of counting stays as it is `known`; of objects whose resource is
-/// yet to be defined there is none, so that the first ones find their quota counted.
+/// Counts the usage of the limits of a quota. Limits without a counting rule keep their `known` usage; a resource that
+/// is yet to be defined has no objects and counts as zero, so that its first objects find a counted quota.
 async fn count(client: &Client, quota: &Value, limits: &Amounts, known: &Amounts, namespace: &str) -> Amounts {
     let registry = client.registry();
     let mut used: Amounts = limits
@@ -300,12 +301,12 @@ async fn count(client: &Client, quota: &Value, limits: &Amounts, known: &Amounts
     used
 }
 
-/// Whether this is the number of objects of a group other than the core group: `count/PLURAL.GROUP`.
+/// Returns true if this is the number of objects of a group other than the core group: `count/PLURAL.GROUP`.
 fn names_a_group(name: &str) -> bool {
     name.strip_prefix("count/").is_some_and(|counted| counted.contains('.'))
 }
 
-/// What those objects take that are within the scopes of a quota.
+/// Measures the usage of the objects within the scopes of a quota.
 async fn measure(client: &Client, counted: &Counted<'_>, quota: &Value, objects: &Objects) -> Amounts {
     let now = client.time();
     let (mut sum, mut last) = (Amounts::new(), None);
@@ -337,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_charged_ahead_of_its_object_stays_charged() {
+    fn charge_before_object_creation_is_kept() {
         let mut used = amounts(&[("pods", 3), ("services", 4), ("secrets", 1)]);
         keep_charges(&mut used, &amounts(&[("pods", 5), ("services", 2)]));
         assert_eq!(used, amounts(&[("pods", 5), ("services", 4), ("secrets", 1)]));

@@ -1,7 +1,7 @@
-//! The loop that all controllers share: follow the changes, work on what they call for, try again what failed.
+//! The reconcile loop that all controllers share: watch changes, process the items that they require, retry failures.
 //!
-//! A controller is woken by changes, by the end of work under way and by the turn of what failed, and by nothing else. Its
-//! own state is held by one task; work that has to wait for writes is done beside it, several items at a time.
+//! A controller wakes only for changes, for the end of running work and for the retry time of failed items. One task
+//! holds its state. Work that waits for writes runs concurrently, several items at a time.
 
 use std::hash::Hash;
 
@@ -13,47 +13,47 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::queue::Queue;
 
-/// How many objects or changes a controller looks at before it lets other tasks have the thread.
+/// Number of objects or changes that a controller processes before it yields to other tasks.
 const RUN: usize = 512;
 
-/// Work under way, and what comes of it.
+/// Running work and its outcome.
 pub(crate) type Work<T> = BoxFuture<'static, Result<T, RequestError>>;
 
-/// What one controller does.
+/// A controller.
 pub(crate) trait Reconcile: Send {
-    /// What there is to work on.
+    /// Item to process.
     type Item: Clone + Eq + Hash + Send + std::fmt::Debug;
-    /// What comes of work.
+    /// Outcome of processing an item.
     type Outcome: Send;
 
-    /// The name, for the log.
+    /// Name in the log.
     const NAME: &'static str;
-    /// The name of the queue in metrics, as the reference has it.
+    /// Name of the queue in metrics, as in the reference.
     const QUEUE: &'static str = Self::NAME;
-    /// How many items are worked on at a time.
+    /// Number of items that are processed at a time.
     const PARALLEL: usize;
 
-    /// The name of the queue, where one controller has several parts.
+    /// Returns the name of the queue if one controller has several parts.
     fn queue(&self) -> &'static str {
         Self::QUEUE
     }
 
-    /// The objects that matter, and their changes. Whatever was known is forgotten: all objects are seen again.
+    /// Returns the relevant objects and their changes. Discards previous knowledge: all objects are seen again.
     fn watch(&mut self, client: &Client) -> Result<(Objects, Changes), Lost>;
 
-    /// An object was there when the watch began.
+    /// Processes an object that existed when the watch began.
     fn seen(&mut self, object: &Object, queue: &mut Queue<Self::Item>);
 
-    /// All objects were seen.
+    /// Notes that all existing objects were seen.
     fn all_seen(&mut self, _queue: &mut Queue<Self::Item>) {}
 
-    /// An object changed.
+    /// Processes a change of an object.
     fn changed(&mut self, change: &Change, queue: &mut Queue<Self::Item>);
 
-    /// Begins to work on an item; `None` where there is nothing to do.
+    /// Starts to process an item; `None` if there is nothing to do.
     fn work(&mut self, item: &Self::Item, queue: &mut Queue<Self::Item>) -> Option<Work<Self::Outcome>>;
 
-    /// Work came to its end.
+    /// Processes the outcome of finished work.
     fn finished(&mut self, _item: &Self::Item, _outcome: Self::Outcome, _queue: &mut Queue<Self::Item>) {}
 }
 
@@ -62,8 +62,8 @@ pub(crate) async fn run<C: Reconcile>(client: Client, mut controller: C) {
     let shutdown = client.shutdown();
     let mut queue = Queue::measured(client.queue_metrics(controller.queue()));
     let rounds = async {
-        // Each round begins with all objects; only a controller that fell far behind has a second one. What was to be
-        // done is not forgotten: to work on an item that needs nothing is cheap.
+        // Each round begins with all objects. A second round happens only if the controller fell far behind. The queue
+        // is kept: processing an item that needs no change is cheap.
         while let Ok((objects, changes)) = controller.watch(&client) {
             look_at_all(&mut controller, objects, &mut queue).await;
             controller.all_seen(&mut queue);
@@ -125,13 +125,13 @@ async fn follow<C: Reconcile>(controller: &mut C, mut changes: Changes, queue: &
             () = turn => {}
         }
     }
-    // What is under way is brought to its end before all begins again.
+    // Running work is completed before the next round begins.
     while let Some((outcome, item)) = working.next().await {
         finish(controller, queue, item, outcome);
     }
 }
 
-/// Looks at the changes that are there already, but not at more than a run of them.
+/// Processes the changes that are available, but at most one run of them.
 fn drain<C: Reconcile>(controller: &mut C, changes: &mut Changes, queue: &mut Queue<C::Item>) -> Result<(), Lost> {
     for _ in 0..RUN {
         match changes.try_next()? {
@@ -154,7 +154,7 @@ fn finish<C: Reconcile>(
             queue.done(item);
         }
         Err(error) => {
-            // Others write too; that one was faster, or that something is yet to come, is no news.
+            // Other clients write too; a conflict, or an object that does not exist yet, is no failure.
             if error.is_conflict() || error.is_not_found() {
                 tracing::debug!(controller = C::NAME, ?item, %error, "tried again");
             } else {

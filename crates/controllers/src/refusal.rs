@@ -1,12 +1,12 @@
-//! Refusals of writes that are no failures: others write at the same time.
+//! Rejected writes that are not failures, because others write at the same time.
 
 use holdfast_server::operations::loopback::{Client, RequestError};
 use holdfast_value::Value;
 
-/// The outcome of a write; a missing object is no failure.
+/// Maps the outcome of a write: a missing object is not a failure.
 ///
 /// # Errors
-/// All other refusals.
+/// All other errors.
 pub(crate) fn unless_gone(written: Result<Value, RequestError>) -> Result<(), RequestError> {
     match written {
         Err(error) if !error.is_not_found() => Err(error),
@@ -14,10 +14,10 @@ pub(crate) fn unless_gone(written: Result<Value, RequestError>) -> Result<(), Re
     }
 }
 
-/// The outcome of a write, which is no failure where another server or client was faster.
+/// Maps the outcome of a write: it is not a failure if another server or client was faster.
 ///
 /// # Errors
-/// All other refusals.
+/// All other errors.
 pub(crate) fn unless_overtaken(written: Result<Value, RequestError>) -> Result<(), RequestError> {
     match written {
         Err(error) if !error.is_conflict() => unless_gone(Err(error)),
@@ -25,10 +25,10 @@ pub(crate) fn unless_overtaken(written: Result<Value, RequestError>) -> Result<(
     }
 }
 
-/// Deletes an object as it was `seen`: one that has changed since stays, and that is no failure.
+/// Deletes an object if it is still as it was `seen`. An object that has changed since is kept, which is not a failure.
 ///
 /// # Errors
-/// All other refusals.
+/// All other errors.
 pub(crate) async fn delete_unchanged(client: &Client, path: &str, seen: &Value) -> Result<(), RequestError> {
     let mut options = Value::empty_map();
     if let Some(version) = seen.at(&["metadata", "resourceVersion"]) {

@@ -1,7 +1,8 @@
-//! The block of addresses that the flags give Services, as an object: it is made where it is missing, and its status says that it is
-//! ready (<https://kubernetes.io/docs/reference/networking/virtual-ips/#ip-address-objects>).
+//! The ServiceCIDR of the flags: the object is created if it is missing, and its status reports that it is ready
+//! (<https://kubernetes.io/docs/reference/networking/virtual-ips/#ip-address-objects>).
 //!
-//! In the reference this is a part of kube-apiserver, which looks every ten seconds, as this does.
+//! In the reference this is a part of kube-apiserver that checks the object every ten seconds. This controller does the
+//! same.
 
 use std::time::Duration;
 
@@ -15,12 +16,12 @@ use holdfast_value::Value;
 use crate::apiserver::{Turns, put};
 use crate::conditions;
 
-/// The health check of this controller, as kube-apiserver has it.
+/// Health check of this controller, with kube-apiserver's name.
 pub(crate) const CHECK: &str = "poststarthook/start-kubernetes-service-cidr-controller";
 /// The name of this controller, and of its field manager.
 pub(crate) const NAME: &str = "kubernetes-service-cidr-controller";
 
-/// The name of the object.
+/// Name of the object.
 const OBJECT: &str = "kubernetes";
 const GROUP: &str = "networking.k8s.io";
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -45,7 +46,7 @@ pub(crate) async fn run(client: Client) {
     }
 }
 
-/// Makes the object, or its status, where that is missing. What is wrong with it is logged once, and kept in `reported`.
+/// Creates the object or its status if it is missing. An unfixable problem is logged once and kept in `reported`.
 async fn keep(
     client: &Client,
     resource: &Resource,
@@ -84,7 +85,7 @@ async fn keep(
     }
 }
 
-/// What is wrong with the object, which no server mends.
+/// Problem of the object that no server can fix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wrong {
     OtherBlocks,
@@ -102,7 +103,7 @@ impl Wrong {
     }
 }
 
-/// What there is to do for the object.
+/// Action for the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Decision {
     Nothing,
@@ -132,7 +133,7 @@ fn judge(there: &Value, wanted: &Value) -> Decision {
     }
 }
 
-/// What is applied to the status.
+/// Returns the status to apply.
 fn ready(now: &str) -> Value {
     let mut condition = Value::empty_map();
     condition.set_at(&["type"], READY.into());

@@ -1,4 +1,4 @@
-//! Keeps ServiceCIDRs for as long as Services have addresses of them, and reports whether they are ready
+//! Protects ServiceCIDRs from removal while Services use their addresses, and reports whether they are ready
 //! (<https://kubernetes.io/docs/tasks/network/extend-service-ip-ranges/>).
 //!
 //! upstream: pkg/controller/servicecidrs
@@ -29,7 +29,7 @@ const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";
 const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
 const ALLOCATOR: &str = "ipallocator.k8s.io";
 
-/// How long a deleted ServiceCIDR stays, so that every server has stopped to take addresses of it.
+/// Delay of the removal of a deleted ServiceCIDR, until every server has stopped to allocate addresses from it.
 const DELETION_GRACE_PERIOD: Duration = Duration::from_secs(10);
 
 /// Runs the controller until the server ends.
@@ -87,7 +87,7 @@ impl Reconcile for Protection {
 
     fn watch(&mut self, client: &Client) -> Result<(Objects, Changes), Lost> {
         let changes = client.watch_both(&self.service_cidrs, &self.addresses)?;
-        // They are read after the watch began, so that none is missed.
+        // They are read after the watch began, so that no change is missed.
         Ok((client.list(&self.service_cidrs, ""), changes))
     }
 
@@ -96,7 +96,7 @@ impl Reconcile for Protection {
     }
 
     fn changed(&mut self, change: &Change, queue: &mut Queue<SmolStr>) {
-        // A new ServiceCIDR may cover one that waits, and an address that is gone may have been the last one.
+        // A new ServiceCIDR may cover one that waits, and a removed address may have been the last one.
         let object = change.current();
         if object.is_of(&self.service_cidrs) || change.is_removal() && object.is_of(&self.addresses) {
             self.push_all(queue);

@@ -1,7 +1,7 @@
-//! Keeps claims and volumes for as long as they are used
-//! (<https://kubernetes.io/docs/concepts/storage/persistent-volumes/#storage-object-in-use-protection>): a claim that is deleted
-//! goes once no Pod with a node uses it, a volume once it is not bound. The finalizers that hold them up come from admission
-//! (`StorageObjectInUseProtection`).
+//! Protects claims and volumes while they are in use
+//! (<https://kubernetes.io/docs/concepts/storage/persistent-volumes/#storage-object-in-use-protection>): a deleted
+//! claim is removed when no Pod with a node uses it, a deleted volume when it is not bound. Admission adds the
+//! finalizers that protect them (`StorageObjectInUseProtection`).
 
 use std::sync::Arc;
 
@@ -18,11 +18,11 @@ pub(crate) const CLAIMS: &str = "persistentvolumeclaim-protection-controller";
 /// The name of the controller of volumes.
 pub(crate) const VOLUMES: &str = "persistentvolume-protection-controller";
 
-/// What one of the two controllers protects.
+/// Protected resource of one of the two controllers.
 struct Rule {
     plural: &'static str,
     finalizer: &'static str,
-    /// The name of the queue in metrics.
+    /// Name of the queue in metrics.
     queue: &'static str,
     is_used: fn(&Value, &[Value]) -> bool,
 }
@@ -69,7 +69,7 @@ struct Protection {
     client: Client,
     rule: Rule,
     resource: Arc<Resource>,
-    /// The Pods that may use what is protected.
+    /// Pods that may use the protected objects.
     pods: Option<Arc<Resource>>,
 }
 
@@ -80,7 +80,7 @@ impl Protection {
 }
 
 impl Reconcile for Protection {
-    /// A namespace, and a name in it.
+    /// Namespace and name.
     type Item = (SmolStr, SmolStr);
     type Outcome = ();
 
@@ -95,7 +95,7 @@ impl Reconcile for Protection {
         match &self.pods {
             Some(pods) => {
                 let changes = client.watch_both(&self.resource, pods)?;
-                // They are read after the watch began, so that none is missed.
+                // They are read after the watch began, so that no change is missed.
                 Ok((client.list(&self.resource, ""), changes))
             }
             None => client.watch(&self.resource),
@@ -147,8 +147,8 @@ impl Reconcile for Protection {
     }
 }
 
-/// The finalizers that an object is to have: with the protection while it lives, without it where it is to go and is not used.
-/// `None` where it has them already.
+/// Returns the new finalizers of an object: with the protection if it is not being deleted, without it if it is being
+/// deleted and not in use. `None` if nothing changes.
 fn finalizers(object: &Value, protection: &str, is_used: impl FnOnce(&Value) -> bool) -> Option<Vec<Value>> {
     let present = object.at(&["metadata", "finalizers"]).and_then(Value::as_list);
     let mut finalizers = present.map(|list| list.to_vec()).unwrap_or_default();
@@ -167,17 +167,17 @@ fn finalizers(object: &Value, protection: &str, is_used: impl FnOnce(&Value) -> 
 /// A claim that a Pod names.
 struct Claim {
     name: SmolStr,
-    /// Whether it is made for a volume of the Pod, and then only counts if the Pod controls it.
+    /// True if the claim is created for a volume of the Pod; it then counts only if the Pod controls it.
     ephemeral: bool,
 }
 
-/// Whether a stored Pod may name claims, without reading all of it.
+/// Returns true if a stored Pod may name claims, without parsing it.
 fn names_claims(pod: &[u8]) -> bool {
     let has = |name: &[u8]| memchr::memmem::find(pod, name).is_some();
     has(b"\"persistentVolumeClaim\":") || has(b"\"ephemeral\":")
 }
 
-/// The claims that the volumes of a Pod name.
+/// Returns the claims that the volumes of a Pod name.
 fn claims(pod: &Value) -> Vec<Claim> {
     let volumes = pod.at(&["spec", "volumes"]).and_then(Value::as_list);
     let volumes = volumes.into_iter().flat_map(|volumes| volumes.iter());
@@ -198,7 +198,7 @@ fn claims(pod: &Value) -> Vec<Claim> {
     volumes.filter_map(claim).collect()
 }
 
-/// Whether a Pod with a node uses a claim: a Pod without one does not start once the claim is to go.
+/// Returns true if a Pod with a node uses a claim: a Pod without a node does not start once the claim is being deleted.
 fn uses(pod: &Value, claim: &Value) -> bool {
     let has_node = pod.str_at(&["spec", "nodeName"]).is_some_and(|node| !node.is_empty());
     let name = claim.str_at(&["metadata", "name"]);
@@ -209,13 +209,13 @@ fn uses(pod: &Value, claim: &Value) -> bool {
             .any(|named| !named.ephemeral || !is_shut_down(pod) && controls(pod, claim))
 }
 
-/// Whether the kubelet is done with a Pod, or it was deleted by force.
+/// Returns true if the kubelet has finished with a Pod, or the Pod was force-deleted.
 fn is_shut_down(pod: &Value) -> bool {
     let grace = pod.at(&["metadata", "deletionGracePeriodSeconds"]);
     pod.at(&["metadata", "deletionTimestamp"]).is_some() && grace.and_then(Value::as_i64) == Some(0)
 }
 
-/// Whether a Pod is the controller of a claim.
+/// Returns true if a Pod is the controller of a claim.
 fn controls(pod: &Value, claim: &Value) -> bool {
     let uid = pod.str_at(&["metadata", "uid"]);
     let owners = claim.at(&["metadata", "ownerReferences"]).and_then(Value::as_list);
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_with_a_node_uses_the_claims_that_it_names_and_those_made_for_it() {
+    fn pod_with_node_uses_named_and_ephemeral_claims() {
         let pod = |node: &str, more: &str| {
             object(&format!(
                 r#"{{"metadata":{{"name":"p","uid":"u"{more}}},"spec":{{"nodeName":"{node}","volumes":[

@@ -1,5 +1,6 @@
-//! StorageVersions: each server reports in which version it keeps the objects of each resource, so that a migration knows when all
-//! servers agree (`StorageVersionAPI`, KEP-2339). What a server reported goes with its lease.
+//! StorageVersions: each server reports the version in which it stores the objects of each resource, so that a
+//! migration knows when all servers agree (`StorageVersionAPI`, KEP-2339). The report of a server is removed with its
+//! lease.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,30 +20,30 @@ use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};
 use crate::refusal::{delete_unchanged, unless_gone};
 
-/// The name of the controller that removes reports of servers that no longer exist.
+/// Name of the controller that removes reports of servers that no longer exist.
 pub(crate) const COLLECTOR: &str = "storageversion-garbage-collector-controller";
-/// The health check of the updater, as kube-apiserver has it.
+/// Health check of the updater, with kube-apiserver's name.
 pub const CHECK: &str = "poststarthook/built-in-resources-storage-version-updater";
 
-/// How often the updater checks that all is as this server reported it.
+/// Interval at which the updater checks this server's report.
 const PERIOD: Duration = Duration::from_secs(600);
 const EQUAL: &str = "AllEncodingVersionsEqual";
-/// What each server reports.
+/// Path of the servers' reports in the object.
 const VERSIONS: [&str; 2] = ["status", "storageVersions"];
 
-/// What a server needs to report its versions.
+/// Settings for reporting the storage versions of a server.
 #[derive(Clone, Debug)]
 pub struct StorageVersions {
-    /// The name of its lease.
+    /// Name of its lease.
     pub server: String,
-    /// The versions in which it can read the objects of a kind, the best first: of a group, a kind, and the versions that are
-    /// served.
+    /// Function that returns the versions in which the server can decode the objects of a kind, the preferred one
+    /// first. Arguments: group, kind, served versions.
     pub decodable: fn(&str, &str, &[&str]) -> Vec<SmolStr>,
-    /// What has writes wait for the report.
+    /// Barrier that delays writes until the report.
     pub barrier: Arc<StorageVersionBarrier>,
 }
 
-/// The resources that the controllers work with; `None` where the version of StorageVersions is off.
+/// Returns the resources that the controllers use; `None` if the version of StorageVersions is disabled.
 fn resources(client: &Client) -> Option<(Arc<Resource>, Arc<Resource>)> {
     let versions = client.resource("internal.apiserver.k8s.io", "storageversions")?;
     Some((versions, client.resource("coordination.k8s.io", "leases")?))
@@ -55,7 +56,7 @@ pub(crate) async fn update(client: Client, own: StorageVersions) {
         return client.shutdown().closing().await;
     };
     let shutdown = client.shutdown();
-    // What is reported before the lease is there would be taken for that of a server that is gone.
+    // A report before the lease exists would look like that of a stopped server.
     tokio::select! {
         () = wait_for_lease(&client, &leases, &own.server) => {}
         () = shutdown.closing() => return,
@@ -79,11 +80,11 @@ pub(crate) async fn update(client: Client, own: StorageVersions) {
     }
 }
 
-/// How often an update is tried, and how long to wait in between, as the reference has it.
+/// Number of attempts to update, and the delay between them, as in the reference.
 const ATTEMPTS: usize = 3;
 const ATTEMPT_DELAY: Duration = Duration::from_secs(1);
 
-/// Reports a version, for which another server may be faster.
+/// Reports a version, and retries if another server was faster.
 async fn update_patiently(
     client: &Client,
     versions: &Resource,
@@ -120,19 +121,20 @@ async fn wait_for_lease(client: &Client, leases: &Resource, name: &str) {
     }
 }
 
-/// What a server reports of a resource.
+/// Report of a server for a resource.
 #[derive(Debug)]
 struct ServerStorageVersion {
-    /// The name of the StorageVersion.
+    /// Name of the StorageVersion.
     name: String,
-    /// Where the objects are kept.
+    /// Key prefix of the stored objects.
     prefix: SmolStr,
     encodes: SmolStr,
     decodes: Vec<SmolStr>,
     serves: Vec<SmolStr>,
 }
 
-/// What this server reports of all built-in resources that are stored. Those that share their objects are reported once.
+/// Returns this server's reports for all stored built-in resources. Resources that share their objects are reported
+/// once.
 fn server_versions(client: &Client, own: &StorageVersions) -> Vec<ServerStorageVersion> {
     let registry = client.registry();
     let built_in = registry.resources().filter(|resource| resource.definition.is_none());
@@ -205,7 +207,7 @@ async fn update_one(
 }
 
 impl ServerStorageVersion {
-    /// Puts it into the object, in place of what the server reported before.
+    /// Replaces the server's previous report in the object.
     fn put_into(&self, object: &mut Value, server: &str) {
         let list =
             |versions: &[SmolStr]| Value::from(versions.iter().map(|one| one.as_str().into()).collect::<Vec<Value>>());
@@ -223,7 +225,7 @@ impl ServerStorageVersion {
     }
 }
 
-/// `SetCommonEncodingVersion`: says which version all servers write, if they agree.
+/// Sets the version that all servers write, if they agree (`SetCommonEncodingVersion`).
 fn set_common_version(object: &mut Value, now: &str) {
     const COMMON: [&str; 2] = ["status", "commonEncodingVersion"];
     let mut written = items(object, &VERSIONS)
@@ -241,7 +243,7 @@ fn set_common_version(object: &mut Value, now: &str) {
         None => (false, "CommonEncodingVersionUnset", "Common encoding version unset"),
     };
     if before.is_some() && common.is_some() && before != common {
-        // That is a transition too.
+        // A changed common version is a transition too.
         let others = items(object, &["status", "conditions"]).iter();
         let others: Vec<Value> = others
             .filter(|one| one.str_at(&["type"]) != Some(EQUAL))
@@ -278,7 +280,7 @@ struct Collector {
 }
 
 impl Collector {
-    /// Whether this is the version of a server that has no lease.
+    /// Returns true if this is the report of a server without a lease.
     fn is_stale(&self, version: &Value) -> bool {
         let server = version.str_at(&["apiServerID"]).unwrap_or_default();
         let lease = self.client.get(&self.leases, identity::NAMESPACE, server);

@@ -1,8 +1,8 @@
-//! The ConfigMap that says since when servers note the use of tokens that lie in Secrets. kube-controller-manager cleans up none that
-//! was not used before that day
+//! The ConfigMap with the date since when servers track the use of tokens in Secrets. kube-controller-manager does not
+//! clean up tokens that were not used since before that date
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/#legacy-serviceaccount-token-tracking-controller>).
 //!
-//! In the reference this is a part of kube-apiserver, too.
+//! In the reference this is also a part of kube-apiserver.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::apiserver::{Turns, put};
 use crate::refusal::unless_overtaken;
 
-/// The health check of this controller, as kube-apiserver has it.
+/// Health check of this controller, with kube-apiserver's name.
 pub(crate) const CHECK: &str = "poststarthook/start-legacy-token-tracking-controller";
 /// The name of this controller.
 pub(crate) const NAME: &str = "legacy_token_tracking_controller";
@@ -22,9 +22,9 @@ pub(crate) const NAME: &str = "legacy_token_tracking_controller";
 const NAMESPACE: &str = "kube-system";
 const OBJECT: &str = "kube-apiserver-legacy-service-account-token-tracking";
 const SINCE: &str = "since";
-/// How often the object is looked at.
+/// Interval at which the object is checked.
 const INTERVAL: Duration = Duration::from_secs(10);
-/// How often it is made at most: a server that does without may take it away.
+/// Minimum time between two creations: a server without this feature may delete the object.
 const BETWEEN: Duration = Duration::from_secs(1800);
 
 /// Runs the controller until the server ends.
@@ -40,7 +40,7 @@ pub(crate) async fn run(client: Client) {
     }
 }
 
-/// Makes the object where it is missing, unless it was `made` lately, and puts the day right where there is none.
+/// Creates the object if it is missing, unless it was `made` recently, and adds the date if there is none.
 async fn keep(client: &Client, resource: &Resource, made: &mut Option<Instant>) -> Result<(), RequestError> {
     let today: String = client.now().chars().take_while(|letter| *letter != 'T').collect();
     let written = match client.get(resource, NAMESPACE, OBJECT).map(|object| object.tree()) {
@@ -65,7 +65,7 @@ async fn keep(client: &Client, resource: &Resource, made: &mut Option<Instant>) 
     unless_overtaken(written)
 }
 
-/// Whether a text is a day, as `2026-02-28`.
+/// Returns true if a text is a date such as `2026-02-28`.
 fn is_day(text: &str) -> bool {
     use holdfast_gotext::time::{Precision, Timestamp};
     text.len() == 10 && Timestamp::parse(&format!("{text}T00:00:00Z"), Precision::Seconds).is_ok()

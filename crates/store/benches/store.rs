@@ -1,5 +1,6 @@
-//! Figures of the embedded store: `cargo bench -p holdfast-store`. A plain program and not a framework, because what is
-//! asked for is processor time of the whole process, memory, and the time of single events such as opening.
+//! Benchmarks of the embedded store: `cargo bench -p holdfast-store`. This is a plain program without a benchmark
+//! framework, because it measures the processor time and memory of the whole process and the duration of single events
+//! such as opening.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 use std::fs;
@@ -40,7 +41,7 @@ fn main() {
     flatness(&runtime);
 }
 
-/// An object's text with the place of its revision.
+/// Returns an object's text with the offset of its revision.
 fn object(n: u64) -> Value {
     let head = r#"{"metadata":{"resourceVersion":""#;
     let mut text = format!(r#"{head}","name":"p{n}"}},"spec":""#);
@@ -53,7 +54,7 @@ fn key(n: u64) -> String {
     format!("/registry/pods/namespace-{}/pod-{n:08}", n % 100)
 }
 
-/// Processor time of this process.
+/// Returns the processor time of this process.
 fn cpu() -> Duration {
     let stat = fs::read_to_string("/proc/self/stat").unwrap();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
@@ -61,13 +62,13 @@ fn cpu() -> Duration {
     Duration::from_millis(ticks * 10)
 }
 
-/// Processor time of this thread, to the nanosecond.
+/// Returns the processor time of this thread, to the nanosecond.
 fn thread_cpu() -> Duration {
     let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
 }
 
-/// A figure in kB of `/proc/self/…`, in MB.
+/// Returns a kB value of `/proc/self/…` in MB.
 fn megabytes(file: &str, name: &str) -> f64 {
     let text = fs::read_to_string(format!("/proc/self/{file}")).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
@@ -90,7 +91,7 @@ fn put(n: u64) -> Transaction<()> {
     Transaction::new().put(key(n), object(n))
 }
 
-/// Creates so many objects with many writers.
+/// Creates this range of objects with many writers.
 fn fill(runtime: &Runtime, store: &Arc<Store<()>>, objects: std::ops::Range<u64>) {
     let next = Arc::new(AtomicU64::new(objects.start));
     runtime.block_on(async {
@@ -165,7 +166,7 @@ fn size(file: &Path) -> u64 {
     fs::metadata(file).map_or(0, |metadata| metadata.len() >> 20)
 }
 
-/// 1,000 watchers of one prefix, and 10,000 of others that must cost nothing.
+/// Measures 1,000 watchers of one prefix, and 10,000 watchers of other prefixes, which must cost nothing.
 fn fan_out(runtime: &Runtime) {
     const WATCHERS: u64 = 1_000;
     const EVENTS: u64 = 200;
@@ -238,7 +239,7 @@ fn opening(runtime: &Runtime, objects: u64) {
     run_self(OPEN, directory.path());
 }
 
-/// Runs this program for one task in a process of its own.
+/// Runs one task of this program in a separate process.
 fn run_self(task: &str, directory: &Path) -> bool {
     Command::new(std::env::current_exe().unwrap())
         .env(task, directory)
@@ -265,7 +266,7 @@ fn open_and_measure(directory: &Path) {
     runtime.block_on(store.close()).unwrap();
 }
 
-/// Updates 10,000 objects and ends without closing.
+/// Updates 10,000 objects and ends without closing the store.
 fn fill_and_be_killed(directory: &Path) {
     let runtime = Runtime::new().unwrap();
     let store = open(directory);
@@ -311,7 +312,7 @@ fn reads(store: &Store<()>, objects: u64) {
     );
 }
 
-/// A write costs the same however many objects there are.
+/// Checks that a write costs the same for any number of objects.
 fn flatness(runtime: &Runtime) {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path());

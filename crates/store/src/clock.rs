@@ -1,10 +1,11 @@
-//! Time comes in by argument.
+//! Clock of the store. Functions get the time as an argument.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Where the store reads the time of day, which it keeps with each event to know its age across restarts.
+/// Source of wall-clock time. The store keeps the time with each event, so that it knows the age of events across
+/// restarts.
 pub trait Clock: Send + Sync + 'static {
-    /// Time since the Unix epoch.
+    /// Returns the time since the Unix epoch.
     fn now(&self) -> Duration;
 }
 

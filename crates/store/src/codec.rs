@@ -1,57 +1,58 @@
-//! How values lie in an engine.
+//! The encoding of values in an engine.
 
 use bytes::Bytes;
 
 use crate::entry::Value;
 
-/// Turns values from the form in which they are served into that in which an engine keeps them, and back.
+/// Converts values between the form in which they are served and the form in which an engine stores them.
 ///
-/// The embedded engine keeps what is served and needs none. An engine whose storage others share keeps what these write.
+/// The embedded engine stores the served form and needs no conversion. An engine with shared storage uses the form of
+/// the other servers.
 pub trait Codec: Send + Sync + 'static {
-    /// The bytes to keep for `value` under `key`, where it takes the place of `old`, if that is there. They do not hold the
-    /// value's revision.
+    /// Returns the bytes to store for `value` under `key`, without the value's revision. `old` is the stored value that
+    /// it replaces, if there is one.
     ///
     /// # Errors
-    /// Where the value is nothing that may stand there.
+    /// If the value cannot be stored under this key.
     fn encode(&self, key: &[u8], value: &Value, old: Option<&Bytes>) -> Result<Bytes, CodecError>;
 
-    /// The value that `stored` is under `key`, with the place of its revision.
+    /// Decodes `stored`, the value of `key`, and finds the offset of its revision.
     ///
     /// # Errors
-    /// Where the bytes have no known form. Such an entry is reported by its key and is not dropped:
-    /// [`CodecError::placeholder`] stands for it.
+    /// If the bytes have no known format. The store reports such an entry by its key and keeps it as a
+    /// [`CodecError::placeholder`].
     fn decode(&self, key: &[u8], stored: &[u8]) -> Result<Value, CodecError>;
 
-    /// How long the value of `key` stays.
+    /// Returns the time to live of the value of `key`.
     fn time_to_live(&self, key: &[u8]) -> TimeToLive;
 }
 
-/// How long a stored value stays.
+/// Time to live of a stored value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeToLive {
     /// Until it is deleted.
     Unlimited,
-    /// As long as the engine's settings say for events.
+    /// The engine's configured time to live of events.
     Event,
-    /// So many seconds after its last write.
+    /// This number of seconds after its last write.
     Seconds(u16),
 }
 
-/// Why a value has no other form.
+/// Error of encoding or decoding a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {why}")]
 pub struct CodecError {
-    /// The key that the value is kept under.
+    /// Key of the value.
     pub key: String,
-    /// What is wrong with it.
+    /// Description of the error.
     pub why: String,
 }
 
-/// What the placeholder of an entry begins with.
+/// Prefix of the placeholder of an undecodable entry.
 const UNDECODABLE: &str = "undecodable: ";
 
 impl CodecError {
-    /// The error of the value under `key`.
+    /// Creates the error of the value under `key`.
     pub fn new(key: &[u8], why: impl ToString) -> Self {
         Self {
             key: String::from_utf8_lossy(key).into_owned(),
@@ -59,24 +60,24 @@ impl CodecError {
         }
     }
 
-    /// What stands in the state for an entry that cannot be decoded: no JSON, so that a reader of its key gets
-    /// why it cannot be read, and lists and watches leave it out.
+    /// Returns the value that represents an undecodable entry in the state. It is not JSON: a reader of its key gets
+    /// the decoding error, and lists and watches omit it.
     pub fn placeholder(&self) -> Value {
         Value::plain(format!("{UNDECODABLE}{}", self.why))
     }
 
-    /// What is wrong with the entry that `value` stands for, if it is a [`CodecError::placeholder`].
+    /// Returns the decoding error if `value` is a [`CodecError::placeholder`].
     pub fn of_placeholder(value: &[u8]) -> Option<&str> {
         std::str::from_utf8(value.strip_prefix(UNDECODABLE.as_bytes())?).ok()
     }
 }
 
-/// Values lie as they are served, with an empty revision: for storage that no other server reads. What is an event goes after a
-/// while.
+/// Codec that stores values as they are served, with an empty revision: for storage that no other server reads. Events
+/// have a limited time to live.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AsServed;
 
-/// What stands before the place of the revision.
+/// The bytes before the offset of the revision.
 const REVISION: &[u8] = br#""resourceVersion":""#;
 
 impl Codec for AsServed {
@@ -110,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_stored_as_served_finds_the_place_of_its_revision_again() {
+    fn stored_as_served_value_keeps_revision_offset() {
         for value in [
             Value::object(br#"{"metadata":{"name":"a","resourceVersion":""}}"#.to_vec(), 43),
             Value::plain(&b"no object"[..]),

@@ -1,15 +1,15 @@
-//! What keeps the state durable.
+//! The engine interface: the part of the store that makes the state durable.
 //!
-//! An engine owns the revision counter and the truth; the [`State`](crate::State) above it is what it has published so far.
-//! The contract is cut so that etcd fulfils it as well as a file of our own:
+//! An engine owns the revision counter and the durable data. The [`State`](crate::State) above it holds what the engine
+//! has published so far. Both etcd and a local file can fulfil the contract:
 //!
 //! - *Opening* yields every entry as of one revision, then the events after it: for etcd a paged `Range` at a revision
 //!   followed by a `Watch` from the next one; for a file its log.
 //! - *Committing* is a guarded transaction: for etcd a `Txn` that compares `mod_revision`s. It is acknowledged when it
-//!   is durable **and** the state shows it, so that a writer reads its own write.
-//! - *Feeding*: each durable change, of this server or of another, is published once, in the order of revisions, by the one
-//!   [`Publisher`](crate::Publisher) of the engine.
-//! - *Compaction*: the engine may forget what [`Publisher::trim`](crate::Publisher::trim) let go of, and nothing else.
+//!   is durable **and** visible in the state, so that a writer reads its own write.
+//! - *Feeding*: the one [`Publisher`](crate::Publisher) of the engine publishes each durable change once, in the order
+//!   of revisions, whether this server or another one made it.
+//! - *Compaction*: the engine may forget only what [`Publisher::trim`](crate::Publisher::trim) has released.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,57 +20,59 @@ use crate::key::Revision;
 use crate::state::Snapshot;
 use crate::transaction::{Committed, Transaction};
 
-/// A future of an engine's.
+/// A future that an engine returns.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The durable part of a store. See the module's contract.
 pub trait Engine<X: Indexer>: Send + Sync + 'static {
-    /// Does a transaction: ready when it is durable and published, or when it is sure not to be acknowledged.
+    /// Commits a transaction. The future is ready when the transaction is durable and published, or when it is certain
+    /// that it will not be acknowledged.
     ///
-    /// A transaction that was begun is finished even if the future is dropped.
+    /// A transaction that was started is completed even if the future is dropped.
     fn commit(&self, transaction: Transaction<X>) -> Pending<'_, Result<Committed<X>, CommitError>>;
 
-    /// Learns the most recent revision, of this server or of another, and waits until the state is there; none where the state is the
-    /// most recent at all times.
+    /// Determines the most recent revision of any server and waits until the state has reached it; `None` if the state
+    /// is always the most recent one.
     fn current(&self) -> Option<Pending<'_, Result<Revision, ReadError>>> {
         None
     }
 
-    /// Whether others may write to it.
+    /// Returns true if other servers may write to it.
     fn is_shared(&self) -> bool {
         false
     }
 
-    /// Says that a caller waits until the state is at `revision`, of which there may be nothing to publish.
+    /// Notes that a caller waits until the state is at `revision`, even if there is nothing to publish at this
+    /// revision.
     fn want(&self, _revision: Revision) {}
 
-    /// `snapshot`, which is the current state, with what the engine knows beyond it: for those who write, whose guards
-    /// show whether it still is so.
+    /// Returns `snapshot`, which is the current state, with the newer entries that the engine knows. For writes, whose
+    /// guards detect outdated entries.
     fn ahead(&self, snapshot: Snapshot<X>) -> Snapshot<X> {
         snapshot
     }
 
-    /// The bytes of the files on disk, where the engine has files of its own.
+    /// Returns the size of the engine's files on disk in bytes, if it has files.
     fn size_on_disk(&self) -> Option<u64> {
         None
     }
 
-    /// What keeps the engine from working, beyond what the last write met.
+    /// Checks for problems that keep the engine from working, apart from the result of the last write.
     ///
     /// # Errors
-    /// In words for the log.
+    /// If there is a problem; the message is for the log.
     fn health(&self) -> Result<(), String> {
         Ok(())
     }
 
-    /// What keeps clients from being served well.
+    /// Checks for problems that keep the engine from serving clients well.
     ///
     /// # Errors
-    /// In words for the log.
+    /// If there is a problem; the message is for the log.
     fn readiness(&self) -> Result<(), String> {
         self.health()
     }
 
-    /// Finishes the transactions that wait, ends all watches and lets go of the storage.
+    /// Finishes the waiting transactions, ends all watches and releases the storage.
     fn close(&self) -> Pending<'_, Result<(), StorageError>>;
 }

@@ -1,8 +1,8 @@
 //! Values as they are stored and entries as they are served.
 //!
-//! A stored object does not hold its own `metadata.resourceVersion`, because the revision is not known before the
-//! commit. A value therefore says at which offset that text belongs, and an entry holds the finished bytes: the
-//! revision is spliced in once, and the answer, the cache and every watcher share the result.
+//! A stored object does not contain its own `metadata.resourceVersion`, because the revision is unknown before the
+//! commit. A value therefore holds the offset at which this text belongs, and an entry holds the finished bytes: the
+//! revision is inserted once, and the response, the cache and every watcher share the result.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,22 +15,22 @@ use crate::packed::Text;
 use crate::state::Snapshot;
 use crate::transaction::Transaction;
 
-/// What the store's user keeps beside each entry, and where tables begin.
+/// Interface by which the user of the store defines an index for each entry and the prefixes of tables.
 ///
-/// The store knows nothing of the meaning of values: the caller that opens it says how to index them.
+/// The store does not interpret values: the caller that opens it defines how to index them.
 pub trait Indexer: Send + Sync + Sized + 'static {
-    /// Facts about one value that are worth having without parsing it: labels, owners, selectable fields.
+    /// Facts about a value that should be available without parsing it: labels, owners, selectable fields.
     type Index: Send + Sync + 'static;
 
-    /// A place in each event where watchers share what they have encoded of it. `()` where nothing is shared.
+    /// Slot of an event in which watchers share its encodings. `()` if nothing is shared.
     type Encodings: Default + Send + Sync + 'static;
 
-    /// The index of `value`, which has its resource version in place. Called at most once an entry, when its index is
-    /// first needed and did not come with the commit.
+    /// Builds the index of `value`, whose resource version is already inserted. The store calls it at most once for an
+    /// entry, when its index is first needed and did not arrive with the commit.
     fn index(&self, key: &Key, value: &[u8]) -> Self::Index;
 
-    /// Adds to a transaction what has to be written together with it, seen by `state`. Nothing in most cases. `is_shared`
-    /// is true if others write to the same storage.
+    /// Adds to a transaction the changes that must be written together with it, based on `state`. Usually none.
+    /// `is_shared` is true if others write to the same storage.
     fn complete(&self, transaction: Transaction<Self>, state: &Snapshot<Self>, is_shared: bool) -> Transaction<Self> {
         let _ = (state, is_shared);
         transaction
@@ -42,16 +42,16 @@ pub trait Indexer: Send + Sync + Sized + 'static {
         false
     }
 
-    /// Length of the part of `prefix` that names its table, 0 if `prefix` spans tables.
+    /// Returns the length of the part of `prefix` that names its table, 0 if `prefix` spans tables.
     ///
-    /// Counts, scans and wake-ups are cheap within a table. The answer for a key and for every prefix of that key that
-    /// is long enough must be the same, at all times.
+    /// Counts, scans and wake-ups are cheap within a table. For a key, the result must always be the same as for every
+    /// sufficiently long prefix of that key.
     fn table(&self, prefix: &[u8]) -> usize {
         table_by_segments(prefix)
     }
 }
 
-/// No index at all.
+/// An indexer without an index.
 impl Indexer for () {
     type Index = ();
     type Encodings = ();
@@ -67,7 +67,7 @@ pub struct Value {
 }
 
 impl Value {
-    /// Bytes that are served as they are.
+    /// Creates a value whose bytes are served unchanged.
     pub fn plain(bytes: impl Into<Bytes>) -> Self {
         Self {
             bytes: bytes.into(),
@@ -75,8 +75,8 @@ impl Value {
         }
     }
 
-    /// An encoded object whose decimal revision belongs at byte `revision_at`, such as between the quotes of
-    /// `"resourceVersion":""`. A commit refuses an offset beyond the end.
+    /// Creates a value from an encoded object whose decimal revision belongs at byte `revision_at`, such as between the
+    /// quotes of `"resourceVersion":""`. A commit rejects an offset beyond the end.
     pub fn object(bytes: impl Into<Bytes>, revision_at: u32) -> Self {
         Self {
             bytes: bytes.into(),
@@ -84,17 +84,17 @@ impl Value {
         }
     }
 
-    /// The bytes without a revision, as they lie on the disk.
+    /// Returns the bytes without a revision, as they are stored.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 
-    /// Where the revision belongs, if anywhere.
+    /// Returns the offset of the revision, if there is one.
     pub fn revision_at(&self) -> Option<u32> {
         self.revision_at
     }
 
-    /// Whether the offset lies within the bytes.
+    /// Returns true if the offset is within the bytes.
     pub(crate) fn is_consistent(&self) -> bool {
         self.revision_at.is_none_or(|at| at as usize <= self.bytes.len())
     }
@@ -111,23 +111,23 @@ impl fmt::Debug for Value {
     }
 }
 
-/// One version of one key, as it is served. Shared, never changed.
+/// One version of one key, as it is served. Shared and immutable.
 pub struct Entry<X: Indexer> {
     key: Key,
     text: Text,
     revision_at: Option<u32>,
-    /// Which operation of its transaction wrote it: with the revision, the identity of a version.
+    /// Position of the operation in its transaction: together with the revision, the identity of a version.
     position: u16,
     /// Length of another encoding of the value; 0 while it is unknown.
     encoded_length: AtomicU32,
     mod_revision: Revision,
     create_revision: Revision,
-    /// In a place of its own: of what comes from the disk, most is listed and watched without an index.
+    /// Allocated separately: most entries from the disk are listed and watched without an index.
     index: OnceLock<Box<X::Index>>,
     indexer: Arc<X>,
 }
 
-/// What identifies a version and gives it its place in time.
+/// Identity and time of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Version {
     pub(crate) mod_revision: Revision,
@@ -163,7 +163,7 @@ impl<X: Indexer> Entry<X> {
             } => shared.clone(),
             Stored { bytes, .. } => Bytes::copy_from_slice(bytes),
         };
-        // What a writer gives is read next by those who watch; what comes from the disk may never be.
+        // A new value is read next by watchers; a value from the disk may never be read.
         let text = match value.shared {
             Some(_) => Text::Plain(bytes),
             None => Text::unread(bytes),
@@ -181,7 +181,7 @@ impl<X: Indexer> Entry<X> {
         })
     }
 
-    /// The same value under another revision: what a delete event carries if the deleter gave no bytes of its own.
+    /// Creates the same value under another revision, for a delete event if the deleter provided no bytes.
     #[expect(
         clippy::indexing_slicing,
         reason = "the place was found in these bytes when the entry was made"
@@ -211,22 +211,22 @@ impl<X: Indexer> Entry<X> {
         })
     }
 
-    /// The key.
+    /// Returns the key.
     pub fn key(&self) -> &Key {
         &self.key
     }
 
-    /// The value with its revision in place.
+    /// Returns the value with its revision inserted.
     pub fn bytes(&self) -> &Bytes {
         self.text.bytes()
     }
 
-    /// The same for one who reads it once: a large value that was not requested since it came from the disk stays packed.
+    /// Returns the same bytes for a single use: a large value from the disk that was not requested yet remains packed.
     pub fn bytes_once(&self) -> Bytes {
         self.text.bytes_once()
     }
 
-    /// How many bytes the value has with its revision in place.
+    /// Returns the length of the value in bytes, with its revision inserted.
     pub fn length(&self) -> usize {
         self.text.len()
     }
@@ -246,7 +246,7 @@ impl<X: Indexer> Entry<X> {
             .store(u32::try_from(length).unwrap_or_default(), Ordering::Relaxed);
     }
 
-    /// The value as it was written, without its revision.
+    /// Returns the value as it was written, without its revision.
     pub fn value(&self) -> Value {
         let Some(at) = self.revision_at else {
             return Value::plain(self.bytes_once());
@@ -257,28 +257,28 @@ impl<X: Indexer> Entry<X> {
         Value::object([head, rest.get(digits..).unwrap_or_default()].concat(), at)
     }
 
-    /// The revision of this version: for an object, its `metadata.resourceVersion`.
+    /// Returns the revision of this version: for an object, its `metadata.resourceVersion`.
     pub fn mod_revision(&self) -> Revision {
         self.mod_revision
     }
 
-    /// The revision at which the key was created, the last time it was.
+    /// Returns the revision of the key's most recent creation.
     pub fn create_revision(&self) -> Revision {
         self.create_revision
     }
 
-    /// Offset of the revision's digits within [`Entry::bytes`], if they are there.
+    /// Returns the offset of the revision's digits within [`Entry::bytes`], if it has a revision.
     pub fn revision_at(&self) -> Option<u32> {
         self.revision_at
     }
 
-    /// The index of the value, made now if it was not yet.
+    /// Returns the index of the value; builds it if necessary.
     pub fn index(&self) -> &X::Index {
         self.index
             .get_or_init(|| Box::new(self.indexer.index(&self.key, &self.bytes_once())))
     }
 
-    /// The index of the value, if there is one yet.
+    /// Returns the index of the value, if it was built.
     pub fn known_index(&self) -> Option<&X::Index> {
         self.index.get().map(Box::as_ref)
     }
@@ -287,7 +287,7 @@ impl<X: Indexer> Entry<X> {
         self.position
     }
 
-    /// Memory this entry holds, about.
+    /// Returns the approximate memory of this entry.
     pub(crate) fn weight(&self) -> usize {
         size_of::<Self>() + self.text.len() + self.key.len()
     }
@@ -305,7 +305,7 @@ impl<X: Indexer> fmt::Debug for Entry<X> {
     }
 }
 
-/// A value on its way into an entry: borrowed from the disk, or shared with the writer who gave it.
+/// A value to be put into an entry: borrowed from the disk, or shared with its writer.
 #[derive(Clone, Copy)]
 pub(crate) struct Stored<'a> {
     bytes: &'a [u8],
@@ -314,7 +314,7 @@ pub(crate) struct Stored<'a> {
 }
 
 impl<'a> Stored<'a> {
-    /// From the disk. `revision_at` must lie within `bytes`.
+    /// Creates a value from the disk. `revision_at` must be within `bytes`.
     pub(crate) fn borrowed(bytes: &'a [u8], revision_at: Option<u32>) -> Self {
         Self {
             bytes,

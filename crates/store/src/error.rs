@@ -1,4 +1,4 @@
-//! What can go wrong, by the operation that meets it.
+//! Errors, by operation.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,65 +6,65 @@ use std::sync::Arc;
 
 use crate::key::{Key, Revision};
 
-/// Why a store could not be opened.
+/// Error of opening a store.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another process has the directory.
+    /// Another process uses the directory.
     #[error("data directory {} is in use by {}", path.display(), holder.map_or("another process".to_owned(), |pid| format!("process {pid}")))]
     InUse {
-        /// The data directory.
+        /// Data directory.
         path: PathBuf,
-        /// The process that holds it, where it is known.
+        /// Process that uses it, if known.
         holder: Option<u32>,
     },
     /// The file was written by a later version of this program.
     #[error("{} has format version {found}, but this version reads up to {supported}: use a newer Holdfast", path.display())]
     NewerFormat {
-        /// The file.
+        /// File.
         path: PathBuf,
         /// Its format version.
         found: i64,
-        /// The newest format version that can be read.
+        /// Newest supported format version.
         supported: i64,
     },
-    /// The file is a database of something else.
+    /// The file is a database of another program.
     #[error("{} is not a Holdfast store", path.display())]
     NotAStore {
-        /// The file.
+        /// File.
         path: PathBuf,
     },
-    /// What the file holds is not what was written.
+    /// The file does not contain what was written.
     #[error("{} is damaged: {detail}", path.display())]
     Damaged {
-        /// The file.
+        /// File.
         path: PathBuf,
-        /// What is wrong, with the key where it is known.
+        /// Description of the damage, with the key if it is known.
         detail: String,
     },
     /// The etcd cannot be used.
     #[error("etcd: {detail}")]
     Etcd {
-        /// What is wrong, in etcd's words where it spoke.
+        /// Description of the problem, in etcd's words if etcd responded.
         detail: String,
     },
-    /// Something is where something new was to be written.
+    /// A file exists where a new one was to be written.
     #[error("{} is there already: nothing was changed", path.display())]
     Occupied {
-        /// What is there.
+        /// Path that exists.
         path: PathBuf,
     },
     /// The directory or file cannot be used.
     #[error("{}: {detail}", path.display())]
     Io {
-        /// The file or directory.
+        /// File or directory.
         path: PathBuf,
-        /// What the system says.
+        /// Error message of the system.
         detail: String,
     },
 }
 
 impl OpenError {
-    /// What the system says of a file or a directory that cannot be used; for `map_err`.
+    /// Returns a function for `map_err` that wraps the system's error for an unusable file or directory.
     pub(crate) fn io(path: &Path) -> impl Fn(io::Error) -> Self + Copy + '_ {
         |error| Self::Io {
             path: path.to_owned(),
@@ -73,38 +73,38 @@ impl OpenError {
     }
 }
 
-/// Why a transaction did not happen.
+/// Error of a transaction that was not committed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CommitError {
-    /// A guard did not hold. Nothing was changed.
+    /// A guard failed. Nothing was changed.
     #[error("{key} is at revision {current}, not {expected}")]
     GuardFailed {
-        /// The first key whose guard failed.
+        /// First key whose guard failed.
         key: Key,
-        /// What the guard demands.
+        /// Revision that the guard expects.
         expected: Revision,
-        /// The key's modification revision, 0 if it is absent.
+        /// Modification revision of the key, 0 if it is absent.
         current: Revision,
     },
     /// A transaction that can never succeed.
     #[error("{0}")]
     Invalid(&'static str),
-    /// A value above the limit.
+    /// A value exceeds the limit.
     #[error("a value of {bytes} bytes is too large, the limit is {limit}")]
     TooLarge {
-        /// Its size.
+        /// Size.
         bytes: usize,
-        /// The largest size.
+        /// Limit.
         limit: usize,
     },
-    /// The storage failed. The transaction did not happen for this process; see `FORMAT.md` for what a crash before
-    /// the storage recovers may still bring to light.
+    /// The storage failed. For this process the transaction did not happen; `FORMAT.md` describes what may reappear
+    /// after a crash before the storage recovers.
     #[error(transparent)]
     Storage(#[from] StorageError),
-    /// The engine refused, or cannot say what became of the transaction, in its own words.
+    /// The engine rejected the transaction, or its outcome is unknown; the message is the engine's.
     #[error("{0}")]
     Refused(Arc<str>),
-    /// No answer came in time: whether the transaction happened is unknown.
+    /// There was no response in time: whether the transaction happened is unknown.
     #[error("the engine did not answer in time")]
     Unanswered,
     /// The store is closed or closing.
@@ -112,10 +112,10 @@ pub enum CommitError {
     Closed,
 }
 
-/// Why the most recent state is unknown.
+/// Error of determining the most recent state.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The engine does not say how far it is, in its own words.
+    /// The engine does not report its revision; the message is the engine's.
     #[error("{0}")]
     Etcd(Arc<str>),
     /// The store is closed or closing.
@@ -123,35 +123,35 @@ pub enum ReadError {
     Closed,
 }
 
-/// A failure of the medium, shared by all writers of a group.
+/// A failure of the storage, shared by all writers of a group.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{}: {detail}", path.display())]
 pub struct StorageError {
-    /// The file.
+    /// File.
     pub path: Arc<PathBuf>,
-    /// What failed, in the words of the engine or the system.
+    /// Description of the failure by the engine or the system.
     pub detail: Arc<str>,
-    /// Whether there was no room: the one failure that people can mend at once.
+    /// True if there was no space left: the one failure that an operator can fix at once.
     pub full: bool,
 }
 
-/// Why a revision cannot be read or watched from.
+/// Error of reading or watching from a revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HistoryError {
-    /// What happened since then is no longer known in full.
+    /// The events since this revision are no longer complete.
     #[error("revision {requested} is older than {oldest}, the oldest that is known")]
     Compacted {
-        /// The wanted revision, or the one that the watcher had reached.
+        /// Requested revision, or the one that the watcher had reached.
         requested: Revision,
-        /// The oldest revision that is available.
+        /// Oldest available revision.
         oldest: Revision,
     },
-    /// The revision has not happened.
+    /// The revision is in the future.
     #[error("revision {requested} is newer than {current}, the current one")]
     Future {
-        /// The wanted revision.
+        /// Requested revision.
         requested: Revision,
-        /// The revision of the store.
+        /// Revision of the store.
         current: Revision,
     },
     /// The store was closed.

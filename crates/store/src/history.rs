@@ -1,16 +1,16 @@
 //! The event history: recent events in memory, shared by all watchers.
 //!
-//! There is one channel for each table and one for the whole store; each holds its events in a ring, in the order of
+//! There is one channel for each table and one for the whole store. Each holds its events in a ring, in the order of
 //! their revisions. A watcher has no queue of its own, only a position in a ring.
 //!
-//! Watchers of one prefix form a group. A group is what makes ten thousand idle watchers free: a write wakes only the
-//! groups whose prefix its key has, and each group remembers the newest event of its prefix that was trimmed, so that a
-//! watcher whose position has been overtaken by the trimming of *others'* events is not thrown out.
+//! Watchers of one prefix form a group. Groups make ten thousand idle watchers free: a write wakes only the groups
+//! whose prefix its key has. Each group also remembers the newest trimmed event of its prefix, so that the trimming of
+//! *other* prefixes' events does not end a watcher whose position it overtakes.
 //!
 //! Invariants:
 //! - Only the [`Publisher`](crate::state::Publisher) appends, wakes and trims.
-//! - An event is appended before its revision becomes current and its groups are woken after; watchers deliver nothing
-//!   beyond the current revision. So a snapshot taken after an event was seen contains it.
+//! - An event is appended before its revision becomes current, and its groups are woken afterwards; watchers deliver
+//!   nothing beyond the current revision. So a snapshot that is created after an event was delivered contains it.
 //! - The compacted revision rises before events are trimmed. So a watcher that registers, under the ring's lock, at or
 //!   above the compacted revision misses nothing.
 //! - Events of one revision are trimmed together.
@@ -26,16 +26,16 @@ use tokio::sync::watch;
 use crate::entry::{Entry, Indexer};
 use crate::key::{Key, Revision};
 
-/// What happened to a key.
+/// Kind of a change to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// It was written: created where the event has no previous entry, changed where it has.
+    /// The key was written: created if the event has no previous entry, updated if it has one.
     Put,
-    /// It was removed.
+    /// The key was removed.
     Delete,
 }
 
-/// One change of one key. Shared by all who watch it.
+/// One change of one key. Shared by all watchers.
 pub struct Event<X: Indexer> {
     kind: EventKind,
     current: Arc<Entry<X>>,
@@ -60,32 +60,32 @@ impl<X: Indexer> Event<X> {
         })
     }
 
-    /// What happened.
+    /// Returns the kind of the change.
     pub fn kind(&self) -> EventKind {
         self.kind
     }
 
-    /// The revision of the change.
+    /// Returns the revision of the change.
     pub fn revision(&self) -> Revision {
         self.current.mod_revision()
     }
 
-    /// The key that changed.
+    /// Returns the key that changed.
     pub fn key(&self) -> &Key {
         self.current.key()
     }
 
-    /// What was written; for a delete the object as it was removed, bearing the revision of the delete.
+    /// Returns the written entry; for a delete, the object at its removal, with the revision of the delete.
     pub fn current(&self) -> &Arc<Entry<X>> {
         &self.current
     }
 
-    /// What the key held before.
+    /// Returns the previous entry of the key.
     pub fn previous(&self) -> Option<&Arc<Entry<X>>> {
         self.previous.as_ref()
     }
 
-    /// Where watchers share what they have encoded of this event.
+    /// Returns the encodings of this event that watchers share.
     pub fn encodings(&self) -> &X::Encodings {
         &self.encodings
     }
@@ -94,7 +94,8 @@ impl<X: Indexer> Event<X> {
         self.time
     }
 
-    /// Memory that only this event keeps alive, about: the version that it replaced, or the removed one.
+    /// Returns the approximate memory that only this event keeps alive: the version that it replaced, or the removed
+    /// one.
     pub(crate) fn weight(&self) -> usize {
         let removed = if self.kind == EventKind::Delete {
             self.current.weight()
@@ -111,7 +112,7 @@ impl<X: Indexer> std::fmt::Debug for Event<X> {
     }
 }
 
-/// The events of one table, or of all.
+/// Events of one table, or of all tables.
 pub(crate) struct Channel<X: Indexer> {
     /// Length of the table's prefix in its keys.
     table: usize,
@@ -119,13 +120,13 @@ pub(crate) struct Channel<X: Indexer> {
 }
 
 pub(crate) struct Ring<X: Indexer> {
-    /// Sequence number of the oldest event held; events are numbered from 0 as they are appended.
+    /// Sequence number of the oldest event in the ring; events are numbered from 0 as they are appended.
     pub(crate) first: u64,
     pub(crate) events: VecDeque<Arc<Event<X>>>,
     groups: HashMap<Key, Arc<Group>>,
 }
 
-/// The watchers of one prefix.
+/// Watchers of one prefix.
 pub(crate) struct Group {
     prefix: Key,
     /// Revision of the newest event of the prefix; a change wakes the watchers.
@@ -150,8 +151,8 @@ impl<X: Indexer> Channel<X> {
         self.ring.write().events.push_back(event);
     }
 
-    /// The group of those who watch `prefix`, made if need be, in a ring of this channel. Prefixes that end within a
-    /// segment belong to the group of the segment before, unless they are `exact` keys.
+    /// Joins the group of the watchers of `prefix` in this channel; creates the group if necessary. Prefixes that end
+    /// within a segment belong to the group of the previous segment, unless they are `exact` keys.
     #[expect(clippy::indexing_slicing, reason = "the ends of the groups of a key lie within it")]
     pub(crate) fn join(&self, ring: &mut Ring<X>, prefix: &Key, exact: bool) -> Arc<Group> {
         let segment = || prefix.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
@@ -173,7 +174,7 @@ impl<X: Indexer> Channel<X> {
         group
     }
 
-    /// Wakes all, to see that the store has closed.
+    /// Wakes all watchers, so that they notice that the store has closed.
     pub(crate) fn wake_all(&self) {
         for group in self.ring.read().groups.values() {
             group.latest.send_modify(|_| {});
@@ -203,8 +204,8 @@ impl<X: Indexer> Channel<X> {
         Some(event)
     }
 
-    /// Lets a group go when its last watcher leaves. Where two leave at once, the first of them lets it go, and by the turn
-    /// of the second others may have made a new group of that prefix, which stays.
+    /// Removes a group when its last watcher leaves. If two watchers leave at once, the first removes it. Before the
+    /// second one gets the lock, others may have created a new group of that prefix, which remains.
     pub(crate) fn leave(&self, group: &Arc<Group>) {
         let mut ring = self.ring.write();
         let known = ring.groups.get(&group.prefix);
@@ -215,7 +216,8 @@ impl<X: Indexer> Channel<X> {
 }
 
 impl<X: Indexer> Ring<X> {
-    /// The groups that want events of `key`: one for each of its prefixes that ends a segment, and one for itself.
+    /// Returns the groups that match `key`: one for each of its prefixes that ends a segment, and one for the key
+    /// itself.
     #[expect(clippy::indexing_slicing, reason = "the ends of the groups of a key lie within it")]
     fn groups_of<'a>(&'a self, table: usize, key: &'a [u8]) -> impl Iterator<Item = &'a Arc<Group>> {
         let none = self.groups.is_empty();
@@ -232,12 +234,12 @@ impl<X: Indexer> Ring<X> {
             .filter_map(|end| self.groups.get(&key[..end]))
     }
 
-    /// Sequence number of the first event after `revision`.
+    /// Returns the sequence number of the first event after `revision`.
     pub(crate) fn after(&self, revision: Revision) -> u64 {
         self.first + self.events.partition_point(|event| event.revision() <= revision) as u64
     }
 
-    /// The event with this sequence number, if it is held.
+    /// Returns the event with this sequence number, if it is in the ring.
     pub(crate) fn get(&self, sequence: u64) -> Option<&Arc<Event<X>>> {
         self.events
             .get(usize::try_from(sequence.checked_sub(self.first)?).ok()?)

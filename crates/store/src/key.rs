@@ -1,13 +1,13 @@
-//! Keys, and the question which part of a key names its table.
+//! Keys and their tables.
 
 use std::borrow::Borrow;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// A position in the history of the whole store: one counter for all keys, as etcd's `revision`.
+/// A position in the history of the whole store: one counter for all keys, like etcd's `revision`.
 ///
-/// An empty store stands at 1; 0 is no revision and means "absent" as the modification revision of a key.
+/// An empty store is at revision 1. 0 is not a revision: as the modification revision of a key it means "absent".
 pub type Revision = u64;
 
 /// A key such as `/registry/deployments/default/web`: bytes ordered bytewise, cheap to clone.
@@ -15,7 +15,7 @@ pub type Revision = u64;
 pub struct Key(Arc<[u8]>);
 
 impl Key {
-    /// The key's bytes.
+    /// Returns the key's bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -77,11 +77,11 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Length of the part of `prefix` that names its table, by the layout of kube-apiserver's keys: `/ROOT/RESOURCE/`, or
-/// `/ROOT/GROUP/RESOURCE/` where the second segment is a group (it has a dot) or `services`, whose `specs` and
-/// `endpoints` lie one level deeper.
+/// Returns the length of the part of `prefix` that names its table, by the layout of kube-apiserver's keys:
+/// `/ROOT/RESOURCE/`, or `/ROOT/GROUP/RESOURCE/` if the second segment is a group (it has a dot) or `services`, whose
+/// `specs` and `endpoints` are one level deeper.
 ///
-/// 0 where `prefix` ends before its table is known; such a prefix spans tables.
+/// 0 if `prefix` ends before its table is known; such a prefix spans tables.
 #[expect(clippy::indexing_slicing, reason = "the places were found in this very key")]
 pub fn table_by_segments(prefix: &[u8]) -> usize {
     let mut ends = prefix
@@ -103,7 +103,7 @@ pub fn table_by_segments(prefix: &[u8]) -> usize {
     first + 1
 }
 
-/// The smallest byte string greater than all that begin with `prefix`; none where there is no such string.
+/// Returns the smallest byte string greater than all that begin with `prefix`; `None` if there is no such string.
 #[expect(clippy::indexing_slicing, reason = "the places were found in this very key")]
 pub(crate) fn end_of_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|byte| *byte != u8::MAX)?;

@@ -2,9 +2,10 @@
 #![warn(clippy::indexing_slicing)]
 //! A revisioned key-value store for an API server.
 //!
-//! Two parts, one upon the other. The [`Engine`] makes writes durable: [`Embedded`] keeps a log in one SQLite file. The
-//! [`State`] is everything in memory: an ordered map with copy-on-write snapshots, and the recent events. Reads and
-//! watches are served by the state alone and never touch the disk; [`Store`] is both together.
+//! The store has two layers. The [`Engine`] makes writes durable: [`Embedded`] keeps a log in one SQLite file, and
+//! [`Etcd`] uses an etcd. The [`State`] holds everything in memory: an ordered map with copy-on-write snapshots, and
+//! the recent events. The state serves reads and watches without any access to the disk. [`Store`] combines both
+//! layers.
 //!
 //! There is one revision counter for all keys. A write is a [`Transaction`]: guards on the revisions of keys, and puts
 //! and deletes that all happen at one revision or not at all. It is acknowledged after it is durable.
@@ -31,7 +32,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What is on the disk, and what is promised of it, is in `FORMAT.md` beside this crate's manifest.
+//! `FORMAT.md`, next to this crate's manifest, describes the file format of the embedded store and its guarantees.
 
 mod clock;
 mod codec;

@@ -1,19 +1,19 @@
-//! Texts of entries. A large one that comes from the disk is kept packed until it is requested: of what there is at a start,
-//! such as definitions and the versions before them, most is never read, or read once by who follows it.
+//! Texts of entries. A large text from the disk is kept packed until it is requested: of the entries at a start, such
+//! as CRDs and their previous versions, most are never read, or read once by an informer.
 
 use std::sync::OnceLock;
 
 use bytes::Bytes;
 use lz4_flex::block::{compress, decompress};
 
-/// From which length on a text is packed. Most objects are far below, and are what lists are made of.
+/// Minimum length of packed texts in bytes. Most objects, including those in lists, are much smaller.
 const LARGE: usize = 16 << 10;
 
-/// The text of an entry.
+/// Text of an entry.
 pub(crate) enum Text {
-    /// As it is read.
+    /// Uncompressed bytes.
     Plain(Bytes),
-    /// One that may never be read.
+    /// Text that may never be read.
     Packed(Box<Packed>),
 }
 
@@ -21,12 +21,12 @@ pub(crate) enum Text {
 pub(crate) struct Packed {
     packed: Box<[u8]>,
     length: usize,
-    /// The text from the time on when it is requested.
+    /// The unpacked text, after it was requested.
     shared: OnceLock<Bytes>,
 }
 
 impl Text {
-    /// A text that may never be read. One that packing does not halve stays as it is.
+    /// Creates a text that may never be read. It stays plain if packing does not halve it.
     pub(crate) fn unread(bytes: Bytes) -> Self {
         if bytes.len() < LARGE {
             return Self::Plain(bytes);
@@ -36,14 +36,14 @@ impl Text {
             return Self::Plain(bytes);
         }
         Self::Packed(Box::new(Packed {
-            // In a piece of its own length: what packing takes at most is longer.
+            // A copy of the exact length: the maximum packed length, which is allocated first, is longer.
             packed: packed.as_slice().into(),
             length: bytes.len(),
             shared: OnceLock::new(),
         }))
     }
 
-    /// The text, which is kept as it is from now on.
+    /// Returns the text and keeps it unpacked from now on.
     pub(crate) fn bytes(&self) -> &Bytes {
         match self {
             Self::Plain(bytes) => bytes,
@@ -51,7 +51,7 @@ impl Text {
         }
     }
 
-    /// The text, for one who reads it once.
+    /// Returns the text for a single use.
     pub(crate) fn bytes_once(&self) -> Bytes {
         match self {
             Self::Plain(bytes) => bytes.clone(),
@@ -69,7 +69,7 @@ impl Text {
 
 impl Packed {
     fn unpacked(&self) -> Bytes {
-        // What was packed here can be unpacked.
+        // The data was packed here, so unpacking succeeds.
         decompress(&self.packed, self.length).unwrap_or_default().into()
     }
 }
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_small_or_cannot_be_packed_stays_as_it_is() {
+    fn small_or_incompressible_bytes_stay_plain() {
         let mut state = 1_u64;
         let noise: Vec<u8> = std::iter::repeat_with(|| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

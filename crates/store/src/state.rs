@@ -1,13 +1,13 @@
-//! The in-memory state: what serves every read and every watch, above whatever engine keeps it durable.
+//! The in-memory state: it serves every read and every watch, on top of the engine that makes it durable.
 //!
-//! The state is a persistent ordered map from table to (ordered map from key to entry). Its current root is swapped
-//! whole; a reader takes the root and keeps it for as long as it likes, at the cost of one count.
+//! The state is a persistent ordered map from table to (ordered map from key to entry). The whole root is swapped at
+//! once. A reader gets the current root and keeps it as long as it needs, at the cost of one reference count.
 //!
 //! Invariants:
-//! - There is one [`Publisher`], so changes come in one order; revisions never go back.
+//! - There is one [`Publisher`], so changes have one order; revisions never go back.
 //! - A root is published only after its changes are durable.
-//! - For every revision from the compacted one to the current one, the state at that revision is available exactly: the
-//!   history holds, for each later event, the entry that it replaced.
+//! - For every revision from the compacted one to the current one, the exact state at that revision is available: for
+//!   each later event, the history holds the entry that it replaced.
 
 mod snapshot;
 
@@ -31,20 +31,20 @@ use self::snapshot::Root;
 pub(crate) use self::snapshot::home_of;
 pub use self::snapshot::{Range, Snapshot};
 
-/// How many past snapshots are kept at hand for the pages of lists that are being read.
+/// Maximum number of past snapshots that are cached for paged lists in progress.
 const RECENT: usize = 64;
 
-/// How long and how large the event history may be.
+/// Maximum age and size of the event history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryLimits {
-    /// Older events are dropped.
+    /// Maximum age of events; older ones are dropped.
     pub age: Duration,
-    /// So are the oldest when the history keeps more bytes than this alive, about.
+    /// Approximate maximum of the bytes that the history keeps alive; the oldest events beyond it are dropped.
     pub bytes: usize,
 }
 
 impl Default for HistoryLimits {
-    /// Five minutes, as kube-apiserver compacts etcd; 128 MiB.
+    /// Returns five minutes, kube-apiserver's interval of compacting etcd, and 128 MiB.
     fn default() -> Self {
         Self {
             age: Duration::from_secs(300),
@@ -53,28 +53,28 @@ impl Default for HistoryLimits {
     }
 }
 
-/// The state shared by readers, watchers and the publisher.
+/// State that readers, watchers and the publisher share.
 pub struct State<X: Indexer> {
     indexer: Arc<X>,
     root: ArcSwap<Root<X>>,
-    /// The current revision, for tasks that wait for one.
+    /// Current revision, for tasks that wait for one.
     revision: watch::Sender<Revision>,
-    /// The current revision, for reads without waiting.
+    /// Current revision, for reads without waiting.
     visible: AtomicU64,
-    /// The oldest revision that can be read or watched from.
+    /// Oldest revision that can be read or watched from.
     compacted: AtomicU64,
     closed: AtomicBool,
-    /// Whether the last attempt to store something failed.
+    /// True if the last attempt to store something failed.
     failing: AtomicBool,
-    /// Events of all tables; its ring also says what to trim next.
+    /// Events of all tables; its ring also determines what to trim next.
     all: Arc<Channel<X>>,
     tables: RwLock<HashMap<Key, Arc<Channel<X>>>>,
-    /// States that were read or will be, the last request last.
+    /// Roots of recent or upcoming reads; the most recently requested one is last.
     recent: Mutex<VecDeque<Arc<Root<X>>>>,
 }
 
 impl<X: Indexer> State<X> {
-    /// An empty state and the one handle that may change it.
+    /// Creates an empty state and the only handle that can change it.
     pub fn new(indexer: X, limits: HistoryLimits) -> (Arc<Self>, Publisher<X>) {
         const FIRST: Revision = 1;
         let state = Arc::new(Self {
@@ -101,22 +101,22 @@ impl<X: Indexer> State<X> {
         (state, publisher)
     }
 
-    /// The current revision.
+    /// Returns the current revision.
     pub fn revision(&self) -> Revision {
         self.visible.load(Ordering::Acquire)
     }
 
-    /// Whether the last attempt to store something failed; reads go on nevertheless.
+    /// Returns true if the last attempt to store something failed; reads continue nevertheless.
     pub fn is_failing(&self) -> bool {
         self.failing.load(Ordering::Acquire)
     }
 
-    /// The oldest revision at which the state is available and after which events can be watched.
+    /// Returns the oldest revision at which the state is available and after which events can be watched.
     pub fn compacted(&self) -> Revision {
         self.compacted.load(Ordering::Acquire)
     }
 
-    /// The current state.
+    /// Returns the current state.
     pub fn snapshot(&self) -> Snapshot<X> {
         Snapshot {
             root: self.root.load_full(),
@@ -125,12 +125,12 @@ impl<X: Indexer> State<X> {
         }
     }
 
-    /// An entry that is not published.
+    /// Creates an entry that is not published.
     pub(crate) fn entry(&self, key: Key, value: Stored<'_>, version: Version) -> Arc<Entry<X>> {
         Entry::new(&self.indexer, key, value, version, None)
     }
 
-    /// A transaction with what has to be written together with it.
+    /// Returns a transaction with the changes that must be written together with it.
     pub(crate) fn complete(&self, transaction: Transaction<X>, by: &Snapshot<X>, is_shared: bool) -> Transaction<X> {
         self.indexer.complete(transaction, by, is_shared)
     }
@@ -140,7 +140,7 @@ impl<X: Indexer> State<X> {
         transaction.ops.iter().any(|op| self.indexer.has_claims(op.key()))
     }
 
-    /// The state as it was at `revision`.
+    /// Returns the state at `revision`.
     pub fn snapshot_at(&self, revision: Revision) -> Result<Snapshot<X>, HistoryError> {
         let root = self.root_at(revision)?;
         Ok(Snapshot {
@@ -150,13 +150,13 @@ impl<X: Indexer> State<X> {
         })
     }
 
-    /// Begins the history again: what came before the current revision can be neither read nor watched from. Watches that
-    /// are open go on.
+    /// Restarts the history: revisions before the current one can be neither read nor watched from. Open watches
+    /// continue.
     pub fn begin_history(&self) {
         self.compacted.fetch_max(self.revision(), Ordering::AcqRel);
     }
 
-    /// Learns of each new revision.
+    /// Returns a receiver of each new revision.
     pub fn subscribe(&self) -> watch::Receiver<Revision> {
         self.revision.subscribe()
     }
@@ -169,7 +169,7 @@ impl<X: Indexer> State<X> {
         }
     }
 
-    /// Ends as a store does whose engine has failed for good: nothing is stored any more, and watches end.
+    /// Ends the state of a store whose engine has failed permanently: nothing is stored any more, and watches end.
     pub(crate) fn break_off(&self) {
         self.failing.store(true, Ordering::Release);
         self.close();
@@ -179,7 +179,7 @@ impl<X: Indexer> State<X> {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// The channel whose events include all those of `prefix`.
+    /// Returns the channel that includes all events of `prefix`.
     #[expect(clippy::indexing_slicing, reason = "the table of a key is a beginning of it")]
     pub(crate) fn channel(&self, prefix: &Key) -> Arc<Channel<X>> {
         let table = self.indexer.table(prefix);
@@ -196,7 +196,7 @@ impl<X: Indexer> State<X> {
             .clone()
     }
 
-    /// How many events of a table this process has seen.
+    /// Returns the number of events of a table that this process has seen.
     pub(crate) fn events_of(&self, table: &[u8]) -> u64 {
         let tables = self.tables.read();
         let Some(channel) = tables.get(table) else { return 0 };
@@ -227,7 +227,7 @@ impl<X: Indexer> State<X> {
             self.keep_root(&base);
             return Ok(base);
         }
-        // The events are taken before the check: what was not compacted after was there before.
+        // Read the events before the check: what has not been compacted after the read was complete before it.
         let events: Vec<Arc<Event<X>>> = {
             let ring = self.all.ring.read();
             let from = ring.events.partition_point(|event| event.revision() <= revision);
@@ -251,7 +251,7 @@ impl<X: Indexer> State<X> {
         Ok(root)
     }
 
-    /// Keeps a snapshot at hand that a client will request again by its revision.
+    /// Caches a snapshot that a client will request again by its revision.
     pub fn keep(&self, snapshot: &Snapshot<X>) {
         self.keep_root(&snapshot.root);
     }
@@ -266,11 +266,11 @@ impl<X: Indexer> State<X> {
     }
 }
 
-/// The one handle that changes a [`State`]: an engine's.
+/// The only handle that changes a [`State`]; the engine owns it.
 pub struct Publisher<X: Indexer> {
     state: Arc<State<X>>,
     limits: HistoryLimits,
-    /// Bytes that the history keeps alive, about.
+    /// Approximate number of bytes that the history keeps alive.
     weight: usize,
 }
 
@@ -282,29 +282,29 @@ pub struct Draft<X: Indexer> {
 }
 
 impl<X: Indexer> Draft<X> {
-    /// The revision of the last change.
+    /// Returns the revision of the last change.
     pub fn revision(&self) -> Revision {
         self.root.revision
     }
 
-    /// The entry of a key, with the draft's changes.
+    /// Returns the entry of a key, including the draft's changes.
     #[expect(clippy::indexing_slicing, reason = "the table of a key is a beginning of it")]
     pub fn get(&self, key: &[u8]) -> Option<&Arc<Entry<X>>> {
         self.root.get(&key[..self.indexer.table(key)], key)
     }
 
-    /// The changes so far, in order.
+    /// Returns the changes so far, in order.
     pub fn events(&self) -> &[Arc<Event<X>>] {
         &self.events
     }
 
-    /// Writes a key at `revision`, which is the draft's or later.
+    /// Writes a key at the revision of `at`, which is the draft's or later.
     pub(crate) fn put(&mut self, key: Key, value: Stored<'_>, at: At, index: Option<X::Index>) -> Arc<Entry<X>> {
         let create_revision = self.get(&key).map_or(at.revision, |entry| entry.create_revision());
         self.put_created(key, value, at, create_revision, index)
     }
 
-    /// Writes a key whose revision of creation is known, as when reading the disk.
+    /// Writes a key with a known creation revision, such as one from the disk.
     pub(crate) fn put_created(
         &mut self,
         key: Key,
@@ -326,7 +326,7 @@ impl<X: Indexer> Draft<X> {
         entry
     }
 
-    /// Removes a key at `revision`; none if it is absent, and then nothing is changed.
+    /// Removes a key at the revision of `at`. `None`, and no change, if it is absent.
     pub(crate) fn delete(&mut self, key: &Key, last: Option<Stored<'_>>, at: At) -> Option<Arc<Entry<X>>> {
         let previous = self.root.remove(self.indexer.table(key), key)?;
         let removed = match last {
@@ -347,41 +347,41 @@ impl<X: Indexer> Draft<X> {
         Some(removed)
     }
 
-    /// Puts an entry in place without an event: one that was there before the history begins.
+    /// Inserts an entry without an event: the entry was written before the history begins.
     pub(crate) fn place(&mut self, key: Key, value: Stored<'_>, version: Version) {
         let entry = Entry::new(&self.indexer, key, value, version, None);
         self.root.revision = self.root.revision.max(version.mod_revision);
         self.root.insert(self.indexer.table(entry.key()), &entry);
     }
 
-    /// Moves the draft to `revision`, of which no entry is left.
+    /// Advances the draft to `revision`, of which no entry is left.
     pub(crate) fn pass(&mut self, revision: Revision) {
         self.root.revision = self.root.revision.max(revision);
     }
 }
 
-/// The revision and time of a change.
+/// Revision and time of a change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct At {
     pub(crate) revision: Revision,
-    /// Which operation of its transaction it is.
+    /// Position of the operation in its transaction.
     pub(crate) position: u16,
-    /// Time of day, since the Unix epoch.
+    /// Wall-clock time since the Unix epoch.
     pub(crate) time: Duration,
 }
 
 impl<X: Indexer> Publisher<X> {
-    /// The state that this publishes to.
+    /// Returns the state that this publisher changes.
     pub fn state(&self) -> &Arc<State<X>> {
         &self.state
     }
 
-    /// Notes whether the last attempt to store something failed.
+    /// Records whether the last attempt to store something failed.
     pub fn set_failing(&self, failing: bool) {
         self.state.failing.store(failing, Ordering::Release);
     }
 
-    /// A draft on the current state.
+    /// Creates a draft of the current state.
     pub fn draft(&self) -> Draft<X> {
         Draft {
             root: Root::clone(&self.state.root.load()),
@@ -423,8 +423,8 @@ impl<X: Indexer> Publisher<X> {
         self.state.compacted.fetch_max(compacted, Ordering::AcqRel);
     }
 
-    /// Lets go of events beyond the limits, but never of the newest of a revision alone. Returns what was let go of,
-    /// for the engine to follow.
+    /// Trims events beyond the limits, but never only a part of the newest revision. Returns the trimmed events, so
+    /// that the engine can remove them too.
     pub fn trim(&mut self, now: Duration) -> Vec<Arc<Event<X>>> {
         let mut gone = Vec::new();
         while let Some(revision) = self.overdue(now) {
@@ -454,16 +454,16 @@ impl<X: Indexer> Publisher<X> {
         gone
     }
 
-    /// The oldest revision of the history, if it is beyond the limits.
+    /// Returns the oldest revision of the history if it is beyond the limits.
     fn overdue(&self, now: Duration) -> Option<Revision> {
         let ring = self.state.all.ring.read();
         let oldest = ring.events.front()?;
-        // A clock that was set back must not keep events for ever; the bytes bound them nevertheless.
+        // A clock that was set back must not keep events forever; the limit of bytes applies nevertheless.
         let aged = now.saturating_sub(oldest.time()) > self.limits.age;
         (aged || self.weight > self.limits.bytes).then(|| oldest.revision())
     }
 
-    /// Ends all watches, each after the events it still has.
+    /// Ends all watches, each after its remaining events.
     pub fn close(&mut self) {
         self.state.close();
     }

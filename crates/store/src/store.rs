@@ -1,4 +1,4 @@
-//! The store as its users see it: one engine below, one state above it.
+//! The store as its users see it: an engine and the state on top of it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,25 +14,25 @@ use crate::state::{HistoryLimits, Snapshot, State, home_of};
 use crate::transaction::{Committed, Guard, Transaction};
 use crate::watch::{Scope, Watcher};
 
-/// How to open an embedded store.
+/// Settings of an embedded store.
 #[derive(Clone)]
 pub struct Config {
-    /// The data directory; made if it is absent. The store keeps `store.db` (with `-wal` and `-shm` beside it),
-    /// `acknowledged` and `lock` there and leaves everything else alone.
+    /// The data directory; created if it is absent. The store keeps `store.db` (with `-wal` and `-shm` next to it),
+    /// `acknowledged` and `lock` in it and does not touch other files.
     pub directory: PathBuf,
     /// Bounds of the event history.
     pub history: HistoryLimits,
-    /// The time of day.
+    /// Wall clock.
     pub clock: Arc<dyn Clock>,
-    /// Whether a damaged store is opened with what can still be read of it, instead of not at all.
+    /// True to open a damaged store with whatever is still readable. If false, a damaged store is not opened.
     pub accept_data_loss: bool,
-    /// Whether a write is acknowledged only after it is on the disk. Without it a crash of the machine may lose or damage the
-    /// store; a crash of the process loses nothing.
+    /// True to acknowledge a write only after it is on the disk. If false, a crash of the machine may lose or damage
+    /// the store; a crash of the process loses nothing.
     pub sync: bool,
 }
 
 impl Config {
-    /// A store in this directory, with the usual history and the system's clock.
+    /// Creates the settings of a store in this directory, with the default history and the system's clock.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         Self {
             directory: directory.into(),
@@ -44,10 +44,10 @@ impl Config {
     }
 }
 
-/// What one of several stores does of a transaction.
+/// The part of a transaction that one of several stores commits.
 struct Part<X: Indexer> {
     transaction: Transaction<X>,
-    /// Which operations of the whole transaction its own are.
+    /// Positions of its operations in the whole transaction.
     places: Vec<usize>,
 }
 
@@ -62,13 +62,13 @@ impl<X: Indexer> Default for Part<X> {
 
 /// A revisioned key-value store: durable guarded writes, reads and watches from memory.
 ///
-/// Some keys may be in stores of their own, each with a counter of revisions of its own, as `--etcd-servers-overrides` says:
-/// [`Store::of`] leads there. What has to do with one key or prefix goes by that; snapshots hold the keys of all, and a commit does
-/// what each store is to do, one after the other.
+/// Some keys may be in separate stores, each with its own revision counter, as configured by
+/// `--etcd-servers-overrides`; [`Store::of`] returns the store of a key. Methods for one key or prefix use that store.
+/// Snapshots contain the keys of all stores, and a commit runs the parts of the stores one after the other.
 pub struct Store<X: Indexer> {
     state: Arc<State<X>>,
     engine: Box<dyn Engine<X>>,
-    /// By what their keys begin with.
+    /// Additional stores with the prefixes of their keys.
     overrides: Vec<(Key, Self)>,
 }
 
@@ -76,7 +76,7 @@ impl<X: Indexer> Store<X> {
     /// Opens the embedded store of a directory and loads it.
     ///
     /// # Errors
-    /// Where the directory cannot be used, is in use by another process, or holds what cannot be read.
+    /// If the directory cannot be used, is in use by another process, or has unreadable content.
     pub fn open(config: Config, indexer: X) -> Result<Self, OpenError> {
         let (state, engine) = Embedded::open(config, indexer)?;
         Ok(Self {
@@ -86,7 +86,7 @@ impl<X: Indexer> Store<X> {
         })
     }
 
-    /// A store on an engine that publishes to `state`.
+    /// Creates a store on an engine that publishes to `state`.
     pub fn with_engine(state: Arc<State<X>>, engine: Box<dyn Engine<X>>) -> Self {
         Self {
             state,
@@ -95,27 +95,28 @@ impl<X: Indexer> Store<X> {
         }
     }
 
-    /// The same with stores of their own for some keys, by what these begin with: whole tables.
+    /// Adds separate stores for the keys with these prefixes, which must be whole tables.
     pub fn with_overrides(mut self, overrides: Vec<(Key, Self)>) -> Self {
         self.overrides = overrides;
         self
     }
 
-    /// The store that holds the keys that begin so.
+    /// Returns the store that holds the keys with this prefix.
     pub fn of(&self, key: &[u8]) -> &Self {
         let home = home_of(&self.overrides, key).and_then(|at| self.overrides.get(at));
         home.map_or(self, |(_, store)| store)
     }
 
-    /// The stores beside this one, by what their keys begin with.
+    /// Returns the additional stores with the prefixes of their keys.
     pub fn overrides(&self) -> &[(Key, Self)] {
         &self.overrides
     }
 
-    /// Does a transaction; returns when it is durable and every read from then on shows it.
+    /// Commits a transaction. Returns when it is durable and visible to every later read.
     ///
     /// # Errors
-    /// [`CommitError`]; on each of them nothing was changed, but for what one of several stores did before another refused.
+    /// [`CommitError`]. Nothing was changed, except for the parts that other stores committed before one of them
+    /// failed.
     pub async fn commit(&self, transaction: Transaction<X>) -> Result<Committed<X>, CommitError> {
         let is_completed = self.engine.is_shared() || self.state.has_claims(&transaction);
         let transaction = match is_completed {
@@ -131,8 +132,9 @@ impl<X: Indexer> Store<X> {
         Box::pin(self.commit_each(transaction)).await
     }
 
-    /// Does what each store is to do: this one first, which holds the quotas that a write takes from. If another one refuses, what
-    /// was taken stays so until it is counted, as in the reference, which has no transactions of several keys.
+    /// Commits the part of each store. This store is first, because it holds the quotas that a write is charged to. If
+    /// another store rejects its part, the charge remains until the next recount, as in the reference, which has no
+    /// transactions of several keys.
     async fn commit_each(&self, transaction: Transaction<X>) -> Result<Committed<X>, CommitError> {
         let mut parts: Vec<Part<X>> = (0..=self.overrides.len()).map(|_| Part::default()).collect();
         let home = |key: &Key| home_of(&self.overrides, key).map_or(0, |at| at + 1);
@@ -165,7 +167,7 @@ impl<X: Indexer> Store<X> {
         Ok(Committed { revision, entries })
     }
 
-    /// Whether guards hold where nothing is to be changed, as far as it is known here.
+    /// Checks, against the known state, whether the guards of a transaction without changes hold.
     fn check_guards(&self, guards: &[Guard]) -> Result<(), CommitError> {
         if guards.is_empty() {
             return Ok(());
@@ -174,11 +176,11 @@ impl<X: Indexer> Store<X> {
         guards.iter().try_for_each(|guard| guard.check(newest.get(&guard.key)))
     }
 
-    /// The most recent state: it shows every write that was acknowledged, by whichever server, before this was called; but of other
-    /// stores what is at hand.
+    /// Returns the most recent state of this store, including every write that any server had acknowledged before the
+    /// call. For other stores it contains their current snapshots.
     ///
     /// # Errors
-    /// [`ReadError`], where others write to the same engine and it cannot say what is the most recent.
+    /// [`ReadError`] if others write to the same engine and it cannot determine the most recent revision.
     pub async fn latest(&self) -> Result<Snapshot<X>, ReadError> {
         if let Some(current) = self.engine.current() {
             current.await?;
@@ -186,10 +188,11 @@ impl<X: Indexer> Store<X> {
         Ok(self.snapshot())
     }
 
-    /// As [`Store::latest`], also of the store that holds the keys that begin with `key`.
+    /// Returns the same as [`Store::latest`], but also the most recent state of the store of the keys that begin with
+    /// `key`.
     ///
     /// # Errors
-    /// As [`Store::latest`].
+    /// See [`Store::latest`].
     pub async fn latest_with(&self, key: &[u8]) -> Result<Snapshot<X>, ReadError> {
         let home = self.of(key);
         if !std::ptr::eq(home, self)
@@ -200,20 +203,21 @@ impl<X: Indexer> Store<X> {
         self.latest().await
     }
 
-    /// Whether others may write to the same engine, so that [`Store::snapshot`] may be older than [`Store::latest`].
+    /// Returns true if others may write to the same engine, so that [`Store::snapshot`] may be older than
+    /// [`Store::latest`].
     pub fn is_shared(&self) -> bool {
         self.engine.is_shared()
     }
 
-    /// The bytes of its files on disk, where it has files of its own.
+    /// Returns the size of the store's files on disk in bytes, if it has files.
     pub fn size_on_disk(&self) -> Option<u64> {
         self.engine.size_on_disk()
     }
 
-    /// What keeps the store from working.
+    /// Checks for problems that keep the store from working.
     ///
     /// # Errors
-    /// In words for the log.
+    /// If there is a problem; the message is for the log.
     pub fn health(&self) -> Result<(), String> {
         if self.is_failing() {
             self.engine.health()?;
@@ -222,41 +226,41 @@ impl<X: Indexer> Store<X> {
         self.engine.health()
     }
 
-    /// What keeps clients from being served well.
+    /// Checks for problems that keep the store from serving clients well.
     ///
     /// # Errors
-    /// In words for the log.
+    /// If there is a problem; the message is for the log.
     pub fn readiness(&self) -> Result<(), String> {
         self.engine.readiness()
     }
 
-    /// The current revision.
+    /// Returns the current revision.
     pub fn revision(&self) -> Revision {
         self.state.revision()
     }
 
-    /// Whether the last attempt to store something failed; reads go on nevertheless.
+    /// Returns true if the last attempt to store something failed; reads continue nevertheless.
     pub fn is_failing(&self) -> bool {
         self.state.is_failing()
     }
 
-    /// The oldest revision that can be read at or watched from.
+    /// Returns the oldest revision that can be read at or watched from.
     pub fn oldest_revision(&self) -> Revision {
         self.state.compacted()
     }
 
-    /// The current state, without touching the disk.
+    /// Returns the current state, without access to the disk.
     pub fn snapshot(&self) -> Snapshot<X> {
         self.with_others(self.state.snapshot(), Self::snapshot)
     }
 
-    /// The current state, with what is known of it beyond: what to judge a write by, whose guards show whether it still is
-    /// so. Not for those who read.
+    /// Returns the current state plus newer entries that are known but not yet published. Use it only to evaluate a
+    /// write, whose guards detect outdated entries; not for reads.
     pub fn newest(&self) -> Snapshot<X> {
         self.with_others(self.engine.ahead(self.state.snapshot()), Self::newest)
     }
 
-    /// This store's own snapshot with `snapshot` of the others.
+    /// Combines this store's own snapshot with `snapshot` of the others.
     fn with_others(&self, own: Snapshot<X>, snapshot: impl Fn(&Self) -> Snapshot<X>) -> Snapshot<X> {
         match self.overrides.is_empty() {
             true => own,
@@ -264,8 +268,8 @@ impl<X: Indexer> Store<X> {
         }
     }
 
-    /// The state exactly as it was at `revision`. The first snapshot of a past revision takes about a microsecond for
-    /// each event since; those read lately are at hand.
+    /// Returns the exact state at `revision`. The first snapshot of a past revision costs about a microsecond for each
+    /// event since then; recently read ones are cached.
     ///
     /// # Errors
     /// [`HistoryError::Compacted`] or [`HistoryError::Future`].
@@ -273,33 +277,33 @@ impl<X: Indexer> Store<X> {
         self.state.snapshot_at(revision)
     }
 
-    /// Keeps a snapshot at hand that a client will ask for again by its revision, such as for the next page of a list. It
-    /// is let go when its revision leaves the history, or when many others were kept since.
+    /// Caches a snapshot that a client will request again by its revision, such as for the next page of a list. It is
+    /// dropped when its revision leaves the history, or when many others were cached since.
     pub fn keep(&self, snapshot: &Snapshot<X>) {
         self.state.keep(snapshot);
     }
 
-    /// Begins the history again, for this process: what came before the current revision can be neither read nor watched
-    /// from. For what is written before the server serves, whose beginning no watcher can have seen.
+    /// Restarts the history for this process: revisions before the current one can be neither read nor watched from.
+    /// Used after writes before the server serves, which no watcher can have seen.
     pub fn begin_history(&self) {
         self.state.begin_history();
     }
 
-    /// How many events there were of the table whose keys begin with `prefix`, of those that this process has seen.
+    /// Returns the number of events that this process has seen of the table whose keys begin with `prefix`.
     pub fn events_of(&self, prefix: &[u8]) -> u64 {
         self.state.events_of(prefix)
     }
 
-    /// All events after revision `after` of keys that begin with `prefix`, once each, in order.
+    /// Watches all events after revision `after` of keys that begin with `prefix`, once each, in order.
     ///
     /// # Errors
-    /// [`HistoryError::Compacted`] where events after `after` are gone; [`HistoryError::Closed`].
+    /// [`HistoryError::Compacted`] if events after `after` are gone; [`HistoryError::Closed`].
     pub fn watch(&self, prefix: impl Into<Key>, after: Revision) -> Result<Watcher<X>, HistoryError> {
         Watcher::new(&self.state, Scope::Prefix(prefix.into()), after)
     }
 
-    /// The current state, and all events after it of keys that begin with `prefix`: what begins to follow a prefix takes
-    /// both here, since the history may begin again between the two.
+    /// Returns the current state together with a watcher of all later events of keys that begin with `prefix`. A caller
+    /// that starts to watch a prefix needs both from one call, because the history may restart between two calls.
     ///
     /// # Errors
     /// [`HistoryError::Closed`]
@@ -309,25 +313,25 @@ impl<X: Indexer> Store<X> {
             let snapshot = self.snapshot();
             match self.watch(prefix.clone(), snapshot.revision()) {
                 Ok(watcher) => return Ok((snapshot, watcher)),
-                // The history begins behind this snapshot by now, and not behind the current one.
+                // The history now begins after this snapshot, but not after the current one.
                 Err(HistoryError::Compacted { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// All events after revision `after` of one key.
+    /// Watches all events after revision `after` of one key.
     ///
     /// # Errors
-    /// As [`Store::watch`].
+    /// See [`Store::watch`].
     pub fn watch_key(&self, key: impl Into<Key>, after: Revision) -> Result<Watcher<X>, HistoryError> {
         Watcher::new(&self.state, Scope::Key(key.into()), after)
     }
 
-    /// Waits until the store is at `revision` or later, and returns the state then.
+    /// Waits until the store is at `revision` or later, and returns its state.
     ///
     /// # Errors
-    /// [`HistoryError::Future`] if that has not come about within `timeout`; [`HistoryError::Closed`].
+    /// [`HistoryError::Future`] if the revision is not reached within `timeout`; [`HistoryError::Closed`].
     pub async fn wait_for(&self, revision: Revision, timeout: Duration) -> Result<Snapshot<X>, HistoryError> {
         let snapshot = self.snapshot();
         if snapshot.revision() >= revision {
@@ -346,10 +350,10 @@ impl<X: Indexer> Store<X> {
         }
     }
 
-    /// Finishes the writes that wait, ends the watches and lets go of the directory. Reads still work.
+    /// Finishes the waiting writes, ends the watches and releases the directory. Reads still work.
     ///
     /// # Errors
-    /// If the last checkpoint failed, of several the first; what was acknowledged is durable nevertheless.
+    /// If the last checkpoint failed; the first error if several failed. Acknowledged writes are durable nevertheless.
     pub async fn close(&self) -> Result<(), StorageError> {
         let others = self.overrides.iter().map(|(_, store)| &store.engine);
         let mut outcome = Ok(());
@@ -369,7 +373,7 @@ mod tests {
     use crate::engine::Pending;
     use crate::entry::Value;
 
-    /// An engine that counts its closings, none of which goes well.
+    /// An engine that counts its closings, all of which fail.
     struct Stuck(Arc<AtomicUsize>);
 
     impl Engine<()> for Stuck {
@@ -415,7 +419,7 @@ mod tests {
         let keys: Vec<&[u8]> = made.iter().flatten().map(|entry| entry.key().as_bytes()).collect();
         assert_eq!(keys, [event.as_bytes(), pod.as_bytes()]);
         let revision = store.of(event.as_bytes()).revision();
-        // A guard of a store in which nothing is to be changed holds back the others.
+        // A guard in a store without changes also blocks the changes of the other stores.
         let stale = Transaction::new().guard(event, revision + 1).delete(pod);
         let failed = store.commit(stale).await.unwrap_err();
         assert!(matches!(failed, CommitError::GuardFailed { current, .. } if current == revision));

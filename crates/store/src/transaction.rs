@@ -1,4 +1,4 @@
-//! What a writer asks of the store.
+//! Transactions: the write requests to a store.
 
 use std::sync::Arc;
 
@@ -6,24 +6,24 @@ use crate::entry::{Entry, Indexer, Value};
 use crate::error::CommitError;
 use crate::key::{Key, Revision};
 
-/// The most operations one transaction may have, and the most guards.
+/// Maximum number of operations of a transaction, and of guards.
 pub const MAX_OPS: usize = 1024;
-/// The longest key, in bytes.
+/// Maximum length of a key in bytes.
 pub const MAX_KEY: usize = 4096;
-/// The longest value, in bytes: kube-apiserver's limit on a request, with room for what defaulting adds.
+/// Maximum length of a value in bytes: kube-apiserver's limit on a request, plus room for defaulted fields.
 pub const MAX_VALUE: usize = 16 << 20;
 
-/// A condition: the key was last modified at this revision; 0 says that it is absent.
+/// A condition: the key was last modified at this revision; 0 means that it is absent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guard {
-    /// The key that is looked at.
+    /// Key to check.
     pub key: Key,
     /// Its expected modification revision, or 0.
     pub expected: Revision,
 }
 
 impl Guard {
-    /// Refuses where the key is not as expected: this `entry`, or absent.
+    /// Checks that the key is as expected; `entry` is its current entry.
     ///
     /// # Errors
     /// [`CommitError::GuardFailed`]
@@ -40,29 +40,28 @@ impl Guard {
     }
 }
 
-/// One change.
+/// A change.
 pub enum Op<X: Indexer> {
     /// Creates or replaces the value of a key.
     Put {
-        /// The key to write.
+        /// Key to write.
         key: Key,
-        /// The value, without its revision.
+        /// Value without its revision.
         value: Value,
-        /// The value's index where the writer has it at hand.
+        /// The value's index, if the writer has it.
         index: Option<X::Index>,
     },
     /// Removes a key; removing an absent one changes nothing.
     Delete {
-        /// The key to remove.
+        /// Key to remove.
         key: Key,
-        /// The object as the delete event shall show it; the previous value where this is `None`. Either way it has
-        /// the revision of the delete.
+        /// Object in the delete event; `None` for the previous value. In both cases it gets the revision of the delete.
         last: Option<Value>,
     },
 }
 
 impl<X: Indexer> Op<X> {
-    /// The key that is changed.
+    /// Returns the key that is changed.
     pub fn key(&self) -> &Key {
         match self {
             Self::Put { key, .. } | Self::Delete { key, .. } => key,
@@ -77,11 +76,11 @@ impl<X: Indexer> Op<X> {
     }
 }
 
-/// Conditions and changes: if all guards hold, all changes happen at one revision, otherwise none does.
+/// Conditions and changes: if all guards hold, all changes happen at one revision, otherwise none.
 pub struct Transaction<X: Indexer> {
-    /// All must hold.
+    /// Guards; all must hold.
     pub guards: Vec<Guard>,
-    /// Done in this order; no key twice.
+    /// Operations in the order of execution; no key twice.
     pub ops: Vec<Op<X>>,
 }
 
@@ -95,12 +94,12 @@ impl<X: Indexer> Default for Transaction<X> {
 }
 
 impl<X: Indexer> Transaction<X> {
-    /// An empty transaction.
+    /// Creates an empty transaction.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds the condition that `key` was last modified at `expected`; 0 says that it is absent.
+    /// Adds the condition that `key` was last modified at `expected`; 0 means that it is absent.
     pub fn guard(mut self, key: impl Into<Key>, expected: Revision) -> Self {
         self.guards.push(Guard {
             key: key.into(),
@@ -138,7 +137,7 @@ impl<X: Indexer> Transaction<X> {
         self
     }
 
-    /// Adds a removal whose event shows `last`.
+    /// Adds a removal whose event contains `last`.
     pub fn delete_as(mut self, key: impl Into<Key>, last: Value) -> Self {
         self.ops.push(Op::Delete {
             key: key.into(),
@@ -147,7 +146,8 @@ impl<X: Indexer> Transaction<X> {
         self
     }
 
-    /// Refuses what no engine would take: too many or too large parts, an offset beyond its value, a key twice.
+    /// Rejects transactions that no engine accepts: too many or too large operations, an offset beyond its value, a
+    /// repeated key.
     #[expect(clippy::indexing_slicing, reason = "windows of two")]
     pub(crate) fn check(&self) -> Result<(), CommitError> {
         if self.ops.len() > MAX_OPS || self.guards.len() > MAX_OPS {
@@ -184,7 +184,7 @@ impl<X: Indexer> Transaction<X> {
         Ok(())
     }
 
-    /// Bytes to be written, about.
+    /// Returns the approximate number of bytes to write.
     pub(crate) fn weight(&self) -> usize {
         self.ops
             .iter()
@@ -193,12 +193,12 @@ impl<X: Indexer> Transaction<X> {
     }
 }
 
-/// A transaction that happened and is durable.
+/// A transaction that was committed and is durable.
 #[derive(Debug)]
 pub struct Committed<X: Indexer> {
-    /// The revision of its changes; if it changed nothing, the revision at which its guards held.
+    /// Revision of its changes; if it changed nothing, the revision at which its guards held.
     pub revision: Revision,
-    /// For each operation the version it made: what was written, or for a delete the object as its event shows it
-    /// (none if the key was absent).
+    /// Version that each operation created: the written entry, or for a delete the object in its event (`None` if the
+    /// key was absent).
     pub entries: Vec<Option<Arc<Entry<X>>>>,
 }

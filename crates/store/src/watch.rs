@@ -1,4 +1,4 @@
-//! Watching a prefix: every event of it after a revision, once, in order.
+//! Watches of a prefix: every event after a revision, once, in order.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,10 +11,10 @@ use crate::history::{Channel, Event, Group};
 use crate::key::{Key, Revision};
 use crate::state::State;
 
-/// How many events of others a watcher passes over before it lets writers have the ring's lock.
+/// Number of non-matching events that a watcher skips before it releases the ring's lock for writers.
 const SCAN: usize = 4096;
 
-/// What a watcher watches.
+/// Scope of a watcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     Prefix(Key),
@@ -42,14 +42,14 @@ pub struct Watcher<X: Indexer> {
     state: Arc<State<X>>,
     channel: Arc<Channel<X>>,
     group: Arc<Group>,
-    /// Present until the watcher is dropped.
+    /// Receiver of wake-ups; present until the watcher is dropped.
     wake: Option<watch::Receiver<Revision>>,
     scope: Scope,
-    /// Events up to this revision were seen before the watch began.
+    /// Revision of the start of the watch; events up to it are skipped.
     after: Revision,
-    /// All events of the scope up to this revision have been delivered.
+    /// Revision up to which all events of the scope have been delivered.
     done: Revision,
-    /// Sequence number, in the channel's ring, of the next event to look at.
+    /// Sequence number, in the channel's ring, of the next event to check.
     next: u64,
 }
 
@@ -83,11 +83,11 @@ impl<X: Indexer> Watcher<X> {
         })
     }
 
-    /// The next event, as soon as there is one. Nothing is lost if the future is dropped before it is ready.
+    /// Waits for the next event and returns it. Nothing is lost if the future is dropped before it is ready.
     ///
     /// # Errors
-    /// [`HistoryError::Compacted`] if the watcher was too slow, [`HistoryError::Closed`] when the store closes and
-    /// all events were delivered.
+    /// [`HistoryError::Compacted`] if the watcher was too slow, [`HistoryError::Closed`] when the store closes and all
+    /// events were delivered.
     pub async fn next(&mut self) -> Result<Arc<Event<X>>, HistoryError> {
         loop {
             if let Some(wake) = &mut self.wake {
@@ -106,7 +106,7 @@ impl<X: Indexer> Watcher<X> {
         }
     }
 
-    /// The next event if there is one.
+    /// Returns the next event if there is one.
     ///
     /// # Errors
     /// [`HistoryError::Compacted`] if the watcher was too slow.
@@ -138,10 +138,10 @@ impl<X: Indexer> Watcher<X> {
         }
     }
 
-    /// The revision up to which this watcher has delivered everything there is of its prefix: what a bookmark may say.
+    /// Returns the revision up to which this watcher has delivered all events of its prefix, for use in a bookmark.
     ///
-    /// As of the last call of [`Watcher::next`] that had to wait, or of [`Watcher::try_next`] that found nothing; call
-    /// the latter first to learn of the current revision.
+    /// The revision dates from the last call of [`Watcher::next`] that had to wait, or of [`Watcher::try_next`] that
+    /// found nothing. Call the latter first to update it to the current revision.
     pub fn progress(&self) -> Revision {
         self.done
     }
@@ -173,7 +173,7 @@ mod tests {
         let (state, mut publisher) = State::new((), HistoryLimits::default());
         let watch = || Watcher::new(&state, Scope::Prefix("/registry/pods/".into()), 1).unwrap();
         let (mut first, mut second) = (watch(), watch());
-        // Both are about to leave, and the second takes its turn after another one has joined.
+        // Both are about to leave, and the second one runs after another one has joined.
         (first.wake, second.wake) = (None, None);
         drop(first);
         let mut joined = watch();
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_snapshot_and_its_watch_leave_no_gap_when_the_history_begins_anew() {
+    async fn snapshot_and_watch_have_no_gap_when_history_restarts() {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(crate::Config::new(directory.path()), ()).unwrap();
         let write = async || {

@@ -1,5 +1,5 @@
-//! Many writers and many watchers at once: each watcher sees every event of its prefix once and in order, and what it
-//! builds from them is what the store holds.
+//! Tests many concurrent writers and watchers: each watcher gets every event of its prefix once and in order, and the
+//! state that it builds from them equals the store's content.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use holdfast_store::{CommitError, Config, EventKind, HistoryError, Revision, Sto
 const WRITERS: u64 = 16;
 const WRITES: u64 = 150;
 
-/// A watcher's own copy of its prefix, kept by events alone.
+/// A watcher's own copy of its prefix, updated only by events.
 struct Replica {
     watcher: Watcher<()>,
     contents: BTreeMap<String, (Revision, Vec<u8>)>,
@@ -60,7 +60,7 @@ impl Replica {
     }
 }
 
-/// Writes, deletes and races for shared keys; counts what was acknowledged.
+/// Writes, deletes and races for shared keys; returns the number of acknowledged writes.
 async fn write(store: Arc<Store<()>>, writer: u64) -> u64 {
     let mut changes = 0;
     for n in 0..WRITES {
@@ -113,7 +113,7 @@ async fn every_watcher_ends_with_what_the_store_holds() {
     let writers: Vec<_> = (0..WRITERS)
         .map(|writer| tokio::spawn(write(store.clone(), writer)))
         .collect();
-    // Others join in the middle, wherever that is.
+    // More watchers start at arbitrary moments in the middle.
     for prefix in prefixes.iter().cycle().take(40) {
         tokio::task::yield_now().await;
         replicas.push(follow(prefix));

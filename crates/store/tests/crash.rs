@@ -1,7 +1,8 @@
-//! Killing the process at random moments under concurrent writers.
+//! Kills the process at random moments under concurrent writers.
 //!
-//! The test runs itself again as a child, which writes and says on its standard output what was acknowledged. After the
-//! kill every acknowledged write must be there, none half, and what was not acknowledged is there whole or not at all.
+//! The test runs itself again as a child process, which writes and prints the acknowledged writes to its standard
+//! output. After the kill every acknowledged write must be present, and every other write must be present completely or
+//! not at all.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 use std::collections::BTreeMap;
@@ -16,12 +17,12 @@ use std::time::{Duration, Instant};
 use holdfast_store::{Config, EventKind, Op, Revision, Store, Transaction, Value};
 
 const WRITERS: usize = 12;
-/// Keys that each writer goes round.
+/// Number of keys of each writer's ring.
 const KEYS: u64 = 5;
 const DIRECTORY: &str = "STORE_CRASH_DIRECTORY";
 const STARTS: &str = "STORE_CRASH_STARTS";
 
-/// What a writer writes in its `n`th transaction: a key of its ring and its progress, and often a third; some deletes,
+/// Returns the `n`th transaction of a writer: a key of its ring and its progress, and often a third key; some deletes,
 /// some values of several pages.
 fn transaction(writer: usize, n: u64) -> Vec<(String, Option<String>)> {
     let key = |at: u64| format!("/registry/pods/w{writer}/k{}", at % KEYS);
@@ -35,7 +36,7 @@ fn transaction(writer: usize, n: u64) -> Vec<(String, Option<String>)> {
     ops
 }
 
-/// The child: writes until it is killed. Does nothing when run as a test.
+/// The child process: writes until it is killed. Does nothing when run as a test.
 #[test]
 #[ignore = "the child process of the kill tests"]
 fn child() {
@@ -96,23 +97,23 @@ async fn all_of(futures: impl Iterator<Item = impl Future<Output = ()>>) {
     .await;
 }
 
-/// When a child is killed.
+/// Moment at which a child is killed.
 #[derive(Clone, Copy)]
 enum Moment {
     OfStart(Duration),
     OfWriting(Duration),
 }
 
-/// What is known of the store between rounds.
+/// Known content of the store between rounds.
 struct Known {
-    /// For each writer the next transaction.
+    /// Next transaction of each writer.
     next: Vec<u64>,
     revision: Revision,
     contents: BTreeMap<String, String>,
 }
 
-/// Starts a child, kills it some time after its start or after the first write that it was acknowledged, and returns for
-/// each writer the last acknowledged transaction and its revision.
+/// Starts a child and kills it some time after its start or after its first acknowledged write. Returns the last
+/// acknowledged transaction of each writer and its revision.
 fn write_and_kill(directory: &Path, known: &Known, moment: Moment) -> BTreeMap<usize, (u64, Revision)> {
     let starts: Vec<String> = known.next.iter().map(u64::to_string).collect();
     let mut child = Command::new(env::current_exe().unwrap())
@@ -123,11 +124,11 @@ fn write_and_kill(directory: &Path, known: &Known, moment: Moment) -> BTreeMap<u
         .spawn()
         .unwrap();
     let output = BufReader::new(child.stdout.take().unwrap());
-    // Reading on a thread of its own, so that the kill comes when it is due and not when a line does.
+    // A separate thread reads the output, so that the kill happens on time and not when a line arrives.
     let (first, wrote) = mpsc::channel();
     let reader = std::thread::spawn(move || {
         let mut acknowledged = BTreeMap::new();
-        // The last line may be cut off by the kill.
+        // The kill may truncate the last line.
         for line in output.lines().map_while(Result::ok) {
             let words: Vec<&str> = line.split(' ').collect();
             if let ["acknowledged", writer, n, revision] = words[..]
@@ -152,14 +153,14 @@ fn write_and_kill(directory: &Path, known: &Known, moment: Moment) -> BTreeMap<u
     reader.join().unwrap()
 }
 
-/// Opens what the killed child left, and compares it with what was acknowledged.
+/// Opens the store of the killed child, and compares it with the acknowledged writes.
 fn check(directory: &Path, known: &mut Known, acknowledged: &BTreeMap<usize, (u64, Revision)>) {
     let store = Store::open(Config::new(directory), ()).unwrap();
     let snapshot = store.snapshot();
     let newest = acknowledged.values().map(|(_, revision)| *revision).max().unwrap_or(0);
     assert!(store.revision() >= newest.max(known.revision), "revisions went back");
 
-    // The events since the last round lead from the contents then to the contents now.
+    // The events since the last round transform the previous content to the present one.
     let mut watcher = store.watch("/", known.revision).unwrap();
     let mut events: BTreeMap<Revision, Vec<(String, EventKind)>> = BTreeMap::new();
     while let Some(event) = watcher.try_next().unwrap() {
@@ -195,12 +196,13 @@ fn check(directory: &Path, known: &mut Known, acknowledged: &BTreeMap<usize, (u6
         let next = progress.map_or(0, |n| n.parse::<u64>().unwrap() + 1);
         let first = known.next[writer];
         let sure = acknowledged.get(&writer).map_or(first, |(n, _)| n + 1);
-        // One may have been durable and not acknowledged yet.
+        // One transaction may have been durable but not acknowledged yet.
         assert!(
             next == sure || next == sure + 1,
             "writer {writer} saw {sure} acknowledged, and {next} are there"
         );
-        // None half there: the writer's keys are as its transactions leave them, one after the other.
+        // No transaction is present in part: the writer's keys are those that its transactions leave, one after the
+        // other.
         let mut keys = BTreeMap::new();
         for n in next.saturating_sub(4 * KEYS)..next {
             for (key, text) in transaction(writer, n).into_iter().skip(1) {
@@ -236,7 +238,7 @@ fn rounds(count: u32) {
     let started = Instant::now();
     let mut total = 0;
     for round in 0..count {
-        // While the child opens the store, and well into its work.
+        // Both while the child opens the store and well into its work.
         let after = Duration::from_micros(1_000 + without_pattern(round) % 150_000);
         let moment = if round % 4 == 3 {
             Moment::OfStart(after)
@@ -255,7 +257,7 @@ fn rounds(count: u32) {
     assert!(total > 0, "no child wrote anything");
 }
 
-/// Moments need to differ; the machine's own noise does the rest.
+/// Moments must differ; the machine's own noise adds the rest.
 fn without_pattern(round: u32) -> u64 {
     RandomState::new().hash_one(round)
 }

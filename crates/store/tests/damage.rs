@@ -1,5 +1,5 @@
-//! Damage of every kind to the files of a store whose process was killed: it is opened with all that was acknowledged, or
-//! not at all; and what can still be read is available where the operator accepts the loss.
+//! Tests damage of every kind to the files of a store whose process was killed: it is opened with all acknowledged
+//! writes, or not at all; and the readable content is available if the operator accepts the loss.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ impl Files {
         Self([FILE, LOG, ACKNOWLEDGED].iter().filter_map(read).collect())
     }
 
-    /// Lays the files out in a directory of their own.
+    /// Writes the files to a separate directory.
     fn laid_out(&self) -> TempDir {
         let directory = tempfile::tempdir().unwrap();
         for (name, bytes) in &self.0 {
@@ -52,7 +52,7 @@ impl Files {
     }
 }
 
-/// What a store holds.
+/// Content of a store.
 type Contents = BTreeMap<String, Vec<u8>>;
 
 fn contents(store: &Store<()>) -> Contents {
@@ -63,7 +63,7 @@ fn contents(store: &Store<()>) -> Contents {
         .collect()
 }
 
-/// A store under way.
+/// A running store.
 struct Running {
     directory: TempDir,
     store: Store<()>,
@@ -82,7 +82,7 @@ impl Running {
         }
     }
 
-    /// Writes, overwrites and removes keys; some values take several pages.
+    /// Writes, overwrites and removes keys; some values span several pages.
     fn write(&mut self, from: u32, to: u32) {
         let runtime = runtime();
         for n in from..to {
@@ -102,7 +102,7 @@ impl Running {
         Files::of(self.directory.path())
     }
 
-    /// Moves the log into the file, but lets it stay as it is.
+    /// Moves the log into the file, but leaves the log unchanged.
     fn checkpoint(&self) {
         let connection = rusqlite::Connection::open(self.directory.path().join(FILE)).unwrap();
         let checkpoint = "PRAGMA wal_checkpoint(PASSIVE)";
@@ -122,7 +122,7 @@ fn open(directory: &Path, accept_data_loss: bool) -> Result<Store<()>, OpenError
     Store::open(config, ())
 }
 
-/// Whether the files are refused; where they are not, all that was acknowledged is there.
+/// Returns true if the files are rejected; if they are not, checks that all acknowledged writes are present.
 fn is_refused(files: &Files, acknowledged: &(Revision, Contents), what: &str) -> bool {
     let directory = files.laid_out();
     match open(directory.path(), false) {
@@ -135,7 +135,7 @@ fn is_refused(files: &Files, acknowledged: &(Revision, Contents), what: &str) ->
         Err(OpenError::Damaged { .. }) => {
             let after = Files::of(directory.path());
             for name in [LOG, ACKNOWLEDGED] {
-                // An empty log may come to be where there was none.
+                // An empty log may be created if there was none.
                 let bytes = |files: &Files| files.0.get(name).cloned().unwrap_or_default();
                 assert!(bytes(&after) == bytes(files), "{what}: {name} was changed");
             }
@@ -145,7 +145,7 @@ fn is_refused(files: &Files, acknowledged: &(Revision, Contents), what: &str) ->
     }
 }
 
-/// Accepts the loss: what is there was once there, and no revision comes a second time.
+/// Accepts the loss: all remaining content was stored before, and no revision is reused.
 fn accept(files: &Files, running: &Running, what: &str) -> Contents {
     let directory = files.laid_out();
     let store = open(directory.path(), true).unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -164,10 +164,10 @@ fn accept(files: &Files, running: &Running, what: &str) -> Contents {
 }
 
 #[test]
-fn a_changed_byte_anywhere_in_the_log_is_found_or_changes_nothing() {
+fn changed_byte_in_log_is_detected_or_harmless() {
     let mut running = Running::start();
     running.write(0, 40);
-    // With and without what of the log is in the file already: then older pages of the log hide newer ones of the file.
+    // If the log has been moved into the file already, older pages of a damaged log hide newer pages of the file.
     for checkpointed in [false, true] {
         if checkpointed {
             running.checkpoint();
@@ -186,7 +186,8 @@ fn a_changed_byte_anywhere_in_the_log_is_found_or_changes_nothing() {
                 }
             }
         }
-        // Where the file holds all, damage to the header or to the last pages leaves nothing of the log that hides any of it.
+        // If the file holds everything, damage to the header or the last pages leaves nothing of the log that hides any
+        // of it.
         let least = if checkpointed { tried - 50 } else { tried };
         assert!(refused >= least, "{refused} of {tried}, checkpointed: {checkpointed}");
     }
@@ -223,7 +224,7 @@ fn an_old_copy_of_any_file_is_found() {
     let (files, acknowledged) = (running.files(), running.acknowledged());
     for name in [FILE, LOG] {
         let mixed = files.with(name, |bytes| bytes.clone_from(&old.0[name]));
-        // The log may hold all that the old file lacks.
+        // The log may contain everything that the old file lacks.
         let refused = is_refused(&mixed, &acknowledged, name);
         assert!(refused || name == FILE, "{name}");
     }
@@ -267,7 +268,7 @@ fn a_kill_between_a_write_and_its_acknowledgement_is_no_damage() {
     let (before, acknowledged) = (running.files(), running.acknowledged());
     running.write(20, 21);
     let (after, newer) = (running.files(), running.acknowledged());
-    // The log has the last write, whole or in part, and no client saw it acknowledged.
+    // The log holds the last write, completely or in part, and no client received its acknowledgement.
     let killed = before.with(LOG, |log| log.clone_from(&after.0[LOG]));
     assert!(!is_refused(&killed, &newer, "whole"));
     let (from, to) = (before.0[LOG].len(), after.0[LOG].len());
@@ -278,7 +279,7 @@ fn a_kill_between_a_write_and_its_acknowledgement_is_no_damage() {
         let lost = killed.with(LOG, |log| log[at] ^= 0x20);
         assert!(!is_refused(&lost, &acknowledged, "lost"), "lost at {at}");
     }
-    // A power cut may take what was acknowledged back further than the log.
+    // A power cut may lose more of `acknowledged` than of the log.
     let power = after.with(ACKNOWLEDGED, |bytes| bytes.clone_from(&before.0[ACKNOWLEDGED]));
     assert!(!is_refused(&power, &newer, "power cut"));
 }
@@ -327,7 +328,7 @@ fn a_salvage_that_was_interrupted_is_finished_at_the_next_start() {
     runtime().block_on(store.close()).unwrap();
     let path = |name: &str| directory.path().join(name);
     assert!(fs::exists(path("store.db.damaged")).unwrap());
-    // As after a kill before the last step, with the damaged file still in its place or moved away already.
+    // The state after a kill before the last step, with the damaged file still in its position or already moved away.
     for damaged_is_there in [true, false] {
         fs::rename(path(FILE), path("store.db.salvaged")).unwrap();
         if damaged_is_there {

@@ -1,4 +1,4 @@
-//! The data directory: who may have it, which files can be read, what damage is found, and a disk that is full.
+//! Tests of the data directory: exclusive use, supported files, detected damage, and a full disk.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 use std::env;
@@ -19,7 +19,7 @@ fn runtime() -> tokio::runtime::Runtime {
         .unwrap()
 }
 
-/// A directory with a closed store of 100 objects.
+/// Returns a directory with a closed store of 100 objects.
 fn filled() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     let store = Store::open(Config::new(directory.path()), ()).unwrap();
@@ -48,7 +48,7 @@ fn set(directory: &Path, pragma: &str) {
         .unwrap();
 }
 
-/// Overwrites bytes where `text` stands in the file.
+/// Overwrites bytes at the position of `text` in the file.
 fn overwrite(file: &Path, text: &str, with: &[u8]) {
     let bytes = fs::read(file).unwrap();
     let at = bytes
@@ -165,7 +165,7 @@ fn a_file_that_was_cut_off_is_found() {
     assert!(matches!(open_error(directory.path()), OpenError::Damaged { .. }));
 }
 
-/// The child of the full disk test: writes whenever it reads a number of bytes, and says how that went.
+/// The child process of the full disk test: writes each time it reads a number of bytes, and prints the result.
 #[test]
 #[ignore = "the child process of the full disk test"]
 fn child() {
@@ -190,7 +190,7 @@ fn child() {
 #[needs(prlimit)]
 #[test]
 fn a_full_disk_fails_writes_until_there_is_room_again() {
-    // The shell sets a limit on the size of files which a write then runs into; another tool lifts it.
+    // The shell sets a limit on the size of files, which a write then exceeds; another tool removes the limit.
     let directory = tempfile::tempdir().unwrap();
     let mut child = Command::new("sh")
         .args([

@@ -1,4 +1,4 @@
-//! The store against the simplest thing that could be right: a list of maps, one for each revision.
+//! Compares the store with the simplest possible model: a list of maps, one for each revision.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use holdfast_store::{CommitError, Config, EventKind, Op, Revision, Snapshot, Sto
 use proptest::prelude::*;
 use tokio::runtime::Runtime;
 
-/// Few enough that they meet, with and without tables, some a prefix of others.
+/// Few keys, so that operations collide; with and without tables, some a prefix of others.
 const KEYS: [&str; 10] = [
     "/registry/pods/a/x",
     "/registry/pods/a/y",
@@ -44,7 +44,7 @@ enum Step {
 
 #[derive(Clone, Copy, Debug)]
 enum Guarded {
-    /// The revision that the key has.
+    /// The current revision of the key.
     Right,
     Absent,
     Stale,
@@ -64,9 +64,9 @@ fn step() -> impl Strategy<Value = Step> {
 type Contents = BTreeMap<&'static str, (String, Revision, Revision)>;
 
 struct Model {
-    /// The contents at each revision from 1 on.
+    /// Contents at each revision from 1 on.
     history: Vec<Contents>,
-    /// Revision, key, whether it was put, and the bytes that the event shows.
+    /// Revision, key, kind, and the bytes in the event.
     events: Vec<(Revision, &'static str, EventKind, String)>,
 }
 
@@ -90,7 +90,7 @@ impl Model {
         self.now().get(key).map_or(0, |(_, revision, _)| *revision)
     }
 
-    /// The transaction's revision, or the key whose guard fails.
+    /// Returns the transaction's revision, or the key whose guard fails.
     fn commit(
         &mut self,
         guards: &[(&str, Revision)],

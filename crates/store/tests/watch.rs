@@ -1,4 +1,4 @@
-//! Watches: every event once and in order, no more and no less, and no wake-up for other people's writes.
+//! Tests of watches: every event once and in order, no others, and no wake-up for writes to other prefixes.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::future::Future;
@@ -74,7 +74,7 @@ fn drain(watcher: &mut Watcher<()>) -> Vec<Revision> {
         .collect()
 }
 
-/// Whether the watcher has nothing to say now.
+/// Returns true if the watcher has no event now.
 fn waits(watcher: &mut Watcher<()>) -> bool {
     let mut context = Context::from_waker(Waker::noop());
     matches!(pin!(watcher.next()).poll(&mut context), Poll::Pending)
@@ -129,7 +129,7 @@ async fn a_waiting_watch_is_woken_by_its_own_events_alone() {
 
     for (written, expected) in [
         ("/registry/secrets/a/x", [false, false, false, false, true]),
-        // One prefix ends within a segment: it is woken with the whole table, and looks for itself.
+        // One prefix ends within a segment: its watcher wakes with the whole table, and filters the events itself.
         ("/registry/pods/b/x", [true, false, true, false, true]),
         ("/registry/pods/a/y", [true, true, true, false, true]),
         ("/registry/pods/a/x", [true, true, true, true, true]),
@@ -159,7 +159,7 @@ impl Wake for Flag {
 }
 
 #[tokio::test]
-async fn progress_covers_all_that_was_delivered_and_nothing_that_waits() {
+async fn progress_covers_delivered_and_excludes_pending_events() {
     let store = open();
     let mut watcher = store.watch("/registry/pods/", 1).unwrap();
     store.put("/registry/pods/a/x").await;

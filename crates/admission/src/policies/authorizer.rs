@@ -10,18 +10,18 @@ use holdfast_authorization::{
 use holdfast_cel::{Decision, Question, Subject};
 use holdfast_value::SmolStr;
 
-/// Answers the authorization checks in the expressions of one write; equal checks reach the authorizer once.
+/// Authorization checks in the expressions of one write; equal checks reach the authorizer once.
 pub struct ExpressionAuthorizer {
     authorizer: Arc<dyn Authorizer>,
     user: Arc<User>,
     answers: Mutex<HashMap<Key, Decision>>,
 }
 
-/// What a check depends on.
+/// Inputs of a check.
 type Key = (Option<(SmolStr, SmolStr)>, SmolStr, String);
 
 impl ExpressionAuthorizer {
-    /// Checks what `user` may do with `authorizer`.
+    /// Creates the checks of the permissions of `user` with `authorizer`.
     pub fn new(authorizer: Arc<dyn Authorizer>, user: Arc<User>) -> Self {
         Self {
             authorizer,
@@ -97,7 +97,7 @@ mod tests {
 
     use super::*;
 
-    /// Allows what service accounts of `ns` ask.
+    /// Allows all requests of service accounts of `ns`.
     #[derive(Default)]
     struct Counting(AtomicUsize);
 

@@ -1,4 +1,4 @@
-//! Match conditions: which of the writes that the rules name are looked at
+//! Match conditions: they restrict the writes that match the rules
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#matching-requests-matchconditions>).
 
 use std::time::{Duration, Instant};
@@ -14,23 +14,23 @@ use super::expression::{Expression, Failure};
 use super::request::{Request, Scene};
 use crate::webhooks::matching::Invocation;
 
-/// An evaluation of the match conditions of a policy or a webhook, to be counted.
+/// An evaluation of the match conditions of a policy or a webhook, for metrics.
 #[derive(Clone, Debug)]
 pub struct ConditionCheck {
-    /// The name of the policy or the webhook.
+    /// Name of the policy or the webhook.
     pub name: SmolStr,
-    /// How long it took.
+    /// Duration.
     pub elapsed: Duration,
-    /// How many conditions could not be evaluated.
+    /// Number of conditions that could not be evaluated.
     pub errors: usize,
 }
 
-/// The match conditions of a policy or a webhook.
+/// Match conditions of a policy or a webhook.
 #[derive(Debug, Default)]
 pub struct Conditions(Vec<Expression>);
 
 impl Conditions {
-    /// Compiles the conditions in the list here.
+    /// Compiles the conditions in this list.
     pub fn compile(conditions: &Field<'_, '_>, compiler: &mut Compiler) -> Self {
         let conditions = conditions.items().map(|condition| {
             let expression = condition.child("expression");
@@ -39,16 +39,16 @@ impl Conditions {
         Self(conditions.collect())
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no conditions.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether all conditions of what has this name hold. One false condition decides, even if others fail. What is to be
-    /// counted comes to `checks`; without conditions there is nothing.
+    /// Returns true if all conditions of the policy or webhook `name` are true. One false condition decides, even if
+    /// others fail. Appends the evaluation to `checks`, unless there are no conditions.
     ///
     /// # Errors
-    /// Why the conditions cannot be evaluated.
+    /// If the conditions cannot be evaluated; the error is the message.
     pub fn hold(
         &self,
         name: &SmolStr,
@@ -71,10 +71,10 @@ impl Conditions {
         }
     }
 
-    /// Whether no condition is false. Those that cannot be evaluated come to `failures`.
+    /// Returns true if no condition is false. Appends the errors of failed conditions to `failures`.
     ///
     /// # Errors
-    /// Where the conditions take too much to evaluate.
+    /// If the conditions exceed the evaluation budget.
     fn evaluate(&self, activation: &Activation, failures: &mut Vec<String>) -> Result<bool, String> {
         let mut budget = Budget::new(limits::PER_CALL, limits::MATCH_CONDITIONS);
         for condition in &self.0 {
@@ -89,7 +89,7 @@ impl Conditions {
     }
 }
 
-/// The match conditions of a webhook.
+/// Match conditions of a webhook.
 #[derive(Debug)]
 pub struct Gate {
     conditions: Conditions,
@@ -98,7 +98,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Compiles the conditions in the list here, and their regular expressions into `patterns`.
+    /// Compiles the conditions in this list, and their regular expressions into `patterns`.
     pub fn compile(conditions: &Field<'_, '_>, patterns: &PatternMemory) -> Self {
         let nothing = Value::empty_map();
         let mut compiler = Compiler::of(&Field::root(&nothing), patterns);
@@ -111,16 +111,16 @@ impl Gate {
         }
     }
 
-    /// Whether all writes go through.
+    /// Returns true if all writes match.
     pub fn is_open(&self) -> bool {
         self.conditions.is_empty()
     }
 
-    /// Whether a write goes through to the webhook of this name, which would make the object be `object`. What is to be counted
-    /// comes to `checks`.
+    /// Returns true if a write that results in `object` matches the conditions of the webhook of this name. Appends the
+    /// evaluation to `checks`.
     ///
     /// # Errors
-    /// Why the conditions cannot be evaluated.
+    /// If the conditions cannot be evaluated; the error is the message.
     pub fn admits(
         &self,
         name: &SmolStr,
@@ -141,7 +141,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether the conditions hold, and how many of them were counted as failed.
+    /// Returns the result of the conditions, and the number of errors in each counted check.
     fn held(conditions: &[&str], object: &str) -> (Result<bool, String>, Vec<usize>) {
         let parse = |text: &str| yaml::parse(text.as_bytes(), &Limits::TRUSTED).unwrap();
         let list: Vec<Value> = conditions

@@ -1,5 +1,6 @@
-//! Which writes a policy or a binding sees
-//! (<https://kubernetes.io/docs/reference/kubernetes-api/policy-resources/validating-admission-policy-v1/>, `MatchResources`).
+//! Match constraints of a policy or a binding
+//! (<https://kubernetes.io/docs/reference/kubernetes-api/policy-resources/validating-admission-policy-v1/>,
+//! `MatchResources`).
 
 use holdfast_resource::Field;
 use holdfast_resource::selector::LabelSelector;
@@ -8,7 +9,7 @@ use holdfast_value::{SmolStr, Value};
 use super::request::Scene;
 use crate::webhooks::matching::{self, Invocation, Rule};
 
-/// The writes that a policy or a binding sees.
+/// Writes that match a policy or a binding.
 #[derive(Debug, Default)]
 pub struct Constraints {
     rules: Vec<NamedRule>,
@@ -22,7 +23,7 @@ pub struct Constraints {
 #[derive(Debug)]
 struct NamedRule {
     rule: Rule,
-    /// The names; all where there are none.
+    /// Names; empty for all objects.
     names: Vec<SmolStr>,
 }
 
@@ -59,15 +60,16 @@ impl Constraints {
         }
     }
 
-    /// The plural names of the resources that rules name; `*` for all. None where there are no rules, which means all.
+    /// Returns the plural names of the resources in the rules; `*` for all. Empty if there are no rules, which means
+    /// all.
     pub(super) fn resources(&self) -> impl Iterator<Item = &SmolStr> {
         self.rules.iter().flat_map(|rule| rule.rule.resources())
     }
 
-    /// As what the write is seen, if it is.
+    /// Returns the version of the resource in which the write matches; `None` if it does not match.
     ///
     /// # Errors
-    /// Why that cannot be said: its namespace is not there.
+    /// If that is unknown because its namespace does not exist.
     pub(super) fn invocation(&self, scene: &Scene<'_>, object: Option<&Value>) -> Result<Option<Invocation>, String> {
         let found = if self.rules.is_empty() {
             Some(scene.invocation())

@@ -1,4 +1,4 @@
-//! What the expressions of policies and match conditions may name
+//! Variables of the expressions of policies and match conditions
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/#validation-expression>).
 
 use std::sync::LazyLock;
@@ -12,22 +12,22 @@ use holdfast_value::SmolStr;
 use super::Needs;
 use super::expression::Expression;
 
-/// The object as it is to be; `null` for deletions.
+/// The new object; `null` for deletions.
 pub const OBJECT: &str = "object";
-/// The object as it was; `null` for creations.
+/// The old object; `null` for creations.
 pub const OLD_OBJECT: &str = "oldObject";
-/// The namespace of the object; `null` for resources of the cluster.
+/// The namespace of the object; `null` for cluster-scoped resources.
 pub const NAMESPACE_OBJECT: &str = "namespaceObject";
-/// What the request is.
+/// Attributes of the request.
 pub const REQUEST: &str = "request";
 /// The parameter of the policy.
 pub const PARAMS: &str = "params";
-/// What the user may do.
+/// Authorization checks for the user.
 pub const AUTHORIZER: &str = "authorizer";
-/// What the user may do with the resource of the request.
+/// Authorization checks for the user and the resource of the request.
 pub const REQUEST_RESOURCE: &str = "authorizer.requestResource";
 
-/// The variables of match conditions of webhooks, and of policies without parameters.
+/// Variables of match conditions of webhooks, and of policies without parameters.
 static WITHOUT_PARAMETERS: LazyLock<Environment> = LazyLock::new(|| environment(false));
 static WITH_PARAMETERS: LazyLock<Environment> = LazyLock::new(|| environment(true));
 
@@ -52,7 +52,7 @@ fn object(name: &str, fields: &[(&'static str, Type)]) -> Type {
     Type::object(name, fields.map(|(name, ty)| (SmolStr::new_static(name), ty)))
 }
 
-/// The type of `request`: an AdmissionRequest without its objects.
+/// Returns the type of `request`: an AdmissionRequest without its objects.
 pub fn request() -> Type {
     let texts = || Type::list(Type::String);
     let kind = || {
@@ -91,7 +91,7 @@ pub fn request() -> Type {
     )
 }
 
-/// The type of `namespaceObject`: what the reference shows of a namespace.
+/// Returns the type of `namespaceObject`: the fields of a namespace that the reference exposes.
 pub fn namespace() -> Type {
     let texts = || Type::list(Type::String);
     let labels = || Type::map(Type::String, Type::String);
@@ -136,17 +136,18 @@ pub fn namespace() -> Type {
 /// Compiles the expressions of one policy, so that all are evaluated with one [`Activation`].
 #[derive(Debug)]
 pub struct Compiler {
-    /// Without `variables`, which match conditions do not see.
+    /// Environment without `variables`, which match conditions cannot use.
     plain: Environment,
     composed: Environment,
     composition: Composition,
-    /// Whether the policy has variables of its own.
+    /// True if the policy declares variables.
     has_variables: bool,
     needs: Needs,
 }
 
 impl Compiler {
-    /// For a policy of this spec, without its variables. Regular expressions are compiled into `patterns`.
+    /// Creates a compiler for a policy of this spec, without its variables. Regular expressions are compiled into
+    /// `patterns`.
     pub fn of(spec: &Field<'_, '_>, patterns: &PatternMemory) -> Self {
         let environment: &Environment = match spec.child("paramKind").is_set() {
             true => &WITH_PARAMETERS,
@@ -162,8 +163,8 @@ impl Compiler {
         }
     }
 
-    /// Adds `variables` of the list here, and says of each that does not compile why not. Those without an expression are
-    /// passed over.
+    /// Adds the `variables` of this list. Returns the error of each that does not compile. Variables without an
+    /// expression are skipped.
     pub fn add_variables(&mut self, variables: &Field<'_, '_>) -> Vec<(usize, CompileError)> {
         if variables.is_empty() {
             return Vec::new();
@@ -192,25 +193,25 @@ impl Compiler {
     /// Compiles a match condition.
     ///
     /// # Errors
-    /// Why it does not compile.
+    /// If it does not compile.
     pub fn condition(&mut self, text: &str) -> Result<Program, CompileError> {
         let program = self.plain.compile(text, &[Type::Bool])?;
         Ok(self.noted(program))
     }
 
-    /// Compiles an expression that sees everything.
+    /// Compiles an expression that can use all variables.
     ///
     /// # Errors
-    /// Why it does not compile.
+    /// If it does not compile.
     pub fn expression(&mut self, text: &str, expected: &[Type]) -> Result<Program, CompileError> {
         let program = self.composed.compile(text, expected)?;
         Ok(self.noted(program))
     }
 
-    /// Compiles a message, which may not ask the authorizer.
+    /// Compiles a message expression, which cannot use the authorizer.
     ///
     /// # Errors
-    /// Why it does not compile.
+    /// If it does not compile.
     pub fn message(&mut self, text: &str) -> Result<Program, CompileError> {
         let environment = self
             .composed
@@ -221,17 +222,18 @@ impl Compiler {
         Ok(self.noted(program))
     }
 
-    /// Compiles an expression that makes a patch.
+    /// Compiles an expression that creates a patch.
     ///
     /// # Errors
-    /// Why it does not compile.
+    /// If it does not compile.
     pub fn mutation(&mut self, text: &str, expected: &[Type]) -> Result<Program, CompileError> {
         let compiled = self.composed.clone().with_mutation().compile(text, expected);
         let program = compiled.map_err(|error| self.error_with_variables(text, expected).unwrap_or(error))?;
         Ok(self.noted(program))
     }
 
-    /// Why an expression that makes a patch does not compile: it sees `variables` even where the policy has none.
+    /// Returns the compile error of an expression that creates a patch with `variables` declared: it can use them even
+    /// if the policy declares none.
     fn error_with_variables(&self, text: &str, expected: &[Type]) -> Option<CompileError> {
         if self.has_variables {
             return None;
@@ -240,7 +242,8 @@ impl Compiler {
         declared.with_mutation().compile(text, expected).err()
     }
 
-    /// What the expressions are evaluated with: nothing set yet, the variables, and what must be set.
+    /// Returns the evaluation context of the expressions: the empty activation, the variables, and the values that must
+    /// be set.
     pub(super) fn finish(self) -> (Activation, Composition, Needs) {
         (Activation::new(&self.composed), self.composition, self.needs)
     }
@@ -263,7 +266,7 @@ impl Compiler {
     }
 }
 
-/// An expression with what became of compiling it.
+/// Creates an expression from its text and the result of its compilation.
 pub(super) fn compiled(text: &str, program: Result<Program, CompileError>) -> Expression {
     Expression::new(text, program)
 }

@@ -1,8 +1,8 @@
-//! A compiled expression and what can go wrong with it, in the words that clients see.
+//! A compiled expression and its errors, with the messages that clients see.
 
 use holdfast_cel::{Activation, Budget, CelValue, CompileError, Program};
 
-/// What is said where expressions cost more than they may, all together.
+/// Message for expressions that together exceed their budget.
 pub const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
@@ -13,17 +13,17 @@ pub struct Expression {
     program: Result<Program, CompileError>,
 }
 
-/// Why an expression gave no value.
+/// Error of an evaluation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The budget of all is spent; nothing more is evaluated.
+    /// The common budget is exhausted; nothing more is evaluated.
     OutOfBudget,
-    /// This one failed.
+    /// This expression failed.
     Failed(String),
 }
 
 impl Failure {
-    /// In the words that clients see.
+    /// Returns the message that clients see.
     pub fn message(self) -> String {
         match self {
             Self::OutOfBudget => OUT_OF_BUDGET.to_owned(),
@@ -33,7 +33,7 @@ impl Failure {
 }
 
 impl Expression {
-    /// An expression with what became of compiling it.
+    /// Creates an expression from its text and the result of its compilation.
     pub fn new(text: &str, program: Result<Program, CompileError>) -> Self {
         Self {
             text: text.into(),
@@ -41,7 +41,7 @@ impl Expression {
         }
     }
 
-    /// The expression as it was written.
+    /// Returns the text of the expression.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -49,7 +49,7 @@ impl Expression {
     /// Evaluates the expression.
     ///
     /// # Errors
-    /// Why there is no value.
+    /// If there is no value.
     pub fn evaluate(&self, activation: &Activation, budget: &mut Budget<'_>) -> Result<CelValue, Failure> {
         let program = match &self.program {
             Ok(program) => program,

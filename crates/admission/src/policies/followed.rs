@@ -1,4 +1,4 @@
-//! The policies of one kind and their bindings, as they are now.
+//! The current policies of one kind with their bindings.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -11,30 +11,30 @@ use holdfast_value::{SmolStr, Value};
 use super::{Binding, Body, Policy};
 use crate::Origin;
 
-/// Follows policies and bindings; takes a new state in at once, whole.
+/// Informer for policies and bindings; it publishes each new state atomically.
 #[derive(Debug)]
 pub struct Followed<B> {
     active: ArcSwap<Active<B>>,
     patterns: PatternMemory,
 }
 
-/// The policies that are bound, at one time.
+/// The bound policies at one time.
 #[derive(Debug)]
 pub struct Active<B> {
-    /// In the order of their names, those of files first.
+    /// Policies in the order of their names, those from files first.
     hooks: Vec<Hook<B>>,
-    /// Which of them name a resource, by its plural name.
+    /// Indexes of the policies that name a resource, by its plural name.
     by_resource: HashMap<SmolStr, Vec<usize>>,
-    /// Which of them name all resources.
+    /// Indexes of the policies that match all resources.
     of_all: Vec<usize>,
     policies: Named<Kept<B>>,
     bindings: Named<Arc<Binding>>,
 }
 
-/// What has a name, by where it comes from and the name.
+/// Named items, by origin and name.
 type Named<T> = BTreeMap<(Origin, SmolStr), T>;
 
-/// A policy with what it was compiled from.
+/// A policy with the spec that it was compiled from.
 #[derive(Debug)]
 struct Kept<B> {
     spec: Value,
@@ -53,11 +53,11 @@ impl<B> Clone for Kept<B> {
 /// A policy and its bindings.
 #[derive(Debug)]
 pub struct Hook<B> {
-    /// The policy.
+    /// Policy.
     pub policy: Arc<Policy<B>>,
     /// Its bindings, at least one, in the order of their names.
     pub bindings: Vec<Arc<Binding>>,
-    /// Where it comes from.
+    /// Origin of the policy.
     pub origin: Origin,
 }
 
@@ -80,7 +80,7 @@ impl<B> Default for Followed<B> {
 }
 
 impl<B> Followed<B> {
-    /// None yet; their regular expressions are compiled into `patterns`.
+    /// Creates an empty set; the regular expressions of policies are compiled into `patterns`.
     pub fn new(patterns: PatternMemory) -> Self {
         Self {
             active: ArcSwap::default(),
@@ -90,12 +90,13 @@ impl<B> Followed<B> {
 }
 
 impl<B: Body> Followed<B> {
-    /// The policies as they are now.
+    /// Returns the current policies.
     pub fn now(&self) -> Guard<Arc<Active<B>>> {
         self.active.load()
     }
 
-    /// Applies the current state of a policy; `None` where it is deleted. A policy with an unchanged spec is not compiled again.
+    /// Applies the current state of a policy; `None` if it is deleted. A policy with an unchanged spec is not compiled
+    /// again.
     pub fn set_policy(&self, name: &str, policy: Option<&Value>) {
         let spec = policy.map(|policy| policy.get("spec").cloned().unwrap_or_default());
         let before = self.active.load();
@@ -110,7 +111,7 @@ impl<B: Body> Followed<B> {
         });
     }
 
-    /// Applies the current state of a binding; `None` where it is deleted.
+    /// Applies the current state of a binding; `None` if it is deleted.
     pub fn set_binding(&self, name: &str, binding: Option<&Value>) {
         let key = (Origin::Api, SmolStr::new(name));
         let binding = binding.map(|binding| bound(name, binding));
@@ -120,7 +121,7 @@ impl<B: Body> Followed<B> {
         });
     }
 
-    /// Takes these policies and bindings in place of all that came from files.
+    /// Replaces all policies and bindings from files with these.
     pub fn set_files(&self, policies: &[Value], bindings: &[Value]) {
         fn named<T>(objects: &[Value], read: impl Fn(&str, &Value) -> T) -> Vec<((Origin, SmolStr), T)> {
             let of = |object: &Value| {
@@ -201,34 +202,34 @@ impl<B> Active<B> {
         }
     }
 
-    /// How many policies are bound.
+    /// Returns the number of bound policies.
     pub fn len(&self) -> usize {
         self.hooks.len()
     }
 
-    /// Whether no policy is bound.
+    /// Returns true if no policy is bound.
     pub fn is_empty(&self) -> bool {
         self.hooks.is_empty()
     }
 
-    /// The policies in the order of their names.
+    /// Returns the policies in the order of their names.
     pub fn hooks(&self) -> &[Hook<B>] {
         &self.hooks
     }
 
-    /// Whether any policy may concern writes to resources of that plural name.
+    /// Returns true if any policy may match writes to resources of that plural name.
     pub fn concerns(&self, plural: &str) -> bool {
         !self.of_all.is_empty() || !self.by_resource.is_empty() && self.by_resource.contains_key(plural)
     }
 
-    /// The policies that may concern writes to that resource, in their order.
+    /// Returns the policies that may match writes to that resource, in their order.
     pub fn concerning<'a>(&'a self, resource: &Resource) -> impl Iterator<Item = &'a Hook<B>> + use<'a, B> {
         let only_files = resource.capabilities.exempt.policies;
         let all = self.naming(&resource.plural);
         all.filter(move |hook| !only_files || hook.origin == Origin::File)
     }
 
-    /// The policies that name resources of that plural name.
+    /// Returns the policies that name resources of that plural name.
     fn naming<'a>(&'a self, plural: &str) -> impl Iterator<Item = &'a Hook<B>> + use<'a, B> {
         let mut named = self
             .by_resource
@@ -239,7 +240,7 @@ impl<B> Active<B> {
         let mut of_all = self.of_all.iter().copied();
         let (mut next_named, mut next_of_all) = (named.next(), of_all.next());
         std::iter::from_fn(move || {
-            // Both are in order, and no policy is in both.
+            // Both are sorted, and no policy is in both.
             let at = match (next_named, next_of_all) {
                 (Some(a), Some(b)) if a < b => std::mem::replace(&mut next_named, named.next()),
                 (Some(_), None) => std::mem::replace(&mut next_named, named.next()),
@@ -299,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn policies_are_found_by_the_resources_that_they_name_in_the_order_of_their_names() {
+    fn policies_are_found_by_resource_in_name_order() {
         let followed = Followed::<Validations>::default();
         for (name, resource) in [
             ("d", "pods"),

@@ -2,13 +2,14 @@
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/>,
 //! <https://kubernetes.io/docs/reference/access-authn-authz/mutating-admission-policy/>).
 //!
-//! [`Policies`] follows the stored policies and bindings by
-//! [`Followed`](holdfast_resource::Followed): a policy is compiled once when its spec changes, and a write
-//! takes what there is then with one atomic load. An index by the names of resources says which policies may concern a
-//! write, so that one that none concerns costs one look into a table.
+//! [`Policies`] watches the stored policies and bindings through [`Followed`](holdfast_resource::Followed): a policy is
+//! compiled once when its spec changes, and a write gets the current policies with one atomic load. An index by
+//! resource name selects the policies that may match a write, so that a write that no policy matches costs one table
+//! lookup.
 //!
-//! [`environment`] says what expressions may name, [`request`] what a write shows them, [`constraints`] which writes a policy
-//! sees, [`parameters`] what its `params` are. [`validating`] and [`mutating`] evaluate the policies of a write in turn.
+//! [`environment`] declares the variables of expressions, [`request`] provides their values for a write,
+//! [`constraints`] matches writes, and [`parameters`] finds the `params`. [`validating`] and [`mutating`] evaluate the
+//! policies of a write one after the other.
 
 pub mod authorizer;
 pub mod conditions;
@@ -45,14 +46,14 @@ use validating::Validations;
 /// All admission policies with their bindings.
 #[derive(Default)]
 pub struct Policies {
-    /// Those that may refuse writes.
+    /// Policies that may reject writes.
     pub validating: Followed<Validations>,
-    /// Those that may change objects.
+    /// Policies that may change objects.
     pub mutating: Followed<Mutations>,
 }
 
 impl Policies {
-    /// None yet; their regular expressions are compiled into `patterns`.
+    /// Creates an empty set; the regular expressions of policies are compiled into `patterns`.
     pub fn new(patterns: &PatternMemory) -> Self {
         Self {
             validating: Followed::new(patterns.clone()),
@@ -70,23 +71,23 @@ impl fmt::Debug for Policies {
     }
 }
 
-/// A compiled policy, with `B` as what it does.
+/// A compiled policy with the body `B`.
 #[derive(Debug)]
 pub struct Policy<B> {
-    /// The name.
+    /// Name.
     pub name: SmolStr,
     constraints: Constraints,
     parameters: Option<ParameterKind>,
     conditions: Conditions,
     variables: Composition,
-    /// What expressions are evaluated with, with nothing set yet.
+    /// Empty activation for the expressions.
     blank: Activation,
     needs: Needs,
     fails_open: bool,
     body: B,
 }
 
-/// Which variables that cost something to make any expression of a policy names.
+/// Costly variables that the expressions of a policy use.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Needs {
     pub(crate) request: bool,
@@ -94,15 +95,15 @@ pub(crate) struct Needs {
     pub(crate) authorizer: bool,
 }
 
-/// What a policy does, beside what all policies have.
+/// The part of a policy that is specific to its kind.
 pub trait Body: Sized + Send + Sync + 'static {
     /// Compiles it from the spec of a policy.
     fn compile(spec: &Field<'_, '_>, compiler: &mut Compiler) -> Self;
 }
 
 impl<B: Body> Policy<B> {
-    /// Compiles a policy, which was validated, and its regular expressions into `patterns`. What does not compile after all
-    /// fails when it is evaluated.
+    /// Compiles a validated policy, and its regular expressions into `patterns`. An expression that does not compile
+    /// after all fails when it is evaluated.
     pub fn of(name: &str, spec: &Field<'_, '_>, patterns: &PatternMemory) -> Self {
         let mut compiler = Compiler::of(spec, patterns);
         compiler.add_variables(&spec.child("variables"));
@@ -125,10 +126,10 @@ impl<B: Body> Policy<B> {
 }
 
 impl<B> Policy<B> {
-    /// The kind of the parameters and its resource, where the policy has parameters.
+    /// Returns the kind of the parameters and its resource, if the policy has parameters.
     ///
     /// # Errors
-    /// That the kind is not served.
+    /// If the kind is not served.
     fn parameter_resource<'p>(
         &'p self,
         registry: &'p Registry,
@@ -141,7 +142,7 @@ impl<B> Policy<B> {
 /// A binding of a policy to resources and parameters.
 #[derive(Debug)]
 pub struct Binding {
-    /// The name.
+    /// Name.
     pub name: SmolStr,
     policy: SmolStr,
     constraints: Option<Constraints>,
@@ -149,14 +150,14 @@ pub struct Binding {
     actions: Vec<Action>,
 }
 
-/// The actions of a binding for a failed validation.
+/// Action of a binding for a failed validation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// The write is refused.
+    /// Reject the write.
     Deny,
-    /// The client is warned.
+    /// Warn the client.
     Warn,
-    /// The failure is added to the audit event.
+    /// Add the failure to the audit event.
     Audit,
 }
 
@@ -180,10 +181,10 @@ impl Action {
 }
 
 impl Binding {
-    /// Whether the binding itself covers a write that leaves `object`.
+    /// Returns true if the binding itself matches a write that results in `object`.
     ///
     /// # Errors
-    /// Why the constraints cannot be evaluated.
+    /// If the constraints cannot be evaluated.
     fn covers(&self, scene: &Scene<'_>, object: Option<&Value>) -> Result<bool, String> {
         let Some(constraints) = &self.constraints else {
             return Ok(true);
@@ -208,22 +209,22 @@ impl Binding {
     }
 }
 
-/// The outcome of one expression of a policy, to be counted.
+/// Result of one expression of a policy, for metrics.
 #[derive(Clone, Debug)]
 pub struct Check {
-    /// The name of the policy.
+    /// Name of the policy.
     pub policy: SmolStr,
-    /// The name of the binding.
+    /// Name of the binding.
     pub binding: SmolStr,
-    /// How long the expression ran.
+    /// Duration of the evaluation.
     pub elapsed: Duration,
-    /// What went wrong with the expression itself: `no_error`, `compile_error`, `out_of_budget` or `invalid_error`.
+    /// Error of the expression itself: `no_error`, `compile_error`, `out_of_budget` or `invalid_error`.
     pub error: &'static str,
-    /// What came of it: `allow`, `deny`, `warn` or `audit`.
+    /// Resulting action: `allow`, `deny`, `warn` or `audit`.
     pub action: &'static str,
 }
 
-/// The class of an error by its words, as the reference counts it.
+/// Returns the class of an error by its message, as the reference counts it.
 fn sort_of_error(message: &str) -> &'static str {
     if message.starts_with("compilation") {
         "compile_error"

@@ -1,4 +1,4 @@
-//! MutatingAdmissionPolicies: what they make of an object
+//! MutatingAdmissionPolicies: how they change an object
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/mutating-admission-policy/>).
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::request::{Request, Scene, in_version};
 use super::{Active, Binding, Body, Check, Policy, sort_of_error};
 use crate::webhooks::matching::Invocation;
 
-/// What a policy changes.
+/// Mutations of a policy.
 #[derive(Debug)]
 pub struct Mutations {
     mutations: Vec<Mutation>,
@@ -57,25 +57,25 @@ impl Body for Mutations {
     }
 }
 
-/// The types of the objects that policies change.
+/// Types of the objects that policies change.
 pub trait ObjectTypes {
-    /// Merges a configuration into an object of that kind, both whole.
+    /// Merges an apply configuration into an object of that kind; both are complete.
     ///
     /// # Errors
-    /// Why it cannot be merged, in the reference's words.
+    /// If it cannot be merged; the error is the reference's message.
     fn merge(&self, kind: &GroupVersionKind, object: &Value, configuration: Value) -> Result<Value, String>;
 
-    /// Brings a changed object of that kind into the form of its type and fills in what it leaves out.
+    /// Converts a changed object of that kind to its type and adds the defaults of missing fields.
     ///
     /// # Errors
-    /// Why it does not fit.
+    /// If it does not match its type.
     fn conform(&self, kind: &GroupVersionKind, object: Value) -> Result<Value, MutationError>;
 }
 
-/// Why there is no object after a change.
+/// Error of a changed object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MutationError {
-    /// It does not fit its type.
+    /// It does not match its type.
     Misfit(String),
     /// It is too large.
     Overgrown(ValueError),
@@ -93,35 +93,35 @@ impl From<ValueError> for MutationError {
     }
 }
 
-/// An invocation: the names of the policy and the binding, and namespace and name of the parameter.
+/// Key of an invocation: names of the policy and the binding, and namespace and name of the parameter.
 pub type Key = (SmolStr, SmolStr, Option<(SmolStr, SmolStr)>);
 
-/// The outcome of all policies for a write.
+/// Outcome of all policies for a write.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Why the write is refused: all causes, of which the first is the message, with its reason where it has one of its
-    /// own.
+    /// Rejections of the write: all causes. The first one provides the message, and the reason if it has a specific
+    /// one.
     pub refusals: Vec<MutationRefusal>,
-    /// An error that ends the write.
+    /// Error that ends the write.
     pub fault: Option<MutationError>,
-    /// Whether the object changed.
+    /// True if the object changed.
     pub changed: bool,
-    /// The evaluations to count in metrics.
+    /// Evaluations to count in metrics.
     pub checks: Vec<Check>,
-    /// The evaluations of match conditions to count in metrics.
+    /// Evaluations of match conditions to count in metrics.
     pub conditions: Vec<ConditionCheck>,
 }
 
-/// A refusal.
+/// A rejection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MutationRefusal {
-    /// Why.
+    /// Message.
     pub message: String,
-    /// Whether the expression is to blame (reason `Invalid`) rather than what ties the policy to the write.
+    /// True if the cause is the expression (reason `Invalid`), not the matching of the policy.
     pub invalid: bool,
 }
 
-/// Lets the policies that concern a write change the object.
+/// Lets the policies that match a write change the object.
 pub fn mutate(
     active: &Active<Mutations>,
     request: &Request<'_>,
@@ -138,7 +138,7 @@ pub fn mutate(
         outcome: Outcome::default(),
         patched: false,
     };
-    // Which policies see a write is decided by the object as it was before any of them.
+    // Policies match the object as it was before any of them changed it.
     let calls = mutating.calls(active);
     for call in calls {
         mutating.carry_out(&call);
@@ -154,7 +154,7 @@ pub fn mutate(
     outcome
 }
 
-/// A policy that sees the write, by one binding and with one parameter.
+/// A policy that matches the write, with one binding and one parameter.
 struct PolicyCall<'a> {
     policy: &'a Policy<Mutations>,
     binding: &'a Binding,
@@ -178,7 +178,7 @@ struct Mutating<'a, 'o> {
     object: &'o mut Value,
     rounds: &'o mut Reinvocation<Key>,
     outcome: Outcome,
-    /// Whether any mutation was carried out, even if the object is as it was.
+    /// True if any mutation was applied, even without effect on the object.
     patched: bool,
 }
 
@@ -314,7 +314,7 @@ impl<'a> Mutating<'a, '_> {
         Ok(activation)
     }
 
-    /// Changes the object as a mutation says, which sees what those before it made of the object.
+    /// Applies a mutation to the object, including the changes of earlier mutations.
     fn change(&mut self, call: &PolicyCall<'_>, mutation: &Mutation) -> Result<(), Trouble> {
         let activation = self.activation(call)?;
         let value = mutation.expression.evaluate(&activation, &mut Budget::default());
@@ -349,11 +349,11 @@ impl<'a> Mutating<'a, '_> {
     }
 }
 
-/// Why a mutation was not carried out.
+/// Error of a mutation.
 enum Trouble {
-    /// The policy is to blame.
+    /// The policy failed.
     Failed(String),
-    /// What it makes is no object of the kind.
+    /// The result is not an object of the kind.
     Error(MutationError),
 }
 
@@ -363,12 +363,12 @@ impl From<String> for Trouble {
     }
 }
 
-/// Whether an operation of a patch failed because it was a test: then the patch is not for this object.
+/// Returns true if an operation of a patch failed because it was a test: then the patch is not for this object.
 fn is_failed_test(message: &str) -> bool {
     message.starts_with("testing value ") && message.ends_with(": test failed")
 }
 
-/// The operations that a list of `JSONPatch{}` says.
+/// Returns the operations of a list of `JSONPatch{}` values.
 fn operations(value: &CelValue) -> Result<Value, Trouble> {
     let CelValue::List(ListValue::Built(items)) = value else {
         let why = "type mismatch: JSONPatchType.expression should evaluate to array";
@@ -388,7 +388,7 @@ fn operations(value: &CelValue) -> Result<Value, Trouble> {
     })
 }
 
-/// Operations of which each has a kind and a path: those that say none have empty ones.
+/// Adds an empty kind and an empty path to operations that lack them.
 fn with_op_and_path(operations: Value) -> Value {
     let Value::List(operations) = operations else {
         return operations;
@@ -405,7 +405,7 @@ fn with_op_and_path(operations: Value) -> Value {
     operations.iter().map(complete).collect::<Vec<_>>().into()
 }
 
-/// The configuration that an `Object{}` says, for `object`.
+/// Returns the apply configuration of an `Object{}` value for `object`.
 fn configuration(value: &CelValue, object: &Value) -> Result<Value, Trouble> {
     let CelValue::Struct(made) = value else {
         let found = value.type_name();
@@ -425,8 +425,8 @@ fn configuration(value: &CelValue, object: &Value) -> Result<Value, Trouble> {
     Ok(configuration)
 }
 
-/// A configuration without the fields that are `null`, which say nothing: it takes nothing away. `None` where it says nothing
-/// else.
+/// Removes the fields that are `null` from a configuration: they have no effect and remove nothing. `None` if nothing
+/// is left.
 fn without_nulls(value: Value) -> Option<Value> {
     match value {
         Value::Null => None,
@@ -441,7 +441,7 @@ fn without_nulls(value: Value) -> Option<Value> {
     }
 }
 
-/// Objects are built by the names of their places: `Object.spec{}` stands at `spec` and nowhere else.
+/// Checks the type names in an object, which are field paths: `Object.spec{}` is only valid at `spec`.
 fn check_names(object: &StructValue) -> Result<(), String> {
     let mut faults = Vec::new();
     let mut place = vec![object.type_name.clone()];

@@ -1,4 +1,4 @@
-//! What a policy is given as `params`: objects of a kind that the policy names, which the binding chooses
+//! Parameters (`params`) of a policy: objects of a kind that the policy names, selected by the binding
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/#parameter-resources>).
 
 use std::ops::ControlFlow;
@@ -10,20 +10,20 @@ use holdfast_value::{SmolStr, Value};
 
 use super::request::Request;
 
-/// The kind of a policy's parameters.
+/// Kind of a policy's parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParameterKind {
     api_version: SmolStr,
     kind: GroupKind,
 }
 
-/// Which objects of that kind a binding chooses.
+/// A binding's selection of objects of that kind.
 #[derive(Debug)]
 pub struct ParameterReference {
     name: SmolStr,
     namespace: SmolStr,
     selector: Option<LabelSelector>,
-    /// Whether it is an error that there is none.
+    /// True if it is an error that there is none.
     required: bool,
 }
 
@@ -42,7 +42,7 @@ impl ParameterKind {
         }
     }
 
-    /// The resource whose objects are of this kind, in this version.
+    /// Returns the resource whose objects are of this kind, in this version.
     pub fn find<'r>(&self, registry: &'r Registry) -> Option<&'r Arc<Resource>> {
         let serves = |resource: &&Arc<Resource>| {
             let mut versions = resource.versions.iter();
@@ -51,10 +51,10 @@ impl ParameterKind {
         registry.kind(&self.kind).filter(serves)
     }
 
-    /// The same, for policies.
+    /// Returns the same resource for policies.
     ///
     /// # Errors
-    /// That there is none.
+    /// If there is none.
     pub(super) fn resource<'r>(&self, registry: &'r Registry) -> Result<&'r Arc<Resource>, String> {
         let slash = if self.api_version.contains('/') { "" } else { "/" };
         self.find(registry).ok_or_else(|| {
@@ -78,10 +78,10 @@ impl ParameterReference {
         }
     }
 
-    /// The parameters for a write, in the version of `kind`. None where none is there and none need be.
+    /// Returns the parameters for a write, in the version of `kind`. `None` if there is none and none is required.
     ///
     /// # Errors
-    /// Why there are none.
+    /// If the parameters cannot be determined, or required ones are missing.
     pub(super) fn collect(
         &self,
         kind: &ParameterKind,

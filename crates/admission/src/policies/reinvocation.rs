@@ -1,4 +1,5 @@
-//! Reinvocation in which an object is changed: when one who changes objects changes it, those before that wish so see it again
+//! Reinvocation of policies and webhooks that change an object: when one of them changes it, earlier ones that request
+//! reinvocation are called again
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#reinvocation-policy>).
 
 use std::collections::HashSet;
@@ -6,13 +7,13 @@ use std::hash::Hash;
 
 use holdfast_value::Value;
 
-/// The rounds of a write; `K` names a policy or a webhook.
+/// Rounds of a write; `K` identifies a policy or a webhook.
 #[derive(Debug)]
 pub struct Reinvocation<K> {
     second: bool,
-    /// Those that were invoked and ask for reinvocation.
+    /// Keys that were invoked and request reinvocation.
     invoked: Vec<K>,
-    /// Those that are invoked again.
+    /// Keys that are invoked again.
     again: HashSet<K>,
     output: Option<Value>,
 }
@@ -32,17 +33,17 @@ impl<K: Eq + Hash> Reinvocation<K> {
     /// Begins a round with this object.
     pub fn begin(&mut self, object: Option<&Value>) {
         if self.second && self.output.as_ref() != object {
-            // Others changed it meanwhile.
+            // Another plugin changed it meanwhile.
             self.again.extend(self.invoked.drain(..));
         }
     }
 
-    /// Whether this round invokes `key`.
+    /// Returns true if this round invokes `key`.
     pub fn is_due(&self, key: &K) -> bool {
         !self.second || self.again.contains(key)
     }
 
-    /// Notes that `key` was invoked: whether it changed the object, and whether it asks for reinvocation.
+    /// Records that `key` was invoked, whether it changed the object, and whether it requests reinvocation.
     pub fn invoked(&mut self, key: K, changed: bool, wishes: bool) {
         if changed {
             self.again.extend(self.invoked.drain(..));
@@ -52,17 +53,18 @@ impl<K: Eq + Hash> Reinvocation<K> {
         }
     }
 
-    /// Notes that a patch was applied, even one without effect: all that ask for reinvocation are invoked again, the last one too.
+    /// Records that a patch was applied, even one without effect: all that request reinvocation are invoked again,
+    /// including the last one.
     pub fn patched(&mut self) {
         self.again.extend(self.invoked.drain(..));
     }
 
-    /// Whether a round has ended.
+    /// Returns true if a round has ended.
     pub fn has_begun(&self) -> bool {
         self.second
     }
 
-    /// Whether another round is needed for this object.
+    /// Returns true if another round is needed for this object.
     pub fn has_more(&self, object: Option<&Value>) -> bool {
         !self.again.is_empty() || !self.invoked.is_empty() && self.output.as_ref() != object
     }
@@ -79,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_wishes_sees_an_object_again_that_changed_later() {
+    fn object_changed_later_reinvokes_earlier_hooks() {
         let object = |text: &str| Value::from(text);
         let mut rounds = Reinvocation::default();
         rounds.begin(Some(&object("a")));
@@ -95,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn who_patches_last_sees_the_object_again_too() {
+    fn last_patch_reinvokes_its_own_hook() {
         let mut rounds = Reinvocation::default();
         rounds.begin(None);
         rounds.invoked("one", true, true);

@@ -1,4 +1,4 @@
-//! A write as policies see it, and what their expressions are shown of it.
+//! A write as policies match it, and the values of their expressions' variables.
 
 use std::cell::{OnceCell, RefCell};
 use std::sync::Arc;
@@ -18,33 +18,33 @@ use crate::webhooks::review::Review;
 /// A write.
 #[derive(Clone)]
 pub struct Request<'a> {
-    /// The resources that are served.
+    /// Served resources.
     pub registry: &'a Registry,
-    /// The resource that is written.
+    /// Resource of the write.
     pub resource: &'a Resource,
-    /// The group and version of the address.
+    /// Group and version of the address.
     pub version: GroupVersion,
-    /// The kind of what was sent to the address.
+    /// Kind of the request body.
     pub kind: GroupVersionKind,
-    /// The subresource; empty for the object itself.
+    /// Subresource; empty for the object itself.
     pub subresource: &'a str,
-    /// The namespace; for namespaces their own name. Empty for other resources of the cluster.
+    /// Namespace; for namespaces their own name. Empty for other cluster-scoped resources.
     pub namespace: &'a str,
-    /// The name of the object; may be empty for a creation.
+    /// Name of the object; may be empty for a creation.
     pub name: &'a str,
     /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
     pub operation: &'static str,
-    /// The object as it was.
+    /// Old object.
     pub old: Option<&'a Value>,
-    /// Who writes.
+    /// User who makes the request.
     pub user: &'a Arc<User>,
-    /// What users may do.
+    /// Authorizer for the checks of expressions.
     pub authorizer: &'a Arc<dyn Authorizer>,
-    /// The options of the write.
+    /// Options of the write.
     pub options: &'a Value,
-    /// Whether nothing will be stored.
+    /// True if nothing is stored.
     pub dry_run: bool,
-    /// The other objects.
+    /// Lookup of other objects.
     pub lookup: &'a dyn Lookup,
 }
 
@@ -66,7 +66,7 @@ impl Request<'_> {
     }
 }
 
-/// A write under the eyes of policies: what several of them ask for is made once.
+/// Evaluation of a write by policies: values that several policies use are computed once.
 pub(super) struct Scene<'a> {
     pub(super) request: &'a Request<'a>,
     namespace: OnceCell<Option<Value>>,
@@ -86,7 +86,7 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// The write as it is, in the version of the address.
+    /// Returns the write unchanged, in the version of the address.
     pub(super) fn invocation(&self) -> Invocation {
         let (request, attributes) = (self.request, self.request.attributes());
         Invocation {
@@ -105,7 +105,8 @@ impl<'a> Scene<'a> {
         namespace.as_ref()
     }
 
-    /// Whether a selector takes the namespace of the write by its labels. It takes all resources of the cluster.
+    /// Returns true if a selector matches the labels of the namespace of the write. It matches all cluster-scoped
+    /// resources.
     pub(super) fn is_in_namespaces(&self, selector: &LabelSelector, object: Option<&Value>) -> Result<bool, String> {
         let request = self.request;
         if selector.is_empty() || request.namespace.is_empty() {
@@ -119,7 +120,8 @@ impl<'a> Scene<'a> {
         self.namespace().map(matches).ok_or_else(missing)
     }
 
-    /// What expressions see that need this much: `object` as it is now, in the version of `invocation`.
+    /// Returns the variables for expressions with these needs: `object` is the current object, in the version of
+    /// `invocation`.
     pub(super) fn activation(
         &self,
         blank: &Activation,
@@ -183,7 +185,7 @@ impl<'a> Scene<'a> {
         value
     }
 
-    /// A namespace is in none itself.
+    /// A namespace has no namespace.
     fn namespace_object(&self) -> CelValue {
         let shown = self.shown.get_or_init(|| {
             if self.request.namespace.is_empty() || self.request.is_of_namespace() {
@@ -216,11 +218,11 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// `object` in another version of its resource.
+/// Converts `object` to another version of its resource.
 pub(super) fn in_version(resource: &Resource, object: &Value, version: &GroupVersion) -> Result<Value, String> {
     let wanted = version.api_version();
     let own = object.str_at(&["apiVersion"]);
-    // What is sent to subresources of kinds of their own has one version alone.
+    // The bodies of subresources with their own kind have only one version.
     if own == Some(&wanted) || object.str_at(&["kind"]) != Some(&resource.kind) {
         return Ok(object.clone());
     }
@@ -228,7 +230,7 @@ pub(super) fn in_version(resource: &Resource, object: &Value, version: &GroupVer
     converted.map_err(|error| format!("failed to convert object version: {error}"))
 }
 
-/// The part of a namespace that expressions see.
+/// Returns the part of a namespace that expressions can use.
 fn shown(namespace: &Value) -> Value {
     const METADATA: [&str; 12] = [
         "annotations",

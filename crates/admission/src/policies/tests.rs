@@ -1,4 +1,4 @@
-//! Policies at work without a server: what they see and what they say.
+//! Tests of policies without a server: their input and their results.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -20,14 +20,14 @@ fn parse(text: &str) -> Value {
     yaml::parse(text.as_bytes(), &Limits::TRUSTED).unwrap()
 }
 
-/// Policies, and the objects that they may look up.
+/// Policies, and the objects that they can look up.
 struct World {
     registry: Registry,
     objects: Vec<Value>,
     policies: Policies,
 }
 
-/// A write: the operation, the plural name and the object, with the subresource behind a slash.
+/// A write: the operation, the plural name and the object, with the subresource after a slash.
 struct Write<'a> {
     operation: &'static str,
     resource: &'a str,
@@ -56,7 +56,7 @@ impl Lookup for World {
     }
 }
 
-/// Objects as they are.
+/// Object types that accept every object unchanged.
 struct AsTheyAre;
 
 impl ObjectTypes for AsTheyAre {
@@ -90,7 +90,8 @@ impl World {
         self
     }
 
-    /// Adds a validating policy `p` on pods, with more in its spec, and a binding `b` with more in its own.
+    /// Adds a validating policy `p` on pods with additional fields in its spec, and a binding `b` with additional
+    /// fields.
     fn validating(self, rules: &str, spec: &str, binding: &str) -> Self {
         let policy = format!("{{spec: {{matchConstraints: {rules}, {spec}}}}}");
         self.policies.validating.set_policy("p", Some(&parse(&policy)));
@@ -149,7 +150,7 @@ impl World {
         })
     }
 
-    /// Why a pod of that name and more in it may not be made.
+    /// Returns the reason why the creation of a pod of that name, with additional fields, is rejected.
     fn refused(&self, name: &str, rest: &str) -> Option<String> {
         let object = format!("{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: default{rest}}}}}");
         let result = self.check(&Write {
@@ -184,7 +185,7 @@ fn rules_name_resources_operations_and_single_objects() {
 }
 
 #[test]
-fn patterns_are_compiled_into_the_memory_that_the_policies_were_given() {
+fn patterns_are_compiled_into_memory_of_policies() {
     let memory = PatternMemory::new(8 << 20);
     let named = "validations: [{expression: \"object.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')\"}]";
     let world = World {
@@ -201,7 +202,7 @@ fn patterns_are_compiled_into_the_memory_that_the_policies_were_given() {
 }
 
 #[test]
-fn what_is_excluded_is_not_seen() {
+fn excluded_resource_does_not_match() {
     let rules = format!(
         "{{resourceRules: [{PODS}], excludeResourceRules: [{{apiGroups: ['*'], apiVersions: ['*'], operations: [CREATE], \
          resources: ['*'], resourceNames: [free]}}]}}"
@@ -352,7 +353,7 @@ fn a_kind_of_parameters_must_be_served_and_fit_its_reference() {
 }
 
 #[test]
-fn match_conditions_skip_writes_and_their_errors_go_by_the_failure_policy() {
+fn match_condition_errors_follow_failure_policy() {
     let rules = format!("{{resourceRules: [{PODS}]}}");
     let world = |rest: &str| {
         let spec = format!(
@@ -380,7 +381,7 @@ fn match_conditions_skip_writes_and_their_errors_go_by_the_failure_policy() {
     };
     let annotations_of = |world: World| world.check(&write).annotations;
     assert_eq!(annotations_of(annotated()), [("p/a".to_owned(), "on-time!".to_owned())]);
-    // Two bindings say the same.
+    // Two bindings produce the same annotation.
     let twice = annotated();
     let binding = parse("{spec: {policyName: p, validationActions: [Deny]}}");
     twice.policies.validating.set_binding("c", Some(&binding));
@@ -408,7 +409,7 @@ fn a_failure_that_is_to_be_audited_is_reported_with_its_place() {
 }
 
 #[test]
-fn messages_that_are_none_give_way_to_the_fixed_one_and_that_to_the_expression() {
+fn invalid_message_falls_back_to_fixed_one_or_expression() {
     let rules = format!("{{resourceRules: [{PODS}]}}");
     let reported = |rest: &str| {
         let spec = format!("validations: [{{expression: ' 1 > 2 '{rest}}}]");
@@ -467,7 +468,7 @@ fn expressions_that_cost_too_much_end_the_policy() {
 #[test]
 fn variables_are_evaluated_once() {
     let rules = format!("{{resourceRules: [{PODS}]}}");
-    // Each use would cost more than all together may.
+    // Each use costs more than the common budget.
     let dear = "lists.range(300).all(a, lists.range(300).all(b, a + b >= 0))";
     let uses = vec!["{expression: variables.dear}"; 40].join(", ");
     let spec = format!("variables: [{{name: dear, expression: \"{dear}\"}}], validations: [{uses}]");
@@ -487,7 +488,7 @@ fn annotations_of_the_audit_log_are_evaluated() {
 }
 
 #[test]
-fn what_comes_of_checks_is_counted() {
+fn results_of_checks_are_counted() {
     let rules = format!("{{resourceRules: [{PODS}]}}");
     let write = Write {
         operation: "CREATE",
@@ -572,7 +573,7 @@ fn a_mutation_sees_what_those_before_it_made() {
 }
 
 #[test]
-fn what_fails_leaves_the_rest_and_is_reported() {
+fn failed_mutation_keeps_others_and_is_reported() {
     let patch = |expression: &str| format!("{{patchType: JSONPatch, jsonPatch: {{expression: \"{expression}\"}}}}");
     let (object, outcome) = mutated(&format!(
         "mutations: [{}, {}]",

@@ -1,5 +1,5 @@
-//! Checking the expressions of validating policies against the types of the objects that their rules name. What it finds
-//! refuses nothing: it is shown in the status of the policy
+//! Type checking of the expressions of validating policies against the types of the objects in their rules. Its errors
+//! do not reject a policy: they are reported in its status
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/#type-checking>).
 
 use std::collections::BTreeSet;
@@ -12,11 +12,10 @@ use super::environment::{
     AUTHORIZER, NAMESPACE_OBJECT, OBJECT, OLD_OBJECT, PARAMS, REQUEST, REQUEST_RESOURCE, namespace, request,
 };
 
-/// How many kinds a policy is checked against.
+/// Maximum number of kinds that a policy is checked against.
 const KINDS: usize = 10;
 
-/// What is wrong with the expressions of a policy for the kinds that it names among those of `registry`: a list of
-/// `ExpressionWarning`.
+/// Returns the type errors of the expressions of a policy for its kinds in `registry`: a list of `ExpressionWarning`.
 pub fn warnings(policy: &Value, registry: &Registry) -> Vec<Value> {
     let root = Field::root(policy);
     let spec = root.child("spec");
@@ -60,7 +59,7 @@ fn environment_of(
         .with_variable(REQUEST_RESOURCE, Type::resource_check());
     let mut builder = CompositionBuilder::new(&environment);
     for variable in spec.child("variables").items() {
-        // One that does not check is of any type to those that name it.
+        // A variable that does not compile has any type in the expressions that use it.
         let _ = builder.add(variable.child("name").text(), variable.child("expression").text());
     }
     Some(builder.finish().0)
@@ -75,7 +74,7 @@ fn parameters_of(spec: &Field<'_, '_>, registry: &Registry) -> Option<Type> {
     type_of(&kind, registry)
 }
 
-/// How expressions see objects of that kind, if it is served.
+/// Returns the type of objects of that kind in expressions, if it is served.
 fn type_of(kind: &GroupVersionKind, registry: &Registry) -> Option<Type> {
     let api_version = kind.group_version.api_version();
     let of = registry.types().kind(&api_version, &kind.kind).cloned().or_else(|| {
@@ -88,7 +87,7 @@ fn type_of(kind: &GroupVersionKind, registry: &Registry) -> Option<Type> {
     Some(Type::declared(&of.decl_type()?, &kind.kind))
 }
 
-/// The kinds that the rules name one by one, in order.
+/// Returns the kinds that the rules name explicitly, in order.
 fn kinds(spec: &Field<'_, '_>, registry: &Registry) -> Vec<GroupVersionKind> {
     let constraints = spec.child("matchConstraints");
     let mut found = BTreeSet::new();
@@ -131,7 +130,7 @@ fn in_order(kinds: BTreeSet<(SmolStr, SmolStr, SmolStr)>) -> Vec<GroupVersionKin
     kinds.collect()
 }
 
-/// What is wrong with an expression in any of the environments.
+/// Returns the type errors of an expression in the environments.
 fn warning(expression: &Field<'_, '_>, environments: &[(GroupVersionKind, Environment)]) -> Option<Value> {
     let reported = environments.iter().filter_map(|(kind, environment)| {
         let error = environment.compile(expression.text(), &[]).err()?;

@@ -1,4 +1,4 @@
-//! ValidatingAdmissionPolicies: which of them refuse a write, and which warn of it
+//! ValidatingAdmissionPolicies: they reject writes or add warnings
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/>).
 
 use std::time::Instant;
@@ -14,14 +14,14 @@ use super::request::{Request, Scene};
 use super::{Action, Active, Binding, Body, Check, Policy, sort_of_error};
 use crate::webhooks::matching::Invocation;
 
-/// The longest message that an expression may make, in bytes.
+/// Maximum length of a message expression's result, in bytes.
 const MESSAGE_BYTES: usize = 5 << 10;
 
-/// What a policy validates.
+/// Validations of a policy.
 #[derive(Debug)]
 pub struct Validations {
     validations: Vec<Validation>,
-    /// What the audit log says: keys and their values.
+    /// Audit annotations: keys and their values.
     annotations: Vec<(SmolStr, Expression)>,
 }
 
@@ -68,7 +68,7 @@ impl Validation {
         }
     }
 
-    /// What is said of an object that does not pass.
+    /// Returns the message for an object that fails the validation.
     fn message(&self, activation: &Activation, budget: &mut Budget<'_>) -> Result<String, Failure> {
         let made = match &self.message_expression {
             Some(expression) => match expression.evaluate(activation, budget) {
@@ -89,51 +89,51 @@ impl Validation {
 
 const INVALID: SmolStr = SmolStr::new_static("Invalid");
 
-/// The outcome of all policies for a write.
+/// Outcome of all policies for a write.
 #[derive(Debug, Default)]
 pub struct ValidationResult {
-    /// The first refusal.
+    /// First rejection.
     pub denial: Option<Denial>,
-    /// The warnings for the client.
+    /// Warnings for the client.
     pub warnings: Vec<String>,
-    /// The evaluations to count in metrics.
+    /// Evaluations to count in metrics.
     pub checks: Vec<Check>,
-    /// The evaluations of match conditions to count in metrics.
+    /// Evaluations of match conditions to count in metrics.
     pub conditions: Vec<ConditionCheck>,
-    /// What the audit log says of the write: keys and values. The first value of a key counts.
+    /// Audit annotations of the write: keys and values. The first value of a key is used.
     pub annotations: Vec<(String, String)>,
 }
 
-/// The annotation of a failure that a binding wants in the audit log.
+/// Annotation of a failure that a binding reports in the audit log.
 const FAILURE: &str = "validation.policy.admission.k8s.io/validation_failure";
 
-/// The most bytes of the value of an annotation.
+/// Maximum length of the value of an annotation, in bytes.
 const ANNOTATION_BYTES: usize = 10 << 10;
 
-/// The values of the annotations of one policy, by key: each value once.
+/// Values of the annotations of one policy, by key, without duplicates.
 type Annotations = Vec<(SmolStr, Vec<String>)>;
 
-/// A refusal.
+/// A rejection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
-    /// Why.
+    /// Message.
     pub message: String,
-    /// The reason of the status: `Invalid`, `Forbidden`, `Unauthorized` or `RequestEntityTooLarge`.
+    /// Reason of the status: `Invalid`, `Forbidden`, `Unauthorized` or `RequestEntityTooLarge`.
     pub reason: SmolStr,
 }
 
-/// What one evaluation of a policy finds wrong.
+/// Failure found by one evaluation of a policy.
 struct Finding {
-    /// The place of the validation among those of the policy.
+    /// Index of the validation in the policy.
     index: usize,
     message: String,
     reason: SmolStr,
-    /// Whether the expression failed rather than the object.
+    /// True if the evaluation failed; false if the object is invalid.
     error: bool,
     elapsed: std::time::Duration,
 }
 
-/// Asks the policies that concern a write, which would make the object be `object`.
+/// Evaluates the policies that match a write that results in `object`.
 pub fn check(active: &Active<Validations>, request: &Request<'_>, object: Option<&Value>) -> ValidationResult {
     let mut checking = Checking {
         scene: Scene::new(request),
@@ -291,7 +291,7 @@ impl Checking<'_> {
 }
 
 impl Finding {
-    /// What the audit log says of it: a list, of which the reference never makes more than one item.
+    /// Returns the audit annotation of the failure: a list, in which the reference never puts more than one item.
     fn failure(&self, policy: &Policy<Validations>, binding: &Binding) -> String {
         let text = |text: &str| json::to_string(&Value::from(text));
         let actions: Vec<Value> = binding.actions.iter().map(|action| action.name().into()).collect();
@@ -330,7 +330,7 @@ impl Validations {
                     Failure::Failed(format!("failed messageExpression: {failure}"))
                 }),
                 Err(Failure::OutOfBudget) => {
-                    // Nothing else is said then.
+                    // Then there are no other results.
                     return vec![Finding::failed(Failure::OutOfBudget.message(), begun)];
                 }
                 Err(failure) => Err(failure),
@@ -387,7 +387,7 @@ impl Validations {
     }
 }
 
-/// Adds a value, if it says anything and is not there yet.
+/// Adds a value unless it is empty or a duplicate.
 fn add_annotation(annotations: &mut Annotations, key: &SmolStr, value: &str) {
     let value = value.trim();
     if value.is_empty() {

@@ -1,4 +1,4 @@
-//! What a webhook answers: an AdmissionReview with a response
+//! Responses of webhooks: an AdmissionReview with a response
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#response>).
 
 use holdfast_resource::conversion::is_unversioned;
@@ -7,38 +7,38 @@ use holdfast_value::{Limits, Value, json, json_patch};
 
 use super::{ReviewVersion, WebhookType};
 
-/// What a webhook says of a write.
+/// A webhook's response to a write.
 #[derive(Debug)]
 pub struct Answer {
-    /// Whether the write may go on.
+    /// True if the write is allowed.
     pub allowed: bool,
-    /// Why not: a `Status`.
+    /// Status of a rejection.
     pub status: Option<Value>,
-    /// The warnings for the client.
+    /// Warnings for the client.
     pub warnings: Vec<String>,
-    /// What the audit log is to say of the write: keys and values.
+    /// Audit annotations of the write: keys and values.
     pub annotations: Vec<(String, String)>,
-    /// The patch; `None` for no change.
+    /// Patch; `None` for no change.
     pub patch: Option<Patch>,
 }
 
-/// What a webhook wants to be changed, as it says it.
+/// Patch of a webhook, as it was received.
 #[derive(Debug)]
 pub struct Patch {
     webhook_type: String,
     bytes: Vec<u8>,
 }
 
-/// Why an answer is none, in the words that clients see behind the name of the webhook.
+/// Error of a response, with the message that clients see after the name of the webhook.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerError {
-    /// It cannot be read as a review.
+    /// It cannot be decoded as a review.
     #[error("failed to call webhook: {0}")]
     Unreadable(String),
-    /// It is a review without what it should hold.
+    /// It is a review without the required fields.
     #[error("received invalid webhook response: {0}")]
     Invalid(String),
-    /// Its patch cannot be read.
+    /// Its patch cannot be decoded.
     #[error("received undecodable patch in webhook response: {0}")]
     Patch(String),
     /// Its patch is of another type than JSONPatch.
@@ -46,17 +46,17 @@ pub enum AnswerError {
     PatchType(String),
 }
 
-/// The most bytes of a patch.
+/// Maximum length of a patch in bytes.
 const PATCH_BYTES: usize = 3 << 20;
 
 /// The only type of patches.
 const JSON_PATCH: &str = "JSONPatch";
 
 impl Answer {
-    /// Reads the answer to the review of that uid and version.
+    /// Reads the response to the review of that uid and version.
     ///
     /// # Errors
-    /// Why it is none.
+    /// If it is not a valid response.
     pub fn read(
         bytes: &[u8],
         uid: &str,
@@ -108,7 +108,7 @@ impl Answer {
         let annotations = annotations.filter_map(|(key, value)| Some((key.to_string(), value.as_str()?.to_owned())));
         let allowed = response.get("allowed").and_then(Value::as_bool) == Some(true);
         let patch = patch.filter(|_| webhook_type == WebhookType::Mutating).map(|_| Patch {
-            // Of older reviews the type was never looked at.
+            // The patch type of v1beta1 reviews was never checked.
             webhook_type: patch_type.filter(|_| strict).unwrap_or(JSON_PATCH).to_owned(),
             bytes: patch_bytes,
         });
@@ -122,7 +122,7 @@ impl Answer {
     }
 }
 
-/// Checks that what stands in the response has the types of its fields, and gives the bytes of the patch.
+/// Checks that the values in the response have the types of their fields, and returns the bytes of the patch.
 fn check_types(review: &Value) -> Result<Vec<u8>, AnswerError> {
     let check = |of: Option<&Value>, owner: &str, path: &str, wanted: &str, go: &str| match of {
         Some(value) if !value.is_null() && value.json_kind() != wanted => Err(AnswerError::Unreadable(format!(
@@ -183,7 +183,7 @@ fn check_types(review: &Value) -> Result<Vec<u8>, AnswerError> {
         .map_err(|at| AnswerError::Unreadable(format!("illegal base64 data at input byte {at}")))
 }
 
-/// The fields of a response with the JSON and the Go types of their values.
+/// Fields of a response with the JSON and the Go types of their values.
 const RESPONSE: [(&str, &str, &str); 7] = [
     ("uid", "string", "types.UID"),
     ("allowed", "bool", "bool"),
@@ -194,7 +194,7 @@ const RESPONSE: [(&str, &str, &str); 7] = [
     ("warnings", "array", "[]string"),
 ];
 
-/// A review that says nothing of its kind is taken for one of the version that was sent.
+/// Checks the kind of a review. A review without a kind is treated as one of the version that was sent.
 fn check_kind(review: &Value, version: ReviewVersion) -> Result<(), AnswerError> {
     if review.as_map().is_none() {
         let why = "couldn't get version/kind; json parse error: json: cannot unmarshal into Go value of type struct";
@@ -226,7 +226,7 @@ fn check_kind(review: &Value, version: ReviewVersion) -> Result<(), AnswerError>
     }
 }
 
-/// A review of the current version must say what it is.
+/// Checks that a review of the current version declares its kind.
 fn check_written_kind(review: &Value) -> Result<(), AnswerError> {
     let text = |key: &str| review.str_at(&[key]).unwrap_or_default();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
@@ -240,15 +240,15 @@ fn check_written_kind(review: &Value) -> Result<(), AnswerError> {
 }
 
 impl Patch {
-    /// The operations as a tree, for the audit log.
+    /// Returns the operations as a tree, for the audit log.
     pub fn tree(&self) -> Option<Value> {
         json::parse(&self.bytes, &Limits::REQUEST).ok()
     }
 
-    /// The operations; `None` where there are none.
+    /// Returns the operations; `None` if there are none.
     ///
     /// # Errors
-    /// Why they cannot be read.
+    /// If they cannot be decoded.
     pub fn operations(&self) -> Result<Option<json_patch::Patch>, AnswerError> {
         if self.bytes.len() > PATCH_BYTES {
             return Err(AnswerError::Patch(format!("it has more than {PATCH_BYTES} bytes")));
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_an_answer_has_the_types_of_its_fields() {
+    fn answer_values_must_have_field_types() {
         let with = |field: &str| {
             let review = format!(
                 r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{{"uid":"u",{field}}}}}"#

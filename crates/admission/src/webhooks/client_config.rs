@@ -1,4 +1,4 @@
-//! How a webhook is reached, of admission or of conversion
+//! Client configuration of a webhook for admission or conversion
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#contacting-the-webhook>).
 
 use std::fmt;
@@ -12,29 +12,29 @@ use holdfast_value::SmolStr;
 use x509_parser::pem::Pem;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-/// How a webhook is reached, and which CA must have signed its certificate.
+/// Address of a webhook, and the CA that must have signed its certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientConfig {
-    /// Where it is.
+    /// Address.
     pub address: Address,
-    /// The authorities that its certificate must come from; `None` for those of the system.
+    /// Authorities that can sign its certificate; `None` for those of the system.
     pub authorities: Option<Authorities>,
 }
 
-/// Where a webhook is.
+/// Address of a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// At an `https` URL.
+    /// An `https` URL.
     Url(String),
-    /// At a service of the cluster.
+    /// A service of the cluster.
     Service {
-        /// The namespace of the service.
+        /// Namespace of the service.
         namespace: SmolStr,
-        /// The name of the service.
+        /// Name of the service.
         name: SmolStr,
-        /// The path, with its slash; may be empty.
+        /// Path, with its leading slash; may be empty.
         path: SmolStr,
-        /// The port.
+        /// Port.
         port: u16,
     },
 }
@@ -48,7 +48,8 @@ pub struct Authorities {
 
 const HTTPS: u16 = 443;
 
-/// What is wrong with a `caBundle`, in the words of the reference. One that is left out is that of the system.
+/// Returns the validation error of a `caBundle`, with the reference's message. An empty bundle means the system's
+/// authorities.
 pub fn authorities_fault(bundle: &str) -> Option<String> {
     let pem = STANDARD.decode(bundle).unwrap_or_default();
     if pem.is_empty() {
@@ -99,7 +100,7 @@ impl ClientConfig {
 }
 
 impl Address {
-    /// The URL that is called, with a path that has no empty parts, as the reference's client calls it.
+    /// Returns the URL to call, with a path without empty segments, as the reference's client calls it.
     pub fn url(&self) -> String {
         let (mut url, path) = match self {
             Self::Url(url) => {
@@ -127,7 +128,7 @@ impl Address {
 }
 
 impl Authorities {
-    /// Those of a bundle in PEM.
+    /// Creates the authorities of a bundle in PEM.
     pub fn new(pem: Vec<u8>) -> Self {
         let mut hasher = DefaultHasher::new();
         pem.hash(&mut hasher);
@@ -137,7 +138,7 @@ impl Authorities {
         }
     }
 
-    /// The bundle.
+    /// Returns the bundle.
     pub fn pem(&self) -> &[u8] {
         &self.pem
     }

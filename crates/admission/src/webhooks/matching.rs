@@ -1,4 +1,4 @@
-//! Which webhooks hear of a write.
+//! Matching of writes and webhooks.
 
 use std::sync::Arc;
 
@@ -8,46 +8,46 @@ use holdfast_value::{SmolStr, Value};
 
 use super::Webhook;
 
-/// What a webhook wants to hear of.
+/// A rule of a webhook.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rule {
     operations: Vec<SmolStr>,
     groups: Vec<SmolStr>,
     versions: Vec<SmolStr>,
-    /// Names and subresources.
+    /// Plural names and subresources.
     resources: Vec<(SmolStr, SmolStr)>,
     scope: SmolStr,
 }
 
-/// What is written, as rules see it.
+/// Attributes of a write that rules match.
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes<'a> {
     /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
     pub operation: &'a str,
-    /// The group of the resource.
+    /// Group of the resource.
     pub group: &'a str,
-    /// The version of the resource.
+    /// Version of the resource.
     pub version: &'a str,
-    /// The plural name of the resource.
+    /// Plural name of the resource.
     pub resource: &'a str,
-    /// The subresource; empty for the object itself.
+    /// Subresource; empty for the object itself.
     pub subresource: &'a str,
-    /// The namespace; for namespaces their own name. Empty for other resources of the cluster.
+    /// Namespace; for namespaces their own name. Empty for other cluster-scoped resources.
     pub namespace: &'a str,
-    /// Whether namespaces themselves are written.
+    /// True if the object of the write is a namespace.
     pub is_namespace: bool,
 }
 
-/// As what a webhook hears of a write.
+/// Resource and kind under which a write is sent to a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invocation {
-    /// The plural name of the resource, in the group and version of `kind` for the object itself.
+    /// Plural name of the resource, in the group and version of `kind` for the object itself.
     pub resource: SmolStr,
-    /// The group of the resource.
+    /// Group of the resource.
     pub group: SmolStr,
-    /// The version of the resource.
+    /// Version of the resource.
     pub version: SmolStr,
-    /// The kind that the object is sent as.
+    /// Kind of the object that is sent.
     pub kind: GroupVersionKind,
 }
 
@@ -77,12 +77,12 @@ impl Rule {
         }
     }
 
-    /// The plural names of the resources that the rule names; `*` for all.
+    /// Returns the plural names of the resources in the rule; `*` for all.
     pub fn resources(&self) -> impl Iterator<Item = &SmolStr> {
         self.resources.iter().map(|(name, _)| name)
     }
 
-    /// Whether the rule names what is written.
+    /// Returns true if the rule matches the write.
     pub fn matches(&self, attributes: &Attributes<'_>) -> bool {
         self.matches_but_for_version(attributes)
             && lists(&self.groups, attributes.group)
@@ -105,9 +105,8 @@ impl Rule {
     }
 }
 
-/// As what a write to `resource` is heard of by who wants to hear of `rules`, by these alone; `kind` is the kind of what is
-/// sent to the address. `None` where the write is not heard of. `equivalent` says that other versions of what is written
-/// count as well.
+/// Returns the invocation for a write to `resource`, considering only `rules`; `kind` is the kind of the request body.
+/// `None` if no rule matches. If `equivalent` is true, rules for other versions of the resource match as well.
 pub fn invocation<'r>(
     rules: impl Iterator<Item = &'r Rule> + Clone,
     equivalent: bool,
@@ -128,8 +127,8 @@ pub fn invocation<'r>(
     rules.find_map(|rule| in_other_version(rule, attributes, resource, registry))
 }
 
-/// Whether a selector takes an object by its labels, as it is or as it was. What has no metadata, such as the options of a
-/// command, is taken by the selector alone that takes everything.
+/// Returns true if a selector matches the labels of the new or the old object. An object without metadata, such as the
+/// options of a command, matches only the empty selector.
 pub fn selects(selector: &LabelSelector, object: Option<&Value>, old: Option<&Value>) -> bool {
     let matches = |object: &Value| {
         object.get("metadata").is_some() && selector.matches(|key| object.str_at(&["metadata", "labels", key]))
@@ -138,7 +137,7 @@ pub fn selects(selector: &LabelSelector, object: Option<&Value>, old: Option<&Va
 }
 
 impl Webhook {
-    /// As what the webhook hears of a write, by its rules alone: see [`invocation`].
+    /// Returns the webhook's invocation for a write, considering only its rules: see [`invocation`].
     pub fn invocation(
         &self,
         attributes: &Attributes<'_>,
@@ -149,13 +148,13 @@ impl Webhook {
         invocation(self.rules.iter(), self.equivalent, attributes, kind, resource, registry)
     }
 
-    /// Whether the labels of the object, as it is or as it was, are those that the webhook wants to hear of.
+    /// Returns true if the webhook's object selector matches the labels of the new or the old object.
     pub fn selects(&self, object: Option<&Value>, old: Option<&Value>) -> bool {
         selects(&self.objects, object, old)
     }
 }
 
-/// The version of the same objects that a rule names.
+/// Returns the invocation in another version of the same objects that the rule names.
 fn in_other_version(
     rule: &Rule,
     attributes: &Attributes<'_>,
@@ -287,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn an_equivalent_version_is_found_and_an_exact_policy_passes_it_by() {
+    fn equivalent_version_matches_and_exact_policy_does_not() {
         let text = "{rules: [{operations: ['*'], apiGroups: [autoscaling], apiVersions: [v1], resources: [horizontalpodautoscalers]}]}";
         let registry = holdfast_kinds::registry(&holdfast_kinds::Config::default()).unwrap();
         let name = GroupResource {

@@ -1,9 +1,9 @@
-//! The webhooks that are called in admission, ready to be matched
+//! Webhooks of admission, ready to be matched
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/>).
 //!
-//! [`Webhooks`] follows the stored configurations through [`Followed`](holdfast_resource::Followed): each
-//! is compiled once when it changes, and a write loads the current ones with one atomic load. [`matching`] says which of them a
-//! write calls, [`review`] what is sent, [`answer`] what comes back. The server makes the calls.
+//! [`Webhooks`] watches the stored configurations through [`Followed`](holdfast_resource::Followed): each is compiled
+//! once when it changes, and a write gets the current ones with one atomic load. [`matching`] selects the webhooks of a
+//! write, [`review`] encodes requests, and [`answer`] decodes responses. The server makes the calls.
 
 pub mod answer;
 mod client_config;
@@ -27,69 +27,70 @@ pub use client_config::{Address, Authorities, ClientConfig, authorities_fault};
 pub use matching::Rule;
 pub use review::ReviewVersion;
 
-/// The types of webhooks.
+/// Type of a webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WebhookType {
-    /// They may change what is written.
+    /// Webhooks that may change the object.
     Mutating,
-    /// They may refuse it.
+    /// Webhooks that may reject the write.
     Validating,
 }
 
-/// The webhooks of all configurations.
+/// Webhooks of all configurations.
 #[derive(Default)]
 pub struct Webhooks {
     hooks: ArcSwap<Hooks>,
     patterns: PatternMemory,
 }
 
-/// The webhooks at one time.
+/// Webhooks at one time.
 #[derive(Clone, Default)]
 pub struct Hooks {
-    /// Those that may change objects, in the order in which they are called: that of the names of their configurations.
+    /// Webhooks that may change objects, in the order in which they are called: the order of the names of their
+    /// configurations.
     pub mutating: Vec<Arc<Webhook>>,
-    /// Those that may refuse writes.
+    /// Webhooks that may reject writes.
     pub validating: Vec<Arc<Webhook>>,
     configurations: Configurations,
     changes: u64,
 }
 
-/// The webhooks of each configuration.
+/// Webhooks of each configuration.
 type Configurations = BTreeMap<(WebhookType, Origin, SmolStr), Vec<Arc<Webhook>>>;
 
 /// A webhook of a configuration.
 #[derive(Debug)]
 pub struct Webhook {
-    /// The name, which refusals name.
+    /// Name, which rejections include.
     pub name: SmolStr,
-    /// The name of the configuration that it is of.
+    /// Name of its configuration.
     pub configuration: SmolStr,
-    /// The source of that configuration.
+    /// Source of that configuration.
     pub origin: Origin,
-    /// How it is reached.
+    /// Client configuration for calls.
     pub client: ClientConfig,
-    /// The writes that it is called for.
+    /// Writes that it is called for.
     pub rules: Vec<Rule>,
-    /// Whether its rules match writes in equivalent versions too (`matchPolicy: Equivalent`).
+    /// True if its rules match writes in equivalent versions too (`matchPolicy: Equivalent`).
     pub equivalent: bool,
-    /// The namespaces of objects that it is called for.
+    /// Namespaces of objects that it is called for.
     pub namespaces: LabelSelector,
-    /// The objects that it is called for.
+    /// Objects that it is called for.
     pub objects: LabelSelector,
-    /// Whether a write goes on when it cannot be called (`failurePolicy: Ignore`).
+    /// True if a write continues when the webhook cannot be called (`failurePolicy: Ignore`).
     pub fails_open: bool,
-    /// How long it may take.
+    /// Timeout of a call.
     pub timeout: Duration,
-    /// Whether it is called again when others changed the object after it.
+    /// True if it is called again when the object changed after its call.
     pub reinvoked: bool,
-    /// The version of the reviews that it takes.
+    /// Version of the reviews that it accepts.
     pub review_version: ReviewVersion,
-    /// The match conditions, which narrow the rules further.
+    /// Match conditions, which restrict the rules.
     pub gate: Gate,
 }
 
 impl Webhooks {
-    /// None yet; the regular expressions of their conditions are compiled into `patterns`.
+    /// Creates an empty set; the regular expressions of conditions are compiled into `patterns`.
     pub fn new(patterns: PatternMemory) -> Self {
         Self {
             hooks: ArcSwap::default(),
@@ -97,17 +98,17 @@ impl Webhooks {
         }
     }
 
-    /// The current webhooks.
+    /// Returns the current webhooks.
     pub fn now(&self) -> arc_swap::Guard<Arc<Hooks>> {
         self.hooks.load()
     }
 
-    /// How many changes of configurations were applied so far.
+    /// Returns the number of configuration changes that were applied so far.
     pub fn changes(&self) -> u64 {
         self.hooks.load().changes
     }
 
-    /// Applies the current state of a configuration; `None` where it is deleted.
+    /// Applies the current state of a configuration; `None` if it is deleted.
     pub fn set(&self, webhook_type: WebhookType, name: &str, configuration: Option<&Value>) {
         let compiled = configuration.map(|configuration| compile(configuration, Origin::Api, &self.patterns));
         self.hooks.rcu(|hooks| {
@@ -121,7 +122,7 @@ impl Webhooks {
         });
     }
 
-    /// Takes these configurations in place of all that came from files.
+    /// Replaces all configurations from files with these.
     pub fn set_files(&self, webhook_type: WebhookType, configurations: &[Value]) {
         let compiled: Vec<_> = configurations
             .iter()
@@ -140,7 +141,7 @@ impl Webhooks {
     }
 }
 
-/// Those of `hooks` that come from files, which come first.
+/// Returns the webhooks of `hooks` that are from files; these come first.
 pub fn of_files(hooks: &[Arc<Webhook>]) -> &[Arc<Webhook>] {
     let end = hooks.partition_point(|hook| hook.origin == Origin::File);
     hooks.get(..end).unwrap_or_default()
@@ -171,7 +172,7 @@ impl Hooks {
     }
 }
 
-/// The webhooks of a configuration, which was validated.
+/// Compiles the webhooks of a configuration, which was validated.
 fn compile(configuration: &Value, origin: Origin, patterns: &PatternMemory) -> Vec<Arc<Webhook>> {
     let root = Field::root(configuration);
     let (metadata, webhooks) = (root.child("metadata"), root.child("webhooks"));
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn webhooks_come_in_the_order_of_the_names_of_their_configurations() {
+    fn webhooks_follow_configuration_name_order() {
         let webhooks = Webhooks::default();
         webhooks.set(WebhookType::Mutating, "z", Some(&configuration(&["one"])));
         webhooks.set(WebhookType::Mutating, "a", Some(&configuration(&["two", "three"])));

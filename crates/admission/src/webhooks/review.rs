@@ -1,4 +1,4 @@
-//! What a webhook is sent: an AdmissionReview with a request
+//! Requests to webhooks: an AdmissionReview with a request
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#request>).
 
 use holdfast_authorization::User;
@@ -7,7 +7,7 @@ use holdfast_value::{Map, SmolStr, Value, json};
 
 use super::matching::Invocation;
 
-/// The versions of reviews.
+/// Version of reviews.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReviewVersion {
     /// `admission.k8s.io/v1`.
@@ -17,7 +17,7 @@ pub enum ReviewVersion {
 }
 
 impl ReviewVersion {
-    /// The version of that name, without the group.
+    /// Returns the version of that name, without the group.
     pub fn named(name: &str) -> Option<Self> {
         match name {
             "v1" => Some(Self::V1),
@@ -26,7 +26,7 @@ impl ReviewVersion {
         }
     }
 
-    /// The name without the group.
+    /// Returns the name without the group.
     pub fn name(self) -> &'static str {
         match self {
             Self::V1 => "v1",
@@ -35,40 +35,40 @@ impl ReviewVersion {
     }
 }
 
-/// The write that a webhook reviews.
+/// A write that a webhook reviews.
 #[derive(Clone, Copy)]
 pub struct Review<'a> {
-    /// What names this question.
+    /// Unique identifier of this request.
     pub uid: &'a str,
-    /// As what the webhook hears of the write.
+    /// Resource and kind under which the write is sent to the webhook.
     pub invocation: &'a Invocation,
-    /// The kind of what was sent to the address.
+    /// Kind of the request body.
     pub request_kind: &'a GroupVersionKind,
-    /// The group and version of the address.
+    /// Group and version of the address.
     pub request_version: &'a GroupVersion,
-    /// The plural name of the resource of the address.
+    /// Plural name of the resource of the address.
     pub request_resource: &'a str,
-    /// The subresource; empty for the object itself.
+    /// Subresource; empty for the object itself.
     pub subresource: &'a str,
-    /// The name of the object.
+    /// Name of the object.
     pub name: &'a str,
-    /// The namespace; empty for resources of the cluster.
+    /// Namespace; empty for cluster-scoped resources.
     pub namespace: &'a str,
     /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
     pub operation: &'a str,
-    /// Who writes.
+    /// User who makes the request.
     pub user: &'a User,
-    /// The object, in the version of the invocation.
+    /// Object, in the version of the invocation.
     pub object: Option<&'a Value>,
-    /// The object as it was, in the version of the invocation.
+    /// Old object, in the version of the invocation.
     pub old_object: Option<&'a Value>,
-    /// Whether nothing will be stored.
+    /// True if nothing is stored.
     pub dry_run: bool,
-    /// The options of the write.
+    /// Options of the write.
     pub options: &'a Value,
 }
 
-/// The fields of a request, in the order of the reference.
+/// Fields of a request, in the order of the reference.
 const REQUEST_FIELDS: [&str; 15] = [
     "uid",
     "kind",
@@ -88,7 +88,7 @@ const REQUEST_FIELDS: [&str; 15] = [
 ];
 
 impl Review<'_> {
-    /// The review in that version, as JSON, its fields in the order of the reference.
+    /// Encodes the review in that version as JSON, with its fields in the order of the reference.
     pub fn encode(&self, version: ReviewVersion) -> Vec<u8> {
         let mut request = self.described();
         request.insert("uid", self.uid);
@@ -113,7 +113,8 @@ impl Review<'_> {
 }
 
 impl Review<'_> {
-    /// The request without its objects and without what names the question: what expressions of policies see as `request`.
+    /// Returns the request without its objects and its identifier: the value of `request` in the expressions of
+    /// policies.
     pub fn described(&self) -> Map {
         let invocation = self.invocation;
         let mut request = Map::new();

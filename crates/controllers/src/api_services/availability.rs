@@ -1,5 +1,5 @@
-//! The condition `Available` of APIServices: what is served here always is, other servers are looked for whenever their service or its
-//! endpoints change, and every half minute.
+//! The condition `Available` of APIServices: local ones are always available; other servers are checked every half
+//! minute and whenever their service or its endpoints change.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::conditions::{self, Condition};
 use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};
 
-/// How often a server is looked for that is there.
+/// Interval of the checks of an available server.
 const PERIOD: Duration = Duration::from_secs(30);
 
-/// How soon a server is looked for again that is away; each further time is twice as long, up to [`PERIOD`].
+/// Delay before an unavailable server is checked again; it doubles each time, up to [`PERIOD`].
 const FIRST_DELAY: Duration = Duration::from_millis(5);
 
 /// Runs the controller until the server ends.
@@ -46,13 +46,13 @@ struct Availability {
     api_services: Arc<Resource>,
     services: Option<Arc<Resource>>,
     slices: Option<Arc<Resource>>,
-    /// The namespaces and names of the services of APIServices.
+    /// Namespaces and names of the services of APIServices.
     remote: HashMap<SmolStr, (SmolStr, SmolStr)>,
-    /// How often in a row a server was not there.
+    /// Number of consecutive failed checks of a server.
     failures: HashMap<SmolStr, u32>,
 }
 
-/// The label by which an EndpointSlice names its service.
+/// Label by which an EndpointSlice names its service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
 impl Availability {
@@ -77,9 +77,9 @@ impl Availability {
 }
 
 impl Reconcile for Availability {
-    /// The name of an APIService.
+    /// Name of an APIService.
     type Item = SmolStr;
-    /// Whether it is available, if it is served elsewhere.
+    /// Availability, if another server serves it.
     type Outcome = Option<bool>;
 
     const NAME: &'static str = "available-condition-controller";
@@ -125,7 +125,7 @@ impl Reconcile for Availability {
         let (client, aggregator, name) = (self.client.clone(), Arc::clone(&self.aggregator), name.clone());
         Some(Box::pin(async move {
             let Some(state) = aggregator.check(&name).await else {
-                // It is not known yet, or no longer.
+                // The APIService is not known yet, or no longer.
                 return Err(not_known(&name));
             };
             let remote = is_remote(&stored);
@@ -155,7 +155,7 @@ impl Reconcile for Availability {
     }
 }
 
-/// Those who follow APIServices may be behind each other for a moment.
+/// The informers of APIServices may be at different revisions for a moment.
 fn not_known(name: &str) -> RequestError {
     RequestError {
         code: 404,
@@ -164,7 +164,7 @@ fn not_known(name: &str) -> RequestError {
     }
 }
 
-/// Writes the condition, if it says anything new.
+/// Writes the condition if it changes.
 async fn write(
     client: &Client,
     aggregator: &Aggregator,

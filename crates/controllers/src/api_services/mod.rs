@@ -1,8 +1,8 @@
-//! APIServices: there is one for each group version that is served here, those of other servers show whether these are available, and
-//! what other servers serve is read again and again
+//! APIServices: one for each group version that this server serves; those of other servers show whether these are
+//! available, and their discovery and OpenAPI documents are read periodically
 //! (<https://kubernetes.io/docs/concepts/extend-kubernetes/api-extension/apiserver-aggregation/>).
 //!
-//! In the reference these controllers are parts of kube-apiserver itself, so they cannot be switched off.
+//! In the reference these controllers are parts of kube-apiserver itself, so they cannot be disabled.
 
 mod availability;
 mod registration;
@@ -25,7 +25,7 @@ fn api_services(client: &Client) -> Option<Arc<Resource>> {
     client.resource("apiregistration.k8s.io", "apiservices")
 }
 
-/// Whether the APIService is served by another server.
+/// Returns true if another server serves the APIService.
 fn is_remote(api_service: &Value) -> bool {
     api_service
         .at(&["spec", "service"])

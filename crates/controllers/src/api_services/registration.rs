@@ -1,5 +1,5 @@
-//! An APIService for each group version that is served here. Those of built-in groups are made at the start and are everybody's
-//! afterwards; those of definitions come and go with these, and are put right after a change.
+//! An APIService for each group version that this server serves. Those of built-in groups are created at the start, and
+//! users may change them afterwards. Those of CRDs are created and deleted with these, and are reset after a change.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};
 use crate::refusal::unless_overtaken;
 
-/// Says that the server looks after an APIService, and how long.
+/// Label that marks an APIService as managed by the server, and for how long.
 const AUTOMANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
 
-/// It is looked after at the start alone.
+/// Managed only at the start.
 const AT_START: &str = "onstart";
-/// It is looked after always.
+/// Always managed.
 const ALWAYS: &str = "true";
 
-/// The priorities of group versions that definitions serve.
+/// Priority of group versions of CRDs.
 const GROUP_PRIORITY: i64 = 1000;
 const VERSION_PRIORITY: i64 = 100;
 
@@ -60,20 +60,20 @@ struct Registration {
     client: Client,
     api_services: Arc<Resource>,
     definitions: Arc<Resource>,
-    /// What is made at the start, before this controller begins.
+    /// APIServices that are created at the start, before this controller begins.
     at_start: HashSet<SmolStr>,
-    /// What was there when this controller began.
+    /// APIServices that existed when this controller began.
     there_at_start: Option<HashSet<SmolStr>>,
-    /// What was in order once.
+    /// APIServices that were correct once.
     synced: HashSet<SmolStr>,
-    /// The definitions that serve a group version, by the name of its APIService.
+    /// CRDs that serve a group version, by the name of its APIService.
     defined: BTreeMap<SmolStr, (GroupVersion, BTreeSet<SmolStr>)>,
-    /// The names of APIServices that a definition needs.
+    /// Names of the APIServices that a CRD needs.
     versions: HashMap<SmolStr, Vec<SmolStr>>,
 }
 
 impl Registration {
-    /// Takes note of what a definition serves; those whose APIServices may change are queued.
+    /// Records the group versions that a CRD serves, and queues the affected APIServices.
     fn defines(&mut self, name: &str, definition: Option<&Value>, queue: &mut Queue<SmolStr>) {
         for version in self.versions.remove(name).unwrap_or_default() {
             if let Some((_, by)) = self.defined.get_mut(&version) {
@@ -97,9 +97,9 @@ impl Registration {
         }
     }
 
-    /// The change to make to the APIService `name`, which is stored as `there`.
+    /// Returns the change of the APIService `name`; `there` is the stored one.
     fn step(&self, name: &str, there: Option<&Value>) -> Step {
-        // What is made at the start was put right before this controller began.
+        // APIServices that are created at the start were corrected before this controller began.
         if self.at_start.contains(name) {
             return Step::Nothing;
         }
@@ -109,7 +109,7 @@ impl Registration {
     }
 }
 
-/// The change to make to an APIService.
+/// Change of an APIService.
 #[derive(Debug, PartialEq)]
 enum Step {
     Nothing,
@@ -119,8 +119,8 @@ enum Step {
 }
 
 impl Step {
-    /// What makes `wanted` of `there`. `first` says that it was there when the server started and is looked at for the first time,
-    /// which is when those are looked after that the start alone looks after.
+    /// Returns the change from `there` to `wanted`. `first` is true if the object existed when the server started and
+    /// is checked for the first time: only then are those corrected that are managed only at the start.
     fn of(wanted: Option<Value>, there: Option<&Value>, first: bool) -> Self {
         let Some(there) = there else {
             return wanted.map_or(Self::Nothing, Self::Create);
@@ -143,7 +143,7 @@ impl Step {
 }
 
 impl Reconcile for Registration {
-    /// The name of an APIService.
+    /// Name of an APIService.
     type Item = SmolStr;
     type Outcome = ();
 
@@ -214,7 +214,7 @@ impl Reconcile for Registration {
                     client.delete(&at, &options).await
                 }
             };
-            // What others did meanwhile comes as a change.
+            // Changes that others made meanwhile arrive by the watch.
             unless_overtaken(written)
         }))
     }
@@ -224,12 +224,12 @@ impl Reconcile for Registration {
     }
 }
 
-/// The name of the APIService of a group version.
+/// Returns the name of the APIService of a group version.
 fn name_of(group_version: &GroupVersion) -> SmolStr {
     format!("{}.{}", group_version.version, group_version.group).into()
 }
 
-/// The group versions that a definition serves.
+/// Returns the group versions that a CRD serves.
 fn served_versions(definition: &Value) -> Vec<GroupVersion> {
     let group = definition.str_at(&["spec", "group"]).unwrap_or_default();
     let versions = definition.at(&["spec", "versions"]).and_then(Value::as_list);
@@ -240,7 +240,7 @@ fn served_versions(definition: &Value) -> Vec<GroupVersion> {
         .collect()
 }
 
-/// The APIService of a group version that definitions serve.
+/// Returns the APIService of a group version of CRDs.
 fn defined(group_version: &GroupVersion) -> Value {
     let mut object = new_object("apiregistration.k8s.io/v1", "APIService", "", &name_of(group_version));
     object.set_at(&["metadata", "labels", AUTOMANAGED], ALWAYS.into());
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_looked_after_is_made_put_right_and_taken_away() {
+    fn managed_api_service_is_created_corrected_and_deleted() {
         let wanted = || Some(defined(&GroupVersion::new("x.example.com", "v1")));
         let made = defined(&GroupVersion::new("x.example.com", "v1"));
         assert_eq!(Step::of(wanted(), None, false), Step::Create(made.clone()));
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_start_looks_after_is_left_alone_afterwards() {
+    fn api_service_managed_at_start_is_unchanged_afterwards() {
         let at_start = stored(AT_START, 7);
         assert_eq!(Step::of(None, Some(&at_start), true), Step::Delete);
         assert_eq!(Step::of(None, Some(&at_start), false), Step::Nothing);

@@ -1,4 +1,4 @@
-//! What other servers serve and how they describe it, read when their APIServices change, and every minute.
+//! Discovery and OpenAPI documents of other servers, read when their APIServices change, and every minute.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use super::{api_services, is_remote};
 use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};
 
-/// How often a server that answers is read.
+/// Interval at which a responding server is read.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// Asks for discovery until the server ends.
+/// Reads discovery until the server ends.
 pub(crate) async fn run_discovery(client: Client) {
     let refresh: Refresh = |aggregator, name| Box::pin(async move { aggregator.refresh_discovery(&name).await });
     run(client, "discovery-manager", refresh, Duration::from_millis(500)).await;
 }
 
-/// Asks for OpenAPI documents until the server ends.
+/// Reads OpenAPI documents until the server ends.
 pub(crate) async fn run_openapi(client: Client) {
     let refresh: Refresh = |aggregator, name| Box::pin(async move { aggregator.refresh_openapi(&name).await });
     run(
@@ -58,18 +58,18 @@ struct Remote {
     client: Client,
     aggregator: Arc<Aggregator>,
     api_services: Arc<Resource>,
-    /// The name of the queue in metrics.
+    /// Name of the queue in metrics.
     queue: &'static str,
     refresh: Refresh,
-    /// How soon a server that did not answer is tried again; each further time is twice as long, up to [`PERIOD`].
+    /// Delay before a server that did not respond is read again; it doubles each time, up to [`PERIOD`].
     first_delay: Duration,
     failures: HashMap<SmolStr, u32>,
 }
 
 impl Reconcile for Remote {
-    /// The name of an APIService.
+    /// Name of an APIService.
     type Item = SmolStr;
-    /// Whether there was an answer.
+    /// True if the server responded.
     type Outcome = bool;
 
     const NAME: &'static str = "remote-api-services";

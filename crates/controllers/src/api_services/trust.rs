@@ -1,8 +1,8 @@
-//! The ConfigMap `extension-apiserver-authentication` of `kube-system` says whose client certificates aggregated servers are to trust, and
-//! in which headers this server names users to them
+//! The ConfigMap `extension-apiserver-authentication` of `kube-system`: it tells aggregated servers which client
+//! certificates to trust, and in which headers this server names users
 //! (<https://kubernetes.io/docs/tasks/extend-kubernetes/configure-aggregation-layer/>).
 //!
-//! Where several servers share a store, it holds what all of them say.
+//! If several servers share a store, it contains the values of all of them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,29 +22,29 @@ use crate::reconcile::{self, Reconcile, Work};
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";
 
-/// How often the files are looked at.
+/// Interval at which the files are read.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// What aggregated servers learn of this server.
+/// Information about this server for aggregated servers.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterTrust {
-    /// The authorities of client certificates, in PEM.
+    /// Authorities of client certificates, in PEM.
     pub client_authorities: Vec<PathBuf>,
-    /// The authorities of front proxies, in PEM; without them the headers are left out.
+    /// Authorities of front proxies, in PEM; without them the headers are omitted.
     pub proxy_authorities: Option<PathBuf>,
-    /// The common names that front proxies may have; none for any.
+    /// Common names that front proxies may have; any name if empty.
     pub allowed_names: Vec<String>,
-    /// The headers of names of users.
+    /// Headers of user names.
     pub username_headers: Vec<String>,
-    /// The headers of uids.
+    /// Headers of uids.
     pub uid_headers: Vec<String>,
-    /// The headers of groups.
+    /// Headers of groups.
     pub group_headers: Vec<String>,
-    /// What the headers of extras begin with.
+    /// Prefixes of the headers of extra values.
     pub extra_header_prefixes: Vec<String>,
 }
 
-/// Keeps the ConfigMap until the server ends.
+/// Maintains the ConfigMap until the server ends.
 pub(crate) async fn run(client: Client, trust: Option<Arc<ClusterTrust>>) {
     let (Some(trust), Some(config_maps)) = (trust, client.resource("", "configmaps")) else {
         return client.shutdown().closing().await;
@@ -64,7 +64,7 @@ struct Trust {
 }
 
 impl Reconcile for Trust {
-    /// There is one ConfigMap alone.
+    /// There is only one ConfigMap.
     type Item = ();
     type Outcome = ();
 
@@ -116,7 +116,7 @@ fn unreadable(why: String) -> RequestError {
     }
 }
 
-/// The wanted ConfigMap, if the stored one differs.
+/// Returns the new ConfigMap if the stored one differs.
 fn next(trust: &ClusterTrust, there: Option<&Value>, client: &Client) -> Result<Option<Value>, String> {
     let read = |path: &PathBuf| {
         let text = std::fs::read_to_string(path);
@@ -165,7 +165,7 @@ fn next(trust: &ClusterTrust, there: Option<&Value>, client: &Client) -> Result<
     Ok(Some(next))
 }
 
-/// The texts of a JSON list and more, each once, as a JSON list.
+/// Returns the union of a JSON list of strings and `more`, as a JSON list.
 fn joined(published: &str, more: &[String]) -> Result<String, String> {
     let mut all: Vec<Value> = match published {
         "" => Vec::new(),
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_said_stays_and_is_said_once() {
+    fn values_of_other_servers_are_kept_without_duplicates() {
         let own = ["X-Remote-User".to_owned(), "X-Own".to_owned()];
         assert_eq!(joined("", &own).unwrap(), r#"["X-Remote-User","X-Own"]"#);
         assert_eq!(

@@ -1,7 +1,7 @@
 //! Deletes the custom objects of a CRD that is being deleted. The CRD keeps its finalizer until none is left.
 //!
-//! No server stores a new object after the deletion of the CRD began (`server/src/write/parent_guard.rs`), so a list that is taken
-//! after that shows all objects there will ever be.
+//! No server stores a new object after the deletion of the CRD began (`server/src/write/parent_guard.rs`), so a list
+//! that is read after that contains all objects that can ever exist.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};
 use crate::refusal::unless_gone;
 
-/// What holds a definition until its objects are gone.
+/// Finalizer that protects a CRD until its objects are deleted.
 const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// How soon after one of its objects went a definition is looked at again.
+/// Delay before a CRD is checked again after one of its objects was removed.
 const PROGRESS: Duration = Duration::from_millis(200);
 
 /// Runs the controller until the server ends.
@@ -41,7 +41,7 @@ pub(crate) async fn run(client: Client) {
 struct Cleanup {
     client: Client,
     definitions: Arc<Resource>,
-    /// The definitions whose objects are on their way out.
+    /// CRDs whose objects are being deleted.
     waiting: HashSet<SmolStr>,
 }
 
@@ -129,7 +129,7 @@ async fn end(client: &Client, definitions: &Resource, deleted: Deleted) -> Resul
         definition.str_at(&["spec", "group"]).unwrap_or_default(),
         definition.str_at(&["spec", "names", "plural"]).unwrap_or_default(),
     );
-    // A resource of that name may be another's: built in, or of a definition that was there first.
+    // Another owner may have a resource of that name: it may be built in, or belong to an earlier CRD.
     let resource = resource.filter(|resource| {
         let defined = resource.definition.as_ref();
         defined.is_some_and(|defined| defined.name == name)
@@ -190,7 +190,7 @@ async fn end(client: &Client, definitions: &Resource, deleted: Deleted) -> Resul
     unless_gone(write_status(client, &path, &definition).await)
 }
 
-/// Returns true if the objects of the definition would be stored where those of a built-in resource are. Deleting them
+/// Returns true if the objects of the CRD would be stored where those of a built-in resource are. Deleting them
 /// would delete built-in objects.
 ///
 /// upstream: apiextensions-apiserver/pkg/controller/finalizer#OverlappingBuiltInResources

@@ -1,9 +1,9 @@
-//! The life of CustomResourceDefinitions: their names are accepted or in conflict, they are established, and when they go
-//! their objects go first
+//! The life cycle of CustomResourceDefinitions: their names are accepted or in conflict, they are established, and
+//! their objects are deleted before them
 //! (<https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/>).
 //!
-//! In the reference these controllers are parts of kube-apiserver itself, so they cannot be switched off. What is served
-//! follows the status that they write, which is the server's own matter.
+//! In the reference these controllers are parts of kube-apiserver itself, so they cannot be disabled. The server
+//! derives the served resources from the status that they write.
 
 mod cleanup;
 mod names;

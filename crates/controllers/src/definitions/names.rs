@@ -1,5 +1,5 @@
-//! Names of definitions: accepted unless another definition of the group has them already. With its names accepted for the
-//! first time a definition is established for good.
+//! Names of CRDs: they are accepted unless another CRD of the group has them already. When its names are accepted for
+//! the first time, a CRD is established permanently.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};
 use crate::refusal::unless_gone;
 
-/// The annotation by which groups of the Kubernetes community say that they were reviewed.
+/// Annotation of API groups of the Kubernetes community that records their review.
 const APPROVAL: &str = "api-approved.kubernetes.io";
 
 /// Runs the controller until the server ends.
@@ -36,11 +36,11 @@ pub(crate) async fn run(client: Client) {
 struct Names {
     client: Client,
     definitions: Arc<Resource>,
-    /// The names that were accepted, by group and definition.
+    /// Accepted names by group and CRD.
     groups: HashMap<SmolStr, HashMap<SmolStr, Accepted>>,
 }
 
-/// The names that were accepted for one definition.
+/// Accepted names of one CRD.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Accepted {
     resources: Vec<SmolStr>,
@@ -86,7 +86,7 @@ impl Reconcile for Names {
 
     const NAME: &'static str = "naming-condition-controller";
     const QUEUE: &'static str = "crd_naming_condition_controller";
-    // Two definitions must not get one name.
+    // Two CRDs must not get the same name.
     const PARALLEL: usize = 1;
 
     fn watch(&mut self, client: &Client) -> Result<(Objects, Changes), Lost> {
@@ -107,7 +107,7 @@ impl Reconcile for Names {
             queue.push(object.name().into());
             return;
         }
-        // What it had, others may have now.
+        // Its names are available to others now.
         let group = group_of(&definition);
         let Some(others) = self.groups.get_mut(&group) else {
             return;
@@ -130,7 +130,7 @@ impl Reconcile for Names {
         if !reconcile_names(&mut definition, others, &self.client.now()) {
             return None;
         }
-        // The next definition must know of these names before the change comes round.
+        // The next CRD must see these names before the change arrives by the watch.
         self.learn(name, &definition);
         let path = path_of(&self.definitions, "", name)?;
         let client = self.client.clone();
@@ -141,7 +141,7 @@ impl Reconcile for Names {
     }
 }
 
-/// Brings names and conditions of a definition to what they should be beside `others` of its group; whether that changed
+/// Updates the names and conditions of a CRD, given the names of `others` in its group. Returns true if that changed
 /// anything.
 fn reconcile_names<'a>(definition: &mut Value, others: impl Iterator<Item = &'a Accepted> + Clone, now: &str) -> bool {
     let (names, conflict) = accept(definition, others);
@@ -186,13 +186,13 @@ fn reconcile_names<'a>(definition: &mut Value, others: impl Iterator<Item = &'a 
     changed | judge_approval(definition, now)
 }
 
-/// Whether no webhook can be called with the CA bundle of the definition.
+/// Returns true if no webhook can be called with the CA bundle of the CRD.
 fn has_unfit_authorities(definition: &Value) -> bool {
     let bundle = definition.str_at(&["spec", "conversion", "webhook", "clientConfig", "caBundle"]);
     bundle.is_some_and(|bundle| authorities_fault(bundle).is_some())
 }
 
-/// The names that the definition may have, and the last conflict with others, as reason and message.
+/// Returns the names that the CRD may have, and the last conflict with others, as reason and message.
 fn accept<'a>(
     definition: &Value,
     others: impl Iterator<Item = &'a Accepted> + Clone,
@@ -252,7 +252,8 @@ fn accept<'a>(
     (names, conflict)
 }
 
-/// Groups of the Kubernetes community say by an annotation whether they were reviewed, and a condition repeats it.
+/// Sets the condition that repeats the approval annotation of API groups of the Kubernetes community. Returns true if
+/// that changed the CRD.
 fn judge_approval(definition: &mut Value, now: &str) -> bool {
     let group = group_of(definition);
     let protected = ["k8s.io", "kubernetes.io"].iter().any(|domain| {
@@ -336,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_definition_without_fit_authorities_is_not_established_until_it_has_them() {
+    fn crd_with_invalid_ca_bundle_is_established_after_correction() {
         const BUNDLE: [&str; 5] = ["spec", "conversion", "webhook", "clientConfig", "caBundle"];
         let mut widgets = definition("widgets", "Widget", "wd");
         widgets.set_at(&BUNDLE, "bm90IGEgY2VydA==".into());
@@ -368,7 +369,7 @@ mod tests {
             let mut other = definition(plural, kind, short);
             reconcile_names(&mut other, others.iter(), "1");
             let found = condition_text(&other, "NamesAccepted");
-            // The list kind follows the kind, and the last conflict is reported.
+            // The list kind is derived from the kind, and the last conflict is reported.
             let found = found.replace("ListKindConflict: \"WidgetList\"", "KindConflict: \"Widget\"");
             assert_eq!(found, format!("False {conflict}"), "{plural} {kind} {short}");
             assert_eq!(

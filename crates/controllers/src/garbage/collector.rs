@@ -1,4 +1,4 @@
-//! Finding out about owners, and carrying verdicts out.
+//! Reads owners and executes decisions.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use super::{dying, uid_of};
 use crate::reconcile::Work;
 use crate::refusal::unless_gone;
 
-/// How many owners are looked at before others have a turn.
+/// Number of owners after which the task yields to others.
 const RUN: usize = 256;
 
-/// What knows the objects and can change them.
+/// Access to the objects, to read and to change them.
 #[derive(Clone)]
 pub(super) struct Collector {
     client: Client,
-    /// The names of resources that are shared among places.
+    /// Resource names that references share.
     resources: Arc<Mutex<HashSet<Arc<GroupResource>>>>,
     absent: AbsentOwners,
     report: Report,
@@ -47,7 +47,7 @@ impl Collector {
         }
     }
 
-    /// The name, which all who have it share.
+    /// Returns the shared copy of the resource name.
     pub(super) fn shared(&self, resource: GroupResource) -> Arc<GroupResource> {
         let mut resources = self.resources.lock();
         if let Some(known) = resources.get(&resource) {
@@ -58,15 +58,15 @@ impl Collector {
         resource
     }
 
-    /// The object at a place.
+    /// Returns the object with this reference.
     pub(super) fn get(&self, place: &ObjectRef) -> Option<Found> {
         let resource = self.client.registry().resource(&place.resource).cloned()?;
         let object = self.client.get(&resource, &place.namespace, &place.name)?;
         Some(Found { object, resource })
     }
 
-    /// Where the owner is that a reference of the object at `dependent` names: in the same namespace, or in none. `None`
-    /// where no such kind is served, and where an object outside of namespaces names an owner in one.
+    /// Resolves the owner reference of the object `dependent`: the owner is in the same namespace, or cluster-scoped.
+    /// `None` if the kind is not served, or if a cluster-scoped object names a namespaced owner.
     pub(super) fn place_of_owner(&self, reference: &Value, dependent: &ObjectRef) -> Option<ObjectRef> {
         let resource = self.resource_of_owner(reference)?;
         if resource.namespaced() && dependent.namespace.is_empty() {
@@ -94,7 +94,7 @@ impl Collector {
         resource.version(version).is_some().then_some(resource)
     }
 
-    /// What there is to do about the dependent `tree` at `place`.
+    /// Returns the work for the dependent `tree` at `place`.
     pub(super) fn work(
         &self,
         resource: &Resource,
@@ -117,7 +117,7 @@ impl Collector {
         }))
     }
 
-    /// What became of the owners that a dependent names. Other dependents have turns meanwhile.
+    /// Determines the states of the owners that a dependent names. Yields to other dependents meanwhile.
     async fn states(&self, references: &[Value], dependent: &ObjectRef) -> Vec<OwnerState> {
         let mut looks = Looks::default();
         let mut states = Vec::with_capacity(references.len());
@@ -145,7 +145,7 @@ impl Collector {
         self.absent.standing(uid, place, looks, || self.occupant(&at))
     }
 
-    /// What is at a place.
+    /// Returns the object that currently has this reference.
     pub(super) fn occupant(&self, place: &ObjectRef) -> Option<Occupant> {
         let tree = self.get(place)?.object.tree();
         Some(Occupant {
@@ -154,7 +154,7 @@ impl Collector {
         })
     }
 
-    /// Reports owners that are not where they should be, if they are somewhere else.
+    /// Reports owners that are not where the references place them, if they exist elsewhere.
     async fn report_misplaced(&self, tree: &Value, place: &ObjectRef, references: &[Value], states: &[OwnerState]) {
         let missing = references
             .iter()
@@ -164,7 +164,7 @@ impl Collector {
         self.report.emit(tree, place, missing.collect()).await;
     }
 
-    /// Takes the references to `owner` away from a dependent.
+    /// Removes the references to `owner` from a dependent.
     pub(super) async fn forget(&self, dependent: &Uid, place: &ObjectRef, owner: &Uid) -> Result<(), RequestError> {
         let Some(Found { object, resource }) = self.get(place) else {
             return Ok(());
@@ -184,7 +184,7 @@ impl Collector {
         patch(&self.client, &path, &tree, "ownerReferences", others).await
     }
 
-    /// Takes a finalizer away, with which the object goes unless another finalizer holds it.
+    /// Removes a finalizer. The object is then deleted unless it has another finalizer.
     pub(super) async fn release(&self, uid: &Uid, place: &ObjectRef, finalizer: &str) -> Result<(), RequestError> {
         let Some(Found { object, resource }) = self.get(place) else {
             return Ok(());
@@ -201,7 +201,7 @@ impl Collector {
     }
 }
 
-/// Carries a decision out.
+/// Executes a decision.
 async fn act_on(
     client: Client,
     path: String,
@@ -238,7 +238,7 @@ async fn act_on(
     }
 }
 
-/// Gives the list `key` of the metadata other items, unless the object has changed since it was `tree`.
+/// Replaces the list `key` of the metadata, unless the object has changed since it was `tree`.
 async fn patch(client: &Client, path: &str, tree: &Value, key: &str, items: Vec<Value>) -> Result<(), RequestError> {
     let version = tree.at(&["metadata", "resourceVersion"]).cloned().unwrap_or_default();
     let items = if items.is_empty() { Value::Null } else { items.into() };
@@ -248,7 +248,7 @@ async fn patch(client: &Client, path: &str, tree: &Value, key: &str, items: Vec<
     unless_gone(client.patch(path, PatchType::Merge, &patch).await)
 }
 
-/// Deletes an object, unless it is another by now, or has changed where it is to be `as_it_was`.
+/// Deletes an object, unless it was replaced by another one, or has changed although it must be `as_it_was`.
 async fn delete(
     client: &Client,
     path: &str,

@@ -1,48 +1,48 @@
-//! What is to become of a dependent, by what became of its owners
+//! Decision about a dependent, from the states of its owners
 //! (<https://kubernetes.io/docs/concepts/architecture/garbage-collection/>).
 
 use holdfast_value::Value;
 
 use super::graph::Dying;
 
-/// What became of an owner.
+/// State of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OwnerState {
-    /// It is there, and is to stay for all that is known.
+    /// It exists, and is not waiting for its dependents' deletion.
     Solid,
-    /// It is to go, and waits for its dependents.
+    /// It is being deleted, and waits for its dependents.
     Waiting,
     /// It does not exist.
     Dangling,
-    /// No such kind is served, at least for now.
+    /// Its kind is not served, at least for now.
     Unknown,
-    /// It is in a namespace, and the dependent is in none. That is not allowed, and nothing follows from it.
+    /// It is namespaced and the dependent is cluster-scoped. That is not allowed, and has no effect.
     Invalid,
 }
 
-/// What is to become of a dependent.
+/// Decision about a dependent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// It stays.
+    /// Keep it.
     Keep,
-    /// It stays for now; it may be known later.
+    /// Keep it for now; the state may be known later.
     Later,
-    /// It stays without the owner references at these places.
+    /// Keep it, but remove the owner references at these positions.
     Detach(Vec<usize>),
-    /// It is deleted.
+    /// Delete it.
     Delete {
-        /// What happens to its own dependents.
+        /// Propagation policy for its own dependents.
         policy: &'static str,
-        /// Whether it first stops blocking its owners, as one of them may wait for it through a circle.
+        /// True if it must first stop blocking its owners, because one of them may wait for it in a circle.
         unblock: bool,
     },
 }
 
-/// Decides on a dependent whose owners are in these states, in the order of its references. `owns` says that it has dependents
-/// itself, `circle` that one of these waits for its own dependents.
+/// Decides on a dependent whose owners are in these states, in the order of its references. `owns` is true if it has
+/// dependents itself, `circle` if one of these waits for its own dependents.
 #[expect(clippy::indexing_slicing, reason = "a number below the number of owners")]
 pub(super) fn decision(owners: &[OwnerState], finalizers: &[&str], owns: bool, circle: bool) -> Decision {
-    // The first owner that whose state is unknown decides.
+    // The first owner whose state is unknown decides.
     match owners
         .iter()
         .find(|owner| matches!(owner, OwnerState::Unknown | OwnerState::Invalid))
@@ -64,7 +64,7 @@ pub(super) fn decision(owners: &[OwnerState], finalizers: &[&str], owns: bool, c
         };
     }
     if owners.contains(&OwnerState::Waiting) && owns {
-        // What waits for this one is to wait for those behind it as well.
+        // The owner waits for this object, which must wait for its own dependents as well.
         return Decision::Delete {
             policy: "Foreground",
             unblock: circle,
@@ -78,7 +78,7 @@ pub(super) fn decision(owners: &[OwnerState], finalizers: &[&str], owns: bool, c
     Decision::Delete { policy, unblock: false }
 }
 
-/// What finalizers ask of the collector.
+/// Returns what the finalizers request from the garbage collector.
 pub(super) fn dying<'a>(mut finalizers: impl Iterator<Item = &'a str>) -> Option<Dying> {
     finalizers.find_map(|finalizer| match finalizer {
         ORPHAN => Some(Dying::Orphan),
@@ -87,13 +87,13 @@ pub(super) fn dying<'a>(mut finalizers: impl Iterator<Item = &'a str>) -> Option
     })
 }
 
-/// The finalizer of objects whose dependents are to forget them.
+/// Finalizer of objects whose dependents are to be orphaned.
 pub(super) const ORPHAN: &str = "orphan";
 
-/// The finalizer of objects that wait for their dependents.
+/// Finalizer of objects that wait for their dependents.
 pub(super) const FOREGROUND: &str = "foregroundDeletion";
 
-/// The finalizers of an object.
+/// Returns the finalizers of an object.
 pub(super) fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
     let list = object.at(&["metadata", "finalizers"]).and_then(Value::as_list);
     list.into_iter().flat_map(|list| list.iter()).filter_map(Value::as_str)
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn one_solid_owner_keeps_a_dependent_and_the_others_are_forgotten() {
+    fn one_solid_owner_keeps_dependent_and_others_are_detached() {
         assert_eq!(of(&[Solid, Solid]), Decision::Keep);
         assert_eq!(of(&[Dangling, Solid, Waiting]), Decision::Detach(vec![0, 2]));
     }
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_waited_for_waits_for_its_own_dependents() {
+    fn dependent_of_waiting_owner_waits_for_its_own_dependents() {
         assert_eq!(decision(&[Waiting], &[], true, false), delete("Foreground"));
         let in_circle = Decision::Delete {
             policy: "Foreground",

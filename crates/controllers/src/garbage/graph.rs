@@ -1,7 +1,7 @@
-//! Which object depends on which, as far as any does: a state machine without I/O.
+//! The graph of owners and dependents: a state machine without I/O.
 //!
-//! Only objects that have owner references are in the graph, and the owners that these name, by uid. An object without
-//! owners and dependents costs nothing, whatever their number.
+//! The graph contains only objects with owner references, and their owners, by uid. Objects without owners and
+//! dependents cost nothing, in any number.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,60 +12,60 @@ use smol_str::SmolStr;
 
 use super::uid::Uid;
 
-/// Where an object is.
+/// Reference of an object: resource, namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ObjectRef {
-    /// Its resource. Shared, as thousands of objects have the same.
+    /// Resource. Shared, because thousands of objects have the same one.
     pub(super) resource: Arc<GroupResource>,
-    /// Its namespace; empty for cluster-scoped resources.
+    /// Namespace; empty for cluster-scoped resources.
     pub(super) namespace: SmolStr,
-    /// Its name.
+    /// Name.
     pub(super) name: SmolStr,
 }
 
-/// What the finalizers of an object that is to go ask of the garbage collector.
+/// Request of the finalizers of an object that is being deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dying {
-    /// `foregroundDeletion`: dependents that block it go first.
+    /// `foregroundDeletion`: dependents that block it are deleted first.
     Foreground,
-    /// `orphan`: dependents are to forget it.
+    /// `orphan`: dependents lose their references to it.
     Orphan,
 }
 
-/// An object as it was seen.
+/// Observed state of an object.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
-    /// Its uid.
+    /// Uid.
     pub(super) uid: Uid,
-    /// Where it is.
+    /// Reference of the object.
     pub(super) place: ObjectRef,
-    /// Its owner references.
+    /// Owner references.
     pub(super) owners: Vec<SeenOwner>,
-    /// What its finalizers ask of the collector where it is to go.
+    /// Request of its finalizers if it is being deleted.
     pub(super) dying: Option<Dying>,
 }
 
-/// An owner reference as it was seen.
+/// Observed owner reference.
 #[derive(Clone, Debug)]
 pub(super) struct SeenOwner {
-    /// The uid of the owner.
+    /// Uid of the owner.
     pub(super) uid: Uid,
-    /// Where the owner should be; `None` where no such kind is served, or it cannot own this object.
+    /// Expected reference of the owner; `None` if its kind is not served, or it cannot own this object.
     pub(super) place: Option<ObjectRef>,
-    /// Whether the owner is to wait for this object (`blockOwnerDeletion`).
+    /// True if the owner must wait for this object (`blockOwnerDeletion`).
     pub(super) blocks: bool,
 }
 
-/// What there is to do.
+/// Work to be done.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Task {
-    /// To see whether a dependent still has an owner.
+    /// Check whether a dependent still has an owner.
     Check(Uid),
-    /// To do what an object that is to go waits for.
+    /// Do the work that an object being deleted waits for.
     End(Uid),
 }
 
-/// Which object depends on which.
+/// Graph of owners and dependents.
 #[derive(Default)]
 pub(super) struct Graph {
     dependents: HashMap<Uid, Dependent>,
@@ -82,27 +82,27 @@ struct Dependent {
 struct Reference {
     owner: Uid,
     blocks: bool,
-    /// Whether it says of its owner something else than the other references to it, so that it is judged by itself.
+    /// True if it describes its owner differently from the other references to it, so that it is checked separately.
     apart: bool,
 }
 
 struct Owner {
-    /// Where the first reference said that it is.
+    /// Reference of the owner according to the first owner reference.
     place: Option<ObjectRef>,
-    /// Whether it was seen there and has not gone since.
+    /// True if it was seen there and has not been deleted since.
     present: bool,
     dependents: HashSet<Uid>,
-    /// How many dependents it is to wait for.
+    /// Number of dependents that it must wait for.
     blocking: usize,
 }
 
 impl Graph {
-    /// Whether nothing depends on anything and nothing waits.
+    /// Returns true if there are no dependents and no waiting objects.
     pub(super) fn is_empty(&self) -> bool {
         self.dependents.is_empty() && self.dying.is_empty()
     }
 
-    /// Records the current state of an object. `exists` says whether the object of that uid is at that key.
+    /// Records the current state of an object. `exists` returns true if the object of that uid is at that key.
     pub(super) fn see(&mut self, seen: Seen, exists: &mut dyn FnMut(&ObjectRef, &Uid) -> bool) -> Vec<Task> {
         let mut tasks = Vec::new();
         self.see_end(&seen, &mut tasks);
@@ -149,7 +149,7 @@ impl Graph {
         tasks
     }
 
-    /// The reference to the dependent of this uid, if one of its owners may be deleted.
+    /// Returns the reference of the dependent with this uid, if one of its owners may be deleted.
     pub(super) fn doubtful(&self, uid: &Uid) -> Option<&ObjectRef> {
         let dependent = self.dependents.get(uid)?;
         let sound = |reference: &Reference| {
@@ -159,12 +159,13 @@ impl Graph {
         (!dependent.references.iter().all(sound)).then_some(&dependent.place)
     }
 
-    /// Whether anything depends on the object of this uid.
+    /// Returns true if the object with this uid has dependents.
     pub(super) fn is_owner(&self, uid: &Uid) -> bool {
         self.owners.contains_key(uid)
     }
 
-    /// Whether something that depends on the object of this uid waits for its own dependents: then it may wait for itself.
+    /// Returns true if a dependent of the object with this uid waits for its own dependents: then the object may wait
+    /// for itself.
     pub(super) fn is_in_circle(&self, uid: &Uid) -> bool {
         let owner = self.owners.get(uid);
         owner.is_some_and(|owner| {
@@ -173,17 +174,17 @@ impl Graph {
         })
     }
 
-    /// What an object that is to go waits for, and where it is.
+    /// Returns the reference and the request of an object that is being deleted.
     pub(super) fn dying(&self, uid: &Uid) -> Option<&(ObjectRef, Dying)> {
         self.dying.get(uid)
     }
 
-    /// Whether the object of this uid is to wait for dependents.
+    /// Returns true if the object with this uid must wait for dependents.
     pub(super) fn is_blocked(&self, uid: &Uid) -> bool {
         self.owners.get(uid).is_some_and(|owner| owner.blocking > 0)
     }
 
-    /// Where the dependents of an object are that know where it is.
+    /// Returns the dependents of an object whose references have its correct location.
     pub(super) fn dependents_of(&self, uid: &Uid) -> Vec<(Uid, ObjectRef)> {
         let dependents = self.owners.get(uid).into_iter().flat_map(|owner| &owner.dependents);
         dependents
@@ -213,7 +214,7 @@ impl Graph {
         }
     }
 
-    /// Adds a reference to its owner; says whether the owner is known to exist.
+    /// Adds a reference to its owner. Returns true if the owner is known to exist.
     fn refer(
         &mut self,
         seen: SeenOwner,
@@ -229,7 +230,7 @@ impl Graph {
         if !owner.present && seen.place.as_ref().is_some_and(|place| exists(place, &seen.uid)) {
             owner.present = true;
             if owner.place != seen.place {
-                // Those who came first were wrong.
+                // The earlier references were wrong.
                 owner.place.clone_from(&seen.place);
                 owner.blocking = 0;
                 for misled in &owner.dependents {
@@ -251,7 +252,7 @@ impl Graph {
         (reference, sound)
     }
 
-    /// Takes the references of a dependent back from their owners.
+    /// Removes the references of a dependent from their owners.
     fn take_back(&mut self, dependent: &Uid, references: &[Reference]) {
         for reference in references {
             if let Some(owner) = self.owners.get_mut(&reference.owner) {
@@ -261,7 +262,7 @@ impl Graph {
         }
     }
 
-    /// Lets owners go that nothing refers to any more, and those end that nothing holds any more.
+    /// Removes owners without references, and queues those that no dependent blocks any more.
     fn release_owners(&mut self, references: &[Reference], tasks: &mut Vec<Task>) {
         for Reference { owner: uid, .. } in references {
             let Some(owner) = self.owners.get(uid) else {
@@ -278,7 +279,7 @@ impl Graph {
 }
 
 impl Reference {
-    /// Whether the owner waits for it. A reference that does not know where its owner is blocks none.
+    /// Returns true if the owner waits for it. A reference with a wrong location of its owner does not block.
     fn counts(&self) -> bool {
         self.blocks && !self.apart
     }
@@ -286,7 +287,7 @@ impl Reference {
 
 #[cfg(test)]
 impl ObjectRef {
-    /// A ConfigMap of the namespace `n`.
+    /// Returns the reference of a ConfigMap in the namespace `n`.
     pub(super) fn config_map(name: &str) -> Self {
         let resource = GroupResource {
             group: "".into(),
@@ -308,7 +309,7 @@ mod tests {
         Uid::new(name)
     }
 
-    /// An object whose uid is its name, with owners likewise; `!` before a name says that it blocks.
+    /// Returns an object whose uid is its name, with such owners; `!` before a name means that it blocks the owner.
     fn seen(name: &str, owners: &[&str]) -> Seen {
         let owner = |text: &&str| {
             let name = text.trim_start_matches('!');
@@ -341,7 +342,7 @@ mod tests {
         Task::End(uid(name))
     }
 
-    /// Takes note of an object whose owners are all there, or none.
+    /// Records an object whose owners all exist, or do not exist.
     fn see(graph: &mut Graph, seen: Seen, owners_exist: bool) -> Vec<Task> {
         graph.see(seen, &mut |_, _| owners_exist)
     }
@@ -381,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_that_places_its_owner_elsewhere_is_judged_by_itself() {
+    fn reference_with_other_owner_place_is_checked_separately() {
         let mut graph = Graph::default();
         see(&mut graph, seen("child", &["owner"]), ALL);
         let mut other = seen("other", &["!owner"]);
@@ -396,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn who_misplaces_an_owner_first_does_not_mislead_the_others() {
+    fn first_misplaced_reference_does_not_affect_others() {
         let mut graph = Graph::default();
         let there = &mut |at: &ObjectRef, _: &Uid| *at == ObjectRef::config_map("owner");
         let mut wrong = seen("wrong", &["!owner"]);

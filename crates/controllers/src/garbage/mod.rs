@@ -1,10 +1,10 @@
-//! Objects whose owners are gone go too, and owners wait for their dependents or are forgotten by them, as their deletion
-//! asked (<https://kubernetes.io/docs/concepts/architecture/garbage-collection/>).
+//! The garbage collector: objects without existing owners are deleted, and owners wait for their dependents or orphan
+//! them, as requested by their deletion (<https://kubernetes.io/docs/concepts/architecture/garbage-collection/>).
 //!
-//! All changes of all resources are followed, but an object that has no owner and is not about to go is not even parsed:
-//! a search of its bytes shows. What is known is the graph of owners and dependents (`graph.rs`); each decision
-//! (`decision.rs`) is made on the objects as they are at that moment, and carried out on the condition that they have not
-//! changed meanwhile.
+//! All changes of all resources are watched, but an object that has no owner and is not being deleted is not even
+//! parsed: a search of its bytes detects this. The collector keeps only the graph of owners and dependents
+//! (`graph.rs`). Each decision (`decision.rs`) uses the current objects, and is executed on the condition that they
+//! have not changed meanwhile.
 
 mod collector;
 mod decision;
@@ -45,9 +45,9 @@ struct GarbageCollector {
     client: Client,
     collector: Collector,
     graph: Graph,
-    /// Finds what objects with owners hold. Text within a string cannot look so, as its quotes are escaped.
+    /// Pattern that objects with owners contain. Text within a string cannot match, because its quotes are escaped.
     owned: Finder<'static>,
-    /// Finds what objects hold that are to go.
+    /// Pattern that objects being deleted contain.
     ending: Finder<'static>,
 }
 
@@ -61,7 +61,7 @@ impl GarbageCollector {
         self.owned.find(&bytes).is_some() || self.ending.find(&bytes).is_some()
     }
 
-    /// Takes note of an object.
+    /// Records an object.
     fn note(&mut self, object: &Object, queue: &mut Queue<Task>) {
         let Some(resource) = self.client.resource_of(object) else {
             return;
@@ -95,12 +95,12 @@ impl GarbageCollector {
         tasks.into_iter().for_each(|task| queue.push(task));
     }
 
-    /// Judges a dependent.
+    /// Checks a dependent.
     fn check(&self, uid: &Uid) -> Option<Work<()>> {
         let place = self.graph.doubtful(uid)?.clone();
         let found = self.collector.get(&place)?;
         let (tree, resource) = (found.object.tree(), found.resource);
-        // What is on its way out is not judged; in the foreground it ends in its own time.
+        // An object that is being deleted is not checked; with foreground deletion it is removed after its dependents.
         if uid_of(&tree) != *uid || is_ending(&tree) {
             return None;
         }
@@ -108,7 +108,7 @@ impl GarbageCollector {
         self.collector.work(&resource, &place, tree, owns, circle)
     }
 
-    /// Does what an object waits for that is to go.
+    /// Does the work that an object being deleted waits for.
     fn end(&self, uid: &Uid) -> Option<Work<()>> {
         let (place, dying) = self.graph.dying(uid)?.clone();
         if dying == Dying::Foreground && self.graph.is_blocked(uid) {
@@ -182,7 +182,7 @@ fn is_ending(object: &Value) -> bool {
     object.at(&["metadata", "deletionTimestamp"]).is_some()
 }
 
-/// What the collector does before the object is deleted.
+/// Returns the work of the collector before the object is deleted.
 fn dying(object: &Value) -> Option<Dying> {
     is_ending(object).then(|| decision::dying(finalizers(object))).flatten()
 }

@@ -1,7 +1,7 @@
-//! What became of the owners that a dependent names, with as few looks as can be.
+//! States of the owners that a dependent names, with as few lookups as possible.
 //!
-//! A dependent may name thousands of owners. Each place is looked at once while a dependent is judged, and an owner that is
-//! not there is remembered as absent for those that follow: a uid is used once, so that it never comes to be there.
+//! A dependent may name thousands of owners. Each reference is looked up once while a dependent is checked. An absent
+//! owner is remembered for later dependents: uids are unique, so it never appears again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use super::graph::{Dying, ObjectRef};
 use super::recent::Recent;
 use super::uid::Uid;
 
-/// How many absent owners are remembered.
+/// Minimum number of absent owners that are remembered.
 const REMEMBERED: usize = 1 << 14;
 
-/// The owners that are known to be absent.
+/// Owners that are known to be absent.
 #[derive(Clone, Debug)]
 pub(super) struct AbsentOwners(Arc<Mutex<Recent<(Uid, ObjectRef)>>>);
 
@@ -26,27 +26,27 @@ impl Default for AbsentOwners {
     }
 }
 
-/// What is at a place.
+/// The object that currently has a reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Occupant {
     pub(super) uid: Uid,
-    /// What its finalizers ask of the collector where it is to go.
+    /// Request of its finalizers if it is being deleted.
     pub(super) dying: Option<Dying>,
 }
 
-/// The places that were looked at for one dependent.
+/// References that were looked up for one dependent.
 #[derive(Debug, Default)]
 pub(super) struct Looks(HashMap<ObjectRef, Option<Occupant>>);
 
 impl Looks {
-    /// What is at a place, looked at once.
+    /// Returns the object with this reference, looked up at most once.
     pub(super) fn occupant(&mut self, place: &ObjectRef, look: impl FnOnce() -> Option<Occupant>) -> Option<&Occupant> {
         self.0.entry(place.clone()).or_insert_with(look).as_ref()
     }
 }
 
 impl AbsentOwners {
-    /// What became of the owner of that uid, which is at `place` if it is anywhere.
+    /// Returns the state of the owner with that uid, which has the reference `place` if it exists.
     pub(super) fn standing(
         &self,
         uid: Uid,
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_looked_at_once_for_a_dependent_and_not_again_for_owners_that_are_absent() {
+    fn owner_is_looked_up_once_and_absent_owner_is_remembered() {
         let (absent, looked) = (AbsentOwners::default(), Cell::new(0));
         let collector = |looks: &mut Looks| {
             for n in 0..10_000 {

@@ -1,11 +1,12 @@
-//! What was found out lately, bounded.
+//! A bounded cache of recent results.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// A map that forgets what was not looked up lately.
+/// A map that forgets entries that were not used recently.
 ///
-/// It has two generations. When the younger one is full, the older one goes; what is looked up moves to the younger.
+/// It has two generations. When the younger one is full, the older one is dropped; entries move to the younger one when
+/// they are used.
 #[derive(Debug)]
 pub(super) struct Recent<K, V = ()> {
     young: HashMap<K, V>,
@@ -14,7 +15,7 @@ pub(super) struct Recent<K, V = ()> {
 }
 
 impl<K: Eq + Hash, V> Recent<K, V> {
-    /// One that remembers at least so many, and at most twice as many.
+    /// Creates a map that remembers at least `generation` entries, and at most twice as many.
     pub(super) fn new(generation: usize) -> Self {
         Self {
             young: HashMap::new(),
@@ -30,7 +31,7 @@ impl<K: Eq + Hash, V> Recent<K, V> {
         self.young.get(key)
     }
 
-    /// Remembers a value; whether there was none.
+    /// Inserts a value. Returns true if there was none.
     pub(super) fn insert(&mut self, key: K, value: V) -> bool {
         if self.young.len() >= self.generation && !self.young.contains_key(&key) {
             self.old = std::mem::take(&mut self.young);
@@ -45,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_used_stays_and_the_rest_is_forgotten_in_time() {
+    fn used_entries_are_kept_and_others_are_evicted() {
         let mut recent = Recent::new(10);
         assert!(recent.insert(0, "kept"));
         for n in 1..1_000 {

@@ -1,4 +1,4 @@
-//! Reports of owner references that reach into another namespace, which nothing can be said about but that they are wrong
+//! Events about owner references to another namespace, which are always invalid
 //! (<https://kubernetes.io/docs/concepts/architecture/garbage-collection/#owners-dependents>).
 
 use std::collections::{HashMap, HashSet};
@@ -16,29 +16,29 @@ use super::recent::Recent;
 use super::uid::Uid;
 use super::uid_of;
 
-/// How many owners and references are remembered as looked into, at least.
+/// Minimum number of remembered owners and references.
 const REMEMBERED: usize = 1 << 14;
-/// How many events a dependent gets at a time, as the reference's recorder has it.
+/// Maximum number of events of a dependent at a time, as in the reference's recorder.
 const MAX_REPORTED: usize = 25;
-/// How many objects are looked at before others have a turn.
+/// Number of objects after which the task yields to others.
 const RUN: usize = 512;
 
-/// Makes events of owner references that reach into another namespace.
+/// Creates events about owner references to another namespace.
 #[derive(Clone)]
 pub(super) struct Report {
     client: Client,
     known: Arc<Mutex<Known>>,
 }
 
-/// What was looked into already.
+/// Results of earlier searches.
 struct Known {
-    /// The namespaces in which owners are, if they are in any. Thousands of dependents may have lost one owner.
+    /// Namespaces of owners, if they have one. Thousands of dependents may have lost the same owner.
     owners: Recent<Uid, Option<SmolStr>>,
-    /// Dependents and owners that an event reported.
+    /// Dependents and owners that an event has reported.
     reported: Recent<(Uid, Uid)>,
 }
 
-/// A reference whose owner is not where it should be, and the owner's resource.
+/// A reference whose owner is not at the expected place, and the owner's resource.
 pub(super) type Missing<'a> = (&'a Value, Arc<Resource>);
 
 impl Report {
@@ -53,7 +53,7 @@ impl Report {
         }
     }
 
-    /// Reports, by events, which of the owners that are not where they should be are in another namespace.
+    /// Reports, by events, which of the missing owners are in another namespace.
     pub(super) async fn emit(&self, dependent: &Value, place: &ObjectRef, missing: Vec<Missing<'_>>) {
         let missing: Vec<Missing<'_>> = missing.into_iter().filter(|(_, owner)| owner.namespaced()).collect();
         self.look_into(&missing).await;
@@ -63,7 +63,7 @@ impl Report {
         }
     }
 
-    /// The references that an event is to report.
+    /// Returns the references that an event must report.
     fn misplaced<'a>(&self, dependent: &Uid, place: &ObjectRef, missing: &[Missing<'a>]) -> Vec<&'a Value> {
         let mut known = self.known.lock();
         let mut misplaced = Vec::new();
@@ -78,7 +78,7 @@ impl Report {
         misplaced
     }
 
-    /// Finds out in which namespaces those owners are of which that is not known: all of a resource in one pass.
+    /// Searches for the namespaces of owners that are not known yet: all owners of a resource in one pass.
     async fn look_into(&self, missing: &[Missing<'_>]) {
         let mut searches: HashMap<GroupResource, (Arc<Resource>, Search)> = HashMap::new();
         {
@@ -104,7 +104,7 @@ impl Report {
         }
     }
 
-    /// Looks through all objects of a resource, in runs.
+    /// Searches all objects of a resource, in runs.
     async fn run(&self, resource: &Resource, search: &mut Search) {
         let objects = self.client.list(resource, "");
         let mut last = None;
@@ -123,7 +123,7 @@ impl Report {
         }
     }
 
-    /// Sends an event. People read it; nothing waits for it.
+    /// Sends an event. It is informational; nothing waits for it.
     async fn send(&self, event: &Value) {
         let namespace = event.str_at(&["metadata", "namespace"]).unwrap_or_default();
         let path = format!("/api/v1/namespaces/{namespace}/events");
@@ -137,7 +137,7 @@ fn uid_in(reference: &Value) -> Uid {
     Uid::new(reference.str_at(&["uid"]).unwrap_or_default())
 }
 
-/// A search for objects by their uids, which parses none.
+/// A search for objects by their uids that parses no object.
 #[derive(Default)]
 struct Search {
     wanted: HashSet<Uid>,
@@ -145,7 +145,7 @@ struct Search {
 }
 
 impl Search {
-    /// Looks at an object. Its uid stands in its metadata, which come first, before all that could hold a member of that
+    /// Checks an object. Its uid is in its metadata, which precede all other fields that could contain a member of that
     /// name.
     fn look(&mut self, bytes: &[u8], namespace: &str) {
         const MEMBER: &[u8] = br#""uid":""#;

@@ -1,24 +1,24 @@
-//! Uids as keys: sixteen bytes for what is a UUID, as nearly all are.
+//! Uids as keys: sixteen bytes for a UUID, which nearly all uids are.
 
 use smol_str::SmolStr;
 
-/// The uid of an object.
+/// Uid of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Uid {
-    /// A UUID in its usual form: small letters and hyphens.
+    /// A UUID in the usual form: lower-case letters and hyphens.
     Uuid([u8; 16]),
-    /// Anything else.
+    /// Any other text.
     Text(SmolStr),
 }
 
 impl Uid {
-    /// The uid that `text` is.
+    /// Creates the uid from `text`.
     pub(super) fn new(text: &str) -> Self {
         uuid(text).map_or_else(|| Self::Text(text.into()), Self::Uuid)
     }
 }
 
-/// The bytes of a UUID in its usual form; any other text would not come out of them again.
+/// Returns the bytes of a UUID in the usual form; other texts could not be restored from the bytes.
 #[expect(clippy::indexing_slicing, reason = "the form has 32 digits, two to a byte")]
 fn uuid(text: &str) -> Option<[u8; 16]> {
     let text = text.as_bytes();

@@ -1,4 +1,4 @@
-//! What a terminating namespace reports about its deletion: five conditions, in the words of the reference
+//! The five conditions of a terminating namespace about its deletion, with the texts of the reference
 //! (<https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/namespace-v1/#NamespaceStatus>).
 
 use std::collections::BTreeMap;
@@ -7,25 +7,25 @@ use holdfast_gotext::errors::aggregate;
 use holdfast_server::operations::loopback::RequestError;
 use holdfast_value::Value;
 
-/// What became of the content of a namespace.
+/// Result of the deletion of a namespace's content.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
-    /// Why content could not be deleted.
+    /// Errors of failed deletions.
     pub(super) failures: Vec<RequestError>,
-    /// How many objects are left of each resource, which is named `PLURAL.GROUP`.
+    /// Number of remaining objects of each resource, which is named `PLURAL.GROUP`.
     pub(super) remaining: BTreeMap<String, usize>,
-    /// How many objects each finalizer holds.
+    /// Number of objects that each finalizer protects.
     pub(super) finalizers: BTreeMap<String, usize>,
 }
 
-/// A condition: what it is called, and what it says when all is well.
+/// A condition: its type, and its reason and message if there is no problem.
 struct Condition {
     name: &'static str,
     well_reason: &'static str,
     well_message: &'static str,
 }
 
-/// All conditions, in their order. Here the first two are always well: discovery is the server's own registry.
+/// All conditions, in their order. The first two never have a problem here: discovery is the server's own registry.
 const CONDITIONS: [Condition; 5] = [
     Condition {
         name: "NamespaceDeletionDiscoveryFailure",
@@ -55,17 +55,17 @@ const CONDITIONS: [Condition; 5] = [
 ];
 
 impl Findings {
-    /// How many objects are left.
+    /// Returns the number of remaining objects.
     pub(super) fn left(&self) -> usize {
         self.remaining.values().sum()
     }
 
-    /// Whether nothing is left and nothing went wrong.
+    /// Returns true if nothing is left and nothing failed.
     pub(super) fn is_clear(&self) -> bool {
         self.failures.is_empty() && self.remaining.is_empty()
     }
 
-    /// The conditions that follow on those of the status; `None` where they are the same.
+    /// Returns the new conditions, given those of the status; `None` if they are equal.
     #[expect(clippy::indexing_slicing, reason = "the index was found in this very list")]
     pub(super) fn conditions(&self, old_conditions: &[Value], now: &str) -> Option<Vec<Value>> {
         let mut conditions = old_conditions.to_vec();
@@ -81,7 +81,7 @@ impl Findings {
                 .position(|known| known.str_at(&["type"]) == Some(condition.name));
             let same = |known: &Value| {
                 let text = |key| known.str_at(&[key]).unwrap_or_default();
-                // A condition that held and holds is not written again.
+                // A condition whose status does not change is not written again.
                 text("status") == status
                     && (trouble.is_none() || (text("reason"), text("message")) == (reason, message))
             };
@@ -107,7 +107,7 @@ impl Findings {
         changed.then_some(conditions)
     }
 
-    /// The reason and the message of a condition that is not well.
+    /// Returns the reason and the message of a condition that reports a problem.
     fn trouble(&self, condition: &str) -> Option<(&'static str, String)> {
         match condition {
             "NamespaceDeletionContentFailure" if !self.failures.is_empty() => {
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_reported_with_the_finalizers_that_hold_it() {
+    fn remaining_objects_are_reported_with_their_finalizers() {
         let conditions = held().conditions(&[], "2026-01-01T00:00:00Z").unwrap();
         assert_eq!(
             messages(&conditions)[2..],
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_reported_already_is_not_reported_again() {
+    fn unchanged_conditions_are_not_reported_again() {
         let old_conditions = held().conditions(&[], "2026-01-01T00:00:00Z").unwrap();
         assert!(held().conditions(&old_conditions, "2027-01-01T00:00:00Z").is_none());
         let clear = Findings::default()

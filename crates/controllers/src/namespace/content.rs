@@ -1,4 +1,4 @@
-//! Deleting what is in a namespace, and counting what stays.
+//! Deletes the content of a namespace, and counts the remaining objects.
 
 use holdfast_resource::{Resource, Verb};
 use holdfast_server::operations::loopback::{Client, RequestError, path_of};
@@ -7,8 +7,8 @@ use memchr::memmem;
 
 use super::conditions::Findings;
 
-/// Deletes all objects in `namespace` that can be deleted, and says what is left of them. Pods go first, since they may
-/// need what else is there until they have ended
+/// Deletes all objects in `namespace` that can be deleted, and reports the remaining ones. Pods are deleted first,
+/// because they may need the other objects until they have ended
 /// (<https://kubernetes.io/docs/concepts/overview/working-with-objects/namespaces/>, KEP-5080).
 pub(super) async fn delete(client: &Client, namespace: &str) -> Findings {
     let mut findings = Findings::default();
@@ -31,7 +31,7 @@ pub(super) async fn delete(client: &Client, namespace: &str) -> Findings {
     findings
 }
 
-/// Whether objects of the resource are in namespaces and can be deleted.
+/// Returns true if objects of the resource are namespaced and can be deleted.
 fn is_content(resource: &Resource) -> bool {
     let deletable = |verb| {
         resource
@@ -70,7 +70,7 @@ async fn delete_all(client: &Client, resource: &Resource, namespace: &str) -> Re
     Ok(())
 }
 
-/// Adds what is left of a resource, and which finalizers hold it.
+/// Adds the remaining objects of a resource and the finalizers that protect them.
 fn count(client: &Client, resource: &Resource, namespace: &str, findings: &mut Findings) {
     let objects = client.list(resource, namespace);
     if objects.is_empty() {
@@ -79,7 +79,7 @@ fn count(client: &Client, resource: &Resource, namespace: &str, findings: &mut F
     let named = format!("{}.{}", resource.plural, resource.group);
     findings.remaining.insert(named, objects.len());
     for object in objects.iter() {
-        // Most objects that stay have no finalizers but a grace period, and need not be parsed.
+        // Most remaining objects have a grace period but no finalizers, and need not be parsed.
         if memmem::find(&object.bytes(), b"\"finalizers\":[").is_none() {
             continue;
         }

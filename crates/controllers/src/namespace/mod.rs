@@ -1,9 +1,9 @@
-//! Namespaces that are deleted go once they are empty: all that is in them is deleted first
+//! Deletes namespaces: all their content is deleted first
 //! (<https://kubernetes.io/docs/tasks/administer-cluster/namespaces/#deleting-a-namespace>).
 //!
-//! A namespace that is to go has the phase `Terminating` and the finalizer `kubernetes` in its specification. Its content
-//! is deleted at once; if something stays, such as an object with finalizers, the namespace is looked at again when
-//! objects leave it.
+//! A namespace that is being deleted has the phase `Terminating` and the finalizer `kubernetes` in its specification.
+//! Its content is deleted at once; if something remains, such as an object with finalizers, the namespace is processed
+//! again when objects are removed from it.
 
 mod conditions;
 mod content;
@@ -26,10 +26,10 @@ use conditions::Findings;
 /// The name of this controller.
 pub(crate) const NAME: &str = "namespace-controller";
 
-/// The finalizer of specifications that this controller takes away.
+/// Finalizer in the specification that this controller removes.
 const FINALIZER: &str = "kubernetes";
 
-/// How often the conditions of a namespace are brought up to date while objects leave it one by one.
+/// Interval at which the conditions of a namespace are updated while its objects are removed one by one.
 const PROGRESS: Duration = Duration::from_millis(500);
 
 /// Runs the controller until the server ends.
@@ -48,28 +48,28 @@ pub(crate) async fn run(client: Client) {
 struct Namespaces {
     client: Client,
     namespaces: Arc<Resource>,
-    /// The namespaces whose content is on its way out.
+    /// Namespaces whose content is being deleted.
     terminating: HashMap<SmolStr, Progress>,
 }
 
-/// How far a namespace has come.
+/// Progress of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
     /// Its content is being deleted.
     Emptying,
-    /// So many objects are left.
+    /// This number of objects is left.
     Left(usize),
 }
 
 impl Namespaces {
-    /// Looks at a namespace that may have to go.
+    /// Queues a namespace that may have to be deleted.
     fn look_at(&self, namespace: &Object, queue: &mut Queue<SmolStr>) {
         if memchr::memmem::find(&namespace.bytes(), b"\"deletionTimestamp\":").is_some() {
             queue.push(namespace.name().into());
         }
     }
 
-    /// An object has gone; if its namespace waits for that, it is nearer to its end.
+    /// Notes the removal of an object. If its namespace waits for that, it is queued.
     fn left(&mut self, object: &Object, queue: &mut Queue<SmolStr>) {
         let Some(resource) = self.client.resource_of(object) else {
             return;
@@ -90,7 +90,7 @@ impl Namespaces {
 
 impl Reconcile for Namespaces {
     type Item = SmolStr;
-    /// How many objects are left.
+    /// Number of remaining objects.
     type Outcome = usize;
 
     const NAME: &'static str = NAME;
@@ -99,7 +99,8 @@ impl Reconcile for Namespaces {
 
     fn watch(&mut self, client: &Client) -> Result<(Objects, Changes), Lost> {
         let (_, changes) = client.watch_everything()?;
-        // Of what is there already the namespaces alone matter. They are read after the watch began, so none is missed.
+        // Of the existing objects only the namespaces matter. They are read after the watch began, so that no change is
+        // missed.
         Ok((client.list(&self.namespaces, ""), changes))
     }
 
@@ -138,7 +139,7 @@ impl Reconcile for Namespaces {
     }
 }
 
-/// Whether a namespace is to go and waits for this controller.
+/// Returns true if a namespace is being deleted and waits for this controller.
 fn awaits_us(namespace: &Value) -> bool {
     let finalizers = namespace.at(&["spec", "finalizers"]).and_then(Value::as_list);
     let mut finalizers = finalizers.into_iter().flat_map(|list| list.iter());
@@ -146,7 +147,7 @@ fn awaits_us(namespace: &Value) -> bool {
         && finalizers.any(|finalizer| finalizer.as_str() == Some(FINALIZER))
 }
 
-/// Empties a namespace and, when nothing is left, lets it go. Returns how many objects are left.
+/// Empties a namespace and, when nothing is left, finalizes it. Returns the number of remaining objects.
 async fn end(client: &Client, namespaces: &Resource, name: &str, mut namespace: Value) -> Result<usize, RequestError> {
     let Some(path) = path_of(namespaces, "", name) else {
         return Ok(0);
@@ -154,7 +155,7 @@ async fn end(client: &Client, namespaces: &Resource, name: &str, mut namespace: 
     let findings = content::delete(client, name).await;
     let before = namespace.at(&["status", "conditions"]).and_then(Value::as_list);
     let before: Vec<Value> = before.map(|list| list.to_vec()).unwrap_or_default();
-    // What is empty at the first look has nothing to report.
+    // A namespace that is empty at the first check has nothing to report.
     if !(before.is_empty() && findings.is_clear())
         && let Some(conditions) = findings.conditions(&before, &client.now())
     {
@@ -175,7 +176,7 @@ async fn end(client: &Client, namespaces: &Resource, name: &str, mut namespace: 
     Ok(left)
 }
 
-/// Takes the finalizer away, with which the namespace goes unless another finalizer holds it.
+/// Removes the finalizer. The namespace is then deleted unless it has another finalizer.
 async fn finalize(client: &Client, path: &str, mut namespace: Value) -> Result<(), RequestError> {
     if let Some(finalizers) = namespace.at_mut(&["spec", "finalizers"]).and_then(Value::as_list_mut) {
         finalizers

@@ -1,8 +1,9 @@
-//! How far writes were acknowledged, kept apart from the log: what a log that lost its end is found out by.
+//! The acknowledged revision, stored separately from the log so that a log that lost its end is detected.
 //!
-//! The file has two slots of one sector each, which are written in turn; the newer counts. It is written after each durable
-//! group and before any of its writes is acknowledged, and not synced with it: the page cache outlives the process, and a
-//! power cut may leave the file older than the log, but never newer. `FORMAT.md` says what follows from that.
+//! The file has two slots of one sector each, which are written alternately; the newer one is valid. A slot is written
+//! after each durable group, before any write of the group is acknowledged, and not synced with it: the page cache
+//! outlives the process, and after a power cut the file may be older than the log, but never newer. `FORMAT.md`
+//! explains the consequences.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -17,18 +18,18 @@ use crate::key::Revision;
 const NAME: &str = "acknowledged";
 const MAGIC: [u8; 8] = *b"HoldAck\x01";
 const RECORD: usize = 20;
-/// Apart by more than any sector or page.
+/// Offsets of the slots, further apart than any sector or page.
 const SLOTS: [u64; 2] = [0, 4096];
 
-/// The file, open for writing.
+/// The file, opened for writing.
 #[derive(Debug)]
 pub(crate) struct Acknowledged {
     file: Arc<Synced>,
-    /// The slot that is written next.
+    /// Index of the slot to write next.
     next: usize,
 }
 
-/// The file and whether it was written since it was synced.
+/// The file, and a flag for writes since the last sync.
 #[derive(Debug)]
 pub(crate) struct Synced {
     path: PathBuf,
@@ -37,7 +38,7 @@ pub(crate) struct Synced {
 }
 
 impl Synced {
-    /// Syncs the file where it was written.
+    /// Syncs the file if it was written.
     pub(crate) fn sync(&self) -> io::Result<()> {
         if self.written.swap(false, Ordering::AcqRel) {
             self.file.sync_data()?;
@@ -47,10 +48,11 @@ impl Synced {
 }
 
 impl Acknowledged {
-    /// What the file beside the store's says: the revision up to which writes were acknowledged; `None` where there is none.
+    /// Reads the file next to the store's: the revision up to which writes were acknowledged; `None` if there is no
+    /// such file.
     ///
     /// # Errors
-    /// [`OpenError::Damaged`] where it does not hold what was written.
+    /// [`OpenError::Damaged`] if it does not contain what was written.
     pub(crate) fn read(store: &Path) -> Result<Option<Revision>, OpenError> {
         let path = store.with_file_name(NAME);
         let bytes = match std::fs::read(&path) {
@@ -66,8 +68,8 @@ impl Acknowledged {
         })
     }
 
-    /// Makes the file beside the store's again, which says that writes up to `revision` were acknowledged; durable on return.
-    /// It takes the place of the one before whole, so that no crash leaves one that cannot be read.
+    /// Creates the file next to the store's again, recording that writes up to `revision` were acknowledged; durable on
+    /// return. It replaces the previous file atomically, so that no crash leaves an unreadable one.
     pub(crate) fn begin(store: &Path, revision: Revision) -> Result<Self, OpenError> {
         let path = store.with_file_name(NAME);
         let begin = || -> io::Result<Self> {
@@ -95,7 +97,7 @@ impl Acknowledged {
         begin().map_err(OpenError::io(&path))
     }
 
-    /// Says that writes up to `revision` are about to be acknowledged.
+    /// Records that writes up to `revision` are about to be acknowledged.
     #[expect(clippy::indexing_slicing, reason = "`next` alternates between the two slots")]
     pub(crate) fn advance(&mut self, revision: Revision) -> io::Result<()> {
         self.file.file.write_all_at(&record(revision), SLOTS[self.next])?;
@@ -104,7 +106,8 @@ impl Acknowledged {
         Ok(())
     }
 
-    /// Says that writes up to `revision` were acknowledged and none beyond, whatever stood there; durable on return.
+    /// Records that writes up to `revision`, and none beyond, were acknowledged, whatever the file contained; durable
+    /// on return.
     pub(crate) fn reset(&mut self, revision: Revision) -> io::Result<()> {
         for at in SLOTS {
             self.file.file.write_all_at(&record(revision), at)?;
@@ -112,7 +115,7 @@ impl Acknowledged {
         self.file.file.sync_all()
     }
 
-    /// The file, for those who sync it.
+    /// Returns the file for the task that syncs it.
     pub(crate) fn file(&self) -> Arc<Synced> {
         Arc::clone(&self.file)
     }
@@ -122,7 +125,7 @@ impl Acknowledged {
     }
 }
 
-/// The path of the file beside the store's.
+/// Returns the path of the file next to the store's.
 pub(crate) fn path(store: &Path) -> PathBuf {
     store.with_file_name(NAME)
 }
@@ -136,7 +139,7 @@ fn record(revision: Revision) -> [u8; RECORD] {
     bytes
 }
 
-/// What the slot at that place says, if that is what was written.
+/// Returns the revision of the slot at offset `at`, if the slot is valid.
 fn revision(bytes: &[u8], at: u64) -> Option<Revision> {
     let slot = bytes.get(usize::try_from(at).ok()?..)?.get(..RECORD)?;
     let revision = Revision::from_le_bytes(slot.get(8..16)?.try_into().ok()?);

@@ -9,19 +9,20 @@ use super::salvage;
 use crate::error::OpenError;
 
 const LOCK: &str = "lock";
-/// The name of the store's file.
+/// Name of the store's file.
 pub(crate) const STORE: &str = "store.db";
 
-/// A data directory that this process has to itself for as long as the value lives.
+/// A data directory that this process holds exclusively while the value lives.
 #[derive(Debug)]
 pub(crate) struct Directory {
     path: PathBuf,
-    /// The lock is the system's, on the open file: it goes with the process, however that ends.
+    /// The lock is the system's, on the open file: it ends with the process, however the process ends.
     _lock: File,
 }
 
 impl Directory {
-    /// Takes the directory, making it if need be: readable by its owner alone, because secrets lie in it.
+    /// Opens and locks the directory and creates it if necessary. Only its owner can read it, because it contains
+    /// secrets.
     pub(crate) fn take(path: &Path) -> Result<Self, OpenError> {
         let io = OpenError::io(path);
         if !path.is_dir() {
@@ -47,7 +48,7 @@ impl Directory {
             .set_len(0)
             .and_then(|()| lock.rewind())
             .and_then(|()| writeln!(lock, "{pid}"));
-        // On a full disk the name of the holder is missing, which is no reason not to serve reads.
+        // On a full disk the name of the holder is missing, which must not prevent reads.
         if let Err(error) = written {
             tracing::warn!(directory = %path.display(), %error, "cannot write the process id to the lock file");
         }
@@ -57,7 +58,7 @@ impl Directory {
         })
     }
 
-    /// The store's file, which is made, empty, if it is absent.
+    /// Returns the path of the store's file, which is created empty if it is absent.
     pub(crate) fn store_file(&self) -> Result<PathBuf, OpenError> {
         let path = self.path.join(STORE);
         salvage::finish(&path).map_err(OpenError::io(&path))?;
@@ -68,7 +69,7 @@ impl Directory {
     }
 }
 
-/// Makes the names in the folder durable in which `path` is.
+/// Makes the names in the parent folder of `path` durable.
 pub(crate) fn sync_folder_of(path: &Path) -> io::Result<()> {
     match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         Some(parent) => File::open(parent)?.sync_all(),
@@ -76,7 +77,7 @@ pub(crate) fn sync_folder_of(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Opens a file for its owner alone, making it if need be.
+/// Opens a file that only its owner can access, and creates it if necessary.
 pub(crate) fn private(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .read(true)

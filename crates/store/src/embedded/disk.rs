@@ -1,15 +1,15 @@
-//! What the writer asks of a disk: a log of versions, written in durable steps. Cut out so that tests can put a failing
-//! disk in its place.
+//! The writer's interface to a disk: a log of versions, written in durable steps. It is a trait so that tests can use a
+//! failing disk.
 
 use std::time::Duration;
 
 use crate::error::StorageError;
 use crate::key::Revision;
 
-/// Bits of a row's identity that say which operation of its transaction it is; [`crate::MAX_OPS`] fits.
+/// Bits of a row's id for the position of the operation in its transaction; [`crate::MAX_OPS`] fits.
 const POSITION_BITS: u32 = 10;
 
-/// The identity of one version of one key: its revision and its position in the transaction. Ordered as they happened.
+/// Id of one version of one key: its revision and its position in the transaction. Ids have the order of the changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RowId(pub(crate) i64);
 
@@ -18,7 +18,7 @@ impl RowId {
         Self((revision << POSITION_BITS | u64::from(position)).cast_signed())
     }
 
-    /// The last identity that a row of `revision` can have.
+    /// Returns the highest id that a row of `revision` can have.
     pub(crate) fn last_of(revision: Revision) -> Self {
         Self::new(revision, (1 << POSITION_BITS) - 1)
     }
@@ -40,17 +40,17 @@ pub(crate) struct Row<'a> {
     pub(crate) deleted: bool,
     pub(crate) create_revision: Revision,
     pub(crate) revision_at: Option<u32>,
-    /// Time of day, since the Unix epoch; kept in milliseconds.
+    /// Wall-clock time since the Unix epoch; stored in milliseconds.
     pub(crate) time: Duration,
-    /// None for a removal whose event shows the previous version.
+    /// Value; `None` for a removal whose event shows the previous version.
     pub(crate) value: Option<&'a [u8]>,
 }
 
 impl Row<'_> {
-    /// The size of a page of the file.
+    /// Page size of the file.
     pub(crate) const PAGE: usize = 4096;
 
-    /// CRC-32 over all that the row says.
+    /// Computes the CRC-32 over all fields of the row.
     pub(crate) fn checksum(&self) -> u32 {
         let mut head = [0; 45];
         head[..8].copy_from_slice(&self.id.0.to_le_bytes());
@@ -67,7 +67,8 @@ impl Row<'_> {
         hasher.finalize()
     }
 
-    /// Bytes that the row adds to the write-ahead log, about: whole pages, with those that lead to it.
+    /// Returns the approximate number of bytes that the row adds to the write-ahead log: whole pages, including
+    /// interior pages.
     pub(crate) fn logged(&self) -> usize {
         (3 + (self.key.len() + self.value.map_or(0, <[u8]>::len)) / Self::PAGE) * Self::PAGE
     }
@@ -77,30 +78,30 @@ impl Row<'_> {
     }
 }
 
-/// What one durable step changes.
+/// The changes of one durable step.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Step<'a> {
     /// Versions to add, in order.
     pub(crate) rows: &'a [Row<'a>],
-    /// Versions to remove; some may be gone already.
+    /// Versions to remove; some may be removed already.
     pub(crate) dead: &'a [RowId],
-    /// The compacted revision, once the dead versions are removed.
+    /// Compacted revision after the dead versions are removed.
     pub(crate) compacted: Option<Revision>,
 }
 
 /// A log of versions that is written in durable steps, by one writer.
 pub(crate) trait Disk: Send + 'static {
-    /// Makes a step durable: all of it on `Ok`. On an error it is not known what the disk holds of it, and
+    /// Makes a step durable: completely on `Ok`. After an error the content of the disk is unknown, and
     /// [`Disk::recover`] must succeed before the next step.
     fn write(&mut self, step: Step<'_>) -> Result<(), StorageError>;
 
-    /// Brings the disk back to what was acknowledged, durably: nothing of a revision above `revision` is left.
+    /// Durably restores the disk to the acknowledged state: nothing of a revision above `revision` is left.
     fn recover(&mut self, revision: Revision) -> Result<(), StorageError>;
 
-    /// Moves what the write-ahead log holds into the main file, as far as that goes without waiting.
+    /// Moves the content of the write-ahead log into the main file, as far as possible without waiting.
     fn checkpoint(&mut self) -> Result<(), StorageError>;
 
-    /// The bytes that the write-ahead log takes.
+    /// Returns the number of bytes in the write-ahead log.
     fn log_bytes(&self) -> u64;
 
     /// Empties the write-ahead log and closes the file.

@@ -1,8 +1,9 @@
-//! The newest version of each key at one revision, without history: read from a store's file beside its server, and written as
-//! a file of the same format.
+//! Images: the newest version of each key at one revision, without history. An image is read from a store's file, even
+//! while a server uses it, and written as a file of the same format.
 //!
-//! One read transaction sees one revision, whatever the server writes meanwhile; memory is bounded, since rows pass through
-//! one by one and SQLite sorts on the disk. A file that is written has its name when it is complete, synced and read back.
+//! One read transaction sees one revision, whatever the server writes meanwhile. Memory is bounded, because rows are
+//! processed one by one and SQLite sorts on the disk. A written file gets its name only when it is complete, synced and
+//! verified.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -23,61 +24,62 @@ use crate::error::OpenError;
 use crate::key::Revision;
 use crate::state::Snapshot;
 
-/// The rows that are the newest of their keys and no removals. SQLite takes the other columns of `max(id)` from its row.
+/// The newest rows of their keys, without removals. SQLite reads the other columns of `max(id)` from the same row.
 const NEWEST: &str = "SELECT id FROM (SELECT max(id) AS id, deleted FROM log GROUP BY key) WHERE NOT deleted";
 
-/// How many entries pass between two reports of how far a copy is.
+/// Number of entries between two progress reports of a copy.
 const REPORT: u64 = 1000;
 
-/// What an image holds.
+/// Summary of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// The revision that it is the state at.
+    /// Revision of the state.
     pub revision: Revision,
-    /// How many keys there are.
+    /// Number of keys.
     pub entries: u64,
 }
 
 /// One key of an image.
 #[derive(Clone, Copy, Debug)]
 pub struct ImageEntry<'a> {
-    /// The key.
+    /// Key.
     pub key: &'a [u8],
-    /// The value without its revision.
+    /// Value without its revision.
     pub value: &'a [u8],
     /// Byte of `value` at which the decimal revision is inserted when it is served.
     pub revision_at: Option<u32>,
-    /// The revision at which the key was created.
+    /// Creation revision of the key.
     pub create_revision: Revision,
-    /// The revision of this version.
+    /// Revision of this version.
     pub mod_revision: Revision,
 }
 
-/// The state of a store at one revision, as its file holds it.
+/// The state of a store at one revision, in its file.
 pub struct Image {
     path: PathBuf,
     connection: Connection,
     summary: Summary,
-    /// Of a directory that no other process may use meanwhile.
+    /// Directory that no other process may use meanwhile.
     _directory: Option<Directory>,
 }
 
 impl Image {
-    /// Takes the present state of a data directory, whether a server has it open or not. Every row is checked to be there.
+    /// Opens the present state of a data directory, whether or not a server has it open. Checks that every row is
+    /// present.
     ///
     /// # Errors
-    /// Where there is no store, or what is there is not what was written.
+    /// If there is no store, or its content is not what was written.
     pub fn of_directory(directory: &Path) -> Result<Self, OpenError> {
         let path = directory.join(STORE);
-        // Before the transaction begins, so that it sees all that was acknowledged until now.
+        // Read before the transaction begins, so that the transaction sees everything acknowledged until now.
         let acknowledged = Acknowledged::read(&path)?;
         Self::read(path, acknowledged)
     }
 
-    /// Takes the state of a data directory that no server has open, and keeps others from opening it.
+    /// Opens the state of a data directory that no server has open, and keeps others from opening it.
     ///
     /// # Errors
-    /// As for [`Image::of_directory`], and where another process has it.
+    /// See [`Image::of_directory`]; also if another process has it open.
     pub fn of_idle_directory(directory: &Path) -> Result<Self, OpenError> {
         if !directory.join(STORE).exists() {
             return Err(absent(&directory.join(STORE)));
@@ -88,10 +90,10 @@ impl Image {
         Ok(image)
     }
 
-    /// Opens a file that [`Image::write`] made.
+    /// Opens a file that [`Image::write`] created.
     ///
     /// # Errors
-    /// Where it is none, or not whole.
+    /// If it is not such a file, or incomplete.
     pub fn of_file(path: &Path) -> Result<Self, OpenError> {
         Self::read(path.to_owned(), None)
     }
@@ -136,15 +138,15 @@ impl Image {
         })
     }
 
-    /// What it holds.
+    /// Returns a summary of the image.
     pub fn summary(&self) -> Summary {
         self.summary
     }
 
-    /// Whether both hold the same versions of the same keys.
+    /// Returns true if both hold the same versions of the same keys.
     ///
     /// # Errors
-    /// Where an entry is not what was written.
+    /// If an entry is not what was written.
     pub fn equals(&self, other: &Self) -> Result<bool, OpenError> {
         let sum = |image: &Self| {
             let mut content = Content::default();
@@ -157,10 +159,10 @@ impl Image {
         Ok(self.summary.entries == other.summary.entries && sum(self)? == sum(other)?)
     }
 
-    /// Reads every entry, in the order in which they were written, and checks it.
+    /// Reads and checks every entry, in the order of writing.
     ///
     /// # Errors
-    /// Where one is not what was written; or what `take` refuses.
+    /// If an entry is not what was written, or `take` returns an error.
     pub fn entries<E: From<OpenError>>(&self, mut take: impl FnMut(ImageEntry<'_>) -> Result<(), E>) -> Result<(), E> {
         self.rows(|row| {
             take(ImageEntry {
@@ -173,10 +175,10 @@ impl Image {
         })
     }
 
-    /// Reads every entry and says how far it is.
+    /// Reads every entry and reports its progress.
     ///
     /// # Errors
-    /// [`OpenError::Damaged`] where one is not what was written.
+    /// [`OpenError::Damaged`] if an entry is not what was written.
     pub fn verify(&self, mut progress: impl FnMut(u64)) -> Result<Summary, OpenError> {
         let mut read = 0;
         self.rows(|_| {
@@ -204,11 +206,11 @@ impl Image {
         read.map_err(|error| sqlite::open_error(&self.path, &error).into())
     }
 
-    /// Writes a file of these entries that stands at `revision`, which is at least the image's own. Says how many entries are
-    /// written so far.
+    /// Writes these entries to a file at `revision`, which is at least the image's own revision. Reports the number of
+    /// entries written so far.
     ///
     /// # Errors
-    /// Where `path` exists or cannot be written, or an entry is not what was written.
+    /// If `path` exists or cannot be written, or an entry is not what was written.
     pub fn write(&self, path: &Path, revision: Revision, progress: impl FnMut(u64)) -> Result<Summary, OpenError> {
         if path.exists() {
             return Err(OpenError::Occupied { path: path.to_owned() });
@@ -222,11 +224,11 @@ impl Image {
         Ok(summary)
     }
 
-    /// Makes a data directory of these entries, whose store stands at `revision`. What an earlier attempt left unfinished is
-    /// begun again.
+    /// Creates a data directory with these entries, whose store is at `revision`. Starts again if an earlier attempt
+    /// was not finished.
     ///
     /// # Errors
-    /// As for [`Image::write`], and where the directory holds a store or is in use.
+    /// See [`Image::write`]; also if the directory holds a store or is in use.
     pub fn restore(
         &self,
         directory: &Path,
@@ -244,12 +246,12 @@ impl Image {
     }
 }
 
-/// Where the entries of a file come from.
+/// Source of the entries of a file.
 trait Source {
-    /// How many there are.
+    /// Returns the number of entries.
     fn count(&self) -> u64;
 
-    /// Shows each, once.
+    /// Passes each entry to `take`, once.
     fn rows(&self, take: &mut dyn FnMut(&Row<'_>) -> Result<(), OpenError>) -> Result<(), OpenError>;
 }
 
@@ -263,7 +265,7 @@ impl Source for Image {
     }
 }
 
-/// The entries of a state that are to be kept.
+/// The selected entries of a state.
 struct Kept<'a, X: Indexer, F> {
     snapshot: &'a Snapshot<X>,
     is_kept: F,
@@ -281,7 +283,7 @@ impl<X: Indexer, F: Fn(&[u8]) -> bool> Source for Kept<'_, X, F> {
     }
 
     fn rows(&self, take: &mut dyn FnMut(&Row<'_>) -> Result<(), OpenError>) -> Result<(), OpenError> {
-        // A state that was read from elsewhere does not know who was which in a transaction.
+        // A state that was read from elsewhere does not know the positions of entries in their transactions.
         let mut written: HashMap<Revision, u16> = HashMap::new();
         self.entries().try_for_each(|entry| {
             let value = entry.value();
@@ -306,11 +308,11 @@ impl<X: Indexer, F: Fn(&[u8]) -> bool> Source for Kept<'_, X, F> {
     }
 }
 
-/// Makes a data directory of the entries of a state that are to be kept, with their revisions; its store stands where the state
-/// stands.
+/// Creates a data directory with the selected entries of a state and their revisions; its store is at the revision of
+/// the state.
 ///
 /// # Errors
-/// As for [`Image::restore`].
+/// See [`Image::restore`].
 pub fn image_of_snapshot<X: Indexer>(
     snapshot: &Snapshot<X>,
     is_kept: impl Fn(&[u8]) -> bool,
@@ -330,11 +332,11 @@ fn restore(
     let _taken = Directory::take(directory)?;
     let store = directory.join(STORE);
     let draft = directory.join(format!("{STORE}.restoring"));
-    // An attempt that ended between these two steps has left a draft.
+    // An attempt that ended between these two steps left a draft.
     let begun = draft.exists();
     for leftover in [store.clone(), sqlite::log_of(&store), super::acknowledged::path(&store)] {
         let own = begun && leftover == super::acknowledged::path(&store);
-        // An empty log is what readers of a store leave behind.
+        // Readers of a store leave an empty log behind.
         let there = fs::metadata(&leftover).is_ok_and(|file| file.len() > 0 || leftover == store);
         if there && !own {
             return Err(OpenError::Occupied { path: leftover });
@@ -386,7 +388,7 @@ fn fill(
 ) -> Result<u64, OpenError> {
     let error = |error| sqlite::open_error(draft, &error);
     let target = Connection::open_with_flags(draft, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(error)?;
-    // No other process knows the file, and one that is not finished is thrown away.
+    // No other process knows the file, and an unfinished one is discarded.
     target
         .execute_batch("PRAGMA page_size = 4096; PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;")
         .map_err(error)?;
@@ -409,9 +411,9 @@ fn fill(
     Ok(written)
 }
 
-/// Opens a file for reading, beside others who may write it.
+/// Opens a file for reading while others may write to it.
 fn connect(path: &Path) -> rusqlite::Result<Connection> {
-    // Writable, since readers too share the index of the write-ahead log.
+    // Writable, because readers also share the index of the write-ahead log.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(Duration::from_secs(5))?;
@@ -481,7 +483,7 @@ mod tests {
         let expected = shown(&store);
         let revision = store.revision();
         let image = Image::of_directory(&data).unwrap();
-        // What is written from here on is not in it.
+        // Later writes are not in it.
         store
             .commit(Transaction::new().put("/a/later", Value::plain("x")))
             .await
@@ -538,7 +540,7 @@ mod tests {
         let image = Image::of_idle_directory(&data).unwrap();
         assert!(matches!(Image::of_idle_directory(&data), Err(OpenError::InUse { .. })));
         fs::create_dir(&other).unwrap();
-        // As left by a kill between the two last steps.
+        // The state after a kill between the last two steps.
         fs::write(other.join("store.db.restoring"), "torn").unwrap();
         Acknowledged::begin(&other.join(STORE), 5).unwrap();
         image.restore(&other, 100, |_| {}).unwrap();

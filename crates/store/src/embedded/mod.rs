@@ -30,14 +30,14 @@ pub use image::{Image, ImageEntry, Summary, image_of_snapshot};
 use sqlite::{Checkpointer, Sqlite};
 use writer::{Command, Keeper, Writer};
 
-/// Transactions that may wait for the writer before those who bring more have to wait themselves.
+/// Number of transactions that may wait for the writer before senders of more transactions have to wait.
 const WAITING: usize = 1024;
-/// How often old history is looked for.
+/// Interval of the checks for old history.
 const TICK: Duration = Duration::from_secs(1);
-/// How long what was written may stay in the write-ahead log of an idle store.
+/// Maximum time that written data stays in the write-ahead log of an idle store.
 const MAX_LOG_AGE: Duration = Duration::from_secs(30);
 
-/// The engine of a data directory. Dropped without [`Engine::close`], it finishes in the background.
+/// The engine of a data directory. If it is dropped without [`Engine::close`], it finishes in the background.
 #[derive(Debug)]
 pub struct Embedded<X: Indexer> {
     commands: mpsc::Sender<Command<X>>,
@@ -46,10 +46,10 @@ pub struct Embedded<X: Indexer> {
 }
 
 impl<X: Indexer> Embedded<X> {
-    /// Takes the directory, loads what it holds into a new state, and starts the writer.
+    /// Opens and locks the directory, loads its content into a new state, and starts the writer.
     ///
     /// # Errors
-    /// Where the directory cannot be used, is in use by another process, or holds what cannot be read.
+    /// If the directory cannot be used, is in use by another process, or has unreadable content.
     pub fn open(config: Config, indexer: X) -> Result<(Arc<State<X>>, Self), OpenError> {
         let directory = Directory::take(&config.directory)?;
         let file = directory.store_file()?;
@@ -112,7 +112,7 @@ impl<X: Indexer> Engine<X> for Embedded<X> {
     }
 }
 
-/// Reads the file and publishes what it holds.
+/// Reads the file and publishes its content.
 fn load<X: Indexer>(file: &Path, publisher: &mut Publisher<X>) -> Result<Sqlite, OpenError> {
     let mut draft = publisher.draft();
     let (disk, compacted) = Sqlite::open(file, &mut draft)?;
@@ -121,7 +121,8 @@ fn load<X: Indexer>(file: &Path, publisher: &mut Publisher<X>) -> Result<Sqlite,
     Ok(disk)
 }
 
-/// Starts the thread that moves the log into the file, syncs what was acknowledged and wakes the writer as time passes.
+/// Starts the thread that moves the log into the file, syncs the acknowledged revision and wakes the writer
+/// periodically.
 fn keep<X: Indexer>(
     checkpointer: Checkpointer,
     acknowledged: Arc<Synced>,
@@ -151,7 +152,7 @@ fn keep<X: Indexer>(
             if let Err(error) = acknowledged.sync() {
                 tracing::warn!(%error, "cannot sync the mark of acknowledged writes");
             }
-            // A writer that has no room for this is awake anyway.
+            // A writer with a full queue is awake anyway.
             if let Some(commands) = commands.upgrade() {
                 let _ = commands.try_send(Command::Tick);
             }

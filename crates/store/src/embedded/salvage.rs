@@ -1,8 +1,8 @@
-//! What can still be read of a damaged store, taken into a new file.
+//! Salvage: copies whatever is still readable of a damaged store to a new file.
 //!
-//! The new file holds the newest readable version of each key and no history. Its revision is far above all that is known
-//! to have been, so that no revision is used twice, whatever was lost. It takes the place of the damaged one whole:
-//! once it has its name, each opening goes on with what is left to do.
+//! The new file holds the newest readable version of each key and no history. Its revision is far above all known
+//! revisions, so that no revision is used twice, whatever was lost. The new file replaces the damaged one as a whole:
+//! once it has its name, each opening continues with the remaining steps.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,24 +19,24 @@ use super::sqlite::{self, Sound};
 use crate::error::OpenError;
 use crate::key::Revision;
 
-/// How far the revision of a salvaged store is above all that is known of the damaged one. It is not known how many writes
-/// were lost; at ten thousand a second these would be some minutes of them.
+/// Distance between the revision of a salvaged store and the highest known one of the damaged store. The number of lost
+/// writes is unknown; at ten thousand a second this distance covers some minutes of them.
 const SKIPPED: Revision = 10_000_000;
 
-/// What became of a damaged store.
+/// Result of the salvage of a damaged store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Salvaged {
-    /// The keys that are left.
+    /// Number of remaining keys.
     pub(crate) keys: usize,
-    /// The rows that could not be read, as far as they were seen.
+    /// Number of unreadable rows, as far as they were seen.
     pub(crate) unreadable: usize,
-    /// The newest revision that could be read.
+    /// Newest readable revision.
     pub(crate) newest: Revision,
-    /// The revision of the new file.
+    /// Revision of the new file.
     pub(crate) revision: Revision,
 }
 
-/// A row that could be read.
+/// A readable row.
 struct Kept {
     id: RowId,
     deleted: bool,
@@ -46,10 +46,11 @@ struct Kept {
     value: Option<Vec<u8>>,
 }
 
-/// Makes a store of what can be read of the one at `path`, and puts it in its place. The damaged files stay beside it.
+/// Creates a store from the readable content of the one at `path`, and replaces it. The damaged files are kept next to
+/// it.
 pub(crate) fn salvage(path: &Path) -> Result<Salvaged, OpenError> {
     let mut found = Found::default();
-    // What cannot be opened at all holds nothing that can be read.
+    // A file that cannot be opened at all has no readable content.
     if let Ok(connection) = sqlite::connect(path) {
         found.read(&connection);
     }
@@ -78,7 +79,7 @@ pub(crate) fn salvage(path: &Path) -> Result<Salvaged, OpenError> {
     Ok(salvaged)
 }
 
-/// Puts a salvaged file in place of the damaged one, if there is one.
+/// Replaces the damaged file with a salvaged one, if there is one.
 pub(crate) fn finish(path: &Path) -> io::Result<()> {
     let done = beside(path, "salvaged");
     if !fs::exists(&done)? {
@@ -90,7 +91,7 @@ pub(crate) fn finish(path: &Path) -> io::Result<()> {
             fs::rename(file, beside(file, "damaged"))?;
         }
     }
-    // The log's index is made from the log, and this one is of the damaged log.
+    // The log's index is derived from the log, and this one is of the damaged log.
     let mut index = path.as_os_str().to_owned();
     index.push("-shm");
     remove(Path::new(&index))?;
@@ -124,7 +125,7 @@ impl Kept {
         }
     }
 
-    /// The row of a key that is there.
+    /// Returns the row of a key that is not deleted.
     fn row<'a>(&'a self, key: &'a [u8]) -> Option<Row<'a>> {
         let value = self.value.as_deref().filter(|_| !self.deleted)?;
         Some(Row {
@@ -139,7 +140,7 @@ impl Kept {
     }
 }
 
-/// What was found in a damaged file.
+/// Readable content of a damaged file.
 #[derive(Default)]
 struct Found {
     /// The newest readable row of each key.

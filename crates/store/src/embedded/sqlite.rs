@@ -1,4 +1,4 @@
-//! The log in a SQLite file. `FORMAT.md` describes the file and what is promised of it.
+//! The log in a SQLite file. `FORMAT.md` describes the file and its guarantees.
 
 mod reader;
 
@@ -22,12 +22,12 @@ use crate::state::Draft;
 const APPLICATION: i64 = 0x486f_6c64;
 /// `PRAGMA user_version`: raised whenever an older program could misread the file.
 const FORMAT: i64 = 2;
-/// The format without a record of which rows there are.
+/// Format without a checksum of the set of rows.
 pub(super) const WITHOUT_CONTENT: i64 = 1;
 
-/// The most times that a checkpoint goes after what was written during its last pass.
+/// Maximum number of times that a checkpoint continues with what was written during its last pass.
 const PASSES: usize = 4;
-/// So few pages the writer may move itself without keeping anyone waiting for long.
+/// Number of pages that the writer may move itself without delaying anyone for long.
 const LITTLE: u64 = 256;
 
 const SCHEMA: &str = "
@@ -44,19 +44,20 @@ const SCHEMA: &str = "
     CREATE TABLE mark (name TEXT PRIMARY KEY, value INTEGER NOT NULL, checksum INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 ";
 
-/// The store's file, open for writing.
+/// The store's file, opened for writing.
 pub(crate) struct Sqlite {
     path: Arc<PathBuf>,
     log: PathBuf,
     connection: Connection,
-    /// Which rows there are, as the file says it.
+    /// Checksum of the set of rows, as recorded in the file.
     content: Content,
     acknowledged: Acknowledged,
-    /// Whether a commit waits for the disk.
+    /// True if a commit waits for the disk.
     synced: bool,
 }
 
-/// Which rows there are: the sum of a number for each. Rows come and go in any order, and each changes the sum by itself.
+/// Checksum of the set of rows: the sum of a number for each. Rows are added and removed in any order, and each changes
+/// the sum independently.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Content(pub(super) u64);
 
@@ -69,8 +70,8 @@ impl Content {
         self.0 = self.0.wrapping_sub(Self::of(id, checksum));
     }
 
-    /// The number of a row: its identity and checksum, mixed (the finalizer of SplitMix64), so that no others give the sum
-    /// of those that are missing.
+    /// Returns the number of a row: its id and checksum, mixed (the finalizer of SplitMix64), so that no other rows
+    /// have the sum of missing ones.
     fn of(id: RowId, checksum: u32) -> u64 {
         let mut mixed = id.0.cast_unsigned().wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(checksum);
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -79,8 +80,8 @@ impl Content {
     }
 }
 
-/// Checks that the identities of rows ascend as the rows are read. [`Content`] does not depend on the order of rows, so it does
-/// not show two exchanged pages of the table.
+/// Check that the ids of rows ascend as the rows are read. [`Content`] does not depend on the order of rows, so it does
+/// not detect two exchanged pages of the table.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RowOrder {
     last: Option<RowId>,
@@ -95,7 +96,7 @@ impl RowOrder {
     }
 }
 
-/// The marks of the file.
+/// Marks of the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Mark {
     Compacted,
@@ -112,19 +113,20 @@ impl Mark {
 }
 
 impl Sqlite {
-    /// Opens the file, which may be empty, and reads everything into an empty draft. Returns the file and the revision up to
-    /// which the history is gone.
+    /// Opens the file, which may be empty, and reads everything into an empty draft. Returns the file and the compacted
+    /// revision.
     ///
     /// # Errors
-    /// [`OpenError::Damaged`] where anything is missing that was acknowledged, with what was found. The files are left as
-    /// they are then.
+    /// [`OpenError::Damaged`], with a description, if anything acknowledged is missing. The files are then left
+    /// unchanged.
     pub(crate) fn open<X: Indexer>(path: &Path, draft: &mut Draft<X>) -> Result<(Self, Revision), OpenError> {
         let acknowledged = Acknowledged::read(path)?;
         let reader = Reader::open(path)?;
         let format = reader.format()?;
         match (format, acknowledged) {
             (None, None) => {
-                // In this order: a file of this format that has no revision beside it is one that lost it.
+                // The order matters: a file of this format without an acknowledged revision next to it counts as one
+                // that has lost it.
                 Acknowledged::begin(path, draft.revision())?;
                 reader.create()?;
             }
@@ -157,30 +159,30 @@ impl Sqlite {
         Ok((sqlite, compacted))
     }
 
-    /// Leaves it to the operating system when commits reach the disk.
+    /// Lets the operating system decide when commits reach the disk.
     pub(crate) fn stop_syncing(&mut self) -> Result<(), OpenError> {
         self.synced = false;
         do_not_sync(&self.connection).map_err(|error| open_error(&self.path, &error))
     }
 
-    /// The file that says how far writes were acknowledged.
+    /// Returns the file that records the acknowledged revision.
     pub(crate) fn acknowledged(&self) -> Arc<Synced> {
         self.acknowledged.file()
     }
 
-    /// The file's path, shared by all errors that name it.
+    /// Returns the file's path, shared by all errors that name it.
     pub(crate) fn path(&self) -> &Arc<PathBuf> {
         &self.path
     }
 
-    /// Leaves the file no room beyond so many pages, until it is opened again.
+    /// Limits the file to this number of pages until it is opened again.
     #[cfg(test)]
     pub(crate) fn limit_pages(&self, pages: u32) -> rusqlite::Result<()> {
         self.connection
             .pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))
     }
 
-    /// How commits wait for the disk: 0 not at all, 2 until it is there.
+    /// Returns SQLite's `synchronous` setting: 0 if commits do not wait for the disk, 2 if they do.
     #[cfg(test)]
     pub(crate) fn synchronous(&self) -> rusqlite::Result<i64> {
         self.connection.query_row("PRAGMA synchronous", [], |row| row.get(0))
@@ -211,7 +213,7 @@ impl Sqlite {
         Ok(())
     }
 
-    /// Removes what is above the revision from a file that was opened again; says which rows are left.
+    /// Removes the rows above the revision from a reopened file. Returns the checksum of the remaining rows.
     fn cut(connection: &Connection, revision: Revision) -> rusqlite::Result<Content> {
         connection.execute_batch("BEGIN IMMEDIATE")?;
         let mut content = Content(mark(connection, Mark::Content)?.map_or(0, |(value, _)| value));
@@ -236,7 +238,7 @@ impl Sqlite {
 impl Disk for Sqlite {
     fn write(&mut self, step: Step<'_>) -> Result<(), StorageError> {
         self.write_step(step).map_err(|error| {
-            // Where this fails too, recovery opens the file again.
+            // If this fails too, recovery opens the file again.
             if !self.connection.is_autocommit() {
                 let _ = self.connection.execute_batch("ROLLBACK");
             }
@@ -249,7 +251,7 @@ impl Disk for Sqlite {
     }
 
     fn recover(&mut self, revision: Revision) -> Result<(), StorageError> {
-        // First: a revision that is named here and nowhere else would be missed at the next start.
+        // This is first: a revision that is recorded only here would be reported as missing at the next start.
         let reset = self.acknowledged.reset(revision);
         reset.map_err(|error| file_error(self.acknowledged.path(), &error))?;
         let recover = || -> rusqlite::Result<(Connection, Content)> {
@@ -287,7 +289,7 @@ impl Disk for Sqlite {
     }
 }
 
-/// Moves all of the log into the file, and removes it.
+/// Moves the whole log into the file, and removes the log.
 pub(super) fn close(connection: Connection) -> rusqlite::Result<()> {
     checkpoint(&connection, "TRUNCATE")?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
@@ -296,14 +298,14 @@ pub(super) fn close(connection: Connection) -> rusqlite::Result<()> {
 
 /// A row of a file that may be damaged.
 pub(super) enum Sound<'a> {
-    /// It is what was written.
+    /// The row is what was written.
     Yes(Row<'a>),
-    /// It is not.
+    /// The row is not what was written.
     No,
 }
 
-/// Shows the rows of a file that may be damaged, those that `only` (`WHERE …`, or nothing) leaves, in the order of their
-/// identities (`ASC` or `DESC`), as far as they can be reached and `show` wants more.
+/// Reads the rows of a file that may be damaged, filtered by `only` (`WHERE …`, or nothing), in the order of their
+/// ids (`ASC` or `DESC`), as far as they can be reached and `show` wants more.
 pub(super) fn sound_rows(
     connection: &Connection,
     only: &str,
@@ -328,17 +330,17 @@ pub(super) fn sound_rows(
     Ok(())
 }
 
-/// The rows of a file, without their keys and values.
+/// Summary of the rows of a file, without their keys and values.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     pub(super) content: Content,
-    /// The newest revision; 0 if there is no row.
+    /// Newest revision; 0 if there is no row.
     pub(super) newest: Revision,
-    /// The first row that comes after a newer one.
+    /// First row that comes after a newer one.
     pub(super) misplaced: Option<RowId>,
 }
 
-/// Reads which rows there are.
+/// Reads the ids and checksums of all rows.
 pub(super) fn contents(connection: &Connection) -> rusqlite::Result<Contents> {
     let mut statement = connection.prepare("SELECT id, checksum FROM log ORDER BY id")?;
     let mut rows = statement.query([])?;
@@ -354,13 +356,13 @@ pub(super) fn contents(connection: &Connection) -> rusqlite::Result<Contents> {
     Ok(contents)
 }
 
-/// The revision up to which the history is gone, where it can be read.
+/// Returns the compacted revision if it can be read.
 pub(super) fn compacted(connection: &Connection) -> Option<Revision> {
     let read = mark(connection, Mark::Compacted).ok().flatten();
     read.filter(|(_, sound)| *sound).map(|(value, _)| value)
 }
 
-/// Writes a new file of these rows, without history, that stands at `revision`; durable on return.
+/// Writes a new file with these rows, without history, at `revision`; durable on return.
 pub(super) fn write_anew(path: &Path, rows: &[Row<'_>], revision: Revision) -> Result<(), OpenError> {
     let write = || {
         let connection = connect(path)?;
@@ -376,7 +378,7 @@ pub(super) fn write_anew(path: &Path, rows: &[Row<'_>], revision: Revision) -> R
     write().map_err(|error| open_error(path, &error))
 }
 
-/// Moves the write-ahead log into the file from a thread of its own, beside the writer.
+/// Moves the write-ahead log into the file from a separate thread, concurrently with the writer.
 pub(crate) struct Checkpointer {
     path: Arc<PathBuf>,
     connection: Connection,
@@ -391,12 +393,12 @@ impl Checkpointer {
         })
     }
 
-    /// Moves what can be moved while the writer goes on, until what came meanwhile is little.
+    /// Moves pages while the writer continues, until only few new ones are left.
     pub(crate) fn run(&self) -> Result<(), StorageError> {
         let mut before = 0;
         for _ in 0..PASSES {
             let pages = checkpoint(&self.connection, "PASSIVE").map_err(|error| storage_error(&self.path, &error))?;
-            // The pages are counted from the start of the log, which may have started over.
+            // The pages are counted from the start of the log, which may have restarted.
             if pages.abs_diff(before) < LITTLE {
                 break;
             }
@@ -406,7 +408,7 @@ impl Checkpointer {
     }
 }
 
-/// Moves pages of the log into the file, and syncs it. Returns how many of the log's pages are moved by now.
+/// Moves pages of the log into the file, and syncs it. Returns how many of the log's pages have been moved.
 fn checkpoint(connection: &Connection, mode: &str) -> rusqlite::Result<u64> {
     let sql = format!("PRAGMA wal_checkpoint({mode})");
     let moved: i64 = connection.prepare_cached(&sql)?.query_row([], |row| row.get(2))?;
@@ -417,9 +419,10 @@ pub(super) fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(Duration::from_secs(5))?;
-    // A start that is refused leaves the files as they are.
+    // A start that fails leaves the files unchanged.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-    // The journal mode last: it is the first to read the file, and to give an empty one its page size.
+    // The journal mode is set last: it is the first statement to read the file, and the one that gives an empty file
+    // its page size.
     connection.execute_batch(
         "PRAGMA page_size = 4096;
          PRAGMA cache_size = -2048;
@@ -437,7 +440,7 @@ fn do_not_sync(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch("PRAGMA synchronous = OFF")
 }
 
-/// Makes the tables of a store in an empty file.
+/// Creates the tables of a store in an empty file.
 pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
     let marks = format!("PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {FORMAT};");
     connection.execute_batch(&format!("BEGIN; {SCHEMA} {marks}"))?;
@@ -467,7 +470,7 @@ pub(super) fn insert(connection: &Connection, rows: &[Row<'_>], content: &mut Co
     Ok(())
 }
 
-/// The value of a mark, and whether its checksum fits.
+/// Returns the value of a mark, and whether its checksum is correct.
 fn mark(connection: &Connection, mark: Mark) -> rusqlite::Result<Option<(u64, bool)>> {
     let sql = "SELECT value, checksum FROM mark WHERE name = ?1";
     let read = connection.query_row(sql, [mark.name()], |row| {
@@ -488,7 +491,7 @@ fn mark_checksum(value: i64) -> u32 {
     crc32fast::hash(&value.to_le_bytes())
 }
 
-/// The row that a query of [`COLUMNS`] is at, and its checksum.
+/// Returns the current row of a query of [`COLUMNS`], and its checksum.
 fn row_of<'a>(row: &'a rusqlite::Row<'_>) -> rusqlite::Result<(Row<'a>, u32)> {
     let stored = Row {
         id: RowId(row.get(0)?),
@@ -504,7 +507,7 @@ fn row_of<'a>(row: &'a rusqlite::Row<'_>) -> rusqlite::Result<(Row<'a>, u32)> {
 
 const COLUMNS: &str = "id, key, deleted, created, revision_at, time, checksum, value";
 
-/// The write-ahead log of the store's file.
+/// Returns the path of the write-ahead log of the store's file.
 pub(super) fn log_of(path: &Path) -> PathBuf {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
@@ -519,7 +522,7 @@ fn file_error(path: &Path, error: &std::io::Error) -> StorageError {
     }
 }
 
-/// What is lost where what was found cannot hold all that was acknowledged.
+/// Describes the loss if the content that was found cannot include all acknowledged writes.
 fn lost(found: impl std::fmt::Display, acknowledged: Revision) -> String {
     format!("{found}, while writes up to revision {acknowledged} were acknowledged: those after it are lost")
 }

@@ -1,4 +1,4 @@
-//! The engine with a disk that fails on demand, and its history on a clock of our own.
+//! Tests of the engine with a disk that fails on demand, and of its history with a test clock.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use crate::error::HistoryError;
 use crate::state::{HistoryLimits, State};
 use crate::{Config, EventKind, Revision, Store, Value};
 
-/// What the next steps of a [`FailingDisk`] meet.
+/// Failure of the next steps of a [`FailingDisk`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     /// The step fails and nothing of it reaches the file.
     Lost,
-    /// The step reaches the file, but is reported as failed: what a failed sync may mean.
+    /// The step reaches the file, but is reported as failed, as after a failed sync.
     Unsure,
 }
 
@@ -31,7 +31,7 @@ struct Faults {
     recoveries: usize,
 }
 
-/// A real file whose steps and recoveries fail as the test says.
+/// A real file whose steps and recoveries fail on the test's command.
 struct FailingDisk {
     inner: Sqlite,
     faults: Arc<Mutex<Faults>>,
@@ -104,7 +104,7 @@ fn config(directory: &TempDir, clock: &Arc<ManualClock>) -> Config {
     }
 }
 
-/// The messages that the writer logs.
+/// Messages that the writer logs.
 #[derive(Clone, Default)]
 struct WriterLog(Arc<Mutex<Vec<String>>>);
 
@@ -192,7 +192,7 @@ fn rows(directory: &TempDir) -> i64 {
 }
 
 #[tokio::test]
-async fn what_was_written_is_there_after_reopening() {
+async fn written_entries_are_present_after_reopening() {
     let directory = tempfile::tempdir().unwrap();
     let store = Store::open(Config::new(directory.path()), ()).unwrap();
     assert_eq!(store.revision(), 1);
@@ -335,7 +335,7 @@ async fn a_transaction_that_changes_nothing_takes_no_revision() {
 }
 
 #[tokio::test]
-async fn a_failed_step_fails_its_writers_and_leaves_reads_and_later_writes() {
+async fn failed_step_fails_its_writers_only() {
     for fault in [Fault::Lost, Fault::Unsure] {
         let directory = tempfile::tempdir().unwrap();
         let (store, faults) = open_failing(&directory);
@@ -410,12 +410,12 @@ async fn nothing_is_written_before_the_disk_is_sure_again() {
 }
 
 #[tokio::test]
-async fn a_guard_that_fails_on_a_failed_write_says_that_storage_failed() {
+async fn guard_on_failed_write_reports_storage_failure() {
     let directory = tempfile::tempdir().unwrap();
     let (store, faults) = open_failing(&directory);
     put(&store, "/a", "first").await.unwrap();
     faults.lock().step = Some(Fault::Lost);
-    // One group: the first write makes the second's guard fail, and then does not happen itself.
+    // One group: the first write makes the second's guard fail, and then fails itself.
     let update = || store.commit(Transaction::new().guard("/a", 2).put("/a", Value::plain("second")));
     let stale = || store.commit(Transaction::new().guard("/a", 9).put("/a", Value::plain("stale")));
     let (one, two, stale) = tokio::join!(update(), update(), stale());
@@ -557,7 +557,7 @@ async fn a_transaction_of_many_changes_is_trimmed_whole() {
     store.commit(gone).await.unwrap();
     clock.advance(301);
     store.close().await.unwrap();
-    // Each write removes some of the dead, and stopping between two must leave a file that opens.
+    // Each write removes some of the dead rows; stopping between two writes must leave a file that opens.
     for (n, left) in [(5, 2001), (6, 2), (7, 3)] {
         let store = Store::open(config(&directory, &clock), ()).unwrap();
         assert_eq!(put(&store, "/registry/pods/b/x", "new").await.unwrap(), n);
@@ -655,7 +655,7 @@ async fn the_size_on_disk_is_that_of_the_files() {
 struct Opened {
     revision: Revision,
     compacted: Revision,
-    /// Key, value, creation and modification of each entry.
+    /// Key, value, creation and modification revision of each entry.
     entries: Vec<(Vec<u8>, Vec<u8>, Revision, Revision)>,
 }
 
@@ -674,7 +674,8 @@ fn opened(file: &Path) -> Result<Opened, OpenError> {
     })
 }
 
-/// Writes a store of `keys` objects, each changed several times, some deleted, with a part of the history trimmed, and closes it.
+/// Writes a store of `keys` objects, each changed several times, some deleted, with a part of the history trimmed,
+/// and closes it.
 async fn write_much_changed(directory: &TempDir, keys: usize, bytes: usize) {
     let clock = ManualClock::new();
     let store = Store::open(config(directory, &clock), ()).unwrap();
@@ -699,7 +700,7 @@ async fn write_much_changed(directory: &TempDir, keys: usize, bytes: usize) {
     store.close().await.unwrap();
 }
 
-/// Exchanges the pages of each pair in a copy of a store's file and opens it. Returns how many of the files were rejected.
+/// Exchanges the pages of each pair in a copy of a store's file and opens it. Returns the number of rejected files.
 fn open_with_exchanged_pages(directory: &TempDir, pairs: impl Iterator<Item = (usize, usize)>) -> usize {
     let file = directory.path().join("store.db");
     let (whole, expected) = (std::fs::read(&file).unwrap(), opened(&file).unwrap());

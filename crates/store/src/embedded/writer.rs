@@ -1,14 +1,14 @@
-//! The one thread that writes.
+//! The single writer thread.
 //!
-//! It takes whatever transactions wait, does them on a draft of the state, writes the draft's changes in one durable
-//! step, publishes the draft, and only then answers. Writers that come meanwhile wait for the next step, so the more
-//! there are, the more share a sync.
+//! It collects all waiting transactions, applies them to a draft of the state, writes the draft's changes in one
+//! durable step, publishes the draft, and only then responds. Writers that arrive meanwhile wait for the next step, so
+//! more concurrent writers share each sync.
 //!
 //! Invariants:
-//! - Guards are checked against the published state and the earlier transactions of the same step; no answer that rests
-//!   on a step is sent before that step is durable.
+//! - Guards are checked against the published state and the earlier transactions of the same step. No response that
+//!   depends on a step is sent before that step is durable.
 //! - After a failed step the draft is dropped: for this process it never happened. No step is written before the disk
-//!   has been brought back to the published revision.
+//!   has been restored to the published revision.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,17 +30,17 @@ use crate::key::Revision;
 use crate::state::{At, Draft, Publisher, Snapshot, State};
 use crate::transaction::{Committed, Op, Transaction};
 
-/// The most transactions in one step.
+/// Maximum number of transactions in one step.
 const GROUP: usize = 512;
-/// The most bytes in one step, about; one transaction may have more.
+/// Approximate maximum number of bytes in one step; a single transaction may have more.
 const GROUP_BYTES: usize = 4 << 20;
-/// Dead rows that a step removes besides its own work: as many as it adds and this.
+/// Number of dead rows that a step removes in addition to as many as it adds.
 const TRIM: usize = 64;
-/// Dead rows that are removed in one step when nothing else is to do.
+/// Number of dead rows that are removed in one step when the writer is idle.
 const TRIM_IDLE: usize = 512;
-/// Bytes written, about, after which the log is to be moved into the file.
+/// Approximate number of written bytes after which the log is moved into the file.
 const CHECKPOINT_BYTES: usize = 8 << 20;
-/// Bytes of the log beyond which the next group waits until it has been moved.
+/// Size of the log beyond which the next group waits until it has been moved.
 pub(crate) const LOG_BYTES: u64 = 32 << 20;
 
 type Reply<X> = oneshot::Sender<Result<Committed<X>, CommitError>>;
@@ -48,37 +48,37 @@ type Reply<X> = oneshot::Sender<Result<Committed<X>, CommitError>>;
 /// A command for the writer.
 pub(crate) enum Command<X: Indexer> {
     Commit(Transaction<X>, Reply<X>),
-    /// Time passes: let go of old history.
+    /// Time has passed: trim old history.
     Tick,
     Close(oneshot::Sender<Result<(), StorageError>>),
 }
 
-/// The thread that moves the log into the file, as the writer sees it.
+/// The writer's handle of the thread that moves the log into the file.
 pub(crate) struct Keeper {
-    /// Asks for a checkpoint; the thread ends when this is dropped.
+    /// Requests a checkpoint; the thread ends when this is dropped.
     pub(crate) wanted: sync_mpsc::Sender<()>,
-    /// Raised by the thread after each checkpoint, so that the writer moves the little that came meanwhile itself: a
-    /// log that is never moved whole never starts over.
+    /// Set by the thread after each checkpoint, so that the writer moves the few pages that were added meanwhile: a log
+    /// that is never moved completely never restarts.
     pub(crate) rest: Arc<AtomicBool>,
     /// Held by the thread while it moves the log.
     pub(crate) moving: Arc<Mutex<()>>,
     pub(crate) thread: JoinHandle<()>,
 }
 
-/// Owns the disk and the publisher.
+/// Owner of the disk and the publisher.
 pub(crate) struct Writer<X: Indexer, D: Disk> {
     pub(crate) disk: D,
     pub(crate) publisher: Publisher<X>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) keeper: Option<Keeper>,
     pub(crate) directory: Option<Directory>,
-    /// Rows that no revision of the history needs, and the revision that is the oldest once they are gone.
+    /// Rows that no revision of the history needs, each with the oldest revision after its removal.
     pub(crate) dead: VecDeque<(RowId, Revision)>,
-    /// Whether a step failed and the disk has not been brought back since.
+    /// True if a step failed and the disk has not been restored since.
     pub(crate) unsure: bool,
-    /// Bytes written to the log since the last checkpoint began, about.
+    /// Approximate number of bytes written to the log since the last checkpoint began.
     pub(crate) written: usize,
-    /// How large the log may grow.
+    /// Maximum size of the log.
     pub(crate) log_limit: u64,
 }
 
@@ -97,9 +97,9 @@ impl<X: Indexer, D: Disk> Writer<X, D> {
         }
     }
 
-    /// Works until a command closes it, or until no sender of commands is left.
+    /// Runs until a command closes it, or until no sender of commands is left.
     pub(crate) fn run(self, commands: mpsc::Receiver<Command<X>>) {
-        // Declared first, so that it sees the end of all else.
+        // Declared first, so that it is dropped last.
         let _end = End(Arc::clone(self.publisher.state()));
         self.work(commands);
     }
@@ -138,7 +138,7 @@ impl<X: Indexer, D: Disk> Writer<X, D> {
         }
     }
 
-    /// Does a group of transactions in one step. Returns whether there was anything to write.
+    /// Commits a group of transactions in one step. Returns true if there was anything to write.
     fn commit(&mut self, group: impl Iterator<Item = (Transaction<X>, Reply<X>)>) -> bool {
         let time = self.clock.now();
         let mut draft = self.publisher.draft();
@@ -178,7 +178,7 @@ impl<X: Indexer, D: Disk> Writer<X, D> {
         }
     }
 
-    /// Writes a step: rows to add, and dead ones to remove.
+    /// Writes a step: new rows, and dead ones to remove.
     fn step(&mut self, rows: &[Row<'_>], trim: usize) -> Result<(), StorageError> {
         self.make_sure()?;
         let (dead, compacted) = self.dying(trim);
@@ -200,16 +200,16 @@ impl<X: Indexer, D: Disk> Writer<X, D> {
                 tracing::error!(%error, "a write to the store failed");
                 self.publisher.set_failing(true);
                 self.unsure = true;
-                // Tried at once, so that the next writers need not wait for it; tried again before the next step. Where it
-                // succeeds the disk may still be full: only a step that is written shows that it works again.
+                // Tried at once, so that the next writers need not wait for it; tried again before the next step. The
+                // disk may still be full after a success: only a written step proves that it works again.
                 let _ = self.make_sure();
                 Err(error)
             }
         }
     }
 
-    /// About `trim` dead rows, and the revision that is the oldest once they are gone: all of a revision or none, for
-    /// its events cannot be made without them.
+    /// Returns about `trim` dead rows, and the oldest revision after their removal: all or none of a revision, because
+    /// its events need all of them.
     fn dying(&self, trim: usize) -> (Vec<RowId>, Option<Revision>) {
         let mut dead = Vec::new();
         let mut compacted = None;
@@ -223,7 +223,7 @@ impl<X: Indexer, D: Disk> Writer<X, D> {
         (dead, compacted)
     }
 
-    /// After a failed step: brings the disk back to what was published.
+    /// Restores the disk to the published state after a failed step.
     fn make_sure(&mut self) -> Result<(), StorageError> {
         if self.unsure {
             self.disk.recover(self.publisher.state().revision())?;
@@ -232,7 +232,7 @@ impl<X: Indexer, D: Disk> Writer<X, D> {
         Ok(())
     }
 
-    /// Lets go of old history in memory, and notes which rows that leaves without use.
+    /// Trims old history in memory, and records the rows that become dead.
     fn retire(&mut self) {
         for event in self.publisher.trim(self.clock.now()) {
             let mark = event.revision();
@@ -247,22 +247,22 @@ impl<X: Indexer, D: Disk> Writer<X, D> {
         }
     }
 
-    /// Removes dead rows when nothing else is to do.
+    /// Removes dead rows when the writer is idle.
     fn sweep(&mut self) {
         if !self.dead.is_empty() {
-            // Already logged, and tried again with the next step.
+            // Errors are already logged, and the next step tries again.
             let _ = self.step(&[], TRIM_IDLE);
         }
     }
 
-    /// Keeps the write-ahead log from growing without bound: beside the writer as long as that is fast enough, and else
-    /// while writers wait.
+    /// Keeps the write-ahead log from growing without bound: concurrently with the writer as long as that is fast
+    /// enough, otherwise while writers wait.
     fn care(&mut self) {
         let Some(keeper) = &self.keeper else { return };
         let mut due = keeper.rest.swap(false, Ordering::AcqRel);
         if self.written > CHECKPOINT_BYTES {
             self.written = 0;
-            // A thread that is gone, which no fault but one of ours brings about, leaves the work to this one.
+            // If the thread has ended, which only a bug of ours can cause, this one does the work.
             due |= keeper.wanted.send(()).is_err();
         }
         if self.disk.log_bytes() > self.log_limit {
@@ -286,7 +286,7 @@ impl<X: Indexer, D: Disk> Writer<X, D> {
     }
 }
 
-/// Where the writer panics, nothing can be stored any more, and no caller may wait for it.
+/// Guard for a panic of the writer: nothing can be stored any more, and no caller may wait for it.
 struct End<X: Indexer>(Arc<State<X>>);
 
 impl<X: Indexer> Drop for End<X> {
@@ -297,7 +297,7 @@ impl<X: Indexer> Drop for End<X> {
     }
 }
 
-/// Does one transaction on the draft.
+/// Applies one transaction to the draft.
 fn apply<X: Indexer>(
     draft: &mut Draft<X>,
     transaction: Transaction<X>,
@@ -347,7 +347,8 @@ fn row<'a, X: Indexer>(event: &'a Event<X>, value: Option<&'a Value>) -> Row<'a>
     }
 }
 
-/// The answer of a transaction whose step failed. A guard that fails against the published state did fail.
+/// Returns the error of a transaction whose step failed. A guard that fails against the published state is a guard
+/// failure.
 fn failed<X: Indexer>(
     answer: Result<Committed<X>, CommitError>,
     snapshot: &Snapshot<X>,

@@ -24,15 +24,15 @@ pub(super) struct Address {
     pub(super) socket: Option<PathBuf>,
 }
 
-/// Authority of requests through a socket whose file name is none.
+/// Authority of requests through a socket whose file name is not one.
 const DEFAULT_AUTHORITY: &str = "localhost";
 
 impl Address {
-    /// Reads `http://HOST:PORT`, `https://HOST:PORT`, `unix:///PATH`, `unixs:///PATH` or a relative path after `unix:`,
-    /// `unixs:`, `unix://` or `unixs://`.
+    /// Parses `http://HOST:PORT`, `https://HOST:PORT`, `unix:///PATH`, `unixs:///PATH` or a relative path after
+    /// `unix:`, `unixs:`, `unix://` or `unixs://`.
     ///
     /// # Errors
-    /// In words, if the address has another form.
+    /// If the address has another form; the error is a description.
     pub(super) fn parse(text: &str) -> std::result::Result<Self, String> {
         let unknown = || "a server begins with http://, https://, unix:// or unixs://".to_owned();
         let (scheme, rest) = text.split_once(':').ok_or_else(unknown)?;

@@ -1,7 +1,7 @@
-//! What etcd said of keys when it refused a write, which the state has yet to show.
+//! Newer entries of keys that etcd returned when it rejected a write, and that the state does not show yet.
 //!
-//! A write that lost a race is judged again by what the refusal has, and need not wait for the watch to bring it. Readers never see
-//! it: what they see is published in the order of revisions.
+//! A write that lost a race is evaluated again with the content of the rejection, and need not wait for the watch to
+//! deliver it. Readers never see these entries: they see only what is published in the order of revisions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,21 +12,21 @@ use crate::entry::{Entry, Indexer};
 use crate::key::{Key, Revision};
 use crate::state::Snapshot;
 
-/// The most keys that are kept; the watch reports the others.
+/// Maximum number of keys; the watch reports the others.
 const MOST: usize = 1024;
 
-/// One key as etcd held it at a revision.
+/// A key as etcd held it at a revision.
 pub(crate) struct Known<X: Indexer> {
     pub(crate) key: Key,
-    /// When it was so.
+    /// Revision at which etcd held it.
     pub(crate) revision: Revision,
-    /// None where the key is absent.
+    /// Entry; `None` if the key is absent.
     pub(crate) entry: Option<Arc<Entry<X>>>,
 }
 
-/// The keys of which more is known than the state shows.
+/// Keys with newer entries than those in the state.
 pub(crate) struct Ahead<X: Indexer> {
-    /// Whether there is any key, so that the empty case costs one load.
+    /// True if there is any key, so that the empty case costs one load.
     any: AtomicBool,
     known: Mutex<Vec<Known<X>>>,
 }
@@ -41,7 +41,7 @@ impl<X: Indexer> Default for Ahead<X> {
 }
 
 impl<X: Indexer> Ahead<X> {
-    /// Keeps what was learned of keys until the state, which is at `current`, shows it. Whether there is room.
+    /// Keeps entries until the state, which is at `current`, shows them. Returns true if there is room for all.
     pub(crate) fn learn(&self, learned: Vec<Known<X>>, current: Revision) -> bool {
         let mut known = self.known.lock();
         known.retain(|one| one.revision > current);
@@ -60,7 +60,7 @@ impl<X: Indexer> Ahead<X> {
         true
     }
 
-    /// The snapshot with what is known beyond it.
+    /// Returns the snapshot with the newer entries.
     pub(crate) fn over(&self, snapshot: Snapshot<X>) -> Snapshot<X> {
         if !self.any.load(Ordering::Acquire) {
             return snapshot;
@@ -93,11 +93,11 @@ mod tests {
     }
 
     #[test]
-    fn what_was_learned_is_shown_until_the_state_has_it() {
+    fn learned_entries_are_shown_until_state_has_them() {
         let (state, mut publisher) = State::new((), HistoryLimits::default());
         let ahead = Ahead::default();
         assert!(ahead.learn(vec![known("a", 5, true), known("b", 7, true)], 1));
-        // What is older says nothing new.
+        // An older entry adds nothing.
         assert!(ahead.learn(vec![known("a", 4, false)], 1));
         let shown = |snapshot: Snapshot<()>, name: &str| {
             let key = format!("/registry/things/{name}");

@@ -1,7 +1,7 @@
-//! Calls to etcd: several members, one of which is used until it fails.
+//! Calls to etcd: of several members, one is used until it fails.
 //!
-//! A call that changes nothing is made again at the next member until its time is over. One that changes something is made
-//! again only where it was not sent; otherwise the outcome is unknown, and the caller gets that as an error.
+//! A call that changes nothing is retried at the next member until its timeout. A call that changes something is
+//! retried only if it was not sent; otherwise the outcome is unknown, and the caller gets an error.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -29,37 +29,38 @@ use super::proto::{
 };
 use crate::error::OpenError;
 
-/// How long a connection may take to be made.
+/// Timeout for connecting.
 const CONNECT: Duration = Duration::from_secs(5);
-/// How often a connection gets a ping, and how long the answer may take.
+/// Interval of the pings of a connection, and timeout of their responses.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 const KEEP_ALIVE_ANSWER: Duration = Duration::from_secs(5);
-/// How long to wait before a call is made again.
+/// Delay before a call is retried.
 const AGAIN: Duration = Duration::from_millis(25);
-/// How long a call that reads may wait for one member.
+/// Timeout of a read call at one member.
 const ONE_READ: Duration = Duration::from_secs(10);
-/// How much may be under way on one stream and one connection: a page of a first read, so that it need not stop for windows.
+/// Flow-control window of a stream and of a connection. It fits a page of a first read, so that the read need not wait
+/// for window updates.
 const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 16 << 20;
 
-/// Where etcd is and who one is there.
+/// Addresses and credentials of an etcd.
 #[derive(Clone, Debug, Default)]
 pub struct Connection {
-    /// The members: `http://`, `https://`, `unix://` or `unixs://` and where each listens for clients.
+    /// Members: `http://`, `https://`, `unix://` or `unixs://` and the client address of each.
     pub servers: Vec<String>,
-    /// Authorities that sign the certificates of the members (PEM); those of the system where there is none.
+    /// Authorities that sign the certificates of the members (PEM); `None` for those of the system.
     pub authorities: Option<Vec<u8>>,
-    /// The certificate by which etcd knows this server, and its key (PEM).
+    /// Client certificate of this server and its key (PEM).
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Why a call failed.
+/// Error of a call.
 #[derive(Clone, Debug)]
 pub(crate) struct CallError {
     pub(crate) code: Code,
-    /// In etcd's words, as kube-apiserver passes them on.
+    /// Message of etcd, as kube-apiserver passes it on.
     pub(crate) message: String,
-    /// Whether the call was surely not done.
+    /// True if the call was certainly not executed.
     pub(crate) unsent: bool,
 }
 
@@ -68,7 +69,7 @@ impl CallError {
         let own = status.message().starts_with("etcdserver: ");
         let (code, message) = match root_of(status) {
             _ if own => (status.code(), status.message().to_owned()),
-            // What the connection met, and not what was answered.
+            // The error of the connection, not a response.
             Some(root) => (
                 Code::Unavailable,
                 format!("rpc error: code = Unavailable desc = connection error: desc = \"transport: {root}\""),
@@ -93,7 +94,7 @@ impl CallError {
         }
     }
 
-    /// Whether another member, or the same one later, may do better.
+    /// Returns true if another member, or the same one later, may succeed.
     fn may_pass(&self) -> bool {
         self.unsent
             || matches!(
@@ -102,7 +103,7 @@ impl CallError {
             )
     }
 
-    /// Whether etcd has compacted the wanted revision.
+    /// Returns true if etcd has compacted the requested revision.
     pub(crate) fn is_compacted(&self) -> bool {
         self.code == Code::OutOfRange && self.message.contains("has been compacted")
     }
@@ -114,7 +115,7 @@ impl std::fmt::Display for CallError {
     }
 }
 
-/// What lies at the bottom of a status that was made here.
+/// Returns the root cause of a status that was created locally.
 fn root_of(status: &Status) -> Option<String> {
     let mut root = std::error::Error::source(status)?;
     while let Some(source) = root.source() {
@@ -147,20 +148,20 @@ pub(crate) struct WatchStream {
     pub(crate) responses: Streaming<WatchResponse>,
 }
 
-/// The members, and which of them is used.
+/// The members of an etcd, and the one in use.
 pub(crate) struct Client {
     members: Vec<Member>,
     calls: AtomicUsize,
-    /// How to speak TLS on connections of one's own, where the member takes it.
+    /// TLS settings for direct connections, if the member uses TLS.
     tls: Option<Arc<ClientConfig>>,
     observer: Box<dyn Observer>,
 }
 
 impl Client {
-    /// Connects at the first call.
+    /// Creates a client that connects at the first call.
     ///
     /// # Errors
-    /// Where an address or a certificate cannot be read.
+    /// If an address or a certificate cannot be read.
     pub(crate) fn new(connection: &Connection, observer: Box<dyn Observer>) -> Result<Self, OpenError> {
         let members = connection.servers.iter().map(|server| {
             let refused = |detail| OpenError::Etcd {
@@ -208,7 +209,7 @@ impl Client {
         &*self.observer
     }
 
-    /// The members, for people.
+    /// Returns the members, for messages.
     pub(crate) fn servers(&self) -> String {
         let uris: Vec<&str> = self.members.iter().map(|member| member.name.as_str()).collect();
         uris.join(",")
@@ -218,7 +219,7 @@ impl Client {
         self.members.len()
     }
 
-    /// A read, at whichever member answers within `patience`.
+    /// Reads at any member that responds within `patience`.
     pub(crate) async fn range(&self, request: RangeRequest, patience: Duration) -> Result<RangeResponse, CallError> {
         let operation = match request.range_end.is_empty() {
             true => Operation::Get,
@@ -230,7 +231,7 @@ impl Client {
         self.observed(operation, &key, call).await
     }
 
-    /// A write, surely not done more than once.
+    /// Writes; the write is certainly not executed more than once.
     pub(crate) async fn txn(
         &self,
         operation: Operation,
@@ -254,7 +255,7 @@ impl Client {
             .await
     }
 
-    /// What one member says of itself.
+    /// Queries the status of one member.
     pub(crate) async fn status(&self, member: usize, patience: Duration) -> Result<StatusResponse, CallError> {
         let path = path("/etcdserverpb.Maintenance/Status");
         let call = once(&self.member(member).channel, path, StatusRequest {});
@@ -264,12 +265,12 @@ impl Client {
         }
     }
 
-    /// The name of a member.
+    /// Returns the name of a member.
     pub(crate) fn uri(&self, member: usize) -> &str {
         &self.member(member).name
     }
 
-    /// Follows a range of keys, at a member that has a leader.
+    /// Watches a range of keys, at a member that has a leader.
     pub(crate) async fn watch(&self, create: WatchCreateRequest) -> Result<WatchStream, CallError> {
         let (requests, received) = mpsc::channel(8);
         let first = WatchRequest {
@@ -306,14 +307,14 @@ impl Client {
         }
     }
 
-    /// A connection of its own to the member that is used.
+    /// Opens a separate connection to the member in use.
     pub(crate) async fn line(&self) -> std::io::Result<Line> {
         let member = self.member(self.calls.load(Ordering::Relaxed));
         let tls = self.tls.as_ref().filter(|_| member.address.secure);
         Line::open(&member.uri, member.address.socket.as_deref(), tls).await
     }
 
-    /// Asks another member from now on, unless another caller did so already.
+    /// Switches to another member, unless another caller did so already.
     pub(crate) fn leave_member(&self) {
         self.leave(self.calls.load(Ordering::Relaxed));
     }
@@ -323,8 +324,8 @@ impl Client {
         let _ = self.calls.compare_exchange(calls, next, order, order);
     }
 
-    /// Makes a call until it is answered or `patience` is over. One that is not `repeatable` is made again only where it
-    /// was not sent.
+    /// Makes a call until there is a response or `patience` is over. A call that is not `repeatable` is retried only if
+    /// it was not sent.
     async fn repeated<Q, A>(
         &self,
         path: PathAndQuery,
@@ -359,7 +360,7 @@ impl Client {
                 return Err(error);
             }
             if Instant::now() + AGAIN >= end {
-                // What stood in the way says more than that time is over.
+                // The cause of the failed connection is more specific than a timeout.
                 return Err(match error.code {
                     Code::DeadlineExceeded => failed.unwrap_or(error),
                     _ => error,
@@ -388,7 +389,7 @@ fn path(path: &'static str) -> PathAndQuery {
 }
 
 fn grpc(channel: &Channel) -> Grpc<Channel> {
-    // What etcd takes in one request it may give in many answers; its own limits hold.
+    // The responses to one request may be larger than the request limit; etcd's own limits apply.
     Grpc::new(channel.clone()).max_decoding_message_size(usize::MAX)
 }
 

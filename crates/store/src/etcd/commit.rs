@@ -1,4 +1,4 @@
-//! Writes: one transaction of etcd each, guarded by the revisions of keys.
+//! Writes: one etcd transaction each, guarded by the revisions of keys.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use crate::error::{CommitError, ReadError};
 use crate::key::{Key, Revision};
 use crate::transaction::{Committed, Guard, Op, Transaction};
 
-/// How long etcd may take to say what became of a write. It says by itself after some seconds that it has no quorum.
+/// Timeout for the outcome of a write. Without a quorum, etcd itself responds with an error after some seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long etcd may take to grant a lease that one key hangs on.
+/// Timeout for the grant of the lease of one key.
 const GRANT_PATIENCE: Duration = Duration::from_secs(10);
 
 impl<X: Indexer> Shared<X> {
@@ -62,7 +62,7 @@ impl<X: Indexer> Shared<X> {
         Ok(Committed { revision, entries })
     }
 
-    /// The bytes of each put.
+    /// Returns the encoded bytes of each put.
     fn encode(&self, guards: &[Guard], ops: &[Op<X>]) -> Result<Vec<Option<Bytes>>, CommitError> {
         let state = self.ahead.over(self.feed.state.snapshot());
         let encode = |op: &Op<X>| match op {
@@ -81,7 +81,7 @@ impl<X: Indexer> Shared<X> {
         ops.iter().map(encode).collect()
     }
 
-    /// The lease that a new value of `key` hangs on; 0 where it stays.
+    /// Returns the lease of a new value of `key`; 0 if it does not expire.
     async fn lease(&self, key: &Key) -> Result<i64, CommitError> {
         match self.feed.codec.time_to_live(key) {
             TimeToLive::Event => self.leases.next(&self.client).await.map_err(refused),
@@ -106,7 +106,7 @@ impl<X: Indexer> Shared<X> {
             let key = stored(&guard.key)?;
             let expected = i64::try_from(guard.expected).unwrap_or(i64::MAX);
             request.compare.push(Compare::mod_revision(key.clone(), expected));
-            // What is there instead, should it not hold.
+            // Read the current value if the guard fails.
             let read = RangeRequest {
                 key,
                 ..RangeRequest::default()
@@ -128,8 +128,8 @@ impl<X: Indexer> Shared<X> {
         Ok(request)
     }
 
-    /// The answer to one whose guard did not hold. What etcd holds instead is in its answer, by which the write is judged
-    /// again.
+    /// Returns the error of a transaction whose guard failed. Keeps the values in the response, so that the write is
+    /// evaluated again with them.
     pub(super) async fn lost(&self, guards: Vec<Guard>, answer: TxnResponse, revision: Revision) -> CommitError {
         let found = answer.responses.into_iter().map(|one| match one.response {
             Some(Response::Range(range)) => range.kvs.into_iter().next(),
@@ -159,7 +159,7 @@ impl<X: Indexer> Shared<X> {
     }
 }
 
-/// Whether a transaction that was done changed anything.
+/// Returns true if a transaction succeeded and changed anything.
 fn changed(answer: &TxnResponse) -> bool {
     answer.responses.iter().any(|one| match &one.response {
         Some(Response::Put(_)) => true,
@@ -168,7 +168,7 @@ fn changed(answer: &TxnResponse) -> bool {
     })
 }
 
-/// What kube-apiserver would call it.
+/// Returns kube-apiserver's name of the operation.
 fn operation<X: Indexer>(guards: &[Guard], ops: &[Op<X>]) -> Operation {
     match ops.first() {
         None => Operation::Get,
@@ -184,7 +184,7 @@ fn closed(_: ReadError) -> CommitError {
     CommitError::Closed
 }
 
-/// What a failed call says of a write.
+/// Converts the error of a failed call to that of a write.
 fn refused(error: CallError) -> CommitError {
     match error.code {
         Code::DeadlineExceeded => CommitError::Unanswered,

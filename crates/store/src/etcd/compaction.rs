@@ -1,9 +1,9 @@
 //! Compaction, shared by all servers on one etcd: kube-apiserver's protocol.
 //!
-//! The key `compact_rev_key`, which lies beside all prefixes, is the clock: how often it was written is its time. At each
-//! interval a server tries to set the clock one further than where it saw it last. Who succeeds compacts to the revision
-//! that was current when it succeeded or failed the last time; the others take over the clock's time. So history lasts for
-//! one to two intervals, however many servers there are.
+//! The key `compact_rev_key`, which is outside of all prefixes, is the clock: the number of its writes is its time. At
+//! each interval a server tries to advance the clock by one from the time that it saw last. If it succeeds, it compacts
+//! to the revision that was current at its previous attempt; the other servers adopt the clock's time. So the history
+//! covers one to two intervals, for any number of servers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,17 +19,17 @@ use crate::entry::Indexer;
 const CLOCK: Bytes = Bytes::from_static(b"compact_rev_key");
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a server knows of the clock.
+/// A server's knowledge of the clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Known {
-    /// How often the key was written.
+    /// Number of writes of the key.
     time: i64,
-    /// The revision when this was learned.
+    /// Revision at the time of the last attempt.
     revision: i64,
 }
 
 impl<X: Indexer> Shared<X> {
-    /// Compacts at each interval; never where it is zero.
+    /// Compacts at each interval; never if it is zero.
     pub(super) async fn compact(self: Arc<Self>, interval: Duration) {
         if interval.is_zero() {
             return;
@@ -78,7 +78,7 @@ async fn tick(client: &Client, known: Known) -> Result<Known, CallError> {
         time: known.time + 1,
         revision,
     };
-    // Nothing is known of before the start.
+    // No revision is known before the start.
     if known.revision > 0 {
         match client.compact(known.revision, PATIENCE).await {
             Ok(_) => tracing::debug!(revision = known.revision, "etcd is compacted"),

@@ -1,8 +1,8 @@
-//! What the most recent revision is, and when the state has reached it.
+//! Determines the most recent revision and when the state has reached it.
 //!
-//! A read without a version asks etcd: only an answer to a question that was put after the read began is good for
-//! it. The progress that a watch reports is that of one member, which may lag, so a quorum answers; see `revision_queries.rs` for who
-//! asks and `line.rs` for how.
+//! A read without a version asks etcd: only the response to a query that was sent after the read began is valid for it.
+//! The progress that a watch reports is that of one member, which may lag, so a quorum must respond.
+//! `revision_queries.rs` selects the reader that sends the query, and `line.rs` sends it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,18 +22,18 @@ use crate::entry::Indexer;
 use crate::error::ReadError;
 use crate::key::Revision;
 
-/// How long a query may take over all members.
+/// Timeout of a query over all members.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a query may take on its own connection.
+/// Timeout of a query on its own connection.
 const ON_LINE: Duration = Duration::from_secs(2);
-/// How long to wait for the watch before a progress request is sent.
+/// Time to wait for the watch before a progress request is sent.
 const HURRY: Duration = Duration::from_millis(5);
-/// How long a waiter is counted. A request for a revision that never comes ends before that.
+/// Time for which a waiter counts. A request for a revision that never arrives ends before that.
 const WAITS: Duration = Duration::from_secs(4);
-/// How long a fault of etcd may stay unnoticed while no request reaches it.
+/// Maximum time that a failure of etcd stays undetected while no request reaches it.
 const PROBE: Duration = Duration::from_secs(2);
 
-/// The revision that a caller waits for, of which the watch may have nothing to bring.
+/// Revisions that callers wait for, even if the watch has nothing to deliver at them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     revision: Revision,
@@ -55,22 +55,22 @@ impl Wanted {
         self.until = now + WAITS;
     }
 
-    /// Whether a waiter needs a revision beyond `current`.
+    /// Returns true if a waiter needs a revision beyond `current`.
     pub(super) fn is_beyond(&self, current: Revision) -> bool {
         self.revision > current && Instant::now() < self.until
     }
 }
 
-/// The health checks of etcd, each with a timeout of its own.
+/// Health checks of etcd, each with its own timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Check {
-    /// Whether this server should be restarted.
+    /// Liveness: fails if this server should be restarted.
     Health,
-    /// Whether clients should be sent here.
+    /// Readiness: fails if clients should not be sent to this server.
     Readiness,
 }
 
-/// What is wrong with etcd, by the check that found it.
+/// Problems of etcd, by the check that found them.
 #[derive(Debug, Default)]
 pub(super) struct Trouble {
     health: Option<String>,
@@ -94,7 +94,7 @@ impl Trouble {
     }
 }
 
-/// The cheapest question whose answer has the revision that a quorum knows: whether one key is there.
+/// Returns the cheapest request whose response has the revision that a quorum confirms: whether one key exists.
 pub(super) fn revision_request(prefix: &Prefix) -> RangeRequest {
     RangeRequest {
         key: prefix.beside("health"),
@@ -118,7 +118,7 @@ impl<X: Indexer> Shared<X> {
         answer
     }
 
-    /// Asks on a connection of its own, which is made where there is none; none where that does not work.
+    /// Queries the revision on a separate connection, which is opened if necessary. `None` if that fails.
     async fn ask_by_line(&self, line: &mut Option<Box<Line>>) -> Option<Revision> {
         let begun = Instant::now();
         let call = async {
@@ -143,7 +143,7 @@ impl<X: Indexer> Shared<X> {
         None
     }
 
-    /// The revision of etcd, as a quorum knows it.
+    /// Returns the revision of etcd, confirmed by a quorum.
     async fn revision(&self, patience: Duration) -> Result<Revision, CallError> {
         let answer = self.client.range(revision_request(&self.feed.prefix), patience).await?;
         Ok(answer.header.map_or(0, |header| header.revision.unsigned_abs()))
@@ -169,7 +169,7 @@ impl<X: Indexer> Shared<X> {
         }
     }
 
-    /// Says that a caller waits for `revision`, which may be one of which the watch has nothing to bring.
+    /// Notes that a caller waits for `revision`, even if the watch has nothing to deliver at this revision.
     pub(super) fn want(&self, revision: Revision) {
         if self.feed.state.revision() < revision {
             let now = Instant::now();
@@ -177,7 +177,7 @@ impl<X: Indexer> Shared<X> {
         }
     }
 
-    /// Where etcd does not report rightly how far a watch is: writes a key that the watch brings.
+    /// Writes a key that the watch delivers. Used if etcd reports the progress of watches incorrectly.
     pub(super) async fn mark(&self) {
         let mark = PutRequest {
             key: self.feed.prefix.beside("holdfast-progress"),
@@ -194,7 +194,7 @@ impl<X: Indexer> Shared<X> {
         }
     }
 
-    /// Asks etcd now and then whether it answers within `timeout`, for one of the checks.
+    /// Checks periodically whether etcd responds within `timeout`, for one of the checks.
     pub(super) async fn watch_health(self: Arc<Self>, check: Check, timeout: Duration) {
         let mut closing = self.closing.subscribe();
         loop {
@@ -211,7 +211,7 @@ impl<X: Indexer> Shared<X> {
         }
     }
 
-    /// Asks now and then how large etcd's database is; never where `interval` is zero.
+    /// Reads the size of etcd's database periodically; never if `interval` is zero.
     pub(super) async fn watch_size(self: Arc<Self>, interval: Duration) {
         if interval.is_zero() {
             return;
@@ -228,7 +228,7 @@ impl<X: Indexer> Shared<X> {
         }
     }
 
-    /// Whether the version of every member is one that reports rightly how far a watch is.
+    /// Determines whether the versions of all members report the progress of watches correctly.
     pub(super) async fn learn_version(&self, patience: Duration) {
         let mut rightly = true;
         for member in 0..self.client.member_count() {
@@ -241,8 +241,8 @@ impl<X: Indexer> Shared<X> {
     }
 }
 
-/// Whether an etcd of this version sends no progress before the events that come before it: those before 3.4.25 and 3.5.8
-/// may.
+/// Returns true if an etcd of this version never reports progress ahead of earlier events. Versions before 3.4.25 and
+/// 3.5.8 may do so.
 fn reports_progress(version: &str) -> bool {
     let mut parts = version
         .split(['.', '-', '+'])

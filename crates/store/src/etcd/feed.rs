@@ -1,12 +1,13 @@
-//! What makes the changes in etcd visible: each once, in the order of revisions, whichever client made it.
+//! Publishes the changes in etcd: each once, in the order of revisions, whichever client made it.
 //!
-//! A change becomes known in two ways: this server made it and etcd has said at which revision, or the watch brings it. The
-//! first saves decoding what was just encoded, and time: the change is published at once where nothing can lie between it
-//! and what was published before. Otherwise it waits for the watch, which brings what lies between, and the change itself.
+//! A change becomes known in two ways: this server made it and etcd has returned its revision, or the watch delivers
+//! it. The first way is faster and avoids decoding what was just encoded: the change is published at once if nothing
+//! can lie between it and the last published one. Otherwise it waits for the watch, which delivers the changes in
+//! between and the change itself.
 //!
 //! Invariants:
-//! - At revision R the state holds exactly what etcd holds at R under the prefix. What is published next is revision R + 1,
-//!   or what the watch says comes next.
+//! - At revision R the state holds exactly what etcd holds at R under the prefix. The next published revision is R + 1,
+//!   or the one that the watch delivers next.
 //! - While the state is read again nothing else is published.
 
 mod differences;
@@ -29,10 +30,10 @@ use crate::key::{Key, Revision, table_by_segments};
 use crate::state::{At, Draft, Publisher, State};
 use crate::transaction::Op;
 
-/// What each operation of a transaction made.
+/// Entries that the operations of a transaction created.
 pub(crate) type Made<X> = Vec<Option<Arc<Entry<X>>>>;
 
-/// The one who publishes.
+/// The publisher of changes in etcd.
 pub(crate) struct Feed<X: Indexer> {
     pub(crate) state: Arc<State<X>>,
     pub(crate) prefix: Prefix,
@@ -43,37 +44,37 @@ pub(crate) struct Feed<X: Indexer> {
 
 struct Inner<X: Indexer> {
     publisher: Publisher<X>,
-    /// Transactions of this server whose outcome is not known, or not fetched, yet.
+    /// Transactions of this server whose outcome is unknown or not fetched yet.
     under_way: HashMap<u64, UnderWay<X>>,
     next: u64,
-    /// By the keys that they change.
+    /// Pending transactions by the keys that they change.
     by_key: HashMap<Key, u64>,
-    /// Those that are done, by their revisions, which do not follow upon the published one yet.
+    /// Committed transactions by revision that do not directly follow the published one yet.
     early: BTreeMap<Revision, u64>,
-    /// Whether events were lost, and the state is read again.
+    /// True if events were lost and the state is being read again.
     broken: bool,
 }
 
 enum UnderWay<X: Indexer> {
-    /// What was sent, with the bytes of each put.
+    /// The operations that were sent, with the bytes of each put.
     Sent(Vec<Op<X>>, Vec<Option<Bytes>>),
-    /// It is published.
+    /// The entries of a published transaction.
     Made(Made<X>),
 }
 
-/// A change that the watch brought, or a first read.
+/// A change from the watch or from a first read.
 pub(crate) struct Change {
     pub(crate) key: Key,
     pub(crate) mod_revision: Revision,
     pub(crate) create_revision: Revision,
-    /// The bytes in etcd; none for a delete.
+    /// Bytes in etcd; `None` for a delete.
     stored: Option<Bytes>,
-    /// The value; none for a delete, and where the change is thought to be this server's own.
+    /// Value; `None` for a delete, and if the change seems to be this server's own.
     value: Option<Value>,
 }
 
 impl Change {
-    /// A change by an event of etcd; none for keys that are no objects.
+    /// Converts an event of etcd; `None` for keys that are not objects.
     pub(crate) fn of(event: proto::Event, prefix: &Prefix) -> Option<Self> {
         let kv = event.kv?;
         let key = prefix.key(&kv.key)?;
@@ -105,7 +106,7 @@ impl<X: Indexer> Feed<X> {
         }
     }
 
-    /// Notes a transaction that is about to be sent.
+    /// Records a transaction that is about to be sent.
     pub(crate) fn begin(&self, ops: Vec<Op<X>>, encoded: Vec<Option<Bytes>>) -> u64 {
         let mut inner = self.inner.lock();
         let id = inner.next;
@@ -122,8 +123,8 @@ impl<X: Indexer> Feed<X> {
         self.inner.lock().forget(id);
     }
 
-    /// Says that a transaction was done at `revision`. What it made, if that can be published at once; otherwise
-    /// [`Feed::made`] completes when the state has reached the revision.
+    /// Records that a transaction was committed at `revision`. Returns its entries if they can be published at once;
+    /// otherwise [`Feed::made`] completes when the state has reached the revision.
     pub(crate) fn committed(&self, id: u64, revision: Revision) -> Option<Made<X>> {
         let time = self.clock.now();
         let mut inner = self.inner.lock();
@@ -143,14 +144,15 @@ impl<X: Indexer> Feed<X> {
         inner.fetch(id)
     }
 
-    /// What a transaction made, which the state shows.
+    /// Returns the entries of a transaction that the state already shows.
     pub(crate) fn made(&self, id: u64, revision: Revision) -> Made<X> {
         let mut inner = self.inner.lock();
         inner.early.remove(&revision);
         if let Some(made) = inner.fetch(id) {
             return made;
         }
-        // The watch brought other bytes than were sent, or the state was read again: the event shows what the state had then.
+        // The watch delivered other bytes than were sent, or the state was read again: the event shows the state's
+        // entries.
         let ops = match inner.under_way.get(&id) {
             Some(UnderWay::Sent(ops, _)) => ops.iter().map(|op| op.key().clone()).collect(),
             _ => Vec::new(),
@@ -164,7 +166,7 @@ impl<X: Indexer> Feed<X> {
         ops.iter().map(|key| then.get(key).cloned()).collect()
     }
 
-    /// Publishes what the watch brought, in the order of revisions; those of one revision are together.
+    /// Publishes the changes from the watch, in the order of revisions; those of one revision are together.
     pub(crate) fn watched(&self, mut changes: Vec<Change>, observer: &dyn Observer) {
         self.decode(&mut changes, observer);
         let time = self.clock.now();
@@ -199,7 +201,7 @@ impl<X: Indexer> Feed<X> {
         inner.publisher.publish(draft);
     }
 
-    /// Says that the watch has brought all up to `revision`.
+    /// Records that the watch has delivered everything up to `revision`.
     pub(crate) fn passed(&self, revision: Revision) {
         let mut inner = self.inner.lock();
         if revision <= self.state.revision() {
@@ -211,18 +213,18 @@ impl<X: Indexer> Feed<X> {
         inner.publisher.publish(draft);
     }
 
-    /// Lets go of old history.
+    /// Trims old history.
     pub(crate) fn trim(&self) {
         let now = self.clock.now();
         drop(self.inner.lock().publisher.trim(now));
     }
 
-    /// Nothing is published from now on until [`Feed::reread`].
+    /// Stops publishing until [`Feed::reread`].
     pub(crate) fn broke(&self) {
         self.inner.lock().broken = true;
     }
 
-    /// Notes whether etcd fails.
+    /// Records whether etcd fails.
     pub(crate) fn set_failing(&self, failing: bool) {
         self.inner.lock().publisher.set_failing(failing);
     }
@@ -232,7 +234,7 @@ impl<X: Indexer> Feed<X> {
         self.inner.lock().publisher.close();
     }
 
-    /// The first state: all that etcd holds at `revision`.
+    /// Creates the first state: everything in etcd at `revision`.
     pub(crate) fn first(
         &self,
         entries: impl Iterator<Item = proto::KeyValue>,
@@ -260,7 +262,7 @@ impl<X: Indexer> Feed<X> {
         run.into_iter().for_each(|run| run.report(observer));
     }
 
-    /// A draft on what is published.
+    /// Creates a draft of the published state.
     pub(crate) fn draft(&self) -> Draft<X> {
         self.inner.lock().publisher.draft()
     }
@@ -273,9 +275,9 @@ impl<X: Indexer> Feed<X> {
         inner.publisher.publish(draft);
     }
 
-    /// After events were lost: publishes in what the state differs from `entries`, which are all that etcd holds at
-    /// `revision`. What happened between is not known in full, so the history begins again there; watches that are open see
-    /// what differs.
+    /// Publishes, after events were lost, the differences between the state and `entries`, which are all entries in
+    /// etcd at `revision`. The events in between are incomplete, so the history restarts; open watches get the
+    /// differences.
     pub(crate) fn reread(&self, entries: &[proto::KeyValue], revision: Revision, observer: &dyn Observer) {
         let before = self.state.snapshot();
         let mut changes = Differences::new(&before, &self.prefix, entries, revision).changes;
@@ -293,14 +295,14 @@ impl<X: Indexer> Feed<X> {
         }
         draft.pass(revision);
         inner.broken = false;
-        // What this server did meanwhile is in what was read, or follows.
+        // This server's own changes meanwhile are in the entries that were read, or follow.
         inner.early.retain(|early, _| *early > revision);
         inner.apply_early(&mut draft, time);
         inner.publisher.begin_at(revision);
         inner.publisher.publish(draft);
     }
 
-    /// Decodes changes outside of the lock, but for those that are this server's own.
+    /// Decodes changes outside of the lock, except for this server's own.
     fn decode(&self, changes: &mut [Change], observer: &dyn Observer) {
         let own: Vec<bool> = {
             let inner = self.inner.lock();
@@ -331,8 +333,8 @@ impl<X: Indexer> Feed<X> {
         }
     }
 
-    /// The value of stored bytes. Those that cannot be read are reported and kept as they are: a reader of the object
-    /// hears that it cannot be read.
+    /// Decodes stored bytes. Undecodable bytes are reported and kept unchanged: a reader of the object gets the
+    /// decoding error.
     fn value(&self, key: &Key, stored: &Bytes, revision: Revision, observer: &dyn Observer) -> Value {
         self.codec.decode(key, stored).unwrap_or_else(|error| {
             tracing::error!(%error, revision, "an object in etcd cannot be read");
@@ -341,7 +343,7 @@ impl<X: Indexer> Feed<X> {
         })
     }
 
-    /// What etcd holds of a key as of `revision`, where the state does not show it yet.
+    /// Returns the entry of a key in etcd as of `revision` if the state does not show it yet.
     pub(crate) fn known(
         &self,
         key: Key,
@@ -378,7 +380,7 @@ impl<X: Indexer> Feed<X> {
                 ..at
             };
             if change.stored.is_some() && change.value.is_none() {
-                // It was taken for this server's own, which has abandoned it since.
+                // The change looked like this server's own, which has been abandoned since.
                 self.decode_one(&mut change, observer);
             }
             match change.value {
@@ -409,7 +411,7 @@ impl<X: Indexer> Inner<X> {
         }
     }
 
-    /// What a transaction made, once.
+    /// Removes and returns the entries of a transaction.
     fn fetch(&mut self, id: u64) -> Option<Made<X>> {
         match self.under_way.remove(&id)? {
             UnderWay::Made(made) => Some(made),
@@ -420,7 +422,7 @@ impl<X: Indexer> Inner<X> {
         }
     }
 
-    /// Whether a change looks like one that this server has sent.
+    /// Returns true if a change looks like one that this server has sent.
     fn is_under_way(&self, change: &Change) -> bool {
         let sent = self.by_key.get(&change.key).and_then(|id| self.under_way.get(id));
         let Some(UnderWay::Sent(ops, encoded)) = sent else {
@@ -431,7 +433,7 @@ impl<X: Indexer> Inner<X> {
             .any(|(op, bytes)| *op.key() == change.key && *bytes == change.stored)
     }
 
-    /// The transaction under way that does just what `group` says.
+    /// Returns the pending transaction whose changes are exactly those of `group`.
     fn sender(&self, group: &[Change]) -> Option<u64> {
         let id = group.iter().find_map(|change| self.by_key.get(&change.key))?;
         let Some(UnderWay::Sent(ops, encoded)) = self.under_way.get(id) else {
@@ -447,7 +449,7 @@ impl<X: Indexer> Inner<X> {
         (puts == came && group.iter().all(same)).then_some(*id)
     }
 
-    /// Does on the draft what a transaction of this server did at `revision`.
+    /// Applies a transaction of this server, committed at `revision`, to the draft.
     fn apply_own(&mut self, draft: &mut Draft<X>, id: u64, revision: Revision, time: std::time::Duration) {
         let Some(UnderWay::Sent(ops, _)) = self.under_way.remove(&id) else {
             return;
@@ -469,7 +471,7 @@ impl<X: Indexer> Inner<X> {
         self.under_way.insert(id, UnderWay::Made(made));
     }
 
-    /// Does those that follow upon the draft at once.
+    /// Applies the transactions that directly follow the draft.
     fn apply_early(&mut self, draft: &mut Draft<X>, time: std::time::Duration) {
         while let Some(entry) = self.early.first_entry() {
             let (revision, id) = (*entry.key(), *entry.get());
@@ -484,7 +486,7 @@ impl<X: Indexer> Inner<X> {
     }
 }
 
-/// Objects of one table, which come one after the other.
+/// Consecutive objects of one table.
 struct Run {
     table: Key,
     objects: usize,

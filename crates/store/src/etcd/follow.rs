@@ -1,4 +1,4 @@
-//! Following etcd: one watch, made again whenever it breaks, from the revision after what was published last.
+//! Follows etcd: one watch, which is created again after each break, from the revision after the last published one.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,28 +12,28 @@ use super::proto::{Event, Watch, WatchCreateRequest, WatchProgressRequest, Watch
 use super::{Shared, closed};
 use crate::entry::Indexer;
 
-/// How long to wait before a watch is made again, at first and at most.
+/// Delay before a watch is created again, at first and at most.
 const AGAIN: Duration = Duration::from_millis(20);
 const AGAIN_MOST: Duration = Duration::from_secs(1);
-/// How often a progress request is repeated while a reader waits: a member that lags does not answer it.
+/// Interval of progress requests while a reader waits: a member that lags does not respond to them.
 const ASK: Duration = Duration::from_millis(100);
-/// How often old history is looked for.
+/// Interval of the checks for old history.
 const TRIM: Duration = Duration::from_secs(1);
-/// How often the log says that there is no watch.
+/// Interval of the log message that there is no watch.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
-/// How many changes are published in one step, about.
+/// Approximate number of changes that are published in one step.
 const STEP: usize = 256;
 
-/// Why a watch ended.
+/// Reason for the end of a watch.
 enum End {
     Closing,
-    /// Events that come next are gone.
+    /// The next events have been compacted.
     Compacted,
     Broken(String),
 }
 
 impl<X: Indexer> Shared<X> {
-    /// Follows until the engine closes.
+    /// Follows etcd until the engine closes.
     pub(super) async fn follow(self: Arc<Self>) {
         let mut wait = AGAIN;
         let mut reported: Option<Instant> = None;
@@ -60,7 +60,7 @@ impl<X: Indexer> Shared<X> {
                     self.client.leave_member();
                 }
             }
-            // One that lasted was in order.
+            // A watch that ran for some time had no problem.
             wait = match begun.elapsed() > AGAIN_MOST {
                 true => AGAIN,
                 false => (wait * 2).min(AGAIN_MOST),
@@ -115,7 +115,7 @@ impl<X: Indexer> Shared<X> {
         }
     }
 
-    /// Asks how far the watch is.
+    /// Requests the progress of the watch.
     async fn ask(&self, stream: &WatchStream) {
         if !self.wanted.borrow().is_beyond(self.feed.state.revision()) {
             return;
@@ -130,7 +130,7 @@ impl<X: Indexer> Shared<X> {
         let _ = stream.requests.try_send(progress);
     }
 
-    /// Takes one answer; `events` holds the parts of those that came in several.
+    /// Processes one response; `events` collects the fragments of a response in several parts.
     async fn take(&self, answer: WatchResponse, events: &mut Vec<Event>) -> Option<End> {
         if answer.canceled || answer.compact_revision > 0 {
             return Some(match answer.compact_revision > 0 {
@@ -173,7 +173,7 @@ impl<X: Indexer> Shared<X> {
         if !step.is_empty() {
             self.feed.watched(step, self.client.observer());
         }
-        // Where the last are no objects.
+        // Needed if the last changes are not objects.
         self.feed.passed(last);
     }
 }

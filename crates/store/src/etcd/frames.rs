@@ -1,20 +1,20 @@
-//! As much of HTTP/2 (RFC 9113) as one question at a time takes: what a question looks like, and where its answer is among what
-//! comes.
+//! The part of HTTP/2 (RFC 9113) that one query at a time requires: encoding queries, and finding their responses in
+//! the received bytes.
 //!
-//! A general client does more than is wanted here: it wakes for each frame, decodes headers that are not read, and answers pings
-//! at once. A server of gRPC sends a ping with most questions, to measure the connection, and none while one of them is not
-//! acknowledged. So acknowledgements go along with later questions, one a second at most, and most questions take one write and
-//! one read.
+//! A general client does too much for this purpose: it wakes for each frame, decodes headers that are not read, and
+//! responds to pings at once. A gRPC server sends a ping with most queries, to measure the connection, and none while
+//! one of them is not acknowledged. So acknowledgements are sent with later queries, at most one a second, and most
+//! queries cost one write and one read.
 
 use std::io::{Error, Result};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 
-/// What a client sends first; no server's push is wanted.
+/// First bytes that a client sends; they disable server push.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\x06\x04\0\0\0\0\0\0\x02\0\0\0\0";
 
-/// How long a frame's head is, and its payload at most.
+/// Length of a frame's header, and maximum length of its payload.
 const HEAD: usize = 9;
 const MOST_PAYLOAD: usize = 16_384;
 
@@ -31,45 +31,45 @@ const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 const PADDED: u8 = 8;
 
-/// The setting of how many bytes of headers the other side remembers, and as many as are wanted of it.
+/// Identifier of the HTTP/2 setting for the size of the peer's header table, and the required size in bytes.
 const TABLE_SIZE: u16 = 1;
 const TABLE: u32 = 1024;
 
-/// How many bytes both sides may send before the other's first window update.
+/// Bytes that both sides may send before the other's first window update.
 const WINDOW: u32 = 65_535;
-/// How many more the client lets the server send at first. It lets it send as much again when half of that came.
+/// Initial increase of the server's send window. The client grants as much again when half of it has been received.
 const MORE: u32 = 1 << 30;
 
-/// How long the acknowledgement of a ping waits at least after the one before.
+/// Minimum interval between two acknowledgements of pings.
 const BETWEEN_PINGS: Duration = Duration::from_secs(1);
 
-/// One side of a connection: where it is, and what it must still send.
+/// State of one side of a connection, including the frames that it must still send.
 pub(super) struct Exchange {
-    /// The headers of the first question, and those of the others, by the places where the server remembers them.
+    /// Headers of the first query, and those of the others, which refer to the entries of the server's header table.
     head: Bytes,
     remembered: Bytes,
     stream: u32,
-    /// How much may be sent.
+    /// Bytes that may be sent.
     window: u32,
-    /// How much came since the last window update for the server.
+    /// Bytes received since the last window update to the server.
     received: u32,
     /// The frames to send along with the next query.
     owed: BytesMut,
     ping: Option<[u8; 8]>,
     acknowledged: Option<Instant>,
-    /// The payload of the answer, as far as it came.
+    /// Payload of the response that was received so far.
     answer: BytesMut,
 }
 
 impl Exchange {
-    /// The first frames of a connection that calls `path` of `authority`.
+    /// Creates the first frames of a connection that calls `path` of `authority`.
     pub(super) fn new(secure: bool, authority: &str, path: &str) -> Self {
         let mut owed = BytesMut::from(PREFACE);
         put_window_update(&mut owed, MORE);
-        // `:method POST` and `:scheme` are in the table that all know.
+        // `:method POST` and `:scheme` are in the static table.
         let fixed = [0x83, if secure { 0x87 } else { 0x86 }];
         let mut head = BytesMut::from(&fixed[..]);
-        // Each of these the server puts before those that it remembers already, which begin at 62.
+        // The server inserts each of these before the existing dynamic entries, which begin at 62.
         for (known, name, value) in [
             (4, "", path),
             (1, "", authority),
@@ -95,10 +95,10 @@ impl Exchange {
         }
     }
 
-    /// Writes a question to `out`, with what is owed.
+    /// Writes a query to `out`, together with the pending frames.
     ///
     /// # Errors
-    /// Where the connection is used up.
+    /// If the connection is exhausted.
     pub(super) fn begin(&mut self, message: &[u8], now: Instant, out: &mut BytesMut) -> Result<()> {
         let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
         let window = self.window.checked_sub(length);
@@ -128,10 +128,11 @@ impl Exchange {
         Ok(())
     }
 
-    /// Takes the frames that are whole from what came, and returns the answer once `is_whole` says that all of it is there.
+    /// Consumes the complete frames of the received bytes, and returns the response when `is_whole` confirms that it is
+    /// complete.
     ///
     /// # Errors
-    /// Where the question was refused or the connection ends.
+    /// If the query was rejected or the connection ends.
     pub(super) fn take(&mut self, came: &mut BytesMut, is_whole: impl Fn(&[u8]) -> bool) -> Result<Option<Bytes>> {
         while let Some(frame) = Frame::next(came)? {
             let ended = self.frame(frame)?;
@@ -142,7 +143,7 @@ impl Exchange {
         Ok(None)
     }
 
-    /// Whether the answer ends with this frame.
+    /// Processes a frame. Returns true if it ends the response.
     fn frame(&mut self, frame: Frame) -> Result<bool> {
         let own = frame.stream == self.stream;
         let ends = own && frame.flags & END_STREAM != 0;
@@ -175,7 +176,7 @@ impl Exchange {
         }
     }
 
-    /// Lets the server send as much again when it has sent much.
+    /// Lets the server send as many bytes again when it has sent many.
     fn receive(&mut self, bytes: usize) {
         self.received += u32::try_from(bytes).unwrap_or(u32::MAX);
         if self.received >= MORE / 2 {
@@ -208,7 +209,7 @@ struct Frame {
 }
 
 impl Frame {
-    /// The first frame of what came, if it is whole.
+    /// Returns the first received frame, if it is complete.
     fn next(came: &mut BytesMut) -> Result<Option<Self>> {
         let Some(mut head) = came.get(..HEAD) else {
             return Ok(None);
@@ -231,7 +232,7 @@ impl Frame {
         }))
     }
 
-    /// The payload without what it is filled up with.
+    /// Returns the payload without padding.
     fn content(self) -> Result<Bytes> {
         let mut payload = self.payload;
         if self.flags & PADDED == 0 {
@@ -257,7 +258,7 @@ fn put_window_update(out: &mut BytesMut, more: u32) {
     out.put_u32(more);
 }
 
-/// A text of HPACK (RFC 7541) as it is.
+/// Encodes an HPACK string literal (RFC 7541) without compression.
 fn put_text(out: &mut BytesMut, text: &str) {
     const MOST: usize = 0x7f;
     let length = text.len();
@@ -352,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_owed_goes_with_the_next_question_and_pings_wait() {
+    fn pending_frames_are_sent_with_next_query_and_pings_wait() {
         let (mut exchange, now) = (exchange(), Instant::now());
         sent(&mut exchange, now);
         let ping = frame(PING, 0, 0, b"12345678");
@@ -384,7 +385,7 @@ mod tests {
             sent(&mut exchange, Instant::now());
             assert!(take(&mut exchange, std::slice::from_ref(&wrong)).is_err(), "{wrong:?}");
         }
-        // What has no message ends without one.
+        // A response without a message ends without one.
         let mut exchange = exchange();
         sent(&mut exchange, Instant::now());
         let refused = [frame(HEADERS, END_HEADERS | END_STREAM, 1, b"grpc-status")];

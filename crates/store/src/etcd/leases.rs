@@ -1,4 +1,4 @@
-//! Leases: what is to go by itself after a while, such as events, hangs on a lease that many keys share.
+//! Leases: values that expire, such as events, are attached to a lease that many keys share.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use tokio::time::Instant;
 
 use super::client::{CallError, Client};
 
-/// How much longer than the wanted time a lease may last, as a part of that time, so that keys can share it.
+/// Maximum extension of a lease beyond the requested time, in percent of that time, so that keys can share it.
 const REUSE_PERCENT: u32 = 5;
-/// How many keys one lease may have.
+/// Maximum number of keys of one lease.
 const MOST_KEYS: usize = 1000;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The time to live of leased keys, and the lease that was granted last.
+/// The time to live of leased keys, and the most recently granted lease.
 pub(crate) struct Leases {
     life: Duration,
     reuse: Duration,
@@ -28,7 +28,7 @@ struct Lease {
 }
 
 impl Leases {
-    /// For keys that stay for `life`, and for ever where that is zero.
+    /// Creates leases for keys with the time to live `life`; unlimited if it is zero.
     pub(crate) fn new(life: Duration, reuse: Duration) -> Self {
         Self {
             life,
@@ -37,7 +37,7 @@ impl Leases {
         }
     }
 
-    /// The lease that another key hangs on; 0 where it stays.
+    /// Returns the lease for another key; 0 if it does not expire.
     pub(crate) async fn next(&self, client: &Client) -> Result<i64, CallError> {
         if self.life.is_zero() {
             return Ok(0);
@@ -62,14 +62,14 @@ impl Leases {
         Ok(granted.id)
     }
 
-    /// How much longer than the wanted time a lease lasts.
+    /// Returns the extension of a lease beyond the requested time.
     fn longer(&self) -> Duration {
         Duration::from_secs((self.life * REUSE_PERCENT / 100).as_secs()).min(self.reuse)
     }
 }
 
 impl Lease {
-    /// Whether another key that is to stay for `life` can hang on this one.
+    /// Returns true if another key with the time to live `life` can be attached to this lease.
     fn serves(&self, now: Instant, life: Duration, longer: Duration) -> bool {
         now + life < self.end && now + life + longer > self.end && self.keys < MOST_KEYS
     }
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_is_shared_while_it_lasts_long_enough_and_not_too_long() {
+    fn lease_is_shared_only_within_its_time_limits() {
         let second = Duration::from_secs(1);
         let life = 3600 * second;
         let longer = Leases::new(life, 60 * second).longer();
@@ -94,7 +94,7 @@ mod tests {
         };
         assert!(lease.serves(now + second, life, longer));
         assert!(!lease.serves(now + longer, life, longer));
-        // One for longer lives is none for short ones.
+        // A lease for longer times to live is not used for short ones.
         assert!(!lease.serves(now + second, 100 * second, 5 * second));
         lease.keys = MOST_KEYS;
         assert!(!lease.serves(now + second, life, longer));

@@ -1,8 +1,8 @@
-//! A connection to etcd for one question: what its revision is, as a quorum knows it.
+//! A connection to etcd for a single query: etcd's current revision, confirmed by a quorum.
 //!
-//! Every read without a version puts it, so nothing stands between the reader and the socket: the reader writes to it and
-//! reads from it, and a question costs one write, one wake-up and one read. Between questions the connection rests; one that
-//! etcd has closed meanwhile fails the next question, which is put in the usual way then.
+//! Every read without a version sends this query, so there is no layer between the reader and the socket: the reader
+//! itself writes and reads, and a query costs one write, one wake-up and one read. The connection is idle between
+//! queries. If etcd has closed it meanwhile, the next query fails on it and is sent by the regular client instead.
 
 use std::io::{Error, Result};
 use std::path::Path;
@@ -25,9 +25,9 @@ use super::proto::{RangeRequest, RangeResponse};
 use crate::key::Revision;
 
 const PATH: &str = "/etcdserverpb.KV/Range";
-/// What stands before a message: whether it is compressed, and its length.
+/// Length of the header of a message: a compression flag and the message length.
 const FRAME: usize = 5;
-/// How much is read at a time.
+/// Number of bytes that one read requests.
 const READ: usize = 4096;
 
 /// A connection of any kind.
@@ -73,9 +73,9 @@ impl Line {
         })
     }
 
-    /// The revision that etcd answers `question` with, which is made by [`question`].
+    /// Sends the query, which [`question`] encoded, and returns etcd's revision.
     pub(super) async fn ask(&mut self, question: &Bytes) -> Result<Revision> {
-        // Who asked before may have gone in the middle of it.
+        // The previous reader may have been cancelled in the middle of a query.
         if !self.out.is_empty() {
             return Err(Error::other("a question was not sent in full"));
         }
@@ -88,7 +88,7 @@ impl Line {
         self.stream.flush().await?;
         loop {
             if let Some(message) = self.exchange.take(&mut self.came, is_whole)? {
-                // What etcd refuses has no message.
+                // A rejection by etcd has no message.
                 return revision_of(message);
             }
             self.came.reserve(READ);
@@ -99,7 +99,7 @@ impl Line {
     }
 }
 
-/// Whether these are all bytes of a message, so that no reader need wait for what comes behind it.
+/// Returns true if these bytes are a complete message, so that the reader need not wait for the bytes after it.
 fn is_whole(mut message: &[u8]) -> bool {
     if message.len() < FRAME {
         return false;
@@ -108,7 +108,7 @@ fn is_whole(mut message: &[u8]) -> bool {
     message.get_u32() as usize <= message.len()
 }
 
-/// A question as gRPC sends it.
+/// Encodes a query as a gRPC message.
 pub(super) fn question(request: &RangeRequest) -> Bytes {
     let mut bytes = BytesMut::with_capacity(FRAME + request.encoded_len());
     bytes.put_u8(0);
@@ -118,7 +118,7 @@ pub(super) fn question(request: &RangeRequest) -> Bytes {
     bytes.freeze()
 }
 
-/// The revision that a message of gRPC has.
+/// Returns the revision in a gRPC message.
 fn revision_of(mut message: Bytes) -> Result<Revision> {
     if message.len() < FRAME {
         return Err(Error::other("etcd gave no answer"));
@@ -135,10 +135,10 @@ fn revision_of(mut message: Bytes) -> Result<Revision> {
     }
 }
 
-/// TLS as `settings` say.
+/// Creates the TLS configuration of `settings`.
 ///
 /// # Errors
-/// In words, where a certificate or key cannot be read.
+/// If a certificate or key cannot be read; the error is a description.
 pub(super) fn tls(settings: &Settings) -> std::result::Result<ClientConfig, String> {
     let mut roots = RootCertStore::empty();
     match &settings.authorities {

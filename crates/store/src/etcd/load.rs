@@ -1,4 +1,4 @@
-//! Reading all that etcd holds: by pages, all at one revision.
+//! Reads the whole content of etcd: in pages, all at one revision.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,19 +13,19 @@ use crate::entry::Indexer;
 use crate::error::OpenError;
 use crate::key::Revision;
 
-/// How many keys the first page has. The following grow or shrink to about [`PAGE_BYTES`].
+/// Number of keys of the first page. The following pages grow or shrink to about [`PAGE_BYTES`].
 const FIRST: i64 = 500;
 const MOST: i64 = 10_000;
 const PAGE_BYTES: usize = 8 << 20;
-/// How long a page may take, at whichever members.
+/// Timeout of a page, over all members.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often the log says that the start waits for etcd.
+/// Interval of the log message that the start waits for etcd.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
-/// How long one try takes to find etcd at the start.
+/// Timeout of one attempt to reach etcd at the start.
 const TRY: Duration = Duration::from_secs(1);
 
 impl<X: Indexer> Shared<X> {
-    /// The first state. Waits for etcd as long as that takes.
+    /// Loads the first state. Waits for etcd without a time limit.
     pub(super) async fn load(self: &Arc<Self>) -> Result<(), OpenError> {
         self.wait_for_etcd().await?;
         self.learn_version(TRY).await;
@@ -58,7 +58,7 @@ impl<X: Indexer> Shared<X> {
                 self.feed.begin_at(draft, pages.revision);
                 return Ok(pages.revision);
             };
-            // The next page comes while this one is decoded.
+            // The next page is fetched while this one is decoded.
             next = self.fetch(pages);
             self.feed.first(page.into_iter(), &mut draft, self.client.observer());
         }
@@ -72,7 +72,7 @@ impl<X: Indexer> Shared<X> {
         })
     }
 
-    /// Reads all again and publishes what differs.
+    /// Reads everything again and publishes the differences.
     pub(super) async fn reread(&self) -> Result<(), CallError> {
         loop {
             match self.try_reread().await {
@@ -92,7 +92,7 @@ impl<X: Indexer> Shared<X> {
         Ok(())
     }
 
-    /// Returns when etcd answers.
+    /// Returns when etcd responds.
     async fn wait_for_etcd(&self) -> Result<(), OpenError> {
         let mut reported: Option<Instant> = None;
         loop {
@@ -119,10 +119,10 @@ impl<X: Indexer> Shared<X> {
     }
 }
 
-/// Where a read is, and the page that was read last; none behind the last one.
+/// Progress of a paged read, and the page that was read last; none after the last one.
 type Fetched = (Pages, Result<Option<Vec<KeyValue>>, CallError>);
 
-/// Whether etcd is there and does not let this server in, which no waiting mends.
+/// Returns true if etcd is reachable but denies access to this server, which waiting does not change.
 fn refuses(error: &CallError) -> bool {
     matches!(
         error.code,
@@ -130,7 +130,7 @@ fn refuses(error: &CallError) -> bool {
     )
 }
 
-/// The pages of one read.
+/// Pages of one read.
 struct Pages {
     revision: Revision,
     from: bytes::Bytes,
@@ -175,7 +175,7 @@ impl Pages {
     }
 }
 
-/// How many keys the page after this one should have.
+/// Returns the number of keys to request for the page after this one.
 fn next_limit(page: &[KeyValue]) -> i64 {
     let bytes: usize = page.iter().map(|kv| kv.key.len() + kv.value.len()).sum();
     let each = bytes / page.len().max(1) + 1;

@@ -1,8 +1,8 @@
-//! What the engine reports of its calls, for metrics.
+//! Observations of the engine's calls, for metrics.
 
 use std::time::Duration;
 
-/// What a call does, by kube-apiserver's names.
+/// Operation of a call, with kube-apiserver's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// One key is read.
@@ -11,7 +11,7 @@ pub enum Operation {
     List,
     /// Keys are counted.
     Count,
-    /// A key is made.
+    /// A key is created.
     Create,
     /// A key is changed.
     Update,
@@ -20,7 +20,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// The name that metrics have for it.
+    /// Returns the name in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Get => "get",
@@ -41,19 +41,19 @@ pub trait Observer: Send + Sync + 'static {
     /// Stored bytes could not be read.
     fn unreadable(&self, key: &[u8]);
 
-    /// An event of `key` came by the watch.
+    /// The watch delivered an event of `key`.
     fn received(&self, key: &[u8]);
 
-    /// So many objects were read together whose keys begin as `key` does.
+    /// A read returned this number of objects, whose keys have the same table as `key`.
     fn listed(&self, key: &[u8], objects: usize);
 
-    /// The watch said how far it is.
+    /// The watch reported its progress.
     fn progressed(&self);
 
-    /// The file of etcd's database has so many bytes.
+    /// The file of etcd's database has this number of bytes.
     fn size(&self, bytes: i64);
 
-    /// So many keys hang on a lease that takes no more.
+    /// A lease that accepts no more keys has this number of keys.
     fn leased(&self, keys: usize);
 }
 

@@ -1,8 +1,8 @@
-//! The engine of an etcd: several servers may share it, with each other and with kube-apiservers.
+//! The etcd engine: several servers may share an etcd, with each other and with kube-apiservers.
 //!
-//! The state is read once, by pages at one revision, and followed by one watch from the next revision on. A write is one
-//! transaction that is guarded by the revisions of keys. A read that must be the most recent learns etcd's revision first,
-//! by one request that all share who wait, and waits until the state is there.
+//! The state is read once, in pages at one revision, and updated by one watch from the next revision on. A write is one
+//! transaction that is guarded by the revisions of keys. A read that must be the most recent determines etcd's revision
+//! first, by one request that all waiting readers share, and waits until the state has reached it.
 
 mod address;
 mod ahead;
@@ -50,40 +50,40 @@ use leases::Leases;
 use prefix::Prefix;
 use revision_queries::{RevisionQueries, Turn};
 
-/// How to use an etcd.
+/// Settings of an etcd engine.
 pub struct EtcdConfig {
-    /// Where it is.
+    /// Addresses and credentials.
     pub connection: Connection,
-    /// What keys begin with there, such as `/registry`.
+    /// Prefix of keys in etcd, such as `/registry`.
     pub prefix: String,
-    /// What the keys of this store alone begin with, as the state has them; all where it is `None`.
+    /// Prefix of the only keys of this store, as the state names them; `None` for all keys.
     pub only: Option<Key>,
-    /// What the keys begin with that other stores hold. Those that are in this etcd nevertheless are passed over.
+    /// Prefixes of keys that other stores hold. Such keys in this etcd are ignored.
     pub without: Vec<Key>,
     /// Bounds of the event history.
     pub history: HistoryLimits,
-    /// How often history is compacted that is older than that; never if zero.
+    /// Interval of compaction, which also is the minimum age of the compacted history; zero disables compaction.
     pub compaction_interval: Duration,
-    /// How long values stay that go by themselves, as the codec says; for ever if zero.
+    /// Time to live of values that the codec classifies as events; zero means unlimited.
     pub life: Duration,
-    /// How long after it was made a lease is shared by new keys, at most.
+    /// Maximum time after its creation for which new keys share a lease.
     pub lease_reuse: Duration,
-    /// How long etcd may take to answer whether it is well.
+    /// Timeout of etcd's response in a liveness check.
     pub health_timeout: Duration,
-    /// How long it may take to answer whether clients may be sent here.
+    /// Timeout of etcd's response in a readiness check.
     pub readiness_timeout: Duration,
-    /// How often the size of etcd's database is read; never if zero.
+    /// Interval at which the size of etcd's database is read; zero disables it.
     pub size_interval: Duration,
-    /// How stored bytes are written and read.
+    /// Encoding of the stored bytes.
     pub codec: Arc<dyn Codec>,
-    /// Who counts calls.
+    /// Observer that counts calls.
     pub observer: Box<dyn Observer>,
-    /// The time of day.
+    /// Wall clock.
     pub clock: Arc<dyn Clock>,
 }
 
 impl EtcdConfig {
-    /// The usual settings.
+    /// Creates the default settings.
     pub fn new(connection: Connection, codec: Arc<dyn Codec>) -> Self {
         Self {
             connection,
@@ -114,31 +114,31 @@ pub struct Etcd<X: Indexer> {
     shared: Arc<Shared<X>>,
 }
 
-/// What commits, readers and the tasks in the background share.
+/// State that commits, readers and background tasks share.
 struct Shared<X: Indexer> {
     client: Client,
     feed: Feed<X>,
     leases: Leases,
-    /// What a caller waits for.
+    /// Revisions that callers wait for.
     wanted: watch::Sender<Wanted>,
-    /// What etcd said of keys that the state has yet to show.
+    /// Entries from etcd that the state does not show yet.
     ahead: Ahead<X>,
-    /// Readers who want to know etcd's revision.
+    /// Readers that query etcd's revision.
     questions: Arc<RevisionQueries>,
-    /// What they ask, as it is sent.
+    /// The encoded query, ready to send.
     question: Bytes,
-    /// Whether etcd answers progress requests of a watch correctly.
+    /// True if etcd responds to progress requests of a watch correctly.
     reports_progress: AtomicBool,
-    /// What is wrong with etcd.
+    /// Problems of etcd.
     trouble: Mutex<Trouble>,
     closing: watch::Sender<bool>,
 }
 
 impl<X: Indexer> Etcd<X> {
-    /// Waits for etcd, reads what it holds into a new state, and follows it.
+    /// Waits for etcd, reads its content into a new state, and starts to watch it.
     ///
     /// # Errors
-    /// Where an address or certificate cannot be used, or etcd refuses this server.
+    /// If an address or certificate cannot be used, or etcd denies access to this server.
     pub async fn open(config: EtcdConfig, indexer: X) -> Result<(Arc<State<X>>, Self), OpenError> {
         let client = Client::new(&config.connection, config.observer)?;
         let (state, publisher) = State::new(indexer, config.history);

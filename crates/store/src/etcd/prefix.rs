@@ -1,25 +1,25 @@
-//! Where keys lie in etcd: the state's begin with `/registry/`, those in etcd with whatever `--etcd-prefix` says.
+//! Names of keys in etcd: keys of the state begin with `/registry/`, those in etcd with the value of `--etcd-prefix`.
 
 use bytes::Bytes;
 
 use crate::key::{Key, end_of_prefix};
 
-/// What the keys of the state begin with.
+/// Prefix of the keys of the state.
 const OWN: &[u8] = b"/registry/";
 
-/// Where the keys of one store lie in etcd.
+/// Mapping of the keys of one store to those in etcd.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Prefix {
-    /// What they begin with, ending in `/`.
+    /// Prefix in etcd, ending in `/`.
     below: Vec<u8>,
-    /// What follows in all of them.
+    /// Prefix, after `below`, of all keys of this store.
     only: Vec<u8>,
-    /// What follows in those that are in other stores.
+    /// Prefixes, after `below`, of keys in other stores.
     without: Vec<Vec<u8>>,
 }
 
 impl Prefix {
-    /// By what a flag says: one `/` before it and one behind, whether they are written or not.
+    /// Creates a prefix from the value of a flag, adding the `/` before and after it if they are missing.
     pub(crate) fn new(flag: &str) -> Self {
         let name = flag.trim_matches('/');
         let below = match name {
@@ -33,7 +33,7 @@ impl Prefix {
         }
     }
 
-    /// The same for the keys of the state alone that begin with `only`, where it is given, and with none of `without`.
+    /// Restricts the prefix to the keys of the state that begin with `only`, if given, and with none of `without`.
     pub(crate) fn narrowed(mut self, only: Option<&Key>, without: &[Key]) -> Self {
         let rest = |key: &Key| key.strip_prefix(OWN).unwrap_or_default().to_vec();
         self.only = only.map(rest).unwrap_or_default();
@@ -41,22 +41,22 @@ impl Prefix {
         self
     }
 
-    /// The key in etcd of a key of the state; none where that does not lie under the state's prefix.
+    /// Returns the key in etcd of a key of the state; `None` if it does not have the state's prefix.
     pub(crate) fn stored(&self, key: &Key) -> Option<Bytes> {
         let rest = key.strip_prefix(OWN)?;
         Some([&self.below[..], rest].concat().into())
     }
 
-    /// The key of the state for one in etcd; none for those that are no objects'.
+    /// Returns the key of the state for a key in etcd; `None` for keys that are not objects.
     pub(crate) fn key(&self, stored: &[u8]) -> Option<Key> {
         let rest = stored.strip_prefix(&self.below[..])?;
-        // What is no object has one segment only.
+        // Keys that are not objects have only one segment.
         let is_object = rest.contains(&b'/') && rest.starts_with(&self.only);
         let is_here = is_object && !self.without.iter().any(|other| rest.starts_with(other));
         is_here.then(|| [OWN, rest].concat().into())
     }
 
-    /// All keys that begin so: from where to where.
+    /// Returns the range of all keys with this prefix: start and end.
     pub(crate) fn range(&self) -> (Bytes, Bytes) {
         let begin = [&self.below[..], &self.only[..]].concat();
         // A prefix that ends in `/` has an end.
@@ -64,7 +64,7 @@ impl Prefix {
         (begin.into(), end.into())
     }
 
-    /// A key beside those of objects.
+    /// Returns a key in etcd outside of the keys of objects.
     pub(crate) fn beside(&self, name: &str) -> Bytes {
         [&self.below[..], name.as_bytes()].concat().into()
     }

@@ -1,5 +1,5 @@
 //! The messages of etcd's API that this engine uses, with the field numbers of the published protocol (`rpc.proto`,
-//! `kv.proto`). Fields that are not read here are left out, which the encoding allows.
+//! `kv.proto`). Fields that are not used here are omitted, which the encoding allows.
 
 use bytes::Bytes;
 
@@ -95,7 +95,7 @@ pub(crate) struct RequestOp {
     pub(crate) request: Option<Request>,
 }
 
-/// What a [`RequestOp`] holds.
+/// Operation of a [`RequestOp`].
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub(crate) enum Request {
     #[prost(message, tag = "1")]
@@ -119,7 +119,7 @@ pub(crate) struct ResponseOp {
     pub(crate) response: Option<Response>,
 }
 
-/// What a [`ResponseOp`] holds.
+/// Response of a [`ResponseOp`].
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub(crate) enum Response {
     #[prost(message, tag = "1")]
@@ -130,10 +130,10 @@ pub(crate) enum Response {
     Delete(DeleteRangeResponse),
 }
 
-/// `Compare`; its result is always `EQUAL`, which is left out as the default.
+/// `Compare`; its result is always `EQUAL`, which is omitted as the default.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Compare {
-    /// `CompareTarget`: what [`Compared`] says.
+    /// `CompareTarget`: the field that [`Compared`] compares.
     #[prost(int32, tag = "2")]
     pub(crate) target: i32,
     #[prost(bytes = "bytes", tag = "3")]
@@ -142,7 +142,7 @@ pub(crate) struct Compare {
     pub(crate) compared: Option<Compared>,
 }
 
-/// What a [`Compare`] compares with.
+/// Expected value of a [`Compare`].
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub(crate) enum Compared {
     #[prost(int64, tag = "4")]
@@ -152,7 +152,7 @@ pub(crate) enum Compared {
 }
 
 impl Compare {
-    /// That `key` was last modified at `revision`; 0 where it is absent.
+    /// Compares the revision of the last modification of `key`; 0 if it is absent.
     pub(crate) fn mod_revision(key: Bytes, revision: i64) -> Self {
         Self {
             target: 2,
@@ -161,7 +161,7 @@ impl Compare {
         }
     }
 
-    /// That `key` was written so often since it was created; 0 where it is absent.
+    /// Compares the number of writes of `key` since its creation; 0 if it is absent.
     pub(crate) fn version(key: Bytes, version: i64) -> Self {
         Self {
             target: 0,
@@ -211,7 +211,7 @@ pub(crate) struct WatchRequest {
     pub(crate) request: Option<Watch>,
 }
 
-/// What a [`WatchRequest`] holds.
+/// Request of a [`WatchRequest`].
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub(crate) enum Watch {
     #[prost(message, tag = "1")]

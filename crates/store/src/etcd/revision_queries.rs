@@ -1,8 +1,8 @@
 //! Queries of etcd's revision, whose answers readers share.
 //!
-//! A read needs an answer to a query that was sent after the read began. One query is under way at a time, sent by one of the
-//! readers; readers that come meanwhile wait and share the next one. A reader may be cancelled at any time; then the next one
-//! sends the query.
+//! A read needs an answer to a query that was sent after the read began. One query is under way at a time, sent by one
+//! of the readers; readers that come meanwhile wait and share the next one. A reader may be cancelled at any time; then
+//! the next one sends the query.
 
 use std::sync::Arc;
 
@@ -16,20 +16,20 @@ use crate::key::Revision;
 /// The result of a query.
 pub(super) type Answer = Result<Revision, ReadError>;
 
-/// The readers that wait for etcd's revision.
+/// Readers that wait for etcd's revision.
 #[derive(Default)]
 pub(super) struct RevisionQueries(Mutex<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    /// Whether a query is under way.
+    /// True if a query is in progress.
     is_put: bool,
     waiting: Vec<oneshot::Sender<Turn>>,
-    /// The connection for queries, while it is free.
+    /// Connection for queries, while it is not in use.
     line: Option<Box<Line>>,
 }
 
-/// What becomes of a reader.
+/// Outcome of a reader's wait.
 pub(super) enum Turn {
     /// Another reader has queried the revision.
     Answered(Answer),
@@ -75,17 +75,17 @@ impl Querier {
         }
     }
 
-    /// Is about to put the question: all who wait by now share the answer.
+    /// Starts the query: all current waiters share its answer.
     pub(super) fn begin(&mut self) {
         let mut inner = self.questions.0.lock();
         self.line = inner.line.take();
         self.sharers.append(&mut inner.waiting);
     }
 
-    /// Passes the answer on to the others.
+    /// Passes the answer on to the other readers.
     pub(super) fn answered(mut self, answer: &Answer) {
         for sharer in self.sharers.drain(..) {
-            // Who has gone need not know.
+            // A dropped receiver needs no answer.
             let _ = sharer.send(Turn::Answered(answer.clone()));
         }
     }
@@ -107,7 +107,7 @@ impl Drop for Querier {
         inner.is_put = next.is_some();
         drop(inner);
         if let Some(next) = next {
-            // One that goes right now passes its turn on in the same way.
+            // If the receiver is dropped right now, the value passes the query on in the same way.
             let _ = next.send(Turn::Queries(Self::new(&self.questions)));
         }
     }
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_after_a_question_was_put_shares_the_next_one() {
+    fn reader_after_sent_query_shares_next_query() {
         let questions = Arc::new(RevisionQueries::default());
         let mut first = asks(questions.turn().now_or_never());
         first.begin();
@@ -144,7 +144,7 @@ mod tests {
         assert!((&mut second).now_or_never().is_none());
         assert!((&mut third).now_or_never().is_none());
         first.answered(&Ok(5));
-        // Neither may take that answer: one of them asks, and both have its answer.
+        // Neither may use that answer: one of them sends a query, and both get its answer.
         let mut asking = asks((&mut third).now_or_never());
         asking.begin();
         assert!((&mut second).now_or_never().is_none());
@@ -162,7 +162,7 @@ mod tests {
         first.begin();
         let mut waits = Box::pin(questions.turn());
         assert!((&mut waits).now_or_never().is_none());
-        // It goes while it asks; the next one goes before it knows that it should.
+        // It is dropped during its query; the next one is dropped before it learns that it must query.
         drop(first);
         drop(shares);
         let mut last = asks((&mut waits).now_or_never());

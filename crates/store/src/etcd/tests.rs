@@ -1,4 +1,4 @@
-//! What is published, by a script of what etcd and this server's writers say.
+//! Tests of the published events, by scripts of the responses of etcd and of this server's writers.
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
@@ -76,7 +76,7 @@ impl Script {
         self.feed.watched(changes.collect(), &NoObserver);
     }
 
-    /// A writer sends a put of `name`, whose bytes are those of [`kv`] at `modified`.
+    /// Sends a put of `name`, whose bytes are those of [`kv`] at `modified`.
     fn sends(&self, name: &str, modified: i64) -> u64 {
         let value = Value::plain(format!("{name} at {modified}"));
         let encoded = vec![Some(value.bytes().clone())];
@@ -88,7 +88,7 @@ impl Script {
         self.feed.begin(vec![op], encoded)
     }
 
-    /// The events of the watcher since the last call.
+    /// Returns the events of the watcher since the last call.
     fn seen(&mut self) -> Vec<(EventKind, String, Revision)> {
         let mut seen = Vec::new();
         while let Some(event) = self.watcher.try_next().unwrap() {
@@ -105,7 +105,7 @@ fn puts(events: &[(&str, Revision)]) -> Vec<(EventKind, String, Revision)> {
 }
 
 #[test]
-fn an_own_write_that_follows_at_once_is_published_and_its_echo_is_not() {
+fn consecutive_own_write_is_published_and_its_echo_is_not() {
     let mut script = Script::new();
     let id = script.sends("c", 11);
     let made = script.feed.committed(id, 11).unwrap();
@@ -133,7 +133,7 @@ fn an_own_write_waits_for_what_lies_before_it() {
 }
 
 #[test]
-fn own_writes_whose_answers_come_in_another_order_are_published_in_that_of_revisions() {
+fn own_writes_with_reordered_answers_publish_in_revision_order() {
     let mut script = Script::new();
     let ids = [script.sends("c", 11), script.sends("d", 12), script.sends("e", 13)];
     assert!(script.feed.committed(ids[2], 13).is_none());
@@ -153,7 +153,7 @@ fn the_echo_may_come_before_the_answer() {
 }
 
 #[test]
-fn what_another_writes_to_the_same_key_is_not_taken_for_ones_own() {
+fn write_of_another_to_same_key_is_not_treated_as_own() {
     let mut script = Script::new();
     let id = script.sends("c", 12);
     script.comes([put("c", 11, 11)]);
@@ -175,14 +175,14 @@ fn revisions_without_events_pass() {
 }
 
 #[test]
-fn after_lost_events_watchers_see_what_differs_and_the_history_begins_anew() {
+fn lost_events_publish_differences_and_restart_history() {
     let mut script = Script::new();
     script.feed.broke();
     let id = script.sends("e", 21);
-    // Nothing is published while all is read again.
+    // Nothing is published while everything is read again.
     assert!(script.feed.committed(id, 21).is_none());
     assert_eq!(script.feed.state.revision(), 10);
-    // `a` went and came again, `b` went, `c` came.
+    // `a` was deleted and created again, `b` was deleted, `c` was created.
     script.feed.reread(&[kv("a", 14, 15), kv("c", 12, 12)], 20, &NoObserver);
     let deleted = |name: &str, revision| (EventKind::Delete, name.to_owned(), revision);
     let mut expected = puts(&[("c", 12)]);
@@ -202,13 +202,13 @@ fn after_lost_events_watchers_see_what_differs_and_the_history_begins_anew() {
 fn deletions_that_were_not_seen_have_a_revision_each() {
     let mut script = Script::new();
     script.feed.broke();
-    // `a` and `b` went, and the newest revisions are those of others.
+    // `a` and `b` were deleted, and the newest revisions are those of other keys.
     script.feed.reread(&[kv("c", 19, 19), kv("d", 20, 20)], 20, &NoObserver);
     let deleted = |name: &str, revision| (EventKind::Delete, name.to_owned(), revision);
     let mut expected = vec![deleted("b", 17), deleted("a", 18)];
     expected.extend(puts(&[("c", 19), ("d", 20)]));
     assert_eq!(script.seen(), expected);
-    // Where there are not enough, none is before what was seen already.
+    // If there are not enough free revisions, none is before those already seen.
     let mut script = Script::new();
     script.feed.broke();
     script.feed.reread(&[], 11, &NoObserver);
@@ -237,7 +237,7 @@ fn a_refused_write_is_judged_again_by_what_its_answer_bears() {
     let learned = [
         known("a", Some(kv("a", 3, 12)), 14),
         known("b", None, 14),
-        // What the state shows is no news.
+        // An entry that the state shows already is not newer.
         known("a", Some(kv("a", 3, 3)), 14),
     ];
     assert!(ahead.learn(learned.into_iter().flatten().collect(), script.feed.state.revision()));

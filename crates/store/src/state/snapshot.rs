@@ -11,11 +11,11 @@ use crate::key::{Key, Revision, end_of_prefix};
 
 pub(super) type Table<X> = OrdMap<Key, Arc<Entry<X>>>;
 
-/// The tables at one revision.
+/// Tables at one revision.
 pub(super) struct Root<X: Indexer> {
     pub(super) revision: Revision,
     pub(super) tables: OrdMap<Key, Table<X>>,
-    /// How many keys of a table begin with the same next segment, by that beginning: the objects of a namespace.
+    /// Number of keys of a table with the same next segment (the objects of a namespace), by their common prefix.
     pub(super) groups: OrdMap<Key, usize>,
 }
 
@@ -29,8 +29,8 @@ impl<X: Indexer> Clone for Root<X> {
     }
 }
 
-/// The part of `key` that its group has in common: its table and the segment behind that, with the slash that ends it.
-/// `None` where no segment ends behind the table.
+/// Returns the part of `key` that its group has in common: its table and the next segment with its final slash. `None`
+/// if no segment ends after the table.
 fn group_of(table: usize, key: &[u8]) -> Option<&[u8]> {
     let slash = key.get(table..)?.iter().position(|byte| *byte == b'/')?;
     key.get(..=table + slash)
@@ -87,7 +87,7 @@ impl<X: Indexer> Root<X> {
         removed
     }
 
-    /// Takes back what `event` did.
+    /// Reverts the change of `event`.
     pub(super) fn undo(&mut self, table: usize, event: &Event<X>) {
         match event.previous() {
             Some(previous) => self.insert(table, previous),
@@ -96,11 +96,11 @@ impl<X: Indexer> Root<X> {
     }
 }
 
-/// The whole store at one revision. Cheap to take, to clone and to keep; it never changes.
+/// The whole store at one revision. Cheap to create, clone and keep; it never changes.
 pub struct Snapshot<X: Indexer> {
     pub(super) root: Arc<Root<X>>,
     pub(super) indexer: Arc<X>,
-    /// What stores of their own hold, by what their keys begin with.
+    /// Snapshots of separate stores, with the prefixes of their keys.
     pub(super) overrides: Option<Arc<[(Key, Self)]>>,
 }
 
@@ -121,25 +121,25 @@ impl<X: Indexer> std::fmt::Debug for Snapshot<X> {
 }
 
 impl<X: Indexer> Snapshot<X> {
-    /// The revision that this is the state at.
+    /// Returns the revision of this state.
     pub fn revision(&self) -> Revision {
         self.root.revision
     }
 
-    /// The entry of a key.
+    /// Returns the entry of a key.
     #[expect(clippy::indexing_slicing, reason = "the table of a key is a beginning of it")]
     pub fn get(&self, key: &[u8]) -> Option<&Arc<Entry<X>>> {
         let home = self.home(key);
         home.root.get(&key[..home.indexer.table(key)], key)
     }
 
-    /// The same with what stores of their own hold, by what their keys begin with.
+    /// Adds the snapshots of separate stores, with the prefixes of their keys.
     pub(crate) fn beside(mut self, overrides: impl Iterator<Item = (Key, Self)>) -> Self {
         self.overrides = Some(overrides.collect());
         self
     }
 
-    /// What holds the keys that begin so.
+    /// Returns the snapshot of the store whose keys have this prefix.
     fn home(&self, key: &[u8]) -> &Self {
         let others = self.others();
         let home = home_of(others, key).and_then(|at| others.get(at));
@@ -150,7 +150,7 @@ impl<X: Indexer> Snapshot<X> {
         self.overrides.as_deref().unwrap_or_default()
     }
 
-    /// The same but for one key: absent where there is no `entry`.
+    /// Replaces the entry of one key; `None` removes it.
     pub(crate) fn with(mut self, key: &Key, entry: Option<Arc<Entry<X>>>) -> Self {
         let table = self.indexer.table(key);
         let mut root = Root::clone(&self.root);
@@ -162,17 +162,17 @@ impl<X: Indexer> Snapshot<X> {
         self
     }
 
-    /// The entries whose keys begin with `prefix`, in key order.
+    /// Returns the entries whose keys begin with `prefix`, in key order.
     pub fn range(&self, prefix: &[u8]) -> Range<'_, X> {
         self.range_bounds(prefix, Bound::Included(prefix))
     }
 
-    /// The entries whose keys begin with `prefix`, from `key` on, in key order: the rest of a list.
+    /// Returns the entries whose keys begin with `prefix`, from `key` on, in key order: the rest of a list.
     pub fn range_from(&self, prefix: &[u8], key: &[u8]) -> Range<'_, X> {
         self.range_bounds(prefix, Bound::Included(key.max(prefix)))
     }
 
-    /// The entries whose keys begin with `prefix` and come after `key`, in key order.
+    /// Returns the entries whose keys begin with `prefix` and come after `key`, in key order.
     pub fn range_after(&self, prefix: &[u8], key: &[u8]) -> Range<'_, X> {
         if key < prefix {
             self.range(prefix)
@@ -181,7 +181,8 @@ impl<X: Indexer> Snapshot<X> {
         }
     }
 
-    /// How many keys begin with `prefix`: at once for a table and for the next segment of its keys, else some 20 ns for each.
+    /// Returns the number of keys that begin with `prefix`: in constant time for a table or a table and the next
+    /// segment of its keys, otherwise in some 20 ns for each key.
     pub fn count(&self, prefix: &[u8]) -> usize {
         let table = self.indexer.table(prefix);
         if table == 0 {
@@ -197,13 +198,13 @@ impl<X: Indexer> Snapshot<X> {
         }
     }
 
-    /// How many keys there are.
+    /// Returns the number of keys.
     pub fn len(&self) -> usize {
         let others: usize = self.others().iter().map(|(_, other)| other.len()).sum();
         self.root.tables.values().map(OrdMap::len).sum::<usize>() + others
     }
 
-    /// Whether there is no key.
+    /// Returns true if there are no keys.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -212,7 +213,7 @@ impl<X: Indexer> Snapshot<X> {
     fn range_bounds(&self, prefix: &[u8], start: Bound<&[u8]>) -> Range<'_, X> {
         let end = end_of_prefix(prefix);
         let end = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        // imbl refuses empty ranges by panicking.
+        // imbl panics on empty ranges.
         if let (Bound::Included(start) | Bound::Excluded(start), Bound::Excluded(end)) = (start, end)
             && start >= end
         {
@@ -235,14 +236,15 @@ impl<X: Indexer> Snapshot<X> {
     }
 }
 
-/// Which of `overrides`, each by what its keys begin with, holds the keys that begin so; none where no other does.
+/// Returns the index in `overrides`, a list of stores and their key prefixes, of the store that holds `key`; `None` if
+/// no override does.
 pub(crate) fn home_of<T>(overrides: &[(Key, T)], key: &[u8]) -> Option<usize> {
     overrides.iter().position(|(prefix, _)| key.starts_with(prefix))
 }
 
 /// Entries in key order; see [`Snapshot::range`].
 pub struct Range<'a, X: Indexer> {
-    /// One for each table that is looked through; nearly always one.
+    /// Cursors, one for each table in the range; nearly always one.
     tables: Vec<Cursor<'a, X>>,
 }
 

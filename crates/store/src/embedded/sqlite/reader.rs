@@ -1,4 +1,4 @@
-//! Reading the file at a start.
+//! Reads the file at a start.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ impl Reader {
         Ok(Self::around(path, connection))
     }
 
-    /// What reads the file by this connection.
+    /// Creates a reader of the file at `path` that uses this connection.
     pub(crate) fn around(path: &Path, connection: Connection) -> Self {
         Self {
             path: path.to_owned(),
@@ -33,7 +33,7 @@ impl Reader {
         }
     }
 
-    /// The version of the file's format; `None` where it is empty.
+    /// Returns the version of the file's format; `None` if the file is empty.
     pub(crate) fn format(&self) -> Result<Option<i64>, OpenError> {
         let number = |sql: &str| {
             let read = self.connection.query_row(sql, [], |row| row.get::<_, i64>(0));
@@ -59,7 +59,7 @@ impl Reader {
         create(&self.connection).map_err(|error| self.error(&error))
     }
 
-    /// Makes the file one of the format of today.
+    /// Upgrades the file to the current format.
     pub(super) fn upgrade(&self, content: Content) -> Result<(), OpenError> {
         let upgrade = || {
             self.connection.execute_batch("BEGIN IMMEDIATE")?;
@@ -70,7 +70,7 @@ impl Reader {
         upgrade().map_err(|error| self.error(&error))
     }
 
-    /// Whether what was read is what the file says that it holds, and all that was acknowledged.
+    /// Checks that the rows that were read are the ones that the file records, and include all acknowledged writes.
     pub(crate) fn check(
         &self,
         read: Content,
@@ -102,8 +102,8 @@ impl Reader {
         open_error(&self.path, error)
     }
 
-    /// Reads everything into an empty draft: first what was there before the history begins, then its events. Returns
-    /// the revision up to which the history is gone, and which rows there are.
+    /// Reads everything into an empty draft: first the entries before the history begins, then the events. Returns the
+    /// compacted revision, and the checksum of the set of rows.
     ///
     /// # Errors
     /// [`OpenError::Damaged`] with the key of the first row that is not what was written.
@@ -178,7 +178,7 @@ impl Reader {
         Ok(())
     }
 
-    /// The error for a row that comes after a newer one.
+    /// Returns the error of a row that comes after a newer one.
     pub(crate) fn misplaced(&self, id: RowId) -> OpenError {
         self.damaged(format!(
             "a row of revision {} comes after newer rows: pages of the file are in the wrong places",

@@ -1,4 +1,4 @@
-//! The changes that make the state what etcd holds, where the watch missed some.
+//! The changes that convert the state to etcd's content after the watch missed some.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use crate::etcd::proto;
 use crate::key::{Key, Revision};
 use crate::state::Snapshot;
 
-/// In what the state differs from what etcd holds.
+/// Differences between the state and etcd's content.
 pub(super) struct Differences {
     pub(super) changes: Vec<Change>,
 }
@@ -42,7 +42,7 @@ impl Differences {
         for entry in before.range(b"") {
             match there.get(entry.key()) {
                 None => changes.push(gone(entry.key(), revision)),
-                // It went and came again.
+                // It was deleted and created again.
                 Some(kv) if kv.create_revision.unsigned_abs() != entry.create_revision() => {
                     changes.push(gone(entry.key(), kv.create_revision.unsigned_abs().saturating_sub(1)));
                 }
@@ -72,12 +72,12 @@ impl Differences {
     }
 }
 
-/// Revisions for deletions whose own ones are not known: each gets one of its own, so that a watcher that goes on from any event
-/// has missed none of the same revision.
+/// Revisions for deletions whose own revisions are unknown: each gets a unique one, so that a watcher that resumes
+/// after any event has missed none of the same revision.
 struct Free {
-    /// For a revision that is taken, one below it that may be free.
+    /// Maps a used revision to a lower one that may be free.
     below: HashMap<Revision, Revision>,
-    /// The revisions of all changes are above it.
+    /// Lower bound of the revisions of all changes.
     after: Revision,
 }
 
@@ -90,7 +90,7 @@ impl Free {
         }
     }
 
-    /// Takes the highest free one that is not above `until`; `until` itself where there is none.
+    /// Returns and marks as used the highest free revision that is not above `until`; `until` itself if there is none.
     fn take(&mut self, until: Revision) -> Revision {
         let (mut found, mut passed) = (until, Vec::new());
         while let Some(below) = self.below.get(&found) {
@@ -100,7 +100,7 @@ impl Free {
         if found <= self.after {
             return until;
         }
-        // The next look at these takes the short way.
+        // Shorten the path for the next search.
         for taken in passed {
             self.below.insert(taken, found - 1);
         }
