@@ -1,5 +1,6 @@
-//! What objects hold that no other may hold, written together with them where several servers share a store, and mended now and
-//! then: other servers write it before or after the objects, and a store that one server had to itself has none of it.
+//! Claims: values that at most one object may hold. They are written together with the objects if several servers share
+//! a store, and repaired at intervals: other servers write them before or after the objects, and a store that one
+//! server had to itself has none.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,9 +14,9 @@ use crate::runtime::background::Background;
 use crate::runtime::shutdown::Shutdown;
 use crate::runtime::{Clock as _, SystemClock};
 
-/// How often claims are mended.
+/// Interval between repairs of claims.
 const OFTEN: Duration = Duration::from_secs(180);
-/// How often they are looked at in a row: what is made again is removed first.
+/// Number of checks in a row: a claim that is made again is removed first.
 const ROUNDS: usize = 3;
 /// The health check of the task.
 const CHECK: &str = "poststarthook/start-service-ip-repair-controllers";
@@ -29,7 +30,8 @@ pub(super) fn prefixes(registry: &Registry) -> Vec<SmolStr> {
     storages.map(|storage| storage.prefix.clone()).collect()
 }
 
-/// Mends the claims of all kinds once, in a store that no other server writes to: one that an older version wrote has none.
+/// Mends the claims of all kinds once, in a store that no other server writes to: one that an older version wrote has
+/// none.
 ///
 /// # Errors
 /// Why the store cannot be written to.
@@ -116,9 +118,9 @@ fn written(transaction: Transaction<Objects>, claim: Claim, state: &Snapshot) ->
     }
 }
 
-/// Adds the claims of the objects that a transaction writes; in a store that is not shared, only those that are objects of
-/// served resources. Where another server was faster, a guard fails, and the write
-/// is done again from what is there by then.
+/// Adds the claims of the objects that a transaction writes; in a store that is not shared, only those that are objects
+/// of served resources. Where another server was faster, a guard fails, and the write is done again from what is there
+/// by then.
 pub(super) fn complete(
     registry: &Registry,
     transaction: Transaction<Objects>,

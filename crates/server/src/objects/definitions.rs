@@ -1,10 +1,10 @@
-//! The registry follows the store: resources that objects define (CustomResourceDefinitions) are served as soon as those
-//! objects say so, and no longer than they do.
+//! Keeps the registry in step with the store: resources that objects define (CustomResourceDefinitions) are served as
+//! soon as those objects define them, and no longer.
 //!
-//! One task follows the defining objects in the order of revisions and makes the next [`holdfast_resource::Registry`] of the one
-//! before and what changed. The writer of a defining object is answered when the registry has followed
-//! (`Definitions::committed`), and a path that nothing is known of is looked up again once it has
-//! (`Definitions::caught_up`): so what was acknowledged is served, to everyone.
+//! One task follows the defining objects in the order of revisions and makes the next [`holdfast_resource::Registry`]
+//! of the one before and the change. The writer of a defining object is answered when the registry has caught up
+//! (`Definitions::committed`), and an unknown path is looked up again once it has (`Definitions::caught_up`). So every
+//! acknowledged resource is served, to every client.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,16 +23,16 @@ use crate::objects::{self, Entry, Store};
 use crate::runtime::background::{self, Background};
 use crate::runtime::shutdown::Shutdown;
 
-/// How long anyone waits for the registry to follow. It takes milliseconds; a fault must not hold up writes for ever.
+/// Maximum wait for the registry to catch up. It takes milliseconds; a bug must not block writes for ever.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How far the registry has followed the store.
+/// Progress of the registry behind the store.
 pub struct Definitions {
     /// The resources that are served now.
     registry: Arc<ArcSwap<Registry>>,
     /// The objects, those that define resources among them.
     store: Arc<Store>,
-    /// How many writes of defining objects are under way: what they store is seen before its revision is known here.
+    /// Number of writes of defining objects in progress: their objects are visible before their revision is known here.
     under_way: AtomicUsize,
     /// The newest revision at which a defining object was written.
     written: AtomicU64,
@@ -64,7 +64,8 @@ impl Definitions {
         }
     }
 
-    /// Says that a defining object is about to be stored; to be kept until it is [`committed`](Self::committed).
+    /// Announces that a defining object is about to be stored; keep the result until it is
+    /// [`committed`](Self::committed).
     pub(crate) fn begin_write(&self) -> UnderWay<'_> {
         self.under_way.fetch_add(1, Ordering::AcqRel);
         UnderWay(self)
@@ -76,8 +77,8 @@ impl Definitions {
         self.reached(revision).await;
     }
 
-    /// Waits until the registry knows of all defining objects that are stored now, so that a client that has seen one finds what
-    /// it defines; whether there were any left to wait for.
+    /// Waits until the registry knows of all defining objects that are stored now, so that a client that has seen one
+    /// finds what it defines; whether there were any left to wait for.
     pub(crate) async fn caught_up(&self) -> bool {
         // In this order: a write counts its revision before it ends.
         let under_way = self.under_way.load(Ordering::Acquire) > 0;
@@ -92,7 +93,7 @@ impl Definitions {
         true
     }
 
-    /// Waits until the registry reflects a defining object that was stored at `revision`. False if that takes too long.
+    /// Waits until the registry reflects a defining object that was stored at `revision`. Returns false on a timeout.
     pub(crate) async fn reached(&self, revision: u64) -> bool {
         let mut followed = self.followed.subscribe();
         let reached = tokio::time::timeout(PATIENCE, followed.wait_for(|at| *at >= revision)).await;
@@ -146,8 +147,8 @@ impl Definitions {
     }
 }
 
-/// Serves what the stored objects define, and follows their changes for as long as the server serves. `replaced` is called with
-/// each resource that is no longer served as it was.
+/// Serves what the stored objects define, and follows their changes for as long as the server serves. `replaced` is
+/// called with each resource that is no longer served as it was.
 pub(crate) fn follow(
     definitions: &Arc<Definitions>,
     types: &Arc<TypeTable>,
@@ -183,7 +184,7 @@ struct Definer<F> {
     types: Arc<TypeTable>,
     /// The kind whose objects define resources.
     kind: Arc<dyn Defines>,
-    /// What is defined, by the names of the defining objects.
+    /// Defined resources, by the names of the defining objects.
     defined: HashMap<SmolStr, Arc<Resource>>,
     /// Called with each resource that is no longer served as it was.
     replaced: F,
@@ -232,7 +233,7 @@ impl<F: Fn(&Arc<Resource>)> Definer<F> {
         }
     }
 
-    /// What a stored object defines, if it can be read.
+    /// Returns the resource that a stored object defines, if the object can be read.
     fn define(&self, entry: &Arc<Entry>, before: Option<&Arc<Resource>>) -> Option<Arc<Resource>> {
         let kept = Arc::clone(entry);
         let defining = DefiningObject {

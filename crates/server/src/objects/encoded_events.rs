@@ -22,7 +22,7 @@ pub(crate) enum EventType {
     Modified,
     /// It is gone.
     Deleted,
-    /// It is no longer selected: shown as it was, at the revision at which it left.
+    /// The object is no longer selected: its last selected state, at the revision at which it left.
     Left,
     /// Nothing has changed up to a revision.
     Bookmark,
@@ -43,17 +43,17 @@ impl EventType {
 /// The form in which a watcher sees events. Frames of equal forms are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EventForm {
-    /// How events are written: JSON or protobuf.
+    /// Format of the events: JSON or protobuf.
     pub(crate) format: Format,
-    /// What is shown of an object.
+    /// View of the object in the event.
     pub(crate) view: View,
-    /// What rows of tables hold.
+    /// Object part of the rows of tables.
     pub(crate) include: IncludeObject,
     /// The version of the objects.
     pub(crate) api_version: SmolStr,
-    /// Whether `metadata.managedFields` is left out.
+    /// True if `metadata.managedFields` is left out.
     pub(crate) drops_managed_fields: bool,
-    /// The state of the definition by which they are shown; 0 for built-in kinds.
+    /// State of the CRD by which the events are encoded; 0 for built-in kinds.
     pub(crate) definition: u64,
 }
 
@@ -80,8 +80,8 @@ pub(crate) struct Converted {
     pub(crate) previous: Option<Value>,
 }
 
-/// As what a conversion shows objects: their version by the state of the definition, and whether the object before the
-/// event is among them.
+/// Key of a conversion: the version of the objects, the state of the CRD, and a flag that is true if the object before
+/// the event is converted too.
 #[derive(Clone, PartialEq, Eq)]
 struct Version {
     api_version: SmolStr,
@@ -109,7 +109,7 @@ impl EncodedEvent {
     }
 }
 
-/// Which frames are kept: the newest, up to a size in all. An event that is older than that is encoded again for those who
+/// Cache of encoded events: the newest frames, up to a total size. An older event is encoded again for watchers that
 /// lag behind.
 #[derive(Debug)]
 pub struct EventCache {

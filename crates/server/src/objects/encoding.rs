@@ -8,17 +8,17 @@ use holdfast_value::{Value, json};
 
 use crate::http::protobuf;
 
-/// Encodes an object for the store: without its resource version, and with the place where that belongs. The fields of
-/// built-in kinds stand in the order of `types`, as in the reference's answers; those of others by their names.
+/// Encodes an object for the store: without its resource version, but with a gap for it. The fields of built-in kinds
+/// have the order of `types`, as in the reference's responses; the fields of other kinds are sorted by name.
 ///
-/// Kind, version and metadata come first in built-in kinds: lists, whose items leave the first two out, take the rest of the
-/// bytes as it is (see [`list_item`]). Answers that show metadata alone cut those out (see [`metadata_place`]).
+/// Kind, version and metadata come first in built-in kinds: lists, whose items omit the first two, copy the rest of the
+/// bytes (see [`list_item`]). Responses of metadata only cut the metadata out (see [`metadata_place`]).
 pub fn encode(types: &TypeTable, object: &Value) -> holdfast_store::Value {
     encode_with_raw_form(types, object, RawForm::Marshalled)
 }
 
-/// Byte that follows an object whose raw extensions are in this form, if any. It is white space, so that it is no part of the
-/// object.
+/// Byte that follows an object whose raw extensions are in this form, if any. It is white space, so that it is no part
+/// of the object.
 fn raw_form_suffix(raw_form: RawForm) -> Option<u8> {
     match raw_form {
         RawForm::Marshalled => None,
@@ -63,7 +63,7 @@ pub fn list_item<'a>(bytes: &'a [u8], kind: &str, api_version: &str) -> &'a [u8]
     behind_identity(bytes, kind, api_version).unwrap_or(&bytes[1..])
 }
 
-/// Whether an encoded object is of that kind and version.
+/// Returns true if an encoded object has that kind and version.
 pub fn is_of_version(bytes: &[u8], kind: &str, api_version: &str) -> bool {
     metadata_start(bytes, kind, api_version).is_some()
 }
@@ -80,7 +80,7 @@ fn behind<'a, const N: usize>(bytes: &'a [u8], parts: [&str; N]) -> Option<&'a [
     parts.try_fold(bytes, |rest, part| rest.strip_prefix(part.as_bytes()))
 }
 
-/// Where the metadata begin in the bytes of an object, if that is of that kind and version.
+/// Returns the start of the metadata in the bytes of an object, if it has that kind and version.
 fn metadata_start(bytes: &[u8], kind: &str, api_version: &str) -> Option<usize> {
     const NAME: &str = r#""metadata":"#;
     let head = behind_identity(bytes, kind, api_version)
@@ -117,7 +117,7 @@ fn metadata_start(bytes: &[u8], kind: &str, api_version: &str) -> Option<usize> 
     metadata.filter(|_| fitting == 2)
 }
 
-/// Where the metadata of an encoded object stand, as JSON, if it is of that kind and version.
+/// Returns the range of the metadata of an encoded object, as JSON, if it has that kind and version.
 pub fn metadata_place(bytes: &[u8], kind: &str, api_version: &str) -> Option<Range<usize>> {
     let start = metadata_start(bytes, kind, api_version)?;
     if bytes.get(start) != Some(&b'{') {
@@ -149,7 +149,7 @@ pub fn without_managed_fields(metadata: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((metadata.get(..start)?, metadata.get(end..)?))
 }
 
-/// Where the map ends that `text` begins with. `member` gets the range of each of its members, and may end the
+/// Returns the end of the map that `text` begins with. `member` gets the range of each of its members, and may end the
 /// search.
 fn map_end(text: &[u8], mut member: impl FnMut(usize, usize) -> ControlFlow<()>) -> Option<usize> {
     let (mut depth, mut at, mut start) = (0usize, 0, 1);
@@ -180,7 +180,7 @@ fn map_end(text: &[u8], mut member: impl FnMut(usize, usize) -> ControlFlow<()>)
     }
 }
 
-/// Writes a small map whose members stand in the order of `names`.
+/// Writes a small map with its members in the order of `names`.
 pub(crate) fn write_in_order(map: &Value, names: &[&str], bytes: &mut Vec<u8>) {
     bytes.push(b'{');
     for key in names {

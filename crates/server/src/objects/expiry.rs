@@ -1,7 +1,7 @@
-//! Objects that go by themselves: events, where the store does not see to it, as etcd does by leases.
+//! Expiry of events, for stores that do not expire them themselves, as etcd does by leases.
 //!
-//! What is written from now on goes when its time is over. For what was there before, the time of the last write is read from
-//! the object itself, a few at a time.
+//! An event that is written from now on is removed when its lifetime is over. For an event that existed before, the
+//! time of the last write is read from the object itself, a few objects at a time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,15 +18,15 @@ use super::{Entry, Store, readable};
 use crate::runtime::background::{self, Background};
 use crate::runtime::shutdown::Shutdown;
 
-/// What the keys of events begin with.
+/// Key prefix of events.
 const EVENTS: &str = "/registry/events/";
-/// How many objects are read, or removed, before others have a turn.
+/// Number of objects that are read or removed before the task yields.
 const RUN: usize = 64;
-/// How often it is looked for what has to go.
+/// Interval between checks for expired objects.
 const OFTEN: Duration = Duration::from_secs(1);
 const SELDOM: Duration = Duration::from_secs(30);
 
-/// Lets events go that were last written before `life`; never where it is zero.
+/// Removes events whose last write is older than `life`; removes none if `life` is zero.
 pub fn expire_events(store: &Arc<Store>, background: &Background, shutdown: &Shutdown, life: Duration) {
     if life.is_zero() {
         return;
@@ -53,16 +53,16 @@ pub fn expire_events(store: &Arc<Store>, background: &Background, shutdown: &Shu
     background.spawn(background::OBSERVERS, "expiry of events", shutdown, work);
 }
 
-/// What has to go, and when.
+/// Queue of the objects to remove, with their times.
 #[derive(Default)]
 struct Queue {
     due: BinaryHeap<Reverse<(SystemTime, Key, Revision)>>,
-    /// What was there at the start.
+    /// Objects that existed at the start.
     found: Vec<Arc<Entry>>,
 }
 
 impl Queue {
-    /// What has to go by now, a few.
+    /// Removes from the queue a few objects that are due by now, and returns them.
     fn take_due(&mut self, now: SystemTime) -> Vec<(Key, Revision)> {
         let mut due = Vec::new();
         while due.len() < RUN
@@ -147,7 +147,7 @@ async fn remove_due(store: &Store, queue: &Mutex<Queue>) {
     }
 }
 
-/// When an object was last written, by what it says of itself.
+/// Returns the time of the last write of an object, according to the object itself.
 fn last_written(object: &Value) -> Option<SystemTime> {
     let managed = object.at(&["metadata", "managedFields"]).and_then(Value::as_list);
     let of_managers = managed

@@ -1,10 +1,10 @@
-//! Stored objects: their encoding, and the index beside their bytes in memory.
+//! Stored objects: their encoding, and the index that is kept with their bytes in memory.
 //!
 //! The embedded store keeps objects as the JSON that is served, in their storage version. kube-apiserver keeps built-in
-//! kinds as protobuf, but here a write encodes once and the disk, the cache, the answer and every watcher share those
-//! bytes; a second form would cost each write a second encoding and each start a decoding of everything. Keys are those of
-//! kube-apiserver. Only `metadata.resourceVersion` is missing from what is stored: it is known when the write is done, so
-//! the store puts it in its place then.
+//! kinds as protobuf. Here a write encodes once, and the disk, the cache, the response and every watcher share those
+//! bytes; a second form would cost each write a second encoding and each start a decoding of everything. Keys are those
+//! of kube-apiserver. Only `metadata.resourceVersion` is missing from the stored bytes: it is known when the write is
+//! done, so the store inserts it then.
 
 pub mod claims;
 pub mod definitions;
@@ -57,13 +57,14 @@ pub struct Index {
     labels: Map,
     /// The selectable fields beyond name and namespace, with their text.
     fields: Vec<(SmolStr, SmolStr)>,
-    /// Whether the object cannot be read.
+    /// True if the object cannot be read.
     unreadable: bool,
     /// True if the object is being deleted.
     terminating: bool,
-    /// What this process knows of the object, which it stored.
+    /// Facts about the object that this process knows because it stored the object.
     known: Known,
-    /// The serial of the definition whose form the object is known to have; 0 for built-in kinds, and where it is not known.
+    /// The serial of the definition whose form the object is known to have; 0 for built-in kinds, and where it is not
+    /// known.
     definition: AtomicU64,
     /// The parsed object, while it is cached; see [`Index::remember`].
     tree: Mutex<Option<Value>>,
@@ -97,13 +98,13 @@ impl Index {
         Self { known, ..self }
     }
 
-    /// What is known of the object; nothing where this process did not store it.
+    /// Returns the known facts about the object; none if this process did not store it.
     pub fn known(&self) -> Known {
         self.known
     }
 
-    /// Whether the object is known to be in the form in which the resource shows it in its storage version. One of a
-    /// built-in kind always is.
+    /// Returns true if the object is known to have the form in which the resource serves it in its storage version. An
+    /// object of a built-in kind always has it.
     fn is_current(&self, resource: &Resource) -> bool {
         self.definition.load(Ordering::Relaxed) == resource.serial()
     }
@@ -147,13 +148,13 @@ impl Index {
         if self.noop_applies.lock().is_none() {
             return None;
         }
-        // A long text takes its time, so no lock is held meanwhile.
+        // Hashing a long text is slow, so no lock is held meanwhile.
         let fingerprint = fingerprint();
         let applies = self.noop_applies.lock();
         applies.as_ref()?.warnings(fingerprint, resource, snapshot)
     }
 
-    /// Whether the parsed object is cached.
+    /// Returns true if the parsed object is cached.
     pub fn is_remembered(&self) -> bool {
         self.tree.lock().is_some()
     }
@@ -230,8 +231,8 @@ pub fn index_of(registry: &Registry, resource: &Resource, object: &Value, api_ve
     index
 }
 
-/// Whether the stored bytes are the object as the resource shows it in `api_version`. Custom objects that were stored under
-/// an older definition, or before the start of the server, are checked once.
+/// Returns true if the stored bytes are the object as the resource serves it in `api_version`. Custom objects that were
+/// stored under an older CRD, or before the start of the server, are checked once.
 pub fn is_shown_as_stored(resource: &Resource, api_version: &str, entry: &Entry) -> bool {
     let stored_so = resource
         .storage
@@ -254,15 +255,16 @@ pub fn is_shown_as_stored(resource: &Resource, api_version: &str, entry: &Entry)
     current
 }
 
-/// Refuses names under which no object of the resource can be stored: the empty one, and those with a meaning in paths.
+/// Rejects names under which no object of the resource can be stored: the empty name, and names with a meaning in
+/// paths.
 ///
 /// # Errors
-/// 400.
+/// If the name is one of these (400).
 pub(crate) fn check_key(resource: &Resource, namespace: &str, name: &str) -> Result<(), ApiError> {
     formats::check_key(resource.namespaced(), namespace, name).map_err(ApiError::bad_request)
 }
 
-/// What the keys of the objects of a resource begin with; empty where it stores none.
+/// Returns the key prefix of the objects of a resource; empty if it stores none.
 pub(crate) fn key_prefix(resource: &Resource) -> &str {
     resource.storage.as_ref().map_or("", |storage| storage.prefix.as_str())
 }
@@ -282,12 +284,12 @@ pub fn namespace_of_key<'a>(resource: &Resource, key: &'a [u8]) -> &'a str {
     std::str::from_utf8(&rest[..end]).unwrap_or_default()
 }
 
-/// Whether a stored object cannot be read, as far as that shows without parsing it. Lists and watches leave it out, so that
-/// they show the others.
+/// Returns true if a stored object cannot be read, as far as this is visible without parsing it. Lists and watches
+/// leave the object out, so that they can serve the others.
 ///
-/// Only a fault of the server or a change of the file from outside makes one; the store checks its own bytes.
+/// Only a bug of the server or a change of the file from outside causes this; the store checks its own bytes.
 pub fn is_unreadable(entry: &Entry) -> bool {
-    // Its index decides where the first and last bytes are not those of an object.
+    // Its index decides if the first and last bytes are not those of an object.
     match entry.known_index() {
         Some(index) => index.unreadable,
         None => {
@@ -314,10 +316,10 @@ pub fn tree_or_refusal(entry: &Entry) -> Result<Value, ApiError> {
     })
 }
 
-/// Refuses a stored object that is known to be unreadable.
+/// Rejects a stored object that is known to be unreadable.
 ///
 /// # Errors
-/// 500 with its key.
+/// If it is unreadable (500 with its key).
 pub fn check_readable(entry: &Entry) -> Result<(), ApiError> {
     if is_unreadable(entry) {
         tree_or_refusal(entry)?;
@@ -355,7 +357,7 @@ pub(crate) fn uid(entry: &Entry) -> SmolStr {
     cut.str_at(&UID).unwrap_or_default().into()
 }
 
-/// Where the uid of an object stands.
+/// Path of the uid in an object.
 const UID: [&str; 2] = ["metadata", "uid"];
 
 /// The tree of a stored object, if it can be read.

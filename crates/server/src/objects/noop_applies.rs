@@ -1,4 +1,4 @@
-//! Which applies are known to change nothing in an object; see `write/noop_applies.rs`.
+//! Applies that are known to change nothing in an object; see `write/noop_applies.rs`.
 
 use std::sync::{Arc, Weak};
 
@@ -7,10 +7,10 @@ use holdfast_store::{Key, Revision};
 
 use crate::objects::Snapshot;
 
-/// How many applies are remembered of one object: those of managers that take turns.
+/// Maximum number of applies that are remembered for one object: those of managers that alternate.
 const MOST: usize = 4;
 
-/// What distinguishes an apply from others: its text, who sends it, and how.
+/// Fingerprint of an apply: its text, its sender and its options.
 pub(crate) type Fingerprint = [u64; 2];
 
 /// An apply that changed nothing, and what that was owed to.
@@ -18,10 +18,10 @@ pub(crate) type Fingerprint = [u64; 2];
 pub(crate) struct NoopApply {
     pub(crate) fingerprint: Fingerprint,
     pub(crate) resource: Weak<Resource>,
-    /// The other objects that were looked up, by their keys, with the revisions at which they were written; 0 for those that
-    /// were not there.
+    /// The other objects that were looked up, by their keys, with the revisions at which they were written; 0 for those
+    /// that were not there.
     pub(crate) seen: Box<[(Key, Revision)]>,
-    /// What the client was warned of.
+    /// Warnings for the client.
     pub(crate) warnings: Vec<String>,
 }
 

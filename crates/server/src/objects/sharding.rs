@@ -1,8 +1,8 @@
 //! Shards of a collection: the objects whose uid or namespace has a hash within some ranges (`shardSelector`,
 //! <https://kep.k8s.io/5866>).
 //!
-//! A selector is `shardRange(FIELD, 'FROM', 'TO')`, or several of one field with `||` between them: an expression of CEL, which
-//! is read and never evaluated.
+//! A selector is `shardRange(FIELD, 'FROM', 'TO')`, or several of one field with `||` between them: an expression of
+//! CEL, which is read and never evaluated.
 
 use std::fmt;
 
@@ -35,7 +35,7 @@ impl ShardField {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ShardSelector {
     pub(crate) field: ShardField,
-    /// Where each range begins, and where it ends, which is no more part of it: 2^64 at most.
+    /// Start of each range, and its exclusive end, which is at most 2^64.
     ranges: Vec<(u64, u128)>,
 }
 
@@ -68,7 +68,7 @@ impl ShardSelector {
         }
     }
 
-    /// Whether an object is in the shard whose field has this text.
+    /// Returns true if an object whose field has this text is in the shard.
     pub(crate) fn matches(&self, text: &str) -> bool {
         let hash = hash(text);
         let within = |(from, to): &(u64, u128)| *from <= hash && u128::from(hash) < *to;
@@ -172,7 +172,7 @@ fn path(expression: &PlainExpr) -> Result<String, String> {
     }
 }
 
-/// The bound of a range that an argument says.
+/// Parses an argument as the bound of a range.
 fn literal(name: &str, expression: &PlainExpr) -> Result<u128, String> {
     let go_type = match expression {
         PlainExpr::Literal(CelValue::String(text)) => return bound(name, text),
@@ -192,7 +192,7 @@ fn literal(name: &str, expression: &PlainExpr) -> Result<u128, String> {
     Err(format!("{name} must be a string literal, got {go_type}"))
 }
 
-/// The number that a bound of a range says.
+/// Parses the text of the bound of a range.
 fn bound(name: &str, text: &str) -> Result<u128, String> {
     const DIGITS: usize = 16;
     let Some(digits) = text.strip_prefix("0x") else {

@@ -16,10 +16,10 @@ use crate::http::{ApiError, TakenName};
 use crate::objects::{self, Entry};
 use crate::write::Context;
 
-/// Creates `object`, which is decoded, typed and has its defaults.
+/// Creates `object`, which is decoded, typed and defaulted.
 ///
 /// # Errors
-/// The refusal, as the client gets it.
+/// If the write is rejected; the error is the one that the client gets.
 pub(crate) async fn create(context: &Arc<Context>, target: Target, mut object: Value) -> Result<WriteResult, ApiError> {
     check_namespace(&mut object, &target.namespace)?;
     metadata::wipe(&mut object);
@@ -75,7 +75,7 @@ async fn create_until_stored(context: &Arc<Context>, target: &Target, object: &V
     }
 }
 
-/// Says that `live` has the name of the new object.
+/// Returns the error for a new object whose name the object `live` has already.
 fn already_exists(target: &Target, live: &Entry, object: &Value) -> ApiError {
     let prefix = object.str_at(&["metadata", "generateName"]);
     let taken = TakenName {

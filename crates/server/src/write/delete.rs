@@ -20,7 +20,7 @@ use crate::write::Context;
 /// Deletes the object that `target` names.
 ///
 /// # Errors
-/// The refusal, as the client gets it.
+/// If the deletion is rejected; the error is the one that the client gets.
 pub(crate) async fn delete(
     context: &Arc<Context>,
     target: Target,
@@ -31,10 +31,10 @@ pub(crate) async fn delete(
     delete_in_turn(context, &target, &options, &mut turn).await
 }
 
-/// Takes away an object that cannot be read, as it stands.
+/// Removes an unreadable object without a run.
 ///
 /// # Errors
-/// 500 where another writer changed it meanwhile.
+/// If another writer changed it meanwhile (500).
 pub(crate) async fn remove_unread(context: &Context, entry: &Entry) -> Result<(), ApiError> {
     let transaction = Transaction::new()
         .guard(entry.key().clone(), entry.mod_revision())
@@ -46,10 +46,10 @@ pub(crate) async fn remove_unread(context: &Context, entry: &Entry) -> Result<()
     }
 }
 
-/// As [`delete`], by one whose turn it is.
+/// Like [`delete`], for a writer that holds its turn.
 ///
 /// # Errors
-/// The refusal, as the client gets it.
+/// If the deletion is rejected; the error is the one that the client gets.
 pub(super) async fn delete_in_turn(
     context: &Arc<Context>,
     target: &Target,
@@ -121,7 +121,7 @@ async fn delete_until_stored(
     }
 }
 
-/// Stores what a DELETE of `live` came to; where that `is_last`, its event shows the object as it stands.
+/// Stores the result of a DELETE of `live`; if `is_last`, the event shows the object unchanged.
 async fn remove_or_mark(
     context: &Arc<Context>,
     target: &Target,
@@ -158,8 +158,8 @@ async fn remove_or_mark(
     })
 }
 
-/// Stores an object whose grace period is over before it began: those who watch see its deletion begin before it is gone.
-/// Says at which revision that is.
+/// Stores an object whose grace period is zero as being deleted, so that watchers see the deletion begin before the
+/// object is gone. Returns the revision.
 async fn mark(
     context: &Arc<Context>,
     target: &Target,

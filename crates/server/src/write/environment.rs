@@ -1,4 +1,4 @@
-//! What the server gives to a run of a write: the other objects, identifiers, and the calls of webhooks.
+//! Environment of the run of a write: the other objects, identifiers, and calls of webhooks.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub(super) fn stage<'a>(context: &'a Context, target: &'a Target, lookup: &'a Sn
     Stage::new(environment(context, lookup, context.access()), target)
 }
 
-/// As [`stage`], where `witness` notes what the run looks at.
+/// Like [`stage`], but `witness` records the reads of the run.
 pub(super) fn witnessed_stage<'a>(context: &'a Context, target: &'a Target, witness: &'a Witness<'a>) -> Stage<'a> {
     let access = Access {
         authorizer: witness,
@@ -48,10 +48,10 @@ pub(super) fn witnessed_stage<'a>(context: &'a Context, target: &'a Target, witn
     Stage::new(environment(context, witness, access), target)
 }
 
-/// The object in place as a run finds it.
+/// Returns the existing object in the form that a run needs.
 ///
 /// # Errors
-/// 500 where it cannot be read.
+/// If it cannot be read (500).
 pub(super) fn live(target: &Target, entry: &Entry) -> Result<Live, ApiError> {
     // The first look at the bytes keeps them unpacked for those that follow.
     let raw_form = objects::raw_form(entry.bytes());

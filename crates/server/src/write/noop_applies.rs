@@ -1,10 +1,10 @@
-//! Applies that are known to change nothing. Controllers send the same configuration again and again: one whose text changed
-//! nothing when it was last sent, by the same user in the same way, changes nothing as long as nothing has changed that its
-//! run looked at. Such an apply is answered without a run.
+//! Applies that are known to change nothing. Controllers send the same configuration again and again. If it changed
+//! nothing when the same user last sent it in the same way, it changes nothing as long as everything that its run read
+//! is unchanged. Such an apply is answered without a run.
 //!
-//! What a run looks at is the object, which has the memory and so takes it along when it goes; the other objects that it
-//! looked up, by their revisions; and the resource. A run that asked anything else, such as what users may do, is not
-//! remembered, nor is one that policies or webhooks hear of: what these say may differ each time.
+//! A run reads the object, which holds the memory, so that the memory ends with it; the other objects that it looked
+//! up, by their revisions; and the resource. A run that read anything else, such as the permissions of users, is not
+//! remembered. Nor is a run that policies or webhooks observe, because their answers may differ each time.
 
 use std::hash::{BuildHasher as _, Hash, Hasher, RandomState};
 use std::ops::ControlFlow;
@@ -30,7 +30,7 @@ use crate::write::Context;
 #[derive(Default)]
 pub struct Fingerprints([RandomState; 2]);
 
-/// An apply as it was sent, of which a fingerprint is taken where one is needed.
+/// An apply as it was sent; its fingerprint is computed on demand.
 #[derive(Clone, Copy)]
 pub(crate) struct SentApply<'a> {
     keys: &'a Fingerprints,
@@ -39,7 +39,8 @@ pub(crate) struct SentApply<'a> {
 }
 
 impl Fingerprints {
-    /// The fingerprint of an apply to `store`, once it is needed; `None` where the apply cannot be answered without a run.
+    /// The fingerprint of an apply to `store`, once it is needed; `None` where the apply cannot be answered without a
+    /// run.
     pub(crate) fn of<'a>(
         &'a self,
         store: &Store,
@@ -93,7 +94,7 @@ pub(crate) fn answer(context: &Context, target: &Target, sent: SentApply<'_>) ->
     Some(WriteResult::unchanged(entry, warnings))
 }
 
-/// Whether policies or webhooks hear of a change of the object.
+/// Returns true if policies or webhooks observe updates of the object.
 fn is_heard_of(context: &Context, target: &Target, snapshot: &Snapshot) -> bool {
     let lookup = environment::lookup(context, &target.registry, snapshot);
     stage(context, target, &lookup).is_heard_of("UPDATE")
@@ -105,12 +106,13 @@ pub(super) struct Witness<'a> {
     lookup: &'a SnapshotLookup<'a>,
     authorizer: &'a dyn Authorizer,
     seen: Mutex<Vec<(Key, Revision)>>,
-    /// Whether it looked at what cannot be noted.
+    /// True if the run read state that cannot be recorded.
     beyond: AtomicBool,
 }
 
 impl<'a> Witness<'a> {
-    /// A witness of the run of an apply that sees the other objects by `lookup`; `None` where others hear of the run.
+    /// Creates the witness of an apply that reads other objects through `lookup`; `None` if policies or webhooks
+    /// observe it.
     pub(super) fn of(
         context: &'a Context,
         target: &'a Target,
@@ -129,9 +131,9 @@ impl<'a> Witness<'a> {
         })
     }
 
-    /// What is to be remembered of the run, which changed nothing.
+    /// Returns the memory of the run, which changed nothing.
     pub(super) fn noop_apply(self, context: &Context, target: &Target, warnings: &[String]) -> Option<NoopApply> {
-        // Others may have begun to hear of it meanwhile.
+        // A policy or webhook may have been added meanwhile.
         if self.beyond.into_inner() || is_heard_of(context, target, self.lookup.snapshot) {
             return None;
         }

@@ -35,7 +35,8 @@ pub(crate) fn read(bytes: &Bytes, patch_type: PatchType, options: &PatchOptions)
     Ok(Change::Patch { patch, validation })
 }
 
-/// Makes a configuration of the body of an apply; `reader` is who refuses what is none, by its kind as `kind_of` names it.
+/// Converts the body of an apply to a configuration; errors name `reader` as their source, and the kind found by
+/// `kind_of`.
 fn read_apply(
     parsed: Parsed,
     (reader, kind_of): (&str, fn(&Value) -> &'static str),
@@ -68,7 +69,7 @@ fn read_apply(
     })
 }
 
-/// 400: the body of an apply is no configuration, which the reference says of YAML whatever the format is.
+/// 400: the body of an apply is no configuration. The reference's message names YAML for every format.
 fn undecodable_apply(why: impl std::fmt::Display) -> Error {
     Error::bad_request(format!("error decoding YAML: {why}"))
 }
@@ -84,7 +85,7 @@ fn read_json(bytes: &Bytes) -> Result<(Patch, Vec<String>), Error> {
     Ok((Patch::Json(patch), findings.collect()))
 }
 
-/// Reads a patch whose fields are not validated. The reference leaves such a one to its library alone.
+/// Reads a patch whose fields are not validated. The reference leaves such a patch entirely to its library.
 fn read_untyped_json(bytes: &Bytes) -> Result<(Patch, Vec<String>), Error> {
     let patch = json_patch::Patch::parse_untyped(bytes, &Limits::REQUEST).map_err(|error| match error {
         ValueError::TooManyOperations { .. } => Error::too_large_because(error),
@@ -120,7 +121,7 @@ fn read_map(bytes: &Bytes) -> Result<(Value, Vec<String>), String> {
     Ok((value, findings.iter().map(ToString::to_string).collect()))
 }
 
-/// 400: what patches but strategic ones say where the body cannot be read.
+/// 400: the body cannot be read, in the words of all patch types except the strategic merge patch.
 fn undecodable(why: impl std::fmt::Display) -> Error {
     Error::bad_request(format!("error decoding patch: {why}"))
 }
@@ -139,7 +140,7 @@ mod tests {
         )?)
     }
 
-    /// What is read of a patch, with what strict validation finds.
+    /// Decodes a patch and returns it with the findings of strict validation.
     fn patch(patch_type: PatchType, body: &str) -> Result<(Patch, Vec<String>), ApiError> {
         match change(patch_type, body)? {
             Change::Patch { patch, .. } => Ok(patch?),

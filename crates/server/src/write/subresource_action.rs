@@ -17,11 +17,11 @@ use crate::http::ApiError;
 use crate::objects::{self, Snapshot};
 use crate::write::Context;
 
-/// Carries out `request`, which is decoded, typed and has its defaults, as `action` plans it. Says what the client is to be
-/// warned of.
+/// Executes `request`, which is decoded, typed and defaulted, as `action` plans it. Returns the warnings for the
+/// client.
 ///
 /// # Errors
-/// The refusal, as the client gets it.
+/// If the request is rejected; the error is the one that the client gets.
 pub(crate) async fn perform(
     context: &Arc<Context>,
     target: Target,
@@ -50,8 +50,8 @@ async fn admit(
 /// The turns that a request has, with the keys of their objects.
 type Held<'a> = Vec<(String, Turn<'a>)>;
 
-/// Has its turn with the object that the request is about and then with the one that the first step changes, which may be a
-/// budget that many share; plans by the state as it is then, and carries that out.
+/// Waits for the turn at the object of the request, then for the turn at the object that the first step changes, which
+/// may be a budget that many share. Then plans over the current state and executes the plan.
 async fn perform_in_turn(
     context: &Arc<Context>,
     target: &Target,
@@ -90,7 +90,7 @@ async fn perform_in_turn(
     }
 }
 
-/// Whether one of the objects is another by now than in `snapshot`.
+/// Returns true if one of the objects differs from its state in `snapshot`.
 fn has_changed(context: &Context, snapshot: &Snapshot, held: &Held<'_>) -> bool {
     let now = context.shared.store.snapshot();
     held.iter().any(|(key, _)| {
@@ -135,10 +135,10 @@ fn key_of_step(target: &Target, step: &ActionStep) -> Result<String, ApiError> {
     Ok(storage.key(namespace, name))
 }
 
-/// Why steps were not carried out to the end.
+/// Reason why the steps were not all executed.
 struct Stopped {
     error: ApiError,
-    /// Whether nothing was changed.
+    /// True if nothing was changed.
     at_start: bool,
 }
 

@@ -1,4 +1,5 @@
-//! A world for tests of writes: an embedded store with the built-in kinds. Everything is allowed, and no webhook is configured.
+//! A world for tests of writes: an embedded store with the built-in kinds. Everything is allowed, and no webhook is
+//! configured.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -31,7 +32,7 @@ pub(super) const NAMESPACE: &str = "{apiVersion: v1, kind: Namespace, metadata: 
 /// The most bytes of an object.
 pub(super) const MAX_OBJECT_BYTES: usize = 10_000;
 
-/// What writes need, over a store in a folder of its own.
+/// Write context over a store in a folder of its own.
 pub(super) struct World {
     pub(super) context: Arc<Context>,
     _folder: tempfile::TempDir,
@@ -123,12 +124,12 @@ impl World {
         create(&self.context, self.target(text, ""), self.object(text)).await
     }
 
-    /// As [`World::try_create`], where that goes well; says what is stored.
+    /// Like [`World::try_create`], but must succeed; returns the stored object.
     pub(super) async fn create(&self, text: &str) -> Arc<Entry> {
         stored(self.try_create(text).await)
     }
 
-    /// Merges `patch` into the object of `text`; says what is stored.
+    /// Merges `patch` into the object of `text`; returns the stored object.
     pub(super) async fn patch(&self, text: &str, subresource: &str, patch: &str) -> Arc<Entry> {
         stored(update(&self.context, self.target(text, subresource), merge(patch)).await)
     }
@@ -138,7 +139,7 @@ impl World {
         self.context.shared.store.snapshot()
     }
 
-    /// What is stored of the object of `text`.
+    /// Returns the stored object that `text` names.
     pub(super) fn entry(&self, text: &str) -> Option<Arc<Entry>> {
         let target = self.target(text, "");
         self.snapshot().get(target.key(&target.name).as_bytes()).cloned()
@@ -153,7 +154,7 @@ pub(super) fn stored(outcome: Result<WriteResult, ApiError>) -> Arc<Entry> {
     }
 }
 
-/// The code and the message of a refusal.
+/// Returns the code and the message of an error.
 pub(super) fn refusal<T>(outcome: Result<T, ApiError>) -> (u16, String) {
     match outcome {
         Ok(_) => panic!("it went through"),

@@ -17,18 +17,18 @@ use crate::http::ApiError;
 use crate::runtime::long_work;
 use crate::write::Context;
 
-/// Changes the object that `target` names, or creates it where the change may.
+/// Updates the object that `target` names, or creates it if `change` may create.
 ///
 /// # Errors
-/// The refusal, as the client gets it.
+/// If the write is rejected; the error is the one that the client gets.
 pub(crate) async fn update(context: &Arc<Context>, target: Target, change: Change) -> Result<WriteResult, ApiError> {
     apply(context, target, change, None).await
 }
 
-/// As [`update`]. An apply that changes nothing is remembered as it was `sent`.
+/// Like [`update`]. Remembers an apply that changes nothing in the form in which it was `sent`.
 ///
 /// # Errors
-/// The refusal, as the client gets it.
+/// If the write is rejected; the error is the one that the client gets.
 pub(crate) async fn apply(
     context: &Arc<Context>,
     target: Target,
@@ -40,10 +40,10 @@ pub(crate) async fn apply(
     update_in_turn(context, &target, &change, &mut turn, sent).await
 }
 
-/// As [`apply`], by one whose turn it is.
+/// Like [`apply`], for a writer that holds its turn.
 ///
 /// # Errors
-/// The refusal, as the client gets it.
+/// If the write is rejected; the error is the one that the client gets.
 pub(super) async fn update_in_turn(
     context: &Arc<Context>,
     target: &Target,
@@ -208,7 +208,7 @@ mod tests {
         let world = World::new();
         world.create(CONFIG).await;
         let (context, target) = (&world.context, world.target(CONFIG, ""));
-        // No write waits for a turn, so that all but one lose the first race.
+        // No write waits for a turn, so all but one lose the first race.
         let race = (0..5).map(async |at| {
             let change = merge(&format!("{{data: {{k{at}: x}}}}"));
             update_in_turn(context, &target, &change, &mut context.turns.none(), None).await

@@ -1,4 +1,4 @@
-//! What a write came to.
+//! Result of a write.
 
 use std::sync::Arc;
 
@@ -12,21 +12,21 @@ use crate::write::Context;
 
 /// The end of a write.
 pub(crate) struct WriteResult {
-    /// What the client is shown.
+    /// Object for the response.
     pub(crate) object: WrittenObject,
-    /// Whether the object is new.
+    /// True if the object is new.
     pub(crate) created: bool,
-    /// Whether the object is gone.
+    /// True if the object is gone.
     pub(crate) removed: bool,
-    /// What the client is to be warned of.
+    /// Warnings for the client.
     pub(crate) warnings: Vec<String>,
 }
 
 /// An object as a write leaves it.
 pub(crate) enum WrittenObject {
-    /// As it is stored, and its tree without the resource version where no other keeps that.
+    /// The stored entry, and its tree without the resource version unless the tree is cached elsewhere.
     Stored(Arc<Entry>, Option<Value>),
-    /// As a tree in its storage version, where nothing was stored or the object is gone.
+    /// A tree in its storage version, if nothing was stored or the object is gone.
     Tree(Value),
 }
 
@@ -51,10 +51,10 @@ impl WriteResult {
         }
     }
 
-    /// The end of a dry run.
+    /// Returns the result of a dry run.
     ///
     /// # Errors
-    /// What would not be stored is refused.
+    /// If the object could not be stored.
     pub(super) fn of_dry_run(
         context: &Context,
         target: &Target,
