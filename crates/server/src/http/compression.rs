@@ -1,7 +1,7 @@
-//! Large answers are sent compressed to clients that take gzip.
+//! Compression of large responses for clients that accept gzip.
 //!
-//! A body is compressed in runs as the client takes it, so that neither all of it is held in memory a second time nor a
-//! thread is kept for long: between two runs others have their turn.
+//! A body is compressed in chunks as the client reads it, so that no second full copy is held in memory and no thread
+//! is occupied for long: other tasks run between two chunks.
 
 use std::collections::VecDeque;
 use std::io::Write as _;
@@ -23,7 +23,8 @@ const THRESHOLD: usize = 128 * 1024;
 /// The most bytes that are compressed at once; some tenths of a millisecond.
 const RUN: usize = 32 * 1024;
 
-/// Whether a client takes gzip. Weights are not read: what states one gets the answer as it is, as from the reference.
+/// Returns true if a client accepts gzip. Weights are not parsed: with one the response is not compressed, as in the
+/// reference.
 pub(crate) fn is_wanted(headers: &HeaderMap) -> bool {
     let accepted = headers::text(headers, header::ACCEPT_ENCODING).unwrap_or_default();
     accepted.split(',').any(|encoding| encoding.trim() == "gzip")
@@ -67,9 +68,9 @@ async fn next(body: &mut ResponseBody) -> Option<Bytes> {
     body.frame().await?.ok()?.into_data().ok()
 }
 
-/// What is still to be compressed.
+/// Part of the body that is not compressed yet.
 struct Rest {
-    /// What was read already.
+    /// Bytes that were read already.
     first: VecDeque<Bytes>,
     body: ResponseBody,
     /// `None` when all is done.

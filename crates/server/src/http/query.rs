@@ -15,7 +15,7 @@ impl Query {
             let (Some(key), Some(value)) = (unescape(key, true), unescape(value, true)) else {
                 continue;
             };
-            // A parameter that is no text is still there: what reads it refuses it, rather than to do without.
+            // A parameter that is not valid text is kept: its reader rejects it instead of ignoring it.
             let text = |bytes: Cow<'_, [u8]>| String::from_utf8_lossy(&bytes).into_owned();
             parameters.push((text(key), text(value)));
         }
@@ -34,13 +34,13 @@ impl Query {
         self.0.iter().filter(same).map(|(_, value)| value.as_str())
     }
 
-    /// Whether there is no parameter at all.
+    /// Returns true if there is no parameter at all.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// Why a text with escapes is none.
+/// Reason why a text with escapes is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DecodeError {
     /// An escape is broken.

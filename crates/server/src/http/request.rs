@@ -23,7 +23,7 @@ pub struct ResourceRequest {
     pub registry: Arc<Registry>,
     /// The resource, in the version of the path.
     pub served: Served,
-    /// What is to be done.
+    /// Verb of the request.
     pub verb: Verb,
     /// The namespace; empty for cluster-scoped resources, namespaces included, and for all namespaces.
     pub namespace: SmolStr,
@@ -41,31 +41,31 @@ pub struct ResourceRequest {
     pub representation: Representation,
     /// The body, not read yet.
     pub body: RequestBody,
-    /// What stands in the path behind the subresource, from its slash on.
+    /// Rest of the path after the subresource, from its slash on.
     pub rest: String,
-    /// When the request came: the time of day for all that it does.
+    /// Time of arrival; all work for the request uses it as the current time.
     pub now: SystemTime,
     /// The deadline of the request, if it has one.
     pub deadline: Option<Instant>,
-    /// How the connection becomes a WebSocket, where the client asks for one.
+    /// Upgrade of the connection to a WebSocket, if the client requests one.
     pub upgrade: Option<Upgrade>,
-    /// What it holds if it is a watch.
+    /// Resources that the request holds if it is a watch.
     pub watch: WatchHold,
-    /// What is gathered for the audit log, where the request is audited.
+    /// Recorder for the audit log, if the request is audited.
     pub audit: Option<Recorder>,
-    /// Whether objects are served in CBOR.
+    /// True if objects are served in CBOR.
     pub cbor: bool,
-    /// Whether policies and webhooks have no say in it, as in some of what the server asks of itself.
+    /// True if policies and webhooks are skipped, as for some requests that the server sends to itself.
     pub unadmitted: bool,
 }
 
-/// The mark of a request of the server's own in which policies and webhooks have no say. No request that comes over a connection
-/// has it.
+/// Extension of a request of the server itself that skips policies and webhooks. No request that arrives over a
+/// connection has it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unadmitted;
 
 impl ResourceRequest {
-    /// What is known of the resource in the version of the path.
+    /// Returns the description of the resource in the version of the path.
     pub fn version(&self) -> &ResourceVersion {
         self.served.version()
     }
@@ -86,7 +86,7 @@ impl ResourceRequest {
         negotiation::patch_type(&self.headers, self.cbor)
     }
 
-    /// What is known of the subresource, if the path names one.
+    /// Returns the description of the subresource, if the path names one.
     pub fn subresource(&self) -> Option<&Subresource> {
         self.version().subresource(&self.subresource)
     }

@@ -1,6 +1,6 @@
-//! What a request is about, read from its method and path alone, before anything is known of resources.
+//! Request attributes, derived only from the method and path, without knowledge of resources.
 //!
-//! This is what access rules judge, so it says the same of every path as kube-apiserver does
+//! Authorization uses these attributes, so they are the same for every path as in kube-apiserver
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/authorization/#determine-the-request-verb>).
 
 use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget};
@@ -12,13 +12,13 @@ use smol_str::{SmolStr, StrExt as _};
 use crate::http::options::ListOptions;
 use crate::http::query::{self, Query};
 
-/// What a request is about.
+/// Attributes of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestInfo {
     /// The path, decoded.
     pub path: String,
-    /// What is to be done: for resources a verb of the API (`get`, `list`, `watch`, `create`, `update`, `patch`, `delete`,
-    /// `deletecollection`, `proxy`), for all else the method in small letters.
+    /// Verb: for resources a verb of the API (`get`, `list`, `watch`, `create`, `update`, `patch`, `delete`,
+    /// `deletecollection`, `proxy`), for all else the method in lower case.
     pub verb: SmolStr,
     /// The resource; `None` for all other paths.
     pub resource: Option<ResourcePath>,
@@ -41,15 +41,15 @@ pub struct ResourcePath {
     pub resource: SmolStr,
     /// The name of the object; empty for collections.
     pub name: SmolStr,
-    /// What comes behind the name; empty for the object itself.
+    /// Subresource, after the name; empty for the object itself.
     pub subresource: SmolStr,
-    /// What comes behind the subresource, as for `proxy`; empty for most.
+    /// Rest of the path after the subresource, as for `proxy`; empty for most.
     pub rest: String,
-    /// The old verb that stands before the resource, if one does.
+    /// Legacy verb that precedes the resource in the path, if there is one.
     pub path_verb: Option<PathVerb>,
-    /// Whether the path is that of a namespace itself, so that `namespace` is its name rather than where it lives.
+    /// True if the path names a namespace itself, so that `namespace` is its name rather than its scope.
     pub of_namespace: bool,
-    /// Whether the path leads through a namespace, though its name may be empty.
+    /// True if the path contains a namespace segment, though its name may be empty.
     pub in_namespace: bool,
 }
 
@@ -80,7 +80,7 @@ impl PathVerb {
     }
 }
 
-/// Why a request is answered before anybody looks at it.
+/// Reason why a request is answered before it reaches any handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestInfoError {
     /// The path is too long, or its escapes are broken.
@@ -94,7 +94,7 @@ pub enum RequestInfoError {
 /// The longest path that is read.
 const MAX_PATH: usize = 8 * 1024;
 
-/// What may stand behind the name of a namespace and is no resource within it.
+/// Segments after the name of a namespace that are subresources of it and not resources within it.
 const NAMESPACE_SUBRESOURCES: [&str; 2] = ["status", "finalize"];
 
 impl RequestInfo {
@@ -118,12 +118,12 @@ impl RequestInfo {
         Ok(info)
     }
 
-    /// Whether this is about a resource.
+    /// Returns true if the request is for a resource.
     pub fn is_resource(&self) -> bool {
         self.resource.is_some()
     }
 
-    /// What access rules judge.
+    /// Returns the attributes for authorization.
     pub fn attributes(&self) -> Attributes<'_> {
         let target = match &self.resource {
             None => AccessTarget::Path(&self.path),
@@ -227,14 +227,14 @@ fn method_verb(method: &Method) -> &'static str {
     }
 }
 
-/// The name that a field selector asks for, if it asks for one that can stand in a path.
+/// Returns the name that a field selector requires, if it requires one that is a valid path segment.
 fn selected_name(query: &Query) -> SmolStr {
     let Some(text) = query.get("fieldSelector").filter(|text| !text.is_empty()) else {
         return SmolStr::default();
     };
     let selector = FieldSelector::parse(text).ok();
     let name = selector.as_ref().and_then(FieldSelector::name).unwrap_or_default();
-    // Where one option cannot be read, none of them says anything.
+    // If one option cannot be parsed, all of them are ignored.
     if path_segment(name).is_empty() && !name.is_empty() && ListOptions::are_readable(query) {
         SmolStr::new(name)
     } else {

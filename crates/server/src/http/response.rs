@@ -32,11 +32,11 @@ pub fn bytes(code: StatusCode, content_type: HeaderValue, body: impl Into<Respon
     response
 }
 
-/// An answer of one document in the form that the client asked for: JSON with the members in their order, YAML, or protobuf
-/// by `messages`.
+/// Returns a response of one document in the format that the client requested: JSON with the members in their order,
+/// YAML, or protobuf by `messages`.
 ///
 /// # Errors
-/// 500 where the document has no JSON form, which is a fault of the server; 406 where its kind has no protobuf form.
+/// If the document has no JSON form, which is a bug of the server (500), or if its kind has no protobuf form (406).
 pub fn document(
     messages: &Messages,
     code: StatusCode,
@@ -75,11 +75,11 @@ pub(crate) fn document_bytes(
     Ok(body.into())
 }
 
-/// An answer of one object whose JSON exists already, in the form that the client asked for: as a line, indented, as YAML,
-/// or in protobuf by `messages`.
+/// Returns a response of one object whose JSON exists already, in the format that the client requested: as a line,
+/// indented, as YAML, or in protobuf by `messages`.
 ///
 /// # Errors
-/// 500 where `text` is no JSON, which is a fault of the server; 406 where the object has no protobuf form.
+/// If `text` is not JSON, which is a bug of the server (500), or if the object has no protobuf form (406).
 pub fn encoded(
     messages: &Messages,
     code: StatusCode,
@@ -135,7 +135,7 @@ fn converted(messages: &Messages, format: Format, text: Bytes) -> Result<Bytes, 
     Ok(out.into())
 }
 
-/// An answer that says nothing.
+/// Returns a response without content.
 pub fn no_content() -> Response {
     let mut response = Response::new(ResponseBody::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
@@ -150,8 +150,9 @@ pub fn text(code: StatusCode, text: impl Into<Bytes>) -> Response {
     response
 }
 
-/// The answer to a request that took longer than it may. The reference gives it from outside of all handlers: a status without
-/// its kind and as plain text, which clients do not read, so that they report in their own words that the time has run out.
+/// The answer to a request that took longer than it may. The reference gives it from outside of all handlers: a status
+/// without its kind and as plain text, which clients do not read, so that they report in their own words that the time
+/// has run out.
 pub fn out_of_time() -> Response {
     const STATUS: &str = concat!(
         r#"{"metadata":{},"status":"Failure","message":"Timeout: request did not complete within the allotted timeout","#,
@@ -165,8 +166,8 @@ pub fn out_of_time() -> Response {
     )
 }
 
-/// The answer to a request for `uri` whose path is refused before anybody asks who sends it: plain text, as no handler has a
-/// say in it.
+/// Returns the response to a request for `uri` whose path is rejected before authentication: plain text, because no
+/// handler sees it.
 pub fn unread(error: RequestInfoError, uri: &Uri) -> Response {
     match error {
         RequestInfoError::Unreadable => bytes(StatusCode::BAD_REQUEST, PLAIN_TEXT, Bytes::from(error.to_string())),
@@ -186,7 +187,7 @@ pub(crate) fn internal_error(uri: &Uri, why: &str) -> Response {
     text(StatusCode::INTERNAL_SERVER_ERROR, shown)
 }
 
-/// The answer to a request for a WebSocket whose handshake is refused.
+/// Returns the response to a request for a WebSocket whose handshake is rejected.
 pub(crate) fn handshake_refused(refusal: websocket::Refusal) -> Response {
     let mut answer = text(refusal.code, refusal.why);
     let version = HeaderValue::from_static(websocket::VERSION);
@@ -217,11 +218,11 @@ pub fn error(messages: &Messages, error: &ApiError, representation: &Representat
     response
 }
 
-/// How many characters of warnings are sent before each of them is cut short, and to how many.
+/// Total length of warnings above which each is truncated, and the length after truncation, in characters.
 const WARNING_CHARACTERS: usize = 4096;
 const CUT_WARNING: usize = 256;
 
-/// Puts a warning before those that are there: what is said of the whole resource stands first.
+/// Inserts a warning before the existing ones: warnings about the whole resource come first.
 pub fn put_warning_first(headers: &mut HeaderMap, warning: String) {
     let others: Vec<HeaderValue> = headers.get_all(WARNING).iter().cloned().collect();
     headers.remove(WARNING);
@@ -234,7 +235,7 @@ pub fn put_warning_first(headers: &mut HeaderMap, warning: String) {
 /// Adds `warnings` as Warning headers (RFC 7234, code 299), each text once. Where they are long together, each is cut
 /// short, and what is too much even then is left out.
 pub fn add_warnings(headers: &mut HeaderMap, warnings: &[String]) {
-    // What cannot stand in a header, and what says nothing, is left out.
+    // Characters that a header cannot contain, and empty warnings, are left out.
     let is_printable = |byte: u8| matches!(byte, b' '..=b'~');
     let sayable =
         |text: &str| !text.is_empty() && (text.bytes().all(is_printable) || !text.chars().any(char::is_control));

@@ -32,7 +32,7 @@ pub(crate) const RETRY_SECONDS: u32 = 1;
 #[derive(Clone, Debug)]
 pub struct ApiError(Box<Status>);
 
-/// What is said of a path that leads nowhere.
+/// Message for an unknown path.
 const UNKNOWN: &str = "the server could not find the requested resource";
 
 /// The name of a new object that another object has.
@@ -40,9 +40,9 @@ const UNKNOWN: &str = "the server could not find the requested resource";
 pub struct TakenName<'n> {
     /// The name.
     pub name: &'n str,
-    /// Whether the other object waits for its finalizers.
+    /// True if the other object waits for its finalizers.
     pub deleting: bool,
-    /// Whether the new object says what its name is to be made of, so that another try may do.
+    /// True if the new object has a `generateName`, so that another attempt may succeed.
     pub generated: bool,
 }
 
@@ -64,13 +64,13 @@ impl ApiError {
         }))
     }
 
-    /// As [`ApiError::new`], of a code that another server gives; 400 where that is none.
+    /// Like [`ApiError::new`], for a code that another server sends; 400 if the code is invalid.
     fn of_code(code: u16, reason: SmolStr, message: String, details: Option<Details>) -> Self {
         let code = StatusCode::from_u16(code).unwrap_or(StatusCode::BAD_REQUEST);
         Self::new(code, reason, message, details)
     }
 
-    /// 403: the user may not do this. `reason` is what the authorizer says about it; may be empty.
+    /// 403: the user may not do this. `reason` is the reason of the authorizer; may be empty.
     pub(crate) fn unauthorized_for(user: &str, attributes: &Attributes<'_>, reason: &str) -> Self {
         let why = attributes.refusal(user, reason);
         match attributes.target {
@@ -101,7 +101,7 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, "NotFound", UNKNOWN, Some(Details::default()))
     }
 
-    /// Whether this is [`ApiError::unknown_resource`].
+    /// Returns true if this is [`ApiError::unknown_resource`].
     pub fn is_unknown_resource(&self) -> bool {
         self.0.message == UNKNOWN
     }
@@ -113,7 +113,7 @@ impl ApiError {
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message, details)
     }
 
-    /// 405: the kind does not take part in `action`, such as `patch` or `update`.
+    /// 405: the kind does not support `action`, such as `patch` or `update`.
     pub fn method_not_supported(resource: &GroupResource, action: &str) -> Self {
         let message = format!("{action} is not supported on resources of kind \"{resource}\"");
         let details = Some(Details::of(resource, ""));
@@ -158,7 +158,7 @@ impl ApiError {
     }
 
     /// 409: other managers own fields that an apply changes. Each conflict is the manager as it is named in messages
-    /// (such as `"kubectl-edit" using apps/v1`, with the quotes) and the field; those of one manager stand together.
+    /// (such as `"kubectl-edit" using apps/v1`, with the quotes) and the field; those of one manager are adjacent.
     pub fn apply_conflict(conflicts: &[(String, String)]) -> Self {
         let mut message = String::from("Apply failed with ");
         match conflicts {
@@ -223,7 +223,7 @@ impl ApiError {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message, details)
     }
 
-    /// 403: the write is refused, by admission or by the kind itself. An empty name is left out of the message.
+    /// 403: admission or the kind itself rejects the write. An empty name is left out of the message.
     pub fn forbidden(resource: &GroupResource, name: &str, why: impl fmt::Display) -> Self {
         Self::forbidden_with_causes(resource, name, why, Vec::new())
     }
@@ -253,7 +253,7 @@ impl ApiError {
         Self::new(StatusCode::FORBIDDEN, "Forbidden", message, Some(Details::default()))
     }
 
-    /// What a kind or an admission plugin refused, in the frame of the object that is written.
+    /// Converts the rejection by a kind or an admission plugin to an error about the object that is written.
     pub fn refusal(refusal: Refusal, resource: &GroupResource, kind: &GroupKind, name: &str) -> Self {
         match refusal {
             Refusal::Invalid(errors) => Self::invalid(kind, name, &errors),
@@ -261,7 +261,7 @@ impl ApiError {
                 let causes = causes
                     .into_iter()
                     .map(|(reason, message, field)| Cause { reason, message, field });
-                // What admission refuses before it has a name is said to be of this one.
+                // An object that admission denies before it has a name is reported under this name.
                 let name = if name.is_empty() { "Unknown" } else { name };
                 Self::forbidden_with_causes(resource, name, message, causes.collect())
             }
@@ -280,7 +280,7 @@ impl ApiError {
                 retry_after_seconds,
                 causes,
             } => {
-                // A limit of events says no more than its message.
+                // A limit of events has only a message.
                 let says_more = retry_after_seconds != 0 || !causes.is_empty();
                 let causes = causes.into_iter().map(|(reason, message)| Cause {
                     reason,
@@ -316,7 +316,7 @@ impl ApiError {
         StatusCode::from_u16(self.0.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
-    /// The same error for a client that is warned besides, of this first.
+    /// Returns the same error with these warnings before its other warnings.
     #[must_use]
     pub fn with_warnings(mut self, warnings: Vec<String>) -> Self {
         self.0.warnings.splice(0..0, warnings);

@@ -33,7 +33,7 @@ pub(crate) fn clauses(headers: &HeaderMap) -> Vec<Clause> {
 /// More clauses than any client sends.
 const MAX_CLAUSES: usize = 64;
 
-/// Whether a client accepts JSON before all else, and says nothing more of it.
+/// Returns true if a client prefers JSON to all else, without parameters.
 pub(super) fn accepts_plain_json(headers: &HeaderMap) -> bool {
     let accept = headers.get(header::ACCEPT).map(HeaderValue::as_bytes);
     accept.is_none_or(|accept| accept.is_empty() || accept == b"*/*" || accept == JSON.as_bytes())
@@ -53,7 +53,8 @@ pub(crate) struct Clause {
 }
 
 impl Clause {
-    /// Reads a clause, if it is a media type or a wildcard. Parameters that are no pair of a name and a value do not count.
+    /// Reads a clause, if it is a media type or a wildcard. Parameters that are no pair of a name and a value do not
+    /// count.
     fn parse(text: &str) -> Option<Self> {
         let mut parts = text.trim().split(';');
         let mut names = parts.next().unwrap_or_default().split('/').map(str::trim);
@@ -84,7 +85,8 @@ impl Clause {
         Some(clause)
     }
 
-    /// Whether it goes before another that stands before it: for more quality, and a type before a wildcard.
+    /// Returns true if it precedes a clause that comes earlier in the header: by a higher quality, or as a type before
+    /// a wildcard.
     fn goes_before(&self, other: &Self) -> bool {
         self.quality > other.quality
             || self.family != "*" && other.family == "*"
@@ -97,13 +99,13 @@ impl Clause {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// Whether it asks to leave out a field of objects. Several are joined by `+`; unknown fields stay.
+    /// Returns true if the clause drops a field of objects. Several are joined by `+`; unknown fields stay.
     pub(super) fn drops(&self, field: &str) -> bool {
         let dropped = self.parameter("drop").unwrap_or_default();
         dropped.split('+').any(|dropped| dropped == field)
     }
 
-    /// Whether it accepts a media type, by name or by wildcards in place of either part.
+    /// Returns true if the clause accepts a media type, by name or by a wildcard for either part.
     pub(crate) fn accepts(&self, media_type: &str) -> bool {
         media_type.split_once('/').is_some_and(|(family, subtype)| {
             [(&self.family, family), (&self.subtype, subtype)]
@@ -117,7 +119,7 @@ impl Clause {
         self.format_of(formats(false))
     }
 
-    /// The first of `formats` that this clause accepts. A part that is a wildcard is so alone, or last.
+    /// Returns the first of `formats` that this clause accepts. A clause such as `*/json` accepts none.
     pub(super) fn format_of(&self, formats: &[Format]) -> Option<Format> {
         let wild_before_a_name = self.family == "*" && self.subtype != "*";
         let mut accepted = formats
@@ -127,7 +129,7 @@ impl Clause {
         accepted.next().filter(|_| !wild_before_a_name)
     }
 
-    /// Whether the clause requests a stream, or a version of the server, that does not exist.
+    /// Returns true if the clause requests a stream, or a version of the server, that does not exist.
     fn asks_too_much(&self, format: Format) -> bool {
         let stream = self.parameter("stream").unwrap_or_default();
         let streamed = stream.is_empty() || stream == "watch" && format != Format::Yaml;

@@ -2,7 +2,7 @@
 
 use http::header::HeaderValue;
 
-/// How trees are written.
+/// Wire format of trees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Format {
     /// `application/json`.
@@ -10,14 +10,14 @@ pub enum Format {
     Json,
     /// `application/yaml`.
     Yaml,
-    /// `application/vnd.kubernetes.protobuf`; of the built-in kinds alone.
+    /// `application/vnd.kubernetes.protobuf`; only of built-in kinds.
     Protobuf,
-    /// `application/cbor`; of objects alone, and where flags have the server serve it.
+    /// `application/cbor`; only of objects, and only if flags enable it.
     Cbor,
 }
 
 impl Format {
-    /// The media type, as it stands in Content-Type.
+    /// Returns the media type for Content-Type.
     pub fn content_type(self) -> HeaderValue {
         HeaderValue::from_static(self.media_type())
     }

@@ -1,8 +1,8 @@
-//! What form the client wants its answer in, and what form its body has.
+//! Content negotiation: the form of the response that the client requests, and the format of its body.
 //!
-//! The reference decides twice. First its router refuses a request that accepts none of the route's media types; that
-//! looks at bare types only. Then the negotiation proper orders the clauses of the Accept header by quality and takes the
-//! first that it can serve, parameters included (`as=Table;v=v1;g=meta.k8s.io`).
+//! The reference decides twice. First its router rejects a request that accepts none of the route's media types; it
+//! compares bare types only. Then the negotiation proper orders the clauses of the Accept header by quality and chooses
+//! the first that it can serve, parameters included (`as=Table;v=v1;g=meta.k8s.io`).
 
 mod accept;
 mod content_type;
@@ -21,7 +21,7 @@ use crate::http::query::Query;
 /// The field that clients may ask to leave out.
 const MANAGED_FIELDS: &str = "metadata.managedFields";
 
-/// What is shown of an object.
+/// Part of an object that is returned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum View {
     /// All of it.
@@ -54,31 +54,31 @@ impl MetaVersion {
     }
 }
 
-/// Which forms the objects of an address have beside JSON and YAML.
+/// Forms of the objects of an address in addition to JSON and YAML.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forms {
-    /// Whether objects have a protobuf form.
+    /// True if objects have a protobuf form.
     pub protobuf: bool,
-    /// Whether they are shown as rows of a table.
+    /// True if they can be returned as rows of a table.
     pub tables: bool,
-    /// Whether they are served in CBOR.
+    /// True if they are served in CBOR.
     pub cbor: bool,
 }
 
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Representation {
-    /// How it is written.
+    /// Wire format.
     pub format: Format,
-    /// What is shown of the object.
+    /// Part of the object that is returned.
     pub view: View,
-    /// Whether JSON is indented.
+    /// True if JSON is indented.
     pub pretty: bool,
-    /// Whether `metadata.managedFields` is left out of objects (`drop=metadata.managedFields`, KEP-5958).
+    /// True if `metadata.managedFields` is left out of objects (`drop=metadata.managedFields`, KEP-5958).
     pub drops_managed_fields: bool,
 }
 
-/// What a request says about the form of an error, kept in case there is one.
+/// Parts of a request that determine the form of an error, kept in case there is one.
 #[derive(Clone, Debug)]
 pub struct ErrorForm {
     accept: Option<HeaderValue>,
@@ -87,7 +87,7 @@ pub struct ErrorForm {
 }
 
 impl ErrorForm {
-    /// What a request with these headers and parameters says.
+    /// Keeps the relevant headers and parameters of a request.
     pub fn new(headers: &HeaderMap, query: &Query) -> Self {
         Self {
             accept: headers.get(header::ACCEPT).cloned(),
@@ -105,8 +105,8 @@ impl ErrorForm {
 }
 
 impl Representation {
-    /// The form of errors: that of the first clause that asks for nothing but a format, since a `Status` is
-    /// only shown whole. Where there is none, errors are shown nevertheless, as JSON for people.
+    /// Returns the form of errors: the form of the first clause that requests only a format, because a `Status` is
+    /// always returned whole. If there is none, errors are returned nevertheless, as indented JSON.
     pub fn of_errors(headers: &HeaderMap, query: &Query) -> Self {
         let of_bodies = Self::of_document(headers, query);
         of_bodies.unwrap_or(Self {
@@ -115,8 +115,8 @@ impl Representation {
         })
     }
 
-    /// Returns the form of errors of the pages `/statusz` and `/flagz`, which have no protobuf form: indented JSON if the
-    /// client accepts none.
+    /// Returns the form of errors of the pages `/statusz` and `/flagz`, which have no protobuf form: indented JSON if
+    /// the client accepts none.
     pub(crate) fn of_page_errors(headers: &HeaderMap, query: &Query, cbor: bool) -> Self {
         let served = |format, view| view == View::Whole && format != Format::Protobuf;
         Self::negotiate(headers, query, cbor, served).unwrap_or(Self {
@@ -125,8 +125,8 @@ impl Representation {
         })
     }
 
-    /// The form of an answer that holds an object, a list or a `Status`. Where objects have no protobuf form, their metadata
-    /// still do.
+    /// The form of an answer that holds an object, a list or a `Status`. Where objects have no protobuf form, their
+    /// metadata still do.
     ///
     /// # Errors
     /// 406 where the client accepts nothing that is served.
@@ -138,10 +138,10 @@ impl Representation {
         })
     }
 
-    /// The form of an answer that can be shown in full only, such as a discovery document.
+    /// Returns the form of a response that is always returned whole, such as a discovery document.
     ///
     /// # Errors
-    /// 406 where the client accepts nothing that is served.
+    /// If the client accepts none of the supported formats (406).
     pub fn of_document(headers: &HeaderMap, query: &Query) -> Result<Self, ApiError> {
         Self::negotiate(headers, query, false, |_, view| view == View::Whole)
     }
@@ -180,11 +180,11 @@ impl Representation {
     }
 }
 
-/// Refuses a request that accepts none of the bare media types `produced`, as the reference's router does: quality and
-/// parameters do not count, and of the wildcards only `*/*` does.
+/// Rejects a request that accepts none of the bare media types `produced`, as the reference's router does: quality and
+/// parameters are ignored, and `*/*` is the only wildcard.
 ///
 /// # Errors
-/// 406 that names the types.
+/// If it accepts none of them (406 that names the types).
 pub fn check_acceptable(headers: &HeaderMap, produced: &[&str]) -> Result<(), ApiError> {
     let accept = accept_text(headers);
     if accept.is_empty() {

@@ -79,7 +79,7 @@ fn a_clause_is_read_as_far_as_it_is_one() {
             "application/json;q=many, application/yaml",
             Some((Format::Yaml, View::Whole)),
         ),
-        // A wildcard that stands behind a type goes before it for its quality, one that stands before it does not.
+        // A wildcard after a type precedes it by its quality; a wildcard before a type does not.
         ("application/yaml;q=0.1, */*;q=0.9", whole),
         ("*/*;q=0.9, application/yaml;q=0.1", Some((Format::Yaml, View::Whole))),
         ("*", whole),

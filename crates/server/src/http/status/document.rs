@@ -1,4 +1,4 @@
-//! What a `Status` says, and how it is written.
+//! Content of a `Status`, and its encoding.
 
 use holdfast_resource::{Field, GroupResource};
 use holdfast_value::Value;
@@ -15,15 +15,15 @@ pub struct Status {
     pub reason: SmolStr,
     /// Why, for people.
     pub message: String,
-    /// What it is about. `Some` of empty details is written as `{}`, which clients can distinguish from none.
+    /// Subject of the error. `Some` of empty details is written as `{}`, which clients can distinguish from none.
     pub details: Option<Details>,
     /// The token with which a list that expired can go on nevertheless (`metadata.continue`); empty for none.
     pub continue_token: String,
-    /// What the client is warned of besides, in headers.
+    /// Warnings for the client, sent in headers.
     pub warnings: Vec<String>,
 }
 
-/// What a `Status` is about.
+/// Subject of a `Status`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Details {
@@ -39,7 +39,7 @@ pub struct Details {
     /// The uid of the object.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
-    /// What exactly is wrong.
+    /// Individual causes of the error.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<Cause>,
     /// After how many seconds to try again; 0 for no advice.

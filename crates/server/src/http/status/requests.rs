@@ -6,7 +6,7 @@ use http::StatusCode;
 
 use super::{ApiError, Cause, Details};
 
-/// What is said of a request that took longer than it may, behind what says so of all that was not done in time.
+/// Detail of the message for a request that exceeded its time limit, after the general text for timeouts.
 const OUT_OF_TIME: &str = "request did not complete within requested timeout - context deadline exceeded";
 const TIMEOUT: &str = "Timeout: ";
 
@@ -31,7 +31,7 @@ impl ApiError {
         Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message, details)
     }
 
-    /// 406: the object cannot be shown as the client asks; `message` says why.
+    /// 406: the object cannot be returned in the requested form; `message` states why.
     pub fn not_acceptable(message: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message, None)
     }
@@ -99,7 +99,7 @@ impl ApiError {
         Self::timeout(OUT_OF_TIME, 0)
     }
 
-    /// Whether this says that the request took longer than it may.
+    /// Returns true if the error means that the request exceeded its time limit.
     pub fn is_out_of_time(&self) -> bool {
         let message = self.0.message.strip_prefix(TIMEOUT);
         self.code() == StatusCode::GATEWAY_TIMEOUT && message == Some(OUT_OF_TIME)
