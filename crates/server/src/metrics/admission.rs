@@ -1,4 +1,4 @@
-//! How long admission takes, read when metrics are scraped.
+//! Durations of admission, read when metrics are scraped.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(super) struct Admission {
 }
 
 impl Admission {
-    /// Those of `timings`; none without.
+    /// Creates the metrics of `timings`; without timings they have no values.
     pub(super) fn new(timings: Option<Arc<Timings>>) -> prometheus::Result<Self> {
         let desc = |[name, help]: [&str; 2], labels: &[&str]| {
             let labels = labels.iter().map(|label| (*label).to_owned()).collect();

@@ -1,4 +1,4 @@
-//! Which APIServices are unavailable, by their names.
+//! Availability of APIServices, by name.
 
 use prometheus::{IntCounterVec, IntGaugeVec, Opts};
 
@@ -26,7 +26,7 @@ impl Aggregation {
         })
     }
 
-    /// Notes how it stands with an APIService.
+    /// Records the availability of an APIService.
     pub(crate) fn available(&self, name: &str, available: bool) {
         if let Ok(gauge) = self.unavailable.get_metric_with_label_values(&[name]) {
             gauge.set(i64::from(!available));
@@ -40,7 +40,7 @@ impl Aggregation {
         }
     }
 
-    /// Says no more of an APIService that is gone.
+    /// Removes the gauge of an APIService that is gone.
     pub(crate) fn forget(&self, name: &str) {
         // One that was never counted is forgotten already.
         let _ = self.unavailable.remove_label_values(&[name]);

@@ -20,10 +20,10 @@ const SECONDS: [f64; 15] = [
 ];
 
 impl Conversions {
-    /// Counters that stand at zero, which `registry` shows.
+    /// Creates counters that start at zero, and registers them in `registry`.
     ///
     /// # Errors
-    /// Where two metrics have one name.
+    /// If two metrics have the same name.
     pub(super) fn new(registry: &Families) -> prometheus::Result<Self> {
         let of_outcome = ["result", "failure_type"];
         let histogram = |name: &str, help: &str, bounds: Vec<f64>, labels: &[&str]| {

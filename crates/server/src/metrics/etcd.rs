@@ -26,14 +26,14 @@ type Names = (SmolStr, SmolStr);
 /// Counters of calls of etcd. Clones count together.
 #[derive(Clone)]
 pub struct EtcdCalls {
-    /// Which of several etcds is called.
+    /// Index of the etcd cluster that is called.
     cluster: usize,
     resources: Arc<ArcSwap<Registry>>,
     /// The resources of the tables that keys are in.
     tables: Arc<RwLock<HashMap<Vec<u8>, Names>>>,
     seconds: HistogramVec,
     requests: IntCounterVec,
-    /// Those of reads of no resource, which every read without a version makes.
+    /// Durations of reads of no resource, which every read without a version makes.
     question_seconds: Histogram,
     questions: IntCounter,
     errors: IntCounterVec,
@@ -48,10 +48,10 @@ pub struct EtcdCalls {
 }
 
 impl EtcdCalls {
-    /// Counters that stand at zero.
+    /// Creates counters that start at zero.
     ///
     /// # Errors
-    /// Where a metric is made wrongly, which is a fault of this code.
+    /// If a metric is invalid, which is a bug of this code.
     pub fn new(resources: Arc<ArcSwap<Registry>>) -> prometheus::Result<Self> {
         const CALL: [&str; 3] = ["operation", "group", "resource"];
         const RESOURCE: [&str; 2] = ["group", "resource"];
@@ -131,7 +131,7 @@ impl EtcdCalls {
         Ok(())
     }
 
-    /// The group and the resource of a key; empty where no resource has it.
+    /// Returns the group and the resource of a key; empty if no resource has it.
     fn names(&self, key: &[u8]) -> Names {
         let Some(table) = key.get(..table_by_segments(key)).filter(|table| !table.is_empty()) else {
             return Names::default();

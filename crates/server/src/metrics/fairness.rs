@@ -14,13 +14,13 @@ use super::stability::stability;
 /// A label and its value.
 type Label<'a> = (&'static str, &'a str);
 
-/// What the names begin with.
+/// Prefix of the names.
 const PREFIX: &str = "apiserver_flowcontrol_";
 
 const LEVEL: &str = "priority_level";
 const SCHEMA: &str = "flow_schema";
 
-/// A number of each level: the name of the metric, what it says, and the number.
+/// A gauge of each level: the name of the metric, its help text, and its value.
 type OfLevel = (&'static str, &'static str, fn(&LevelStatistics) -> f64);
 
 const OF_LEVELS: [OfLevel; 10] = [
@@ -62,7 +62,7 @@ const OF_LEVELS: [OfLevel; 10] = [
     }),
 ];
 
-/// A number of the dispatch from a queue that was the last.
+/// A gauge of the last dispatch from a queue.
 type OfDispatch = (&'static str, &'static str, fn(&Dispatched) -> SeatSeconds);
 
 const OF_DISPATCHES: [OfDispatch; 2] = [
@@ -86,7 +86,7 @@ const BOUNDS: [Bounds; 2] = [
     ),
 ];
 
-/// How parts of limits spread over time in a level.
+/// Histogram over time of the used proportion of a limit of a level.
 type Utilization = (
     &'static str,
     &'static str,
@@ -199,12 +199,12 @@ const FLOW_HISTOGRAMS: [FlowHistogram; 7] = [
 
 /// The proportion that all levels share.
 const FAIR_FRACTION: (&str, &str) = ("seat_fair_frac", "The fair proportion of the seats that are wanted");
-/// How requests that read and others go along.
+/// Histogram over time of the used proportion of the limits of reading and mutating requests.
 const KINDS: (&str, &str) = (
     "read_vs_write_current_requests",
     "Requests that wait or are served for each that there may be",
 );
-/// What was rejected.
+/// Counter of rejected requests.
 const REJECTED: (&str, &str) = ("rejected_requests_total", "Requests that were rejected");
 /// The one metric without the prefix of the others.
 const WAITING: (&str, &str) = ("apiserver_current_inqueue_requests", "Requests that wait");
@@ -254,7 +254,7 @@ pub(super) fn families() -> impl Iterator<Item = Family> {
     of_levels.chain(of_flows).chain(others)
 }
 
-/// How many requests are served now, by their kind.
+/// Returns the number of requests that are being served, by their kind.
 pub(super) fn executing(statistics: &Statistics) -> [(&'static str, i64); 2] {
     let now = |kind: bool| {
         let of_kind = statistics

@@ -1,4 +1,4 @@
-//! Which metrics there are, whether they have values or not.
+//! All metrics of the server, with or without values.
 
 use std::sync::Arc;
 
@@ -8,22 +8,22 @@ use prometheus::proto::{MetricFamily, MetricType};
 
 use super::stability::{Numbers, stability};
 
-/// What there is of a metric.
+/// Description of a metric.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Family {
     /// Its name.
     pub name: String,
     /// Its type, as the text format names it.
     pub kind: &'static str,
-    /// How far it can be relied on, as the reference says: `ALPHA`, `BETA` or `STABLE`.
+    /// Stability level as in the reference: `ALPHA`, `BETA` or `STABLE`.
     pub stability: &'static str,
     /// Its labels, in the order of the alphabet.
     pub labels: Vec<String>,
-    /// What it says.
+    /// Help text.
     pub help: String,
 }
 
-/// The registry of metrics. It knows those that have no value yet, which are not shown.
+/// The registry of metrics. It includes those that have no value yet, which are not exposed.
 #[derive(Default)]
 pub(crate) struct Families {
     registry: prometheus::Registry,
@@ -45,7 +45,7 @@ impl Collector for Shared {
 }
 
 impl Families {
-    /// Takes a metric, or a collector of several.
+    /// Registers a metric, or a collector of several.
     pub(super) fn register(&self, metrics: impl Collector + 'static) -> prometheus::Result<()> {
         let metrics: Arc<dyn Collector> = Arc::new(metrics);
         for desc in metrics.desc() {
@@ -55,7 +55,7 @@ impl Families {
         self.registry.register(Box::new(Shared(metrics)))
     }
 
-    /// How many there are of each stage.
+    /// Returns the number of metrics of each stability level.
     pub(super) fn numbers(&self) -> Arc<Numbers> {
         Arc::clone(&self.numbers)
     }
@@ -72,7 +72,7 @@ impl Families {
     }
 }
 
-/// What there is of the metrics of one collector.
+/// Returns the descriptions of the metrics of one collector.
 fn of(metrics: &dyn Collector) -> Vec<Family> {
     let collected = metrics.collect();
     let kind = |name: &str| {

@@ -1,4 +1,4 @@
-//! Which feature gates are on, made on request.
+//! Enabled feature gates, collected on request.
 
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;

@@ -1,5 +1,5 @@
-//! The metrics of authentication and authorization. The counters of all outcomes are there from the start, so that a request
-//! looks nothing up.
+//! The metrics of authentication and authorization. The counters of all outcomes are there from the start, so that a
+//! request looks nothing up.
 
 use holdfast_authorization::Decision;
 use prometheus::{IntCounter, IntCounterVec, Opts};
@@ -20,7 +20,7 @@ pub(crate) struct Identities {
     authenticated: IntCounter,
     unauthenticated: IntCounter,
     known: [IntCounter; KNOWN.len()],
-    /// Whose names look like an address of mail.
+    /// Requests of users whose names look like an e-mail address.
     by_mail: IntCounter,
     others: IntCounter,
     allowed: IntCounter,

@@ -10,7 +10,7 @@ use super::{Families, registered};
 /// The longest time in seconds that counts for each bucket, as the reference has them.
 const BUCKETS: [f64; 13] = [0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0];
 
-/// The index that a list is taken from: none that the reference has a name for.
+/// Label of the index that a list reads: empty, because it is none that the reference has a name for.
 const INDEX: &str = "";
 
 /// Counters of lists by resource.
@@ -91,8 +91,8 @@ impl Lists {
         }
     }
 
-    /// Counts that a list of `resource` found the state that it asked for, or did not, after `waited`. `recent` says whether that
-    /// was the most recent one.
+    /// Counts that a list of `resource` reached the state that it requested, or did not, after `waited`. `recent` is
+    /// true if it requested the most recent state.
     pub(crate) fn reached(&self, resource: &Resource, recent: bool, found: bool, waited: Duration) {
         let (group, plural) = (resource.group.as_str(), resource.plural.as_str());
         if let Ok(waits) = self.waits.get_metric_with_label_values(&[group, plural]) {
@@ -109,7 +109,7 @@ impl Lists {
     }
 }
 
-/// How many objects were looked at and returned, which is added to the counters in the end.
+/// Numbers of objects that were examined and returned; they are added to the counters on drop.
 #[derive(Default)]
 pub(crate) struct Tally {
     fetched: Option<IntCounter>,

@@ -9,7 +9,7 @@ use prometheus::{GaugeVec, IntCounterVec, IntGaugeVec, Opts};
 
 use super::{Families, registered};
 
-/// How often files of admission were read again, and what was read last.
+/// Counters of reloads of admission manifest files, with hashes of the last contents.
 #[derive(Clone)]
 pub struct ManifestMetrics {
     /// The hash of the name of this server.
@@ -17,7 +17,7 @@ pub struct ManifestMetrics {
     reloads: IntCounterVec,
     times: GaugeVec,
     last: IntGaugeVec,
-    /// The hash of what each plugin read last.
+    /// Hash of the manifests that each plugin read last.
     hashes: Arc<Mutex<BTreeMap<&'static str, String>>>,
 }
 

@@ -92,10 +92,10 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Counters that stand at zero.
+    /// Creates counters that start at zero.
     ///
     /// # Errors
-    /// Where two metrics have one name, which is a fault of this code.
+    /// If two metrics have the same name, which is a bug of this code.
     pub fn new() -> prometheus::Result<Self> {
         let families = Families::default();
         let metrics = Self {
@@ -159,7 +159,7 @@ impl Metrics {
         self.families.register(stored::StoredObjects::new(store, resources)?)
     }
 
-    /// Shows how long the admission takes that `timings` are of.
+    /// Exposes the durations of admission in `timings`.
     ///
     /// # Errors
     /// As for [`Metrics::new`].
@@ -167,7 +167,7 @@ impl Metrics {
         self.families.register(admission::Admission::new(Some(timings))?)
     }
 
-    /// Shows how long the rules of custom resources take that `timings` are of.
+    /// Exposes the durations of the rules of custom resources in `timings`.
     ///
     /// # Errors
     /// As for [`Metrics::new`].
@@ -239,8 +239,8 @@ impl Metrics {
         &self.aggregation
     }
 
-    /// Records a request for a deprecated API: its group, the release that takes it away, the resource, the subresource and
-    /// the version.
+    /// Records a request for a deprecated API: its group, the release that removes it, the resource, the subresource
+    /// and the version.
     pub(crate) fn deprecated(&self, labels: [&str; 5]) {
         if let Ok(gauge) = self.deprecated.get_metric_with_label_values(&labels) {
             gauge.set(1);
@@ -329,7 +329,7 @@ const HEALTHCHECK_HELP: &str = "Whether a check of the server's health is well";
 const HEALTHCHECKS: &str = "kubernetes_healthchecks_total";
 const HEALTHCHECKS_HELP: &str = "How often checks of the server's health were run, and how they ended";
 
-/// How a health check stands, and how often an endpoint ran it.
+/// Result of a health check, and the number of runs by an endpoint.
 pub(crate) struct ServiceLevel<'a> {
     pub(crate) endpoint: &'a str,
     pub(crate) check: &'a str,

@@ -1,5 +1,5 @@
-//! What the process uses, under the names of Prometheus' own clients. Read from `/proc` at each scrape; without `/proc` there
-//! are no such metrics.
+//! Resource usage of the process, under the names of Prometheus' own clients. Read from `/proc` at each scrape; without
+//! `/proc` there are no such metrics.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,13 +10,13 @@ use prometheus::{Counter, IntGauge, Opts};
 /// The kernel counts in hundredths of a second for user space, whatever its own tick.
 const TICKS_A_SECOND: f64 = 100.0;
 
-/// What the process uses.
+/// Resource usage of the process.
 pub(super) struct Process {
     cpu: Counter,
     gauges: Vec<(Reading, IntGauge)>,
 }
 
-/// What is read.
+/// Quantity that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reading {
     ResidentMemory,

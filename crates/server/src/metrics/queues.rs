@@ -26,14 +26,14 @@ pub(super) struct Queues {
     measured: Mutex<Vec<Measured>>,
 }
 
-/// What of a queue is measured when metrics are scraped.
+/// Gauges of a queue that are computed when metrics are scraped.
 struct Measured {
     running: Running,
     unfinished: Gauge,
     longest: Gauge,
 }
 
-/// When the work under way began, by the number of the work.
+/// Start times of the work in progress, by its number.
 type Running = Arc<Mutex<HashMap<u64, Instant>>>;
 
 /// The metrics of one queue.
@@ -77,7 +77,7 @@ impl Queues {
         })
     }
 
-    /// The metrics of the queue of that name, which stand at zero.
+    /// Returns the metrics of the queue of that name, which start at zero.
     pub(super) fn queue(&self, name: &str) -> prometheus::Result<QueueMetrics> {
         let running = Running::default();
         self.measured.lock().push(Measured {
@@ -132,7 +132,7 @@ impl QueueMetrics {
         }
     }
 
-    /// An item that had come does not wait for its turn after all.
+    /// Records that a waiting item left the queue without being worked on.
     pub fn withdrawn(&self) {
         self.depth.dec();
     }

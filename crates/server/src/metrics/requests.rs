@@ -43,7 +43,7 @@ const VERBS: [(&str, &str); 9] = [
     ("proxy", "CONNECT"),
 ];
 
-/// The paths besides those of resources that are counted, under their own name as the subresource.
+/// Paths other than those of resources that are counted, under their own name as the subresource.
 const PATHS: [&str; 3] = ["/healthz", "/livez", "/readyz"];
 
 const COMPONENT: &str = "apiserver";
@@ -60,7 +60,7 @@ pub(crate) struct Requests {
     series: RwLock<HashMap<Key, Arc<Series>>>,
 }
 
-/// The labels of a request, besides those of its result.
+/// Labels of a request, without those of its result.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
     group: SmolStr,
@@ -161,8 +161,8 @@ impl Requests {
         })
     }
 
-    /// Begins to record the request; `None` for what is not counted, such as resources that are not served. `applies` says
-    /// that a PATCH is an apply.
+    /// Begins to record the request; `None` for requests that are not counted, such as those for resources that are not
+    /// served. `applies` is true if a PATCH is an apply.
     pub(crate) fn begin(
         &self,
         info: &RequestInfo,
@@ -213,8 +213,8 @@ impl Requests {
         }
     }
 
-    /// The counters of a key that comes for the first time. Only what is served gets any, so that clients cannot fill the
-    /// memory with names that they make up.
+    /// The counters of a key that comes for the first time. Only what is served gets any, so that clients cannot fill
+    /// the memory with names that they make up.
     fn add(&self, key: Key, registry: &Registry) -> Option<Arc<Series>> {
         if !key.resource.is_empty() {
             let served = registry.served(&key.group, &key.version, &key.resource)?;
@@ -307,7 +307,7 @@ impl Key {
     }
 }
 
-/// A request that is under way. Its duration is counted when this goes: with the answer, or with the last of a stream.
+/// A request in progress. Its duration is counted on drop: with the response, or with the end of a stream.
 pub(crate) struct Recording {
     series: Arc<Series>,
     started: Instant,
@@ -324,7 +324,7 @@ impl Recording {
         }
     }
 
-    /// Counts the request among those that last, until this goes.
+    /// Counts the request as long-running until the result is dropped.
     pub(crate) fn lasts(self) -> Lasting {
         if let Some(watch) = &self.series.watch {
             watch.running.inc();

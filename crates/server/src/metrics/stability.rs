@@ -1,4 +1,4 @@
-//! How far the names of metrics can be relied on, as the reference says, and how many metrics of each stage there are.
+//! Stability levels of metrics as in the reference, and the number of metrics of each level.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -46,7 +46,7 @@ const BETA: [&str; 15] = [
 /// The stages, and the names of the metrics that are not of the first one.
 const STAGES: [(&str, &[&str]); 3] = [("ALPHA", &[]), ("BETA", &BETA), ("STABLE", &STABLE)];
 
-/// How far a name can be relied on: `ALPHA`, `BETA` or `STABLE`.
+/// Returns the stability level of a metric: `ALPHA`, `BETA` or `STABLE`.
 pub(super) fn stability(name: &str) -> &'static str {
     STAGES.get(stage(name)).map_or("ALPHA", |(stage, _)| stage)
 }
@@ -57,7 +57,7 @@ fn stage(name: &str) -> usize {
     stage.unwrap_or(0)
 }
 
-/// How many metrics there are of each stage.
+/// Number of metrics of each stability level.
 #[derive(Default)]
 pub(super) struct Numbers([AtomicU64; STAGES.len()]);
 

@@ -10,14 +10,14 @@ use prometheus::{IntCounterVec, IntGaugeVec, Opts};
 
 use crate::objects::{Snapshot, Store};
 
-/// Of how many objects of a resource the size is taken for that of all.
+/// Number of objects of a resource whose size is measured to estimate the size of all.
 const SAMPLE: usize = 100;
 /// The digits of a revision that a number of Prometheus holds exactly.
 const DIGITS: u64 = 1_000_000_000_000_000;
 
-/// The name of the metric of the size on disk, and what it says.
+/// Name of the metric of the size on disk, and its help text.
 pub(super) const SIZE: [&str; 2] = ["apiserver_storage_size_bytes", "Size of the files of the database"];
-/// What the database of the embedded store is called.
+/// Label of the database of the embedded store.
 const EMBEDDED: &str = "embedded";
 
 /// The size of the embedded store on disk.
@@ -27,7 +27,7 @@ pub(super) struct SizeOnDisk {
 }
 
 impl SizeOnDisk {
-    /// That of `store`; `None` where others keep its files.
+    /// Creates the metric for `store`; `None` if the store has no files of its own.
     pub(super) fn new(store: &Arc<Store>) -> prometheus::Result<Option<Self>> {
         let size = IntGaugeVec::new(Opts::new(SIZE[0], SIZE[1]), &["storage_cluster_id"])?;
         let own = store.size_on_disk().is_some();
@@ -52,7 +52,7 @@ impl Collector for SizeOnDisk {
     }
 }
 
-/// What there is of each resource.
+/// Stored objects of each resource.
 pub(super) struct StoredObjects {
     store: Arc<Store>,
     resources: Arc<ArcSwap<Registry>>,

@@ -42,7 +42,8 @@ impl Watches {
         })
     }
 
-    /// Counts a watch of a shard of `resource` until what is given is dropped, with the counter of the objects of other shards.
+    /// Counts a watch of a shard of `resource` until what is given is dropped, with the counter of the objects of other
+    /// shards.
     pub(crate) fn begin_shard(&self, resource: &Resource) -> (Option<ShardedWatch>, Option<IntCounter>) {
         let labels = [resource.group.as_str(), resource.plural.as_str()];
         let watch = self.sharded.get_metric_with_label_values(&labels).ok().map(|gauge| {
@@ -71,12 +72,12 @@ impl Drop for ShardedWatch {
 /// A watch that shows what is there, and is then to be counted.
 pub(crate) struct ListedWatch {
     pub(crate) durations: Histogram,
-    /// How long it has been under way since the request came.
+    /// Returns the time since the request arrived.
     pub(crate) age: Box<dyn Fn() -> Duration + Send + Sync>,
 }
 
 impl ListedWatch {
-    /// All was shown that was there.
+    /// Records that all initial objects were sent.
     pub(crate) fn end(self) {
         self.durations.observe((self.age)().as_secs_f64());
     }

@@ -64,7 +64,7 @@ impl Webhooks {
         })
     }
 
-    /// Counts a call that ended with `code` after `taken`.
+    /// Counts a call that ended with `code` and had the duration `taken`.
     pub(crate) fn called(&self, labels: WebhookLabels<'_>, taken: Duration, code: u16, rejected: bool) {
         let rejected = if rejected { "true" } else { "false" };
         let WebhookLabels {
@@ -82,7 +82,7 @@ impl Webhooks {
         count(&self.requests, &[&code, name, operation, rejected, webhook_type]);
     }
 
-    /// Counts a refusal; `error` is `no_error` where the webhook itself refuses, `calling_webhook_error` where it could not
+    /// Counts a rejection; `error` is `no_error` if the webhook itself rejects, `calling_webhook_error` if it could not
     /// be called, and `apiserver_internal_error` otherwise.
     pub(crate) fn rejected(&self, labels: WebhookLabels<'_>, error: &str, code: u16) {
         let code = code.min(HIGHEST_CODE).to_string();
