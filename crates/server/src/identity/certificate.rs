@@ -1,8 +1,8 @@
 //! Users from client certificates: the common name is the user, each organization a group
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/authentication/#x509-client-certificates>).
 //!
-//! A handshake requests a certificate and accepts any. It is verified here, so that a client with a bad certificate gets an
-//! answer, and may still present a token.
+//! A handshake requests a certificate and accepts any. It is verified here, so that a client with a bad certificate
+//! gets an answer, and may still present a token.
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub enum ClientCertificate {
     Nameless,
     /// It is that of a front proxy until then, which may name users in headers. Where it names none, it counts as this.
     FrontProxy(SystemTime, Box<ClientCertificate>),
-    /// It is not trusted. Its client is refused, unless another credential is valid.
+    /// It is not trusted. Its client is rejected unless another credential is valid.
     Untrusted,
 }
 
@@ -77,15 +77,15 @@ pub(super) fn common_name(der: &CertificateDer<'_>) -> Option<SmolStr> {
     name.as_str().ok().map(SmolStr::new)
 }
 
-/// The user that a certificate names, which was verified already; `with_uid` says whether its uid is looked at.
+/// Returns the user that an already verified certificate names; its uid is read if `with_uid` is true.
 ///
 /// # Errors
-/// Where it names none.
+/// If it names no user.
 pub fn user_of_certificate(der: &[u8], with_uid: bool) -> Result<User, CertificateError> {
     let certificate = CertificateDer::from(der);
     let certificate = x509::parse(&certificate).map_err(|_| CertificateError::Unreadable)?;
     let subject = certificate.subject();
-    // Of several names the last counts, as in Go.
+    // Of several names the last one counts, as in Go.
     let name = subject
         .iter_common_name()
         .last()

@@ -18,8 +18,8 @@ use crate::http::headers::exact;
 use crate::http::query;
 use crate::wire::client_authorities::ClientAuthorities;
 
-/// The headers in which a front proxy names users. Of several names for a user or a uid the first that is there counts; all groups
-/// and extras count.
+/// The headers in which a front proxy names users. Of several names for a user or a uid the first that is there counts;
+/// all groups and extras count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestHeaders {
     /// The headers of names.
@@ -28,11 +28,11 @@ pub struct RequestHeaders {
     pub uids: Vec<HeaderName>,
     /// The headers of groups.
     pub groups: Vec<HeaderName>,
-    /// What the headers of extras begin with, in small letters.
+    /// Prefixes of the headers of extras, in lower case.
     pub extra_prefixes: Vec<SmolStr>,
 }
 
-/// What headers of users are called among API servers.
+/// Names of the user headers among API servers.
 const USER: HeaderName = HeaderName::from_static("x-remote-user");
 /// Header in which API servers pass on the uid of a user.
 pub(super) const UID: HeaderName = HeaderName::from_static("x-remote-uid");
@@ -50,7 +50,7 @@ impl RequestHeaders {
         }
     }
 
-    /// Takes all of them out of `headers`.
+    /// Removes all of them from `headers`.
     pub(crate) fn clear(&self, headers: &mut HeaderMap) {
         for name in self.usernames.iter().chain(&self.uids).chain(&self.groups) {
             headers.remove(name);
@@ -91,7 +91,7 @@ impl RequestHeaders {
         for prefix in &self.extra_prefixes {
             for (name, value) in headers.iter().filter(|(name, _)| begins(name, prefix)) {
                 let encoded = name.as_str().get(prefix.len()..).unwrap_or_default();
-                // A key with broken escapes is taken as it is.
+                // A key with broken escapes is used unchanged.
                 let key = query::decode_lossy(encoded).map_or_else(|| encoded.into(), SmolStr::from);
                 let value = SmolStr::new(exact(name.as_str(), value)?);
                 match user.extra.iter_mut().find(|(known, _)| *known == key) {
@@ -109,10 +109,10 @@ fn begins(name: &HeaderName, prefix: &str) -> bool {
     name.as_str().starts_with(prefix)
 }
 
-/// Names a user in the headers that API servers use among themselves, in place of the one that they name.
+/// Names a user in the headers that API servers use among themselves, and replaces the user that they name.
 ///
 /// # Errors
-/// Where the user cannot be named in headers.
+/// If headers cannot express the user.
 pub(crate) fn name_user(headers: &mut HeaderMap, user: &User) -> Result<(), http::Error> {
     RequestHeaders::standard().clear(headers);
     headers.insert(USER, HeaderValue::from_bytes(user.name.as_bytes())?);
@@ -163,7 +163,8 @@ impl fmt::Debug for FrontProxy {
 }
 
 impl FrontProxy {
-    /// Proxies with certificates of `authorities` and one of the common names `allowed`, of which none stands for any.
+    /// Trusts proxies with certificates of `authorities` and one of the common names `allowed`; an empty list allows
+    /// any name.
     pub fn new(authorities: ClientAuthorities, allowed: Vec<SmolStr>, headers: RequestHeaders) -> Arc<Self> {
         Arc::new(Self {
             authorities: ArcSwap::from_pointee(authorities),
@@ -202,10 +203,10 @@ impl FrontProxy {
         }
     }
 
-    /// The user that a proxy names, if it names one. The headers that say so are taken away.
+    /// Returns the user that a proxy names, if it names one. Removes the headers that name the user.
     ///
     /// # Errors
-    /// 400 where they cannot be read.
+    /// If the headers cannot be read (400).
     pub(crate) fn user(&self, headers: &mut HeaderMap) -> Result<Option<Arc<User>>, ApiError> {
         let Some(user) = self.headers.user(headers)? else {
             return Ok(None);

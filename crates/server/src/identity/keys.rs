@@ -124,7 +124,7 @@ impl VerifyingKey {
         }
     }
 
-    /// What checks a signature.
+    /// Returns the key that verifies signatures.
     pub(super) fn decoding(&self) -> &DecodingKey {
         &self.decoding
     }
@@ -172,7 +172,7 @@ impl SigningKey {
 pub struct Keys(Vec<VerifyingKey>);
 
 impl Keys {
-    /// Those keys, each once.
+    /// Collects the keys without duplicates.
     pub fn new(keys: impl IntoIterator<Item = VerifyingKey>) -> Self {
         let mut once: Vec<VerifyingKey> = Vec::new();
         for key in keys {
@@ -183,7 +183,7 @@ impl Keys {
         Self(once)
     }
 
-    /// The keys that a token may be signed with that says this of its key.
+    /// Returns the candidate keys for a token with this key id and algorithm.
     pub(super) fn of(&self, id: Option<&str>, algorithm: Algorithm) -> impl Iterator<Item = &VerifyingKey> {
         let named = id
             .filter(|id| self.0.iter().any(|key| key.jwk.kid == *id))
@@ -221,8 +221,8 @@ impl IssuerDocuments {
     /// The path of the configuration of the issuer.
     pub const CONFIGURATION_PATH: &'static str = "/.well-known/openid-configuration";
 
-    /// The documents of `issuer`, whose keys are at `keys_url`. `None` for an issuer that is no `https` URL, which clients
-    /// cannot look up.
+    /// The documents of `issuer`, whose keys are at `keys_url`. `None` for an issuer that is no `https` URL, which
+    /// clients cannot look up.
     pub fn new(issuer: &str, keys_url: &str, keys: &Keys) -> Option<Self> {
         if !issuer.starts_with("https://") {
             return None;

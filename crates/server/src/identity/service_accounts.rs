@@ -1,8 +1,8 @@
-//! Tokens of service accounts: signed statements (JWTs) that this server makes and then takes
+//! Tokens of service accounts: signed statements (JWTs) that this server issues and then accepts
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/>).
 //!
-//! A token is valid while its signature, issuer, audience and time are, and while the service account and the bound object
-//! exist with the same uid and are not deleted.
+//! A token is valid while its signature, issuer, audience and time are, and while the service account and the bound
+//! object exist with the same uid and are not deleted.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,11 +28,11 @@ use crate::runtime::{Clock, Identifiers};
 
 /// For how long a verified signature is cached.
 const REMEMBERED: Duration = Duration::from_secs(10);
-/// How many verified tokens are cached.
+/// Maximum number of cached verified tokens.
 const MOST_REMEMBERED: usize = 4096;
 /// The longest token that is read, in bytes.
 const LONGEST: usize = 64 * 1024;
-/// For how long a deleted object still counts, so that its last requests succeed.
+/// Time for which a deleted object still counts, so that its last requests succeed.
 const LEEWAY: Duration = Duration::from_secs(60);
 /// By how much clocks may differ, in seconds.
 const SKEW: u64 = 60;
@@ -52,7 +52,7 @@ pub struct TokenConfig {
     pub audiences: Vec<SmolStr>,
     /// The longest lifetime of a token, in seconds.
     pub longest: Option<i64>,
-    /// Whether the tokens of pods are extended to a year.
+    /// True if the tokens of pods are extended to a year.
     pub extends: bool,
 }
 
@@ -77,7 +77,7 @@ struct BoundKinds {
 }
 
 struct BoundKind {
-    /// What messages call an object.
+    /// Name of an object in messages.
     called: &'static str,
     resource: Option<Arc<Resource>>,
 }
@@ -184,7 +184,7 @@ impl From<&BoundObject> for Named {
     }
 }
 
-/// What the checks of tokens need: the objects, the time, and a source of names.
+/// Dependencies of the checks of tokens: the objects, the time, and a source of names.
 pub struct AccountsContext {
     /// The resources that are served.
     pub registry: Arc<ArcSwap<Registry>>,
@@ -197,7 +197,8 @@ pub struct AccountsContext {
 }
 
 impl ServiceAccounts {
-    /// Tokens that are signed with `signing` (made only where there is such a key) and taken where one of `keys` fits.
+    /// Issues tokens that are signed with `signing` (none without a key), and accepts tokens that one of `keys`
+    /// verifies.
     pub fn new(config: TokenConfig, signing: Option<SigningKey>, keys: Keys, context: AccountsContext) -> Self {
         let AccountsContext {
             registry,
@@ -267,7 +268,7 @@ impl ServiceAccounts {
         Err(refused("failed to verify signature"))
     }
 
-    /// Those of the requested audiences that the token has; by default those of this server.
+    /// Returns the requested audiences that the token has; by default those of this server.
     fn audiences(&self, claims: &Claims, requested: &[&str]) -> Result<Vec<SmolStr>, TokenError> {
         let wanted: Vec<SmolStr> = if requested.is_empty() {
             self.config.audiences.clone()
@@ -293,7 +294,7 @@ impl ServiceAccounts {
         Ok(good)
     }
 
-    /// What the audit log says of a token that its client should have exchanged for another by now.
+    /// Returns the audit annotation for a token that its client should have replaced by now.
     fn stale(&self, claims: &Claims) -> Option<(&'static str, String)> {
         let warned = claims.kubernetes.warnafter.filter(|warned| *warned != 0)?;
         let late = seconds(self.clock.now()).checked_sub(warned).filter(|late| *late > 0)?;
@@ -328,7 +329,8 @@ impl ServiceAccounts {
         }
         match (pod, node) {
             (Some(pod), _) => self.check_object(&self.bound.pod, namespace, pod),
-            // A node beside a pod says where the pod is; alone the token ends with it.
+            // A node in addition to a pod is only information about the pod; a token with a node and no pod ends with
+            // the node.
             (None, Some(node)) => self.check_object(&self.bound.node, "", node),
             (None, None) => Ok(()),
         }
@@ -431,7 +433,7 @@ impl TokenIssuer for ServiceAccounts {
     }
 }
 
-/// What distinguishes a token of that identifier from others.
+/// Returns the credential id of a token with that identifier.
 fn credential(jti: &str) -> String {
     format!("JTI={jti}")
 }

@@ -1,5 +1,5 @@
-//! Bearer tokens from a file in kube-apiserver's format: lines of `token,user,uid,"group1,group2"`, where the groups may
-//! be left out (<https://kubernetes.io/docs/reference/access-authn-authz/authentication/#static-token-file>).
+//! Bearer tokens from a file in kube-apiserver's format: lines of `token,user,uid,"group1,group2"`, where the groups
+//! may be left out (<https://kubernetes.io/docs/reference/access-authn-authz/authentication/#static-token-file>).
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ pub const AUDIENCE: &str = "https://kubernetes.default.svc";
 /// The tokens of a file.
 #[derive(Default)]
 pub struct TokenFile {
-    // By the hash of the token: how long a comparison takes then reveals nothing of tokens that are nearly right.
+    // By the hash of the token: the duration of a comparison then reveals nothing about similar tokens.
     users: HashMap<[u8; 32], Arc<User>>,
 }
 
@@ -38,7 +38,7 @@ pub enum TokenFileError {
     Line {
         /// The line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// Description of the error.
         why: &'static str,
     },
 }
@@ -114,12 +114,12 @@ impl TokenAuthenticator for TokenFile {
     }
 }
 
-/// Authenticators of tokens, called in turn until one knows the token.
+/// Authenticators of tokens, called in order until one recognises the token.
 #[derive(Default)]
 pub struct Tokens(Vec<Arc<dyn TokenAuthenticator>>);
 
 impl Tokens {
-    /// Those authenticators, in their order.
+    /// Combines the authenticators in their order.
     pub fn new(authenticators: impl IntoIterator<Item = Arc<dyn TokenAuthenticator>>) -> Self {
         Self(authenticators.into_iter().collect())
     }

@@ -1,7 +1,7 @@
-//! The client of an aggregated API server: requests and answers are passed on as they come, with bounds on connections.
+//! The client of an aggregated API server: requests and responses are streamed through, with limits on connections.
 //!
-//! Each request has a connection of its own while it lasts (HTTP/1.1), so that no watch holds up what shares a connection with it,
-//! and who takes an answer slowly slows down that answer alone.
+//! Each request has a connection of its own until it ends (HTTP/1.1), so that no watch delays other requests on the
+//! same connection, and a client that reads its response slowly slows down only that response.
 
 use std::error::Error as _;
 use std::io;
@@ -30,15 +30,16 @@ pub(crate) struct Backend {
     pool: Pool<Connector, Body>,
 }
 
-/// How long an idle connection stays open, and how many of them for one address.
+/// Lifetime of an idle connection, and maximum number of idle connections for one address.
 const IDLE: Duration = Duration::from_secs(90);
 const IDLE_CONNECTIONS: usize = 25;
 
 impl Backend {
-    /// Connections to servers whose certificates are for `name`, where `shown` chooses the certificate that they see.
+    /// Creates a pool of connections to servers whose certificates are for `name`; `shown` chooses the client
+    /// certificate.
     ///
     /// # Errors
-    /// Where there are no authorities to trust.
+    /// If there are no authorities to trust.
     pub(crate) fn new(
         name: String,
         trust: Trust<'_>,
@@ -54,8 +55,8 @@ impl Backend {
         Ok(Self { pool })
     }
 
-    /// Sends a request, whose URL names the address. As Go's transport does, it sends one that only reads again where the server
-    /// had closed the connection, which an idle one notices late.
+    /// Sends a request, whose URL names the address. As Go's transport does, it sends one that only reads again where
+    /// the server had closed the connection, which an idle one notices late.
     ///
     /// # Errors
     /// Why there is no answer, in Go's words.
@@ -78,7 +79,7 @@ impl Backend {
     }
 }
 
-/// Whether the server closed the connection that the request was sent on, before it answered.
+/// Returns true if the server closed the connection of the request before it responded.
 fn is_closed(error: &PoolError) -> bool {
     if error.is_connect() {
         return false;

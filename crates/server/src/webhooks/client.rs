@@ -1,8 +1,8 @@
 //! The client that webhooks are called with: HTTPS with bounds on sizes, times and connections.
 //!
-//! There is one pool for each set of authorities, in which connections are kept by address. As the reference's do, those to
-//! URLs speak HTTP/2 where the webhook does, and serve all calls together; those to services serve one call at a time, so that
-//! calls spread over their endpoints and none waits behind another. No redirect is followed.
+//! There is one pool for each set of authorities, in which connections are kept by address. As the reference's do,
+//! those to URLs speak HTTP/2 where the webhook does, and serve all calls together; those to services serve one call at
+//! a time, so that calls spread over their endpoints and none waits behind another. No redirect is followed.
 
 use std::collections::HashMap;
 use std::error::Error as _;
@@ -33,7 +33,7 @@ pub struct Client {
     places: Mutex<HashMap<SmolStr, Arc<Semaphore>>>,
 }
 
-/// What connections have in common that may serve the same calls, but for the address.
+/// Properties, other than the address, that connections must share to serve the same calls.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Peer {
     authorities: Option<Authorities>,
@@ -44,30 +44,30 @@ struct Peer {
 
 type HttpPool = Pool<Connector, Full<Bytes>>;
 
-/// How many pools there are at a time. When there are more, all begin again.
+/// Maximum number of pools. If there are more, all pools are dropped.
 const POOLS: usize = 256;
 
-/// How many calls are under way to one address at a time; others wait, which counts as time of theirs.
+/// Maximum number of concurrent calls to one address; others wait, which counts towards their timeout.
 const CALLS: usize = 128;
 
-/// How many addresses stay in memory while no call to them runs.
+/// Maximum number of addresses that stay in memory while no call to them runs.
 const ADDRESSES: usize = 1024;
 
 /// The most bytes of an answer.
 const ANSWER_BYTES: usize = 16 << 20;
 
-/// How long an idle connection stays open, and how many of them for one address.
+/// Lifetime of an idle connection, and maximum number of idle connections for one address.
 const IDLE: Duration = Duration::from_secs(90);
 const IDLE_CONNECTIONS: usize = 25;
 
-/// After how long a silent HTTP/2 connection gets a ping, and how long the answer may take.
+/// Silence of an HTTP/2 connection after which it gets a ping, and timeout of the ping.
 const PING: Duration = Duration::from_secs(30);
 const PING_ANSWER: Duration = Duration::from_secs(15);
 
 /// The most bytes of an answer that an error shows.
 const MESSAGE_BYTES: usize = 2048;
 
-/// Why a webhook gave no answer, in the words that clients see.
+/// Reason why a webhook call failed, in the words that clients see.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CallError {
     /// Its configuration allows no call.
@@ -78,7 +78,7 @@ pub(crate) enum CallError {
     Failed {
         /// The status code.
         code: u16,
-        /// What happened.
+        /// Description of the failure.
         why: String,
     },
 }
@@ -210,7 +210,7 @@ fn whole_seconds(timeout: Duration) -> Duration {
     Duration::from_secs(timeout.as_secs() + up)
 }
 
-/// Why an exchange failed, in Go's words.
+/// Returns the reason why an exchange failed, in Go's words.
 pub(super) fn pool_error_text(error: &PoolError) -> String {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = error.source();
     let mut text = error.to_string();
@@ -237,14 +237,15 @@ pub(super) fn pool_error_text(error: &PoolError) -> String {
     text
 }
 
-/// Whether this is the media type of a text that can be shown.
+/// Returns true if this is the media type of a text that messages can show.
 fn is_text(content_type: &HeaderValue) -> bool {
     content_type
         .to_str()
         .is_ok_and(|media_type| media_type.starts_with("text/"))
 }
 
-/// What an answer of success without a body says. The reference's client assumes JSON where no type is stated.
+/// Returns the message for a successful response without a body. The reference's client assumes JSON if no type is
+/// stated.
 fn empty(code: StatusCode, content_type: Option<&HeaderValue>) -> String {
     let stated = content_type.and_then(|stated| stated.to_str().ok());
     format!(
@@ -254,8 +255,8 @@ fn empty(code: StatusCode, content_type: Option<&HeaderValue>) -> String {
     )
 }
 
-/// What an answer of another code than success says, in the words of the reference's client, which shows no body that
-/// is not a text.
+/// Returns the message for a response with an error code, in the words of the reference's client, which shows only
+/// bodies that are text.
 #[expect(clippy::indexing_slicing, reason = "no more than there is")]
 fn refusal(code: StatusCode, body: &[u8], is_text: bool) -> String {
     if let Ok(status) = json::parse(body, &Limits::REQUEST)

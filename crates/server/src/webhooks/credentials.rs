@@ -1,5 +1,6 @@
-//! Credentials that admission webhooks are called with: the users of the kubeconfig that the configuration of an admission
-//! plugin names (<https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#authenticate-apiservers>).
+//! Credentials that admission webhooks are called with: the users of the kubeconfig that the configuration of an
+//! admission plugin names
+//! (<https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#authenticate-apiservers>).
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -19,7 +20,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
-/// How long a token that was read from a file is used before the file is read again.
+/// Time for which a token that was read from a file is used before the file is read again.
 const TOKEN_FILE_LIFETIME: Duration = Duration::from_secs(60);
 
 /// Largest token file, in bytes.
@@ -240,7 +241,7 @@ fn secret(text: &str) -> Result<HeaderValue, String> {
     Ok(header)
 }
 
-/// Client certificate that every server is shown.
+/// Client certificate that is presented to every server.
 #[derive(Debug)]
 struct ShownCertificate(Arc<CertifiedKey>);
 

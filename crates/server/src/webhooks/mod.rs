@@ -1,5 +1,5 @@
-//! How webhooks are called, those of admission and those of conversion; and what becomes of their answers in words. Aggregated
-//! servers are called by the same means.
+//! Calls of admission and conversion webhooks, and the messages for their responses. Aggregated servers are called by
+//! the same means.
 
 mod backend;
 mod client;
@@ -68,7 +68,7 @@ impl Webhooks {
         &self.configured
     }
 
-    /// How webhooks are called.
+    /// Returns the client that calls webhooks.
     pub fn client(&self) -> &Arc<Client> {
         &self.client
     }

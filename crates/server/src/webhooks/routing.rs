@@ -1,4 +1,4 @@
-//! Where aggregated servers are reached, and whether their services stand as they should
+//! Addresses of aggregated servers, and checks of their services
 //! (<https://kubernetes.io/docs/concepts/extend-kubernetes/api-extension/apiserver-aggregation/>).
 
 use std::cmp::Reverse;
@@ -10,7 +10,7 @@ use super::services::{
 };
 use crate::objects::lookup::SnapshotLookup;
 
-/// How requests reach the service of an aggregated server.
+/// Route of requests to the service of an aggregated server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Routing {
     /// At its cluster IP, or at the host that it is another name for.
@@ -20,7 +20,7 @@ pub enum Routing {
     Endpoints,
 }
 
-/// What is wrong with the service of an aggregated server, as the condition of its APIService reports it.
+/// Problem of the service of an aggregated server, as the condition of its APIService reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServiceFault {
     /// The reason.
@@ -56,10 +56,10 @@ impl Services {
         })
     }
 
-    /// Whether a service and its endpoints stand as they should for `port`.
+    /// Checks that a service and its endpoints can serve `port`.
     ///
     /// # Errors
-    /// What is wrong.
+    /// If they cannot; the error is for the condition of the APIService.
     pub(crate) fn check(&self, namespace: &str, name: &str, port: u16) -> Result<(), ServiceFault> {
         self.look(|lookup| {
             let Some(service) = service(lookup, namespace, name) else {
@@ -99,7 +99,7 @@ fn cluster_address(service: &Value, name: &str, port: u16) -> Result<(String, u1
     }
 }
 
-/// An address that is ready; those of the service's first family of addresses come first. `turn` chooses among them.
+/// Returns a ready address; those of the service's first address family come first. `turn` chooses among them.
 fn endpoint_address(
     service: &Value,
     mut slices: Vec<Value>,

@@ -1,4 +1,4 @@
-//! Where the services of the cluster are reached.
+//! Resolution of the services of the cluster to addresses.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(crate) struct Services {
     store: Arc<Store>,
     registry: Arc<ArcSwap<Registry>>,
     trees: Trees,
-    /// How many endpoints were chosen so far: each call goes to the next one.
+    /// Number of endpoints chosen so far: each call uses the next one.
     resolved: AtomicUsize,
 }
 
@@ -34,11 +34,11 @@ impl Services {
         }
     }
 
-    /// Where `host`, which is `NAME.NAMESPACE.svc`, is reached on `port`: at an endpoint of that service, which needs no
-    /// network of services, or else at its cluster address.
+    /// Resolves `host`, which is `NAME.NAMESPACE.svc`, and `port` to an endpoint of that service, which needs no
+    /// service network, or else to its cluster address.
     ///
     /// # Errors
-    /// Why the service is nowhere to be reached.
+    /// If the service has no address; the text is the reason.
     pub(super) fn place(&self, host: &str, port: u16) -> Result<(String, u16), String> {
         let mut parts = host.splitn(3, '.');
         let (name, namespace) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());

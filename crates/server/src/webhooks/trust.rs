@@ -1,4 +1,5 @@
-//! The authorities that must have signed the certificate of a webhook or an aggregated server, and what is said of one that does not.
+//! Authorities that must have signed the certificate of a webhook or an aggregated server, and the messages for
+//! certificates that fail.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -17,21 +18,21 @@ use super::connector::system_words;
 use crate::wire::tls::AnyServer;
 use crate::wire::x509::{self, Purpose};
 
-/// Whose certificates are trusted.
+/// Trusted certificates.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Trust<'a> {
-    /// Those that come from these authorities, in PEM.
+    /// Certificates that these authorities issued, in PEM.
     Authorities(&'a [u8]),
-    /// Those that come from the authorities of the system.
+    /// Certificates that the authorities of the system issued.
     System,
     /// All.
     Anyone,
 }
 
-/// TLS that trusts so, and shows the certificate that `shown` chooses.
+/// Creates the TLS configuration for `trust`; `shown` chooses the client certificate.
 ///
 /// # Errors
-/// Where there is no authority, in the words of the reference.
+/// If there is no authority; the text is that of the reference.
 pub(super) fn client_config(
     trust: Trust<'_>,
     shown: Option<Arc<dyn ResolvesClientCert>>,
@@ -87,7 +88,7 @@ fn verifier(trust: Trust<'_>, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn 
     }))
 }
 
-/// Checks certificates as Go does: one that stands in a `caBundle` itself is trusted, others by a chain to an authority.
+/// Verifies certificates as Go does: one that is itself in a `caBundle` is trusted, others by a chain to an authority.
 #[derive(Debug)]
 struct Verifier {
     /// `None` where no trusted authority may sign.
@@ -125,7 +126,7 @@ impl ServerCertVerifier for Verifier {
     crate::verify_signatures!();
 }
 
-/// Why TLS came to nothing, in Go's words.
+/// Returns the reason why TLS failed, in Go's words.
 pub(super) fn tls_error_text(error: &std::io::Error) -> String {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
         Some(Error::InvalidCertificate(fault)) => {
@@ -167,7 +168,7 @@ fn of_certificate(fault: &CertificateError) -> String {
     }
 }
 
-/// What is said of a certificate for other names than the one that was called.
+/// Returns the message for a certificate that is not valid for the called name.
 fn of_name(expected: &ServerName<'_>, presented: &[String]) -> String {
     let wanted = expected.to_str();
     let named = |prefix: &str| -> Vec<&str> {

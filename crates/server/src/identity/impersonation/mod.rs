@@ -16,10 +16,10 @@ use crate::http::ApiError;
 
 pub(super) const ANONYMOUS: &str = "system:anonymous";
 
-/// For how many users the last mode is remembered.
+/// Maximum number of users whose last mode is remembered.
 const REMEMBERED: usize = 1024;
 
-/// The modes of impersonation, in the order in which they are tried. All but the last are constrained (KEP-5284): they need
+/// Modes of impersonation, in the order in which they are tried. All but the last are constrained (KEP-5284): they need
 /// `impersonate:MODE` on the user and `impersonate-on:MODE:VERB` on the resource of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
@@ -63,8 +63,7 @@ impl Mode {
 pub struct Judged {
     /// The user.
     pub user: Arc<User>,
-    /// Where that is not the one who asks: the verb by which that was allowed, which is empty for the mode that is not
-    /// constrained.
+    /// Verb that allowed the impersonation, if there is one; empty for the unconstrained mode.
     pub impersonated: Option<String>,
 }
 
@@ -77,7 +76,7 @@ impl Judged {
     }
 }
 
-/// Impersonation, with the mode that each user was allowed last. That mode is tried first, and refusals use its words.
+/// Impersonation, with the last mode that each user was allowed. That mode is tried first, and denials use its words.
 #[derive(Default)]
 pub struct Impersonation {
     last: Mutex<HashMap<SmolStr, Mode>>,

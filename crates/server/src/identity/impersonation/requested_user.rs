@@ -1,4 +1,4 @@
-//! The user that headers name, and the permissions that it takes to be that user.
+//! The user that impersonation headers name, and the permissions that are required to impersonate that user.
 
 use holdfast_authorization::{
     AccessTarget, Attributes, Authorizer, MASTERS, ResourceTarget, User, service_account_groups, service_account_of,
@@ -22,7 +22,7 @@ const EXTRA: &str = "impersonate-extra-";
 
 const NODE: &str = "system:node:";
 pub(super) const NODES: &str = "system:nodes";
-/// The group of what stands for users in access rules.
+/// API group of the resources that represent users in access rules.
 const GROUP_OF_USERS: &str = "authentication.k8s.io";
 
 /// From so many groups or extras on, a user who may impersonate all of them needs no permission for each.
@@ -79,12 +79,12 @@ impl RequestedUser {
         dns_subdomain(name).is_empty().then_some(name)
     }
 
-    /// Whether the headers name the user alone.
+    /// Returns true if the headers name only the user.
     fn is_bare(&self) -> bool {
         self.uid.is_empty() && self.groups.is_empty() && self.extra.is_empty()
     }
 
-    /// Whether `user` can impersonate such a user in this mode.
+    /// Returns true if this mode is applicable to `user` and the requested user.
     pub(super) fn goes(&self, mode: Mode, user: &User) -> bool {
         match mode {
             Mode::AssociatedNode => {
@@ -128,8 +128,8 @@ impl RequestedUser {
         }
     }
 
-    /// Checks what the headers say of the user besides the name. Only the unconstrained mode allows empty texts and the group
-    /// `system:masters`. For many groups or extras, one permission for all of them is enough.
+    /// Checks the uid, groups and extras of the requested user. Only the unconstrained mode allows empty texts and the
+    /// group `system:masters`. For many groups or extras, one permission for all of them is enough.
     fn check_constrained(
         &self,
         verb: &str,
@@ -257,7 +257,7 @@ fn service_account(user: &str) -> Option<(&str, &str)> {
     is_one.then_some((namespace, name))
 }
 
-/// The key of an extra as the name of a header has it, in small letters: escapes in it are read where they are well-formed.
+/// Returns the key of an extra from the name of a header, in lower case; well-formed escapes are decoded.
 fn extra_key(text: &str) -> Result<String, ApiError> {
     match query::decode(text) {
         Ok(key) => Ok(key.into_owned()),
@@ -268,7 +268,7 @@ fn extra_key(text: &str) -> Result<String, ApiError> {
     }
 }
 
-/// Why constrained modes refuse an extra.
+/// Returns the reason why constrained modes deny an extra.
 fn fault_of_extra(key: &str, values: &[String]) -> Option<String> {
     if key.is_empty() {
         return Some("impersonating the empty string key in extra is not allowed".to_owned());

@@ -8,7 +8,7 @@ use super::*;
 use crate::http::request_info::RequestInfo;
 use crate::identity::AUTHENTICATED;
 
-/// Allows what its lines say: `VERB GROUP RESOURCE/SUBRESOURCE NAMESPACE NAME`.
+/// Authorizer that allows the requests in its lines: `VERB GROUP RESOURCE/SUBRESOURCE NAMESPACE NAME`.
 struct Listed<'a>(&'a [&'a str]);
 
 impl Authorizer for Listed<'_> {
