@@ -45,20 +45,20 @@ pub enum BodyError {
 
 /// The body of a request, not read yet.
 ///
-/// Where it is dropped unread, as when a request is refused by its path, a small rest is read in the background: an
-/// HTTP/1.1 connection can be used again only when all of the body has come.
+/// If it is dropped unread, as when a request is rejected by its path, a small rest is read in the background: an
+/// HTTP/1.1 connection can be reused only when the whole body has arrived.
 pub struct RequestBody {
     /// Behind a lock that is never contended, so that a request can be shared between threads while it is handled.
     source: Mutex<Option<Source>>,
     read_timeout: Duration,
-    /// The place of the request among those that are served, which it does not take up while its body comes.
+    /// Seat of the request, which it gives up while its body arrives.
     place: Option<Arc<Seat>>,
 }
 
 type Source = UnsyncBoxBody<Bytes, std::io::Error>;
 
 impl RequestBody {
-    /// The body `source`; reading it may take `read_timeout` in all.
+    /// Wraps the body `source`; reading it may take `read_timeout` in total.
     pub fn new<B>(source: B, read_timeout: Duration) -> Self
     where
         B: Body<Data = Bytes> + Send + 'static,
@@ -107,7 +107,7 @@ impl RequestBody {
     }
 }
 
-/// How much of an unwanted body is read, and for how long, before the connection is closed.
+/// Number of bytes of an unwanted body that are read, and the time limit, before the connection is closed.
 const MAX_UNWANTED_BYTES: u64 = 256 * 1024;
 const UNWANTED_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -133,8 +133,8 @@ async fn discard(mut source: Source) {
     }
 }
 
-/// How much more of a body that is too large is read and thrown away. Most clients read the answer only when all of the
-/// body is sent, and would see a broken connection instead.
+/// Number of further bytes of a too large body that are read and discarded. Most clients read the response only when
+/// the whole body is sent, and would see a broken connection instead.
 const MAX_DISCARDED_BYTES: usize = 16 * 1024 * 1024;
 
 async fn collect(mut source: Source, mut place: Option<Arc<Seat>>) -> Result<Bytes, BodyError> {
@@ -168,13 +168,13 @@ async fn collect(mut source: Source, mut place: Option<Arc<Seat>>) -> Result<Byt
     collected.finish()
 }
 
-/// What came of a body.
+/// Part of a body that has arrived.
 struct Collected {
     first: Bytes,
     rest: Vec<u8>,
-    /// How much came.
+    /// Number of bytes that have arrived.
     size: usize,
-    /// How much there is to come at least, as the client states it.
+    /// Minimum total length that the client states.
     stated: u64,
 }
 
@@ -188,7 +188,7 @@ impl Collected {
         }
     }
 
-    /// How many bytes are kept.
+    /// Returns the number of bytes that are kept.
     fn kept(&self) -> usize {
         if self.rest.is_empty() {
             self.first.len()
@@ -230,29 +230,30 @@ impl Collected {
 /// The body of an answer.
 pub struct ResponseBody {
     content: Content,
-    /// What is given back when the client has taken the answer.
+    /// Value that is dropped when the client has received the response.
     held: Option<Held>,
 }
 
 type Held = Arc<dyn Any + Send + Sync>;
 
-/// An answer up to this length counts as taken once the connection has it: connections buffer as much of any answer.
+/// Maximum length of a response that counts as received once the connection has it: connections buffer this much of any
+/// response.
 const SMALL_ANSWER: u64 = 16 * 1024;
 
-/// What an answer consists of.
+/// Content of a response.
 enum Content {
     /// Nothing, or one run of bytes.
     Full(Option<Bytes>),
     /// Runs of bytes, sent one after the other.
     Chunks {
-        /// What is still to be sent.
+        /// Chunks still to be sent.
         rest: std::vec::IntoIter<Bytes>,
         /// The bytes still to be sent.
         remaining: u64,
     },
     /// Runs of bytes that come when they come; the answer ends with the stream.
     Stream(BoxStream<'static, Bytes>),
-    /// What another server answers, passed on as it comes.
+    /// Response of another server, streamed through.
     Passed {
         body: UnsyncBoxBody<Bytes, Broken>,
         sent: Option<Box<dyn FnMut(u64) + Send>>,
@@ -289,8 +290,8 @@ impl ResponseBody {
         Content::Full(None).into()
     }
 
-    /// Keeps `what` until the last byte is written to the connection, or the answer is given up. Small answers keep it
-    /// until the connection has them.
+    /// Keeps `what` until the last byte is written to the connection, or the response is abandoned. Small responses
+    /// keep it until the connection has them.
     pub(crate) fn hold(&mut self, what: impl Send + Sync + 'static) {
         self.held = Some(match self.held.take() {
             Some(before) => Arc::new((before, what)),
@@ -298,12 +299,12 @@ impl ResponseBody {
         });
     }
 
-    /// Whether the connection may have the answer long before its client has it.
+    /// Returns true if the connection may have the response long before its client has it.
     pub(crate) fn is_large(&self) -> bool {
         self.length().is_none_or(|length| length > SMALL_ANSWER)
     }
 
-    /// The next run of bytes with what is held, if it is the last run or may be.
+    /// Returns the next chunk together with the held value, if it is the last chunk or may be.
     fn tie(&mut self, bytes: Bytes) -> Bytes {
         let held = match &self.content {
             Content::Full(_) | Content::Chunks { remaining: 0, .. } => self.held.take(),
@@ -328,7 +329,7 @@ impl ResponseBody {
         Content::Stream(Box::pin(stream)).into()
     }
 
-    /// What another server answers.
+    /// Streams the response of another server through.
     pub(crate) fn passed(body: impl Body<Data = Bytes, Error = Broken> + Send + 'static) -> Self {
         let body = body.boxed_unsync();
         Content::Passed {
@@ -351,8 +352,8 @@ impl ResponseBody {
         }
     }
 
-    /// Shows `observer` each piece of a stream, and its end; of what is passed on the last observer alone. Where the observer is dropped before that, the client took no
-    /// more.
+    /// Shows `observer` each piece of a stream, and its end; a body that is streamed through has only the last
+    /// observer. If the observer is dropped before the end, the client read no more.
     pub(crate) fn observe(&mut self, observer: impl BodyObserver) {
         match &mut self.content {
             Content::Stream(stream) => {
@@ -489,7 +490,7 @@ impl Body for ResponseBody {
     }
 }
 
-/// The next bytes of a body; what stands behind them, such as trailers, is left out.
+/// Polls the next bytes of a body; skips other frames, such as trailers.
 fn poll_data<B: Body<Data = Bytes>>(
     mut body: Pin<&mut B>,
     cx: &mut Context<'_>,
@@ -543,7 +544,7 @@ mod tests {
             }
             drop(body);
             assert_eq!(Arc::strong_count(&place), if small { 1 } else { 2 });
-            // A part of the last bytes is as good as all of them.
+            // A part of the last bytes holds the value as well as all of them.
             let rest = taken.pop().map(|last| last.slice(1..));
             drop(taken);
             assert_eq!(Arc::strong_count(&place), if small { 1 } else { 2 });

@@ -15,14 +15,14 @@ pub type Fairness = holdfast_fairness::Fairness<RequestDetails>;
 /// A flow schema of a server.
 pub type Schema = holdfast_fairness::Schema<RequestDetails>;
 
-/// What dumps show of a request. A copy costs next to nothing.
+/// Description of a request in dumps. A copy is cheap.
 #[derive(Clone, Debug)]
 pub struct RequestDetails {
     /// The user who makes the request.
     pub user: Arc<User>,
     /// The method.
     pub method: Method,
-    /// What it is about.
+    /// The URI.
     pub uri: Uri,
 }
 
@@ -43,10 +43,10 @@ impl Clock for SteadyClock {
     }
 }
 
-/// The seats of a request, which it does not take up while its body comes.
+/// The seats of a request, which it gives up while its body arrives.
 pub(crate) struct LevelSeat {
     state: Mutex<SeatState>,
-    /// How long it waits for seats at most.
+    /// Maximum wait for seats.
     patience: Duration,
 }
 
@@ -80,7 +80,7 @@ impl LevelSeat {
         *state = next;
     }
 
-    /// Takes seats again, and waits for them as any request does. `false` where there are none.
+    /// Occupies seats again, and waits for them as any request does. Returns `false` if there are none.
     pub(crate) async fn enter(&self) -> bool {
         let paused = {
             let mut state = self.state.lock();
@@ -102,7 +102,7 @@ impl LevelSeat {
     }
 }
 
-/// Waits for the turn of a request, but not beyond `until`; `None` where it is rejected.
+/// Waits until a request may execute, but not beyond `until`; returns `None` if it is rejected.
 pub(crate) async fn turn(start: Start<RequestDetails>, until: Instant) -> Option<Execution<RequestDetails>> {
     match start {
         Start::Executes(execution) => Some(execution),
@@ -111,7 +111,7 @@ pub(crate) async fn turn(start: Start<RequestDetails>, until: Instant) -> Option
     }
 }
 
-/// What a watch holds: seats until it has begun, and a place among the watches that changes are sent to.
+/// Resources of a watch: seats until it has begun, and a registration among the watches that changes are sent to.
 #[derive(Debug, Default)]
 pub struct WatchHold {
     seat: Option<Arc<Seat>>,
@@ -126,7 +126,7 @@ impl WatchHold {
         }
     }
 
-    /// The watch has shown what was there: it takes seats no more.
+    /// Gives up the seats, because the watch has sent the initial objects.
     pub(crate) fn begun(&mut self) {
         self.seat = None;
     }

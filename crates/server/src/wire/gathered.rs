@@ -1,6 +1,6 @@
-//! Events of many watches on one connection leave together. An event is a small frame, and HTTP/2 writes and flushes each
-//! frame by itself: a TLS record and a call of the kernel for each watcher. A connection that carries several watches
-//! therefore lets those run that have an event, gathers what they write, and sends it at once.
+//! Events of many watches on one connection leave together. An event is a small frame, and HTTP/2 writes and flushes
+//! each frame by itself: a TLS record and a call of the kernel for each watcher. A connection that carries several
+//! watches therefore lets those run that have an event, gathers what they write, and sends it at once.
 //!
 //! Other connections write as they always do, and so do these where a frame is large.
 
@@ -18,17 +18,17 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// From how many watches on a connection is gathered.
 const SEVERAL: usize = 2;
 
-/// What is written in one piece of this size or more gains nothing from being gathered.
+/// Size from which one write gains nothing from buffering.
 const LARGE: usize = 8 * 1024;
 
-/// The most that is gathered: TLS takes as much at a time.
+/// Maximum size of the buffer: TLS accepts this much at a time.
 const MOST: usize = 64 * 1024;
 
 /// The watches of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
     open: AtomicUsize,
-    /// Whether any has given an event to the connection since it was last served.
+    /// True if a watch has given an event to the connection since the connection was last served.
     has_events: AtomicBool,
 }
 
@@ -52,14 +52,14 @@ impl Watches {
         self.open.load(Ordering::Relaxed) >= SEVERAL
     }
 
-    /// Whether there are new events, which others may follow. They are not new any more then.
+    /// Returns true if there are new events, which others may follow. Marks them as seen.
     fn take_events(&self) -> bool {
         self.are_several() && self.has_events.swap(false, Ordering::AcqRel)
     }
 }
 
-/// The stream of a connection, whose handles all write to the same: one for who speaks HTTP/2, one for who sends what was
-/// gathered.
+/// The stream of a connection, whose handles all write to the same: one for who speaks HTTP/2, one for who sends what
+/// was gathered.
 pub(crate) struct Gathered<S> {
     stream: Arc<Mutex<Gathering<S>>>,
     watches: Arc<Watches>,
@@ -67,9 +67,9 @@ pub(crate) struct Gathered<S> {
 
 struct Gathering<S> {
     stream: S,
-    /// What is still to be written, before anything else.
+    /// Bytes still to be written, before anything else.
     waiting: BytesMut,
-    /// Whether anything was written since the last flush: TLS may hold back what the socket had no room for.
+    /// True if anything was written since the last flush: TLS may hold back bytes that the socket had no room for.
     unflushed: bool,
 }
 
@@ -125,7 +125,7 @@ impl<S: AsyncWrite + Unpin> Gathered<S> {
 
 /// Lets the tasks run that are ready to.
 fn give_way<T>(context: &mut Context<'_>) -> Poll<T> {
-    // Its waker is kept by the runtime: the task comes again when the others had their turn.
+    // The runtime keeps the waker: the task is polled again after the other tasks.
     let turn = std::pin::pin!(tokio::task::yield_now());
     if turn.poll(context).is_ready() {
         context.waker().wake_by_ref();
@@ -200,7 +200,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Gathered<S> {
         true
     }
 
-    /// What is written for several watches goes out when the connection was served, so that there is nothing to do before.
+    /// Does nothing for several watches, because their bytes are sent after the connection was served.
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.watches.are_several() {
             return Poll::Ready(Ok(()));
@@ -222,7 +222,7 @@ mod tests {
 
     use super::*;
 
-    /// Keeps what is written to it, each piece by itself, and takes no more than it has room for.
+    /// Keeps each write separately, and accepts no more than it has room for.
     struct Pieces {
         taken: Vec<Vec<u8>>,
         room: usize,
@@ -248,7 +248,7 @@ mod tests {
         }
     }
 
-    /// Takes all that is written and holds it back until it is flushed and the socket has room, as TLS does.
+    /// Accepts every write and holds it back until it is flushed and the socket has room, as TLS does.
     #[derive(Default)]
     struct HoldingBack {
         held: usize,

@@ -1,9 +1,10 @@
-//! How many requests are served at a time: those that read and those that change something have a limit each
-//! (`--max-requests-inflight`, `--max-mutating-requests-inflight`). Requests above it are refused with advice to retry.
+//! Limits on the number of requests that are served at a time: one for reading and one for mutating requests
+//! (`--max-requests-inflight`, `--max-mutating-requests-inflight`). Requests above the limit are rejected with advice
+//! to retry.
 //!
-//! No user takes more than is left for all others: alone one gets half of the places, two get a third each, and there is
-//! one left for the next user. A request whose body is still to come is not served. It gives its place back and is
-//! counted among those that are received, whose number and bytes are shared out in the same way.
+//! No user gets more than is left for all others: a single user gets half of the seats, two get a third each, and there
+//! is one left for the next user. A request whose body has not arrived is not served. It gives its seat up and is
+//! counted as a request that is received. The number and the bytes of these are shared in the same way.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use crate::runtime::long_work::LongWork;
 use crate::wire::body::BodyError;
 use crate::wire::fairness::LevelSeat;
 
-/// The requests that are served or received now. Those that last, such as watches, are not among them.
+/// Requests that are served or received now, without long-running ones such as watches.
 #[derive(Debug)]
 pub struct InFlight {
     read_only: Mutex<Shares>,
@@ -26,7 +27,7 @@ pub struct InFlight {
     bodies: Mutex<Shares>,
     /// Their bytes that came already.
     bytes: Mutex<Shares>,
-    /// Those that are served and take long.
+    /// Served requests with expensive work.
     pub(crate) long_work: LongWork,
 }
 
@@ -63,8 +64,8 @@ impl InFlight {
         }
     }
 
-    /// A place for a request of `user` that changes something or merely reads; `None` if there is none for that user. A request
-    /// that is served `anyway` always gets one.
+    /// A place for a request of `user` that changes something or merely reads; `None` if there is none for that user. A
+    /// request that is served `anyway` always gets one.
     pub fn enter(self: &Arc<Self>, user: &Arc<User>, mutates: bool, anyway: bool) -> Option<Seat> {
         let counted = Counted {
             mutates,
@@ -88,7 +89,7 @@ impl InFlight {
         }
     }
 
-    /// How many requests of each kind are served now.
+    /// Returns the number of requests of each kind that are served now.
     pub(crate) fn now(&self) -> [(&'static str, i64); 2] {
         let now = |shares: &Mutex<Shares>| i64::try_from(shares.lock().taken).unwrap_or(i64::MAX);
         [("readOnly", now(&self.read_only)), ("mutating", now(&self.mutating))]
@@ -98,10 +99,10 @@ impl InFlight {
 /// Something of which there is so much, and who has how much of it.
 #[derive(Debug)]
 struct Shares {
-    /// How much there is; 0 for no limit.
+    /// Total amount; 0 for no limit.
     limit: usize,
     taken: usize,
-    /// What each user has, where that is anything.
+    /// Amount of each user, if it is not zero.
     users: HashMap<SmolStr, usize>,
 }
 
@@ -114,7 +115,8 @@ impl Shares {
         }
     }
 
-    /// Takes `more` for a user, if no less is left for all others than the user has then. `anyway` asks for no limit.
+    /// Reserves `more` for a user, if all others still have at least as much left as the user has then. `anyway`
+    /// ignores the limit.
     fn take(&mut self, user: &SmolStr, more: usize, anyway: bool) -> bool {
         let left = self.limit.saturating_sub(self.taken);
         let own = self.users.get(user).copied().unwrap_or_default();
@@ -160,9 +162,9 @@ enum Kind {
 #[derive(Debug)]
 struct Counted {
     mutates: bool,
-    /// Whether it is never refused.
+    /// True if it is never rejected.
     anyway: bool,
-    /// Whether the place is taken now: not while the body of the request is received.
+    /// True if the seat is occupied now: not while the body of the request is received.
     served: AtomicBool,
 }
 
@@ -176,7 +178,7 @@ impl Counted {
 }
 
 impl Seat {
-    /// Takes the place, if it is counted and there is one.
+    /// Occupies the seat. Returns false if seats are counted and none is free.
     fn enter(&self) -> bool {
         let Kind::Counted(counted) = &self.kind else {
             return true;
@@ -187,7 +189,7 @@ impl Seat {
         entered
     }
 
-    /// Takes the place again once the body is there.
+    /// Occupies the seat again once the body has arrived.
     async fn enter_again(&self) -> bool {
         match &self.kind {
             Kind::Counted(_) => self.enter(),
@@ -252,10 +254,10 @@ impl Receiving {
         Ok(())
     }
 
-    /// Takes the place again, since all of the body is there.
+    /// Occupies the seat again, because the whole body has arrived.
     ///
     /// # Errors
-    /// If others have it.
+    /// If no seat is free.
     pub(crate) async fn finish(self) -> Result<(), BodyError> {
         match self.place.enter_again().await {
             true => Ok(()),

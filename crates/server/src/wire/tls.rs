@@ -1,5 +1,5 @@
-//! TLS: what the server shows to clients, and the client certificates that it asks for. A handshake takes any of them;
-//! [`ClientAuthorities`] decides afterwards which are trusted.
+//! TLS: the certificate of the server, and the client certificates that it requests. A handshake accepts any client
+//! certificate; [`ClientAuthorities`] decides afterwards which are trusted.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,18 +29,18 @@ pub struct TlsFiles {
     pub client_authorities: Vec<PathBuf>,
     /// Further authorities named to clients in the handshake, so that these send certificates of theirs, in PEM.
     pub other_authorities: Vec<PathBuf>,
-    /// What handshakes agree on.
+    /// Protocol rules of handshakes.
     pub rules: TlsRules,
 }
 
-/// What handshakes agree on.
+/// Protocol rules of handshakes.
 #[derive(Clone, Debug)]
 pub struct TlsRules {
-    /// Whether TLS 1.2 is refused.
+    /// True if TLS 1.2 is rejected.
     pub only_tls13: bool,
     /// The cipher suites of TLS 1.2; `None` for all. Those of TLS 1.3 are always there.
     pub suites: Option<Vec<SupportedCipherSuite>>,
-    /// Whether HTTP/2 is served beside HTTP/1.1.
+    /// True if HTTP/2 is served in addition to HTTP/1.1.
     pub http2: bool,
 }
 
@@ -94,10 +94,10 @@ pub fn suite_of(name: &str) -> Option<SupportedCipherSuite> {
     named.next().copied()
 }
 
-/// What connections are accepted with.
+/// TLS configuration for accepted connections.
 #[derive(Clone, Debug)]
 pub struct Tls {
-    /// How handshakes go.
+    /// Configuration of handshakes.
     pub config: Arc<ServerConfig>,
     /// The authorities that sign client certificates; `None` if the server requests no certificates.
     pub authorities: Option<Arc<ClientAuthorities>>,
@@ -109,7 +109,7 @@ pub enum TlsError {
     /// A file cannot be read, or holds no PEM of the right kind.
     #[error("cannot read {what} from {}: {source}", path.display())]
     Read {
-        /// What the file should hold.
+        /// Expected content of the file.
         what: &'static str,
         /// The file.
         path: PathBuf,
@@ -275,7 +275,7 @@ macro_rules! verify_signatures {
     };
 }
 
-/// Takes any certificate of a server whose key the server has, for those who want no other proof.
+/// Accepts any certificate of a server that has the key, for callers that want no other proof.
 #[derive(Debug)]
 pub struct AnyServer {
     algorithms: WebPkiSupportedAlgorithms,
@@ -303,7 +303,7 @@ impl ServerCertVerifier for AnyServer {
     verify_signatures!();
 }
 
-/// Takes any certificate of a client whose key the client has, and clients without.
+/// Accepts any certificate of a client that has the key, and clients without a certificate.
 #[derive(Debug)]
 struct AnyCertificate {
     /// The names of those whose certificates are trusted, by which clients choose theirs.

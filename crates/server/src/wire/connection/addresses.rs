@@ -1,4 +1,4 @@
-//! How many connections each client address has.
+//! Number of connections of each client address.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -58,7 +58,7 @@ impl Drop for Counted {
     }
 }
 
-/// What stands for one client: in IPv6 each has a block of 64 bits to choose from.
+/// Returns the address that represents one client: in IPv6 each client controls a block of 64 bits.
 fn client(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),

@@ -53,15 +53,16 @@ pub trait Service: Send + Sync + 'static {
     ) -> impl Future<Output = Response> + Send;
 }
 
-/// An extension of answers that last, such as those of watches: no time limit holds for them.
+/// An extension of long-running responses, such as those of watches: no time limit applies to them.
 #[derive(Clone, Copy, Debug)]
 pub struct Lasts;
 
-/// An extension of answers that are the last of an HTTP/2 connection: the client makes another for its next requests.
+/// An extension of the last response on an HTTP/2 connection: the client opens another connection for its next
+/// requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Last;
 
-/// What connections are accepted with now: each by what stands here when it comes.
+/// Current TLS configuration: each new connection uses the value at its arrival.
 #[derive(Debug)]
 pub struct CurrentTls(ArcSwap<Tls>);
 
@@ -83,22 +84,23 @@ impl From<Tls> for Arc<CurrentTls> {
 pub struct Limits {
     /// The most connections at a time; more wait to be accepted.
     pub connections: usize,
-    /// The most connections at a time from one address, or from one block of 64 bits in IPv6; 0 for no limit. More are closed.
+    /// The most connections at a time from one address, or from one block of 64 bits in IPv6; 0 for no limit. More are
+    /// closed.
     pub connections_per_address: usize,
-    /// How long a TLS handshake may take.
+    /// Timeout of the TLS handshake.
     pub handshake: Duration,
-    /// How long the head of a request may take, and how long an HTTP/1.1 connection may be idle.
+    /// Timeout of the head of a request, and of idle HTTP/1.1 connections.
     pub head: Duration,
-    /// How long the body of a request may take.
+    /// Timeout of the body of a request.
     pub body: Duration,
-    /// How long a request and its answer may take together, but for what lasts, such as watches; and how long a client may
-    /// take nothing of what is sent.
+    /// Timeout of a request and its response together, except long-running ones such as watches; and maximum time for
+    /// which a client may read nothing of what is sent.
     pub exchange: Duration,
     /// The most requests at a time on one HTTP/2 connection.
     pub concurrent_streams: u32,
     /// The most bytes of the head of a request.
     pub head_bytes: u32,
-    /// How long requests have to end when the server ends.
+    /// Time for requests to complete when the server shuts down.
     pub drain: Duration,
 }
 
@@ -121,8 +123,8 @@ impl Default for Limits {
 /// The most header fields of a request.
 const MAX_HEADERS: usize = 200;
 
-/// The most HTTP/2 requests of a connection that its client has taken back and that the server has not looked at yet; and
-/// the most that the server itself refused for faults of the client. A client that goes on beyond is cut off.
+/// Maximum number of HTTP/2 requests of a connection that its client has reset before the server processed them, and of
+/// those that the server itself reset because of client errors. A client that exceeds them is disconnected.
 const MAX_RESET_STREAMS: usize = 20;
 const MAX_FAULTY_STREAMS: usize = 1024;
 
@@ -134,7 +136,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// After an accept that failed for want of something (files, memory), other connections have this long to end.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves what comes to `listener` until the end begins, and then until all requests have ended or had their time.
+/// Serves the connections of `listener` until shutdown begins, and then until all requests have completed or timed out.
 pub async fn serve<S: Service>(
     listener: TcpListener,
     tls: impl Into<Arc<CurrentTls>>,
@@ -204,7 +206,7 @@ struct Acceptor<S> {
 }
 
 impl<S: Service> Acceptor<S> {
-    /// Serves a connection. A WebSocket that it becomes takes `held` over.
+    /// Serves a connection. If it becomes a WebSocket, the WebSocket keeps `held`.
     async fn connection(&self, stream: TcpStream, peer: SocketAddr, held: Held) {
         // Answers are written whole, so that there is nothing to gather small packets for.
         if let Err(error) = stream.set_nodelay(true) {
@@ -252,7 +254,8 @@ impl<S: Service> Acceptor<S> {
             let (watches, left) = (streams.watches(), streams.left());
             let builder = self.http2(streams);
             let stream = Gathered::new(stream, watches);
-            // A stream has room for the larger of a request that is served and an answer that is sent, as long as it lasts.
+            // The memory of a stream fits the larger of its request's state and its response's state, for as long as it
+            // is open.
             let respond = service_fn(|request| Box::pin(respond.call(request)));
             let connection = builder.serve_connection(TokioIo::new(stream.clone()), respond);
             drive!(connection = connection, stream.serve(connection.as_mut()), left);
@@ -349,7 +352,8 @@ fn bad_request(why: &str) -> Response {
     response
 }
 
-/// Answers a request, and reports to its connection what the answer means for it. `last` learns that no request is to follow.
+/// Responds to a request, and tells its connection how to treat the response. `last` is notified if no request is to
+/// follow.
 async fn respond<S: Service>(
     service: Arc<S>,
     request: http::Request<RequestBody>,

@@ -15,10 +15,10 @@ use crate::wire::body::{Response, ResponseBody};
 /// The one version of the protocol.
 pub(crate) const VERSION: &str = "13";
 
-/// What RFC 6455 puts behind the client's key.
+/// Suffix of the client's key, defined by RFC 6455.
 const SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// Whether a request asks for a WebSocket.
+/// Returns true if a request asks for a WebSocket.
 pub(crate) fn is_requested(headers: &HeaderMap) -> bool {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let names_upgrade = |connection: &str| {
@@ -29,14 +29,14 @@ pub(crate) fn is_requested(headers: &HeaderMap) -> bool {
         && text(CONNECTION).is_some_and(names_upgrade)
 }
 
-/// What a client says that can be answered.
+/// Parts of the client's handshake that the response needs.
 #[derive(Debug)]
 pub(super) struct Handshake {
     key: HeaderValue,
     protocol: Option<HeaderValue>,
 }
 
-/// Why a handshake is refused.
+/// Reason why a handshake is rejected.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     /// The status code of the answer.
@@ -94,7 +94,8 @@ impl Handshake {
     }
 }
 
-/// Refuses an origin that is no address. Any address will do, as in the reference; a client that is no browser has none.
+/// Rejects an origin that is not a URL. Any URL is accepted, as in the reference; a client that is not a browser sends
+/// none.
 fn check_origin(headers: &HeaderMap) -> Result<(), Refusal> {
     let Some(origin) = headers.get(ORIGIN).filter(|origin| !origin.is_empty()) else {
         return Ok(());

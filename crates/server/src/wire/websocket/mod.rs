@@ -1,8 +1,9 @@
-//! Watches over WebSockets (RFC 6455), which browsers use: <https://kubernetes.io/docs/reference/using-api/api-concepts/>.
+//! Watches over WebSockets (RFC 6455), which browsers use:
+//! <https://kubernetes.io/docs/reference/using-api/api-concepts/>.
 //!
-//! A watch is answered as any other up to its stream. A request that asks for a WebSocket then gets that stream as messages,
-//! one an event: text for JSON, binary for protobuf. The next event is taken when the one before went out, so that a slow
-//! client costs no memory and is cut off as other watchers are.
+//! A watch is handled as any other up to its stream. A request for a WebSocket then gets that stream as messages, one
+//! for each event: text for JSON, binary for protobuf. The next event is read when the one before was sent, so that a
+//! slow client costs no memory and is disconnected as other watchers are.
 
 mod handshake;
 
@@ -36,14 +37,14 @@ pub(crate) enum MessageKind {
     Binary,
 }
 
-/// What a connection holds for as long as it is open; a WebSocket holds it on when HTTP is done with the connection.
+/// Value that a connection holds while it is open; a WebSocket keeps holding it when HTTP is done with the connection.
 #[derive(Clone)]
 pub(crate) struct Held {
     _what: Arc<dyn Any + Send + Sync>,
 }
 
 impl Held {
-    /// Holds `what` until the last copy of this goes.
+    /// Holds `what` until the last clone is dropped.
     pub(crate) fn new(what: impl Any + Send + Sync) -> Self {
         Self { _what: Arc::new(what) }
     }
@@ -56,7 +57,7 @@ pub struct Upgrade {
 }
 
 impl Upgrade {
-    /// Takes the request for a WebSocket out of the head of a request, if it is one.
+    /// Removes the upgrade from the head of a request, if it requests a WebSocket.
     pub(crate) fn take(head: &mut http::request::Parts) -> Option<Self> {
         if !handshake::is_requested(&head.headers) {
             return None;
@@ -103,15 +104,15 @@ pub(crate) fn begin(response: &mut Response) {
     tokio::spawn(accepted.send(frames));
 }
 
-/// The largest message of a client that is read, to be thrown away: clients have nothing to say.
+/// Maximum size of a message of a client, which is read and discarded: clients have nothing to send.
 const MAX_RECEIVED: usize = 64 * 1024;
 
-/// How much is gathered before it is written.
+/// Number of bytes that are buffered before they are written.
 const WRITE_BUFFER: usize = 16 * 1024;
 
 const READ_BUFFER: usize = 4 * 1024;
 
-/// How long a client has to answer the end of the watch.
+/// Maximum wait for the client to answer the end of the watch.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
 
 type Socket = WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>;
@@ -131,7 +132,7 @@ impl Accepted {
         if let Err(error) = pump(&mut socket, frames, self.messages).await {
             tracing::debug!(%error, "a WebSocket ended");
         }
-        // The client hears of the end of TLS as well.
+        // The client is notified of the end of TLS too.
         let _ = tokio::time::timeout(CLOSE_WAIT, socket.get_mut().shutdown()).await;
         drop(self.held);
     }
@@ -170,7 +171,7 @@ async fn send_run(socket: &mut Socket, mut run: Bytes, messages: MessageKind) ->
     socket.flush().await
 }
 
-/// Takes the first message off a run of frames as a stream has them: a line of JSON, or protobuf behind its length.
+/// Removes the first message from the bytes of a stream's frames: a line of JSON, or protobuf after its length.
 fn next_message(run: &mut Bytes, messages: MessageKind) -> Result<Option<Message>, tungstenite::Error> {
     if run.is_empty() {
         return Ok(None);
