@@ -45,12 +45,12 @@ pub async fn repair_once(store: &Store, registry: &Registry) -> Result<(), Strin
     Ok(())
 }
 
-/// Returns true if the claim is an object of a served resource. Others are for the servers that share a store.
+/// Returns true if the claim is an object of a served resource. Other claims are for servers that share a store.
 fn is_served(registry: &Registry, claim: &Claim) -> bool {
     !registry.stored_around(claim.key.as_bytes()).is_empty()
 }
 
-/// Mends the claims of all kinds that have any, now and then, until the server ends.
+/// Repairs the claims of all kinds that have any, at intervals, until the server shuts down.
 pub fn repair(store: &Arc<Store>, registry: &Registry, background: &Background, shutdown: &Shutdown) {
     for resource in registry.resources() {
         let (Some(kind), Some(storage)) = (&resource.capabilities.claims, &resource.storage) else {
@@ -107,7 +107,7 @@ async fn mend(
     Ok(())
 }
 
-/// The transaction with a claim.
+/// Adds the write of a claim to a transaction.
 fn written(transaction: Transaction<Objects>, claim: Claim, state: &Snapshot) -> Transaction<Objects> {
     let Claim { key, object, is_new } = claim;
     let there = state.get(key.as_bytes()).filter(|_| !is_new);
@@ -150,7 +150,7 @@ pub(super) fn complete(
         .fold(transaction, |transaction, claim| written(transaction, claim, state))
 }
 
-/// The value of an object whose resource version is an empty text.
+/// Returns the store value of an object whose resource version is an empty text.
 fn value_of(object: String) -> holdfast_store::Value {
     const ROOM: &str = "\"resourceVersion\":\"";
     let at = object.find(ROOM).and_then(|at| u32::try_from(at + ROOM.len()).ok());

@@ -30,19 +30,19 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct Definitions {
     /// The resources that are served now.
     registry: Arc<ArcSwap<Registry>>,
-    /// The objects, those that define resources among them.
+    /// Store of all objects, including those that define resources.
     store: Arc<Store>,
     /// Number of writes of defining objects in progress: their objects are visible before their revision is known here.
     under_way: AtomicUsize,
     /// The newest revision at which a defining object was written.
     written: AtomicU64,
-    /// The revision up to which the registry has followed.
+    /// Revision up to which the registry is current.
     followed: watch::Sender<u64>,
-    /// The waiters for the end of a state of a definition, by its serial. They are woken when the sender is dropped.
+    /// Waiters for the end of a state of a CRD, by its serial. They are woken when the sender is dropped.
     ends: Mutex<HashMap<u64, watch::Sender<()>>>,
 }
 
-/// A write of a defining object that is under way.
+/// A write of a defining object in progress.
 pub(crate) struct UnderWay<'a>(&'a Definitions);
 
 impl Drop for UnderWay<'_> {
@@ -52,7 +52,7 @@ impl Drop for UnderWay<'_> {
 }
 
 impl Definitions {
-    /// Definitions in `store` that change `registry`.
+    /// Tracks the defining objects in `store`, which change `registry`.
     pub fn new(registry: Arc<ArcSwap<Registry>>, store: Arc<Store>) -> Self {
         Self {
             registry,
@@ -71,7 +71,7 @@ impl Definitions {
         UnderWay(self)
     }
 
-    /// Waits until the registry knows of a defining object that was written at `revision`.
+    /// Waits until the registry reflects a defining object that was written at `revision`.
     pub(crate) async fn committed(&self, revision: u64) {
         self.written.fetch_max(revision, Ordering::AcqRel);
         self.reached(revision).await;
@@ -80,7 +80,7 @@ impl Definitions {
     /// Waits until the registry knows of all defining objects that are stored now, so that a client that has seen one
     /// finds what it defines; whether there were any left to wait for.
     pub(crate) async fn caught_up(&self) -> bool {
-        // In this order: a write counts its revision before it ends.
+        // The order matters: a write records its revision before it ends.
         let under_way = self.under_way.load(Ordering::Acquire) > 0;
         let mut newest = self.written.load(Ordering::Acquire);
         if under_way {
@@ -103,7 +103,7 @@ impl Definitions {
         reached.is_ok()
     }
 
-    /// Waits until the resource is no longer served as it was, and for ever where it is built in.
+    /// Waits until the resource is no longer served in this state; waits forever for a built-in one.
     pub(crate) async fn changed(&self, resource: &Resource) {
         let Some(definition) = &resource.definition else {
             return std::future::pending().await;
@@ -129,7 +129,7 @@ impl Definitions {
         self.ends.lock().remove(&serial);
     }
 
-    /// The newest revision of a defining object that is stored now.
+    /// Returns the newest revision of a defining object that is stored now.
     fn newest_stored(&self) -> u64 {
         let registry = self.registry.load();
         let kinds = registry
@@ -178,7 +178,7 @@ pub(crate) fn follow(
     followers::follow(&definitions.store, background, shutdown, followed, definer);
 }
 
-/// Makes of the objects that define resources the registry that is served.
+/// Builds the served registry from the objects that define resources.
 struct Definer<F> {
     definitions: Arc<Definitions>,
     types: Arc<TypeTable>,
@@ -186,14 +186,14 @@ struct Definer<F> {
     kind: Arc<dyn Defines>,
     /// Defined resources, by the names of the defining objects.
     defined: HashMap<SmolStr, Arc<Resource>>,
-    /// Called with each resource that is no longer served as it was.
+    /// Called with each resource whose served state was replaced.
     replaced: F,
 }
 
 /// Changes of the registry that are published together.
 struct Step {
     registry: Registry,
-    /// The resources that were served otherwise before.
+    /// Resources whose served state was replaced.
     replaced: Vec<Arc<Resource>>,
     changed: bool,
 }

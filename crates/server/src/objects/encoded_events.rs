@@ -1,4 +1,4 @@
-//! Frames that were encoded already: what an event looks like in one form is encoded once, however many watch in it.
+//! Cache of encoded frames: an event is encoded once in each form, no matter how many clients watch in that form.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock, Weak};
@@ -16,11 +16,11 @@ use crate::http::table::IncludeObject;
 /// The change of an object that an event of a watch shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventType {
-    /// The object is there now.
+    /// The object exists now.
     Added,
-    /// It has changed.
+    /// The object has changed.
     Modified,
-    /// It is gone.
+    /// The object is gone.
     Deleted,
     /// The object is no longer selected: its last selected state, at the revision at which it left.
     Left,
@@ -29,7 +29,7 @@ pub(crate) enum EventType {
 }
 
 impl EventType {
-    /// The type of the event.
+    /// Returns the type of the event.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Added => "ADDED",
@@ -67,8 +67,8 @@ struct Encodings {
     conversions: Mutex<Vec<(Version, Weak<Conversion>)>>,
 }
 
-/// The objects of an event in the version in which clients watch, as a webhook converts them: fetched once, by
-/// the first watcher, and kept for as long as any waits for it.
+/// Objects of an event in the version of the watch, as a webhook converts them: converted once, by the first watcher,
+/// and kept while any watcher waits for them.
 pub(crate) type Conversion = OnceCell<Result<Converted, ApiError>>;
 
 /// The objects of an event, as a webhook has converted them.
@@ -76,7 +76,7 @@ pub(crate) type Conversion = OnceCell<Result<Converted, ApiError>>;
 pub(crate) struct Converted {
     /// The object of the event.
     pub(crate) current: Value,
-    /// The object before, where there was one and a watcher has to know whether it was selected.
+    /// Object before the event, if there was one and a watcher must know if it was selected.
     pub(crate) previous: Option<Value>,
 }
 
@@ -90,7 +90,7 @@ struct Version {
 }
 
 impl EncodedEvent {
-    /// The conversion of the event's objects to the version of that form.
+    /// Returns the conversion of the event's objects to the version of that form.
     pub(crate) fn conversion(&self, form: &EventForm, with_previous: bool) -> Arc<Conversion> {
         let version = Version {
             api_version: form.api_version.clone(),
@@ -119,7 +119,7 @@ pub struct EventCache {
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// The events whose frames are kept, in the order in which those were made, with the size of the frame.
+    /// Events whose frames are kept, in the order of encoding, with the size of the frame.
     order: VecDeque<(Weak<Encodings>, usize)>,
     bytes: usize,
 }
@@ -137,7 +137,7 @@ impl Default for EventCache {
 }
 
 impl EventCache {
-    /// A cache that keeps frames of so many bytes at most.
+    /// Creates a cache that keeps frames of at most this many bytes.
     pub fn new(limit: usize) -> Self {
         Self {
             kept: Mutex::default(),
@@ -145,7 +145,7 @@ impl EventCache {
         }
     }
 
-    /// The frame of an event in that form, made by `encode` where it is not kept.
+    /// Returns the frame of an event in that form, made by `encode` if it is not cached.
     ///
     /// # Errors
     /// Those of `encode`.
@@ -157,7 +157,7 @@ impl EventCache {
         encode: impl FnOnce() -> Result<Bytes, E>,
     ) -> Result<Bytes, E> {
         let frames = event.0.get_or_init(Arc::default);
-        // Others who want this frame wait until it is made, and then share it.
+        // Other watchers that need this frame wait until it is made, and then share it.
         let mut known = frames.made.lock();
         let found = known
             .iter()
@@ -172,7 +172,7 @@ impl EventCache {
         Ok(frame)
     }
 
-    /// The frame of an event in that form, if it is kept.
+    /// Returns the frame of an event in that form, if it is cached.
     pub(crate) fn kept(&self, event: &EncodedEvent, event_type: EventType, form: &EventForm) -> Option<Bytes> {
         let known = event.0.get()?.made.lock();
         let mut frames = known.iter();
@@ -217,7 +217,7 @@ mod tests {
         }
     }
 
-    /// The frame, and whether it had to be made.
+    /// Returns the frame, and true if it had to be made.
     fn ask(cache: &EventCache, event: &EncodedEvent, event_type: EventType, form: &EventForm) -> (Bytes, bool) {
         let mut made = false;
         let frame = cache.frame(event, event_type, form, || {

@@ -1,4 +1,4 @@
-//! The bytes of objects: how they are written for the store and for answers, and which of them are what.
+//! Bytes of objects: their encoding for the store and for responses, and access to parts of them.
 
 use std::ops::{ControlFlow, Range};
 
@@ -45,7 +45,7 @@ pub fn raw_form(bytes: &[u8]) -> RawForm {
     forms.into_iter().find(noted).unwrap_or_default()
 }
 
-/// An object as it is answered, its members in the order of [`encode`].
+/// Encodes an object for a response, with its members in the order of [`encode`].
 pub fn encode_answer(types: &TypeTable, object: &Value) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(2048);
     schema::write_object(types, type_of_object(types, object), object, &mut bytes);
@@ -57,7 +57,8 @@ fn type_of_object(types: &TypeTable, object: &Value) -> Option<TypeId> {
     protobuf::type_of(types, text("apiVersion"), text("kind"))
 }
 
-/// The bytes of an encoded object behind kind and version, without the opening brace: what an item of a list holds.
+/// Returns the bytes of an encoded object after kind and version, without the opening brace: the content of a list
+/// item.
 #[expect(clippy::indexing_slicing, reason = "an object begins with a brace")]
 pub fn list_item<'a>(bytes: &'a [u8], kind: &str, api_version: &str) -> &'a [u8] {
     behind_identity(bytes, kind, api_version).unwrap_or(&bytes[1..])
@@ -84,7 +85,7 @@ fn behind<'a, const N: usize>(bytes: &'a [u8], parts: [&str; N]) -> Option<&'a [
 fn metadata_start(bytes: &[u8], kind: &str, api_version: &str) -> Option<usize> {
     const NAME: &str = r#""metadata":"#;
     let head = behind_identity(bytes, kind, api_version)
-        // The order of names, which custom resources have.
+        // Custom resources have the order of names.
         .or_else(|| {
             behind(
                 bytes,
@@ -126,7 +127,7 @@ pub fn metadata_place(bytes: &[u8], kind: &str, api_version: &str) -> Option<Ran
     Some(start..json::end_of_value(bytes, start)?)
 }
 
-/// Metadata as JSON without their `managedFields`, in two pieces; `None` where they have none.
+/// Returns metadata as JSON without their `managedFields`, in two pieces; `None` if they have none.
 #[expect(clippy::indexing_slicing, reason = "the place of one of the members")]
 pub fn without_managed_fields(metadata: &[u8]) -> Option<(&[u8], &[u8])> {
     const NAME: &[u8] = br#""managedFields":"#;
@@ -141,7 +142,7 @@ pub fn without_managed_fields(metadata: &[u8]) -> Option<(&[u8], &[u8])> {
             .is_some_and(|member| member.starts_with(NAME))
     })?;
     let (start, end) = members[at];
-    // The comma that parts it from its neighbour goes too.
+    // The comma between it and its neighbour is removed too.
     let (start, end) = match at {
         0 => (start, members.get(1).map_or(end, |(next, _)| *next)),
         _ => (start - 1, end),
@@ -172,7 +173,7 @@ fn map_end(text: &[u8], mut member: impl FnMut(usize, usize) -> ControlFlow<()>)
                 }
                 start = at + 1;
             }
-            // What is no map is no metadata.
+            // Metadata must be a map.
             _ if depth == 0 => return None,
             _ => {}
         }

@@ -76,7 +76,7 @@ impl Queue {
     }
 }
 
-/// Notes what is written.
+/// Informer that records writes.
 struct Noting {
     queue: Arc<Mutex<Queue>>,
     life: Duration,
@@ -100,7 +100,7 @@ impl Follower for Noting {
     }
 }
 
-/// Reads when that was written which was there at the start.
+/// Reads the times of the last writes of the objects that existed at the start.
 async fn read_found(queue: &Mutex<Queue>, life: Duration) {
     loop {
         let found: Vec<_> = {
@@ -112,7 +112,7 @@ async fn read_found(queue: &Mutex<Queue>, life: Duration) {
             return;
         }
         for entry in found {
-            // What cannot be read has no time, and is for people to look at.
+            // An unreadable object has no time, and is left for an operator.
             let Some(written) = readable(&entry).as_ref().and_then(last_written) else {
                 continue;
             };
@@ -135,7 +135,7 @@ async fn remove_due(store: &Store, queue: &Mutex<Queue>) {
         for (key, revision) in due {
             let transaction = Transaction::new().guard(key.clone(), revision).delete(key.clone());
             match store.commit(transaction).await {
-                // One that was written since goes later, by what was noted then.
+                // An object that was written since is removed later, at the time recorded then.
                 Ok(_) | Err(CommitError::GuardFailed { .. }) => {}
                 Err(error) => {
                     tracing::warn!(%key, %error, "an expired event cannot be deleted yet");

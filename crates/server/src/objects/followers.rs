@@ -17,7 +17,7 @@ use crate::runtime::shutdown::Shutdown;
 /// Maximum number of changes that are processed together before the task yields.
 const RUN: usize = 512;
 
-/// Someone who follows objects.
+/// Receiver of an informer's changes.
 pub(crate) trait Follower: Send + 'static {
     /// Applies differences, in the order of revisions. Afterwards the informer has the state of `revision`.
     fn apply(&mut self, differences: &[Difference], revision: u64);
@@ -36,7 +36,7 @@ pub(crate) struct Difference {
 pub(crate) struct Followed {
     /// Prefix of the keys.
     pub(crate) prefix: SmolStr,
-    /// The health check that fails where following ends.
+    /// Health check that fails if the informer ends.
     pub(crate) check: &'static str,
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn follow(
         known: HashMap::new(),
         follower,
     };
-    // Where the store is closed, there is nothing to follow any more.
+    // If the store is closed, there are no more changes.
     let Ok(watcher) = following.begin() else { return };
     let work = async move { following.run(watcher).await };
     background.spawn(check, prefix, shutdown, work);
@@ -84,7 +84,7 @@ impl<F: Follower> Following<F> {
         }
     }
 
-    /// Passes on the objects as they are now; the watcher has what comes after.
+    /// Passes on the current objects; the watcher gives the later changes.
     fn begin(&mut self) -> Result<Watcher<Objects>, HistoryError> {
         let (snapshot, watcher) = {
             let store = self.store.of(self.prefix.as_bytes());
@@ -114,7 +114,7 @@ impl<F: Follower> Following<F> {
         differences
     }
 
-    /// Passes on changes for as long as that can be done; those that are there already are passed on together.
+    /// Passes on changes for as long as possible; changes that are already available are passed on together.
     async fn changes(&mut self, watcher: &mut Watcher<Objects>) -> HistoryError {
         loop {
             let mut next = match watcher.next().await {
@@ -220,7 +220,7 @@ mod tests {
             .unwrap();
         put(&store, "b", "2").await;
         put(&store, "d", "1").await;
-        // So much that the history moves past all that.
+        // Enough writes that the history is compacted past the earlier ones.
         for n in 0..20 {
             put(&store, "e", &format!("{n:0>200}")).await;
         }

@@ -15,7 +15,7 @@ pub struct SnapshotLookup<'a> {
     pub registry: &'a Registry,
     /// The objects.
     pub snapshot: &'a Snapshot,
-    /// The parsed objects that are at hand.
+    /// Cache of parsed objects.
     pub trees: &'a Trees,
     /// True if the last write to the store failed.
     pub failing: bool,

@@ -73,7 +73,8 @@ pub struct Index {
 }
 
 impl Index {
-    /// The index of an object in its storage version. Resources that share the object's key each bring their fields.
+    /// Returns the index of an object in its storage version. Resources that share the object's key each contribute
+    /// their fields.
     pub fn of<'a>(resources: impl Iterator<Item = &'a Arc<Resource>>, object: &Value) -> Self {
         let labels = object.at(&["metadata", "labels"]).and_then(Value::as_map).cloned();
         let mut fields = Vec::new();
@@ -92,7 +93,7 @@ impl Index {
         }
     }
 
-    /// The index of an object of which that is known.
+    /// Adds known facts about the object to the index.
     #[must_use]
     pub fn with_known(self, known: Known) -> Self {
         Self { known, ..self }
@@ -113,12 +114,12 @@ impl Index {
         self.definition.store(resource.serial(), Ordering::Relaxed);
     }
 
-    /// The labels.
+    /// Returns the labels.
     pub fn labels(&self) -> &Map {
         &self.labels
     }
 
-    /// True if the object is being deleted: it has a deletion timestamp.
+    /// Returns true if the object is being deleted: it has a deletion timestamp.
     pub fn is_terminating(&self) -> bool {
         self.terminating
     }
@@ -138,7 +139,7 @@ impl Index {
         self.noop_applies.lock().get_or_insert_default().insert(apply);
     }
 
-    /// The warnings of an apply that is known to change nothing by the state of `snapshot`.
+    /// Returns the warnings of an apply that is known to change nothing in the state of `snapshot`.
     pub(crate) fn noop_warnings(
         &self,
         fingerprint: impl FnOnce() -> Fingerprint,
@@ -159,7 +160,7 @@ impl Index {
         self.tree.lock().is_some()
     }
 
-    /// The parsed object, if it is cached.
+    /// Returns the parsed object, if it is cached.
     pub fn remembered(&self) -> Option<Value> {
         self.tree.lock().clone()
     }
@@ -173,7 +174,7 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// An indexer that knows the resources of `registry`, as they are when an index is made.
+    /// Creates an indexer for the resources that `registry` has at the time an index is made.
     pub fn new(registry: Arc<ArcSwap<Registry>>) -> Self {
         let claiming = claims::prefixes(&registry.load());
         Self { registry, claiming }
@@ -197,7 +198,7 @@ impl Indexer for Objects {
         match json::parse(value, &Limits::TRUSTED) {
             Ok(object) => Index::of(registry.stored_around(key).iter(), &object),
             Err(error) => {
-                // The engine has reported what its codec cannot read.
+                // The engine has already reported objects that its codec cannot decode.
                 if CodecError::of_placeholder(value).is_none() {
                     tracing::error!(%key, %error, "a stored object cannot be read");
                 }
@@ -210,8 +211,8 @@ impl Indexer for Objects {
     }
 }
 
-/// The index of an object that is about to be stored.
-/// `api_version` is that in which the object was made.
+/// Returns the index of an object that is about to be stored. `api_version` is the version in which the object was
+/// made.
 pub fn index_of(registry: &Registry, resource: &Resource, object: &Value, api_version: &str) -> Index {
     let prefix = key_prefix(resource);
     if !resource.conventions.form_changes {
@@ -224,7 +225,7 @@ pub fn index_of(registry: &Registry, resource: &Resource, object: &Value, api_ve
     let stored_as_made = resource.storage.as_ref().is_some_and(|storage| {
         storage.api_version == api_version && object.str_at(&["apiVersion"]) == Some(api_version)
     });
-    // What was made in another version may lack defaults of this one.
+    // An object that was made in another version may lack defaults of this one.
     if stored_as_made {
         index.set_current(resource);
     }
@@ -269,14 +270,14 @@ pub(crate) fn key_prefix(resource: &Resource) -> &str {
     resource.storage.as_ref().map_or("", |storage| storage.prefix.as_str())
 }
 
-/// The name of the object that is kept at `key`.
+/// Returns the name of the object that is stored at `key`.
 #[expect(clippy::indexing_slicing, reason = "the place was found in this very key")]
 pub fn name_of_key(key: &[u8]) -> &str {
     let start = key.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
     std::str::from_utf8(&key[start..]).unwrap_or_default()
 }
 
-/// The namespace of the object that is kept at `key`; empty where its resource has none.
+/// Returns the namespace of the object that is stored at `key`; empty if its resource is cluster-scoped.
 #[expect(clippy::indexing_slicing, reason = "the place was found in this very key")]
 pub fn namespace_of_key<'a>(resource: &Resource, key: &'a [u8]) -> &'a str {
     let rest = key.get(key_prefix(resource).len()..).unwrap_or_default();
@@ -299,10 +300,10 @@ pub fn is_unreadable(entry: &Entry) -> bool {
     }
 }
 
-/// The tree of a stored object that is requested by name.
+/// Returns the tree of a stored object that is requested by name.
 ///
 /// # Errors
-/// 500 with its key where it cannot be read.
+/// If it cannot be read (500 with its key).
 pub fn tree_or_refusal(entry: &Entry) -> Result<Value, ApiError> {
     if let Some(tree) = entry.known_index().and_then(Index::remembered) {
         return Ok(tree);
@@ -336,19 +337,19 @@ fn unreadable(entry: &Entry, why: &dyn std::fmt::Display) -> ApiError {
     ))
 }
 
-/// `tree`, which is what `entry` holds but for the resource version.
+/// Adds the resource version to `tree`, which is otherwise the content of `entry`.
 pub(crate) fn at_revision(mut tree: Value, entry: &Entry) -> Value {
     let revision = entry.mod_revision().to_string();
     tree.set_at(&["metadata", "resourceVersion"], revision.into());
     tree
 }
 
-/// The tree of a stored object; null where it cannot be read.
+/// Returns the tree of a stored object; null if it cannot be read.
 pub fn tree(entry: &Entry) -> Value {
     readable(entry).unwrap_or_default()
 }
 
-/// The uid of a stored object, without a look at the rest of it; empty where it cannot be read.
+/// Returns the uid of a stored object without reading the rest of it; empty if it cannot be read.
 pub(crate) fn uid(entry: &Entry) -> SmolStr {
     let mut selected = Selected::nothing();
     selected.add(UID.into_iter());
@@ -360,7 +361,7 @@ pub(crate) fn uid(entry: &Entry) -> SmolStr {
 /// Path of the uid in an object.
 const UID: [&str; 2] = ["metadata", "uid"];
 
-/// The tree of a stored object, if it can be read.
+/// Returns the tree of a stored object, if it can be read.
 pub fn readable(entry: &Entry) -> Option<Value> {
     tree_or_refusal(entry).ok()
 }

@@ -13,7 +13,7 @@ const MOST: usize = 4;
 /// Fingerprint of an apply: its text, its sender and its options.
 pub(crate) type Fingerprint = [u64; 2];
 
-/// An apply that changed nothing, and what that was owed to.
+/// An apply that changed nothing, with the state that this depended on.
 #[derive(Debug)]
 pub(crate) struct NoopApply {
     pub(crate) fingerprint: Fingerprint,
@@ -39,7 +39,7 @@ impl NoopApplies {
         self.0.push(apply);
     }
 
-    /// The warnings of an apply, if it still changes nothing.
+    /// Returns the warnings of an apply, if it still changes nothing.
     pub(crate) fn warnings(
         &self,
         fingerprint: Fingerprint,
@@ -53,7 +53,7 @@ impl NoopApplies {
     }
 }
 
-/// At which revision the object at `key` was written; 0 where there is none.
+/// Returns the revision at which the object at `key` was written; 0 if there is none.
 pub(crate) fn revision_of(snapshot: &Snapshot, key: &[u8]) -> Revision {
     snapshot.get(key).map_or(0, |entry| entry.mod_revision())
 }

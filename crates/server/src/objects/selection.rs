@@ -31,11 +31,11 @@ pub struct Selection {
     pub labels: LabelSelector,
     /// By fields.
     pub fields: FieldSelector,
-    /// By name, where the path names one object.
+    /// By name, if the path names one object.
     pub name: Option<SmolStr>,
     /// By shard.
     pub(crate) shard: Option<ShardSelector>,
-    /// Counts the objects that are in other shards, for a watch.
+    /// Counter of the objects that are in other shards, for a watch.
     pub(crate) passed_over: Option<IntCounter>,
 }
 
@@ -72,7 +72,7 @@ impl Selection {
             return true;
         }
         let index = entry.index();
-        // What was indexed under another definition may lack fields, or hold them without their defaults.
+        // An entry that was indexed under another CRD may lack fields, or hold them without their defaults.
         let anew = (!self.fields.is_empty() && !index.is_current(resource)).then(|| fields_anew(resource, entry));
         let identity = Identity::of_key(resource, entry.key());
         // Only the object itself holds the uid, so it is read last.
@@ -130,7 +130,7 @@ fn uid_of(object: &Value) -> SmolStr {
     object.str_at(&UID).unwrap_or_default().into()
 }
 
-/// The selectable fields of a custom object by the definition of today.
+/// Returns the selectable fields of a custom object by the current CRD.
 fn fields_anew(resource: &Resource, entry: &Entry) -> Vec<(SmolStr, SmolStr)> {
     let stored = tree(entry);
     let api_version = resource

@@ -14,17 +14,18 @@ use crate::objects::{self, Entry};
 /// again to be cached.
 const KEPT: usize = 512;
 
-/// The largest object that is kept because it is looked up, in bytes. Those that many writes look up are small.
+/// Maximum size of an object that is cached because it is looked up, in bytes. Objects that many writes look up are
+/// small.
 const LOOKED_UP_BYTES: usize = 16 << 10;
 
-/// Remembers the trees of the objects that are written or looked up often.
+/// Cache of the trees of objects that are often written or looked up.
 #[derive(Default)]
 pub struct Trees {
     written: Kept,
     looked_up: Kept,
 }
 
-/// Entries that have their trees, the oldest first.
+/// Entries whose trees are cached, the oldest first.
 #[derive(Default)]
 struct Kept(Mutex<VecDeque<Weak<Entry>>>);
 
@@ -55,7 +56,7 @@ impl Trees {
         None
     }
 
-    /// The tree of an object that another write looks up, kept for the next.
+    /// Returns the tree of an object that another write looks up, and caches it for the next lookup.
     pub(crate) fn looked_up(&self, entry: &Arc<Entry>) -> Value {
         if let Some(tree) = entry.index().remembered() {
             return tree;

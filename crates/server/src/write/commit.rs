@@ -1,4 +1,4 @@
-//! The commit of what a run staged: an object is encoded once and stored under guards on what the run saw.
+//! Commit of a staged run: the object is encoded once and stored under guards on everything that the run saw.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,7 +21,7 @@ use crate::write::Context;
 pub(super) enum Failure {
     /// Another writer was faster.
     Lost,
-    /// It cannot be.
+    /// The write is rejected.
     Refused(ApiError),
 }
 
@@ -102,7 +102,7 @@ pub(super) async fn store(
         let index = objects::index_of(&target.registry, resource, &object, version).with_known(known);
         guarded().put_indexed(key.as_str(), encoded.clone(), index)
     };
-    // Once more by the state of later, where others took from the same objects meanwhile.
+    // Computes the reservations again over newer state if other writers reserved from the same objects meanwhile.
     let reserve = |snapshot: &Snapshot| {
         let lookup = lookup(context, &target.registry, snapshot);
         reservations::of(
@@ -142,20 +142,20 @@ pub(super) struct NewVersion<'a> {
     pub(super) raw_form: RawForm,
     /// The version that is replaced.
     pub(super) live: Option<&'a Arc<Entry>>,
-    /// The size limit, in bytes of the form in which kube-apiserver stores the object.
+    /// Size limit, in bytes of the form in which kube-apiserver stores the object.
     pub(super) max_bytes: usize,
 }
 
 /// Encodes an object for the store.
 ///
 /// # Errors
-/// 500 if the object exceeds the size limit. An object that was stored under a larger limit may be replaced as long as it does
-/// not grow.
+/// If the object exceeds the size limit (500). An object that was stored under a larger limit may be replaced as long
+/// as it does not grow.
 pub(super) fn encode(context: &Context, next: &NewVersion<'_>) -> Result<holdfast_store::Value, ApiError> {
     let encoded = objects::encode_with_raw_form(context.types(), next.object, next.raw_form);
     let (json_bytes, max_bytes) = (encoded.bytes().len(), next.max_bytes);
     let live_bytes = next.live.map_or(0, |live| live.length());
-    // Few objects are larger than the limit as JSON, so only for those is the other form made.
+    // Few objects exceed the limit as JSON, so the other form is computed only for those.
     if json_bytes > max_bytes && json_bytes > live_bytes {
         let bytes = size_at_rest(context, next).unwrap_or(json_bytes);
         if bytes > max_bytes {
@@ -275,7 +275,7 @@ mod tests {
     #[tokio::test]
     async fn size_limit_counts_protobuf_of_built_in_kinds() {
         let world = World::new();
-        // As JSON, each of these characters has six bytes.
+        // Each of these characters has six bytes as JSON.
         let text = "\\u0001".repeat(5000);
         let live = world.create(&CONFIG.replace("'1'", &format!("\"{text}\""))).await;
         let (object, resource) = (objects::tree(&live), world.target(CONFIG, "").resource);

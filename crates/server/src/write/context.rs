@@ -23,9 +23,9 @@ pub struct Context {
     pub shared: Shared,
     /// Progress of the registry behind the objects that define resources; a write of a CRD waits for it.
     pub definitions: Arc<Definitions>,
-    /// The types of the kinds, and who owns what in their objects.
+    /// Types of the kinds, and management of field ownership in their objects.
     pub field_managers: FieldManagers,
-    /// The parsed objects that are kept.
+    /// Cache of parsed objects.
     pub trees: Trees,
     /// Queues of the writers of each object.
     pub turns: Turns,
@@ -35,16 +35,16 @@ pub struct Context {
     pub admission: AdmissionChain,
     /// The admission webhooks and their client.
     pub webhooks: Webhooks,
-    /// The maker of tokens for service accounts.
+    /// Issuer of tokens for service accounts.
     pub issuer: Arc<dyn TokenIssuer>,
     /// Context for the conversion of objects.
     pub representation: Arc<representation::Context>,
-    /// The size limit of an object, in bytes of the form in which kube-apiserver stores it.
+    /// Size limit of an object, in bytes of the form in which kube-apiserver stores it.
     pub max_object_bytes: usize,
 }
 
 impl Context {
-    /// The resources that are served now.
+    /// Returns the resources that are served now.
     pub fn registry(&self) -> Arc<Registry> {
         self.shared.registry.load_full()
     }
@@ -70,12 +70,12 @@ impl Context {
         self.turns.take(&key, target.request.deadline).await
     }
 
-    /// The types of the built-in kinds.
+    /// Returns the types of the built-in kinds.
     pub fn types(&self) -> &Arc<TypeTable> {
         &self.representation.types
     }
 
-    /// The types of the built-in kinds, in both forms that bodies come in.
+    /// Returns the types of the built-in kinds, for all formats of bodies.
     pub(crate) fn body_types(&self) -> BodyTypes<'_> {
         BodyTypes {
             kinds: self.field_managers.types(),

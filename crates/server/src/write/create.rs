@@ -1,4 +1,4 @@
-//! Creations: runs until one of them is stored.
+//! Creations: runs are repeated until one of them is stored.
 
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ async fn create_until_stored(context: &Arc<Context>, target: &Target, object: &V
         };
         match store(context, target, destination, staged, reservations).await {
             Ok(written) => return Ok(written),
-            // Another write made the object, or a parent is being deleted, which the next run finds.
+            // Another write created the object, or a parent is being deleted; the next run finds this.
             Err(Failure::Lost) => {}
             Err(Failure::Refused(error)) => return Err(error),
         }

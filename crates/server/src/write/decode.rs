@@ -1,4 +1,4 @@
-//! The bodies of writes: from bytes to typed objects, and what strict validation finds in them.
+//! Decoding of the bodies of writes: from bytes to typed objects, with the findings of strict validation.
 
 use std::borrow::Cow;
 
@@ -18,7 +18,7 @@ use crate::http::protobuf;
 /// Length of the excerpt of an undecodable body in messages, in bytes.
 const SHOWN_BYTES: usize = 30;
 
-/// The types of the built-in kinds, for each of the forms that bodies come in.
+/// Types of the built-in kinds, for all formats of bodies.
 #[derive(Clone, Copy)]
 pub(crate) struct BodyTypes<'a> {
     /// The types of trees.
@@ -29,7 +29,7 @@ pub(crate) struct BodyTypes<'a> {
 
 /// A decoded tree with the findings of its decoding.
 pub(crate) struct Decoded {
-    /// The object, typed: in the form that is served, without what its type does not know.
+    /// The object, typed: in the form that is served, without fields that its type does not have.
     pub(crate) object: Value,
     /// Warnings for the client.
     pub(crate) warnings: Vec<String>,
@@ -108,7 +108,7 @@ impl Address<'_> {
         ))
     }
 
-    /// Reads a body that states to be of that kind and version.
+    /// Reads a body that states this kind and version.
     fn read(&self, bytes: &Bytes, format: Format, stated: Stated, content: Body<'_>) -> Result<Decoded, ApiError> {
         let (kind_type, kind) = (self.kind_type, self.kind_type.kind());
         if kind_type.conventions().states_identity {
@@ -245,10 +245,10 @@ fn open<'b>(bytes: &'b Bytes, format: Format, messages: &'b Messages) -> Result<
     Ok((Stated::of(&parsed.value)?, Body::Tree(parsed)))
 }
 
-/// Reads a body in CBOR, which is a map. Nothing counts as an empty one.
+/// Reads a body in CBOR, which is a map. An empty body counts as an empty map.
 ///
 /// # Errors
-/// Why it is none.
+/// If it is no map; the text is the reason.
 fn open_cbor(bytes: &[u8]) -> Result<Value, String> {
     let value = cbor::parse(bytes, &Limits::REQUEST).map_err(|error| error.to_string())?;
     let why = match &value {

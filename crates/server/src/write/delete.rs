@@ -1,4 +1,4 @@
-//! Deletions: runs until the object is gone, or marked to go.
+//! Deletions: runs are repeated until the object is gone or marked for deletion.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -72,14 +72,14 @@ async fn delete_until_stored(
 ) -> Result<WriteResult, ApiError> {
     let key = target.key(&target.name);
     let mut options = Cow::Borrowed(options);
-    // The object as this request marked it, when it had yet to go.
+    // The object as this request marked it, while it still existed.
     let mut marked = None;
     loop {
         target.check_deadline()?;
         let snapshot = context.shared.store.newest();
         let Some(entry) = snapshot.get(key.as_bytes()) else {
             let resource = target.resource.group_resource();
-            // What another one finished that this one began is done as well.
+            // A deletion that this request began and another one finished is complete too.
             return marked.ok_or_else(|| ApiError::not_found(&resource, &target.name));
         };
         let live = live(target, entry)?;
@@ -131,7 +131,7 @@ async fn remove_or_mark(
     expected: Revision,
 ) -> Result<WriteResult, Failure> {
     if staged.write == Write::Put {
-        // However large it is, an object can go.
+        // An object of any size can be deleted.
         let destination = Destination {
             key,
             live: Some(live),

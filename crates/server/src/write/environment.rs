@@ -24,7 +24,7 @@ use crate::write::Context;
 /// The code of a webhook that could not be called.
 const UNAVAILABLE: u16 = 503;
 
-/// The other objects, as a run over `snapshot` sees them.
+/// Returns the other objects as a run over `snapshot` sees them.
 pub(super) fn lookup<'a>(context: &'a Context, registry: &'a Registry, snapshot: &'a Snapshot) -> SnapshotLookup<'a> {
     SnapshotLookup {
         registry,
@@ -34,7 +34,7 @@ pub(super) fn lookup<'a>(context: &'a Context, registry: &'a Registry, snapshot:
     }
 }
 
-/// A run of a write to `target` that sees the other objects by `lookup`.
+/// Creates a run of a write to `target` that reads the other objects through `lookup`.
 pub(super) fn stage<'a>(context: &'a Context, target: &'a Target, lookup: &'a SnapshotLookup<'a>) -> Stage<'a> {
     Stage::new(environment(context, lookup, context.access()), target)
 }
@@ -53,7 +53,7 @@ pub(super) fn witnessed_stage<'a>(context: &'a Context, target: &'a Target, witn
 /// # Errors
 /// If it cannot be read (500).
 pub(super) fn live(target: &Target, entry: &Entry) -> Result<Live, ApiError> {
-    // The first look at the bytes keeps them unpacked for those that follow.
+    // The first access to the bytes keeps them unpacked for the following ones.
     let raw_form = objects::raw_form(entry.bytes());
     Ok(Live {
         stored: objects::tree_or_refusal(entry)?,
@@ -148,7 +148,7 @@ impl Callers for Context {
 
     fn matched(&self, owner: ConditionOwner, operation: &str, check: &ConditionCheck) {
         let (kind, admission_type) = match owner {
-            // The reference counts policies that change objects so, too.
+            // The reference labels policies that change objects the same way.
             ConditionOwner::Policy => ("policy", "validate"),
             ConditionOwner::Webhook(WebhookType::Mutating) => ("webhook", "admit"),
             ConditionOwner::Webhook(WebhookType::Validating) => ("webhook", "validating"),

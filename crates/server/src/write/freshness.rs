@@ -22,11 +22,11 @@ fn prefix(target: &Target) -> &[u8] {
 
 /// Freshness of the state that a write sees.
 pub(super) enum Freshness {
-    /// It is the most recent for sure.
+    /// The state is certainly the most recent.
     Latest,
-    /// There may be a more recent one.
+    /// There may be more recent state.
     AsOf {
-        /// The revision of the state.
+        /// Revision of the state.
         revision: Revision,
         /// Revision of the store that holds the objects themselves.
         of_objects: Revision,
@@ -44,7 +44,7 @@ impl Freshness {
         }
         let (store, prefix) = (&context.shared.store, prefix(target));
         if target.request.dry_run {
-            // No guard shows whether the state was good.
+            // No guard verifies the state of a dry run.
             store.latest_with(prefix).await?;
             return Ok(Self::Latest);
         }
@@ -90,7 +90,7 @@ impl Freshness {
             Ok(written) => {
                 matches!(&written.object, WrittenObject::Stored(entry, _) if entry.mod_revision() <= of_objects)
             }
-            // What went wrong in the store itself does not depend on what was seen.
+            // Errors of the store itself do not depend on the state.
             Err(error) => error.code().is_client_error(),
         };
         if !doubtful {

@@ -26,7 +26,7 @@ use crate::objects::noop_applies::{Fingerprint, NoopApply, revision_of};
 use crate::objects::{Snapshot, Store};
 use crate::write::Context;
 
-/// The keys of fingerprints, so that no client can make two applies of one.
+/// Keys of fingerprints, so that no client can construct two applies with the same fingerprint.
 #[derive(Default)]
 pub struct Fingerprints([RandomState; 2]);
 
@@ -48,7 +48,7 @@ impl Fingerprints {
         options: &'a PatchOptions,
         text: &'a [u8],
     ) -> Option<SentApply<'a>> {
-        // What others wrote to the same store may not show yet.
+        // Writes of other servers to the same store may not be visible yet.
         let always_runs = store.is_shared()
             || target.request.audit.is_some()
             || target.writer.internal
@@ -81,7 +81,7 @@ impl SentApply<'_> {
     }
 }
 
-/// The end of an apply that is known to change nothing.
+/// Returns the result of an apply that is known to change nothing.
 pub(crate) fn answer(context: &Context, target: &Target, sent: SentApply<'_>) -> Option<WriteResult> {
     target.check_deadline().ok()?;
     let snapshot = context.shared.store.newest();
@@ -100,7 +100,7 @@ fn is_heard_of(context: &Context, target: &Target, snapshot: &Snapshot) -> bool 
     stage(context, target, &lookup).is_heard_of("UPDATE")
 }
 
-/// Notes what a run looks at.
+/// Records the reads of a run.
 pub(super) struct Witness<'a> {
     sent: SentApply<'a>,
     lookup: &'a SnapshotLookup<'a>,

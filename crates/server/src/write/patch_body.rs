@@ -1,4 +1,4 @@
-//! The bodies of PATCH: from bytes to changes.
+//! Decoding of the bodies of PATCH: from bytes to changes.
 
 use bytes::Bytes;
 use holdfast_value::{Error as ValueError, Limits, Parsed, SmolStr, Value, cbor, json, json_patch, yaml};
@@ -11,7 +11,7 @@ use crate::http::options::PatchOptions;
 /// Reads the body of a PATCH.
 ///
 /// # Errors
-/// 400 where the body of an apply is no configuration. What is wrong with other patches the change reports.
+/// If the body of an apply is no configuration (400). Errors of other patches are reported when the change is applied.
 pub(crate) fn read(bytes: &Bytes, patch_type: PatchType, options: &PatchOptions) -> Result<Change, Error> {
     let validation = options.write.field_validation;
     let patch = match patch_type {
@@ -53,7 +53,7 @@ fn read_apply(
             )));
         }
     };
-    // The core group may be written with its empty name.
+    // The core group may be written as an empty name.
     if let Some(version) = configuration
         .str_at(&["apiVersion"])
         .and_then(|version| version.strip_prefix('/'))
@@ -105,10 +105,10 @@ fn read_strategic(bytes: &Bytes) -> Result<(Patch, Vec<String>), Error> {
     Ok((Patch::Strategic(patch), findings))
 }
 
-/// Reads a patch that is a map, or `null`, and what strict validation finds in it.
+/// Reads a patch that is a map, or `null`, and the findings of strict validation.
 ///
 /// # Errors
-/// Why it is none, in the words of the reference.
+/// If it is neither, in the words of the reference.
 fn read_map(bytes: &Bytes) -> Result<(Value, Vec<String>), String> {
     let parsed = json::parse_with_findings(bytes, &Limits::REQUEST);
     let Parsed { value, findings } = parsed.map_err(|error| error.to_string())?;

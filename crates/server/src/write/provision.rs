@@ -1,4 +1,4 @@
-//! Namespaces that the server makes for new objects, where the admission plugin `NamespaceAutoProvision` is on.
+//! Namespaces that the server creates for new objects, if the admission plugin `NamespaceAutoProvision` is enabled.
 
 use std::sync::Arc;
 

@@ -168,7 +168,7 @@ mod tests {
 
     const QUOTA: &str = "{apiVersion: v1, kind: ResourceQuota, metadata: {name: q}}";
 
-    /// A world with a quota of so many config maps.
+    /// Creates a world with a quota of this many config maps.
     async fn world(places: usize) -> World {
         let quota = holdfast_kinds::admission::plugins();
         let quota = quota.into_iter().filter(|plugin| plugin.name() == "ResourceQuota");

@@ -1,4 +1,4 @@
-//! Carrying out what a request does to other objects than the one that its path names.
+//! Execution of requests that change objects other than the one that their path names.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ async fn admit(
     Ok(stage(context, target, &lookup).admit_action(action, request).await?)
 }
 
-/// The turns that a request has, with the keys of their objects.
+/// Turns that a request holds, with the keys of their objects.
 type Held<'a> = Vec<(String, Turn<'a>)>;
 
 /// Waits for the turn at the object of the request, then for the turn at the object that the first step changes, which
@@ -116,7 +116,7 @@ fn plan(
     Ok((steps, warnings))
 }
 
-/// The key of the object that a step changes.
+/// Returns the key of the object that a step changes.
 fn key_of_step(target: &Target, step: &ActionStep) -> Result<String, ApiError> {
     let (resource, namespace, name) = match step {
         ActionStep::Replace { resource, object } | ActionStep::Status { resource, object } => {
@@ -149,7 +149,7 @@ async fn carry_out<'a>(
     held: &mut Held<'a>,
 ) -> Result<(), Stopped> {
     let mut at_start = true;
-    // What a step stored is what a later one may require.
+    // A later step may require the version that an earlier step stored.
     let mut stored: Option<(String, String)> = None;
     for step in steps {
         let outcome = do_step(context, target, step, held, &mut stored).await;
@@ -175,7 +175,7 @@ async fn do_step<'a>(
         ActionStep::Replace { resource, object } => *stored = replace(context, target, &resource, key, object).await?,
         ActionStep::Status { resource, object } => {
             write_status(context, target, &resource, object, turn).await?;
-            // Others share it, and the rest of the steps has nothing to do with it.
+            // Others share the object, and the remaining steps do not need it.
             turn.give_up();
         }
         ActionStep::Delete {
@@ -193,7 +193,8 @@ async fn do_step<'a>(
     Ok(())
 }
 
-/// A precondition on the version of an object that an earlier step replaced is one on the version that it stored.
+/// Replaces a precondition on the version of an object that an earlier step replaced by one on the version that it
+/// stored.
 fn require_stored(options: &mut Value, stored: Option<&(String, String)>) {
     const VERSION: [&str; 2] = ["preconditions", "resourceVersion"];
     if let Some((before, now)) = stored
@@ -203,7 +204,7 @@ fn require_stored(options: &mut Value, stored: Option<&(String, String)>) {
     }
 }
 
-/// The versions before and after, where something was stored.
+/// Replaces an object and returns its versions before and after, if something was stored.
 async fn replace(
     context: &Arc<Context>,
     target: &Target,
@@ -304,7 +305,7 @@ mod tests {
     use super::super::testing::{CONFIG, World, refusal, tree};
     use super::*;
 
-    /// Plans these steps.
+    /// Action that plans these steps.
     struct Steps(Vec<ActionStep>);
 
     impl SubresourceAction for Steps {

@@ -27,7 +27,7 @@ const WRITERS: usize = 1000;
 const PATIENCE: Duration = Duration::from_millis(20);
 const MORE_PATIENCE: u32 = 4;
 
-/// The longest patience; no webhook is waited for longer than this.
+/// Maximum time for which a turn is kept while webhooks are called.
 const MOST_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The objects that are written to now, by hashes of their keys. That two share a hash, and so wait for each other, is
@@ -40,7 +40,7 @@ pub struct Turns {
 
 /// Queue of the writers of an object.
 struct Queue {
-    /// One may at a time; the others wait in order.
+    /// Semaphore with one permit; the writers wait in order.
     turn: Arc<Semaphore>,
     /// Number of writers.
     writers: usize,
@@ -49,7 +49,7 @@ struct Queue {
 /// Turn of a writer, or its membership in the queue after it gave the turn up.
 pub(super) struct Turn<'a> {
     turns: &'a Turns,
-    /// The object; none where nothing is waited for.
+    /// Key of the object; `None` if the writer waits for nothing.
     key: Option<u64>,
     deadline: Option<Instant>,
     patience: Duration,
@@ -231,7 +231,7 @@ mod tests {
         let mut slow = turns.take("a", None).await.unwrap();
         slow.over(async { time::sleep(PATIENCE / 2).await }).await;
         assert!(!slow.retake().await.unwrap(), "a short wait keeps the turn");
-        // What the webhook waits for is another write to the same object.
+        // The webhook waits for another write to the same object.
         let (done, nested) = oneshot::channel();
         let nested_write = async {
             let turn = turns.take("a", None).await.unwrap();

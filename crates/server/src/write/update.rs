@@ -1,4 +1,4 @@
-//! Updates and applies: runs until one of them is stored.
+//! Updates and applies: runs are repeated until one of them is stored.
 
 use std::sync::Arc;
 
@@ -75,7 +75,7 @@ async fn update_until_stored(
             Some(witness) => witnessed_stage(context, target, witness),
             None => stage(context, target, &lookup),
         };
-        // An object that was made under another name than the address has is stored under that of the address.
+        // An object that states another name than the address is stored under the name of the address.
         let key = target.key(&target.name);
         let entry = snapshot.get(key.as_bytes());
         let live = match entry {
@@ -151,7 +151,7 @@ mod tests {
         assert!(Arc::ptr_eq(&made, &same));
     }
 
-    /// A workload whose template has a container of that name.
+    /// Returns a workload whose template has a container of that name.
     fn workload(container: &str) -> String {
         format!(
             "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: a}}, spec: {{selector: {{matchLabels: {{x: z}}}}, \
@@ -167,7 +167,7 @@ mod tests {
         let mut of_form = Known::default();
         of_form.formed = true;
         assert!(known.formed && known != of_form, "the template is known, too");
-        // As another server would leave it, whose rules let it through.
+        // An object that another server with other rules accepted.
         let text = String::from_utf8(made.bytes().to_vec()).unwrap();
         let wrong = text.replace(r#""name":"c""#, r#""name":"C""#);
         let tree = json::parse(wrong.as_bytes(), &Limits::TRUSTED).unwrap();

@@ -10,7 +10,7 @@ use crate::http::ApiError;
 use crate::objects::{self, Entry};
 use crate::write::Context;
 
-/// The end of a write.
+/// Result of a write.
 pub(crate) struct WriteResult {
     /// Object for the response.
     pub(crate) object: WrittenObject,
@@ -22,7 +22,7 @@ pub(crate) struct WriteResult {
     pub(crate) warnings: Vec<String>,
 }
 
-/// An object as a write leaves it.
+/// An object after a write.
 pub(crate) enum WrittenObject {
     /// The stored entry, and its tree without the resource version unless the tree is cached elsewhere.
     Stored(Arc<Entry>, Option<Value>),
@@ -31,7 +31,7 @@ pub(crate) enum WrittenObject {
 }
 
 impl WrittenObject {
-    /// The tree, in the storage version.
+    /// Returns the tree, in the storage version.
     pub(crate) fn tree(&self) -> Value {
         match self {
             Self::Stored(entry, _) => objects::tree(entry),
@@ -41,7 +41,7 @@ impl WrittenObject {
 }
 
 impl WriteResult {
-    /// The end of a write that found nothing to change in `entry`.
+    /// Returns the result of a write that found nothing to change in `entry`.
     pub(super) fn unchanged(entry: &Arc<Entry>, warnings: Vec<String>) -> Self {
         Self {
             object: WrittenObject::Stored(Arc::clone(entry), None),
