@@ -382,7 +382,7 @@ mod tests {
     use crate::wire::body::BodyError;
 
     #[test]
-    fn success_names_what_it_is_about_and_its_code_where_one_is_stated() {
+    fn success_names_its_subject_and_the_stated_code() {
         let details = Details {
             name: "a&b".to_owned(),
             kind: "pods".into(),

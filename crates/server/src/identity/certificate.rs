@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_among_the_roots_is_trusted_itself_while_it_is_valid() {
+    fn root_certificate_is_trusted_itself_while_valid() {
         let (own, other) = (
             certificate(&[(DnType::CommonName, "alice")]),
             certificate(&[(DnType::CommonName, "alice")]),

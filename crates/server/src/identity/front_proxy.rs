@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_named_to_another_server_is_read_there_as_the_same() {
+    fn user_named_to_another_server_is_read_unchanged() {
         let user = User {
             name: "alice".into(),
             uid: "1".into(),

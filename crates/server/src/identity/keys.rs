@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_an_error() {
+    fn invalid_key_is_an_error() {
         assert!(matches!(VerifyingKey::from_der(b"none"), Err(KeyError::Unreadable(_))));
     }
 }

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_token_counts_as_no_credentials() {
+    fn header_without_token_counts_as_no_credentials() {
         for text in [&b"Bearer "[..], b"Basic YTpi", b"Bearer  secret", b"Basic \xff"] {
             assert_eq!(ask_with(true, text, None).unwrap().name, "system:anonymous");
             assert!(ask_with(false, text, None).is_err());

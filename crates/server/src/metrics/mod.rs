@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_counted_is_shown_under_the_names_of_the_reference() {
+    async fn counters_have_the_names_of_the_reference() {
         let metrics = Metrics::new().unwrap();
         metrics.record_build(&Build::default()).unwrap();
         metrics.deprecated(["", "", "endpoints", "", "v1"]);

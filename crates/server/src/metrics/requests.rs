@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_served_makes_no_counters() {
+    fn unserved_resource_creates_no_counters() {
         let (_, requests, resources) = requests();
         for uri in [
             "/api/v1/namespaces/n/gadgets",

@@ -173,7 +173,7 @@ mod tests {
     use crate::objects::Objects;
 
     #[test]
-    fn what_has_to_go_is_taken_in_the_order_of_its_times() {
+    fn due_objects_are_taken_in_order_of_time() {
         let mut queue = Queue::default();
         let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
         for (time, name) in [(30, "c"), (10, "a"), (20, "b")] {
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_over_goes_and_what_was_written_since_stays() {
+    async fn expired_event_is_removed_and_rewritten_event_stays() {
         let folder = tempfile::tempdir().unwrap();
         let objects = Objects::new(Arc::default());
         let store = Store::open(holdfast_store::Config::new(folder.path()), objects).unwrap();

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_missed_changes_gets_the_differences_and_nothing_twice() {
+    async fn informer_that_missed_changes_gets_each_difference_once() {
         let folder = tempfile::tempdir().unwrap();
         let store = store(&folder);
         for name in ["a", "b", "c"] {
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_happens_before_the_first_turn_is_not_missed() {
+    async fn change_before_the_first_poll_is_not_missed() {
         let folder = tempfile::tempdir().unwrap();
         let store = store(&folder);
         let mut following = following(&store);

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_service_is_reported_in_the_words_of_the_reference() {
+    fn service_problem_is_reported_in_the_reference_words() {
         let fault_text = |service: &str, slices: &[&str]| {
             let slices = slices.iter().map(|slice| parse(slice)).collect();
             let fault = check_service(&parse(service), || slices, "ns", "s", 443);

@@ -525,7 +525,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_an_answer_holds_is_given_back_with_its_last_bytes() {
+    async fn value_held_by_a_response_is_dropped_with_its_last_bytes() {
         let large = || Bytes::from(vec![b' '; 20 * 1024]);
         let stream = || futures_util::stream::iter([large(), large()]);
         for (mut body, small) in [
@@ -554,7 +554,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_above_the_limit_is_refused_with_and_without_a_stated_length() {
+    async fn too_large_body_is_rejected_with_or_without_stated_length() {
         let stated = RequestBody::from_bytes(vec![b' '; MAX_REQUEST_BYTES + 1]);
         let pieces = futures_util::stream::repeat(Bytes::from(vec![b' '; 1 << 20]));
         let unstated = RequestBody::new(ResponseBody::stream(pieces), Duration::from_secs(60));

@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn frames_of_several_watches_leave_together_and_large_ones_at_once() {
+    async fn small_frames_of_watches_are_gathered_and_large_ones_are_not() {
         let stream = gathered(2, usize::MAX);
         write(&stream, &[100, 200, 300]).await;
         assert_eq!(lengths(&stream), [600]);
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_the_stream_holds_back_goes_out_when_there_is_room() {
+    async fn held_back_bytes_are_sent_when_there_is_room() {
         for length in [100, LARGE] {
             let stream = Gathered::new(HoldingBack::default(), watches(2));
             let mut writer = stream.clone();
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_with_events_is_served_when_others_had_their_turn() {
+    async fn connection_with_events_is_served_after_other_tasks() {
         let stream = gathered(2, usize::MAX);
         let order = Arc::new(Mutex::new(Vec::new()));
         stream.watches.note_event();

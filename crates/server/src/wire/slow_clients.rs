@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_that_is_buffered_and_not_taken_is_reported_after_the_limit() {
+    async fn buffered_unread_response_is_reported_after_the_limit() {
         let streams = Streams::new(LIMIT);
         let (hand_over, mut buffered) = tokio::sync::mpsc::channel(2);
         for _ in 0..2 {

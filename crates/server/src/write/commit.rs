@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_store_says_becomes_the_code_of_the_answer() {
+    fn store_error_becomes_the_response_code() {
         let storage = StorageError {
             path: Arc::default(),
             detail: "disk I/O error".into(),

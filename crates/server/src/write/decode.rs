@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_is_of_the_kind_and_version_of_its_address_unless_it_says_otherwise() {
+    async fn body_without_kind_has_that_of_its_address() {
         let world = World::new();
         for body in [
             "{}",
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_strict_validation_finds_is_refused_warned_of_or_ignored() {
+    async fn strict_findings_are_rejected_warned_or_ignored() {
         let world = World::new();
         let body = r#"{"data":{"a":"1","a":"2"},"nope":1}"#;
         let read = |validation| decoded(&world, Format::Json, body, validation);

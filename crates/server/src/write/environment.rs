@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_live_object_is_shown_as_stored_in_its_storage_version_alone() {
+    async fn existing_object_is_served_as_stored_only_in_storage_version() {
         const SCALER: &str = "{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: a}, spec: \
                               {maxReplicas: 1, scaleTargetRef: {kind: Deployment, name: d, apiVersion: apps/v1}}}";
         let world = World::new();

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_gave_up_the_turn_is_overtaken_by_those_who_wrote() {
+    async fn writer_without_turn_is_overtaken_by_other_writers() {
         let world = World::new();
         let (entry, target) = (world.create(CONFIG).await, world.target(CONFIG, ""));
         let (context, key) = (&world.context, target.key("a"));

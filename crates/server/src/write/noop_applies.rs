@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_fingerprint_is_of_the_text_the_user_and_the_way_of_an_apply() {
+    async fn fingerprint_covers_text_user_and_options() {
         let (world, options) = (World::new(), PatchOptions::default());
         let target = || world.target(CONFIG, "");
         let first = fingerprint(&world, &target(), &options, CONFIG).unwrap();
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_others_hear_of_has_no_fingerprint() {
+    async fn internal_apply_is_not_cached() {
         let (world, options) = (World::new(), PatchOptions::default());
         let mut internal = world.target(CONFIG, "");
         internal.writer.internal = true;
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_apply_that_changed_nothing_is_answered_until_its_object_changes() {
+    async fn noop_apply_is_answered_until_its_object_changes() {
         let (world, options) = (World::new(), PatchOptions::default());
         let target = || world.target(CONFIG, "");
         let print = sent(&world, &target(), &options, CONFIG).unwrap();
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_run_is_remembered_with_the_revisions_of_the_objects_that_it_looked_up() {
+    async fn run_is_remembered_with_revisions_of_looked_up_objects() {
         let world = World::new();
         let (context, target, snapshot) = (&world.context, world.target(CONFIG, ""), world.snapshot());
         let lookup = environment::lookup(context, &target.registry, &snapshot);
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_run_that_looked_at_more_than_single_objects_is_not_remembered() {
+    async fn run_that_reads_more_than_single_objects_is_not_remembered() {
         let world = World::new();
         let (context, target, snapshot) = (&world.context, world.target(CONFIG, ""), world.snapshot());
         let lookup = environment::lookup(context, &target.registry, &snapshot);

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_strict_validation_finds_in_a_json_patch_says_so() {
+    fn strict_finding_in_json_patch_is_reported() {
         let body = r#"[{"op":"add","path":"/a","value":1,"nope":1}]"#;
         let (_, findings) = patch(PatchType::Json, body).ok().unwrap();
         assert_eq!(findings, ["json patch unknown field \"[0].nope\""]);

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_taken_is_stored_together_with_the_write() {
+    async fn reservation_is_stored_with_the_write() {
         let world = world(2).await;
         let entry = world.create(CONFIG).await;
         assert_eq!(used(&world), "1");
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_too_little_is_left_nothing_is_stored() {
+    async fn exceeded_quota_stores_nothing() {
         let world = world(0).await;
         let (code, why) = refusal(world.try_create(CONFIG).await);
         assert_eq!(code, 403);

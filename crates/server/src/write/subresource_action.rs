@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_precondition_on_the_version_before_becomes_one_on_the_version_stored() {
+    fn precondition_on_replaced_version_follows_the_stored_one() {
         let replaced = ("3".to_owned(), "4".to_owned());
         for (required, expected) in [("3", "4"), ("2", "2")] {
             let mut options = tree(&format!("{{preconditions: {{resourceVersion: '{required}'}}}}"));

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_waits_leaves_at_its_deadline_or_when_it_is_cancelled() {
+    async fn waiter_leaves_at_its_deadline_or_when_cancelled() {
         let turns = Turns::default();
         let first = turns.take("a", None).await.unwrap();
         let late = turns.take("a", Some(Instant::now() + Duration::from_millis(1))).await;

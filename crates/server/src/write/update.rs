@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_another_server_stored_is_looked_at_whole_and_what_this_one_stored_is_known() {
+    async fn object_of_another_server_is_validated_as_a_whole() {
         let world = World::new();
         let made = world.create(&workload("c")).await;
         let known = made.known_index().unwrap().known();
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_there_is_created_by_an_apply_alone() {
+    async fn missing_object_is_created_only_by_apply() {
         let world = World::new();
         let update = async |change| update(&world.context, world.target(CONFIG, ""), change).await;
         let missing = (404, "configmaps \"a\" not found".to_owned());
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn names_that_mean_something_in_paths_are_refused_before_anything_is_looked_up() {
+    async fn names_with_meaning_in_paths_are_rejected_before_lookups() {
         let world = World::new();
         let mut target = world.target(CONFIG, "");
         target.name = "..".into();

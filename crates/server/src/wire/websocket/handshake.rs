@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_asks_for_a_websocket_says_so_in_both_headers() {
+    fn websocket_request_needs_both_headers() {
         let wanted = |connection, upgrade| is_requested(&headers(&[(CONNECTION, connection), (UPGRADE, upgrade)]));
         assert!(wanted("keep-alive, Upgrade", "WebSocket"));
         assert!(!wanted("keep-alive", "websocket"));
