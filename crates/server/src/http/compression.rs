@@ -17,10 +17,10 @@ use crate::http::headers;
 use crate::http::response::Response;
 use crate::wire::body::ResponseBody;
 
-/// Up to this size answers are sent as they are, as in the reference.
+/// Size up to which responses are not compressed, as in the reference.
 const THRESHOLD: usize = 128 * 1024;
 
-/// The most bytes that are compressed at once; some tenths of a millisecond.
+/// Maximum number of bytes that are compressed at once; takes some tenths of a millisecond.
 const RUN: usize = 32 * 1024;
 
 /// Returns true if a client accepts gzip. Weights are not parsed: with one the response is not compressed, as in the
@@ -30,7 +30,7 @@ pub(crate) fn is_wanted(headers: &HeaderMap) -> bool {
     accepted.split(',').any(|encoding| encoding.trim() == "gzip")
 }
 
-/// The answer, compressed if it is large.
+/// Returns the response, compressed if it is large.
 pub(crate) async fn compressed(response: Response) -> Response {
     if response
         .body()
@@ -64,7 +64,7 @@ pub(crate) async fn compressed(response: Response) -> Response {
 }
 
 async fn next(body: &mut ResponseBody) -> Option<Bytes> {
-    // What is compressed is made here, and does not break off.
+    // A body that is compressed is produced by this server, and does not break off.
     body.frame().await?.ok()?.into_data().ok()
 }
 
@@ -73,12 +73,12 @@ struct Rest {
     /// Bytes that were read already.
     first: VecDeque<Bytes>,
     body: ResponseBody,
-    /// `None` when all is done.
+    /// `None` when the body is complete.
     encoder: Option<GzEncoder<Vec<u8>>>,
 }
 
 impl Rest {
-    /// The next compressed bytes; `None` at the end.
+    /// Returns the next compressed bytes; `None` at the end.
     async fn run(&mut self) -> Option<Bytes> {
         loop {
             let encoder = self.encoder.as_mut()?;

@@ -13,7 +13,7 @@ pub(crate) fn text(headers: &HeaderMap, name: impl AsHeaderName) -> Option<Cow<'
     headers.get(name).map(lossy)
 }
 
-/// A value, with U+FFFD for bytes that are no UTF-8.
+/// Returns a value with U+FFFD for bytes that are not UTF-8.
 pub(crate) fn lossy(value: &HeaderValue) -> Cow<'_, str> {
     String::from_utf8_lossy(value.as_bytes())
 }

@@ -45,7 +45,7 @@ pub struct PatchOptions {
 /// The options of a GET of one object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GetOptions {
-    /// The resource version that the answer must not be older than; empty for the newest.
+    /// Oldest resource version that the response may have; empty for the newest.
     pub resource_version: String,
 }
 
@@ -58,7 +58,7 @@ pub enum ResourceVersionMatch {
     NotOlderThan,
 }
 
-/// The options of a list and of a watch, and those that choose objects of a DELETE of a collection.
+/// Options of a list and of a watch, and those that select the objects of a DELETE of a collection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListOptions {
     /// The text of the label selector.
@@ -75,13 +75,13 @@ pub struct ListOptions {
     pub resource_version_match: Option<ResourceVersionMatch>,
     /// Maximum duration of the call in seconds.
     pub timeout_seconds: Option<i64>,
-    /// The most objects of an answer; 0 or less for all.
+    /// Maximum number of objects in a response; 0 or less for all.
     pub limit: i64,
-    /// The token of the chunk that comes next.
+    /// Token of the next chunk.
     pub continue_token: String,
     /// True if a watch begins with the existing objects.
     pub send_initial_events: Option<bool>,
-    /// The text of the selector of a shard; empty for all objects.
+    /// Text of the shard selector; empty for all objects.
     pub shard_selector: String,
 }
 
@@ -105,10 +105,10 @@ impl Default for ListRules {
 }
 
 impl CreateOptions {
-    /// Reads the options of a POST.
+    /// Parses the options of a POST.
     ///
     /// # Errors
-    /// 422 for values that are none.
+    /// If a value is invalid (422).
     pub fn parse(query: &Query) -> Result<Self, ApiError> {
         let mut errors = Vec::new();
         let write = write_options(query, &mut errors);
@@ -118,10 +118,10 @@ impl CreateOptions {
 }
 
 impl UpdateOptions {
-    /// Reads the options of a PUT.
+    /// Parses the options of a PUT.
     ///
     /// # Errors
-    /// 422 for values that are none.
+    /// If a value is invalid (422).
     pub fn parse(query: &Query) -> Result<Self, ApiError> {
         let mut errors = Vec::new();
         let write = write_options(query, &mut errors);
@@ -131,10 +131,10 @@ impl UpdateOptions {
 }
 
 impl PatchOptions {
-    /// Reads the options of a PATCH of that type.
+    /// Parses the options of a PATCH of that type.
     ///
     /// # Errors
-    /// 422 for values that are none, for an apply without a field manager and for a forced patch of another type.
+    /// If a value is invalid, an apply has no field manager, or a patch of another type is forced (422).
     pub fn parse(query: &Query, patch_type: PatchType) -> Result<Self, ApiError> {
         let force = query.get("force").map(reads_as_true);
         let mut errors = Vec::new();
@@ -173,10 +173,10 @@ fn write_options(query: &Query, errors: &mut Vec<FieldError>) -> WriteOptions {
     }
 }
 
-/// Reads the options of a DELETE without a body.
+/// Parses the options of a DELETE without a body.
 ///
 /// # Errors
-/// 400 for a number that cannot be read, 422 for values that are none.
+/// If a number cannot be parsed (400), or a value is invalid (422).
 pub fn delete_options(query: &Query) -> Result<DeleteOptions, ApiError> {
     let grace_period_seconds = integer(query, "gracePeriodSeconds")?;
     let orphan_dependents = query.get("orphanDependents").map(reads_as_true);
@@ -193,10 +193,10 @@ pub fn delete_options(query: &Query) -> Result<DeleteOptions, ApiError> {
 }
 
 impl GetOptions {
-    /// Reads the options of a GET of one object.
+    /// Parses the options of a GET of one object.
     ///
     /// # Errors
-    /// 400 for an export, which the API knows no more.
+    /// If it requests an export, which the API no longer supports (400).
     pub fn parse(query: &Query) -> Result<Self, ApiError> {
         if query.get("export").is_some_and(reads_as_true) {
             const WHY: &str = "the export parameter, deprecated since v1.14, is no longer supported";
@@ -209,10 +209,10 @@ impl GetOptions {
 }
 
 impl ListOptions {
-    /// Reads the options of a list or a watch.
+    /// Parses the options of a list or a watch.
     ///
     /// # Errors
-    /// 400 for a number that cannot be read, 422 for options that do not go together.
+    /// If a number cannot be parsed (400), or options conflict (422).
     pub fn parse(query: &Query, rules: ListRules) -> Result<Self, ApiError> {
         let watch_list = rules.watch_list;
         let text = |name| query.get(name).unwrap_or_default().to_owned();
@@ -341,7 +341,7 @@ fn refuse(options: &'static str, errors: Vec<FieldError>) -> Result<(), ApiError
     }
 }
 
-/// The integer in the parameter `name`.
+/// Returns the integer in the parameter `name`.
 fn integer(query: &Query, name: &str) -> Result<Option<i64>, ApiError> {
     query.get(name).map(whole_number).transpose()
 }

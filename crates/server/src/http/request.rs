@@ -1,4 +1,4 @@
-//! A request for a resource, as the handlers of the verbs get it: the user, the target, and the form of the answer.
+//! A request for a resource in the form that the handlers of the verbs get: user, target, and form of the response.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::wire::body::RequestBody;
 use crate::wire::fairness::WatchHold;
 use crate::wire::websocket::Upgrade;
 
-/// A request for a resource that is served, by a user who may make it.
+/// A request for a served resource by an authorized user.
 pub struct ResourceRequest {
     /// The resources at the time of the request.
     pub registry: Arc<Registry>,
@@ -29,7 +29,7 @@ pub struct ResourceRequest {
     pub namespace: SmolStr,
     /// The name of the object; empty for collections.
     pub name: SmolStr,
-    /// The subresource, which the version has; empty for the object itself.
+    /// Subresource, which exists in the version; empty for the object itself.
     pub subresource: SmolStr,
     /// The parameters.
     pub query: Query,
@@ -37,7 +37,7 @@ pub struct ResourceRequest {
     pub headers: HeaderMap,
     /// The user who makes the request.
     pub user: Arc<User>,
-    /// The form of the answer.
+    /// Form of the response.
     pub representation: Representation,
     /// The body, not read yet.
     pub body: RequestBody,
@@ -70,18 +70,18 @@ impl ResourceRequest {
         self.served.version()
     }
 
-    /// The format of the body.
+    /// Returns the format of the body.
     ///
     /// # Errors
-    /// 415 where objects are not read in it.
+    /// If it is not supported for objects (415).
     pub fn body_format(&self) -> Result<Format, ApiError> {
         negotiation::body_format(&self.headers, self.cbor)
     }
 
-    /// The type of the patch that the body is.
+    /// Returns the patch type of the body.
     ///
     /// # Errors
-    /// 415 where it is none.
+    /// If the body is not a patch (415).
     pub fn patch_type(&self) -> Result<PatchType, ApiError> {
         negotiation::patch_type(&self.headers, self.cbor)
     }
@@ -91,7 +91,7 @@ impl ResourceRequest {
         self.version().subresource(&self.subresource)
     }
 
-    /// The User-Agent; empty where there is none.
+    /// Returns the User-Agent; empty if there is none.
     pub fn user_agent(&self) -> Cow<'_, str> {
         headers::text(&self.headers, http::header::USER_AGENT).unwrap_or_default()
     }

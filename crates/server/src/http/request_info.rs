@@ -22,9 +22,9 @@ pub struct RequestInfo {
     pub verb: SmolStr,
     /// The resource; `None` for all other paths.
     pub resource: Option<ResourcePath>,
-    /// The parameters behind the path.
+    /// Query parameters.
     pub query: Query,
-    /// The one name that the field selector of a list or watch asks for; access rules judge by it as by that of a get.
+    /// Name that the field selector of a list or watch requires; authorization uses it as the name of a get.
     pub selected_name: SmolStr,
 }
 
@@ -35,7 +35,7 @@ pub struct ResourcePath {
     pub group: SmolStr,
     /// The version.
     pub version: SmolStr,
-    /// The namespace, or nothing. The path of a namespace object has its name both here and in `name`.
+    /// Namespace; empty for none. The path of a namespace object has its name both here and in `name`.
     pub namespace: SmolStr,
     /// The plural name of the resource.
     pub resource: SmolStr,
@@ -53,12 +53,12 @@ pub struct ResourcePath {
     pub in_namespace: bool,
 }
 
-/// The verbs that old paths carry in front of the resource.
+/// Legacy verbs that precede the resource in a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathVerb {
-    /// `proxy`, which leads nowhere any more.
+    /// `proxy`, which is no longer supported.
     Proxy,
-    /// `watch`, the old form of a watch.
+    /// `watch`, the legacy form of a watch.
     Watch,
 }
 
@@ -71,7 +71,7 @@ impl PathVerb {
         }
     }
 
-    /// The verb as access rules name it.
+    /// Returns the verb in the words of access rules.
     fn name(self) -> &'static str {
         match self {
             Self::Proxy => "proxy",
@@ -83,25 +83,25 @@ impl PathVerb {
 /// Reason why a request is answered before it reaches any handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestInfoError {
-    /// The path is too long, or its escapes are broken.
+    /// The path is too long, or its escapes are invalid.
     #[error("400 Bad Request")]
     Unreadable,
-    /// An old path names no resource.
+    /// A legacy path names no resource.
     #[error("unable to determine kind and namespace from url")]
     NoResource,
 }
 
-/// The longest path that is read.
+/// Maximum length of a path, in bytes.
 const MAX_PATH: usize = 8 * 1024;
 
 /// Segments after the name of a namespace that are subresources of it and not resources within it.
 const NAMESPACE_SUBRESOURCES: [&str; 2] = ["status", "finalize"];
 
 impl RequestInfo {
-    /// Reads the method and the path with its query.
+    /// Parses the method and the path with its query.
     ///
     /// # Errors
-    /// Where the path cannot be read, and where an old path names no resource.
+    /// If the path is invalid, or a legacy path names no resource.
     pub fn parse(method: &Method, uri: &http::Uri) -> Result<Self, RequestInfoError> {
         if uri.path().len() > MAX_PATH {
             return Err(RequestInfoError::Unreadable);
@@ -182,7 +182,7 @@ impl RequestInfo {
         (target.resource, target.name, target.subresource) = (part(0), part(1), part(2));
         target.rest = parts.get(3..).unwrap_or_default().join("/");
         if path_verb == Some(PathVerb::Proxy) {
-            // All that comes behind the name was for the server behind it.
+            // The path after the name was for the server behind the proxy.
             target.subresource = SmolStr::default();
         }
         if target.name.is_empty() {
@@ -202,7 +202,7 @@ impl RequestInfo {
     }
 }
 
-/// The segments of a path, without the slashes around it.
+/// Returns the segments of a path, without the surrounding slashes.
 fn segments(path: &str) -> Vec<&str> {
     let (mut segments, mut start) = (Vec::with_capacity(10), 0);
     let path = path.trim_start_matches('/').trim_end_matches('/');
@@ -255,7 +255,7 @@ mod tests {
         RequestInfo::parse(&method, &uri.parse().unwrap()).unwrap()
     }
 
-    /// The verb and group/version/namespace/resource/name/subresource.
+    /// Formats the verb and group/version/namespace/resource/name/subresource.
     fn show(method: &str, uri: &str) -> String {
         let info = parse(method, uri);
         let Some(target) = info.resource else {

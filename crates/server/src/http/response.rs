@@ -1,4 +1,4 @@
-//! Answers: a status code, a content type, warnings and a body.
+//! Responses: a status code, a content type, warnings and a body.
 
 use bytes::Bytes;
 use holdfast_gotext::quote::quote;
@@ -24,7 +24,7 @@ pub const PLAIN_TEXT: HeaderValue = HeaderValue::from_static("text/plain; charse
 
 const WARNING: HeaderName = header::WARNING;
 
-/// An answer of bytes that are encoded already.
+/// Returns a response of bytes that are encoded already.
 pub fn bytes(code: StatusCode, content_type: HeaderValue, body: impl Into<ResponseBody>) -> Response {
     let mut response = Response::new(body.into());
     *response.status_mut() = code;
@@ -47,7 +47,7 @@ pub fn document(
     Ok(bytes(code, representation.format.content_type(), body))
 }
 
-/// The body of [`document`].
+/// Returns the body of [`document`].
 ///
 /// # Errors
 /// Those of [`document`].
@@ -99,10 +99,10 @@ pub fn encoded(
     Ok(bytes(code, representation.format.content_type(), body))
 }
 
-/// Texts up to this length are copied to append their line end. Longer ones are sent in two runs of bytes.
+/// Maximum length of texts that are copied to append their line end. Longer ones are sent in two chunks.
 const MAX_COPIED_BYTES: usize = 16 * 1024;
 
-/// Returns a body of `text` and a line end, which kube-apiserver writes behind JSON that is not indented.
+/// Returns a body of `text` and a line end, which kube-apiserver writes after JSON that is not indented.
 fn line(text: Bytes) -> ResponseBody {
     if text.len() > MAX_COPIED_BYTES {
         return ResponseBody::chunks(vec![text, Bytes::from_static(b"\n")]);
@@ -113,16 +113,16 @@ fn line(text: Bytes) -> ResponseBody {
     line.into()
 }
 
-/// An answer of one object in protobuf by `messages`.
+/// Returns a response of one object in protobuf by `messages`.
 ///
 /// # Errors
-/// 406 where the object has no protobuf form.
+/// If the object has no protobuf form (406).
 pub fn protobuf(messages: &Messages, code: StatusCode, object: &Value) -> Result<Response, ApiError> {
     let body = protobuf::of_object(messages, object)?;
     Ok(bytes(code, Format::Protobuf.content_type(), body))
 }
 
-/// The object whose JSON is `text`, in another format.
+/// Converts the object with the JSON `text` to another format.
 fn converted(messages: &Messages, format: Format, text: Bytes) -> Result<Bytes, ApiError> {
     let parse = || json::parse(&text, &Limits::TRUSTED).map_err(|error| ApiError::internal(error.to_string()));
     let mut out = Vec::new();
@@ -142,7 +142,7 @@ pub fn no_content() -> Response {
     response
 }
 
-/// Plain text.
+/// Returns a response of plain text.
 pub fn text(code: StatusCode, text: impl Into<Bytes>) -> Response {
     let mut response = bytes(code, PLAIN_TEXT, text.into());
     let headers = response.headers_mut();
@@ -178,11 +178,11 @@ pub fn unread(error: RequestInfoError, uri: &Uri) -> Response {
     }
 }
 
-/// The answer to a request for `uri` that the server fails at outside of all handlers: plain text.
+/// Returns the response to a request for `uri` that fails in the server outside of all handlers: plain text.
 pub(crate) fn internal_error(uri: &Uri, why: &str) -> Response {
     let target = uri.path_and_query().map_or("/", PathAndQuery::as_str);
     let shown = format!("Internal Server Error: {}: {why}\n", quote(target));
-    // Whatever shows this as HTML does so without harm.
+    // The text is harmless if it is interpreted as HTML.
     let shown = shown.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     text(StatusCode::INTERNAL_SERVER_ERROR, shown)
 }
@@ -195,15 +195,15 @@ pub(crate) fn handshake_refused(refusal: websocket::Refusal) -> Response {
     answer
 }
 
-/// The answer at a path that nothing knows, in the words of Go's `net/http`.
+/// Returns the response for an unknown path, in the words of Go's `net/http`.
 pub fn page_not_found() -> Response {
     text(StatusCode::NOT_FOUND, "404 page not found\n")
 }
 
-/// The answer with an error, in the form that the client requests; in protobuf by `messages`.
+/// Returns the response of an error, in the form that the client requests; in protobuf by `messages`.
 pub fn error(messages: &Messages, error: &ApiError, representation: &Representation) -> Response {
     let code = error.code();
-    // A Status is numbers and text, which have any form.
+    // A Status consists of numbers and text, which every format can encode.
     let response = match representation.format {
         Format::Protobuf => encoded(messages, code, representation, error.to_json()),
         _ => document(messages, code, representation, &error.document()),
@@ -232,8 +232,8 @@ pub fn put_warning_first(headers: &mut HeaderMap, warning: String) {
     }
 }
 
-/// Adds `warnings` as Warning headers (RFC 7234, code 299), each text once. Where they are long together, each is cut
-/// short, and what is too much even then is left out.
+/// Adds `warnings` as Warning headers (RFC 7234, code 299), each text once. If they are too long in total, each is
+/// truncated, and those that are still too much are left out.
 pub fn add_warnings(headers: &mut HeaderMap, warnings: &[String]) {
     // Characters that a header cannot contain, and empty warnings, are left out.
     let is_printable = |byte: u8| matches!(byte, b' '..=b'~');

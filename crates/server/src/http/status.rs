@@ -1,7 +1,8 @@
-//! Errors as clients see them: the one place that maps what went wrong to a Kubernetes `Status`.
+//! Errors as clients see them: the only place that maps errors to a Kubernetes `Status`.
 //!
 //! A `Status` has a code, a reason for machines, a message for people and details. Clients rely on all of them, so the
-//! texts here are those of kube-apiserver. Other parts of the server make an [`ApiError`] by naming what happened.
+//! texts here are those of kube-apiserver. Other parts of the server create an [`ApiError`] by the constructor for the
+//! problem.
 
 mod conversions;
 mod document;
@@ -21,10 +22,10 @@ use smol_str::SmolStr;
 pub use self::document::{Cause, Details, Status};
 use self::document::{Document, ListMeta};
 
-/// The `Status` of an action that was carried out.
+/// `Status` of a successful action.
 pub(crate) const CREATED: &[u8] = br#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}"#;
 
-/// The message to a client for whose request there is no place now, and after how many seconds it is to try again.
+/// Message for a request that exceeds a limit on concurrent requests, and the advised delay of a retry in seconds.
 pub(crate) const TOO_MANY: &str = "Too many requests, please try again later.";
 pub(crate) const RETRY_SECONDS: u32 = 1;
 
@@ -35,7 +36,7 @@ pub struct ApiError(Box<Status>);
 /// Message for an unknown path.
 const UNKNOWN: &str = "the server could not find the requested resource";
 
-/// The name of a new object that another object has.
+/// Name of a new object that an existing object already has.
 #[derive(Clone, Copy, Debug)]
 pub struct TakenName<'n> {
     /// The name.
@@ -85,7 +86,7 @@ impl ApiError {
         }
     }
 
-    /// 404: the object `name` is not there.
+    /// 404: the object `name` does not exist.
     pub fn not_found(resource: &GroupResource, name: &str) -> Self {
         let message = format!("{resource} {} not found", quote(name));
         Self::new(
@@ -96,7 +97,7 @@ impl ApiError {
         )
     }
 
-    /// 404: no resource or subresource of that name is served, or the path is none of the API's.
+    /// 404: no resource or subresource of that name is served, or the path is not part of the API.
     pub fn unknown_resource() -> Self {
         Self::new(StatusCode::NOT_FOUND, "NotFound", UNKNOWN, Some(Details::default()))
     }
@@ -106,7 +107,7 @@ impl ApiError {
         self.0.message == UNKNOWN
     }
 
-    /// 405: the address is there, but not with this method.
+    /// 405: the address exists, but not for this method.
     pub fn method_not_allowed() -> Self {
         let message = "the server does not allow this method on the requested resource";
         let details = Some(Details::default());
@@ -120,7 +121,7 @@ impl ApiError {
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message, details)
     }
 
-    /// 409: an object of that name is there already.
+    /// 409: an object of that name exists already.
     pub fn already_exists(resource: &GroupResource, taken: &TakenName<'_>) -> Self {
         let begin = if taken.deleting {
             "object is being deleted: "
@@ -140,7 +141,7 @@ impl ApiError {
         Self::new(StatusCode::CONFLICT, "AlreadyExists", message, Some(details))
     }
 
-    /// 409: the write does not fit the object as it is now.
+    /// 409: the write conflicts with the current object.
     pub fn conflict(resource: &GroupResource, name: &str, why: impl fmt::Display) -> Self {
         let message = format!("Operation cannot be fulfilled on {resource} {}: {why}", quote(name));
         Self::new(
@@ -151,7 +152,7 @@ impl ApiError {
         )
     }
 
-    /// 409: the resource version that the client names is not that of the object.
+    /// 409: the resource version of the client differs from that of the object.
     pub fn modified(resource: &GroupResource, name: &str) -> Self {
         const WHY: &str = "the object has been modified; please apply your changes to the latest version and try again";
         Self::conflict(resource, name, WHY)
@@ -187,7 +188,7 @@ impl ApiError {
         Self::new(StatusCode::CONFLICT, "Conflict", message, Some(details))
     }
 
-    /// 422: fields of the object are wrong. `kind` is the kind of the object, whose name may be empty.
+    /// 422: fields of the object are invalid. `kind` is the kind of the object, whose name may be empty.
     pub fn invalid(kind: &GroupKind, name: &str, errors: &[FieldError]) -> Self {
         let mut left = MESSAGE_BYTES;
         let causes = errors.iter().map(|error| Cause {
@@ -207,7 +208,7 @@ impl ApiError {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message, Some(details))
     }
 
-    /// 422: query parameters are wrong; `options` is their kind in `meta.k8s.io`, such as `PatchOptions`.
+    /// 422: query parameters are invalid; `options` is their kind in `meta.k8s.io`, such as `PatchOptions`.
     pub fn invalid_options(options: &'static str, errors: &[FieldError]) -> Self {
         let kind = GroupKind {
             group: SmolStr::new_static("meta.k8s.io"),
@@ -216,7 +217,7 @@ impl ApiError {
         Self::invalid(&kind, "", errors)
     }
 
-    /// 422: a patch cannot be carried out on the object.
+    /// 422: a patch cannot be applied to the object.
     pub fn unprocessable_patch() -> Self {
         let message = "the server rejected our request due to an error in our request";
         let details = Some(Details::default());
@@ -228,7 +229,7 @@ impl ApiError {
         Self::forbidden_with_causes(resource, name, why, Vec::new())
     }
 
-    /// 403 as [`ApiError::forbidden`], with causes.
+    /// 403 like [`ApiError::forbidden`], with causes.
     pub fn forbidden_with_causes(
         resource: &GroupResource,
         name: &str,
@@ -247,7 +248,7 @@ impl ApiError {
         Self::new(StatusCode::FORBIDDEN, "Forbidden", message, Some(details))
     }
 
-    /// 403: the path, which is no resource, is not for this user.
+    /// 403: the user may not access the path, which is not a resource.
     pub fn forbidden_path(why: impl fmt::Display) -> Self {
         let message = format!("forbidden: {why}");
         Self::new(StatusCode::FORBIDDEN, "Forbidden", message, Some(Details::default()))
@@ -301,17 +302,17 @@ impl ApiError {
         }
     }
 
-    /// The `Status`.
+    /// Returns the `Status`.
     pub fn status(&self) -> &Status {
         &self.0
     }
 
-    /// The `Status`, for change.
+    /// Returns the `Status` for modification.
     pub fn status_mut(&mut self) -> &mut Status {
         &mut self.0
     }
 
-    /// The HTTP status code.
+    /// Returns the HTTP status code.
     pub fn code(&self) -> StatusCode {
         StatusCode::from_u16(self.0.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
@@ -323,12 +324,12 @@ impl ApiError {
         self
     }
 
-    /// The reason, empty where there is none.
+    /// Returns the reason, empty if there is none.
     pub fn reason(&self) -> &str {
         &self.0.reason
     }
 
-    /// The `Status` as it is written, its fields in the order of the reference.
+    /// Returns the `Status` for serialization, with its fields in the order of the reference.
     pub fn document(&self) -> impl Serialize + '_ {
         Document {
             kind: "Status",
@@ -344,14 +345,14 @@ impl ApiError {
         }
     }
 
-    /// The `Status` as compact JSON text, as error events of watches hold it.
+    /// Returns the `Status` as compact JSON text, as error events of watches contain it.
     pub fn to_json(&self) -> Vec<u8> {
         // Text and numbers always have a JSON form.
         json::html_safe(serde_json::to_vec(&self.document()).unwrap_or_default())
     }
 }
 
-/// The `Status` that reports success with what `details` name, as compact JSON text. Not every one states its code.
+/// Returns the `Status` that reports success with `details`, as compact JSON text. Not every one states its code.
 pub(crate) fn success(details: &Details, code: Option<StatusCode>) -> Vec<u8> {
     let document = Document {
         kind: "Status",
@@ -481,7 +482,7 @@ mod tests {
                 .map(|at| FieldError::required(&root.index(at), text))
                 .collect()
         };
-        // To look for each among all would not end.
+        // A search for each error among all of them would take too long.
         let error = ApiError::invalid(&kind, "", &errors(200_000, ""));
         let message = error.to_string();
         assert!(message.len() < 2 * MESSAGE_BYTES && message.ends_with(" more errors]"));

@@ -7,7 +7,7 @@ use crate::http::query::Query;
 /// Object part of a table row, in addition to its cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum IncludeObject {
-    /// Nothing.
+    /// No object.
     Nothing,
     /// The metadata of the object.
     #[default]

@@ -1,4 +1,4 @@
-//! The Accept header: its clauses, and what each asks for.
+//! The Accept header: its clauses and their parameters.
 
 use std::borrow::Cow;
 
@@ -9,8 +9,8 @@ use super::formats::{Format, JSON, formats};
 use super::{MetaVersion, View};
 use crate::http::headers;
 
-/// The clauses of the Accept header, best first. Those that name no media type are left out, and only where there is no
-/// header at all anything will do.
+/// Returns the clauses of the Accept header, best first. Clauses without a media type are left out. Any type is
+/// accepted only if there is no header at all.
 #[expect(
     clippy::indexing_slicing,
     reason = "the place goes down from one of the clauses, and stops at the first"
@@ -19,7 +19,7 @@ pub(crate) fn clauses(headers: &HeaderMap) -> Vec<Clause> {
     let accept = accept_text(headers);
     let text = if accept.is_empty() { "*/*" } else { &accept };
     let mut clauses: Vec<Clause> = text.split(',').take(MAX_CLAUSES).filter_map(Clause::parse).collect();
-    // The rule is no order of all clauses, so that how they are sorted counts: one by one into those before it.
+    // The rule is not a total order, so the algorithm matters: insertion of each clause into those before it.
     for next in 1..clauses.len() {
         let mut at = next;
         while at > 0 && clauses[at].goes_before(&clauses[at - 1]) {
@@ -93,7 +93,7 @@ impl Clause {
             || self.subtype != "*" && other.subtype == "*"
     }
 
-    /// The value of the parameter `name`.
+    /// Returns the value of the parameter `name`.
     pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
         let found = self.parameters.iter().rev().find(|(key, _)| key == name);
         found.map(|(_, value)| value.as_str())
@@ -114,7 +114,7 @@ impl Clause {
         })
     }
 
-    /// The format of documents that this clause accepts, if it is one that is served.
+    /// Returns the format of documents that this clause accepts, if it is served.
     pub(crate) fn format(&self) -> Option<Format> {
         self.format_of(formats(false))
     }
@@ -136,7 +136,7 @@ impl Clause {
         !streamed || self.parameter("sv").is_some_and(|version| !version.is_empty())
     }
 
-    /// The view that the clause requests; `None` if there is no such view.
+    /// Returns the view that the clause requests; `None` if there is no such view.
     pub(super) fn view(&self, format: Format) -> Option<View> {
         if self.asks_too_much(format) {
             return None;

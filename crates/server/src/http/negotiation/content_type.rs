@@ -17,7 +17,7 @@ pub fn body_format(headers: &HeaderMap, cbor: bool) -> Result<Format, ApiError> 
     let bare = content_type(headers).filter(|_| has_parameters_to_read(headers));
     let stated = headers.get(header::CONTENT_TYPE).is_some_and(|value| !value.is_empty());
     let bare = bare.as_deref().unwrap_or(if stated { "" } else { JSON });
-    // The names of media types are read in any case here, while the router's check of patches is exact.
+    // Media types are case-insensitive here, while the router's check of patches is exact.
     let mut read = formats(cbor).iter().copied();
     let found = read.find(|format| bare.eq_ignore_ascii_case(format.media_type()));
     found.ok_or_else(|| ApiError::unsupported_body_type(named_types(cbor)))
@@ -67,7 +67,7 @@ pub fn patch_type(headers: &HeaderMap, cbor: bool) -> Result<PatchType, ApiError
         .ok_or_else(ApiError::unsupported_patch_type)
 }
 
-/// The bare content type of a body, if one is stated.
+/// Returns the bare content type of a body, if one is stated.
 fn content_type(headers: &HeaderMap) -> Option<Cow<'_, str>> {
     let text = headers::text(headers, header::CONTENT_TYPE).filter(|text| !text.is_empty())?;
     let bare = |text: &str| text.split(';').next().map_or(0, str::len);

@@ -18,16 +18,16 @@ pub use self::formats::{Format, NAMED_TYPES, log_types, named_types, named_watch
 use crate::http::ApiError;
 use crate::http::query::Query;
 
-/// The field that clients may ask to leave out.
+/// Field that clients may request to omit.
 const MANAGED_FIELDS: &str = "metadata.managedFields";
 
 /// Part of an object that is returned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum View {
-    /// All of it.
+    /// The whole object.
     #[default]
     Whole,
-    /// A `Table` of `meta.k8s.io` with a row an object.
+    /// A `Table` of `meta.k8s.io` with one row for each object.
     Table(MetaVersion),
     /// Its `PartialObjectMetadata`.
     PartialObject(MetaVersion),
@@ -45,7 +45,7 @@ pub enum MetaVersion {
 }
 
 impl MetaVersion {
-    /// The text of `apiVersion`.
+    /// Returns the text of `apiVersion`.
     pub fn api_version(self) -> &'static str {
         match self {
             Self::V1 => "meta.k8s.io/v1",
@@ -65,7 +65,7 @@ pub struct Forms {
     pub cbor: bool,
 }
 
-/// The form of an answer.
+/// Form of a response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Representation {
     /// Wire format.
@@ -96,7 +96,7 @@ impl ErrorForm {
         }
     }
 
-    /// The form.
+    /// Returns the form.
     pub fn representation(self) -> Representation {
         let stated = [(header::ACCEPT, self.accept), (header::USER_AGENT, self.agent)];
         let stated = stated.into_iter().filter_map(|(name, value)| Some((name, value?)));
@@ -190,7 +190,7 @@ pub fn check_acceptable(headers: &HeaderMap, produced: &[&str]) -> Result<(), Ap
     if accept.is_empty() {
         return Ok(());
     }
-    // Most clients name one type.
+    // Most clients name a single type.
     if produced.contains(&accept.as_ref()) {
         return Ok(());
     }
@@ -205,7 +205,7 @@ pub fn check_acceptable(headers: &HeaderMap, produced: &[&str]) -> Result<(), Ap
     }
 }
 
-/// True if JSON is to be indented: as the parameter `pretty` asks, or by default for people's tools.
+/// Returns true if JSON is to be indented: as requested by the parameter `pretty`, or by default for interactive tools.
 pub(crate) fn pretty(headers: &HeaderMap, query: &Query) -> bool {
     if let Some(text) = query.get("pretty").filter(|text| !text.is_empty()) {
         return matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True");
