@@ -11,7 +11,7 @@ use crate::wire::websocket;
 
 const PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
 
-/// The token that the subprotocols of a request hold.
+/// Token among the subprotocols of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct BearerProtocol {
     /// The token.
@@ -54,7 +54,7 @@ impl BearerProtocol {
         Ok(Some(Self { token, others }).filter(|found| !found.token.is_empty()))
     }
 
-    /// Leaves the other subprotocols in the headers, so that no one further on sees the token.
+    /// Keeps only the other subprotocols in the headers, so that no later handler sees the token.
     pub(crate) fn remove_from(self, headers: &mut HeaderMap) {
         headers.insert(SEC_WEBSOCKET_PROTOCOL, self.others);
     }

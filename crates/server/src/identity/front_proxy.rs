@@ -1,4 +1,4 @@
-//! Users that a front proxy names in headers, which shows by its certificate that it may
+//! Users that a front proxy names in headers; the certificate of the proxy authorizes it
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/authentication/#authenticating-proxy>).
 
 use std::fmt;
@@ -22,11 +22,11 @@ use crate::wire::client_authorities::ClientAuthorities;
 /// all groups and extras count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestHeaders {
-    /// The headers of names.
+    /// Headers of user names.
     pub usernames: Vec<HeaderName>,
-    /// The headers of uids.
+    /// Headers of uids.
     pub uids: Vec<HeaderName>,
-    /// The headers of groups.
+    /// Headers of groups.
     pub groups: Vec<HeaderName>,
     /// Prefixes of the headers of extras, in lower case.
     pub extra_prefixes: Vec<SmolStr>,
@@ -40,7 +40,7 @@ const GROUP: HeaderName = HeaderName::from_static("x-remote-group");
 const EXTRA: &str = "x-remote-extra-";
 
 impl RequestHeaders {
-    /// The headers that API servers use among themselves.
+    /// Returns the headers that API servers use among themselves.
     pub fn standard() -> Self {
         Self {
             usernames: vec![USER],
@@ -63,7 +63,7 @@ impl RequestHeaders {
         }
     }
 
-    /// The user that `headers` name, if they name one.
+    /// Returns the user that `headers` name, if they name one.
     fn user(&self, headers: &HeaderMap) -> Result<Option<User>, ApiError> {
         let first = |names: &[HeaderName]| -> Result<SmolStr, ApiError> {
             for name in names {
@@ -104,7 +104,7 @@ impl RequestHeaders {
     }
 }
 
-/// Names of headers are in small letters.
+/// Returns true if a header name starts with `prefix`; header names are in lower case.
 fn begins(name: &HeaderName, prefix: &str) -> bool {
     name.as_str().starts_with(prefix)
 }
@@ -131,7 +131,7 @@ pub(crate) fn name_user(headers: &mut HeaderMap, user: &User) -> Result<(), http
     Ok(())
 }
 
-/// The key of an extra as a part of the name of a header.
+/// Escapes the key of an extra for the name of a header.
 fn escaped(key: &str) -> String {
     let mut escaped = String::with_capacity(key.len());
     for byte in key.bytes() {
@@ -145,10 +145,10 @@ fn escaped(key: &str) -> String {
     escaped
 }
 
-/// The proxies that may name users.
+/// Proxies that may name users.
 pub struct FrontProxy {
     authorities: ArcSwap<ClientAuthorities>,
-    /// The common names of their certificates; empty for any.
+    /// Allowed common names of their certificates; empty for any.
     allowed: Vec<SmolStr>,
     headers: RequestHeaders,
 }
@@ -178,12 +178,12 @@ impl FrontProxy {
         self.authorities.store(Arc::new(authorities));
     }
 
-    /// The headers in which users are named.
+    /// Returns the headers that name users.
     pub(crate) fn headers(&self) -> &RequestHeaders {
         &self.headers
     }
 
-    /// The meaning of the certificates that a client shows, which is `otherwise` where it is no proxy.
+    /// Returns the meaning of the certificates that a client presents; `otherwise` if it is no proxy.
     pub(crate) fn judge(
         &self,
         otherwise: ClientCertificate,

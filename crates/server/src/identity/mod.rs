@@ -36,7 +36,7 @@ use crate::http::headers;
 use crate::wire::client_authorities::ClientAuthorities;
 use bearer_protocol::BearerProtocol;
 
-/// The extra of a user that distinguishes one credential from another.
+/// Extra of a user that identifies the credential.
 const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
 /// Authenticates requests.
@@ -44,14 +44,14 @@ const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 pub struct Authenticator {
     /// True if requests without credentials are those of `system:anonymous`.
     pub anonymous: bool,
-    /// The proxies that may name users.
+    /// Proxies that may name users.
     pub front_proxy: Option<Arc<FrontProxy>>,
     /// True if the uids in client certificates are ignored.
     pub ignores_certificate_uids: bool,
 }
 
 impl Authenticator {
-    /// The meaning of the certificates that a client shows at the time `now`, its own first.
+    /// Returns the meaning of the certificates that a client presents at the time `now`, its own first.
     pub(crate) fn certificate(
         &self,
         authorities: &ClientAuthorities,
@@ -144,14 +144,14 @@ impl From<TokenUser> for Authenticated {
     }
 }
 
-/// The warning for a client whose token comes after more than one space and is therefore ignored.
+/// Warning for a client whose token follows more than one space and is therefore ignored.
 const SPACE_BEFORE_TOKEN: &str =
     "the provided Authorization header contains extra space before the bearer token, and is ignored";
 
-/// The warning about the credentials of a request, if any.
+/// Returns the warning about the credentials of a request, if any.
 pub(crate) fn warning(headers: &HeaderMap) -> Option<String> {
     let stated = headers.get(header::AUTHORIZATION)?;
-    // Nothing is warned of where no blank follows another.
+    // Without two consecutive spaces there is nothing to warn about.
     if !stated.as_bytes().windows(2).any(|pair| pair == b"  ") {
         return None;
     }
@@ -161,7 +161,7 @@ pub(crate) fn warning(headers: &HeaderMap) -> Option<String> {
     (bears && parts.next().is_some()).then(|| SPACE_BEFORE_TOKEN.to_owned())
 }
 
-/// The user of requests without credentials.
+/// Returns the user of requests without credentials.
 fn anonymous() -> User {
     User {
         name: SmolStr::new_static(impersonation::ANONYMOUS),

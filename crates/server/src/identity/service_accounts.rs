@@ -26,15 +26,15 @@ use super::keys::{Keys, SigningKey};
 use crate::objects::{self, Store};
 use crate::runtime::{Clock, Identifiers};
 
-/// For how long a verified signature is cached.
+/// Time for which a verified signature is cached.
 const REMEMBERED: Duration = Duration::from_secs(10);
 /// Maximum number of cached verified tokens.
 const MOST_REMEMBERED: usize = 4096;
-/// The longest token that is read, in bytes.
+/// Maximum length of a token, in bytes.
 const LONGEST: usize = 64 * 1024;
 /// Time for which a deleted object still counts, so that its last requests succeed.
 const LEEWAY: Duration = Duration::from_secs(60);
-/// By how much clocks may differ, in seconds.
+/// Maximum clock skew, in seconds.
 const SKEW: u64 = 60;
 
 const POD: [&str; 2] = [
@@ -46,11 +46,11 @@ const NODE: [&str; 2] = [NODE_NAME, "authentication.kubernetes.io/node-uid"];
 /// The configuration of tokens.
 #[derive(Clone, Debug)]
 pub struct TokenConfig {
-    /// The issuers. The first makes tokens; tokens of all are accepted.
+    /// Issuers. The first issues tokens; tokens of all are accepted.
     pub issuers: Vec<String>,
     /// The audiences of the tokens that this server accepts.
     pub audiences: Vec<SmolStr>,
-    /// The longest lifetime of a token, in seconds.
+    /// Maximum lifetime of a token, in seconds.
     pub longest: Option<i64>,
     /// True if the tokens of pods are extended to a year.
     pub extends: bool,
@@ -68,7 +68,7 @@ pub struct ServiceAccounts {
     remembered: Mutex<HashMap<[u8; 32], Remembered>>,
 }
 
-/// The kinds whose objects tokens name, each by its claim. They are built in, so that they stay what they are.
+/// Kinds whose objects tokens name, each by its claim. They are built in, so they never change.
 struct BoundKinds {
     account: BoundKind,
     secret: BoundKind,
@@ -105,7 +105,7 @@ impl BoundKinds {
 }
 
 impl BoundKind {
-    /// The name of the resource in messages.
+    /// Returns the name of the resource in messages.
     fn plural(&self) -> &str {
         self.resource.as_ref().map_or(self.called, |resource| &resource.plural)
     }
@@ -190,7 +190,7 @@ pub struct AccountsContext {
     pub registry: Arc<ArcSwap<Registry>>,
     /// The objects.
     pub store: Arc<Store>,
-    /// The time of day.
+    /// Clock for the current time.
     pub clock: Arc<dyn Clock>,
     /// The source of the identifiers of tokens.
     pub identifiers: Arc<dyn Identifiers>,
@@ -218,7 +218,7 @@ impl ServiceAccounts {
         }
     }
 
-    /// The claims of the token, if its signature is valid.
+    /// Returns the claims of the token, if its signature is valid.
     fn claims(&self, token: &str) -> Result<Arc<Claims>, TokenError> {
         let (digest, now) = (<[u8; 32]>::from(Sha256::digest(token)), self.clock.now());
         if let Some(known) = self.remembered.lock().get(&digest)
@@ -368,7 +368,7 @@ impl ServiceAccounts {
 
 impl TokenAuthenticator for ServiceAccounts {
     fn authenticate(&self, token: &str, audiences: &[&str]) -> Result<TokenUser, TokenError> {
-        // A text that is no JWT is not read any further.
+        // A text that is not a JWT is not parsed any further.
         if token.bytes().filter(|byte| *byte == b'.').count() != 2 {
             return Err(TokenError::Unknown);
         }
@@ -438,7 +438,7 @@ fn credential(jti: &str) -> String {
     format!("JTI={jti}")
 }
 
-/// The user that a service account is.
+/// Returns the user of a service account.
 fn user(claims: &Claims) -> User {
     let Kubernetes {
         namespace,

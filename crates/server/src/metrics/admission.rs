@@ -98,7 +98,7 @@ fn pairs(name: Option<&str>, labels: Labels) -> Vec<LabelPair> {
     pairs.collect()
 }
 
-/// A histogram of durations, whose buckets have these bounds.
+/// Returns a histogram of durations, whose buckets have these bounds.
 pub(super) fn histogram<const N: usize>(
     labels: Vec<LabelPair>,
     buckets: &[f64; N],

@@ -33,7 +33,7 @@ impl Aggregation {
         }
     }
 
-    /// Counts an APIService that was available.
+    /// Counts an APIService that was available and became unavailable.
     pub(crate) fn became_unavailable(&self, name: &str, reason: &str) {
         if let Ok(counter) = self.became_unavailable.get_metric_with_label_values(&[name, reason]) {
             counter.inc();
@@ -42,7 +42,7 @@ impl Aggregation {
 
     /// Removes the gauge of an APIService that is gone.
     pub(crate) fn forget(&self, name: &str) {
-        // One that was never counted is forgotten already.
+        // An APIService that was never counted has no gauge.
         let _ = self.unavailable.remove_label_values(&[name]);
     }
 }

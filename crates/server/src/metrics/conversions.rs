@@ -14,7 +14,7 @@ pub(super) struct Conversions {
     by_definition: HistogramVec,
 }
 
-/// The bounds of the reference, from 5 milliseconds to a minute.
+/// Bucket bounds of the reference, from 5 milliseconds to a minute.
 const SECONDS: [f64; 15] = [
     0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0,
 ];

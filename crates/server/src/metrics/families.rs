@@ -11,13 +11,13 @@ use super::stability::{Numbers, stability};
 /// Description of a metric.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Family {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its type, as the text format names it.
+    /// Type, as the text format names it.
     pub kind: &'static str,
     /// Stability level as in the reference: `ALPHA`, `BETA` or `STABLE`.
     pub stability: &'static str,
-    /// Its labels, in the order of the alphabet.
+    /// Labels, in alphabetical order.
     pub labels: Vec<String>,
     /// Help text.
     pub help: String,
@@ -31,7 +31,7 @@ pub(crate) struct Families {
     numbers: Arc<Numbers>,
 }
 
-/// A collector that the registry and the list of all share.
+/// A collector that the registry and the list of all collectors share.
 struct Shared(Arc<dyn Collector>);
 
 impl Collector for Shared {
@@ -60,12 +60,12 @@ impl Families {
         Arc::clone(&self.numbers)
     }
 
-    /// All that have values.
+    /// Returns all metrics that have values.
     pub(super) fn gather(&self) -> Vec<MetricFamily> {
         self.registry.gather()
     }
 
-    /// All of them.
+    /// Returns all metrics.
     pub(super) fn known(&self) -> Vec<Family> {
         let collectors = self.collectors.lock();
         collectors.iter().flat_map(|metrics| of(metrics.as_ref())).collect()

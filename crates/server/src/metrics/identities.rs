@@ -6,7 +6,7 @@ use prometheus::{IntCounter, IntCounterVec, Opts};
 
 use super::{Families, registered};
 
-/// The users who are counted by their names.
+/// Users who are counted by their names.
 const KNOWN: [&str; 5] = [
     "admin",
     "client",
@@ -15,7 +15,7 @@ const KNOWN: [&str; 5] = [
     "system:serviceaccount:kube-system:default",
 ];
 
-/// Counters of who makes requests, and of what they may do.
+/// Counters of authenticated users and of authorization decisions.
 pub(crate) struct Identities {
     authenticated: IntCounter,
     unauthenticated: IntCounter,
@@ -61,7 +61,7 @@ impl Identities {
         })
     }
 
-    /// Counts a request of the user of that name.
+    /// Counts a request of the user with that name.
     pub(crate) fn authenticated(&self, name: &str) {
         self.authenticated.inc();
         let known = KNOWN.iter().position(|known| *known == name);

@@ -1,4 +1,4 @@
-//! The metrics of lists. All are answered by the state in memory, which the reference calls its watch cache.
+//! Metrics of lists. All lists are served from the state in memory, which the reference calls its watch cache.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts};
 
 use super::{Families, registered};
 
-/// The longest time in seconds that counts for each bucket, as the reference has them.
+/// Upper bounds of the buckets in seconds, as in the reference.
 const BUCKETS: [f64; 13] = [0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0];
 
 /// Label of the index that a list reads: empty, because it is none that the reference has a name for.
@@ -65,7 +65,7 @@ impl Lists {
         })
     }
 
-    /// Counts a list of `resource`, and gives the counters of its objects.
+    /// Counts a list of `resource`, and returns the counters of its objects.
     pub(crate) fn begin(&self, resource: &Resource) -> Tally {
         let (group, plural) = (resource.group.as_str(), resource.plural.as_str());
         let indexed = [group, plural, INDEX];
@@ -80,7 +80,7 @@ impl Lists {
         }
     }
 
-    /// The counters of the objects that a watch of `resource` begins with.
+    /// Returns the counters of the initial objects of a watch of `resource`.
     pub(crate) fn begin_watch(&self, resource: &Resource) -> Tally {
         let labels = [resource.group.as_str(), resource.plural.as_str()];
         Tally {
@@ -119,12 +119,12 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// So many objects were looked at.
+    /// Adds to the number of examined objects.
     pub(crate) fn add_fetched(&mut self, objects: usize) {
         self.objects_fetched += objects as u64;
     }
 
-    /// One more object was returned.
+    /// Adds one returned object.
     pub(crate) fn add_returned(&mut self) {
         self.objects_returned += 1;
     }

@@ -12,7 +12,7 @@ use crate::objects::{Snapshot, Store};
 
 /// Number of objects of a resource whose size is measured to estimate the size of all.
 const SAMPLE: usize = 100;
-/// The digits of a revision that a number of Prometheus holds exactly.
+/// Limit of the part of a revision that a Prometheus number represents exactly.
 const DIGITS: u64 = 1_000_000_000_000_000;
 
 /// Name of the metric of the size on disk, and its help text.
@@ -59,9 +59,9 @@ pub(super) struct StoredObjects {
     counts: Counts,
 }
 
-/// The metrics that report it.
+/// Metrics of the stored objects.
 pub(super) struct Counts {
-    /// By resource and group in one text, as releases before 1.34 had it.
+    /// By resource and group in one text, as in releases before 1.34.
     by_name: IntGaugeVec,
     by_group: IntGaugeVec,
     bytes: IntGaugeVec,
@@ -183,7 +183,7 @@ impl Collector for StoredObjects {
     }
 }
 
-/// The size of so many objects, by that of the first of them.
+/// Estimates the size of this many objects from the size of the first of them.
 fn size(snapshot: &Snapshot, prefix: &[u8], objects: usize) -> u64 {
     let sizes = snapshot.range(prefix).take(SAMPLE).map(|entry| entry.length() as u64);
     let (sampled, bytes) = sizes.fold((0, 0), |(sampled, bytes), size| (sampled + 1, bytes + size));

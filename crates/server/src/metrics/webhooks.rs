@@ -6,10 +6,10 @@ use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts};
 
 use super::{Families, registered};
 
-/// The longest time in seconds that counts for each bucket, as the reference has them.
+/// Upper bounds of the buckets in seconds, as in the reference.
 const BUCKETS: [f64; 8] = [0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 25.0];
 
-/// Codes above this one are counted as this one, to bound the number of counters.
+/// Maximum code with a counter of its own, to bound the number of counters; higher codes are counted as this one.
 const HIGHEST_CODE: u16 = 600;
 
 /// Counters of webhooks.
@@ -20,7 +20,7 @@ pub(crate) struct Webhooks {
     failed_open: IntCounterVec,
 }
 
-/// The call of a webhook.
+/// Labels of a call of a webhook.
 #[derive(Clone, Copy)]
 pub(crate) struct WebhookLabels<'a> {
     /// The name of the webhook.
@@ -94,7 +94,7 @@ impl Webhooks {
         count(&self.rejections, &[error, name, operation, &code, webhook_type]);
     }
 
-    /// Counts a write that goes on without the answer.
+    /// Counts a write that continues without the response of the webhook.
     pub(crate) fn failed_open(&self, labels: WebhookLabels<'_>) {
         count(&self.failed_open, &[labels.name, labels.webhook_type]);
     }

@@ -24,7 +24,7 @@ use super::trust::Trust;
 /// The body of a request to an aggregated server.
 pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
-/// Connections to one aggregated server, by address.
+/// Connection pool for one aggregated server, by address.
 #[derive(Clone)]
 pub(crate) struct Backend {
     pool: Pool<Connector, Body>,
@@ -62,7 +62,7 @@ impl Backend {
     /// Why there is no answer, in Go's words.
     pub(crate) async fn send(&self, request: Request<Body>) -> Result<http::Response<Incoming>, String> {
         let (head, mut body) = request.into_parts();
-        // Each of the idle connections may be closed.
+        // The server may have closed each of the idle connections.
         let again = if head.method.is_safe() && body.is_end_stream() {
             IDLE_CONNECTIONS
         } else {

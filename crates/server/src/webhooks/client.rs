@@ -26,7 +26,7 @@ use super::connector::{ConnectError, Connector};
 use super::credentials::WebhookUser;
 use super::services::Services;
 
-/// Calls webhooks.
+/// Client of webhooks.
 pub struct Client {
     services: Arc<Services>,
     pools: Mutex<HashMap<Peer, HttpPool>>,
@@ -38,7 +38,7 @@ pub struct Client {
 struct Peer {
     authorities: Option<Authorities>,
     of_service: bool,
-    /// Address in memory of the user whose certificate the connections show; users live as long as the server.
+    /// Address in memory of the user whose certificate the connections present; users live as long as the server.
     certificate_user: Option<usize>,
 }
 
@@ -53,7 +53,7 @@ const CALLS: usize = 128;
 /// Maximum number of addresses that stay in memory while no call to them runs.
 const ADDRESSES: usize = 1024;
 
-/// The most bytes of an answer.
+/// Maximum size of a response in bytes.
 const ANSWER_BYTES: usize = 16 << 20;
 
 /// Lifetime of an idle connection, and maximum number of idle connections for one address.
@@ -64,16 +64,16 @@ const IDLE_CONNECTIONS: usize = 25;
 const PING: Duration = Duration::from_secs(30);
 const PING_ANSWER: Duration = Duration::from_secs(15);
 
-/// The most bytes of an answer that an error shows.
+/// Maximum number of bytes of a response that an error shows.
 const MESSAGE_BYTES: usize = 2048;
 
 /// Reason why a webhook call failed, in the words that clients see.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CallError {
-    /// Its configuration allows no call.
+    /// The configuration allows no call.
     #[error("{0}")]
     Unusable(String),
-    /// The call failed; the code is that of its answer, or 503 where there was none.
+    /// The call failed; the code is that of its response, or 503 if there was none.
     #[error("{why}")]
     Failed {
         /// The status code.
@@ -84,7 +84,7 @@ pub(crate) enum CallError {
 }
 
 impl Client {
-    /// Calls services as they are in `services`.
+    /// Creates a client that resolves services through `services`.
     pub(super) fn new(services: Services) -> Self {
         Self {
             services: Arc::new(services),
@@ -93,18 +93,18 @@ impl Client {
         }
     }
 
-    /// Sends JSON to a webhook without credentials and returns the body of a successful answer.
+    /// Sends JSON to a webhook without credentials and returns the body of a successful response.
     ///
     /// # Errors
-    /// Why there is no such answer.
+    /// If there is no such response.
     pub(crate) async fn call(&self, to: &ClientConfig, body: Vec<u8>, timeout: Duration) -> Result<Bytes, CallError> {
         self.call_as(None, to, body, timeout).await
     }
 
-    /// Sends JSON to a webhook as `user` and returns the body of a successful answer.
+    /// Sends JSON to a webhook as `user` and returns the body of a successful response.
     ///
     /// # Errors
-    /// Why there is no such answer.
+    /// If there is no such response.
     pub(super) async fn call_as(
         &self,
         user: Option<&Arc<WebhookUser>>,
@@ -204,7 +204,7 @@ impl Client {
     }
 }
 
-/// The `timeout` parameter of a call: the time that the webhook has.
+/// Rounds the timeout of the webhook up to seconds, for the `timeout` parameter of a call.
 fn whole_seconds(timeout: Duration) -> Duration {
     let up = u64::from(timeout.subsec_nanos() > 0);
     Duration::from_secs(timeout.as_secs() + up)
@@ -226,7 +226,7 @@ pub(super) fn pool_error_text(error: &PoolError) -> String {
                 return format!("net/http: HTTP/1.x transport connection broken: malformed HTTP response: {error}");
             }
         }
-        // Of a connection that ends without a word of TLS.
+        // The connection ended without a TLS close notification.
         let io = error.downcast_ref::<std::io::Error>();
         if io.is_some_and(|error| error.kind() == std::io::ErrorKind::UnexpectedEof) {
             return "EOF".to_owned();

@@ -29,7 +29,7 @@ pub(super) struct Connector {
     tls: TlsConnector,
     /// Resolver of hosts that are services of the cluster; `None` for DNS names.
     services: Option<Arc<Services>>,
-    /// The name that certificates must be for, where it is not that of the host.
+    /// Name that certificates must be for, if it is not that of the host.
     name: Option<ServerName<'static>>,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct ConnectError(String);
 /// Timeout of the lookup of a host, and of the connection to each of its addresses.
 const DIAL: Duration = Duration::from_secs(30);
 
-/// The protocols that may be spoken, as TLS names them.
+/// Supported protocols, by their names in TLS.
 const HTTP1: &[u8] = b"http/1.1";
 const HTTP2: &[u8] = b"h2";
 
@@ -49,10 +49,10 @@ const HTTP2: &[u8] = b"h2";
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
 impl Connector {
-    /// Trusts `authorities`, in PEM, or those of the system, and shows `certificate`.
+    /// Trusts `authorities`, in PEM, or those of the system, and presents `certificate`.
     ///
     /// # Errors
-    /// Missing authorities.
+    /// If there are no authorities.
     pub(super) fn new(
         authorities: Option<&[u8]>,
         services: Option<Arc<Services>>,

@@ -106,7 +106,7 @@ fn target(address: &Address) -> String {
 pub struct UserFields {
     /// Bearer token.
     pub token: Option<String>,
-    /// File with the bearer token, which is read again from time to time.
+    /// File with the bearer token, which is read again at intervals.
     pub token_file: Option<PathBuf>,
     /// Name and password for basic authentication.
     pub basic: Option<(String, String)>,
@@ -134,7 +134,7 @@ enum Authorization {
     },
 }
 
-/// Header with the token of a file, and when the file was read.
+/// Header with the token of a file, and the time when the file was read.
 #[derive(Clone, Debug)]
 struct TokenRead {
     at: Instant,
@@ -145,7 +145,7 @@ impl WebhookUser {
     /// Creates a user from the fields of a kubeconfig.
     ///
     /// # Errors
-    /// The field that cannot be used.
+    /// If a field is invalid; the error names it.
     pub fn new(fields: UserFields) -> Result<Self, String> {
         let authorization = match (fields.token_file, fields.token, fields.basic) {
             (Some(path), _, _) => {
@@ -190,7 +190,7 @@ impl WebhookUser {
     /// Adds the headers of the user to those of a request.
     ///
     /// # Errors
-    /// A token file that cannot be read.
+    /// If the token file cannot be read.
     pub(super) async fn add_headers(&self, headers: &mut HeaderMap) -> Result<(), String> {
         let authorization = match &self.authorization {
             Authorization::None => None,

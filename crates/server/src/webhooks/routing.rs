@@ -13,19 +13,19 @@ use crate::objects::lookup::SnapshotLookup;
 /// Route of requests to the service of an aggregated server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Routing {
-    /// At its cluster IP, or at the host that it is another name for.
+    /// To its cluster IP, or to its external name.
     #[default]
     ClusterIp,
-    /// At its endpoints.
+    /// To its endpoints.
     Endpoints,
 }
 
 /// Problem of the service of an aggregated server, as the condition of its APIService reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServiceFault {
-    /// The reason.
+    /// Reason.
     pub(crate) reason: &'static str,
-    /// The message.
+    /// Message.
     pub(crate) message: String,
 }
 
@@ -33,10 +33,10 @@ pub(crate) struct ServiceFault {
 const WITH_CLUSTER_IP: [&str; 3] = ["ClusterIP", "LoadBalancer", "NodePort"];
 
 impl Services {
-    /// The host and port at which a service is reached on `port`.
+    /// Resolves a service and `port` to a host and port.
     ///
     /// # Errors
-    /// Why it is reached nowhere.
+    /// If the service has no address; the text is the reason.
     pub(crate) fn resolve(
         &self,
         routing: Routing,
@@ -72,7 +72,7 @@ impl Services {
     }
 }
 
-/// The endpoint slices of a service.
+/// Returns the endpoint slices of a service.
 fn slices(lookup: &SnapshotLookup<'_>, namespace: &str, name: &str) -> Vec<Value> {
     let mut slices = Vec::new();
     each_slice(lookup, namespace, name, |slice| slices.push(slice.clone()));
@@ -144,7 +144,7 @@ fn check_service(
     name: &str,
     port: u16,
 ) -> Result<(), ServiceFault> {
-    // Services of other types have no known addresses.
+    // The addresses of services of other types are unknown.
     if service_type(service) != "ClusterIP" {
         return Ok(());
     }

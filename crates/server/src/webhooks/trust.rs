@@ -25,7 +25,7 @@ pub(crate) enum Trust<'a> {
     Authorities(&'a [u8]),
     /// Certificates that the authorities of the system issued.
     System,
-    /// All.
+    /// All certificates.
     Anyone,
 }
 
@@ -67,7 +67,7 @@ fn verifier(trust: Trust<'_>, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn 
             roots.add_parsable_certificates(trusted.iter().filter(|root| x509::may_sign(root)).cloned());
         }
         Trust::System => {
-            // Those that cannot be read cannot be trusted, which the handshake reports.
+            // Certificates that cannot be parsed cannot be trusted; the handshake reports this.
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             if roots.is_empty() {
                 return Err("unable to load root certificates: the system has none".to_owned());
@@ -91,7 +91,7 @@ fn verifier(trust: Trust<'_>, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn 
 /// Verifies certificates as Go does: one that is itself in a `caBundle` is trusted, others by a chain to an authority.
 #[derive(Debug)]
 struct Verifier {
-    /// `None` where no trusted authority may sign.
+    /// `None` if no trusted authority may sign.
     by_chain: Option<Arc<WebPkiServerVerifier>>,
     trusted: Vec<CertificateDer<'static>>,
     algorithms: WebPkiSupportedAlgorithms,
@@ -117,7 +117,7 @@ impl ServerCertVerifier for Verifier {
             chain.verify_server_cert(certificate, intermediates, name, ocsp, now)
         });
         if matches!(outcome, Err(Error::InvalidCertificate(CertificateError::UnknownIssuer))) {
-            // Go looks at the name first.
+            // Go verifies the name first.
             check_name()?;
         }
         outcome

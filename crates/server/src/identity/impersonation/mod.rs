@@ -1,4 +1,4 @@
-//! Impersonation of another user, with `Impersonate-User` and the headers that go with it
+//! Impersonation of another user, with `Impersonate-User` and the related headers
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/authentication/#user-impersonation>).
 
 mod requested_user;
@@ -49,7 +49,7 @@ impl Mode {
         }
     }
 
-    /// The verb by which it is allowed; empty for the one that is not constrained.
+    /// Returns the verb that allows the mode; empty for the unconstrained mode.
     fn verb(self) -> String {
         match self {
             Self::Unconstrained => String::new(),
@@ -58,7 +58,7 @@ impl Mode {
     }
 }
 
-/// The user that a request is judged as.
+/// Effective user of a request.
 #[derive(Debug)]
 pub struct Judged {
     /// The user.
@@ -84,7 +84,7 @@ pub struct Impersonation {
 }
 
 impl Impersonation {
-    /// With the constrained modes or without them.
+    /// Creates the state with or without the constrained modes.
     pub fn new(constrained: bool) -> Self {
         Self {
             last: Mutex::default(),

@@ -250,7 +250,7 @@ fn names_are_read_as_utf_8_and_never_left_out() {
         "impersonate-extra-a",
     ] {
         let error = ask_bytes(&[("impersonate-user", b"bob"), (name, b"jos\xe9")]);
-        // Of several names of users the first counts, and others are not read.
+        // Of several user names the first counts, and the others are not read.
         match name {
             "impersonate-user" => assert_eq!(error.unwrap().name, "bob"),
             _ => assert_eq!(error.unwrap_err().code().as_u16(), 400, "{name}"),
