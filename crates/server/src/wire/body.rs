@@ -1,7 +1,7 @@
-//! Bodies of requests and answers.
+//! Bodies of requests and responses.
 //!
-//! An answer is most often bytes that exist already: an object as it is stored, or the pieces of a list. They go out as
-//! they are, without being copied together. A watch is a stream whose pieces come as events do.
+//! A response is most often bytes that exist already: a stored object, or the pieces of a list. They are sent
+//! unchanged, without being copied together. A watch is a stream whose pieces arrive as events do.
 
 use std::any::Any;
 use std::pin::Pin;
@@ -20,25 +20,25 @@ use parking_lot::Mutex;
 use crate::wire::in_flight::Seat;
 use crate::wire::slow_clients::stream_has_event;
 
-/// An answer to a request.
+/// Response to a request.
 pub type Response = http::Response<ResponseBody>;
 
-/// The most bytes that the body of a request may have.
+/// Maximum size of the body of a request, in bytes.
 pub const MAX_REQUEST_BYTES: usize = 3 * 1024 * 1024;
 
-/// A body that is not read to its end.
+/// Reason why a body was not read to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
-    /// It has more bytes than it may.
+    /// It has more bytes than the limit.
     #[error("the body has more than {0} bytes")]
     TooLarge(usize),
     /// The client broke off.
     #[error("{0}")]
     Broken(std::io::Error),
-    /// It did not come in time.
+    /// It did not arrive in time.
     #[error("the body did not come in time")]
     Slow,
-    /// Too many bodies are to come, or too many requests are served now that it is there.
+    /// Too many bodies are being received, or too many requests are being served when the body has arrived.
     #[error("too many requests are received or served")]
     TooMany,
 }
@@ -48,7 +48,7 @@ pub enum BodyError {
 /// If it is dropped unread, as when a request is rejected by its path, a small rest is read in the background: an
 /// HTTP/1.1 connection can be reused only when the whole body has arrived.
 pub struct RequestBody {
-    /// Behind a lock that is never contended, so that a request can be shared between threads while it is handled.
+    /// In a lock that is never contended, so that threads can share a request while it is handled.
     source: Mutex<Option<Source>>,
     read_timeout: Duration,
     /// Seat of the request, which it gives up while its body arrives.
@@ -64,7 +64,7 @@ impl RequestBody {
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        // Most requests have no body, which needs no place of its own.
+        // Most requests have no body, so they need no allocation for one.
         let source = (!source.is_end_stream()).then(|| source.map_err(std::io::Error::other).boxed_unsync());
         Self {
             source: Mutex::new(source),
@@ -73,18 +73,18 @@ impl RequestBody {
         }
     }
 
-    /// Gives `place` back while the body comes.
+    /// Gives up `place` while the body arrives.
     pub(crate) fn leaving(&mut self, place: Arc<Seat>) {
         self.place = Some(place);
     }
 
-    /// A body of these bytes.
+    /// Creates a body of these bytes.
     pub fn from_bytes(bytes: impl Into<Bytes>) -> Self {
         let source = http_body_util::Full::new(bytes.into());
         Self::new(source, Duration::MAX)
     }
 
-    /// The body as it comes, to be passed on. It has no bound: nothing of it is kept.
+    /// Returns the body as a stream to pass on. It has no size limit, because none of it is kept.
     pub(crate) fn pass_on(self) -> Source {
         let source = self.source.lock().take();
         source.unwrap_or_else(|| {
@@ -97,7 +97,7 @@ impl RequestBody {
     /// Reads the whole body.
     ///
     /// # Errors
-    /// If it has more than [`MAX_REQUEST_BYTES`], or does not come whole and in time.
+    /// If it has more than [`MAX_REQUEST_BYTES`], or does not arrive completely and in time.
     pub async fn read(mut self) -> Result<Bytes, BodyError> {
         let Some(source) = self.source.lock().take() else {
             return Ok(Bytes::new());
@@ -143,7 +143,7 @@ async fn collect(mut source: Source, mut place: Option<Arc<Seat>>) -> Result<Byt
         let frame = match source.frame().now_or_never() {
             Some(frame) => frame,
             None => {
-                // Most bodies are there when they are requested.
+                // Most bodies have arrived when they are requested.
                 if let Some(place) = place.take() {
                     receiving = Some(place.receive(collected.kept())?);
                 }
@@ -199,15 +199,15 @@ impl Collected {
 
     fn add(&mut self, data: Bytes) {
         self.size += data.len();
-        // A length that the client states is judged before anything is kept.
+        // A stated length is checked before anything is kept.
         if self.size > MAX_REQUEST_BYTES || self.stated > MAX_REQUEST_BYTES as u64 {
             (self.first, self.rest) = (Bytes::new(), Vec::new());
         } else if self.first.is_empty() {
-            // Most bodies come in one piece, which is not copied.
+            // Most bodies arrive in one piece, which is not copied.
             self.first = data;
         } else {
             if self.rest.is_empty() {
-                // Room is made for what came, not for what is stated.
+                // Memory is reserved for the received bytes, not for the stated length.
                 self.rest.reserve(2 * (self.first.len() + data.len()));
                 self.rest.extend_from_slice(&self.first);
             }
@@ -227,7 +227,7 @@ impl Collected {
     }
 }
 
-/// The body of an answer.
+/// Body of a response.
 pub struct ResponseBody {
     content: Content,
     /// Value that is dropped when the client has received the response.
@@ -242,16 +242,16 @@ const SMALL_ANSWER: u64 = 16 * 1024;
 
 /// Content of a response.
 enum Content {
-    /// Nothing, or one run of bytes.
+    /// Nothing, or one chunk of bytes.
     Full(Option<Bytes>),
-    /// Runs of bytes, sent one after the other.
+    /// Chunks of bytes, sent one after the other.
     Chunks {
         /// Chunks still to be sent.
         rest: std::vec::IntoIter<Bytes>,
-        /// The bytes still to be sent.
+        /// Number of bytes still to be sent.
         remaining: u64,
     },
-    /// Runs of bytes that come when they come; the answer ends with the stream.
+    /// Chunks of bytes that become available over time; the response ends with the stream.
     Stream(BoxStream<'static, Bytes>),
     /// Response of another server, streamed through.
     Passed {
@@ -261,12 +261,12 @@ enum Content {
     },
 }
 
-/// The server whose answer is passed on broke it off, so that this one can only break off, too.
+/// Error of a response that is streamed through and that its server broke off, so that this server must break off too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the answer that is passed on was broken off")]
 pub struct Broken;
 
-/// Bytes that belong to an answer which holds something.
+/// Bytes of a response that holds a value.
 struct HeldBytes {
     bytes: Bytes,
     _held: Held,
@@ -285,7 +285,7 @@ impl From<Content> for ResponseBody {
 }
 
 impl ResponseBody {
-    /// A body without bytes.
+    /// Creates a body without bytes.
     pub fn empty() -> Self {
         Content::Full(None).into()
     }
@@ -317,14 +317,14 @@ impl ResponseBody {
         }
     }
 
-    /// A body of runs of bytes, none of which is copied. Its length is known.
+    /// Creates a body of chunks, none of which is copied. Its length is known.
     pub fn chunks(chunks: Vec<Bytes>) -> Self {
         let remaining = chunks.iter().map(|chunk| chunk.len() as u64).sum();
         let rest = chunks.into_iter();
         Content::Chunks { rest, remaining }.into()
     }
 
-    /// A body that comes as `stream` gives it.
+    /// Creates a body that `stream` provides over time.
     pub fn stream(stream: impl Stream<Item = Bytes> + Send + 'static) -> Self {
         Content::Stream(Box::pin(stream)).into()
     }
@@ -365,7 +365,7 @@ impl ResponseBody {
         }
     }
 
-    /// The bytes of the body, where all of them are at hand.
+    /// Returns the bytes of the body, if all of them are available.
     pub(crate) fn whole(&self) -> Option<Bytes> {
         match &self.content {
             Content::Full(bytes) => Some(bytes.clone().unwrap_or_default()),
@@ -374,7 +374,7 @@ impl ResponseBody {
         }
     }
 
-    /// The length in bytes, where it is known.
+    /// Returns the length in bytes, if it is known.
     pub fn length(&self) -> Option<u64> {
         match &self.content {
             Content::Full(bytes) => Some(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
@@ -384,12 +384,12 @@ impl ResponseBody {
     }
 }
 
-/// Looks on while a stream is sent.
+/// Observer of a stream that is sent.
 pub(crate) trait BodyObserver: Send + Unpin + 'static {
-    /// A piece is sent.
+    /// Called when a piece is sent.
     fn piece(&mut self, piece: &Bytes);
 
-    /// All is sent.
+    /// Called when all is sent.
     fn end(&mut self);
 }
 

@@ -1,4 +1,4 @@
-//! Seats of priority levels, as requests hold them.
+//! Seats of priority levels that requests hold.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,18 +20,18 @@ pub type Schema = holdfast_fairness::Schema<RequestDetails>;
 pub struct RequestDetails {
     /// The user who makes the request.
     pub user: Arc<User>,
-    /// The method.
+    /// HTTP method.
     pub method: Method,
     /// The URI.
     pub uri: Uri,
 }
 
-/// The clock of levels: it begins with the server and never goes back.
+/// Clock of priority levels: it begins with the server and never goes back.
 #[derive(Clone, Copy, Debug)]
 pub struct SteadyClock(Instant);
 
 impl SteadyClock {
-    /// A clock that begins at `origin`.
+    /// Creates a clock that begins at `origin`.
     pub fn new(origin: Instant) -> Self {
         Self(origin)
     }
@@ -70,7 +70,7 @@ impl LevelSeat {
         }
     }
 
-    /// Gives the seats back while the body of the request comes.
+    /// Gives up the seats while the body of the request arrives.
     pub(crate) fn leave(&self) {
         let mut state = self.state.lock();
         let next = match std::mem::replace(&mut *state, SeatState::Gone) {

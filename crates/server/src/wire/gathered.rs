@@ -15,7 +15,7 @@ use bytes::{Buf, BytesMut};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// From how many watches on a connection is gathered.
+/// Number of watches on a connection from which writes are gathered.
 const SEVERAL: usize = 2;
 
 /// Size from which one write gains nothing from buffering.
@@ -33,17 +33,17 @@ pub(crate) struct Watches {
 }
 
 impl Watches {
-    /// A watch begins.
+    /// Counts a watch that begins.
     pub(crate) fn enter(&self) {
         self.open.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A watch ends.
+    /// Counts a watch that ends.
     pub(crate) fn leave(&self) {
         self.open.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// A watch has an event.
+    /// Records that a watch has an event.
     pub(crate) fn note_event(&self) {
         self.has_events.store(true, Ordering::Release);
     }
@@ -83,7 +83,7 @@ impl<S> Clone for Gathered<S> {
 }
 
 impl<S: AsyncWrite + Unpin> Gathered<S> {
-    /// The stream of a connection that carries these watches.
+    /// Wraps the stream of a connection that carries these watches.
     pub(crate) fn new(stream: S, watches: Arc<Watches>) -> Self {
         let gathering = Gathering {
             stream,
@@ -96,10 +96,10 @@ impl<S: AsyncWrite + Unpin> Gathered<S> {
         }
     }
 
-    /// Serves the connection, and sends what it wrote meanwhile.
+    /// Serves the connection, and sends the bytes that it wrote meanwhile.
     ///
     /// # Errors
-    /// Those of the connection, and where something cannot be sent.
+    /// Those of the connection, and those of sending.
     pub(crate) async fn serve<C, E>(&self, mut connection: Pin<&mut C>) -> io::Result<()>
     where
         C: Future<Output = Result<(), E>>,
@@ -107,7 +107,7 @@ impl<S: AsyncWrite + Unpin> Gathered<S> {
     {
         let mut waited = false;
         std::future::poll_fn(move |context| {
-            // Those who have an event, too, run first.
+            // Other watches with an event run first.
             if !waited && self.watches.take_events() {
                 waited = true;
                 return give_way(context);
@@ -123,7 +123,7 @@ impl<S: AsyncWrite + Unpin> Gathered<S> {
     }
 }
 
-/// Lets the tasks run that are ready to.
+/// Yields to the tasks that are ready.
 fn give_way<T>(context: &mut Context<'_>) -> Poll<T> {
     // The runtime keeps the waker: the task is polled again after the other tasks.
     let turn = std::pin::pin!(tokio::task::yield_now());
@@ -134,7 +134,7 @@ fn give_way<T>(context: &mut Context<'_>) -> Poll<T> {
 }
 
 impl<S: AsyncWrite + Unpin> Gathering<S> {
-    /// Sends all that was written, gathered or not.
+    /// Sends all written bytes, gathered or not.
     fn send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.unflushed {
             true => self.flush(context),
@@ -149,7 +149,7 @@ impl<S: AsyncWrite + Unpin> Gathering<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes what is gathered.
+    /// Writes the gathered bytes.
     fn drain(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.waiting.is_empty() {
             let sent = ready!(Pin::new(&mut self.stream).poll_write(context, &self.waiting))?;
@@ -158,7 +158,7 @@ impl<S: AsyncWrite + Unpin> Gathering<S> {
             }
             self.waiting.advance(sent);
         }
-        // Idle watches need no room.
+        // Idle watches need no buffer.
         self.waiting = BytesMut::new();
         Poll::Ready(Ok(()))
     }

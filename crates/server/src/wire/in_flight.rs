@@ -23,15 +23,15 @@ use crate::wire::fairness::LevelSeat;
 pub struct InFlight {
     read_only: Mutex<Shares>,
     mutating: Mutex<Shares>,
-    /// Bodies that are still to come.
+    /// Bodies that are being received.
     bodies: Mutex<Shares>,
-    /// Their bytes that came already.
+    /// Received bytes of these bodies.
     bytes: Mutex<Shares>,
     /// Served requests with expensive work.
     pub(crate) long_work: LongWork,
 }
 
-/// The most bodies that are received at a time, and the most bytes that are kept of them.
+/// Maximum number of bodies that are received at a time, and maximum number of their bytes that are kept.
 const BODIES: usize = 2000;
 const BODY_BYTES: usize = 128 << 20;
 
@@ -42,7 +42,7 @@ impl Default for InFlight {
 }
 
 impl InFlight {
-    /// At most `read_only` requests at a time that read, and `mutating` others; 0 for no limit.
+    /// Allows at most `read_only` reading requests at a time, and `mutating` others; 0 for no limit.
     pub fn new(read_only: usize, mutating: usize) -> Self {
         let shares = |limit| Mutex::new(Shares::new(limit));
         Self {
@@ -54,7 +54,7 @@ impl InFlight {
         }
     }
 
-    /// At most `bodies` that are still to come, of which no more than so many bytes are kept.
+    /// Sets the maximum number of bodies that are received at a time, and of their bytes that are kept.
     #[must_use]
     pub fn with_bodies(self, bodies: usize, bytes: usize) -> Self {
         Self {
@@ -80,7 +80,7 @@ impl InFlight {
         place.enter().then_some(place)
     }
 
-    /// The place of a request of `user` that has seats of its level.
+    /// Returns the seat of a request of `user` that has seats of its priority level.
     pub(crate) fn of_level(self: &Arc<Self>, user: &Arc<User>, seat: LevelSeat) -> Seat {
         Seat {
             in_flight: Arc::clone(self),
@@ -96,7 +96,7 @@ impl InFlight {
     }
 }
 
-/// Something of which there is so much, and who has how much of it.
+/// A limited amount that is shared among users.
 #[derive(Debug)]
 struct Shares {
     /// Total amount; 0 for no limit.
@@ -139,7 +139,7 @@ impl Shares {
     }
 }
 
-/// The place of a request that is served; given back when this goes.
+/// Seat of a request that is served; given up on drop.
 #[derive(Debug)]
 pub struct Seat {
     in_flight: Arc<InFlight>,
@@ -153,7 +153,7 @@ pub struct Seat {
     reason = "of a server all places are of one kind, and each is behind a pointer"
 )]
 enum Kind {
-    /// One of the places that there are.
+    /// One of a limited number of seats.
     Counted(Counted),
     /// Seats of a priority level.
     OfLevel(LevelSeat),
@@ -208,10 +208,10 @@ impl Seat {
         }
     }
 
-    /// Gives the place back while the body of the request comes, `bytes` of which are there already.
+    /// Gives up the seat while the body of the request arrives, of which `bytes` have already arrived.
     ///
     /// # Errors
-    /// If too many bodies are to come.
+    /// If too many bodies are being received.
     pub(crate) fn receive(self: Arc<Self>, bytes: usize) -> Result<Receiving, BodyError> {
         self.leave();
         let bodies = &self.in_flight.bodies;
@@ -226,14 +226,14 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        // Seats of a level come back by themselves.
+        // Seats of a level are given up by their own drop.
         if let Kind::Counted(_) = &self.kind {
             self.leave();
         }
     }
 }
 
-/// A request whose body is received.
+/// A request whose body is being received.
 #[derive(Debug)]
 pub(crate) struct Receiving {
     place: Arc<Seat>,
@@ -241,7 +241,7 @@ pub(crate) struct Receiving {
 }
 
 impl Receiving {
-    /// Counts bytes that came and are kept.
+    /// Counts received bytes that are kept.
     ///
     /// # Errors
     /// If there is no room for them.
@@ -340,7 +340,7 @@ mod tests {
         let mut receiving = Arc::clone(&place).receive(10).unwrap();
         assert_eq!(in_flight.now()[1], ("mutating", 0));
         let other = write(&in_flight, &bob).unwrap();
-        // Half of the bodies and bytes are for one user.
+        // One user gets at most half of the bodies and bytes.
         let second = Arc::new(read(&in_flight, &ann).unwrap());
         assert!(matches!(second.receive(0), Err(BodyError::TooMany)));
         assert!(receiving.keep(40).is_ok());

@@ -23,7 +23,7 @@ use tokio::time::{Instant, Sleep};
 use crate::wire::gathered::Watches;
 
 tokio::task_local! {
-    /// The stream that this task serves.
+    /// Stream that this task serves.
     static STREAM: ServedStream;
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn answer_untaken() -> Option<impl Send + Sync + 'static> {
     Some(untaken)
 }
 
-/// Runs the streams of an HTTP/2 connection, each for a limited time.
+/// Executor of the streams of an HTTP/2 connection, each for a limited time.
 #[derive(Clone, Debug)]
 pub(crate) struct Streams {
     /// Maximum duration of a request and its response together.
@@ -90,7 +90,7 @@ struct Served {
     untaken: Notify,
 }
 
-/// A stream among those that are open, until it is dropped.
+/// An open stream, counted until it is dropped.
 struct Open(Arc<Served>);
 
 impl Open {
@@ -123,7 +123,7 @@ impl Streams {
         }
     }
 
-    /// The watches among them.
+    /// Returns the watches among them.
     pub(crate) fn watches(&self) -> Arc<Watches> {
         Arc::clone(&self.watches)
     }
@@ -135,7 +135,7 @@ impl Streams {
         async move { served.untaken.notified().await }
     }
 
-    /// Reports when there has been no stream for [`FAREWELL`] from now on.
+    /// Completes when there has been no stream for [`FAREWELL`] from now on.
     pub(crate) fn left(&self) -> impl Future<Output = ()> + Send + 'static {
         let served = Arc::clone(&self.served);
         async move {
@@ -168,7 +168,7 @@ where
             tokio::select! {
                 biased;
                 _ = stream => {}
-                // The stream is reset when it is dropped.
+                // Dropping the stream resets it.
                 () = &mut late => return tracing::debug!(after = ?limit, "a client did not take its answer"),
             }
             let Some(taken) = STREAM.with(|stream| stream.taken.take()) else {
@@ -190,14 +190,14 @@ async fn late(limit: Duration) {
     }
 }
 
-/// So many bytes have to go out within the time limit of a [`WriteTimeout`], unless nothing is left to be sent.
+/// Number of bytes that must be sent within the time limit of a [`WriteTimeout`], unless nothing is left to be sent.
 const LEAST_PROGRESS: usize = 64 * 1024;
 
 /// A connection whose peer must read the written bytes.
 pub(crate) struct WriteTimeout<S> {
     stream: S,
     limit: Duration,
-    /// Since when something waits to be written, and how much went out from then on.
+    /// Timer since bytes began to wait, and number of bytes sent from then on.
     waiting: Option<(Pin<Box<Sleep>>, usize)>,
 }
 
@@ -210,7 +210,7 @@ impl<S> WriteTimeout<S> {
         }
     }
 
-    /// `written`, unless it waits for too long.
+    /// Returns `written`, or an error if it waits for too long.
     fn timed(&mut self, context: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         match written {
             Poll::Ready(Ok(bytes)) => {
@@ -322,7 +322,7 @@ mod tests {
             let (mut taken, mut buffer) = (0, [0; 8 * 1024]);
             while let Ok(bytes @ 1..) = client.read(&mut buffer).await {
                 taken += bytes;
-                // Ten minutes in all, but a good piece in each.
+                // Ten minutes in total, but enough bytes in each interval.
                 tokio::time::sleep(Duration::from_secs(5)).await;
             }
             taken

@@ -11,9 +11,9 @@ use x509_parser::prelude::{FromDer as _, X509Certificate, X509Version};
 /// Purpose for which a certificate is presented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// To serve.
+    /// Server authentication.
     Server,
-    /// To ask.
+    /// Client authentication.
     Client,
 }
 
@@ -66,10 +66,10 @@ pub(crate) fn may_sign(certificate: &CertificateDer<'_>) -> bool {
     is_authority && usage.is_ok_and(|usage| usage.is_none_or(|usage| usage.value.key_cert_sign()))
 }
 
-/// Reads a certificate.
+/// Parses a certificate.
 ///
 /// # Errors
-/// Where it is none.
+/// If it is invalid.
 pub(crate) fn parse<'c>(certificate: &'c CertificateDer<'_>) -> Result<X509Certificate<'c>, Error> {
     let parsed = X509Certificate::from_der(certificate.as_ref());
     parsed
@@ -77,7 +77,7 @@ pub(crate) fn parse<'c>(certificate: &'c CertificateDer<'_>) -> Result<X509Certi
         .map_err(|_| CertificateError::BadEncoding.into())
 }
 
-/// Until when a certificate is valid.
+/// Returns the time until which a certificate is valid.
 pub(crate) fn not_after(certificate: &X509Certificate<'_>) -> UnixTime {
     at(certificate.validity().not_after.timestamp())
 }

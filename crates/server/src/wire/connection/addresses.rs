@@ -6,17 +6,17 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// The addresses that connections come from.
+/// Addresses of the open connections.
 pub(super) struct Addresses {
-    /// The most connections of one address; 0 for no limit.
+    /// Maximum number of connections of one address; 0 for no limit.
     most: usize,
     open: Mutex<HashMap<IpAddr, usize>>,
 }
 
-/// A connection that counts for its address as long as this is there; `None` where nothing is counted.
+/// A connection that counts for its address until this is dropped; `None` if connections are not counted.
 pub(super) struct Counted(Option<(Arc<Addresses>, IpAddr)>);
 
-/// An address has as many connections as it may.
+/// Error: an address has the maximum number of connections.
 pub(super) struct TooMany;
 
 impl Addresses {

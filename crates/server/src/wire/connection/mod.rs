@@ -1,7 +1,7 @@
-//! Connections: TLS, HTTP/2 or HTTP/1.1 on each as the client chooses, and their end.
+//! Connections: TLS, HTTP/2 or HTTP/1.1 as the client chooses, and their end.
 //!
-//! Everything that a client can make the server wait for or hold has a bound: the number of connections, the time for
-//! the handshake and for the head of a request, the size of heads, and the requests at a time on one connection.
+//! Everything that a client can make the server wait for or hold has a limit: the number of connections, the time for
+//! the handshake and for the head of a request, the size of heads, and the concurrent requests on one connection.
 
 mod addresses;
 
@@ -33,18 +33,18 @@ use crate::wire::slow_clients::{Streams, WriteTimeout, answer_untaken, stream_la
 use crate::wire::tls::Tls;
 use crate::wire::websocket::Held;
 
-/// The service behind the connections.
+/// Service that handles the requests of connections.
 pub trait Service: Send + Sync + 'static {
-    /// The meaning of the certificates of a client.
+    /// Client as identified by its certificates.
     type Client: Clone + Send + Sync + 'static;
 
-    /// Reads the certificates that a client shows, its own first.
+    /// Reads the certificates that a client presents, its own first.
     fn client(&self, authorities: &ClientAuthorities, shown: &[CertificateDer<'_>]) -> Self::Client;
 
-    /// Notes a connection that did not get through its TLS handshake.
+    /// Records a connection whose TLS handshake failed.
     fn handshake_failed(&self);
 
-    /// Answers a request that came from `peer`.
+    /// Responds to a request that came from `peer`.
     fn respond(
         self: &Arc<Self>,
         request: http::Request<RequestBody>,
@@ -67,7 +67,7 @@ pub struct Last;
 pub struct CurrentTls(ArcSwap<Tls>);
 
 impl CurrentTls {
-    /// From now on connections are accepted with `tls`.
+    /// Uses `tls` for connections from now on.
     pub fn replace(&self, tls: Tls) {
         self.0.store(Arc::new(tls));
     }
@@ -79,10 +79,10 @@ impl From<Tls> for Arc<CurrentTls> {
     }
 }
 
-/// The bounds of connections.
+/// Limits of connections.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// The most connections at a time; more wait to be accepted.
+    /// Maximum number of concurrent connections; more wait to be accepted.
     pub connections: usize,
     /// The most connections at a time from one address, or from one block of 64 bits in IPv6; 0 for no limit. More are
     /// closed.
@@ -96,9 +96,9 @@ pub struct Limits {
     /// Timeout of a request and its response together, except long-running ones such as watches; and maximum time for
     /// which a client may read nothing of what is sent.
     pub exchange: Duration,
-    /// The most requests at a time on one HTTP/2 connection.
+    /// Maximum number of concurrent requests on one HTTP/2 connection.
     pub concurrent_streams: u32,
-    /// The most bytes of the head of a request.
+    /// Maximum size of the head of a request, in bytes.
     pub head_bytes: u32,
     /// Time for requests to complete when the server shuts down.
     pub drain: Duration,
@@ -120,7 +120,7 @@ impl Default for Limits {
     }
 }
 
-/// The most header fields of a request.
+/// Maximum number of header fields of a request.
 const MAX_HEADERS: usize = 200;
 
 /// Maximum number of HTTP/2 requests of a connection that its client has reset before the server processed them, and of
@@ -128,12 +128,12 @@ const MAX_HEADERS: usize = 200;
 const MAX_RESET_STREAMS: usize = 20;
 const MAX_FAULTY_STREAMS: usize = 1024;
 
-/// The server pings a client that is silent on an HTTP/2 connection for this long. The client has
-/// [`PING_TIMEOUT`] to answer.
+/// Silence of a client on an HTTP/2 connection after which the server pings it. The client has [`PING_TIMEOUT`] to
+/// answer.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// After an accept that failed for want of something (files, memory), other connections have this long to end.
+/// Pause after an accept that failed for lack of resources (files, memory), so that other connections can end.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves the connections of `listener` until shutdown begins, and then until all requests have completed or timed out.
@@ -180,12 +180,12 @@ pub async fn serve<S: Service>(
     }
 }
 
-/// The next connection, once there is a place for it.
+/// Accepts the next connection, once the limit allows it.
 async fn accept(
     listener: &TcpListener,
     places: &Arc<Semaphore>,
 ) -> (TcpStream, SocketAddr, Option<OwnedSemaphorePermit>) {
-    // The semaphore is never closed, so there always is a permit in the end.
+    // The semaphore is never closed, so a permit always becomes available.
     let place = Arc::clone(places).acquire_owned().await.ok();
     loop {
         match listener.accept().await {
@@ -208,7 +208,7 @@ struct Acceptor<S> {
 impl<S: Service> Acceptor<S> {
     /// Serves a connection. If it becomes a WebSocket, the WebSocket keeps `held`.
     async fn connection(&self, stream: TcpStream, peer: SocketAddr, held: Held) {
-        // Answers are written whole, so that there is nothing to gather small packets for.
+        // Responses are written as a whole, so small packets need not be gathered.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%peer, %error, "cannot switch off delays");
         }
@@ -229,7 +229,7 @@ impl<S: Service> Acceptor<S> {
         let stream = WriteTimeout::new(stream, self.limits.exchange);
         let streams = Streams::new(self.limits.exchange);
         let untaken = streams.untaken();
-        // The end is the same for both, but their types are not.
+        // Both kinds of connections end in the same way, but have different types.
         macro_rules! drive {
             ($connection:ident = $begun:expr, $served:expr, $left:expr) => {{
                 let $connection = $begun;
@@ -264,12 +264,12 @@ impl<S: Service> Acceptor<S> {
                 .http1()
                 .serve_connection(TokioIo::new(stream), respond)
                 .with_upgrades();
-            // A connection that serves nothing ends at once.
+            // A connection without a request in progress ends at once.
             drive!(connection = connection, connection.as_mut(), std::future::pending());
         }
     }
 
-    /// The connection behind its TLS handshake, and its client.
+    /// Returns the connection after its TLS handshake, and its client.
     async fn handshake(
         &self,
         stream: TcpStream,
@@ -312,7 +312,7 @@ impl<S: Service> Acceptor<S> {
         builder
     }
 
-    /// The client of the connection, if it shows certificates and any authority is trusted.
+    /// Returns the client of the connection, if it presents certificates and any authority is trusted.
     fn client(&self, tls: &Tls, stream: &TlsStream<TcpStream>) -> Option<S::Client> {
         let shown = stream.get_ref().1.peer_certificates()?;
         let authorities = tls.authorities.as_ref()?;
@@ -337,12 +337,12 @@ fn check_host<B>(request: &http::Request<B>) -> Result<(), &'static str> {
     }
 }
 
-/// True if the byte may be part of a Host header (RFC 3986, `authority` without user information).
+/// Returns true if the byte may be part of a Host header (RFC 3986, `authority` without user information).
 fn is_host_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!$%&'()*+,-.:;=[]_~".contains(&byte)
 }
 
-/// Answer to a request that is not valid HTTP. It ends the connection.
+/// Returns the response to a request that is not valid HTTP. It ends the connection.
 fn bad_request(why: &str) -> Response {
     let mut response = Response::new(Bytes::from(format!("400 Bad Request: {why}")).into());
     *response.status_mut() = StatusCode::BAD_REQUEST;

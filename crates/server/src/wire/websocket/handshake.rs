@@ -12,7 +12,7 @@ use http::{HeaderName, StatusCode, Uri};
 
 use crate::wire::body::{Response, ResponseBody};
 
-/// The one version of the protocol.
+/// The only supported version of the protocol.
 pub(crate) const VERSION: &str = "13";
 
 /// Suffix of the client's key, defined by RFC 6455.
@@ -39,9 +39,9 @@ pub(super) struct Handshake {
 /// Reason why a handshake is rejected.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
-    /// The status code of the answer.
+    /// Status code of the response.
     pub(crate) code: StatusCode,
-    /// The message to the client.
+    /// Message to the client.
     pub(crate) why: &'static str,
 }
 
@@ -49,8 +49,8 @@ impl Handshake {
     /// Reads the headers of a request for a WebSocket.
     ///
     /// # Errors
-    /// Where the key or the version is missing, where it offers more than one subprotocol, of which no one chooses, and
-    /// where its origin cannot be read.
+    /// If the key or the version is missing, if it offers more than one subprotocol, because the server chooses none,
+    /// or if its origin is invalid.
     pub(super) fn read(headers: &HeaderMap) -> Result<Self, Refusal> {
         let bad = |why| Refusal {
             code: StatusCode::BAD_REQUEST,
@@ -77,7 +77,7 @@ impl Handshake {
         })
     }
 
-    /// The answer, with `body` to come behind it.
+    /// Returns the response, followed by `body`.
     pub(super) fn response(self, body: ResponseBody) -> Response {
         let mut answer = Response::new(body);
         *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
@@ -110,7 +110,7 @@ fn check_origin(headers: &HeaderMap) -> Result<(), Refusal> {
     })
 }
 
-/// The proof that the key was read.
+/// Computes the proof that the key was read.
 fn accept(key: &[u8]) -> String {
     let joined = [key, SUFFIX.as_bytes()].concat();
     STANDARD.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, &joined))

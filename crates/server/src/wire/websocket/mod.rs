@@ -31,9 +31,9 @@ pub(crate) use handshake::{Refusal, VERSION, is_requested};
 /// The kind of the messages of a WebSocket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MessageKind {
-    /// A line of JSON each.
+    /// One line of JSON for each message.
     Text,
-    /// Bytes behind their length, which the frame has.
+    /// Bytes after their length, which the frame already has.
     Binary,
 }
 
@@ -50,7 +50,7 @@ impl Held {
     }
 }
 
-/// A request to go on as a WebSocket.
+/// A request to upgrade a connection to a WebSocket.
 pub struct Upgrade {
     connection: OnUpgrade,
     held: Option<Held>,
@@ -67,10 +67,10 @@ impl Upgrade {
         Some(Self { connection, held })
     }
 
-    /// The answer that makes the connection a WebSocket, on which the frames of a watch follow.
+    /// Returns the response that makes the connection a WebSocket, which then carries the frames of a watch.
     ///
     /// # Errors
-    /// If the handshake is not as it should be.
+    /// If the handshake is invalid.
     pub(crate) fn answer(
         self,
         headers: &HeaderMap,
@@ -87,7 +87,7 @@ impl Upgrade {
     }
 }
 
-/// A handshake that succeeded: the body of its answer are the frames to send.
+/// A successful handshake; the body of its response provides the frames to send.
 #[derive(Clone)]
 struct Accepted {
     connection: OnUpgrade,
@@ -95,7 +95,7 @@ struct Accepted {
     messages: MessageKind,
 }
 
-/// Sends the frames of an answer that accepts a WebSocket, once its head went out.
+/// Sends the frames of a response that accepts a WebSocket, once its head was sent.
 pub(crate) fn begin(response: &mut Response) {
     let Some(accepted) = response.extensions_mut().remove::<Accepted>() else {
         return;
@@ -138,7 +138,7 @@ impl Accepted {
     }
 }
 
-/// Sends frames until they or the client end.
+/// Sends frames until the stream or the client ends.
 async fn pump(socket: &mut Socket, mut frames: ResponseBody, messages: MessageKind) -> Result<(), tungstenite::Error> {
     loop {
         tokio::select! {
@@ -180,7 +180,7 @@ fn next_message(run: &mut Bytes, messages: MessageKind) -> Result<Option<Message
         let length = if run.len() < 4 { 0 } else { run.get_u32() as usize };
         return Ok(Some(Message::Binary(run.split_to(length.min(run.len())))));
     }
-    // JSON writes the ends of lines within texts as escapes.
+    // JSON escapes line ends within strings.
     let end = run
         .iter()
         .position(|byte| *byte == b'\n')
