@@ -7,8 +7,8 @@ use http::header::{AsHeaderName, HeaderMap, HeaderValue};
 
 use crate::http::ApiError;
 
-/// The first value of a header, as far as it is there. Bytes that are no UTF-8 become U+FFFD, as in Go when it walks
-/// over characters: they are like no media type and no encoding.
+/// Returns the first value of a header, if there is one. Bytes that are not UTF-8 become U+FFFD, as when Go iterates
+/// over runes: they match no media type and no encoding.
 pub(crate) fn text(headers: &HeaderMap, name: impl AsHeaderName) -> Option<Cow<'_, str>> {
     headers.get(name).map(lossy)
 }

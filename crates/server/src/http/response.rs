@@ -150,9 +150,8 @@ pub fn text(code: StatusCode, text: impl Into<Bytes>) -> Response {
     response
 }
 
-/// The answer to a request that took longer than it may. The reference gives it from outside of all handlers: a status
-/// without its kind and as plain text, which clients do not read, so that they report in their own words that the time
-/// has run out.
+/// Returns the response to a request that exceeded its time limit. The reference sends it from outside of all handlers:
+/// a status without its kind and as plain text. Clients do not parse it and report the timeout in their own words.
 pub fn out_of_time() -> Response {
     const STATUS: &str = concat!(
         r#"{"metadata":{},"status":"Failure","message":"Timeout: request did not complete within the allotted timeout","#,

@@ -1,8 +1,8 @@
 //! Users from client certificates: the common name is the user, each organization a group
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/authentication/#x509-client-certificates>).
 //!
-//! A handshake requests a certificate and accepts any. It is verified here, so that a client with a bad certificate
-//! gets an answer, and may still present a token.
+//! A handshake requests a certificate and accepts any. It is verified here, so that a client with an invalid
+//! certificate gets a response, and may still present a token.
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;

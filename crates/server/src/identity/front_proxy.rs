@@ -18,8 +18,8 @@ use crate::http::headers::exact;
 use crate::http::query;
 use crate::wire::client_authorities::ClientAuthorities;
 
-/// The headers in which a front proxy names users. Of several names for a user or a uid the first that is there counts;
-/// all groups and extras count.
+/// Headers in which a front proxy names users. Of several headers for a user name or a uid, the first that is present
+/// counts; all groups and extras count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestHeaders {
     /// Headers of user names.

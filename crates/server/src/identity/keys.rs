@@ -221,8 +221,8 @@ impl IssuerDocuments {
     /// The path of the configuration of the issuer.
     pub const CONFIGURATION_PATH: &'static str = "/.well-known/openid-configuration";
 
-    /// The documents of `issuer`, whose keys are at `keys_url`. `None` for an issuer that is no `https` URL, which
-    /// clients cannot look up.
+    /// Creates the documents of `issuer`, whose keys are at `keys_url`. Returns `None` if the issuer is not an `https`
+    /// URL, because clients cannot look it up.
     pub fn new(issuer: &str, keys_url: &str, keys: &Keys) -> Option<Self> {
         if !issuer.starts_with("https://") {
             return None;

@@ -39,7 +39,7 @@ use bearer_protocol::BearerProtocol;
 /// Extra of a user that identifies the credential.
 const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
-/// Authenticates requests.
+/// Authenticator of requests.
 #[derive(Clone, Debug, Default)]
 pub struct Authenticator {
     /// True if requests without credentials are those of `system:anonymous`.
@@ -175,8 +175,8 @@ pub(crate) fn is_anonymous(user: &User) -> bool {
     user.name == impersonation::ANONYMOUS || user.is_in(UNAUTHENTICATED)
 }
 
-/// Adds an authenticated user to the group `system:authenticated`. A credential that names the anonymous user or its
-/// group gains nothing.
+/// Adds an authenticated user to the group `system:authenticated`, except the anonymous user and members of
+/// `system:unauthenticated`, whichever credential names them.
 ///
 /// upstream: pkg/authentication/group#AuthenticatedGroupAdder
 fn authenticated(mut user: User) -> User {

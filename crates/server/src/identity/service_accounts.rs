@@ -56,7 +56,7 @@ pub struct TokenConfig {
     pub extends: bool,
 }
 
-/// Issues and authenticates tokens of service accounts.
+/// Issuer and authenticator of tokens of service accounts.
 pub struct ServiceAccounts {
     config: TokenConfig,
     signing: Option<SigningKey>,

@@ -1,5 +1,5 @@
-//! Bearer tokens from a file in kube-apiserver's format: lines of `token,user,uid,"group1,group2"`, where the groups
-//! may be left out (<https://kubernetes.io/docs/reference/access-authn-authz/authentication/#static-token-file>).
+//! Bearer tokens from a file in kube-apiserver's format: lines of `token,user,uid,"group1,group2"` with optional groups
+//! (<https://kubernetes.io/docs/reference/access-authn-authz/authentication/#static-token-file>).
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

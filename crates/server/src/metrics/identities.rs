@@ -1,5 +1,5 @@
-//! The metrics of authentication and authorization. The counters of all outcomes are there from the start, so that a
-//! request looks nothing up.
+//! Metrics of authentication and authorization. The counters of all outcomes exist from the start, so that a request
+//! needs no lookup.
 
 use holdfast_authorization::Decision;
 use prometheus::{IntCounter, IntCounterVec, Opts};

@@ -213,8 +213,8 @@ impl Requests {
         }
     }
 
-    /// The counters of a key that comes for the first time. Only what is served gets any, so that clients cannot fill
-    /// the memory with names that they make up.
+    /// Creates the counters of a new key. Returns `None` for resources that are not served, so that clients cannot fill
+    /// the memory with invented names.
     fn add(&self, key: Key, registry: &Registry) -> Option<Arc<Series>> {
         if !key.resource.is_empty() {
             let served = registry.served(&key.group, &key.version, &key.resource)?;

@@ -42,8 +42,8 @@ impl Watches {
         })
     }
 
-    /// Counts a watch of a shard of `resource` until what is given is dropped, with the counter of the objects of other
-    /// shards.
+    /// Counts a watch of a shard of `resource` until the result is dropped; also returns the counter of the objects of
+    /// other shards.
     pub(crate) fn begin_shard(&self, resource: &Resource) -> (Option<ShardedWatch>, Option<IntCounter>) {
         let labels = [resource.group.as_str(), resource.plural.as_str()];
         let watch = self.sharded.get_metric_with_label_values(&labels).ok().map(|gauge| {

@@ -30,11 +30,11 @@ pub(super) fn prefixes(registry: &Registry) -> Vec<SmolStr> {
     storages.map(|storage| storage.prefix.clone()).collect()
 }
 
-/// Mends the claims of all kinds once, in a store that no other server writes to: one that an older version wrote has
-/// none.
+/// Repairs the claims of all kinds once, in a store that no other server writes to: a store that an older version wrote
+/// has none.
 ///
 /// # Errors
-/// Why the store cannot be written to.
+/// If the store cannot be written; the text is the reason.
 pub async fn repair_once(store: &Store, registry: &Registry) -> Result<(), String> {
     for resource in registry.resources() {
         if let (Some(kind), Some(storage)) = (&resource.capabilities.claims, &resource.storage) {
@@ -118,9 +118,9 @@ fn written(transaction: Transaction<Objects>, claim: Claim, state: &Snapshot) ->
     }
 }
 
-/// Adds the claims of the objects that a transaction writes; in a store that is not shared, only those that are objects
-/// of served resources. Where another server was faster, a guard fails, and the write is done again from what is there
-/// by then.
+/// Adds the claims of the objects that a transaction writes; in a store that is not shared, only claims that are
+/// objects of served resources. If another server was faster, a guard fails, and the write is repeated over the newer
+/// state.
 pub(super) fn complete(
     registry: &Registry,
     transaction: Transaction<Objects>,

@@ -77,8 +77,8 @@ impl Definitions {
         self.reached(revision).await;
     }
 
-    /// Waits until the registry knows of all defining objects that are stored now, so that a client that has seen one
-    /// finds what it defines; whether there were any left to wait for.
+    /// Waits until the registry reflects all defining objects that are stored now, so that a client that has seen one
+    /// can use the resource that it defines. Returns true if it had to wait for any.
     pub(crate) async fn caught_up(&self) -> bool {
         // The order matters: a write records its revision before it ends.
         let under_way = self.under_way.load(Ordering::Acquire) > 0;
@@ -147,8 +147,8 @@ impl Definitions {
     }
 }
 
-/// Serves what the stored objects define, and follows their changes for as long as the server serves. `replaced` is
-/// called with each resource that is no longer served as it was.
+/// Serves the resources that the stored objects define, and applies their changes for as long as the server runs. Calls
+/// `replaced` with each resource whose served state was replaced.
 pub(crate) fn follow(
     definitions: &Arc<Definitions>,
     types: &Arc<TypeTable>,

@@ -17,8 +17,8 @@ pub fn encode(types: &TypeTable, object: &Value) -> holdfast_store::Value {
     encode_with_raw_form(types, object, RawForm::Marshalled)
 }
 
-/// Byte that follows an object whose raw extensions are in this form, if any. It is white space, so that it is no part
-/// of the object.
+/// Returns the byte that follows an object whose raw extensions have this form, if any. It is white space, so it is not
+/// part of the object.
 fn raw_form_suffix(raw_form: RawForm) -> Option<u8> {
     match raw_form {
         RawForm::Marshalled => None,

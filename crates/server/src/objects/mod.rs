@@ -63,8 +63,7 @@ pub struct Index {
     terminating: bool,
     /// Facts about the object that this process knows because it stored the object.
     known: Known,
-    /// The serial of the definition whose form the object is known to have; 0 for built-in kinds, and where it is not
-    /// known.
+    /// Serial of the CRD whose form the object is known to have; 0 for built-in kinds, and if it is unknown.
     definition: AtomicU64,
     /// The parsed object, while it is cached; see [`Index::remember`].
     tree: Mutex<Option<Value>>,
@@ -166,7 +165,7 @@ impl Index {
     }
 }
 
-/// Makes the index of stored objects from the descriptors of their resources.
+/// Indexer of stored objects, by the descriptors of their resources.
 pub struct Objects {
     registry: Arc<ArcSwap<Registry>>,
     /// Prefixes of the keys of objects with claims. Only built-in resources have any, so that the list never changes.

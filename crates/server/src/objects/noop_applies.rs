@@ -18,8 +18,8 @@ pub(crate) type Fingerprint = [u64; 2];
 pub(crate) struct NoopApply {
     pub(crate) fingerprint: Fingerprint,
     pub(crate) resource: Weak<Resource>,
-    /// The other objects that were looked up, by their keys, with the revisions at which they were written; 0 for those
-    /// that were not there.
+    /// Other objects that were looked up, by their keys, with the revisions at which they were written; 0 for missing
+    /// ones.
     pub(crate) seen: Box<[(Key, Revision)]>,
     /// Warnings for the client.
     pub(crate) warnings: Vec<String>,

@@ -1,8 +1,8 @@
 //! Shards of a collection: the objects whose uid or namespace has a hash within some ranges (`shardSelector`,
 //! <https://kep.k8s.io/5866>).
 //!
-//! A selector is `shardRange(FIELD, 'FROM', 'TO')`, or several of one field with `||` between them: an expression of
-//! CEL, which is read and never evaluated.
+//! A selector is `shardRange(FIELD, 'FROM', 'TO')`, or several of one field joined by `||`: a CEL expression that is
+//! parsed and never evaluated.
 
 use std::fmt;
 

@@ -55,11 +55,11 @@ impl Backend {
         Ok(Self { pool })
     }
 
-    /// Sends a request, whose URL names the address. As Go's transport does, it sends one that only reads again where
-    /// the server had closed the connection, which an idle one notices late.
+    /// Sends a request, whose URL contains the address. Like Go's transport, it retries a read-only request if the
+    /// server had closed the connection, which is noticed late on an idle one.
     ///
     /// # Errors
-    /// Why there is no answer, in Go's words.
+    /// If there is no response; the text is the reason in Go's words.
     pub(crate) async fn send(&self, request: Request<Body>) -> Result<http::Response<Incoming>, String> {
         let (head, mut body) = request.into_parts();
         // The server may have closed each of the idle connections.

@@ -1,8 +1,8 @@
-//! The client that webhooks are called with: HTTPS with bounds on sizes, times and connections.
+//! HTTPS client for webhooks, with limits on sizes, times and connections.
 //!
-//! There is one pool for each set of authorities, in which connections are kept by address. As the reference's do,
-//! those to URLs speak HTTP/2 where the webhook does, and serve all calls together; those to services serve one call at
-//! a time, so that calls spread over their endpoints and none waits behind another. No redirect is followed.
+//! Each set of authorities has one pool, which keeps connections by address. As in the reference, connections to URLs
+//! use HTTP/2 if the webhook supports it, and serve concurrent calls; connections to services serve one call at a time,
+//! so that calls are spread over their endpoints and do not wait for each other. Redirects are not followed.
 
 use std::collections::HashMap;
 use std::error::Error as _;

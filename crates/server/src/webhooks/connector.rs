@@ -23,7 +23,7 @@ use tokio_rustls::client::TlsStream;
 use super::services::Services;
 use super::trust::{self, Trust};
 
-/// Opens connections.
+/// Connector for HTTPS connections.
 #[derive(Clone)]
 pub(super) struct Connector {
     tls: TlsConnector,

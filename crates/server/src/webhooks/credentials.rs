@@ -1,5 +1,5 @@
-//! Credentials that admission webhooks are called with: the users of the kubeconfig that the configuration of an
-//! admission plugin names
+//! Credentials for calls of admission webhooks: the users of the kubeconfig that the configuration of an admission
+//! plugin names
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#authenticate-apiservers>).
 
 use std::collections::HashMap;

@@ -1,8 +1,8 @@
-//! Events of many watches on one connection leave together. An event is a small frame, and HTTP/2 writes and flushes
-//! each frame by itself: a TLS record and a call of the kernel for each watcher. A connection that carries several
-//! watches therefore lets those run that have an event, gathers what they write, and sends it at once.
+//! Gathers the events of many watches on one connection. An event is a small frame, and HTTP/2 writes and flushes each
+//! frame separately: a TLS record and a system call for each watcher. A connection with several watches therefore first
+//! runs the watches that have an event, gathers their writes, and sends them at once.
 //!
-//! Other connections write as they always do, and so do these where a frame is large.
+//! Other connections write directly, as do these for a large frame.
 
 use std::error::Error;
 use std::io::{self, IoSlice};
@@ -58,8 +58,8 @@ impl Watches {
     }
 }
 
-/// The stream of a connection, whose handles all write to the same: one for who speaks HTTP/2, one for who sends what
-/// was gathered.
+/// Stream of a connection, whose handles all write to the same stream: one for the HTTP/2 protocol, one that sends the
+/// gathered bytes.
 pub(crate) struct Gathered<S> {
     stream: Arc<Mutex<Gathering<S>>>,
     watches: Arc<Watches>,

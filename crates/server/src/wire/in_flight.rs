@@ -64,8 +64,8 @@ impl InFlight {
         }
     }
 
-    /// A place for a request of `user` that changes something or merely reads; `None` if there is none for that user. A
-    /// request that is served `anyway` always gets one.
+    /// Returns a seat for a mutating or reading request of `user`; `None` if there is none for that user. A request
+    /// that is served `anyway` always gets one.
     pub fn enter(self: &Arc<Self>, user: &Arc<User>, mutates: bool, anyway: bool) -> Option<Seat> {
         let counted = Counted {
             mutates,

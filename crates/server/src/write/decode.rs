@@ -130,7 +130,7 @@ impl Address<'_> {
         if stated.version.is_empty() {
             return Err(refuse(missing_version(&content, bytes)));
         }
-        // YAML is read through a map sorted by key, JSON in the order of its text.
+        // YAML is converted to a map sorted by key; JSON keeps the order of its text.
         let source = match format {
             Format::Json => Source::Text(bytes),
             _ => Source::Json,
@@ -327,7 +327,7 @@ fn custom(
     })
 }
 
-/// The beginning of a body, as messages show it: what looks like a JSON object as text, anything else in hexadecimal
+/// Returns the beginning of a body for messages: as text if it looks like a JSON object, otherwise as hexadecimal
 /// digits.
 #[expect(clippy::indexing_slicing, reason = "no more than there is")]
 fn beginning(bytes: &[u8]) -> String {

@@ -39,8 +39,8 @@ pub(crate) struct SentApply<'a> {
 }
 
 impl Fingerprints {
-    /// The fingerprint of an apply to `store`, once it is needed; `None` where the apply cannot be answered without a
-    /// run.
+    /// Returns the description of an apply to `store`, from which its fingerprint is computed; `None` if the apply
+    /// always needs a run.
     pub(crate) fn of<'a>(
         &'a self,
         store: &Store,

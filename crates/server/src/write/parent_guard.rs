@@ -33,10 +33,10 @@ struct ParentGuard {
 
 impl ParentGuards {
     /// Returns the guards for a new object `name` of `target`. Admission has checked the namespace in `snapshot`; the
-    /// CRD is checked here, because `target` may come from an older one.
+    /// CRD is checked here, because `target` may come from an older snapshot.
     ///
     /// # Errors
-    /// 403 if the CRD is being deleted or was replaced.
+    /// If the CRD is being deleted or was replaced (403).
     pub(super) fn new(target: &Target, name: &str, snapshot: &Snapshot) -> Result<Self, Error> {
         Ok(Self {
             namespace: namespace_guard(target, snapshot),
@@ -51,8 +51,8 @@ impl ParentGuards {
         })
     }
 
-    /// Renews the guard on `key` after it failed. True if `key` is a parent that still exists and is not being deleted,
-    /// so that the creation may be tried again as it is.
+    /// Renews the guard on `key` after it failed. Returns true if `key` is a parent that still exists and is not being
+    /// deleted, so that the creation can be retried unchanged.
     pub(super) fn renew(&self, key: &[u8], snapshot: &Snapshot) -> bool {
         let failed = self.iter().find(|parent| parent.key.as_bytes() == key);
         failed.is_some_and(|parent| parent.renew(snapshot))

@@ -30,8 +30,8 @@ const MORE_PATIENCE: u32 = 4;
 /// Maximum time for which a turn is kept while webhooks are called.
 const MOST_PATIENCE: Duration = Duration::from_secs(30);
 
-/// The objects that are written to now, by hashes of their keys. That two share a hash, and so wait for each other, is
-/// next to impossible and does no harm.
+/// Queues of the objects that are being written, by hashes of their keys. It is extremely unlikely that two keys share
+/// a hash, and harmless: their writers only wait for each other.
 #[derive(Default)]
 pub struct Turns {
     queues: Mutex<HashMap<u64, Queue>>,

@@ -30,7 +30,7 @@ pub(crate) fn clauses(headers: &HeaderMap) -> Vec<Clause> {
     clauses
 }
 
-/// More clauses than any client sends.
+/// Maximum number of clauses; more than any client sends.
 const MAX_CLAUSES: usize = 64;
 
 /// Returns true if a client prefers JSON to all else, without parameters.
@@ -53,8 +53,8 @@ pub(crate) struct Clause {
 }
 
 impl Clause {
-    /// Reads a clause, if it is a media type or a wildcard. Parameters that are no pair of a name and a value do not
-    /// count.
+    /// Parses a clause, if it is a media type or a wildcard. Ignores parameters that are not a pair of a name and a
+    /// value.
     fn parse(text: &str) -> Option<Self> {
         let mut parts = text.trim().split(';');
         let mut names = parts.next().unwrap_or_default().split('/').map(str::trim);

@@ -125,11 +125,11 @@ impl Representation {
         })
     }
 
-    /// The form of an answer that holds an object, a list or a `Status`. Where objects have no protobuf form, their
-    /// metadata still do.
+    /// Returns the form of a response that contains an object, a list or a `Status`. If objects have no protobuf form,
+    /// their metadata still do.
     ///
     /// # Errors
-    /// 406 where the client accepts nothing that is served.
+    /// If the client accepts none of the supported formats (406).
     pub fn of_object(headers: &HeaderMap, query: &Query, forms: Forms) -> Result<Self, ApiError> {
         Self::negotiate(headers, query, forms.cbor, |format, view| match view {
             View::Whole => format != Format::Protobuf || forms.protobuf,

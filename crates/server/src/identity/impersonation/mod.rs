@@ -92,10 +92,10 @@ impl Impersonation {
         }
     }
 
-    /// The effective user of a request of `user`: the one that its headers name, or else `user`.
+    /// Returns the effective user of a request of `user`: the user that its headers name, or else `user`.
     ///
     /// # Errors
-    /// 400 where the headers name parts of a user but no user; 403 where `user` may not impersonate that user.
+    /// If the headers name attributes of a user but no user (400), or if `user` may not impersonate that user (403).
     pub fn judge(
         &self,
         user: Arc<User>,

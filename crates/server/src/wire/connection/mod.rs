@@ -84,8 +84,8 @@ impl From<Tls> for Arc<CurrentTls> {
 pub struct Limits {
     /// Maximum number of concurrent connections; more wait to be accepted.
     pub connections: usize,
-    /// The most connections at a time from one address, or from one block of 64 bits in IPv6; 0 for no limit. More are
-    /// closed.
+    /// Maximum number of concurrent connections from one address, or from one block of 64 bits in IPv6; 0 for no limit.
+    /// More are closed.
     pub connections_per_address: usize,
     /// Timeout of the TLS handshake.
     pub handshake: Duration,
