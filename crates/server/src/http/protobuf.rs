@@ -21,7 +21,7 @@ pub(crate) fn from_json(messages: &Messages, text: &[u8]) -> Result<Vec<u8>, Api
 /// Encodes an object in its envelope.
 ///
 /// # Errors
-/// As [`from_json`].
+/// If the object cannot be encoded, as for [`from_json`].
 pub(crate) fn of_object(messages: &Messages, object: &Value) -> Result<Vec<u8>, ApiError> {
     let (stated_version, kind) = (text_at(object, "apiVersion"), text_at(object, "kind"));
     // Some discovery documents omit their version, as the reference's do.
@@ -60,7 +60,7 @@ fn metadata_list_v1beta1(messages: &Messages, list: &Value) -> Result<Vec<u8>, A
 /// Returns the message of an object of that version and kind.
 ///
 /// # Errors
-/// As [`from_json`].
+/// If the object cannot be encoded, as for [`from_json`].
 pub(crate) fn message(messages: &Messages, api_version: &str, kind: &str, object: &Value) -> Result<Vec<u8>, ApiError> {
     let of = type_of(messages.types(), api_version, kind).ok_or_else(|| {
         ApiError::not_acceptable(format!(

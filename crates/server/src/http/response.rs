@@ -50,7 +50,7 @@ pub fn document(
 /// Returns the body of [`document`].
 ///
 /// # Errors
-/// Those of [`document`].
+/// If the document cannot be encoded, as for [`document`].
 pub(crate) fn document_bytes(
     messages: &Messages,
     representation: &Representation,

@@ -151,7 +151,7 @@ impl Metrics {
     /// Counts the objects of `store` when metrics are scraped.
     ///
     /// # Errors
-    /// As for [`Metrics::new`].
+    /// If two metrics have the same name, as for [`Metrics::new`].
     pub fn count_objects(&self, store: Arc<Store>, resources: Arc<ArcSwap<Registry>>) -> prometheus::Result<()> {
         if let Some(size) = stored::SizeOnDisk::new(&store)? {
             self.families.register(size)?;
@@ -162,7 +162,7 @@ impl Metrics {
     /// Exposes the durations of admission in `timings`.
     ///
     /// # Errors
-    /// As for [`Metrics::new`].
+    /// If two metrics have the same name, as for [`Metrics::new`].
     pub fn time_admission(&self, timings: Arc<Timings>) -> prometheus::Result<()> {
         self.families.register(admission::Admission::new(Some(timings))?)
     }
@@ -170,7 +170,7 @@ impl Metrics {
     /// Exposes the durations of the rules of custom resources in `timings`.
     ///
     /// # Errors
-    /// As for [`Metrics::new`].
+    /// If two metrics have the same name, as for [`Metrics::new`].
     pub fn time_rules(&self, timings: Arc<RuleTimings>) -> prometheus::Result<()> {
         self.families.register(rules::Rules::new(timings)?)
     }
@@ -178,7 +178,7 @@ impl Metrics {
     /// Exposes counters that kinds and admission plugins keep.
     ///
     /// # Errors
-    /// As for [`Metrics::new`].
+    /// If two metrics have the same name, as for [`Metrics::new`].
     pub fn count_kinds(&self, families: Vec<Arc<CounterFamily>>) -> prometheus::Result<()> {
         self.families.register(kinds::KindCounters::new(families)?)
     }
@@ -186,7 +186,7 @@ impl Metrics {
     /// Exposes the counters of `calls`.
     ///
     /// # Errors
-    /// As for [`Metrics::new`].
+    /// If two metrics have the same name, as for [`Metrics::new`].
     pub fn count_etcd(&self, calls: EtcdCalls) -> prometheus::Result<()> {
         calls.register(&self.families)
     }
@@ -229,7 +229,7 @@ impl Metrics {
     /// Returns the metrics of the queue of a controller.
     ///
     /// # Errors
-    /// As for [`Metrics::new`].
+    /// If two metrics have the same name, as for [`Metrics::new`].
     pub fn queue(&self, name: &str) -> prometheus::Result<QueueMetrics> {
         self.queues.queue(name)
     }
@@ -292,7 +292,7 @@ impl Metrics {
     /// Exposes feature gates: the name, the stage, and true for each that is enabled.
     ///
     /// # Errors
-    /// As for [`Metrics::new`].
+    /// If two metrics have the same name, as for [`Metrics::new`].
     pub fn record_features(
         &self,
         gates: impl Iterator<Item = (&'static str, &'static str, bool)>,
@@ -304,7 +304,7 @@ impl Metrics {
     /// Exposes the reloads of admission manifest files by the server whose name has this hash.
     ///
     /// # Errors
-    /// As for [`Metrics::new`].
+    /// If two metrics have the same name, as for [`Metrics::new`].
     pub fn follow_manifests(&self, server: &str) -> prometheus::Result<ManifestMetrics> {
         ManifestMetrics::new(&self.families, server)
     }
@@ -312,7 +312,7 @@ impl Metrics {
     /// Exposes the build information.
     ///
     /// # Errors
-    /// As for [`Metrics::new`].
+    /// If two metrics have the same name, as for [`Metrics::new`].
     pub fn record_build(&self, build: &Build) -> prometheus::Result<()> {
         let version = VersionInfo::of(build);
         let (names, values) = version.labels();
@@ -342,7 +342,7 @@ pub(crate) struct ServiceLevel<'a> {
 /// and plugins.
 ///
 /// # Errors
-/// As for [`Metrics::new`].
+/// If two metrics have the same name, as for [`Metrics::new`].
 pub fn families(kinds: Vec<Arc<CounterFamily>>) -> prometheus::Result<Vec<Family>> {
     let metrics = Metrics::new()?;
     metrics.record_build(&Build::default())?;

@@ -148,7 +148,7 @@ impl EventCache {
     /// Returns the frame of an event in that form, made by `encode` if it is not cached.
     ///
     /// # Errors
-    /// Those of `encode`.
+    /// If `encode` fails.
     pub(crate) fn frame<E>(
         &self,
         event: &EncodedEvent,

@@ -99,7 +99,7 @@ impl<S: AsyncWrite + Unpin> Gathered<S> {
     /// Serves the connection, and sends the bytes that it wrote meanwhile.
     ///
     /// # Errors
-    /// Those of the connection, and those of sending.
+    /// If the connection or sending fails.
     pub(crate) async fn serve<C, E>(&self, mut connection: Pin<&mut C>) -> io::Result<()>
     where
         C: Future<Output = Result<(), E>>,

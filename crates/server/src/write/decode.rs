@@ -56,7 +56,7 @@ pub(crate) fn object(
 /// Like [`object`], but the body may also state one of `other_versions`, which have the same fields.
 ///
 /// # Errors
-/// Those of [`object`].
+/// If [`object`] fails.
 pub(crate) fn object_of(
     bytes: &Bytes,
     format: Format,

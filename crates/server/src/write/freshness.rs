@@ -105,7 +105,7 @@ impl Freshness {
 /// Returns true if another writer changed the object at `key`, which was `live`, since the turn was given up.
 ///
 /// # Errors
-/// Those of [`Turn::retake`].
+/// If [`Turn::retake`] fails.
 pub(super) async fn was_overtaken(
     context: &Context,
     turn: &mut Turn<'_>,

@@ -125,7 +125,7 @@ impl Turn<'_> {
     /// Waits for the turn again if it was given up. Returns true if it was, because others may have written meanwhile.
     ///
     /// # Errors
-    /// Those of [`Turns::take`].
+    /// If [`Turns::take`] fails.
     pub(super) async fn retake(&mut self) -> Result<bool, ApiError> {
         let Some(key) = self.key.filter(|_| self.held.is_none()) else {
             return Ok(false);

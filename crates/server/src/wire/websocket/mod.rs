@@ -112,7 +112,7 @@ const WRITE_BUFFER: usize = 16 * 1024;
 
 const READ_BUFFER: usize = 4 * 1024;
 
-/// Maximum wait for the client to answer the end of the watch.
+/// Maximum wait for the reply of the client to the end of the watch.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
 
 type Socket = WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>;
