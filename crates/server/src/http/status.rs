@@ -48,7 +48,7 @@ pub struct TakenName<'n> {
 }
 
 impl ApiError {
-    /// An error of any code, reason and message.
+    /// Creates an error of any code, reason and message.
     pub fn new(
         code: StatusCode,
         reason: impl Into<SmolStr>,
@@ -65,13 +65,13 @@ impl ApiError {
         }))
     }
 
-    /// Like [`ApiError::new`], for a code that another server sends; 400 if the code is invalid.
+    /// Creates an error as [`ApiError::new`] does, for a code that another server sends; 400 if the code is invalid.
     fn of_code(code: u16, reason: SmolStr, message: String, details: Option<Details>) -> Self {
         let code = StatusCode::from_u16(code).unwrap_or(StatusCode::BAD_REQUEST);
         Self::new(code, reason, message, details)
     }
 
-    /// 403: the user may not do this. `reason` is the reason of the authorizer; may be empty.
+    /// Returns 403: the user may not do this. `reason` is the reason of the authorizer; may be empty.
     pub(crate) fn unauthorized_for(user: &str, attributes: &Attributes<'_>, reason: &str) -> Self {
         let why = attributes.refusal(user, reason);
         match attributes.target {
@@ -86,7 +86,7 @@ impl ApiError {
         }
     }
 
-    /// 404: the object `name` does not exist.
+    /// Returns 404: the object `name` does not exist.
     pub fn not_found(resource: &GroupResource, name: &str) -> Self {
         let message = format!("{resource} {} not found", quote(name));
         Self::new(
@@ -97,7 +97,7 @@ impl ApiError {
         )
     }
 
-    /// 404: no resource or subresource of that name is served, or the path is not part of the API.
+    /// Returns 404: no resource or subresource of that name is served, or the path is not part of the API.
     pub fn unknown_resource() -> Self {
         Self::new(StatusCode::NOT_FOUND, "NotFound", UNKNOWN, Some(Details::default()))
     }
@@ -107,21 +107,21 @@ impl ApiError {
         self.0.message == UNKNOWN
     }
 
-    /// 405: the address exists, but not for this method.
+    /// Returns 405: the address exists, but not for this method.
     pub fn method_not_allowed() -> Self {
         let message = "the server does not allow this method on the requested resource";
         let details = Some(Details::default());
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message, details)
     }
 
-    /// 405: the kind does not support `action`, such as `patch` or `update`.
+    /// Returns 405: the kind does not support `action`, such as `patch` or `update`.
     pub fn method_not_supported(resource: &GroupResource, action: &str) -> Self {
         let message = format!("{action} is not supported on resources of kind \"{resource}\"");
         let details = Some(Details::of(resource, ""));
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message, details)
     }
 
-    /// 409: an object of that name exists already.
+    /// Returns 409: an object of that name exists already.
     pub fn already_exists(resource: &GroupResource, taken: &TakenName<'_>) -> Self {
         let begin = if taken.deleting {
             "object is being deleted: "
@@ -141,7 +141,7 @@ impl ApiError {
         Self::new(StatusCode::CONFLICT, "AlreadyExists", message, Some(details))
     }
 
-    /// 409: the write conflicts with the current object.
+    /// Returns 409: the write conflicts with the current object.
     pub fn conflict(resource: &GroupResource, name: &str, why: impl fmt::Display) -> Self {
         let message = format!("Operation cannot be fulfilled on {resource} {}: {why}", quote(name));
         Self::new(
@@ -152,14 +152,15 @@ impl ApiError {
         )
     }
 
-    /// 409: the resource version of the client differs from that of the object.
+    /// Returns 409: the resource version of the client differs from that of the object.
     pub fn modified(resource: &GroupResource, name: &str) -> Self {
         const WHY: &str = "the object has been modified; please apply your changes to the latest version and try again";
         Self::conflict(resource, name, WHY)
     }
 
-    /// 409: other managers own fields that an apply changes. Each conflict is the manager as it is named in messages
-    /// (such as `"kubectl-edit" using apps/v1`, with the quotes) and the field; those of one manager are adjacent.
+    /// Returns 409: other managers own fields that an apply changes. Each conflict is the manager as it is named in
+    /// messages (such as `"kubectl-edit" using apps/v1`, with the quotes) and the field; those of one manager are
+    /// adjacent.
     pub fn apply_conflict(conflicts: &[(String, String)]) -> Self {
         let mut message = String::from("Apply failed with ");
         match conflicts {
@@ -188,7 +189,7 @@ impl ApiError {
         Self::new(StatusCode::CONFLICT, "Conflict", message, Some(details))
     }
 
-    /// 422: fields of the object are invalid. `kind` is the kind of the object, whose name may be empty.
+    /// Returns 422: fields of the object are invalid. `kind` is the kind of the object, whose name may be empty.
     pub fn invalid(kind: &GroupKind, name: &str, errors: &[FieldError]) -> Self {
         let mut left = MESSAGE_BYTES;
         let causes = errors.iter().map(|error| Cause {
@@ -208,7 +209,7 @@ impl ApiError {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message, Some(details))
     }
 
-    /// 422: query parameters are invalid; `options` is their kind in `meta.k8s.io`, such as `PatchOptions`.
+    /// Returns 422: query parameters are invalid; `options` is their kind in `meta.k8s.io`, such as `PatchOptions`.
     pub fn invalid_options(options: &'static str, errors: &[FieldError]) -> Self {
         let kind = GroupKind {
             group: SmolStr::new_static("meta.k8s.io"),
@@ -217,19 +218,19 @@ impl ApiError {
         Self::invalid(&kind, "", errors)
     }
 
-    /// 422: a patch cannot be applied to the object.
+    /// Returns 422: a patch cannot be applied to the object.
     pub fn unprocessable_patch() -> Self {
         let message = "the server rejected our request due to an error in our request";
         let details = Some(Details::default());
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message, details)
     }
 
-    /// 403: admission or the kind itself rejects the write. An empty name is left out of the message.
+    /// Returns 403: admission or the kind itself rejects the write. An empty name is left out of the message.
     pub fn forbidden(resource: &GroupResource, name: &str, why: impl fmt::Display) -> Self {
         Self::forbidden_with_causes(resource, name, why, Vec::new())
     }
 
-    /// 403 like [`ApiError::forbidden`], with causes.
+    /// Returns 403 like [`ApiError::forbidden`], with causes.
     pub fn forbidden_with_causes(
         resource: &GroupResource,
         name: &str,
@@ -248,7 +249,7 @@ impl ApiError {
         Self::new(StatusCode::FORBIDDEN, "Forbidden", message, Some(details))
     }
 
-    /// 403: the user may not access the path, which is not a resource.
+    /// Returns 403: the user may not access the path, which is not a resource.
     pub fn forbidden_path(why: impl fmt::Display) -> Self {
         let message = format!("forbidden: {why}");
         Self::new(StatusCode::FORBIDDEN, "Forbidden", message, Some(Details::default()))

@@ -53,7 +53,7 @@ pub(crate) fn object(
     object_of(bytes, format, types, kind_type, validation, &[])
 }
 
-/// Like [`object`], but the body may also state one of `other_versions`, which have the same fields.
+/// Decodes a body as [`object`] does, but the body may also state one of `other_versions`, which have the same fields.
 ///
 /// # Errors
 /// If [`object`] fails.

@@ -46,7 +46,7 @@ pub(crate) async fn remove_unread(context: &Context, entry: &Entry) -> Result<()
     }
 }
 
-/// Like [`delete`], for a writer that holds its turn.
+/// Deletes an object as [`delete`] does, for a writer that holds its turn.
 ///
 /// # Errors
 /// If the deletion is rejected; the error is the one that the client gets.

@@ -39,7 +39,7 @@ pub(super) fn stage<'a>(context: &'a Context, target: &'a Target, lookup: &'a Sn
     Stage::new(environment(context, lookup, context.access()), target)
 }
 
-/// Like [`stage`], but `witness` records the reads of the run.
+/// Creates a run as [`stage`] does, whose reads `witness` records.
 pub(super) fn witnessed_stage<'a>(context: &'a Context, target: &'a Target, witness: &'a Witness<'a>) -> Stage<'a> {
     let access = Access {
         authorizer: witness,

@@ -69,7 +69,7 @@ fn read_apply(
     })
 }
 
-/// 400: the body of an apply is no configuration. The reference's message names YAML for every format.
+/// Returns 400: the body of an apply is no configuration. The reference's message names YAML for every format.
 fn undecodable_apply(why: impl std::fmt::Display) -> Error {
     Error::bad_request(format!("error decoding YAML: {why}"))
 }
@@ -121,7 +121,7 @@ fn read_map(bytes: &Bytes) -> Result<(Value, Vec<String>), String> {
     Ok((value, findings.iter().map(ToString::to_string).collect()))
 }
 
-/// 400: the body cannot be read, in the words of all patch types except the strategic merge patch.
+/// Returns 400: the body cannot be read, in the words of all patch types except the strategic merge patch.
 fn undecodable(why: impl std::fmt::Display) -> Error {
     Error::bad_request(format!("error decoding patch: {why}"))
 }

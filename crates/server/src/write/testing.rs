@@ -125,7 +125,7 @@ impl World {
         create(&self.context, self.target(text, ""), self.object(text)).await
     }
 
-    /// Like [`World::try_create`], but must succeed; returns the stored object.
+    /// Creates an object as [`World::try_create`] does, but must succeed; returns the stored object.
     pub(super) async fn create(&self, text: &str) -> Arc<Entry> {
         stored(self.try_create(text).await)
     }

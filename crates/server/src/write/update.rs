@@ -25,7 +25,8 @@ pub(crate) async fn update(context: &Arc<Context>, target: Target, change: Chang
     apply(context, target, change, None).await
 }
 
-/// Like [`update`]. Remembers an apply that changes nothing in the form in which it was `sent`.
+/// Updates or creates an object as [`update`] does. Remembers an apply that changes nothing in the form in which it was
+/// `sent`.
 ///
 /// # Errors
 /// If the write is rejected; the error is the one that the client gets.
@@ -40,7 +41,7 @@ pub(crate) async fn apply(
     update_in_turn(context, &target, &change, &mut turn, sent).await
 }
 
-/// Like [`apply`], for a writer that holds its turn.
+/// Updates or creates an object as [`apply`] does, for a writer that holds its turn.
 ///
 /// # Errors
 /// If the write is rejected; the error is the one that the client gets.
