@@ -27,7 +27,7 @@ pub struct InFlight {
     bodies: Mutex<Shares>,
     /// Received bytes of these bodies.
     bytes: Mutex<Shares>,
-    /// Served requests with expensive work.
+    /// Work of served requests that takes long.
     pub(crate) long_work: LongWork,
 }
 

@@ -81,7 +81,7 @@ impl SentApply<'_> {
     }
 }
 
-/// Returns the result of an apply that is known to change nothing.
+/// Returns the result of an apply, if it is known to change nothing.
 pub(crate) fn answer(context: &Context, target: &Target, sent: SentApply<'_>) -> Option<WriteResult> {
     target.check_deadline().ok()?;
     let snapshot = context.shared.store.newest();
