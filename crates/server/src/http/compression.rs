@@ -1,7 +1,7 @@
-//! Large answers are sent compressed to clients that take gzip.
+//! Compression of large responses for clients that accept gzip.
 //!
-//! A body is compressed in runs as the client takes it, so that neither all of it is held in memory a second time nor a
-//! thread is kept for long: between two runs others have their turn.
+//! A body is compressed in chunks as the client reads it, so that no second full copy is held in memory and no thread
+//! is occupied for long: other tasks run between two chunks.
 
 use std::collections::VecDeque;
 use std::io::Write as _;
@@ -17,19 +17,20 @@ use crate::http::headers;
 use crate::http::response::Response;
 use crate::wire::body::ResponseBody;
 
-/// Up to this size answers are sent as they are, as in the reference.
+/// Size up to which responses are not compressed, as in the reference.
 const THRESHOLD: usize = 128 * 1024;
 
-/// The most bytes that are compressed at once; some tenths of a millisecond.
+/// Maximum number of bytes that are compressed at once; takes some tenths of a millisecond.
 const RUN: usize = 32 * 1024;
 
-/// Whether a client takes gzip. Weights are not read: what states one gets the answer as it is, as from the reference.
+/// Returns true if a client accepts gzip. Weights are not parsed: with one the response is not compressed, as in the
+/// reference.
 pub(crate) fn is_wanted(headers: &HeaderMap) -> bool {
     let accepted = headers::text(headers, header::ACCEPT_ENCODING).unwrap_or_default();
     accepted.split(',').any(|encoding| encoding.trim() == "gzip")
 }
 
-/// The answer, compressed if it is large.
+/// Returns the response, compressed if it is large.
 pub(crate) async fn compressed(response: Response) -> Response {
     if response
         .body()
@@ -63,21 +64,21 @@ pub(crate) async fn compressed(response: Response) -> Response {
 }
 
 async fn next(body: &mut ResponseBody) -> Option<Bytes> {
-    // What is compressed is made here, and does not break off.
+    // A body that is compressed is produced by this server, and does not break off.
     body.frame().await?.ok()?.into_data().ok()
 }
 
-/// What is still to be compressed.
+/// Part of the body that is not compressed yet.
 struct Rest {
-    /// What was read already.
+    /// Bytes that were read already.
     first: VecDeque<Bytes>,
     body: ResponseBody,
-    /// `None` when all is done.
+    /// `None` when the body is complete.
     encoder: Option<GzEncoder<Vec<u8>>>,
 }
 
 impl Rest {
-    /// The next compressed bytes; `None` at the end.
+    /// Returns the next compressed bytes; `None` at the end.
     async fn run(&mut self) -> Option<Bytes> {
         loop {
             let encoder = self.encoder.as_mut()?;

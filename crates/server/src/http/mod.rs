@@ -1,4 +1,4 @@
-//! Requests and answers in the words of the API: paths, parameters, headers, negotiation, errors.
+//! HTTP layer of the API: paths, parameters, headers, negotiation, errors.
 
 pub(crate) mod compression;
 pub(crate) mod headers;

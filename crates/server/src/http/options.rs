@@ -1,8 +1,8 @@
-//! The options of the API's verbs, as query parameters carry them
+//! Options of the API's verbs, from query parameters
 //! (<https://kubernetes.io/docs/reference/kubernetes-api/common-parameters/common-parameters/>).
 //!
-//! Numbers that cannot be read are refused; booleans never are: anything but `false` and `0` counts as true, as in the
-//! reference. What is read but makes no sense is refused with a 422 that names the options' kind.
+//! Numbers that cannot be parsed are rejected; booleans never are: every text but `false` and `0` counts as true, as in
+//! the reference. Options that parse but are invalid are rejected with a 422 that names the options' kind.
 
 use holdfast_gotext::number::parse_int;
 use holdfast_resource::metadata::validate_field_manager;
@@ -14,7 +14,7 @@ use crate::http::ApiError;
 use crate::http::negotiation::PatchType;
 use crate::http::query::Query;
 
-/// Whether the text of a boolean parameter counts as true.
+/// Returns true if the text of a boolean parameter counts as true.
 pub fn reads_as_true(text: &str) -> bool {
     !(text.eq_ignore_ascii_case("false") || text == "0")
 }
@@ -22,34 +22,34 @@ pub fn reads_as_true(text: &str) -> bool {
 /// The options of a POST.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CreateOptions {
-    /// What all writes have in common.
+    /// Options of all writes.
     pub write: WriteOptions,
 }
 
 /// The options of a PUT.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UpdateOptions {
-    /// What all writes have in common.
+    /// Options of all writes.
     pub write: WriteOptions,
 }
 
 /// The options of a PATCH.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PatchOptions {
-    /// What all writes have in common.
+    /// Options of all writes.
     pub write: WriteOptions,
-    /// Whether an apply takes fields from other managers.
+    /// True if an apply takes over fields of other managers.
     pub force: bool,
 }
 
 /// The options of a GET of one object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GetOptions {
-    /// The resource version that the answer must not be older than; empty for the newest.
+    /// Oldest resource version that the response may have; empty for the newest.
     pub resource_version: String,
 }
 
-/// What `resourceVersion` of a list means.
+/// Meaning of the `resourceVersion` of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResourceVersionMatch {
     /// The list at exactly this version.
@@ -58,44 +58,44 @@ pub enum ResourceVersionMatch {
     NotOlderThan,
 }
 
-/// The options of a list and of a watch, and those that choose objects of a DELETE of a collection.
+/// Options of a list and of a watch, and those that select the objects of a DELETE of a collection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListOptions {
     /// The text of the label selector.
     pub label_selector: String,
     /// The text of the field selector.
     pub field_selector: String,
-    /// Whether the request is a watch.
+    /// True if the request is a watch.
     pub watch: bool,
-    /// Whether the watch wants bookmarks.
+    /// True if the watch requests bookmarks.
     pub allow_watch_bookmarks: bool,
     /// The version to read at or to watch from; may be empty.
     pub resource_version: String,
-    /// What `resource_version` means.
+    /// Meaning of `resource_version`.
     pub resource_version_match: Option<ResourceVersionMatch>,
-    /// How many seconds the call may last.
+    /// Maximum duration of the call in seconds.
     pub timeout_seconds: Option<i64>,
-    /// The most objects of an answer; 0 or less for all.
+    /// Maximum number of objects in a response; 0 or less for all.
     pub limit: i64,
-    /// The token of the chunk that comes next.
+    /// Token of the next chunk.
     pub continue_token: String,
-    /// Whether a watch begins with the objects that are there.
+    /// True if a watch begins with the existing objects.
     pub send_initial_events: Option<bool>,
-    /// The text of the selector of a shard; empty for all objects.
+    /// Text of the shard selector; empty for all objects.
     pub shard_selector: String,
 }
 
-/// What lists and watches may ask for.
+/// Options that lists and watches may request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListRules {
-    /// Whether watches may begin with the objects that are there.
+    /// True if watches may begin with the existing objects.
     pub watch_list: bool,
-    /// Whether they may ask for the objects of a shard.
+    /// True if they may request the objects of a shard.
     pub shards: bool,
 }
 
 impl Default for ListRules {
-    /// What may be asked for by default.
+    /// Returns the default rules.
     fn default() -> Self {
         Self {
             watch_list: true,
@@ -105,10 +105,10 @@ impl Default for ListRules {
 }
 
 impl CreateOptions {
-    /// Reads the options of a POST.
+    /// Parses the options of a POST.
     ///
     /// # Errors
-    /// 422 for values that are none.
+    /// If a value is invalid (422).
     pub fn parse(query: &Query) -> Result<Self, ApiError> {
         let mut errors = Vec::new();
         let write = write_options(query, &mut errors);
@@ -118,10 +118,10 @@ impl CreateOptions {
 }
 
 impl UpdateOptions {
-    /// Reads the options of a PUT.
+    /// Parses the options of a PUT.
     ///
     /// # Errors
-    /// 422 for values that are none.
+    /// If a value is invalid (422).
     pub fn parse(query: &Query) -> Result<Self, ApiError> {
         let mut errors = Vec::new();
         let write = write_options(query, &mut errors);
@@ -131,10 +131,10 @@ impl UpdateOptions {
 }
 
 impl PatchOptions {
-    /// Reads the options of a PATCH of that type.
+    /// Parses the options of a PATCH of that type.
     ///
     /// # Errors
-    /// 422 for values that are none, for an apply without a field manager and for a forced patch of another type.
+    /// If a value is invalid, an apply has no field manager, or a patch of another type is forced (422).
     pub fn parse(query: &Query, patch_type: PatchType) -> Result<Self, ApiError> {
         let force = query.get("force").map(reads_as_true);
         let mut errors = Vec::new();
@@ -173,10 +173,10 @@ fn write_options(query: &Query, errors: &mut Vec<FieldError>) -> WriteOptions {
     }
 }
 
-/// Reads the options of a DELETE without a body.
+/// Parses the options of a DELETE without a body.
 ///
 /// # Errors
-/// 400 for a number that cannot be read, 422 for values that are none.
+/// If a number cannot be parsed (400), or a value is invalid (422).
 pub fn delete_options(query: &Query) -> Result<DeleteOptions, ApiError> {
     let grace_period_seconds = integer(query, "gracePeriodSeconds")?;
     let orphan_dependents = query.get("orphanDependents").map(reads_as_true);
@@ -193,10 +193,10 @@ pub fn delete_options(query: &Query) -> Result<DeleteOptions, ApiError> {
 }
 
 impl GetOptions {
-    /// Reads the options of a GET of one object.
+    /// Parses the options of a GET of one object.
     ///
     /// # Errors
-    /// 400 for an export, which the API knows no more.
+    /// If it requests an export, which the API no longer supports (400).
     pub fn parse(query: &Query) -> Result<Self, ApiError> {
         if query.get("export").is_some_and(reads_as_true) {
             const WHY: &str = "the export parameter, deprecated since v1.14, is no longer supported";
@@ -209,10 +209,10 @@ impl GetOptions {
 }
 
 impl ListOptions {
-    /// Reads the options of a list or a watch.
+    /// Parses the options of a list or a watch.
     ///
     /// # Errors
-    /// 400 for a number that cannot be read, 422 for options that do not go together.
+    /// If a number cannot be parsed (400), or options conflict (422).
     pub fn parse(query: &Query, rules: ListRules) -> Result<Self, ApiError> {
         let watch_list = rules.watch_list;
         let text = |name| query.get(name).unwrap_or_default().to_owned();
@@ -254,8 +254,8 @@ impl ListOptions {
         Ok(options)
     }
 
-    /// A watch from any version, or from none, that does not say how it begins, begins as one that asks for the objects that
-    /// are there: with the newest state, and with a bookmark behind it where the watch wants bookmarks.
+    /// Turns a watch from any version, or from none, that does not state how it begins, into one that requests the
+    /// existing objects: it begins with the newest state, followed by a bookmark if the watch requests bookmarks.
     fn begin_with_initial_events(&mut self) {
         let from_any_version = matches!(self.resource_version.as_str(), "" | "0");
         if from_any_version && self.send_initial_events.is_none() {
@@ -317,7 +317,7 @@ impl ListOptions {
         errors
     }
 
-    /// Refuses selectors that cannot be read, which is found before what does not go together.
+    /// Rejects selectors that cannot be parsed; this check precedes those of options that conflict.
     fn check_selectors(&self) -> Result<(), ApiError> {
         let refuse = |error: SelectorError| ApiError::bad_request(error.to_string());
         LabelSelector::parse(&self.label_selector).map_err(refuse)?;
@@ -325,7 +325,7 @@ impl ListOptions {
         Ok(())
     }
 
-    /// Whether the options in a query can be read at all.
+    /// Returns true if the options in a query can be parsed.
     pub(crate) fn are_readable(query: &Query) -> bool {
         let number = |name| integer(query, name).is_ok();
         let labels = query.get("labelSelector").unwrap_or_default();
@@ -341,15 +341,15 @@ fn refuse(options: &'static str, errors: Vec<FieldError>) -> Result<(), ApiError
     }
 }
 
-/// The integer in the parameter `name`.
+/// Returns the integer in the parameter `name`.
 fn integer(query: &Query, name: &str) -> Result<Option<i64>, ApiError> {
     query.get(name).map(whole_number).transpose()
 }
 
-/// The integer that `text` says.
+/// Parses `text` as an integer.
 ///
 /// # Errors
-/// 400.
+/// If it is no integer (400).
 pub(crate) fn whole_number(text: &str) -> Result<i64, ApiError> {
     parse_int(text).map_err(ApiError::bad_request)
 }

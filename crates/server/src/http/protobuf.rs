@@ -1,4 +1,4 @@
-//! Objects in protobuf: answers that are made of the JSON of stored objects.
+//! Objects in protobuf: responses that are encoded from the JSON of stored objects.
 
 use holdfast_proto::{
     Messages, TAIL, field_length, write_bytes, write_envelope, write_envelope_head, write_field_head, write_list,
@@ -9,10 +9,10 @@ use smol_str::SmolStr;
 
 use crate::http::ApiError;
 
-/// The object that `text` is the JSON of, in its envelope.
+/// Encodes the object with the JSON `text`, in its envelope.
 ///
 /// # Errors
-/// 406 where objects of its kind have no protobuf form, 500 where it does not fit its type.
+/// If objects of its kind have no protobuf form (406), or the object does not fit its type (500).
 pub(crate) fn from_json(messages: &Messages, text: &[u8]) -> Result<Vec<u8>, ApiError> {
     let object = json::parse_deferring(text, &Limits::TRUSTED, OWNED_FIELDS);
     of_object(
@@ -21,13 +21,13 @@ pub(crate) fn from_json(messages: &Messages, text: &[u8]) -> Result<Vec<u8>, Api
     )
 }
 
-/// An object in its envelope.
+/// Encodes an object in its envelope.
 ///
 /// # Errors
-/// As [`from_json`].
+/// If the object cannot be encoded, as for [`from_json`].
 pub(crate) fn of_object(messages: &Messages, object: &Value) -> Result<Vec<u8>, ApiError> {
     let (stated_version, kind) = (text_at(object, "apiVersion"), text_at(object, "kind"));
-    // Some documents of discovery leave out their version, as the reference's do.
+    // Some discovery documents omit their version, as the reference's do.
     let api_version = if stated_version.is_empty() {
         "v1"
     } else {
@@ -42,7 +42,8 @@ pub(crate) fn of_object(messages: &Messages, object: &Value) -> Result<Vec<u8>, 
     Ok(out)
 }
 
-/// The message of a list of metadata in the version v1beta1, where items and metadata of the list have each other's number.
+/// Returns the message of a list of metadata in the version v1beta1, where the field numbers of the items and the list
+/// metadata are swapped.
 fn metadata_list_v1beta1(messages: &Messages, list: &Value) -> Result<Vec<u8>, ApiError> {
     let mut out = Vec::new();
     for item in list
@@ -59,10 +60,10 @@ fn metadata_list_v1beta1(messages: &Messages, list: &Value) -> Result<Vec<u8>, A
     Ok(out)
 }
 
-/// The message of an object of that version and kind.
+/// Returns the message of an object of that version and kind.
 ///
 /// # Errors
-/// As [`from_json`].
+/// If the object cannot be encoded, as for [`from_json`].
 pub(crate) fn message(messages: &Messages, api_version: &str, kind: &str, object: &Value) -> Result<Vec<u8>, ApiError> {
     encode(messages, type_with_message(messages, api_version, kind)?, object)
 }
@@ -79,9 +80,9 @@ pub(crate) fn type_with_message(messages: &Messages, api_version: &str, kind: &s
     })
 }
 
-/// The type of the objects of a built-in kind.
+/// Returns the type of the objects of a built-in kind.
 pub(crate) fn type_of(types: &TypeTable, api_version: &str, kind: &str) -> Option<TypeId> {
-    // The metadata of an object are the same type in both versions.
+    // The metadata of an object have the same type in both versions.
     let api_version = match (api_version, kind) {
         ("meta.k8s.io/v1beta1", "PartialObjectMetadata") => "meta.k8s.io/v1",
         _ => api_version,
@@ -89,10 +90,11 @@ pub(crate) fn type_of(types: &TypeTable, api_version: &str, kind: &str) -> Optio
     types.id_of_object(api_version, kind)
 }
 
-/// A list of that version and kind; `metadata` is the JSON of its `ListMeta`, `items` are the messages of its items.
+/// Returns a list of that version and kind; `metadata` is the JSON of its `ListMeta`, `items` are the messages of its
+/// items.
 ///
 /// # Errors
-/// 500 where the metadata do not fit their type.
+/// If the metadata do not fit their type (500).
 pub(crate) fn list(
     messages: &Messages,
     api_version: &str,

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 pub struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Reads the text behind the `?` as Go's `net/url` does: parts that cannot be read are left out.
+    /// Parses the text after the `?` as Go's `net/url` does: invalid parts are left out.
     pub fn parse(text: &str) -> Self {
         let mut parameters = Vec::new();
         for part in text.split('&').filter(|part| !part.is_empty() && !part.contains(';')) {
@@ -15,37 +15,37 @@ impl Query {
             let (Some(key), Some(value)) = (unescape(key, true), unescape(value, true)) else {
                 continue;
             };
-            // A parameter that is no text is still there: what reads it refuses it, rather than to do without.
+            // A parameter that is not valid text is kept: its reader rejects it instead of ignoring it.
             let text = |bytes: Cow<'_, [u8]>| String::from_utf8_lossy(&bytes).into_owned();
             parameters.push((text(key), text(value)));
         }
         Self(parameters)
     }
 
-    /// The first value of `name`.
+    /// Returns the first value of `name`.
     pub fn get(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(key, _)| key == name);
         found.map(|(_, value)| value.as_str())
     }
 
-    /// Every value of `name`.
+    /// Returns every value of `name`.
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> + 'a {
         let same = move |parameter: &&(String, String)| parameter.0 == name;
         self.0.iter().filter(same).map(|(_, value)| value.as_str())
     }
 
-    /// Whether there is no parameter at all.
+    /// Returns true if there is no parameter at all.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// Why a text with escapes is none.
+/// Reason why a text with escapes is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DecodeError {
-    /// An escape is broken.
+    /// An escape is invalid.
     Escape,
-    /// The bytes are no UTF-8.
+    /// The bytes are not UTF-8.
     Encoding,
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn decode(text: &str) -> Result<Cow<'_, str>, DecodeError> {
     }
 }
 
-/// Decodes `%41`, with U+FFFD for what is no UTF-8. `None` where an escape is broken.
+/// Decodes `%41`, with U+FFFD for bytes that are not UTF-8. Returns `None` if an escape is invalid.
 pub(crate) fn decode_lossy(text: &str) -> Option<Cow<'_, str>> {
     Some(match unescape(text, false)? {
         Cow::Borrowed(_) => Cow::Borrowed(text),
@@ -70,7 +70,7 @@ pub(crate) fn decode_lossy(text: &str) -> Option<Cow<'_, str>> {
     })
 }
 
-/// Decodes `%41` and, in queries, `+`. `None` where an escape is broken.
+/// Decodes `%41` and, in queries, `+`. Returns `None` if an escape is invalid.
 fn unescape(text: &str, plus_is_blank: bool) -> Option<Cow<'_, [u8]>> {
     let special = |byte: u8| byte == b'%' || (plus_is_blank && byte == b'+');
     if !text.bytes().any(special) {

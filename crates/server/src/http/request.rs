@@ -1,4 +1,4 @@
-//! A request for a resource, as the handlers of the verbs get it: the user, the target, and the form of the answer.
+//! A request for a resource in the form that the handlers of the verbs get: user, target, and form of the response.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,19 +17,19 @@ use crate::wire::body::RequestBody;
 use crate::wire::fairness::WatchHold;
 use crate::wire::websocket::Upgrade;
 
-/// A request for a resource that is served, by a user who may make it.
+/// A request for a served resource by an authorized user.
 pub struct ResourceRequest {
     /// The resources at the time of the request.
     pub registry: Arc<Registry>,
     /// The resource, in the version of the path.
     pub served: Served,
-    /// What is to be done.
+    /// Verb of the request.
     pub verb: Verb,
     /// The namespace; empty for cluster-scoped resources, namespaces included, and for all namespaces.
     pub namespace: SmolStr,
     /// The name of the object; empty for collections.
     pub name: SmolStr,
-    /// The subresource, which the version has; empty for the object itself.
+    /// Subresource, which exists in the version; empty for the object itself.
     pub subresource: SmolStr,
     /// The parameters.
     pub query: Query,
@@ -37,61 +37,61 @@ pub struct ResourceRequest {
     pub headers: HeaderMap,
     /// The user who makes the request.
     pub user: Arc<User>,
-    /// The form of the answer.
+    /// Form of the response.
     pub representation: Representation,
     /// The body, not read yet.
     pub body: RequestBody,
-    /// What stands in the path behind the subresource, from its slash on.
+    /// Rest of the path after the subresource, from its slash on.
     pub rest: String,
-    /// When the request came: the time of day for all that it does.
+    /// Time of arrival; all work for the request uses it as the current time.
     pub now: SystemTime,
     /// The deadline of the request, if it has one.
     pub deadline: Option<Instant>,
-    /// How the connection becomes a WebSocket, where the client asks for one.
+    /// Upgrade of the connection to a WebSocket, if the client requests one.
     pub upgrade: Option<Upgrade>,
-    /// What it holds if it is a watch.
+    /// Resources that the request holds if it is a watch.
     pub watch: WatchHold,
-    /// What is gathered for the audit log, where the request is audited.
+    /// Recorder for the audit log, if the request is audited.
     pub audit: Option<Recorder>,
-    /// Whether objects are served in CBOR.
+    /// True if objects are served in CBOR.
     pub cbor: bool,
-    /// Whether policies and webhooks have no say in it, as in some of what the server asks of itself.
+    /// True if policies and webhooks are skipped, as for some requests that the server sends to itself.
     pub unadmitted: bool,
 }
 
-/// The mark of a request of the server's own in which policies and webhooks have no say. No request that comes over a connection
-/// has it.
+/// Extension of a request of the server itself that skips policies and webhooks. No request that arrives over a
+/// connection has it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unadmitted;
 
 impl ResourceRequest {
-    /// What is known of the resource in the version of the path.
+    /// Returns the description of the resource in the version of the path.
     pub fn version(&self) -> &ResourceVersion {
         self.served.version()
     }
 
-    /// The format of the body.
+    /// Returns the format of the body.
     ///
     /// # Errors
-    /// 415 where objects are not read in it.
+    /// If it is not supported for objects (415).
     pub fn body_format(&self) -> Result<Format, ApiError> {
         negotiation::body_format(&self.headers, self.cbor)
     }
 
-    /// The type of the patch that the body is.
+    /// Returns the patch type of the body.
     ///
     /// # Errors
-    /// 415 where it is none.
+    /// If the body is not a patch (415).
     pub fn patch_type(&self) -> Result<PatchType, ApiError> {
         negotiation::patch_type(&self.headers, self.cbor)
     }
 
-    /// What is known of the subresource, if the path names one.
+    /// Returns the description of the subresource, if the path names one.
     pub fn subresource(&self) -> Option<&Subresource> {
         self.version().subresource(&self.subresource)
     }
 
-    /// The User-Agent; empty where there is none.
+    /// Returns the User-Agent; empty if there is none.
     pub fn user_agent(&self) -> Cow<'_, str> {
         headers::text(&self.headers, http::header::USER_AGENT).unwrap_or_default()
     }

@@ -1,6 +1,6 @@
-//! What a request is about, read from its method and path alone, before anything is known of resources.
+//! Request attributes, derived only from the method and path, without knowledge of resources.
 //!
-//! This is what access rules judge, so it says the same of every path as kube-apiserver does
+//! Authorization uses these attributes, so they are the same for every path as in kube-apiserver
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/authorization/#determine-the-request-verb>).
 
 use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget};
@@ -12,19 +12,19 @@ use smol_str::{SmolStr, StrExt as _};
 use crate::http::options::ListOptions;
 use crate::http::query::{self, Query};
 
-/// What a request is about.
+/// Attributes of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestInfo {
     /// The path, decoded.
     pub path: String,
-    /// What is to be done: for resources a verb of the API (`get`, `list`, `watch`, `create`, `update`, `patch`, `delete`,
-    /// `deletecollection`, `proxy`), for all else the method in small letters.
+    /// Verb: for resources a verb of the API (`get`, `list`, `watch`, `create`, `update`, `patch`, `delete`,
+    /// `deletecollection`, `proxy`), for all else the method in lower case.
     pub verb: SmolStr,
     /// The resource; `None` for all other paths.
     pub resource: Option<ResourcePath>,
-    /// The parameters behind the path.
+    /// Query parameters.
     pub query: Query,
-    /// The one name that the field selector of a list or watch asks for; access rules judge by it as by that of a get.
+    /// Name that the field selector of a list or watch requires; authorization uses it as the name of a get.
     pub selected_name: SmolStr,
 }
 
@@ -35,30 +35,30 @@ pub struct ResourcePath {
     pub group: SmolStr,
     /// The version.
     pub version: SmolStr,
-    /// The namespace, or nothing. The path of a namespace object has its name both here and in `name`.
+    /// Namespace; empty for none. The path of a namespace object has its name both here and in `name`.
     pub namespace: SmolStr,
     /// The plural name of the resource.
     pub resource: SmolStr,
     /// The name of the object; empty for collections.
     pub name: SmolStr,
-    /// What comes behind the name; empty for the object itself.
+    /// Subresource, after the name; empty for the object itself.
     pub subresource: SmolStr,
-    /// What comes behind the subresource, as for `proxy`; empty for most.
+    /// Rest of the path after the subresource, as for `proxy`; empty for most.
     pub rest: String,
-    /// The old verb that stands before the resource, if one does.
+    /// Legacy verb that precedes the resource in the path, if there is one.
     pub path_verb: Option<PathVerb>,
-    /// Whether the path is that of a namespace itself, so that `namespace` is its name rather than where it lives.
+    /// True if the path names a namespace itself, so that `namespace` is its name rather than its scope.
     pub of_namespace: bool,
-    /// Whether the path leads through a namespace, though its name may be empty.
+    /// True if the path contains a namespace segment, though its name may be empty.
     pub in_namespace: bool,
 }
 
-/// The verbs that old paths carry in front of the resource.
+/// Legacy verbs that precede the resource in a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathVerb {
-    /// `proxy`, which leads nowhere any more.
+    /// `proxy`, which is no longer supported.
     Proxy,
-    /// `watch`, the old form of a watch.
+    /// `watch`, the legacy form of a watch.
     Watch,
 }
 
@@ -71,7 +71,7 @@ impl PathVerb {
         }
     }
 
-    /// The verb as access rules name it.
+    /// Returns the verb in the words of access rules.
     fn name(self) -> &'static str {
         match self {
             Self::Proxy => "proxy",
@@ -80,28 +80,28 @@ impl PathVerb {
     }
 }
 
-/// Why a request is answered before anybody looks at it.
+/// Reason why a request is answered before it reaches any handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestInfoError {
-    /// The path is too long, or its escapes are broken.
+    /// The path is too long, or its escapes are invalid.
     #[error("400 Bad Request")]
     Unreadable,
-    /// An old path names no resource.
+    /// A legacy path names no resource.
     #[error("unable to determine kind and namespace from url")]
     NoResource,
 }
 
-/// The longest path that is read.
+/// Maximum length of a path, in bytes.
 const MAX_PATH: usize = 8 * 1024;
 
-/// What may stand behind the name of a namespace and is no resource within it.
+/// Segments after the name of a namespace that are subresources of it and not resources within it.
 const NAMESPACE_SUBRESOURCES: [&str; 2] = ["status", "finalize"];
 
 impl RequestInfo {
-    /// Reads the method and the path with its query.
+    /// Parses the method and the path with its query.
     ///
     /// # Errors
-    /// Where the path cannot be read, and where an old path names no resource.
+    /// If the path is invalid, or a legacy path names no resource.
     pub fn parse(method: &Method, uri: &http::Uri) -> Result<Self, RequestInfoError> {
         if uri.path().len() > MAX_PATH {
             return Err(RequestInfoError::Unreadable);
@@ -118,12 +118,12 @@ impl RequestInfo {
         Ok(info)
     }
 
-    /// Whether this is about a resource.
+    /// Returns true if the request is for a resource.
     pub fn is_resource(&self) -> bool {
         self.resource.is_some()
     }
 
-    /// What access rules judge.
+    /// Returns the attributes for authorization.
     pub fn attributes(&self) -> Attributes<'_> {
         let target = match &self.resource {
             None => AccessTarget::Path(&self.path),
@@ -182,7 +182,7 @@ impl RequestInfo {
         (target.resource, target.name, target.subresource) = (part(0), part(1), part(2));
         target.rest = parts.get(3..).unwrap_or_default().join("/");
         if path_verb == Some(PathVerb::Proxy) {
-            // All that comes behind the name was for the server behind it.
+            // The path after the name was for the server behind the proxy.
             target.subresource = SmolStr::default();
         }
         if target.name.is_empty() {
@@ -202,7 +202,7 @@ impl RequestInfo {
     }
 }
 
-/// The segments of a path, without the slashes around it.
+/// Returns the segments of a path, without the surrounding slashes.
 fn segments(path: &str) -> Vec<&str> {
     let (mut segments, mut start) = (Vec::with_capacity(10), 0);
     let path = path.trim_start_matches('/').trim_end_matches('/');
@@ -227,14 +227,14 @@ fn method_verb(method: &Method) -> &'static str {
     }
 }
 
-/// The name that a field selector asks for, if it asks for one that can stand in a path.
+/// Returns the name that a field selector requires, if it requires one that is a valid path segment.
 fn selected_name(query: &Query) -> SmolStr {
     let Some(text) = query.get("fieldSelector").filter(|text| !text.is_empty()) else {
         return SmolStr::default();
     };
     let selector = FieldSelector::parse(text).ok();
     let name = selector.as_ref().and_then(FieldSelector::name).unwrap_or_default();
-    // Where one option cannot be read, none of them says anything.
+    // If one option cannot be parsed, all of them are ignored.
     if path_segment(name).is_empty() && !name.is_empty() && ListOptions::are_readable(query) {
         SmolStr::new(name)
     } else {
@@ -255,7 +255,7 @@ mod tests {
         RequestInfo::parse(&method, &uri.parse().unwrap()).unwrap()
     }
 
-    /// The verb and group/version/namespace/resource/name/subresource.
+    /// Formats the verb and group/version/namespace/resource/name/subresource.
     fn show(method: &str, uri: &str) -> String {
         let info = parse(method, uri);
         let Some(target) = info.resource else {

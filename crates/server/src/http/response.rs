@@ -1,4 +1,4 @@
-//! Answers: a status code, a content type, warnings and a body.
+//! Responses: a status code, a content type, warnings and a body.
 
 use bytes::Bytes;
 use holdfast_gotext::quote::quote;
@@ -24,7 +24,7 @@ pub const PLAIN_TEXT: HeaderValue = HeaderValue::from_static("text/plain; charse
 
 const WARNING: HeaderName = header::WARNING;
 
-/// An answer of bytes that are encoded already.
+/// Returns a response of bytes that are encoded already.
 pub fn bytes(code: StatusCode, content_type: HeaderValue, body: impl Into<ResponseBody>) -> Response {
     let mut response = Response::new(body.into());
     *response.status_mut() = code;
@@ -32,11 +32,11 @@ pub fn bytes(code: StatusCode, content_type: HeaderValue, body: impl Into<Respon
     response
 }
 
-/// An answer of one document in the form that the client asked for: JSON with the members in their order, YAML, or protobuf
-/// by `messages`.
+/// Returns a response of one document in the format that the client requested: JSON with the members in their order,
+/// YAML, or protobuf by `messages`.
 ///
 /// # Errors
-/// 500 where the document has no JSON form, which is a fault of the server; 406 where its kind has no protobuf form.
+/// If the document has no JSON form, which is a bug of the server (500), or if its kind has no protobuf form (406).
 pub fn document(
     messages: &Messages,
     code: StatusCode,
@@ -47,10 +47,10 @@ pub fn document(
     Ok(bytes(code, representation.format.content_type(), body))
 }
 
-/// The body of [`document`].
+/// Returns the body of [`document`].
 ///
 /// # Errors
-/// Those of [`document`].
+/// If the document cannot be encoded, as for [`document`].
 pub(crate) fn document_bytes(
     messages: &Messages,
     representation: &Representation,
@@ -75,11 +75,11 @@ pub(crate) fn document_bytes(
     Ok(body.into())
 }
 
-/// An answer of one object whose JSON exists already, in the form that the client asked for: as a line, indented, as YAML,
-/// or in protobuf by `messages`.
+/// Returns a response of one object whose JSON exists already, in the format that the client requested: as a line,
+/// indented, as YAML, or in protobuf by `messages`.
 ///
 /// # Errors
-/// 500 where `text` is no JSON, which is a fault of the server; 406 where the object has no protobuf form.
+/// If `text` is not JSON, which is a bug of the server (500), or if the object has no protobuf form (406).
 pub fn encoded(
     messages: &Messages,
     code: StatusCode,
@@ -99,10 +99,10 @@ pub fn encoded(
     Ok(bytes(code, representation.format.content_type(), body))
 }
 
-/// Texts up to this length are copied to append their line end. Longer ones are sent in two runs of bytes.
+/// Maximum length of texts that are copied to append their line end. Longer ones are sent in two chunks.
 const MAX_COPIED_BYTES: usize = 16 * 1024;
 
-/// Returns a body of `text` and a line end, which kube-apiserver writes behind JSON that is not indented.
+/// Returns a body of `text` and a line end, which kube-apiserver writes after JSON that is not indented.
 fn line(text: Bytes) -> ResponseBody {
     if text.len() > MAX_COPIED_BYTES {
         return ResponseBody::chunks(vec![text, Bytes::from_static(b"\n")]);
@@ -113,16 +113,16 @@ fn line(text: Bytes) -> ResponseBody {
     line.into()
 }
 
-/// An answer of one object in protobuf by `messages`.
+/// Returns a response of one object in protobuf by `messages`.
 ///
 /// # Errors
-/// 406 where the object has no protobuf form.
+/// If the object has no protobuf form (406).
 pub fn protobuf(messages: &Messages, code: StatusCode, object: &Value) -> Result<Response, ApiError> {
     let body = protobuf::of_object(messages, object)?;
     Ok(bytes(code, Format::Protobuf.content_type(), body))
 }
 
-/// The object whose JSON is `text`, in another format.
+/// Converts the object with the JSON `text` to another format.
 fn converted(messages: &Messages, format: Format, text: Bytes) -> Result<Bytes, ApiError> {
     let parse = || json::parse(&text, &Limits::TRUSTED).map_err(|error| ApiError::internal(error.to_string()));
     let mut out = Vec::new();
@@ -135,14 +135,14 @@ fn converted(messages: &Messages, format: Format, text: Bytes) -> Result<Bytes, 
     Ok(out.into())
 }
 
-/// An answer that says nothing.
+/// Returns a response without content.
 pub fn no_content() -> Response {
     let mut response = Response::new(ResponseBody::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
     response
 }
 
-/// Plain text.
+/// Returns a response of plain text.
 pub fn text(code: StatusCode, text: impl Into<Bytes>) -> Response {
     let mut response = bytes(code, PLAIN_TEXT, text.into());
     let headers = response.headers_mut();
@@ -150,8 +150,8 @@ pub fn text(code: StatusCode, text: impl Into<Bytes>) -> Response {
     response
 }
 
-/// The answer to a request that took longer than it may. The reference gives it from outside of all handlers: a status without
-/// its kind and as plain text, which clients do not read, so that they report in their own words that the time has run out.
+/// Returns the response to a request that exceeded its time limit. The reference sends it from outside of all handlers:
+/// a status without its kind and as plain text. Clients do not parse it and report the timeout in their own words.
 pub fn out_of_time() -> Response {
     const STATUS: &str = concat!(
         r#"{"metadata":{},"status":"Failure","message":"Timeout: request did not complete within the allotted timeout","#,
@@ -165,8 +165,8 @@ pub fn out_of_time() -> Response {
     )
 }
 
-/// The answer to a request for `uri` whose path is refused before anybody asks who sends it: plain text, as no handler has a
-/// say in it.
+/// Returns the response to a request for `uri` whose path is rejected before authentication: plain text, because no
+/// handler sees it.
 pub fn unread(error: RequestInfoError, uri: &Uri) -> Response {
     match error {
         RequestInfoError::Unreadable => bytes(StatusCode::BAD_REQUEST, PLAIN_TEXT, Bytes::from(error.to_string())),
@@ -177,16 +177,16 @@ pub fn unread(error: RequestInfoError, uri: &Uri) -> Response {
     }
 }
 
-/// The answer to a request for `uri` that the server fails at outside of all handlers: plain text.
+/// Returns the response to a request for `uri` that fails in the server outside of all handlers: plain text.
 pub(crate) fn internal_error(uri: &Uri, why: &str) -> Response {
     let target = uri.path_and_query().map_or("/", PathAndQuery::as_str);
     let shown = format!("Internal Server Error: {}: {why}\n", quote(target));
-    // Whatever shows this as HTML does so without harm.
+    // The text is harmless if it is interpreted as HTML.
     let shown = shown.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     text(StatusCode::INTERNAL_SERVER_ERROR, shown)
 }
 
-/// The answer to a request for a WebSocket whose handshake is refused.
+/// Returns the response to a request for a WebSocket whose handshake is rejected.
 pub(crate) fn handshake_refused(refusal: websocket::Refusal) -> Response {
     let mut answer = text(refusal.code, refusal.why);
     let version = HeaderValue::from_static(websocket::VERSION);
@@ -194,15 +194,15 @@ pub(crate) fn handshake_refused(refusal: websocket::Refusal) -> Response {
     answer
 }
 
-/// The answer at a path that nothing knows, in the words of Go's `net/http`.
+/// Returns the response for an unknown path, in the words of Go's `net/http`.
 pub fn page_not_found() -> Response {
     text(StatusCode::NOT_FOUND, "404 page not found\n")
 }
 
-/// The answer with an error, in the form that the client requests; in protobuf by `messages`.
+/// Returns the response of an error, in the form that the client requests; in protobuf by `messages`.
 pub fn error(messages: &Messages, error: &ApiError, representation: &Representation) -> Response {
     let code = error.code();
-    // A Status is numbers and text, which have any form.
+    // A Status consists of numbers and text, which every format can encode.
     let response = match representation.format {
         Format::Protobuf => encoded(messages, code, representation, error.to_json()),
         _ => document(messages, code, representation, &error.document()),
@@ -217,11 +217,11 @@ pub fn error(messages: &Messages, error: &ApiError, representation: &Representat
     response
 }
 
-/// How many characters of warnings are sent before each of them is cut short, and to how many.
+/// Total length of warnings above which each is truncated, and the length after truncation, in characters.
 const WARNING_CHARACTERS: usize = 4096;
 const CUT_WARNING: usize = 256;
 
-/// Puts a warning before those that are there: what is said of the whole resource stands first.
+/// Inserts a warning before the existing ones: warnings about the whole resource come first.
 pub fn put_warning_first(headers: &mut HeaderMap, warning: String) {
     let others: Vec<HeaderValue> = headers.get_all(WARNING).iter().cloned().collect();
     headers.remove(WARNING);
@@ -231,10 +231,10 @@ pub fn put_warning_first(headers: &mut HeaderMap, warning: String) {
     }
 }
 
-/// Adds `warnings` as Warning headers (RFC 7234, code 299), each text once. Where they are long together, each is cut
-/// short, and what is too much even then is left out.
+/// Adds `warnings` as Warning headers (RFC 7234, code 299), each text once. If they are too long in total, each is
+/// truncated, and those that are still too much are left out.
 pub fn add_warnings(headers: &mut HeaderMap, warnings: &[String]) {
-    // What cannot stand in a header, and what says nothing, is left out.
+    // Characters that a header cannot contain, and empty warnings, are left out.
     let is_printable = |byte: u8| matches!(byte, b' '..=b'~');
     let sayable =
         |text: &str| !text.is_empty() && (text.bytes().all(is_printable) || !text.chars().any(char::is_control));

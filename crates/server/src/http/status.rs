@@ -1,7 +1,8 @@
-//! Errors as clients see them: the one place that maps what went wrong to a Kubernetes `Status`.
+//! Errors as clients see them: the only place that maps errors to a Kubernetes `Status`.
 //!
 //! A `Status` has a code, a reason for machines, a message for people and details. Clients rely on all of them, so the
-//! texts here are those of kube-apiserver. Other parts of the server make an [`ApiError`] by naming what happened.
+//! texts here are those of kube-apiserver. Other parts of the server create an [`ApiError`] by the constructor for the
+//! problem.
 
 mod conversions;
 mod document;
@@ -21,10 +22,10 @@ use smol_str::SmolStr;
 pub use self::document::{Cause, Details, Status};
 use self::document::{Document, ListMeta};
 
-/// The `Status` of an action that was carried out.
+/// `Status` of a successful action.
 pub(crate) const CREATED: &[u8] = br#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}"#;
 
-/// The message to a client for whose request there is no place now, and after how many seconds it is to try again.
+/// Message for a request that exceeds a limit on concurrent requests, and the advised delay of a retry in seconds.
 pub(crate) const TOO_MANY: &str = "Too many requests, please try again later.";
 pub(crate) const RETRY_SECONDS: u32 = 1;
 
@@ -32,22 +33,22 @@ pub(crate) const RETRY_SECONDS: u32 = 1;
 #[derive(Clone, Debug)]
 pub struct ApiError(Box<Status>);
 
-/// What is said of a path that leads nowhere.
+/// Message for an unknown path.
 const UNKNOWN: &str = "the server could not find the requested resource";
 
-/// The name of a new object that another object has.
+/// Name of a new object that an existing object already has.
 #[derive(Clone, Copy, Debug)]
 pub struct TakenName<'n> {
     /// The name.
     pub name: &'n str,
-    /// Whether the other object waits for its finalizers.
+    /// True if the other object waits for its finalizers.
     pub deleting: bool,
-    /// Whether the new object says what its name is to be made of, so that another try may do.
+    /// True if the new object has a `generateName`, so that another attempt may succeed.
     pub generated: bool,
 }
 
 impl ApiError {
-    /// An error of any code, reason and message.
+    /// Creates an error of any code, reason and message.
     pub fn new(
         code: StatusCode,
         reason: impl Into<SmolStr>,
@@ -64,13 +65,13 @@ impl ApiError {
         }))
     }
 
-    /// As [`ApiError::new`], of a code that another server gives; 400 where that is none.
+    /// Creates an error as [`ApiError::new`] does, for a code that another server sends; 400 if the code is invalid.
     fn of_code(code: u16, reason: SmolStr, message: String, details: Option<Details>) -> Self {
         let code = StatusCode::from_u16(code).unwrap_or(StatusCode::BAD_REQUEST);
         Self::new(code, reason, message, details)
     }
 
-    /// 403: the user may not do this. `reason` is what the authorizer says about it; may be empty.
+    /// Returns 403: the user may not do this. `reason` is the reason of the authorizer; may be empty.
     pub(crate) fn unauthorized_for(user: &str, attributes: &Attributes<'_>, reason: &str) -> Self {
         let why = attributes.refusal(user, reason);
         match attributes.target {
@@ -85,7 +86,7 @@ impl ApiError {
         }
     }
 
-    /// 404: the object `name` is not there.
+    /// Returns 404: the object `name` does not exist.
     pub fn not_found(resource: &GroupResource, name: &str) -> Self {
         let message = format!("{resource} {} not found", quote(name));
         Self::new(
@@ -96,31 +97,31 @@ impl ApiError {
         )
     }
 
-    /// 404: no resource or subresource of that name is served, or the path is none of the API's.
+    /// Returns 404: no resource or subresource of that name is served, or the path is not part of the API.
     pub fn unknown_resource() -> Self {
         Self::new(StatusCode::NOT_FOUND, "NotFound", UNKNOWN, Some(Details::default()))
     }
 
-    /// Whether this is [`ApiError::unknown_resource`].
+    /// Returns true if this is [`ApiError::unknown_resource`].
     pub fn is_unknown_resource(&self) -> bool {
         self.0.message == UNKNOWN
     }
 
-    /// 405: the address is there, but not with this method.
+    /// Returns 405: the address exists, but not for this method.
     pub fn method_not_allowed() -> Self {
         let message = "the server does not allow this method on the requested resource";
         let details = Some(Details::default());
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message, details)
     }
 
-    /// 405: the kind does not take part in `action`, such as `patch` or `update`.
+    /// Returns 405: the kind does not support `action`, such as `patch` or `update`.
     pub fn method_not_supported(resource: &GroupResource, action: &str) -> Self {
         let message = format!("{action} is not supported on resources of kind \"{resource}\"");
         let details = Some(Details::of(resource, ""));
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message, details)
     }
 
-    /// 409: an object of that name is there already.
+    /// Returns 409: an object of that name exists already.
     pub fn already_exists(resource: &GroupResource, taken: &TakenName<'_>) -> Self {
         let begin = if taken.deleting {
             "object is being deleted: "
@@ -140,7 +141,7 @@ impl ApiError {
         Self::new(StatusCode::CONFLICT, "AlreadyExists", message, Some(details))
     }
 
-    /// 409: the write does not fit the object as it is now.
+    /// Returns 409: the write conflicts with the current object.
     pub fn conflict(resource: &GroupResource, name: &str, why: impl fmt::Display) -> Self {
         let message = format!("Operation cannot be fulfilled on {resource} {}: {why}", quote(name));
         Self::new(
@@ -151,14 +152,15 @@ impl ApiError {
         )
     }
 
-    /// 409: the resource version that the client names is not that of the object.
+    /// Returns 409: the resource version of the client differs from that of the object.
     pub fn modified(resource: &GroupResource, name: &str) -> Self {
         const WHY: &str = "the object has been modified; please apply your changes to the latest version and try again";
         Self::conflict(resource, name, WHY)
     }
 
-    /// 409: other managers own fields that an apply changes. Each conflict is the manager as it is named in messages
-    /// (such as `"kubectl-edit" using apps/v1`, with the quotes) and the field; those of one manager stand together.
+    /// Returns 409: other managers own fields that an apply changes. Each conflict is the manager as it is named in
+    /// messages (such as `"kubectl-edit" using apps/v1`, with the quotes) and the field; those of one manager are
+    /// adjacent.
     pub fn apply_conflict(conflicts: &[(String, String)]) -> Self {
         let mut message = String::from("Apply failed with ");
         match conflicts {
@@ -187,7 +189,7 @@ impl ApiError {
         Self::new(StatusCode::CONFLICT, "Conflict", message, Some(details))
     }
 
-    /// 422: fields of the object are wrong. `kind` is the kind of the object, whose name may be empty.
+    /// Returns 422: fields of the object are invalid. `kind` is the kind of the object, whose name may be empty.
     pub fn invalid(kind: &GroupKind, name: &str, errors: &[FieldError]) -> Self {
         let mut left = MESSAGE_BYTES;
         let causes = errors.iter().map(|error| Cause {
@@ -207,7 +209,7 @@ impl ApiError {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message, Some(details))
     }
 
-    /// 422: query parameters are wrong; `options` is their kind in `meta.k8s.io`, such as `PatchOptions`.
+    /// Returns 422: query parameters are invalid; `options` is their kind in `meta.k8s.io`, such as `PatchOptions`.
     pub fn invalid_options(options: &'static str, errors: &[FieldError]) -> Self {
         let kind = GroupKind {
             group: SmolStr::new_static("meta.k8s.io"),
@@ -216,19 +218,19 @@ impl ApiError {
         Self::invalid(&kind, "", errors)
     }
 
-    /// 422: a patch cannot be carried out on the object.
+    /// Returns 422: a patch cannot be applied to the object.
     pub fn unprocessable_patch() -> Self {
         let message = "the server rejected our request due to an error in our request";
         let details = Some(Details::default());
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message, details)
     }
 
-    /// 403: the write is refused, by admission or by the kind itself. An empty name is left out of the message.
+    /// Returns 403: admission or the kind itself rejects the write. An empty name is left out of the message.
     pub fn forbidden(resource: &GroupResource, name: &str, why: impl fmt::Display) -> Self {
         Self::forbidden_with_causes(resource, name, why, Vec::new())
     }
 
-    /// 403 as [`ApiError::forbidden`], with causes.
+    /// Returns 403 like [`ApiError::forbidden`], with causes.
     pub fn forbidden_with_causes(
         resource: &GroupResource,
         name: &str,
@@ -247,13 +249,13 @@ impl ApiError {
         Self::new(StatusCode::FORBIDDEN, "Forbidden", message, Some(details))
     }
 
-    /// 403: the path, which is no resource, is not for this user.
+    /// Returns 403: the user may not access the path, which is not a resource.
     pub fn forbidden_path(why: impl fmt::Display) -> Self {
         let message = format!("forbidden: {why}");
         Self::new(StatusCode::FORBIDDEN, "Forbidden", message, Some(Details::default()))
     }
 
-    /// What a kind or an admission plugin refused, in the frame of the object that is written.
+    /// Converts the rejection by a kind or an admission plugin to an error about the object that is written.
     pub fn refusal(refusal: Refusal, resource: &GroupResource, kind: &GroupKind, name: &str) -> Self {
         match refusal {
             Refusal::Invalid(errors) => Self::invalid(kind, name, &errors),
@@ -261,7 +263,7 @@ impl ApiError {
                 let causes = causes
                     .into_iter()
                     .map(|(reason, message, field)| Cause { reason, message, field });
-                // What admission refuses before it has a name is said to be of this one.
+                // An object that admission denies before it has a name is reported under this name.
                 let name = if name.is_empty() { "Unknown" } else { name };
                 Self::forbidden_with_causes(resource, name, message, causes.collect())
             }
@@ -280,7 +282,7 @@ impl ApiError {
                 retry_after_seconds,
                 causes,
             } => {
-                // A limit of events says no more than its message.
+                // A limit of events has only a message.
                 let says_more = retry_after_seconds != 0 || !causes.is_empty();
                 let causes = causes.into_iter().map(|(reason, message)| Cause {
                     reason,
@@ -301,34 +303,34 @@ impl ApiError {
         }
     }
 
-    /// The `Status`.
+    /// Returns the `Status`.
     pub fn status(&self) -> &Status {
         &self.0
     }
 
-    /// The `Status`, for change.
+    /// Returns the `Status` for modification.
     pub fn status_mut(&mut self) -> &mut Status {
         &mut self.0
     }
 
-    /// The HTTP status code.
+    /// Returns the HTTP status code.
     pub fn code(&self) -> StatusCode {
         StatusCode::from_u16(self.0.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
-    /// The same error for a client that is warned besides, of this first.
+    /// Returns the same error with these warnings before its other warnings.
     #[must_use]
     pub fn with_warnings(mut self, warnings: Vec<String>) -> Self {
         self.0.warnings.splice(0..0, warnings);
         self
     }
 
-    /// The reason, empty where there is none.
+    /// Returns the reason, empty if there is none.
     pub fn reason(&self) -> &str {
         &self.0.reason
     }
 
-    /// The `Status` as it is written, its fields in the order of the reference.
+    /// Returns the `Status` for serialization, with its fields in the order of the reference.
     pub fn document(&self) -> impl Serialize + '_ {
         Document {
             kind: "Status",
@@ -344,14 +346,14 @@ impl ApiError {
         }
     }
 
-    /// The `Status` as compact JSON text, as error events of watches hold it.
+    /// Returns the `Status` as compact JSON text, as error events of watches contain it.
     pub fn to_json(&self) -> Vec<u8> {
         // Text and numbers always have a JSON form.
         json::html_safe(serde_json::to_vec(&self.document()).unwrap_or_default())
     }
 }
 
-/// The `Status` that reports success with what `details` name, as compact JSON text. Not every one states its code.
+/// Returns the `Status` that reports success with `details`, as compact JSON text. Not every one states its code.
 pub(crate) fn success(details: &Details, code: Option<StatusCode>) -> Vec<u8> {
     let document = Document {
         kind: "Status",
@@ -382,7 +384,7 @@ mod tests {
     use crate::wire::body::BodyError;
 
     #[test]
-    fn success_names_what_it_is_about_and_its_code_where_one_is_stated() {
+    fn success_names_its_subject_and_the_stated_code() {
         let details = Details {
             name: "a&b".to_owned(),
             kind: "pods".into(),
@@ -481,7 +483,7 @@ mod tests {
                 .map(|at| FieldError::required(&root.index(at), text))
                 .collect()
         };
-        // To look for each among all would not end.
+        // A search for each error among all of them would take too long.
         let error = ApiError::invalid(&kind, "", &errors(200_000, ""));
         let message = error.to_string();
         assert!(message.len() < 2 * MESSAGE_BYTES && message.ends_with(" more errors]"));

@@ -4,10 +4,10 @@
 use crate::http::ApiError;
 use crate::http::query::Query;
 
-/// What a row holds besides its cells.
+/// Object part of a table row, in addition to its cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum IncludeObject {
-    /// Nothing.
+    /// No object.
     Nothing,
     /// The metadata of the object.
     #[default]
@@ -17,10 +17,10 @@ pub(crate) enum IncludeObject {
 }
 
 impl IncludeObject {
-    /// What the parameters of a request ask for.
+    /// Parses the parameter of a request.
     ///
     /// # Errors
-    /// 400 for a parameter that cannot be read.
+    /// If the parameter is invalid (400).
     pub(crate) fn parse(query: &Query) -> Result<Self, ApiError> {
         match query.get("includeObject").unwrap_or_default() {
             "" | "Metadata" => Ok(Self::Metadata),

@@ -8,11 +8,11 @@ use http::Method;
 use crate::http::ApiError;
 use crate::http::request_info::RequestInfo;
 
-/// Refuses a request that `authorizer` does not allow, in the words of the reference. The audit log and
-/// `count` hear of the decision.
+/// Rejects a request that `authorizer` does not allow, in the words of the reference. Reports the decision to the audit
+/// log and to `count`.
 ///
 /// # Errors
-/// 403.
+/// If the request is not allowed (403).
 pub fn check(
     authorizer: &dyn Authorizer,
     user: &User,
@@ -40,10 +40,10 @@ pub fn check(
     Err(ApiError::unauthorized_for(&user.name, &attributes, decision.reason()))
 }
 
-/// Refuses what `authorizer` does not allow.
+/// Rejects `attributes` that `authorizer` does not allow.
 ///
 /// # Errors
-/// 403.
+/// If they are not allowed (403).
 pub(crate) fn authorize(authorizer: &dyn Authorizer, user: &User, attributes: &Attributes<'_>) -> Result<(), ApiError> {
     let decision = authorizer.authorize(user, attributes);
     if decision.allows() {

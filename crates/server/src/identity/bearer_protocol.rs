@@ -1,5 +1,5 @@
 //! Bearer tokens of browsers, which cannot set headers for WebSockets: a subprotocol holds the token
-//! (`base64url.bearer.authorization.k8s.io.<token>`), beside another one that the answer can name.
+//! (`base64url.bearer.authorization.k8s.io.<token>`), next to another one that the response can name.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -11,7 +11,7 @@ use crate::wire::websocket;
 
 const PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
 
-/// The token that the subprotocols of a request hold.
+/// Token among the subprotocols of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct BearerProtocol {
     /// The token.
@@ -20,10 +20,10 @@ pub(crate) struct BearerProtocol {
 }
 
 impl BearerProtocol {
-    /// Reads the token; `None` where the request asks for no WebSocket or holds none.
+    /// Reads the token; `None` if the request is not for a WebSocket or holds no token.
     ///
     /// # Errors
-    /// 401 where the token cannot be read, is not the only one, or stands alone.
+    /// If the token cannot be decoded, is not the only one, or is the only subprotocol (401).
     pub(crate) fn read(headers: &HeaderMap) -> Result<Option<Self>, ApiError> {
         if !websocket::is_requested(headers) {
             return Ok(None);
@@ -54,7 +54,7 @@ impl BearerProtocol {
         Ok(Some(Self { token, others }).filter(|found| !found.token.is_empty()))
     }
 
-    /// Leaves the other subprotocols in the headers, so that no one further on sees the token.
+    /// Keeps only the other subprotocols in the headers, so that no later handler sees the token.
     pub(crate) fn remove_from(self, headers: &mut HeaderMap) {
         headers.insert(SEC_WEBSOCKET_PROTOCOL, self.others);
     }

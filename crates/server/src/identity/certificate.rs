@@ -1,8 +1,8 @@
 //! Users from client certificates: the common name is the user, each organization a group
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/authentication/#x509-client-certificates>).
 //!
-//! A handshake requests a certificate and accepts any. It is verified here, so that a client with a bad certificate gets an
-//! answer, and may still present a token.
+//! A handshake requests a certificate and accepts any. It is verified here, so that a client with an invalid
+//! certificate gets a response, and may still present a token.
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use super::{CREDENTIAL, authenticated};
 use crate::wire::client_authorities::ClientAuthorities;
 use crate::wire::x509;
 
-/// The type of the attribute of a subject that is the uid of its user: 1.3.6.1.4.1.57683.2, in DER.
+/// Type of the subject attribute that holds the uid of the user: 1.3.6.1.4.1.57683.2, in DER.
 const UID: &[u8] = &[0x2b, 0x06, 0x01, 0x04, 0x01, 0x83, 0xc2, 0x53, 0x02];
 
 /// A client certificate that names no user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateError {
-    /// It is no X.509 certificate, or its subject is no text.
+    /// It is not an X.509 certificate, or its subject is not text.
     #[error("the client certificate cannot be read")]
     Unreadable,
     /// Its subject has no common name.
@@ -42,14 +42,15 @@ pub enum ClientCertificate {
     User(Arc<User>, Option<SystemTime>),
     /// It names no user and counts as no certificate.
     Nameless,
-    /// It is that of a front proxy until then, which may name users in headers. Where it names none, it counts as this.
+    /// Certificate of a front proxy, which may name users in headers until that time. If it names none, the certificate
+    /// counts as the given one.
     FrontProxy(SystemTime, Box<ClientCertificate>),
-    /// It is not trusted. Its client is refused, unless another credential is valid.
+    /// It is not trusted. Its client is rejected unless another credential is valid.
     Untrusted,
 }
 
 impl ClientCertificate {
-    /// Verifies the certificates that a client presents, its own first. Where `with_uid` is not set, they name no uid.
+    /// Verifies the certificates that a client presents, its own first. They name a uid only if `with_uid` is true.
     pub fn of(authorities: &ClientAuthorities, shown: &[CertificateDer<'_>], now: SystemTime, with_uid: bool) -> Self {
         let Some((own, between)) = shown.split_first() else {
             return Self::Nameless;
@@ -70,22 +71,22 @@ fn untrusted(why: &dyn fmt::Display) -> ClientCertificate {
     ClientCertificate::Untrusted
 }
 
-/// The common name of a certificate, if it can be read.
+/// Returns the common name of a certificate, if it can be read.
 pub(super) fn common_name(der: &CertificateDer<'_>) -> Option<SmolStr> {
     let certificate = x509::parse(der).ok()?;
     let name = certificate.subject().iter_common_name().last()?;
     name.as_str().ok().map(SmolStr::new)
 }
 
-/// The user that a certificate names, which was verified already; `with_uid` says whether its uid is looked at.
+/// Returns the user that an already verified certificate names; its uid is read if `with_uid` is true.
 ///
 /// # Errors
-/// Where it names none.
+/// If it names no user.
 pub fn user_of_certificate(der: &[u8], with_uid: bool) -> Result<User, CertificateError> {
     let certificate = CertificateDer::from(der);
     let certificate = x509::parse(&certificate).map_err(|_| CertificateError::Unreadable)?;
     let subject = certificate.subject();
-    // Of several names the last counts, as in Go.
+    // Of several names the last one counts, as in Go.
     let name = subject
         .iter_common_name()
         .last()
@@ -108,7 +109,7 @@ pub fn user_of_certificate(der: &[u8], with_uid: bool) -> Result<User, Certifica
     }))
 }
 
-/// The uid that the subject of a certificate has; empty where it has none.
+/// Returns the uid in the subject of a certificate; empty if it has none.
 fn uid(certificate: &X509Certificate<'_>) -> Result<SmolStr, CertificateError> {
     let attributes = certificate.subject().iter_attributes();
     let mut uids = attributes.filter(|attribute| attribute.attr_type().as_bytes() == UID);
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_among_the_roots_is_trusted_itself_while_it_is_valid() {
+    fn root_certificate_is_trusted_itself_while_valid() {
         let (own, other) = (
             certificate(&[(DnType::CommonName, "alice")]),
             certificate(&[(DnType::CommonName, "alice")]),

@@ -1,8 +1,8 @@
 //! Headers of requests that this server forwards to another server.
 //!
-//! [`ForwardedHeaders::rewrite`] is the only place that turns the headers of a client into those of a forwarded request. It
-//! removes the hop-by-hop headers first, because a client chooses their names in `Connection`, and sets what the other server
-//! trusts last.
+//! [`ForwardedHeaders::rewrite`] is the only place that turns the headers of a client into those of a forwarded
+//! request. It removes the hop-by-hop headers first, because a client chooses their names in `Connection`, and sets the
+//! headers that the other server trusts last.
 
 use std::net::IpAddr;
 

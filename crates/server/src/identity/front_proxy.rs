@@ -1,4 +1,4 @@
-//! Users that a front proxy names in headers, which shows by its certificate that it may
+//! Users that a front proxy names in headers; the certificate of the proxy authorizes it
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/authentication/#authenticating-proxy>).
 
 use std::fmt;
@@ -18,21 +18,21 @@ use crate::http::headers::exact;
 use crate::http::query;
 use crate::wire::client_authorities::ClientAuthorities;
 
-/// The headers in which a front proxy names users. Of several names for a user or a uid the first that is there counts; all groups
-/// and extras count.
+/// Headers in which a front proxy names users. Of several headers for a user name or a uid, the first that is present
+/// counts; all groups and extras count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestHeaders {
-    /// The headers of names.
+    /// Headers of user names.
     pub usernames: Vec<HeaderName>,
-    /// The headers of uids.
+    /// Headers of uids.
     pub uids: Vec<HeaderName>,
-    /// The headers of groups.
+    /// Headers of groups.
     pub groups: Vec<HeaderName>,
-    /// What the headers of extras begin with, in small letters.
+    /// Prefixes of the headers of extras, in lower case.
     pub extra_prefixes: Vec<SmolStr>,
 }
 
-/// What headers of users are called among API servers.
+/// Names of the user headers among API servers.
 const USER: HeaderName = HeaderName::from_static("x-remote-user");
 /// Header in which API servers pass on the uid of a user.
 pub(super) const UID: HeaderName = HeaderName::from_static("x-remote-uid");
@@ -40,7 +40,7 @@ const GROUP: HeaderName = HeaderName::from_static("x-remote-group");
 const EXTRA: &str = "x-remote-extra-";
 
 impl RequestHeaders {
-    /// The headers that API servers use among themselves.
+    /// Returns the headers that API servers use among themselves.
     pub fn standard() -> Self {
         Self {
             usernames: vec![USER],
@@ -50,7 +50,7 @@ impl RequestHeaders {
         }
     }
 
-    /// Takes all of them out of `headers`.
+    /// Removes all of them from `headers`.
     pub(crate) fn clear(&self, headers: &mut HeaderMap) {
         for name in self.usernames.iter().chain(&self.uids).chain(&self.groups) {
             headers.remove(name);
@@ -63,7 +63,7 @@ impl RequestHeaders {
         }
     }
 
-    /// The user that `headers` name, if they name one.
+    /// Returns the user that `headers` name, if they name one.
     fn user(&self, headers: &HeaderMap) -> Result<Option<User>, ApiError> {
         let first = |names: &[HeaderName]| -> Result<SmolStr, ApiError> {
             for name in names {
@@ -91,7 +91,7 @@ impl RequestHeaders {
         for prefix in &self.extra_prefixes {
             for (name, value) in headers.iter().filter(|(name, _)| begins(name, prefix)) {
                 let encoded = name.as_str().get(prefix.len()..).unwrap_or_default();
-                // A key with broken escapes is taken as it is.
+                // A key with broken escapes is used unchanged.
                 let key = query::decode_lossy(encoded).map_or_else(|| encoded.into(), SmolStr::from);
                 let value = SmolStr::new(exact(name.as_str(), value)?);
                 match user.extra.iter_mut().find(|(known, _)| *known == key) {
@@ -104,15 +104,15 @@ impl RequestHeaders {
     }
 }
 
-/// Names of headers are in small letters.
+/// Returns true if a header name starts with `prefix`; header names are in lower case.
 fn begins(name: &HeaderName, prefix: &str) -> bool {
     name.as_str().starts_with(prefix)
 }
 
-/// Names a user in the headers that API servers use among themselves, in place of the one that they name.
+/// Names a user in the headers that API servers use among themselves, and replaces the user that they name.
 ///
 /// # Errors
-/// Where the user cannot be named in headers.
+/// If headers cannot express the user.
 pub(crate) fn name_user(headers: &mut HeaderMap, user: &User) -> Result<(), http::Error> {
     RequestHeaders::standard().clear(headers);
     headers.insert(USER, HeaderValue::from_bytes(user.name.as_bytes())?);
@@ -131,7 +131,7 @@ pub(crate) fn name_user(headers: &mut HeaderMap, user: &User) -> Result<(), http
     Ok(())
 }
 
-/// The key of an extra as a part of the name of a header.
+/// Escapes the key of an extra for the name of a header.
 fn escaped(key: &str) -> String {
     let mut escaped = String::with_capacity(key.len());
     for byte in key.bytes() {
@@ -145,10 +145,10 @@ fn escaped(key: &str) -> String {
     escaped
 }
 
-/// The proxies that may name users.
+/// Proxies that may name users.
 pub struct FrontProxy {
     authorities: ArcSwap<ClientAuthorities>,
-    /// The common names of their certificates; empty for any.
+    /// Allowed common names of their certificates; empty for any.
     allowed: Vec<SmolStr>,
     headers: RequestHeaders,
 }
@@ -163,7 +163,8 @@ impl fmt::Debug for FrontProxy {
 }
 
 impl FrontProxy {
-    /// Proxies with certificates of `authorities` and one of the common names `allowed`, of which none stands for any.
+    /// Trusts proxies with certificates of `authorities` and one of the common names `allowed`; an empty list allows
+    /// any name.
     pub fn new(authorities: ClientAuthorities, allowed: Vec<SmolStr>, headers: RequestHeaders) -> Arc<Self> {
         Arc::new(Self {
             authorities: ArcSwap::from_pointee(authorities),
@@ -177,12 +178,12 @@ impl FrontProxy {
         self.authorities.store(Arc::new(authorities));
     }
 
-    /// The headers in which users are named.
+    /// Returns the headers that name users.
     pub(crate) fn headers(&self) -> &RequestHeaders {
         &self.headers
     }
 
-    /// The meaning of the certificates that a client shows, which is `otherwise` where it is no proxy.
+    /// Returns the meaning of the certificates that a client presents; `otherwise` if it is no proxy.
     pub(crate) fn judge(
         &self,
         otherwise: ClientCertificate,
@@ -202,10 +203,10 @@ impl FrontProxy {
         }
     }
 
-    /// The user that a proxy names, if it names one. The headers that say so are taken away.
+    /// Returns the user that a proxy names, if it names one. Removes the headers that name the user.
     ///
     /// # Errors
-    /// 400 where they cannot be read.
+    /// If the headers cannot be read (400).
     pub(crate) fn user(&self, headers: &mut HeaderMap) -> Result<Option<Arc<User>>, ApiError> {
         let Some(user) = self.headers.user(headers)? else {
             return Ok(None);
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_named_to_another_server_is_read_there_as_the_same() {
+    fn user_named_to_another_server_is_read_unchanged() {
         let user = User {
             name: "alice".into(),
             uid: "1".into(),

@@ -1,4 +1,4 @@
-//! The keys of service-account tokens: one that signs, those that are trusted, and the documents that publish them
+//! Keys of service-account tokens: the signing key, the trusted keys, and the documents that publish them
 //! (<https://kubernetes.io/docs/tasks/configure-pod-container/configure-service-account/#service-account-issuer-discovery>).
 
 use base64::Engine as _;
@@ -13,7 +13,7 @@ use x509_parser::x509::SubjectPublicKeyInfo;
 /// A key that cannot be used for tokens.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// It is no key at all.
+    /// It is not a key.
     #[error("the key cannot be read: {0}")]
     Unreadable(String),
     /// It is neither RSA nor on one of the curves P-256 and P-384.
@@ -21,7 +21,7 @@ pub enum KeyError {
     Unsupported,
 }
 
-/// A public key of this server, or of one before it.
+/// A public key of this server, or of an earlier one.
 #[derive(Clone)]
 pub struct VerifyingKey {
     jwk: Jwk,
@@ -59,7 +59,7 @@ impl VerifyingKey {
     /// Reads a public key: DER of its `SubjectPublicKeyInfo`.
     ///
     /// # Errors
-    /// Where it is no key, or of a type that tokens are not signed with.
+    /// If it is no key, or its type is not supported for tokens.
     #[expect(
         clippy::indexing_slicing,
         reason = "a curve is found by the length of its points; a position is within the bytes"
@@ -70,7 +70,7 @@ impl VerifyingKey {
         let blank = Jwk {
             usage: "sig",
             kty: "",
-            // As the reference names keys.
+            // The reference names keys in this way.
             kid: URL_SAFE_NO_PAD.encode(Sha256::digest(der)),
             crv: None,
             alg: "",
@@ -124,13 +124,13 @@ impl VerifyingKey {
         }
     }
 
-    /// What checks a signature.
+    /// Returns the key that verifies signatures.
     pub(super) fn decoding(&self) -> &DecodingKey {
         &self.decoding
     }
 }
 
-/// A private key with the name of its public half.
+/// A private key with the id of its public key.
 pub struct SigningKey {
     id: String,
     algorithm: Algorithm,
@@ -138,10 +138,10 @@ pub struct SigningKey {
 }
 
 impl SigningKey {
-    /// Reads a private key from PEM; `public` is its other half.
+    /// Reads a private key from PEM; `public` is its public key.
     ///
     /// # Errors
-    /// Where it cannot be read.
+    /// If it cannot be read.
     pub fn from_pem(pem: &[u8], public: &VerifyingKey) -> Result<Self, KeyError> {
         let encoding = match public.algorithm {
             Algorithm::RS256 => EncodingKey::from_rsa_pem(pem),
@@ -172,7 +172,7 @@ impl SigningKey {
 pub struct Keys(Vec<VerifyingKey>);
 
 impl Keys {
-    /// Those keys, each once.
+    /// Collects the keys without duplicates.
     pub fn new(keys: impl IntoIterator<Item = VerifyingKey>) -> Self {
         let mut once: Vec<VerifyingKey> = Vec::new();
         for key in keys {
@@ -183,7 +183,7 @@ impl Keys {
         Self(once)
     }
 
-    /// The keys that a token may be signed with that says this of its key.
+    /// Returns the candidate keys for a token with this key id and algorithm.
     pub(super) fn of(&self, id: Option<&str>, algorithm: Algorithm) -> impl Iterator<Item = &VerifyingKey> {
         let named = id
             .filter(|id| self.0.iter().any(|key| key.jwk.kid == *id))
@@ -221,8 +221,8 @@ impl IssuerDocuments {
     /// The path of the configuration of the issuer.
     pub const CONFIGURATION_PATH: &'static str = "/.well-known/openid-configuration";
 
-    /// The documents of `issuer`, whose keys are at `keys_url`. `None` for an issuer that is no `https` URL, which clients
-    /// cannot look up.
+    /// Creates the documents of `issuer`, whose keys are at `keys_url`. Returns `None` if the issuer is not an `https`
+    /// URL, because clients cannot look it up.
     pub fn new(issuer: &str, keys_url: &str, keys: &Keys) -> Option<Self> {
         if !issuer.starts_with("https://") {
             return None;
@@ -246,7 +246,7 @@ impl IssuerDocuments {
         })
     }
 
-    /// The document at `path` with its content type.
+    /// Returns the document at `path` with its content type.
     pub fn get(&self, path: &str) -> Option<(&'static str, &[u8])> {
         match path {
             Self::CONFIGURATION_PATH => Some(("application/json", &self.configuration)),
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_an_error() {
+    fn invalid_key_is_an_error() {
         assert!(matches!(VerifyingKey::from_der(b"none"), Err(KeyError::Unreadable(_))));
     }
 }

@@ -1,7 +1,7 @@
 //! Authentication, by a client certificate or a bearer token.
 //!
-//! A certificate comes before a token. One valid credential is enough. Where there are credentials and none is valid, the
-//! request is refused rather than anonymous.
+//! A certificate precedes a token. One valid credential is enough. If there are credentials and none is valid, the
+//! request is rejected rather than anonymous.
 
 pub mod authorization;
 mod bearer_protocol;
@@ -36,22 +36,22 @@ use crate::http::headers;
 use crate::wire::client_authorities::ClientAuthorities;
 use bearer_protocol::BearerProtocol;
 
-/// The extra of a user that distinguishes one credential from another.
+/// Extra of a user that identifies the credential.
 const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
-/// Authenticates requests.
+/// Authenticator of requests.
 #[derive(Clone, Debug, Default)]
 pub struct Authenticator {
-    /// Whether requests without credentials are those of `system:anonymous`.
+    /// True if requests without credentials are those of `system:anonymous`.
     pub anonymous: bool,
-    /// The proxies that may name users.
+    /// Proxies that may name users.
     pub front_proxy: Option<Arc<FrontProxy>>,
-    /// Whether the uids in client certificates are not looked at.
+    /// True if the uids in client certificates are ignored.
     pub ignores_certificate_uids: bool,
 }
 
 impl Authenticator {
-    /// The meaning of the certificates that a client shows at the time `now`, its own first.
+    /// Returns the meaning of the certificates that a client presents at the time `now`, its own first.
     pub(crate) fn certificate(
         &self,
         authorities: &ClientAuthorities,
@@ -65,12 +65,12 @@ impl Authenticator {
         }
     }
 
-    /// The user who makes a request at the time `now`: the one that a front proxy names, that of the connection's client
-    /// certificate, or that of its token, which `tokens` knows. A token among the subprotocols of a WebSocket is taken out of
-    /// the headers.
+    /// Returns the user who makes a request at the time `now`: the user that a front proxy names, the user of the
+    /// connection's client certificate, or the user of the token according to `tokens`. Removes a token among the
+    /// subprotocols of a WebSocket from the headers.
     ///
     /// # Errors
-    /// 401 where there is no such user.
+    /// If there is no such user (401).
     pub fn authenticate(
         &self,
         tokens: &dyn TokenAuthenticator,
@@ -122,7 +122,7 @@ impl Authenticator {
 pub struct Authenticated {
     /// The user.
     pub user: Arc<User>,
-    /// What the audit log is to say of the credentials.
+    /// Annotations about the credentials for the audit log.
     pub annotations: Vec<(&'static str, String)>,
 }
 
@@ -144,14 +144,14 @@ impl From<TokenUser> for Authenticated {
     }
 }
 
-/// The warning for a client whose token comes after more than one space and is therefore ignored.
+/// Warning for a client whose token follows more than one space and is therefore ignored.
 const SPACE_BEFORE_TOKEN: &str =
     "the provided Authorization header contains extra space before the bearer token, and is ignored";
 
-/// The warning about the credentials of a request, if any.
+/// Returns the warning about the credentials of a request, if any.
 pub(crate) fn warning(headers: &HeaderMap) -> Option<String> {
     let stated = headers.get(header::AUTHORIZATION)?;
-    // Nothing is warned of where no blank follows another.
+    // Without two consecutive spaces there is nothing to warn about.
     if !stated.as_bytes().windows(2).any(|pair| pair == b"  ") {
         return None;
     }
@@ -161,7 +161,7 @@ pub(crate) fn warning(headers: &HeaderMap) -> Option<String> {
     (bears && parts.next().is_some()).then(|| SPACE_BEFORE_TOKEN.to_owned())
 }
 
-/// The user of requests without credentials.
+/// Returns the user of requests without credentials.
 fn anonymous() -> User {
     User {
         name: SmolStr::new_static(impersonation::ANONYMOUS),
@@ -170,13 +170,13 @@ fn anonymous() -> User {
     }
 }
 
-/// Whether the request came without an identity.
+/// Returns true if the request has no identity.
 pub(crate) fn is_anonymous(user: &User) -> bool {
     user.name == impersonation::ANONYMOUS || user.is_in(UNAUTHENTICATED)
 }
 
-/// Adds an authenticated user to the group `system:authenticated`. A credential that names the anonymous user or its group
-/// gains nothing.
+/// Adds an authenticated user to the group `system:authenticated`, except the anonymous user and members of
+/// `system:unauthenticated`, whichever credential names them.
 ///
 /// upstream: pkg/authentication/group#AuthenticatedGroupAdder
 fn authenticated(mut user: User) -> User {
@@ -186,8 +186,8 @@ fn authenticated(mut user: User) -> User {
     user
 }
 
-/// The token of a request, `Some(None)` where it is no text; an empty one counts as none, as do other schemes. What stands
-/// behind the token is not looked at.
+/// Returns the token of a request, `Some(None)` if it is not valid text; an empty token counts as none, as do other
+/// schemes. Text after the token is ignored.
 fn bearer_token(headers: &HeaderMap) -> Option<Option<&str>> {
     let text = headers::text(headers, header::AUTHORIZATION)?;
     let mut parts = text.trim().splitn(3, ' ');
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_token_counts_as_no_credentials() {
+    fn header_without_token_counts_as_no_credentials() {
         for text in [&b"Bearer "[..], b"Basic YTpi", b"Bearer  secret", b"Basic \xff"] {
             assert_eq!(ask_with(true, text, None).unwrap().name, "system:anonymous");
             assert!(ask_with(false, text, None).is_err());

@@ -1,8 +1,8 @@
-//! Tokens of service accounts: signed statements (JWTs) that this server makes and then takes
+//! Tokens of service accounts: signed statements (JWTs) that this server issues and then accepts
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/>).
 //!
-//! A token is valid while its signature, issuer, audience and time are, and while the service account and the bound object
-//! exist with the same uid and are not deleted.
+//! A token is valid while its signature, issuer, audience and time are, and while the service account and the bound
+//! object exist with the same uid and are not deleted.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,15 +26,15 @@ use super::keys::{Keys, SigningKey};
 use crate::objects::{self, Store};
 use crate::runtime::{Clock, Identifiers};
 
-/// For how long a verified signature is cached.
+/// Time for which a verified signature is cached.
 const REMEMBERED: Duration = Duration::from_secs(10);
-/// How many verified tokens are cached.
+/// Maximum number of cached verified tokens.
 const MOST_REMEMBERED: usize = 4096;
-/// The longest token that is read, in bytes.
+/// Maximum length of a token, in bytes.
 const LONGEST: usize = 64 * 1024;
-/// For how long a deleted object still counts, so that its last requests succeed.
+/// Time for which a deleted object still counts, so that its last requests succeed.
 const LEEWAY: Duration = Duration::from_secs(60);
-/// By how much clocks may differ, in seconds.
+/// Maximum clock skew, in seconds.
 const SKEW: u64 = 60;
 
 const POD: [&str; 2] = [
@@ -46,17 +46,17 @@ const NODE: [&str; 2] = [NODE_NAME, "authentication.kubernetes.io/node-uid"];
 /// The configuration of tokens.
 #[derive(Clone, Debug)]
 pub struct TokenConfig {
-    /// The issuers. The first makes tokens; tokens of all are accepted.
+    /// Issuers. The first issues tokens; tokens of all are accepted.
     pub issuers: Vec<String>,
     /// The audiences of the tokens that this server accepts.
     pub audiences: Vec<SmolStr>,
-    /// The longest lifetime of a token, in seconds.
+    /// Maximum lifetime of a token, in seconds.
     pub longest: Option<i64>,
-    /// Whether the tokens of pods are extended to a year.
+    /// True if the tokens of pods are extended to a year.
     pub extends: bool,
 }
 
-/// Issues and authenticates tokens of service accounts.
+/// Issuer and authenticator of tokens of service accounts.
 pub struct ServiceAccounts {
     config: TokenConfig,
     signing: Option<SigningKey>,
@@ -68,7 +68,7 @@ pub struct ServiceAccounts {
     remembered: Mutex<HashMap<[u8; 32], Remembered>>,
 }
 
-/// The kinds whose objects tokens name, each by its claim. They are built in, so that they stay what they are.
+/// Kinds whose objects tokens name, each by its claim. They are built in, so they never change.
 struct BoundKinds {
     account: BoundKind,
     secret: BoundKind,
@@ -77,7 +77,7 @@ struct BoundKinds {
 }
 
 struct BoundKind {
-    /// What messages call an object.
+    /// Name of an object in messages.
     called: &'static str,
     resource: Option<Arc<Resource>>,
 }
@@ -105,7 +105,7 @@ impl BoundKinds {
 }
 
 impl BoundKind {
-    /// The name of the resource in messages.
+    /// Returns the name of the resource in messages.
     fn plural(&self) -> &str {
         self.resource.as_ref().map_or(self.called, |resource| &resource.plural)
     }
@@ -184,20 +184,21 @@ impl From<&BoundObject> for Named {
     }
 }
 
-/// What the checks of tokens need: the objects, the time, and a source of names.
+/// Dependencies of the checks of tokens: the objects, the time, and a source of names.
 pub struct AccountsContext {
     /// The resources that are served.
     pub registry: Arc<ArcSwap<Registry>>,
     /// The objects.
     pub store: Arc<Store>,
-    /// The time of day.
+    /// Clock for the current time.
     pub clock: Arc<dyn Clock>,
     /// The source of the identifiers of tokens.
     pub identifiers: Arc<dyn Identifiers>,
 }
 
 impl ServiceAccounts {
-    /// Tokens that are signed with `signing` (made only where there is such a key) and taken where one of `keys` fits.
+    /// Issues tokens that are signed with `signing` (none without a key), and accepts tokens that one of `keys`
+    /// verifies.
     pub fn new(config: TokenConfig, signing: Option<SigningKey>, keys: Keys, context: AccountsContext) -> Self {
         let AccountsContext {
             registry,
@@ -217,7 +218,7 @@ impl ServiceAccounts {
         }
     }
 
-    /// The claims of the token, if its signature is valid.
+    /// Returns the claims of the token, if its signature is valid.
     fn claims(&self, token: &str) -> Result<Arc<Claims>, TokenError> {
         let (digest, now) = (<[u8; 32]>::from(Sha256::digest(token)), self.clock.now());
         if let Some(known) = self.remembered.lock().get(&digest)
@@ -267,7 +268,7 @@ impl ServiceAccounts {
         Err(refused("failed to verify signature"))
     }
 
-    /// Those of the requested audiences that the token has; by default those of this server.
+    /// Returns the requested audiences that the token has; by default those of this server.
     fn audiences(&self, claims: &Claims, requested: &[&str]) -> Result<Vec<SmolStr>, TokenError> {
         let wanted: Vec<SmolStr> = if requested.is_empty() {
             self.config.audiences.clone()
@@ -293,7 +294,7 @@ impl ServiceAccounts {
         Ok(good)
     }
 
-    /// What the audit log says of a token that its client should have exchanged for another by now.
+    /// Returns the audit annotation for a token that its client should have replaced by now.
     fn stale(&self, claims: &Claims) -> Option<(&'static str, String)> {
         let warned = claims.kubernetes.warnafter.filter(|warned| *warned != 0)?;
         let late = seconds(self.clock.now()).checked_sub(warned).filter(|late| *late > 0)?;
@@ -328,7 +329,8 @@ impl ServiceAccounts {
         }
         match (pod, node) {
             (Some(pod), _) => self.check_object(&self.bound.pod, namespace, pod),
-            // A node beside a pod says where the pod is; alone the token ends with it.
+            // A node in addition to a pod is only information about the pod; a token with a node and no pod ends with
+            // the node.
             (None, Some(node)) => self.check_object(&self.bound.node, "", node),
             (None, None) => Ok(()),
         }
@@ -366,7 +368,7 @@ impl ServiceAccounts {
 
 impl TokenAuthenticator for ServiceAccounts {
     fn authenticate(&self, token: &str, audiences: &[&str]) -> Result<TokenUser, TokenError> {
-        // A text that is no JWT is not read any further.
+        // A text that is not a JWT is not parsed any further.
         if token.bytes().filter(|byte| *byte == b'.').count() != 2 {
             return Err(TokenError::Unknown);
         }
@@ -431,12 +433,12 @@ impl TokenIssuer for ServiceAccounts {
     }
 }
 
-/// What distinguishes a token of that identifier from others.
+/// Returns the credential id of a token with that identifier.
 fn credential(jti: &str) -> String {
     format!("JTI={jti}")
 }
 
-/// The user that a service account is.
+/// Returns the user of a service account.
 fn user(claims: &Claims) -> User {
     let Kubernetes {
         namespace,

@@ -1,5 +1,5 @@
-//! Bearer tokens from a file in kube-apiserver's format: lines of `token,user,uid,"group1,group2"`, where the groups may
-//! be left out (<https://kubernetes.io/docs/reference/access-authn-authz/authentication/#static-token-file>).
+//! Bearer tokens from a file in kube-apiserver's format: lines of `token,user,uid,"group1,group2"` with optional groups
+//! (<https://kubernetes.io/docs/reference/access-authn-authz/authentication/#static-token-file>).
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ pub const AUDIENCE: &str = "https://kubernetes.default.svc";
 /// The tokens of a file.
 #[derive(Default)]
 pub struct TokenFile {
-    // By the hash of the token: how long a comparison takes then reveals nothing of tokens that are nearly right.
+    // By the hash of the token: the duration of a comparison then reveals nothing about similar tokens.
     users: HashMap<[u8; 32], Arc<User>>,
 }
 
@@ -30,15 +30,15 @@ pub enum TokenFileError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: std::io::Error,
     },
-    /// A line is not as it should be.
+    /// A line is malformed.
     #[error("line {line} of the token file {why}")]
     Line {
-        /// The line, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// Description of the error.
         why: &'static str,
     },
 }
@@ -47,7 +47,7 @@ impl TokenFile {
     /// Reads the file at `path`.
     ///
     /// # Errors
-    /// Where the file cannot be read, or a line of it is not as it should be.
+    /// If the file cannot be read, or a line of it is malformed.
     pub fn load(path: &Path) -> Result<Self, TokenFileError> {
         let text = std::fs::read_to_string(path).map_err(|source| TokenFileError::Read {
             path: path.to_owned(),
@@ -56,10 +56,10 @@ impl TokenFile {
         Self::parse(&text)
     }
 
-    /// Reads the text of a token file.
+    /// Parses the text of a token file.
     ///
     /// # Errors
-    /// Where a line of it is not as it should be.
+    /// If a line of it is malformed.
     pub fn parse(text: &str) -> Result<Self, TokenFileError> {
         let mut users = HashMap::new();
         for (at, line) in text.lines().enumerate() {
@@ -90,14 +90,14 @@ impl TokenFile {
         Ok(Self { users })
     }
 
-    /// The user whose token this is.
+    /// Returns the user of a token.
     pub fn user(&self, token: &str) -> Option<&Arc<User>> {
         self.users.get(&digest(token))
     }
 }
 
 impl TokenAuthenticator for TokenFile {
-    /// A token of the file is valid for any requested audience, as long as that is this server's.
+    /// Authenticates a token of the file for the requested audiences that are this server's.
     fn authenticate(&self, token: &str, audiences: &[&str]) -> Result<TokenUser, TokenError> {
         let user = self.user(token).ok_or(TokenError::Unknown)?;
         // An audience that is requested twice is returned twice.
@@ -114,12 +114,12 @@ impl TokenAuthenticator for TokenFile {
     }
 }
 
-/// Authenticators of tokens, called in turn until one knows the token.
+/// Authenticators of tokens, called in order until one recognises the token.
 #[derive(Default)]
 pub struct Tokens(Vec<Arc<dyn TokenAuthenticator>>);
 
 impl Tokens {
-    /// Those authenticators, in their order.
+    /// Combines the authenticators in their order.
     pub fn new(authenticators: impl IntoIterator<Item = Arc<dyn TokenAuthenticator>>) -> Self {
         Self(authenticators.into_iter().collect())
     }
@@ -143,7 +143,7 @@ fn digest(token: &str) -> [u8; 32] {
     Sha256::digest(token).into()
 }
 
-/// The fields of a line of CSV. `None` where a quoted field has no end.
+/// Splits a line of CSV into its fields. Returns `None` if a quoted field has no end.
 fn split_fields(line: &str) -> Option<Vec<String>> {
     let mut fields = Vec::new();
     let mut rest = line;
@@ -164,7 +164,7 @@ fn split_fields(line: &str) -> Option<Vec<String>> {
     }
 }
 
-/// The field that `text` begins with behind its opening quote, and what comes behind the next comma.
+/// Splits `text`, which follows an opening quote, into the quoted field and the text after the next comma.
 fn quoted_field(text: &str) -> Option<(String, Option<&str>)> {
     let mut field = String::new();
     let mut rest = text;

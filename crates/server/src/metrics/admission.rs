@@ -1,4 +1,4 @@
-//! How long admission takes, read when metrics are scraped.
+//! Durations of admission, read when metrics are scraped.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(super) struct Admission {
 }
 
 impl Admission {
-    /// Those of `timings`; none without.
+    /// Creates the metrics of `timings`; without timings they have no values.
     pub(super) fn new(timings: Option<Arc<Timings>>) -> prometheus::Result<Self> {
         let desc = |[name, help]: [&str; 2], labels: &[&str]| {
             let labels = labels.iter().map(|label| (*label).to_owned()).collect();
@@ -98,7 +98,7 @@ fn pairs(name: Option<&str>, labels: Labels) -> Vec<LabelPair> {
     pairs.collect()
 }
 
-/// A histogram of durations, whose buckets have these bounds.
+/// Returns a histogram of durations, whose buckets have these bounds.
 pub(super) fn histogram<const N: usize>(
     labels: Vec<LabelPair>,
     buckets: &[f64; N],

@@ -1,4 +1,4 @@
-//! Which APIServices are unavailable, by their names.
+//! Availability of APIServices, by name.
 
 use prometheus::{IntCounterVec, IntGaugeVec, Opts};
 
@@ -26,23 +26,23 @@ impl Aggregation {
         })
     }
 
-    /// Notes how it stands with an APIService.
+    /// Records the availability of an APIService.
     pub(crate) fn available(&self, name: &str, available: bool) {
         if let Ok(gauge) = self.unavailable.get_metric_with_label_values(&[name]) {
             gauge.set(i64::from(!available));
         }
     }
 
-    /// Counts an APIService that was available.
+    /// Counts an APIService that was available and became unavailable.
     pub(crate) fn became_unavailable(&self, name: &str, reason: &str) {
         if let Ok(counter) = self.became_unavailable.get_metric_with_label_values(&[name, reason]) {
             counter.inc();
         }
     }
 
-    /// Says no more of an APIService that is gone.
+    /// Removes the gauge of an APIService that is gone.
     pub(crate) fn forget(&self, name: &str) {
-        // One that was never counted is forgotten already.
+        // An APIService that was never counted has no gauge.
         let _ = self.unavailable.remove_label_values(&[name]);
     }
 }

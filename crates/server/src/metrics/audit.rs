@@ -1,4 +1,4 @@
-//! What becomes of audit events.
+//! Outcomes of audit events.
 
 use holdfast_audit::{Level, Observer};
 use prometheus::{IntCounter, IntCounterVec, Opts};

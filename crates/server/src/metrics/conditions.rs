@@ -13,7 +13,7 @@ pub(crate) struct Conditions {
     exclusions: IntCounterVec,
 }
 
-/// What match conditions are a part of.
+/// Labels that describe the owner of match conditions and the request.
 #[derive(Clone, Copy)]
 pub(crate) struct ConditionLabels<'a> {
     /// `policy` or `webhook`.
@@ -64,7 +64,7 @@ impl Conditions {
         }
     }
 
-    /// Counts a write that what has this name does not hear of.
+    /// Counts a write that the conditions of the policy or webhook `name` exclude.
     pub(crate) fn excluded(&self, labels: ConditionLabels<'_>, name: &str) {
         let labels = [labels.kind, name, labels.operation, labels.admission_type];
         if let Ok(counter) = self.exclusions.get_metric_with_label_values(&labels) {

@@ -14,16 +14,16 @@ pub(super) struct Conversions {
     by_definition: HistogramVec,
 }
 
-/// The bounds of the reference, from 5 milliseconds to a minute.
+/// Bucket bounds of the reference, from 5 milliseconds to a minute.
 const SECONDS: [f64; 15] = [
     0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0,
 ];
 
 impl Conversions {
-    /// Counters that stand at zero, which `registry` shows.
+    /// Creates counters that start at zero, and registers them in `registry`.
     ///
     /// # Errors
-    /// Where two metrics have one name.
+    /// If two metrics have the same name.
     pub(super) fn new(registry: &Families) -> prometheus::Result<Self> {
         let of_outcome = ["result", "failure_type"];
         let histogram = |name: &str, help: &str, bounds: Vec<f64>, labels: &[&str]| {

@@ -1,4 +1,4 @@
-//! The metrics of calls of etcd and of its events, by resource.
+//! Metrics of calls of etcd and of its events, by resource.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use smol_str::SmolStr;
 
 use super::{Families, registered, stored};
 
-/// The longest time in seconds that counts for each bucket, as the reference has them.
+/// Upper bounds of the buckets in seconds, as in the reference.
 const BUCKETS: [f64; 23] = [
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0,
     45.0, 60.0,
@@ -23,23 +23,23 @@ const LEASE_BUCKETS: [f64; 7] = [10.0, 50.0, 100.0, 500.0, 1000.0, 2500.0, 5000.
 /// Group and resource.
 type Names = (SmolStr, SmolStr);
 
-/// Counters of calls of etcd. Clones count together.
+/// Counters of calls of etcd. Clones share them.
 #[derive(Clone)]
 pub struct EtcdCalls {
-    /// Which of several etcds is called.
+    /// Index of the etcd cluster that is called.
     cluster: usize,
     resources: Arc<ArcSwap<Registry>>,
-    /// The resources of the tables that keys are in.
+    /// Cache of group and resource, by the table of a key.
     tables: Arc<RwLock<HashMap<Vec<u8>, Names>>>,
     seconds: HistogramVec,
     requests: IntCounterVec,
-    /// Those of reads of no resource, which every read without a version makes.
+    /// Durations of reads of no resource, which every read without a version makes.
     question_seconds: Histogram,
     questions: IntCounter,
     errors: IntCounterVec,
     received: IntCounterVec,
     unreadable: IntCounterVec,
-    /// Lists, and the objects that were read, looked at and given by them, which are the same here.
+    /// Lists, and the objects that they read, examined and returned, which are the same number here.
     lists: IntCounterVec,
     listed: [IntCounterVec; 3],
     progressed: IntCounterVec,
@@ -48,10 +48,10 @@ pub struct EtcdCalls {
 }
 
 impl EtcdCalls {
-    /// Counters that stand at zero.
+    /// Creates counters that start at zero.
     ///
     /// # Errors
-    /// Where a metric is made wrongly, which is a fault of this code.
+    /// If a metric is invalid, which is a bug of this code.
     pub fn new(resources: Arc<ArcSwap<Registry>>) -> prometheus::Result<Self> {
         const CALL: [&str; 3] = ["operation", "group", "resource"];
         const RESOURCE: [&str; 2] = ["group", "resource"];
@@ -108,7 +108,7 @@ impl EtcdCalls {
         })
     }
 
-    /// The same counters for the calls of another etcd.
+    /// Returns the same counters for the calls of another etcd cluster.
     pub fn of_cluster(&self, cluster: usize) -> Self {
         Self {
             cluster,
@@ -131,7 +131,7 @@ impl EtcdCalls {
         Ok(())
     }
 
-    /// The group and the resource of a key; empty where no resource has it.
+    /// Returns the group and the resource of a key; empty if no resource has it.
     fn names(&self, key: &[u8]) -> Names {
         let Some(table) = key.get(..table_by_segments(key)).filter(|table| !table.is_empty()) else {
             return Names::default();

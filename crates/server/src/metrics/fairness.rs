@@ -1,6 +1,6 @@
-//! The metrics of priority levels, by the names of the reference (`apiserver_flowcontrol_*`).
+//! Metrics of priority levels, with the names of the reference (`apiserver_flowcontrol_*`).
 //!
-//! Levels count by themselves, under the locks that they hold anyway. What they counted becomes text on request.
+//! Levels keep their own counts, under the locks that they hold anyway. The counts are formatted on request.
 
 use std::fmt::Write as _;
 
@@ -14,13 +14,13 @@ use super::stability::stability;
 /// A label and its value.
 type Label<'a> = (&'static str, &'a str);
 
-/// What the names begin with.
+/// Prefix of the names.
 const PREFIX: &str = "apiserver_flowcontrol_";
 
 const LEVEL: &str = "priority_level";
 const SCHEMA: &str = "flow_schema";
 
-/// A number of each level: the name of the metric, what it says, and the number.
+/// A gauge of each level: the name of the metric, its help text, and its value.
 type OfLevel = (&'static str, &'static str, fn(&LevelStatistics) -> f64);
 
 const OF_LEVELS: [OfLevel; 10] = [
@@ -62,7 +62,7 @@ const OF_LEVELS: [OfLevel; 10] = [
     }),
 ];
 
-/// A number of the dispatch from a queue that was the last.
+/// A gauge of the last dispatch from a queue.
 type OfDispatch = (&'static str, &'static str, fn(&Dispatched) -> SeatSeconds);
 
 const OF_DISPATCHES: [OfDispatch; 2] = [
@@ -72,7 +72,7 @@ const OF_DISPATCHES: [OfDispatch; 2] = [
     }),
 ];
 
-/// The least and the most of what waits.
+/// A pair of gauges: minimum and maximum of the waiting requests.
 type Bounds = (&'static str, &'static str, fn(&Dispatched) -> [SeatSeconds; 2]);
 
 const BOUNDS: [Bounds; 2] = [
@@ -86,7 +86,7 @@ const BOUNDS: [Bounds; 2] = [
     ),
 ];
 
-/// How parts of limits spread over time in a level.
+/// Histogram over time of the used proportion of a limit of a level.
 type Utilization = (
     &'static str,
     &'static str,
@@ -118,7 +118,7 @@ const UTILIZATIONS: [Utilization; 4] = [
     }),
 ];
 
-/// A number of each schema in its level.
+/// A metric of each flow schema in its level.
 type OfFlow = (
     &'static str,
     &'static str,
@@ -156,7 +156,7 @@ const OF_FLOWS: [OfFlow; 6] = [
     }),
 ];
 
-/// A histogram of each schema in its level, with a label of its own.
+/// A histogram of each flow schema in its level, with an additional label.
 type FlowHistogram = (
     &'static str,
     &'static str,
@@ -197,19 +197,19 @@ const FLOW_HISTOGRAMS: [FlowHistogram; 7] = [
     }),
 ];
 
-/// The proportion that all levels share.
+/// Gauge of the fraction that all levels share.
 const FAIR_FRACTION: (&str, &str) = ("seat_fair_frac", "The fair proportion of the seats that are wanted");
-/// How requests that read and others go along.
+/// Histogram over time of the used proportion of the limits of reading and mutating requests.
 const KINDS: (&str, &str) = (
     "read_vs_write_current_requests",
     "Requests that wait or are served for each that there may be",
 );
-/// What was rejected.
+/// Counter of rejected requests.
 const REJECTED: (&str, &str) = ("rejected_requests_total", "Requests that were rejected");
-/// The one metric without the prefix of the others.
+/// The only metric without the prefix of the others.
 const WAITING: (&str, &str) = ("apiserver_current_inqueue_requests", "Requests that wait");
 
-/// Every metric that may be written here.
+/// Returns every metric that may be written here.
 pub(super) fn families() -> impl Iterator<Item = Family> {
     let of = |(name, help): (&str, &str), kind: &'static str, labels: &[&str]| {
         let mut labels: Vec<String> = labels.iter().map(|&label| label.to_owned()).collect();
@@ -227,7 +227,7 @@ pub(super) fn families() -> impl Iterator<Item = Family> {
     let levels = OF_LEVELS.map(|(name, help, _)| of((name, help), "gauge", &[LEVEL]));
     let dispatches = OF_DISPATCHES.map(|(name, help, _)| of((name, help), "gauge", &[LEVEL]));
     let bounds = BOUNDS.map(|(name, help, _)| of((name, help), "gauge", &["bound", LEVEL]));
-    // A name that comes twice has its help where it comes first.
+    // A name that occurs twice has its help text in the first place.
     let utilizations = UTILIZATIONS.into_iter().filter(|(_, help, ..)| !help.is_empty());
     let utilizations = utilizations.map(move |(name, help, phase, _)| {
         let labels: Vec<&str> = phase.map(|_| "phase").into_iter().chain([LEVEL]).collect();
@@ -254,7 +254,7 @@ pub(super) fn families() -> impl Iterator<Item = Family> {
     of_levels.chain(of_flows).chain(others)
 }
 
-/// How many requests are served now, by their kind.
+/// Returns the number of requests that are being served, by their kind.
 pub(super) fn executing(statistics: &Statistics) -> [(&'static str, i64); 2] {
     let now = |kind: bool| {
         let of_kind = statistics
@@ -270,7 +270,7 @@ fn kind(mutates: bool) -> &'static str {
     if mutates { "mutating" } else { "readOnly" }
 }
 
-/// Writes all that levels counted behind `text`.
+/// Appends all metrics of the levels to `text`.
 pub(super) fn write(statistics: &Statistics, text: &mut String) {
     let mut page = Page { text, last: "" };
     for (name, help, number) in OF_LEVELS {
@@ -371,10 +371,10 @@ fn write_flows(statistics: &Statistics, page: &mut Page<'_>) {
     }
 }
 
-/// Text in the format of Prometheus. Samples of one metric come one after the other.
+/// Text in the format of Prometheus. Samples of one metric are adjacent.
 struct Page<'t> {
     text: &'t mut String,
-    /// The metric whose samples come now.
+    /// Metric of the last sample.
     last: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! Which metrics there are, whether they have values or not.
+//! All metrics of the server, with or without values.
 
 use std::sync::Arc;
 
@@ -8,22 +8,22 @@ use prometheus::proto::{MetricFamily, MetricType};
 
 use super::stability::{Numbers, stability};
 
-/// What there is of a metric.
+/// Description of a metric.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Family {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its type, as the text format names it.
+    /// Type, as the text format names it.
     pub kind: &'static str,
-    /// How far it can be relied on, as the reference says: `ALPHA`, `BETA` or `STABLE`.
+    /// Stability level as in the reference: `ALPHA`, `BETA` or `STABLE`.
     pub stability: &'static str,
-    /// Its labels, in the order of the alphabet.
+    /// Labels, in alphabetical order.
     pub labels: Vec<String>,
-    /// What it says.
+    /// Help text.
     pub help: String,
 }
 
-/// The registry of metrics. It knows those that have no value yet, which are not shown.
+/// The registry of metrics. It includes those that have no value yet, which are not exposed.
 #[derive(Default)]
 pub(crate) struct Families {
     registry: prometheus::Registry,
@@ -31,7 +31,7 @@ pub(crate) struct Families {
     numbers: Arc<Numbers>,
 }
 
-/// A collector that the registry and the list of all share.
+/// A collector that the registry and the list of all collectors share.
 struct Shared(Arc<dyn Collector>);
 
 impl Collector for Shared {
@@ -45,7 +45,7 @@ impl Collector for Shared {
 }
 
 impl Families {
-    /// Takes a metric, or a collector of several.
+    /// Registers a metric, or a collector of several.
     pub(super) fn register(&self, metrics: impl Collector + 'static) -> prometheus::Result<()> {
         let metrics: Arc<dyn Collector> = Arc::new(metrics);
         for desc in metrics.desc() {
@@ -55,24 +55,24 @@ impl Families {
         self.registry.register(Box::new(Shared(metrics)))
     }
 
-    /// How many there are of each stage.
+    /// Returns the number of metrics of each stability level.
     pub(super) fn numbers(&self) -> Arc<Numbers> {
         Arc::clone(&self.numbers)
     }
 
-    /// All that have values.
+    /// Returns all metrics that have values.
     pub(super) fn gather(&self) -> Vec<MetricFamily> {
         self.registry.gather()
     }
 
-    /// All of them.
+    /// Returns all metrics.
     pub(super) fn known(&self) -> Vec<Family> {
         let collectors = self.collectors.lock();
         collectors.iter().flat_map(|metrics| of(metrics.as_ref())).collect()
     }
 }
 
-/// What there is of the metrics of one collector.
+/// Returns the descriptions of the metrics of one collector.
 fn of(metrics: &dyn Collector) -> Vec<Family> {
     let collected = metrics.collect();
     let kind = |name: &str| {

@@ -1,4 +1,4 @@
-//! Which feature gates are on, made on request.
+//! Enabled feature gates, collected on request.
 
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
@@ -11,7 +11,7 @@ const LABELS: [&str; 2] = ["name", "stage"];
 /// The feature gates.
 pub(super) struct EnabledFeatures {
     desc: Desc,
-    /// Name, stage and whether it is on.
+    /// Name, stage, and true if it is enabled.
     gates: Vec<(&'static str, &'static str, bool)>,
 }
 

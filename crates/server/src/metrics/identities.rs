@@ -1,12 +1,12 @@
-//! The metrics of authentication and authorization. The counters of all outcomes are there from the start, so that a request
-//! looks nothing up.
+//! Metrics of authentication and authorization. The counters of all outcomes exist from the start, so that a request
+//! needs no lookup.
 
 use holdfast_authorization::Decision;
 use prometheus::{IntCounter, IntCounterVec, Opts};
 
 use super::{Families, registered};
 
-/// The users who are counted by their names.
+/// Users who are counted by their names.
 const KNOWN: [&str; 5] = [
     "admin",
     "client",
@@ -15,12 +15,12 @@ const KNOWN: [&str; 5] = [
     "system:serviceaccount:kube-system:default",
 ];
 
-/// Counters of who makes requests, and of what they may do.
+/// Counters of authenticated users and of authorization decisions.
 pub(crate) struct Identities {
     authenticated: IntCounter,
     unauthenticated: IntCounter,
     known: [IntCounter; KNOWN.len()],
-    /// Whose names look like an address of mail.
+    /// Requests of users whose names look like an e-mail address.
     by_mail: IntCounter,
     others: IntCounter,
     allowed: IntCounter,
@@ -61,7 +61,7 @@ impl Identities {
         })
     }
 
-    /// Counts a request of the user of that name.
+    /// Counts a request of the user with that name.
     pub(crate) fn authenticated(&self, name: &str) {
         self.authenticated.inc();
         let known = KNOWN.iter().position(|known| *known == name);

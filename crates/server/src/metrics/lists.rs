@@ -1,4 +1,4 @@
-//! The metrics of lists. All are answered by the state in memory, which the reference calls its watch cache.
+//! Metrics of lists. All lists are served from the state in memory, which the reference calls its watch cache.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts};
 
 use super::{Families, registered};
 
-/// The longest time in seconds that counts for each bucket, as the reference has them.
+/// Upper bounds of the buckets in seconds, as in the reference.
 const BUCKETS: [f64; 13] = [0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0];
 
-/// The index that a list is taken from: none that the reference has a name for.
+/// Label of the index that a list reads: empty, because it is none that the reference has a name for.
 const INDEX: &str = "";
 
 /// Counters of lists by resource.
@@ -65,7 +65,7 @@ impl Lists {
         })
     }
 
-    /// Counts a list of `resource`, and gives the counters of its objects.
+    /// Counts a list of `resource`, and returns the counters of its objects.
     pub(crate) fn begin(&self, resource: &Resource) -> Tally {
         let (group, plural) = (resource.group.as_str(), resource.plural.as_str());
         let indexed = [group, plural, INDEX];
@@ -80,7 +80,7 @@ impl Lists {
         }
     }
 
-    /// The counters of the objects that a watch of `resource` begins with.
+    /// Returns the counters of the initial objects of a watch of `resource`.
     pub(crate) fn begin_watch(&self, resource: &Resource) -> Tally {
         let labels = [resource.group.as_str(), resource.plural.as_str()];
         Tally {
@@ -91,8 +91,8 @@ impl Lists {
         }
     }
 
-    /// Counts that a list of `resource` found the state that it asked for, or did not, after `waited`. `recent` says whether that
-    /// was the most recent one.
+    /// Counts that a list of `resource` reached the state that it requested, or did not, after `waited`. `recent` is
+    /// true if it requested the most recent state.
     pub(crate) fn reached(&self, resource: &Resource, recent: bool, found: bool, waited: Duration) {
         let (group, plural) = (resource.group.as_str(), resource.plural.as_str());
         if let Ok(waits) = self.waits.get_metric_with_label_values(&[group, plural]) {
@@ -109,7 +109,7 @@ impl Lists {
     }
 }
 
-/// How many objects were looked at and returned, which is added to the counters in the end.
+/// Numbers of objects that were examined and returned; they are added to the counters on drop.
 #[derive(Default)]
 pub(crate) struct Tally {
     fetched: Option<IntCounter>,
@@ -119,12 +119,12 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// So many objects were looked at.
+    /// Adds to the number of examined objects.
     pub(crate) fn add_fetched(&mut self, objects: usize) {
         self.objects_fetched += objects as u64;
     }
 
-    /// One more object was returned.
+    /// Adds one returned object.
     pub(crate) fn add_returned(&mut self) {
         self.objects_returned += 1;
     }

@@ -1,4 +1,4 @@
-//! The metrics of policies and webhooks that come from files.
+//! Metrics of policies and webhooks that are loaded from files.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,15 +9,15 @@ use prometheus::{GaugeVec, IntCounterVec, IntGaugeVec, Opts};
 
 use super::{Families, registered};
 
-/// How often files of admission were read again, and what was read last.
+/// Counters of reloads of admission manifest files, with hashes of the last contents.
 #[derive(Clone)]
 pub struct ManifestMetrics {
-    /// The hash of the name of this server.
+    /// Hash of the name of this server.
     server: Arc<str>,
     reloads: IntCounterVec,
     times: GaugeVec,
     last: IntGaugeVec,
-    /// The hash of what each plugin read last.
+    /// Hash of the manifests that each plugin read last.
     hashes: Arc<Mutex<BTreeMap<&'static str, String>>>,
 }
 
@@ -66,17 +66,17 @@ impl ManifestMetrics {
         })
     }
 
-    /// Files of the plugin were read that cannot be used.
+    /// Counts a reload of the plugin's files that failed because they are invalid.
     pub fn failed(&self, plugin: &str) {
         self.count("failure", plugin);
     }
 
-    /// The files of the plugin were read; `hash` is what distinguishes them from others.
+    /// Counts a successful reload of the plugin's files; `hash` identifies their content.
     pub fn loaded(&self, plugin: &'static str, hash: &str) {
         self.count("success", plugin);
         let before = self.hashes.lock().insert(plugin, hash.to_owned());
         if let Some(before) = before {
-            // It may not be there.
+            // The series may not exist.
             let _ = self.last.remove_label_values(&[plugin, &self.server, &before]);
         }
         if let Ok(gauge) = self.last.get_metric_with_label_values(&[plugin, &self.server, hash]) {

@@ -1,7 +1,7 @@
-//! The metrics of the server, for Prometheus (<https://kubernetes.io/docs/reference/instrumentation/metrics/>).
+//! Metrics of the server, for Prometheus (<https://kubernetes.io/docs/reference/instrumentation/metrics/>).
 //!
-//! The names and labels are those of kube-apiserver, which dashboards and alerts rely on. Every request is
-//! counted: one lookup in a table finds its counters, and counting adds to numbers.
+//! The names and labels are those of kube-apiserver, which dashboards and alerts rely on. Every request is counted: one
+//! lookup in a table finds its counters, and counting adds to numbers.
 
 mod admission;
 mod aggregation;
@@ -68,7 +68,7 @@ pub(crate) use watches::{ListedWatch, ShardedWatch};
 pub(crate) use webhooks::WebhookLabels;
 use webhooks::Webhooks;
 
-/// The text format, as Prometheus asks for it and the reference names it.
+/// Content type of the text format, as Prometheus requests it and the reference names it.
 const CONTENT_TYPE: HeaderValue =
     HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8; escaping=underscores");
 
@@ -92,10 +92,10 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Counters that stand at zero.
+    /// Creates counters that start at zero.
     ///
     /// # Errors
-    /// Where two metrics have one name, which is a fault of this code.
+    /// If two metrics have the same name, which is a bug of this code.
     pub fn new() -> prometheus::Result<Self> {
         let families = Families::default();
         let metrics = Self {
@@ -151,7 +151,7 @@ impl Metrics {
     /// Counts the objects of `store` when metrics are scraped.
     ///
     /// # Errors
-    /// As for [`Metrics::new`].
+    /// If two metrics have the same name, as for [`Metrics::new`].
     pub fn count_objects(&self, store: Arc<Store>, resources: Arc<ArcSwap<Registry>>) -> prometheus::Result<()> {
         if let Some(size) = stored::SizeOnDisk::new(&store)? {
             self.families.register(size)?;
@@ -159,88 +159,88 @@ impl Metrics {
         self.families.register(stored::StoredObjects::new(store, resources)?)
     }
 
-    /// Shows how long the admission takes that `timings` are of.
+    /// Exposes the durations of admission in `timings`.
     ///
     /// # Errors
-    /// As for [`Metrics::new`].
+    /// If two metrics have the same name, as for [`Metrics::new`].
     pub fn time_admission(&self, timings: Arc<Timings>) -> prometheus::Result<()> {
         self.families.register(admission::Admission::new(Some(timings))?)
     }
 
-    /// Shows how long the rules of custom resources take that `timings` are of.
+    /// Exposes the durations of the rules of custom resources in `timings`.
     ///
     /// # Errors
-    /// As for [`Metrics::new`].
+    /// If two metrics have the same name, as for [`Metrics::new`].
     pub fn time_rules(&self, timings: Arc<RuleTimings>) -> prometheus::Result<()> {
         self.families.register(rules::Rules::new(timings)?)
     }
 
-    /// Shows counters that kinds and admission plugins keep.
+    /// Exposes counters that kinds and admission plugins keep.
     ///
     /// # Errors
-    /// As for [`Metrics::new`].
+    /// If two metrics have the same name, as for [`Metrics::new`].
     pub fn count_kinds(&self, families: Vec<Arc<CounterFamily>>) -> prometheus::Result<()> {
         self.families.register(kinds::KindCounters::new(families)?)
     }
 
-    /// Shows what `calls` counts.
+    /// Exposes the counters of `calls`.
     ///
     /// # Errors
-    /// As for [`Metrics::new`].
+    /// If two metrics have the same name, as for [`Metrics::new`].
     pub fn count_etcd(&self, calls: EtcdCalls) -> prometheus::Result<()> {
         calls.register(&self.families)
     }
 
-    /// The counters of audit events.
+    /// Returns the counters of audit events.
     pub fn audit(&self) -> &AuditCounters {
         &self.audit
     }
 
-    /// The counters of requests.
+    /// Returns the counters of requests.
     pub(crate) fn requests(&self) -> &Requests {
         &self.requests
     }
 
-    /// The counters of admission policies.
+    /// Returns the counters of admission policies.
     pub(crate) fn policies(&self) -> &Policies {
         &self.policies
     }
 
-    /// The counters of match conditions.
+    /// Returns the counters of match conditions.
     pub(crate) fn conditions(&self) -> &Conditions {
         &self.conditions
     }
 
-    /// The counters of lists.
+    /// Returns the counters of lists.
     pub(crate) fn lists(&self) -> &Lists {
         &self.lists
     }
 
-    /// The counters of watches.
+    /// Returns the counters of watches.
     pub(crate) fn watches(&self) -> &Watches {
         &self.watches
     }
 
-    /// The counters of webhooks.
+    /// Returns the counters of webhooks.
     pub(crate) fn webhooks(&self) -> &Webhooks {
         &self.webhooks
     }
 
-    /// The metrics of the queue of a controller.
+    /// Returns the metrics of the queue of a controller.
     ///
     /// # Errors
-    /// As for [`Metrics::new`].
+    /// If two metrics have the same name, as for [`Metrics::new`].
     pub fn queue(&self, name: &str) -> prometheus::Result<QueueMetrics> {
         self.queues.queue(name)
     }
 
-    /// The counters of aggregated servers.
+    /// Returns the counters of aggregated servers.
     pub(crate) fn aggregation(&self) -> &Aggregation {
         &self.aggregation
     }
 
-    /// Records a request for a deprecated API: its group, the release that takes it away, the resource, the subresource and
-    /// the version.
+    /// Records a request for a deprecated API: its group, the release that removes it, the resource, the subresource
+    /// and the version.
     pub(crate) fn deprecated(&self, labels: [&str; 5]) {
         if let Ok(gauge) = self.deprecated.get_metric_with_label_values(&labels) {
             gauge.set(1);
@@ -252,12 +252,12 @@ impl Metrics {
         self.handshake_errors.inc();
     }
 
-    /// The counters of authentication and authorization.
+    /// Returns the counters of authentication and authorization.
     pub(crate) fn identities(&self) -> &Identities {
         &self.identities
     }
 
-    /// Counts a call of the webhook that converts the objects of a definition from one version to another.
+    /// Counts a call of the webhook that converts the objects of a CRD from one version to another.
     pub(crate) fn converted(
         &self,
         definition: &str,
@@ -268,7 +268,7 @@ impl Metrics {
         self.conversions.count(definition, versions, failure, elapsed);
     }
 
-    /// Everything as text, for `/metrics`.
+    /// Returns the response of `/metrics`: all metrics as text.
     pub(crate) fn respond(&self, in_flight: &InFlight, levels: Option<&Fairness>) -> Result<Response, ApiError> {
         let statistics = levels.map(Fairness::statistics);
         let now = match &statistics {
@@ -289,10 +289,10 @@ impl Metrics {
         Ok(page(text))
     }
 
-    /// Shows feature gates: the name, the stage and whether each is on.
+    /// Exposes feature gates: the name, the stage, and true for each that is enabled.
     ///
     /// # Errors
-    /// As for [`Metrics::new`].
+    /// If two metrics have the same name, as for [`Metrics::new`].
     pub fn record_features(
         &self,
         gates: impl Iterator<Item = (&'static str, &'static str, bool)>,
@@ -301,18 +301,18 @@ impl Metrics {
         self.families.register(features)
     }
 
-    /// Shows how files of admission are read by the server whose name has this hash.
+    /// Exposes the reloads of admission manifest files by the server whose name has this hash.
     ///
     /// # Errors
-    /// As for [`Metrics::new`].
+    /// If two metrics have the same name, as for [`Metrics::new`].
     pub fn follow_manifests(&self, server: &str) -> prometheus::Result<ManifestMetrics> {
         ManifestMetrics::new(&self.families, server)
     }
 
-    /// Shows the build.
+    /// Exposes the build information.
     ///
     /// # Errors
-    /// As for [`Metrics::new`].
+    /// If two metrics have the same name, as for [`Metrics::new`].
     pub fn record_build(&self, build: &Build) -> prometheus::Result<()> {
         let version = VersionInfo::of(build);
         let (names, values) = version.labels();
@@ -323,13 +323,13 @@ impl Metrics {
     }
 }
 
-/// The metrics of `/metrics/slis`.
+/// Metrics of `/metrics/slis`.
 const HEALTHCHECK: &str = "kubernetes_healthcheck";
 const HEALTHCHECK_HELP: &str = "Whether a check of the server's health is well";
 const HEALTHCHECKS: &str = "kubernetes_healthchecks_total";
 const HEALTHCHECKS_HELP: &str = "How often checks of the server's health were run, and how they ended";
 
-/// How a health check stands, and how often an endpoint ran it.
+/// Result of a health check, and the number of runs by an endpoint.
 pub(crate) struct ServiceLevel<'a> {
     pub(crate) endpoint: &'a str,
     pub(crate) check: &'a str,
@@ -338,10 +338,11 @@ pub(crate) struct ServiceLevel<'a> {
     pub(crate) successes: u64,
 }
 
-/// Every metric that a server may show, in the order of their names. `kinds` are the counters of the kinds and plugins.
+/// Returns every metric that a server may expose, in the order of their names. `kinds` are the counters of the kinds
+/// and plugins.
 ///
 /// # Errors
-/// As for [`Metrics::new`].
+/// If two metrics have the same name, as for [`Metrics::new`].
 pub fn families(kinds: Vec<Arc<CounterFamily>>) -> prometheus::Result<Vec<Family>> {
     let metrics = Metrics::new()?;
     metrics.record_build(&Build::default())?;
@@ -369,7 +370,7 @@ pub fn families(kinds: Vec<Arc<CounterFamily>>) -> prometheus::Result<Vec<Family
     Ok(families)
 }
 
-/// The answer of `/metrics/slis`: the health checks as metrics, by their outcome.
+/// Returns the response of `/metrics/slis`: the health checks as metrics, by their outcome.
 pub(crate) fn service_levels<'a>(checks: impl Iterator<Item = ServiceLevel<'a>>) -> Response {
     let mut text = format!("# HELP {HEALTHCHECK} {HEALTHCHECK_HELP}\n# TYPE {HEALTHCHECK} gauge\n");
     let mut runs = format!("# HELP {HEALTHCHECKS} {HEALTHCHECKS_HELP}\n# TYPE {HEALTHCHECKS} counter\n");
@@ -396,7 +397,7 @@ fn page(text: String) -> Response {
     response
 }
 
-/// `metric`, which `registry` shows from now on.
+/// Registers `metric` and returns it.
 fn registered<M: Collector + Clone + 'static>(families: &Families, metric: M) -> prometheus::Result<M> {
     families.register(metric.clone())?;
     Ok(metric)
@@ -415,7 +416,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_counted_is_shown_under_the_names_of_the_reference() {
+    async fn counters_have_the_names_of_the_reference() {
         let metrics = Metrics::new().unwrap();
         metrics.record_build(&Build::default()).unwrap();
         metrics.deprecated(["", "", "endpoints", "", "v1"]);

@@ -5,7 +5,7 @@ use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts};
 
 use super::{Families, registered};
 
-/// The longest time in seconds that counts for each bucket, as the reference has them.
+/// Upper bounds of the buckets in seconds, as in the reference.
 const BUCKETS: [f64; 5] = [0.000_000_5, 0.001, 0.01, 0.1, 1.0];
 
 /// Counters of policies.

@@ -1,5 +1,5 @@
-//! What the process uses, under the names of Prometheus' own clients. Read from `/proc` at each scrape; without `/proc` there
-//! are no such metrics.
+//! Resource usage of the process, under the names of Prometheus' own clients. Read from `/proc` at each scrape; without
+//! `/proc` there are no such metrics.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -7,16 +7,16 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{Counter, IntGauge, Opts};
 
-/// The kernel counts in hundredths of a second for user space, whatever its own tick.
+/// Clock ticks of a second: the kernel reports hundredths of a second to user space, whatever its own tick.
 const TICKS_A_SECOND: f64 = 100.0;
 
-/// What the process uses.
+/// Resource usage of the process.
 pub(super) struct Process {
     cpu: Counter,
     gauges: Vec<(Reading, IntGauge)>,
 }
 
-/// What is read.
+/// Quantity that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reading {
     ResidentMemory,
@@ -118,7 +118,7 @@ fn max_files() -> Option<i64> {
 
 fn cpu_seconds() -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // Field 2 is the name in parentheses and may hold blanks; utime and stime are fields 14 and 15.
+    // Field 2 is the name in parentheses and may contain spaces; utime and stime are fields 14 and 15.
     let (_, behind_name) = stat.rsplit_once(')')?;
     let ticks = behind_name.split_whitespace().skip(11).take(2);
     let ticks: u64 = ticks.filter_map(|field| field.parse::<u64>().ok()).sum();

@@ -1,4 +1,4 @@
-//! The metrics of the queues of controllers, by the names that the reference gives its own.
+//! Metrics of the queues of controllers, with the names that the reference uses for its own.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use prometheus::{
 
 use super::{Families, registered};
 
-/// The longest time in seconds that counts for each bucket, as the reference has them.
+/// Upper bounds of the buckets in seconds, as in the reference.
 const BUCKETS: [f64; 10] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0];
 
 /// The metrics of all queues.
@@ -26,14 +26,14 @@ pub(super) struct Queues {
     measured: Mutex<Vec<Measured>>,
 }
 
-/// What of a queue is measured when metrics are scraped.
+/// Gauges of a queue that are computed when metrics are scraped.
 struct Measured {
     running: Running,
     unfinished: Gauge,
     longest: Gauge,
 }
 
-/// When the work under way began, by the number of the work.
+/// Start times of the work in progress, by its number.
 type Running = Arc<Mutex<HashMap<u64, Instant>>>;
 
 /// The metrics of one queue.
@@ -77,7 +77,7 @@ impl Queues {
         })
     }
 
-    /// The metrics of the queue of that name, which stand at zero.
+    /// Returns the metrics of the queue of that name, which start at zero.
     pub(super) fn queue(&self, name: &str) -> prometheus::Result<QueueMetrics> {
         let running = Running::default();
         self.measured.lock().push(Measured {
@@ -95,7 +95,7 @@ impl Queues {
         })
     }
 
-    /// Measures how long the work under way has lasted.
+    /// Measures the age of the work in progress.
     pub(super) fn measure(&self) {
         for queue in &*self.measured.lock() {
             let (mut sum, mut longest) = (Duration::ZERO, Duration::ZERO);
@@ -111,13 +111,14 @@ impl Queues {
 }
 
 impl QueueMetrics {
-    /// An item came that is to be worked on as soon as may be.
+    /// Records that an item was added that is to be worked on as soon as possible.
     pub fn added(&self) {
         self.adds.inc();
         self.depth.inc();
     }
 
-    /// An item is worked on that came at `added`. The number distinguishes it from others until [`QueueMetrics::done`].
+    /// Records that work on an item begins that was added at `added`. The number identifies the work until
+    /// [`QueueMetrics::done`].
     pub fn begun(&self, number: u64, added: Instant) {
         let now = Instant::now();
         self.depth.dec();
@@ -125,19 +126,19 @@ impl QueueMetrics {
         self.running.lock().insert(number, now);
     }
 
-    /// An item is no longer worked on.
+    /// Records that work on an item has ended.
     pub fn done(&self, number: u64) {
         if let Some(begun) = self.running.lock().remove(&number) {
             self.works.observe(begun.elapsed().as_secs_f64());
         }
     }
 
-    /// An item that had come does not wait for its turn after all.
+    /// Records that a waiting item left the queue without being worked on.
     pub fn withdrawn(&self) {
         self.depth.dec();
     }
 
-    /// An item is put off.
+    /// Records that an item is retried later.
     pub fn retried(&self) {
         self.retries.inc();
     }

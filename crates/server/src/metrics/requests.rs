@@ -1,4 +1,4 @@
-//! The metrics of requests: number, duration and size, by verb and resource.
+//! Metrics of requests: number, duration and size, by verb and resource.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -19,18 +19,18 @@ const DURATIONS: [f64; 23] = [
     45.0, 60.0,
 ];
 
-/// The upper bounds of the sizes of answers, in bytes.
+/// Upper bounds of the sizes of responses, in bytes.
 const ANSWER_SIZES: [f64; 7] = [1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
 
 /// The upper bounds of the sizes of events of watches, in bytes.
 const EVENT_SIZES: [f64; 8] = [1024.0, 2048.0, 4096.0, 8192.0, 16384.0, 32768.0, 65536.0, 131_072.0];
 
-/// The status codes that have counters of their own from the first time on; others are looked up each time.
+/// Status codes whose counters are cached after the first use; others are looked up each time.
 const CODES: [u16; 21] = [
     200, 201, 202, 304, 400, 401, 403, 404, 405, 406, 408, 409, 410, 413, 415, 422, 429, 500, 501, 503, 504,
 ];
 
-/// The verbs of access rules and what the reference calls them in metrics.
+/// Verbs of access rules and their names in the reference's metrics.
 const VERBS: [(&str, &str); 9] = [
     ("get", "GET"),
     ("list", "LIST"),
@@ -43,7 +43,7 @@ const VERBS: [(&str, &str); 9] = [
     ("proxy", "CONNECT"),
 ];
 
-/// The paths besides those of resources that are counted, under their own name as the subresource.
+/// Paths other than those of resources that are counted, under their own name as the subresource.
 const PATHS: [&str; 3] = ["/healthz", "/livez", "/readyz"];
 
 const COMPONENT: &str = "apiserver";
@@ -60,7 +60,7 @@ pub(crate) struct Requests {
     series: RwLock<HashMap<Key, Arc<Series>>>,
 }
 
-/// The labels of a request, besides those of its result.
+/// Labels of a request, without those of its result.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
     group: SmolStr,
@@ -77,12 +77,12 @@ struct Series {
     key: Key,
     codes: [OnceLock<IntCounter>; CODES.len()],
     duration: Histogram,
-    /// The sizes of answers, for verbs that read.
+    /// Sizes of responses, for verbs that read.
     size: Option<Histogram>,
     watch: Option<Watch>,
 }
 
-/// The further counters of watches.
+/// Additional counters of watches.
 struct Watch {
     running: IntGauge,
     events: IntCounter,
@@ -161,8 +161,8 @@ impl Requests {
         })
     }
 
-    /// Begins to record the request; `None` for what is not counted, such as resources that are not served. `applies` says
-    /// that a PATCH is an apply.
+    /// Begins to record the request; `None` for requests that are not counted, such as those for resources that are not
+    /// served. `applies` is true if a PATCH is an apply.
     pub(crate) fn begin(
         &self,
         info: &RequestInfo,
@@ -183,7 +183,7 @@ impl Requests {
         })
     }
 
-    /// Counts the end of a request that is answered with `code`.
+    /// Counts the end of a request with the response code `code`.
     #[expect(clippy::indexing_slicing, reason = "the index was found in this very list")]
     pub(crate) fn answered(&self, recording: &Recording, code: StatusCode) {
         let (series, code) = (&recording.series, code.as_u16());
@@ -204,7 +204,7 @@ impl Requests {
         }
     }
 
-    /// Counts a request that the server ended with `code` to protect itself.
+    /// Counts a request that the server terminated with `code` to protect itself.
     pub(crate) fn terminated(&self, recording: &Recording, code: StatusCode) {
         let key = &recording.series.key;
         let labels = [&[code.as_str()], &key.labels_without_dry_run()[..]].concat();
@@ -213,8 +213,8 @@ impl Requests {
         }
     }
 
-    /// The counters of a key that comes for the first time. Only what is served gets any, so that clients cannot fill the
-    /// memory with names that they make up.
+    /// Creates the counters of a new key. Returns `None` for resources that are not served, so that clients cannot fill
+    /// the memory with invented names.
     fn add(&self, key: Key, registry: &Registry) -> Option<Arc<Series>> {
         if !key.resource.is_empty() {
             let served = registry.served(&key.group, &key.version, &key.resource)?;
@@ -307,7 +307,7 @@ impl Key {
     }
 }
 
-/// A request that is under way. Its duration is counted when this goes: with the answer, or with the last of a stream.
+/// A request in progress. Its duration is counted on drop: with the response, or with the end of a stream.
 pub(crate) struct Recording {
     series: Arc<Series>,
     started: Instant,
@@ -315,7 +315,7 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    /// Counts `bytes` of the answer that are sent.
+    /// Counts `bytes` of the response that are sent.
     pub(crate) fn sent(&mut self, bytes: u64) {
         self.bytes += bytes;
         if let Some(watch) = &self.series.watch {
@@ -324,7 +324,7 @@ impl Recording {
         }
     }
 
-    /// Counts the request among those that last, until this goes.
+    /// Counts the request as long-running until the result is dropped.
     pub(crate) fn lasts(self) -> Lasting {
         if let Some(watch) = &self.series.watch {
             watch.running.inc();
@@ -342,7 +342,7 @@ impl Drop for Recording {
     }
 }
 
-/// A request whose answer is a stream that is under way.
+/// A long-running request, whose response is a stream in progress.
 pub(crate) struct Lasting(Recording);
 
 impl Lasting {
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_served_makes_no_counters() {
+    fn unserved_resource_creates_no_counters() {
         let (_, requests, resources) = requests();
         for uri in [
             "/api/v1/namespaces/n/gadgets",

@@ -1,4 +1,4 @@
-//! How long the rules of custom resources take, read when metrics are scraped.
+//! Durations of the rules of custom resources, read when metrics are scraped.
 
 use std::collections::HashMap;
 use std::sync::Arc;

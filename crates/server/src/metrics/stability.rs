@@ -1,4 +1,4 @@
-//! How far the names of metrics can be relied on, as the reference says, and how many metrics of each stage there are.
+//! Stability levels of metrics as in the reference, and the number of metrics of each level.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -7,7 +7,7 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{IntCounter, IntCounterVec, Opts};
 
-/// The metrics whose names and labels stay.
+/// Metrics whose names and labels do not change.
 const STABLE: [&str; 13] = [
     "apiserver_admission_controller_admission_duration_seconds",
     "apiserver_admission_step_admission_duration_seconds",
@@ -24,7 +24,7 @@ const STABLE: [&str; 13] = [
     "kubernetes_healthchecks_total",
 ];
 
-/// The metrics that may get further labels.
+/// Metrics that may get additional labels.
 const BETA: [&str; 15] = [
     "apiserver_cel_compilation_duration_seconds",
     "apiserver_cel_evaluation_duration_seconds",
@@ -43,21 +43,21 @@ const BETA: [&str; 15] = [
     "registered_metrics_total",
 ];
 
-/// The stages, and the names of the metrics that are not of the first one.
+/// Stability levels, with the names of the metrics of all levels but the first.
 const STAGES: [(&str, &[&str]); 3] = [("ALPHA", &[]), ("BETA", &BETA), ("STABLE", &STABLE)];
 
-/// How far a name can be relied on: `ALPHA`, `BETA` or `STABLE`.
+/// Returns the stability level of a metric: `ALPHA`, `BETA` or `STABLE`.
 pub(super) fn stability(name: &str) -> &'static str {
     STAGES.get(stage(name)).map_or("ALPHA", |(stage, _)| stage)
 }
 
-/// The place of a metric's stage.
+/// Returns the index of a metric's stability level.
 fn stage(name: &str) -> usize {
     let stage = STAGES.iter().position(|(_, names)| names.contains(&name));
     stage.unwrap_or(0)
 }
 
-/// How many metrics there are of each stage.
+/// Number of metrics of each stability level.
 #[derive(Default)]
 pub(super) struct Numbers([AtomicU64; STAGES.len()]);
 
@@ -74,7 +74,7 @@ impl Numbers {
 pub(super) struct Registered {
     numbers: Arc<Numbers>,
     registered: IntCounterVec,
-    /// No metric is hidden or disabled.
+    /// Counters of hidden and disabled metrics, of which there are none.
     others: [IntCounter; 2],
 }
 

@@ -10,14 +10,14 @@ use prometheus::{IntCounterVec, IntGaugeVec, Opts};
 
 use crate::objects::{Snapshot, Store};
 
-/// Of how many objects of a resource the size is taken for that of all.
+/// Number of objects of a resource whose size is measured to estimate the size of all.
 const SAMPLE: usize = 100;
-/// The digits of a revision that a number of Prometheus holds exactly.
+/// Limit of the part of a revision that a Prometheus number represents exactly.
 const DIGITS: u64 = 1_000_000_000_000_000;
 
-/// The name of the metric of the size on disk, and what it says.
+/// Name of the metric of the size on disk, and its help text.
 pub(super) const SIZE: [&str; 2] = ["apiserver_storage_size_bytes", "Size of the files of the database"];
-/// What the database of the embedded store is called.
+/// Label of the database of the embedded store.
 const EMBEDDED: &str = "embedded";
 
 /// The size of the embedded store on disk.
@@ -27,7 +27,7 @@ pub(super) struct SizeOnDisk {
 }
 
 impl SizeOnDisk {
-    /// That of `store`; `None` where others keep its files.
+    /// Creates the metric for `store`; `None` if the store has no files of its own.
     pub(super) fn new(store: &Arc<Store>) -> prometheus::Result<Option<Self>> {
         let size = IntGaugeVec::new(Opts::new(SIZE[0], SIZE[1]), &["storage_cluster_id"])?;
         let own = store.size_on_disk().is_some();
@@ -52,16 +52,16 @@ impl Collector for SizeOnDisk {
     }
 }
 
-/// What there is of each resource.
+/// Stored objects of each resource.
 pub(super) struct StoredObjects {
     store: Arc<Store>,
     resources: Arc<ArcSwap<Registry>>,
     counts: Counts,
 }
 
-/// The metrics that report it.
+/// Metrics of the stored objects.
 pub(super) struct Counts {
-    /// By resource and group in one text, as releases before 1.34 had it.
+    /// By resource and group in one text, as in releases before 1.34.
     by_name: IntGaugeVec,
     by_group: IntGaugeVec,
     bytes: IntGaugeVec,
@@ -183,7 +183,7 @@ impl Collector for StoredObjects {
     }
 }
 
-/// The size of so many objects, by that of the first of them.
+/// Estimates the size of this many objects from the size of the first of them.
 fn size(snapshot: &Snapshot, prefix: &[u8], objects: usize) -> u64 {
     let sizes = snapshot.range(prefix).take(SAMPLE).map(|entry| entry.length() as u64);
     let (sampled, bytes) = sizes.fold((0, 0), |(sampled, bytes), size| (sampled + 1, bytes + size));

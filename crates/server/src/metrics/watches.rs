@@ -1,4 +1,4 @@
-//! The metrics of watches that are begun: those of shards, and those that begin with a list.
+//! Metrics of started watches: those of shards, and those that begin with a list.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterV
 
 use super::{Families, registered};
 
-/// The longest time in seconds that counts for each bucket, as the reference has them.
+/// Upper bounds of the buckets in seconds, as in the reference.
 const BUCKETS: [f64; 17] = [
     0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0,
 ];
@@ -42,7 +42,8 @@ impl Watches {
         })
     }
 
-    /// Counts a watch of a shard of `resource` until what is given is dropped, with the counter of the objects of other shards.
+    /// Counts a watch of a shard of `resource` until the result is dropped; also returns the counter of the objects of
+    /// other shards.
     pub(crate) fn begin_shard(&self, resource: &Resource) -> (Option<ShardedWatch>, Option<IntCounter>) {
         let labels = [resource.group.as_str(), resource.plural.as_str()];
         let watch = self.sharded.get_metric_with_label_values(&labels).ok().map(|gauge| {
@@ -52,14 +53,14 @@ impl Watches {
         (watch, self.passed_over.get_metric_with_label_values(&labels).ok())
     }
 
-    /// The durations of watches of `resource` that begin with a list.
+    /// Returns the durations of watches of `resource` that begin with a list.
     pub(crate) fn listed(&self, resource: &Resource, version: &str, scope: &str) -> Option<Histogram> {
         let labels = [resource.group.as_str(), version, resource.plural.as_str(), scope];
         self.listed.get_metric_with_label_values(&labels).ok()
     }
 }
 
-/// A watch of a shard that is under way.
+/// A watch of a shard in progress.
 pub(crate) struct ShardedWatch(IntGauge);
 
 impl Drop for ShardedWatch {
@@ -68,15 +69,15 @@ impl Drop for ShardedWatch {
     }
 }
 
-/// A watch that shows what is there, and is then to be counted.
+/// A watch that is sending its initial objects; its duration is counted afterwards.
 pub(crate) struct ListedWatch {
     pub(crate) durations: Histogram,
-    /// How long it has been under way since the request came.
+    /// Returns the time since the request arrived.
     pub(crate) age: Box<dyn Fn() -> Duration + Send + Sync>,
 }
 
 impl ListedWatch {
-    /// All was shown that was there.
+    /// Records that all initial objects were sent.
     pub(crate) fn end(self) {
         self.durations.observe((self.age)().as_secs_f64());
     }

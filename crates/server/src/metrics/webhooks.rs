@@ -6,10 +6,10 @@ use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts};
 
 use super::{Families, registered};
 
-/// The longest time in seconds that counts for each bucket, as the reference has them.
+/// Upper bounds of the buckets in seconds, as in the reference.
 const BUCKETS: [f64; 8] = [0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 25.0];
 
-/// Codes above this one are counted as this one, to bound the number of counters.
+/// Maximum code with a counter of its own, to bound the number of counters; higher codes are counted as this one.
 const HIGHEST_CODE: u16 = 600;
 
 /// Counters of webhooks.
@@ -20,7 +20,7 @@ pub(crate) struct Webhooks {
     failed_open: IntCounterVec,
 }
 
-/// The call of a webhook.
+/// Labels of a call of a webhook.
 #[derive(Clone, Copy)]
 pub(crate) struct WebhookLabels<'a> {
     /// The name of the webhook.
@@ -64,7 +64,7 @@ impl Webhooks {
         })
     }
 
-    /// Counts a call that ended with `code` after `taken`.
+    /// Counts a call that ended with `code` and had the duration `taken`.
     pub(crate) fn called(&self, labels: WebhookLabels<'_>, taken: Duration, code: u16, rejected: bool) {
         let rejected = if rejected { "true" } else { "false" };
         let WebhookLabels {
@@ -82,7 +82,7 @@ impl Webhooks {
         count(&self.requests, &[&code, name, operation, rejected, webhook_type]);
     }
 
-    /// Counts a refusal; `error` is `no_error` where the webhook itself refuses, `calling_webhook_error` where it could not
+    /// Counts a rejection; `error` is `no_error` if the webhook itself rejects, `calling_webhook_error` if it could not
     /// be called, and `apiserver_internal_error` otherwise.
     pub(crate) fn rejected(&self, labels: WebhookLabels<'_>, error: &str, code: u16) {
         let code = code.min(HIGHEST_CODE).to_string();
@@ -94,7 +94,7 @@ impl Webhooks {
         count(&self.rejections, &[error, name, operation, &code, webhook_type]);
     }
 
-    /// Counts a write that goes on without the answer.
+    /// Counts a write that continues without the response of the webhook.
     pub(crate) fn failed_open(&self, labels: WebhookLabels<'_>) {
         count(&self.failed_open, &[labels.name, labels.webhook_type]);
     }

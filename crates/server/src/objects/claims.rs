@@ -1,5 +1,6 @@
-//! What objects hold that no other may hold, written together with them where several servers share a store, and mended now and
-//! then: other servers write it before or after the objects, and a store that one server had to itself has none of it.
+//! Claims: values that at most one object may hold. They are written together with the objects if several servers share
+//! a store, and repaired at intervals: other servers write them before or after the objects, and a store that one
+//! server had to itself has none.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,9 +14,9 @@ use crate::runtime::background::Background;
 use crate::runtime::shutdown::Shutdown;
 use crate::runtime::{Clock as _, SystemClock};
 
-/// How often claims are mended.
+/// Interval between repairs of claims.
 const OFTEN: Duration = Duration::from_secs(180);
-/// How often they are looked at in a row: what is made again is removed first.
+/// Number of checks in a row: a claim that is made again is removed first.
 const ROUNDS: usize = 3;
 /// The health check of the task.
 const CHECK: &str = "poststarthook/start-service-ip-repair-controllers";
@@ -29,10 +30,11 @@ pub(super) fn prefixes(registry: &Registry) -> Vec<SmolStr> {
     storages.map(|storage| storage.prefix.clone()).collect()
 }
 
-/// Mends the claims of all kinds once, in a store that no other server writes to: one that an older version wrote has none.
+/// Repairs the claims of all kinds once, in a store that no other server writes to: a store that an older version wrote
+/// has none.
 ///
 /// # Errors
-/// Why the store cannot be written to.
+/// If the store cannot be written; the text is the reason.
 pub async fn repair_once(store: &Store, registry: &Registry) -> Result<(), String> {
     for resource in registry.resources() {
         if let (Some(kind), Some(storage)) = (&resource.capabilities.claims, &resource.storage) {
@@ -43,12 +45,12 @@ pub async fn repair_once(store: &Store, registry: &Registry) -> Result<(), Strin
     Ok(())
 }
 
-/// Returns true if the claim is an object of a served resource. Others are for the servers that share a store.
+/// Returns true if the claim is an object of a served resource. Other claims are for servers that share a store.
 fn is_served(registry: &Registry, claim: &Claim) -> bool {
     !registry.stored_around(claim.key.as_bytes()).is_empty()
 }
 
-/// Mends the claims of all kinds that have any, now and then, until the server ends.
+/// Repairs the claims of all kinds that have any, at intervals, until the server shuts down.
 pub fn repair(store: &Arc<Store>, registry: &Registry, background: &Background, shutdown: &Shutdown) {
     for resource in registry.resources() {
         let (Some(kind), Some(storage)) = (&resource.capabilities.claims, &resource.storage) else {
@@ -105,7 +107,7 @@ async fn mend(
     Ok(())
 }
 
-/// The transaction with a claim.
+/// Adds the write of a claim to a transaction.
 fn written(transaction: Transaction<Objects>, claim: Claim, state: &Snapshot) -> Transaction<Objects> {
     let Claim { key, object, is_new } = claim;
     let there = state.get(key.as_bytes()).filter(|_| !is_new);
@@ -116,9 +118,9 @@ fn written(transaction: Transaction<Objects>, claim: Claim, state: &Snapshot) ->
     }
 }
 
-/// Adds the claims of the objects that a transaction writes; in a store that is not shared, only those that are objects of
-/// served resources. Where another server was faster, a guard fails, and the write
-/// is done again from what is there by then.
+/// Adds the claims of the objects that a transaction writes; in a store that is not shared, only claims that are
+/// objects of served resources. If another server was faster, a guard fails, and the write is repeated over the newer
+/// state.
 pub(super) fn complete(
     registry: &Registry,
     transaction: Transaction<Objects>,
@@ -148,7 +150,7 @@ pub(super) fn complete(
         .fold(transaction, |transaction, claim| written(transaction, claim, state))
 }
 
-/// The value of an object whose resource version is an empty text.
+/// Returns the store value of an object whose resource version is an empty text.
 fn value_of(object: String) -> holdfast_store::Value {
     const ROOM: &str = "\"resourceVersion\":\"";
     let at = object.find(ROOM).and_then(|at| u32::try_from(at + ROOM.len()).ok());

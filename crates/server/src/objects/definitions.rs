@@ -1,10 +1,10 @@
-//! The registry follows the store: resources that objects define (CustomResourceDefinitions) are served as soon as those
-//! objects say so, and no longer than they do.
+//! Keeps the registry in step with the store: resources that objects define (CustomResourceDefinitions) are served as
+//! soon as those objects define them, and no longer.
 //!
-//! One task follows the defining objects in the order of revisions and makes the next [`holdfast_resource::Registry`] of the one
-//! before and what changed. The writer of a defining object is answered when the registry has followed
-//! (`Definitions::committed`), and a path that nothing is known of is looked up again once it has
-//! (`Definitions::caught_up`): so what was acknowledged is served, to everyone.
+//! One task follows the defining objects in the order of revisions and makes the next [`holdfast_resource::Registry`]
+//! of the one before and the change. The writer of a defining object is answered when the registry has caught up
+//! (`Definitions::committed`), and an unknown path is looked up again once it has (`Definitions::caught_up`). So every
+//! acknowledged resource is served, to every client.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,26 +23,26 @@ use crate::objects::{self, Entry, Store};
 use crate::runtime::background::{self, Background};
 use crate::runtime::shutdown::Shutdown;
 
-/// How long anyone waits for the registry to follow. It takes milliseconds; a fault must not hold up writes for ever.
+/// Maximum wait for the registry to catch up. It takes milliseconds; a bug must not block writes for ever.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How far the registry has followed the store.
+/// Progress of the registry behind the store.
 pub struct Definitions {
     /// The resources that are served now.
     registry: Arc<ArcSwap<Registry>>,
-    /// The objects, those that define resources among them.
+    /// Store of all objects, including those that define resources.
     store: Arc<Store>,
-    /// How many writes of defining objects are under way: what they store is seen before its revision is known here.
+    /// Number of writes of defining objects in progress: their objects are visible before their revision is known here.
     under_way: AtomicUsize,
     /// The newest revision at which a defining object was written.
     written: AtomicU64,
-    /// The revision up to which the registry has followed.
+    /// Revision up to which the registry is current.
     followed: watch::Sender<u64>,
-    /// The waiters for the end of a state of a definition, by its serial. They are woken when the sender is dropped.
+    /// Waiters for the end of a state of a CRD, by its serial. They are woken when the sender is dropped.
     ends: Mutex<HashMap<u64, watch::Sender<()>>>,
 }
 
-/// A write of a defining object that is under way.
+/// A write of a defining object in progress.
 pub(crate) struct UnderWay<'a>(&'a Definitions);
 
 impl Drop for UnderWay<'_> {
@@ -52,7 +52,7 @@ impl Drop for UnderWay<'_> {
 }
 
 impl Definitions {
-    /// Definitions in `store` that change `registry`.
+    /// Tracks the defining objects in `store`, which change `registry`.
     pub fn new(registry: Arc<ArcSwap<Registry>>, store: Arc<Store>) -> Self {
         Self {
             registry,
@@ -64,22 +64,23 @@ impl Definitions {
         }
     }
 
-    /// Says that a defining object is about to be stored; to be kept until it is [`committed`](Self::committed).
+    /// Announces that a defining object is about to be stored; keep the result until it is
+    /// [`committed`](Self::committed).
     pub(crate) fn begin_write(&self) -> UnderWay<'_> {
         self.under_way.fetch_add(1, Ordering::AcqRel);
         UnderWay(self)
     }
 
-    /// Waits until the registry knows of a defining object that was written at `revision`.
+    /// Waits until the registry reflects a defining object that was written at `revision`.
     pub(crate) async fn committed(&self, revision: u64) {
         self.written.fetch_max(revision, Ordering::AcqRel);
         self.reached(revision).await;
     }
 
-    /// Waits until the registry knows of all defining objects that are stored now, so that a client that has seen one finds what
-    /// it defines; whether there were any left to wait for.
+    /// Waits until the registry reflects all defining objects that are stored now, so that a client that has seen one
+    /// can use the resource that it defines. Returns true if it had to wait for any.
     pub(crate) async fn caught_up(&self) -> bool {
-        // In this order: a write counts its revision before it ends.
+        // The order matters: a write records its revision before it ends.
         let under_way = self.under_way.load(Ordering::Acquire) > 0;
         let mut newest = self.written.load(Ordering::Acquire);
         if under_way {
@@ -92,7 +93,7 @@ impl Definitions {
         true
     }
 
-    /// Waits until the registry reflects a defining object that was stored at `revision`. False if that takes too long.
+    /// Waits until the registry reflects a defining object that was stored at `revision`. Returns false on a timeout.
     pub(crate) async fn reached(&self, revision: u64) -> bool {
         let mut followed = self.followed.subscribe();
         let reached = tokio::time::timeout(PATIENCE, followed.wait_for(|at| *at >= revision)).await;
@@ -102,7 +103,7 @@ impl Definitions {
         reached.is_ok()
     }
 
-    /// Waits until the resource is no longer served as it was, and for ever where it is built in.
+    /// Waits until the resource is no longer served in this state; waits forever for a built-in one.
     pub(crate) async fn changed(&self, resource: &Resource) {
         let Some(definition) = &resource.definition else {
             return std::future::pending().await;
@@ -128,7 +129,7 @@ impl Definitions {
         self.ends.lock().remove(&serial);
     }
 
-    /// The newest revision of a defining object that is stored now.
+    /// Returns the newest revision of a defining object that is stored now.
     fn newest_stored(&self) -> u64 {
         let registry = self.registry.load();
         let kinds = registry
@@ -146,8 +147,8 @@ impl Definitions {
     }
 }
 
-/// Serves what the stored objects define, and follows their changes for as long as the server serves. `replaced` is called with
-/// each resource that is no longer served as it was.
+/// Serves the resources that the stored objects define, and applies their changes for as long as the server runs. Calls
+/// `replaced` with each resource whose served state was replaced.
 pub(crate) fn follow(
     definitions: &Arc<Definitions>,
     types: &Arc<TypeTable>,
@@ -177,22 +178,22 @@ pub(crate) fn follow(
     followers::follow(&definitions.store, background, shutdown, followed, definer);
 }
 
-/// Makes of the objects that define resources the registry that is served.
+/// Builds the served registry from the objects that define resources.
 struct Definer<F> {
     definitions: Arc<Definitions>,
     types: Arc<TypeTable>,
     /// The kind whose objects define resources.
     kind: Arc<dyn Defines>,
-    /// What is defined, by the names of the defining objects.
+    /// Defined resources, by the names of the defining objects.
     defined: HashMap<SmolStr, Arc<Resource>>,
-    /// Called with each resource that is no longer served as it was.
+    /// Called with each resource whose served state was replaced.
     replaced: F,
 }
 
 /// Changes of the registry that are published together.
 struct Step {
     registry: Registry,
-    /// The resources that were served otherwise before.
+    /// Resources whose served state was replaced.
     replaced: Vec<Arc<Resource>>,
     changed: bool,
 }
@@ -232,7 +233,7 @@ impl<F: Fn(&Arc<Resource>)> Definer<F> {
         }
     }
 
-    /// What a stored object defines, if it can be read.
+    /// Returns the resource that a stored object defines, if the object can be read.
     fn define(&self, entry: &Arc<Entry>, before: Option<&Arc<Resource>>) -> Option<Arc<Resource>> {
         let kept = Arc::clone(entry);
         let defining = DefiningObject {

@@ -1,4 +1,4 @@
-//! Frames that were encoded already: what an event looks like in one form is encoded once, however many watch in it.
+//! Cache of encoded frames: an event is encoded once in each form, no matter how many clients watch in that form.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock, Weak};
@@ -16,20 +16,20 @@ use crate::http::table::IncludeObject;
 /// The change of an object that an event of a watch shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventType {
-    /// The object is there now.
+    /// The object exists now.
     Added,
-    /// It has changed.
+    /// The object has changed.
     Modified,
-    /// It is gone.
+    /// The object is gone.
     Deleted,
-    /// It is no longer selected: shown as it was, at the revision at which it left.
+    /// The object is no longer selected: its last selected state, at the revision at which it left.
     Left,
     /// Nothing has changed up to a revision.
     Bookmark,
 }
 
 impl EventType {
-    /// The type of the event.
+    /// Returns the type of the event.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Added => "ADDED",
@@ -43,17 +43,17 @@ impl EventType {
 /// The form in which a watcher sees events. Frames of equal forms are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EventForm {
-    /// How events are written: JSON or protobuf.
+    /// Format of the events: JSON or protobuf.
     pub(crate) format: Format,
-    /// What is shown of an object.
+    /// View of the object in the event.
     pub(crate) view: View,
-    /// What rows of tables hold.
+    /// Object part of the rows of tables.
     pub(crate) include: IncludeObject,
     /// The version of the objects.
     pub(crate) api_version: SmolStr,
-    /// Whether `metadata.managedFields` is left out.
+    /// True if `metadata.managedFields` is left out.
     pub(crate) drops_managed_fields: bool,
-    /// The state of the definition by which they are shown; 0 for built-in kinds.
+    /// State of the CRD by which the events are encoded; 0 for built-in kinds.
     pub(crate) definition: u64,
 }
 
@@ -67,8 +67,8 @@ struct Encodings {
     conversions: Mutex<Vec<(Version, Weak<Conversion>)>>,
 }
 
-/// The objects of an event in the version in which clients watch, as a webhook converts them: fetched once, by
-/// the first watcher, and kept for as long as any waits for it.
+/// Objects of an event in the version of the watch, as a webhook converts them: converted once, by the first watcher,
+/// and kept while any watcher waits for them.
 pub(crate) type Conversion = OnceCell<Result<Converted, ApiError>>;
 
 /// The objects of an event, as a webhook has converted them.
@@ -76,12 +76,12 @@ pub(crate) type Conversion = OnceCell<Result<Converted, ApiError>>;
 pub(crate) struct Converted {
     /// The object of the event.
     pub(crate) current: Value,
-    /// The object before, where there was one and a watcher has to know whether it was selected.
+    /// Object before the event, if there was one and a watcher must know if it was selected.
     pub(crate) previous: Option<Value>,
 }
 
-/// As what a conversion shows objects: their version by the state of the definition, and whether the object before the
-/// event is among them.
+/// Key of a conversion: the version of the objects, the state of the CRD, and a flag that is true if the object before
+/// the event is converted too.
 #[derive(Clone, PartialEq, Eq)]
 struct Version {
     api_version: SmolStr,
@@ -90,7 +90,7 @@ struct Version {
 }
 
 impl EncodedEvent {
-    /// The conversion of the event's objects to the version of that form.
+    /// Returns the conversion of the event's objects to the version of that form.
     pub(crate) fn conversion(&self, form: &EventForm, with_previous: bool) -> Arc<Conversion> {
         let version = Version {
             api_version: form.api_version.clone(),
@@ -109,7 +109,7 @@ impl EncodedEvent {
     }
 }
 
-/// Which frames are kept: the newest, up to a size in all. An event that is older than that is encoded again for those who
+/// Cache of encoded events: the newest frames, up to a total size. An older event is encoded again for watchers that
 /// lag behind.
 #[derive(Debug)]
 pub struct EventCache {
@@ -119,7 +119,7 @@ pub struct EventCache {
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// The events whose frames are kept, in the order in which those were made, with the size of the frame.
+    /// Events whose frames are kept, in the order of encoding, with the size of the frame.
     order: VecDeque<(Weak<Encodings>, usize)>,
     bytes: usize,
 }
@@ -137,7 +137,7 @@ impl Default for EventCache {
 }
 
 impl EventCache {
-    /// A cache that keeps frames of so many bytes at most.
+    /// Creates a cache that keeps frames of at most this many bytes.
     pub fn new(limit: usize) -> Self {
         Self {
             kept: Mutex::default(),
@@ -145,10 +145,10 @@ impl EventCache {
         }
     }
 
-    /// The frame of an event in that form, made by `encode` where it is not kept.
+    /// Returns the frame of an event in that form, made by `encode` if it is not cached.
     ///
     /// # Errors
-    /// Those of `encode`.
+    /// If `encode` fails.
     pub(crate) fn frame<E>(
         &self,
         event: &EncodedEvent,
@@ -157,7 +157,7 @@ impl EventCache {
         encode: impl FnOnce() -> Result<Bytes, E>,
     ) -> Result<Bytes, E> {
         let frames = event.0.get_or_init(Arc::default);
-        // Others who want this frame wait until it is made, and then share it.
+        // Other watchers that need this frame wait until it is made, and then share it.
         let mut known = frames.made.lock();
         let found = known
             .iter()
@@ -172,7 +172,7 @@ impl EventCache {
         Ok(frame)
     }
 
-    /// The frame of an event in that form, if it is kept.
+    /// Returns the frame of an event in that form, if it is cached.
     pub(crate) fn kept(&self, event: &EncodedEvent, event_type: EventType, form: &EventForm) -> Option<Bytes> {
         let known = event.0.get()?.made.lock();
         let mut frames = known.iter();
@@ -217,7 +217,7 @@ mod tests {
         }
     }
 
-    /// The frame, and whether it had to be made.
+    /// Returns the frame, and true if it had to be made.
     fn ask(cache: &EventCache, event: &EncodedEvent, event_type: EventType, form: &EventForm) -> (Bytes, bool) {
         let mut made = false;
         let frame = cache.frame(event, event_type, form, || {

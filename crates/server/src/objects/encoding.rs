@@ -1,4 +1,4 @@
-//! The bytes of objects: how they are written for the store and for answers, and which of them are what.
+//! Bytes of objects: their encoding for the store and for responses, and access to parts of them.
 
 use std::ops::{ControlFlow, Range};
 
@@ -8,17 +8,17 @@ use holdfast_value::{Value, json};
 
 use crate::http::protobuf;
 
-/// Encodes an object for the store: without its resource version, and with the place where that belongs. The fields of
-/// built-in kinds stand in the order of `types`, as in the reference's answers; those of others by their names.
+/// Encodes an object for the store: without its resource version, but with a gap for it. The fields of built-in kinds
+/// have the order of `types`, as in the reference's responses; the fields of other kinds are sorted by name.
 ///
-/// Kind, version and metadata come first in built-in kinds: lists, whose items leave the first two out, take the rest of the
-/// bytes as it is (see [`list_item`]). Answers that show metadata alone cut those out (see [`metadata_place`]).
+/// Kind, version and metadata come first in built-in kinds: lists, whose items omit the first two, copy the rest of the
+/// bytes (see [`list_item`]). Responses of metadata only cut the metadata out (see [`metadata_place`]).
 pub fn encode(types: &TypeTable, object: &Value) -> holdfast_store::Value {
     encode_with_raw_form(types, object, RawForm::Marshalled)
 }
 
-/// Byte that follows an object whose raw extensions are in this form, if any. It is white space, so that it is no part of the
-/// object.
+/// Returns the byte that follows an object whose raw extensions have this form, if any. It is white space, so it is not
+/// part of the object.
 fn raw_form_suffix(raw_form: RawForm) -> Option<u8> {
     match raw_form {
         RawForm::Marshalled => None,
@@ -45,7 +45,7 @@ pub fn raw_form(bytes: &[u8]) -> RawForm {
     forms.into_iter().find(noted).unwrap_or_default()
 }
 
-/// An object as it is answered, its members in the order of [`encode`].
+/// Encodes an object for a response, with its members in the order of [`encode`].
 pub fn encode_answer(types: &TypeTable, object: &Value) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(2048);
     schema::write_object(types, type_of_object(types, object), object, &mut bytes);
@@ -57,13 +57,14 @@ fn type_of_object(types: &TypeTable, object: &Value) -> Option<TypeId> {
     protobuf::type_of(types, text("apiVersion"), text("kind"))
 }
 
-/// The bytes of an encoded object behind kind and version, without the opening brace: what an item of a list holds.
+/// Returns the bytes of an encoded object after kind and version, without the opening brace: the content of a list
+/// item.
 #[expect(clippy::indexing_slicing, reason = "an object begins with a brace")]
 pub fn list_item<'a>(bytes: &'a [u8], kind: &str, api_version: &str) -> &'a [u8] {
     behind_identity(bytes, kind, api_version).unwrap_or(&bytes[1..])
 }
 
-/// Whether an encoded object is of that kind and version.
+/// Returns true if an encoded object has that kind and version.
 pub fn is_of_version(bytes: &[u8], kind: &str, api_version: &str) -> bool {
     metadata_start(bytes, kind, api_version).is_some()
 }
@@ -80,11 +81,11 @@ fn behind<'a, const N: usize>(bytes: &'a [u8], parts: [&str; N]) -> Option<&'a [
     parts.try_fold(bytes, |rest, part| rest.strip_prefix(part.as_bytes()))
 }
 
-/// Where the metadata begin in the bytes of an object, if that is of that kind and version.
+/// Returns the start of the metadata in the bytes of an object, if it has that kind and version.
 fn metadata_start(bytes: &[u8], kind: &str, api_version: &str) -> Option<usize> {
     const NAME: &str = r#""metadata":"#;
     let head = behind_identity(bytes, kind, api_version)
-        // The order of names, which custom resources have.
+        // Custom resources have the order of names.
         .or_else(|| {
             behind(
                 bytes,
@@ -117,7 +118,7 @@ fn metadata_start(bytes: &[u8], kind: &str, api_version: &str) -> Option<usize> 
     metadata.filter(|_| fitting == 2)
 }
 
-/// Where the metadata of an encoded object stand, as JSON, if it is of that kind and version.
+/// Returns the range of the metadata of an encoded object, as JSON, if it has that kind and version.
 pub fn metadata_place(bytes: &[u8], kind: &str, api_version: &str) -> Option<Range<usize>> {
     let start = metadata_start(bytes, kind, api_version)?;
     if bytes.get(start) != Some(&b'{') {
@@ -126,7 +127,7 @@ pub fn metadata_place(bytes: &[u8], kind: &str, api_version: &str) -> Option<Ran
     Some(start..json::end_of_value(bytes, start)?)
 }
 
-/// Metadata as JSON without their `managedFields`, in two pieces; `None` where they have none.
+/// Returns metadata as JSON without their `managedFields`, in two pieces; `None` if they have none.
 #[expect(clippy::indexing_slicing, reason = "the place of one of the members")]
 pub fn without_managed_fields(metadata: &[u8]) -> Option<(&[u8], &[u8])> {
     const NAME: &[u8] = br#""managedFields":"#;
@@ -141,7 +142,7 @@ pub fn without_managed_fields(metadata: &[u8]) -> Option<(&[u8], &[u8])> {
             .is_some_and(|member| member.starts_with(NAME))
     })?;
     let (start, end) = members[at];
-    // The comma that parts it from its neighbour goes too.
+    // The comma between it and its neighbour is removed too.
     let (start, end) = match at {
         0 => (start, members.get(1).map_or(end, |(next, _)| *next)),
         _ => (start - 1, end),
@@ -149,7 +150,7 @@ pub fn without_managed_fields(metadata: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((metadata.get(..start)?, metadata.get(end..)?))
 }
 
-/// Where the map ends that `text` begins with. `member` gets the range of each of its members, and may end the
+/// Returns the end of the map that `text` begins with. `member` gets the range of each of its members, and may end the
 /// search.
 fn map_end(text: &[u8], mut member: impl FnMut(usize, usize) -> ControlFlow<()>) -> Option<usize> {
     let (mut depth, mut at, mut start) = (0usize, 0, 1);
@@ -172,7 +173,7 @@ fn map_end(text: &[u8], mut member: impl FnMut(usize, usize) -> ControlFlow<()>)
                 }
                 start = at + 1;
             }
-            // What is no map is no metadata.
+            // Metadata must be a map.
             _ if depth == 0 => return None,
             _ => {}
         }
@@ -180,7 +181,7 @@ fn map_end(text: &[u8], mut member: impl FnMut(usize, usize) -> ControlFlow<()>)
     }
 }
 
-/// Writes a small map whose members stand in the order of `names`.
+/// Writes a small map with its members in the order of `names`.
 pub(crate) fn write_in_order(map: &Value, names: &[&str], bytes: &mut Vec<u8>) {
     bytes.push(b'{');
     for key in names {

@@ -1,7 +1,7 @@
-//! Objects that go by themselves: events, where the store does not see to it, as etcd does by leases.
+//! Expiry of events, for stores that do not expire them themselves, as etcd does by leases.
 //!
-//! What is written from now on goes when its time is over. For what was there before, the time of the last write is read from
-//! the object itself, a few at a time.
+//! An event that is written from now on is removed when its lifetime is over. For an event that existed before, the
+//! time of the last write is read from the object itself, a few objects at a time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,15 +18,15 @@ use super::{Entry, Store, readable};
 use crate::runtime::background::{self, Background};
 use crate::runtime::shutdown::Shutdown;
 
-/// What the keys of events begin with.
+/// Key prefix of events.
 const EVENTS: &str = "/registry/events/";
-/// How many objects are read, or removed, before others have a turn.
+/// Number of objects that are read or removed before the task yields.
 const RUN: usize = 64;
-/// How often it is looked for what has to go.
+/// Interval between checks for expired objects.
 const OFTEN: Duration = Duration::from_secs(1);
 const SELDOM: Duration = Duration::from_secs(30);
 
-/// Lets events go that were last written before `life`; never where it is zero.
+/// Removes events whose last write is older than `life`; removes none if `life` is zero.
 pub fn expire_events(store: &Arc<Store>, background: &Background, shutdown: &Shutdown, life: Duration) {
     if life.is_zero() {
         return;
@@ -53,16 +53,16 @@ pub fn expire_events(store: &Arc<Store>, background: &Background, shutdown: &Shu
     background.spawn(background::OBSERVERS, "expiry of events", shutdown, work);
 }
 
-/// What has to go, and when.
+/// Queue of the objects to remove, with their times.
 #[derive(Default)]
 struct Queue {
     due: BinaryHeap<Reverse<(SystemTime, Key, Revision)>>,
-    /// What was there at the start.
+    /// Objects that existed at the start.
     found: Vec<Arc<Entry>>,
 }
 
 impl Queue {
-    /// What has to go by now, a few.
+    /// Removes from the queue a few objects that are due by now, and returns them.
     fn take_due(&mut self, now: SystemTime) -> Vec<(Key, Revision)> {
         let mut due = Vec::new();
         while due.len() < RUN
@@ -76,7 +76,7 @@ impl Queue {
     }
 }
 
-/// Notes what is written.
+/// Informer that records writes.
 struct Noting {
     queue: Arc<Mutex<Queue>>,
     life: Duration,
@@ -100,7 +100,7 @@ impl Follower for Noting {
     }
 }
 
-/// Reads when that was written which was there at the start.
+/// Reads the times of the last writes of the objects that existed at the start.
 async fn read_found(queue: &Mutex<Queue>, life: Duration) {
     loop {
         let found: Vec<_> = {
@@ -112,7 +112,7 @@ async fn read_found(queue: &Mutex<Queue>, life: Duration) {
             return;
         }
         for entry in found {
-            // What cannot be read has no time, and is for people to look at.
+            // An unreadable object has no time, and is left for an operator.
             let Some(written) = readable(&entry).as_ref().and_then(last_written) else {
                 continue;
             };
@@ -135,7 +135,7 @@ async fn remove_due(store: &Store, queue: &Mutex<Queue>) {
         for (key, revision) in due {
             let transaction = Transaction::new().guard(key.clone(), revision).delete(key.clone());
             match store.commit(transaction).await {
-                // One that was written since goes later, by what was noted then.
+                // An object that was written since is removed later, at the time recorded then.
                 Ok(_) | Err(CommitError::GuardFailed { .. }) => {}
                 Err(error) => {
                     tracing::warn!(%key, %error, "an expired event cannot be deleted yet");
@@ -147,7 +147,7 @@ async fn remove_due(store: &Store, queue: &Mutex<Queue>) {
     }
 }
 
-/// When an object was last written, by what it says of itself.
+/// Returns the time of the last write of an object, according to the object itself.
 fn last_written(object: &Value) -> Option<SystemTime> {
     let managed = object.at(&["metadata", "managedFields"]).and_then(Value::as_list);
     let of_managers = managed
@@ -173,7 +173,7 @@ mod tests {
     use crate::objects::Objects;
 
     #[test]
-    fn what_has_to_go_is_taken_in_the_order_of_its_times() {
+    fn due_objects_are_taken_in_order_of_time() {
         let mut queue = Queue::default();
         let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
         for (time, name) in [(30, "c"), (10, "a"), (20, "b")] {
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_over_goes_and_what_was_written_since_stays() {
+    async fn expired_event_is_removed_and_rewritten_event_stays() {
         let folder = tempfile::tempdir().unwrap();
         let objects = Objects::new(Arc::default());
         let store = Store::open(holdfast_store::Config::new(folder.path()), objects).unwrap();

@@ -1,8 +1,8 @@
-//! Following what is stored below a prefix: all objects first, then each change, for as long as the server serves.
+//! Informers of a prefix of the store: first all objects, then each change, for as long as the server runs.
 //!
-//! A follower never ends and never sees a gap. State and watch are taken together before the task is spawned, so that nothing
-//! that happens before its first turn is missed; where the history moves past it, it begins again with the state of that moment
-//! and gets how this differs from what it got last. So there is no time at which it knows less than before.
+//! An informer never ends and never misses a change. State and watch are opened together before the task is spawned, so
+//! that no change before its first poll is lost. If the history is compacted past it, it restarts from the current
+//! state and receives the differences from the last state that it received. So its knowledge never goes back.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,33 +14,33 @@ use crate::objects::{Entry, Objects, Snapshot, Store};
 use crate::runtime::background::Background;
 use crate::runtime::shutdown::Shutdown;
 
-/// How many changes are looked at together before others have a turn.
+/// Maximum number of changes that are processed together before the task yields.
 const RUN: usize = 512;
 
-/// Someone who follows objects.
+/// Receiver of an informer's changes.
 pub(crate) trait Follower: Send + 'static {
-    /// Takes note of differences, in the order of revisions: from here on the objects are as they are at `revision`.
+    /// Applies differences, in the order of revisions. Afterwards the informer has the state of `revision`.
     fn apply(&mut self, differences: &[Difference], revision: u64);
 }
 
-/// How one key differs from what its follower knew of it.
+/// Difference between the current state of a key and the state last given to the informer.
 #[derive(Clone, Debug)]
 pub(crate) struct Difference {
-    /// What was there.
+    /// Entry before the change.
     pub(crate) before: Option<Arc<Entry>>,
-    /// What is there.
+    /// Current entry.
     pub(crate) now: Option<Arc<Entry>>,
 }
 
-/// What is to be followed, and how the health of the server speaks of it.
+/// Prefix to inform of, with its name in the health of the server.
 pub(crate) struct Followed {
-    /// What the keys begin with.
+    /// Prefix of the keys.
     pub(crate) prefix: SmolStr,
-    /// The health check that fails where following ends.
+    /// Health check that fails if the informer ends.
     pub(crate) check: &'static str,
 }
 
-/// Shows a follower what is stored now, and each change from then on in a task that ends with the store.
+/// Gives an informer the current state, and each later change in a task that ends with the store.
 pub(crate) fn follow(
     store: &Arc<Store>,
     background: &Background,
@@ -55,7 +55,7 @@ pub(crate) fn follow(
         known: HashMap::new(),
         follower,
     };
-    // Where the store is closed, there is nothing to follow any more.
+    // If the store is closed, there are no more changes.
     let Ok(watcher) = following.begin() else { return };
     let work = async move { following.run(watcher).await };
     background.spawn(check, prefix, shutdown, work);
@@ -64,7 +64,7 @@ pub(crate) fn follow(
 struct Following<F> {
     store: Arc<Store>,
     prefix: SmolStr,
-    /// What the follower last saw.
+    /// Last state that the informer received.
     known: HashMap<Key, Arc<Entry>>,
     follower: F,
 }
@@ -84,7 +84,7 @@ impl<F: Follower> Following<F> {
         }
     }
 
-    /// Passes on the objects as they are now; the watcher has what comes after.
+    /// Passes on the current objects; the watcher gives the later changes.
     fn begin(&mut self) -> Result<Watcher<Objects>, HistoryError> {
         let (snapshot, watcher) = {
             let store = self.store.of(self.prefix.as_bytes());
@@ -114,7 +114,7 @@ impl<F: Follower> Following<F> {
         differences
     }
 
-    /// Passes on changes for as long as that can be done; those that are there already are passed on together.
+    /// Passes on changes for as long as possible; changes that are already available are passed on together.
     async fn changes(&mut self, watcher: &mut Watcher<Objects>) -> HistoryError {
         loop {
             let mut next = match watcher.next().await {
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_missed_changes_gets_the_differences_and_nothing_twice() {
+    async fn informer_that_missed_changes_gets_each_difference_once() {
         let folder = tempfile::tempdir().unwrap();
         let store = store(&folder);
         for name in ["a", "b", "c"] {
@@ -220,7 +220,7 @@ mod tests {
             .unwrap();
         put(&store, "b", "2").await;
         put(&store, "d", "1").await;
-        // So much that the history moves past all that.
+        // Enough writes that the history is compacted past the earlier ones.
         for n in 0..20 {
             put(&store, "e", &format!("{n:0>200}")).await;
         }
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_happens_before_the_first_turn_is_not_missed() {
+    async fn change_before_the_first_poll_is_not_missed() {
         let folder = tempfile::tempdir().unwrap();
         let store = store(&folder);
         let mut following = following(&store);

@@ -1,5 +1,5 @@
-//! What strategies and admission plugins see of the other objects: one snapshot, so that all their questions are answered
-//! by the same state.
+//! View of the other objects for strategies and admission plugins: one snapshot, so that the same state answers all
+//! their lookups.
 
 use std::ops::ControlFlow;
 
@@ -15,9 +15,9 @@ pub struct SnapshotLookup<'a> {
     pub registry: &'a Registry,
     /// The objects.
     pub snapshot: &'a Snapshot,
-    /// The parsed objects that are at hand.
+    /// Cache of parsed objects.
     pub trees: &'a Trees,
-    /// Whether the last write to the store failed.
+    /// True if the last write to the store failed.
     pub failing: bool,
 }
 

@@ -1,10 +1,10 @@
-//! Stored objects: their encoding, and the index beside their bytes in memory.
+//! Stored objects: their encoding, and the index that is kept with their bytes in memory.
 //!
 //! The embedded store keeps objects as the JSON that is served, in their storage version. kube-apiserver keeps built-in
-//! kinds as protobuf, but here a write encodes once and the disk, the cache, the answer and every watcher share those
-//! bytes; a second form would cost each write a second encoding and each start a decoding of everything. Keys are those of
-//! kube-apiserver. Only `metadata.resourceVersion` is missing from what is stored: it is known when the write is done, so
-//! the store puts it in its place then.
+//! kinds as protobuf. Here a write encodes once, and the disk, the cache, the response and every watcher share those
+//! bytes; a second form would cost each write a second encoding and each start a decoding of everything. Keys are those
+//! of kube-apiserver. Only `metadata.resourceVersion` is missing from the stored bytes: it is known when the write is
+//! done, so the store inserts it then.
 
 pub mod claims;
 pub mod definitions;
@@ -57,13 +57,13 @@ pub struct Index {
     labels: Map,
     /// The selectable fields beyond name and namespace, with their text.
     fields: Vec<(SmolStr, SmolStr)>,
-    /// Whether the object cannot be read.
+    /// True if the object cannot be read.
     unreadable: bool,
     /// True if the object is being deleted.
     terminating: bool,
-    /// What this process knows of the object, which it stored.
+    /// Facts about the object that this process knows because it stored the object.
     known: Known,
-    /// The serial of the definition whose form the object is known to have; 0 for built-in kinds, and where it is not known.
+    /// Serial of the CRD whose form the object is known to have; 0 for built-in kinds, and if it is unknown.
     definition: AtomicU64,
     /// The parsed object, while it is cached; see [`Index::remember`].
     tree: Mutex<Option<Value>>,
@@ -72,7 +72,8 @@ pub struct Index {
 }
 
 impl Index {
-    /// The index of an object in its storage version. Resources that share the object's key each bring their fields.
+    /// Returns the index of an object in its storage version. Resources that share the object's key each contribute
+    /// their fields.
     pub fn of<'a>(resources: impl Iterator<Item = &'a Arc<Resource>>, object: &Value) -> Self {
         let labels = object.at(&["metadata", "labels"]).and_then(Value::as_map).cloned();
         let mut fields = Vec::new();
@@ -91,19 +92,19 @@ impl Index {
         }
     }
 
-    /// The index of an object of which that is known.
+    /// Adds known facts about the object to the index.
     #[must_use]
     pub fn with_known(self, known: Known) -> Self {
         Self { known, ..self }
     }
 
-    /// What is known of the object; nothing where this process did not store it.
+    /// Returns the known facts about the object; none if this process did not store it.
     pub fn known(&self) -> Known {
         self.known
     }
 
-    /// Whether the object is known to be in the form in which the resource shows it in its storage version. One of a
-    /// built-in kind always is.
+    /// Returns true if the object is known to have the form in which the resource serves it in its storage version. An
+    /// object of a built-in kind always has it.
     fn is_current(&self, resource: &Resource) -> bool {
         self.definition.load(Ordering::Relaxed) == resource.serial()
     }
@@ -112,12 +113,12 @@ impl Index {
         self.definition.store(resource.serial(), Ordering::Relaxed);
     }
 
-    /// The labels.
+    /// Returns the labels.
     pub fn labels(&self) -> &Map {
         &self.labels
     }
 
-    /// True if the object is being deleted: it has a deletion timestamp.
+    /// Returns true if the object is being deleted: it has a deletion timestamp.
     pub fn is_terminating(&self) -> bool {
         self.terminating
     }
@@ -137,7 +138,7 @@ impl Index {
         self.noop_applies.lock().get_or_insert_default().insert(apply);
     }
 
-    /// The warnings of an apply that is known to change nothing by the state of `snapshot`.
+    /// Returns the warnings of an apply that is known to change nothing in the state of `snapshot`.
     pub(crate) fn noop_warnings(
         &self,
         fingerprint: impl FnOnce() -> Fingerprint,
@@ -147,24 +148,24 @@ impl Index {
         if self.noop_applies.lock().is_none() {
             return None;
         }
-        // A long text takes its time, so no lock is held meanwhile.
+        // Hashing a long text is slow, so no lock is held meanwhile.
         let fingerprint = fingerprint();
         let applies = self.noop_applies.lock();
         applies.as_ref()?.warnings(fingerprint, resource, snapshot)
     }
 
-    /// Whether the parsed object is cached.
+    /// Returns true if the parsed object is cached.
     pub fn is_remembered(&self) -> bool {
         self.tree.lock().is_some()
     }
 
-    /// The parsed object, if it is cached.
+    /// Returns the parsed object, if it is cached.
     pub fn remembered(&self) -> Option<Value> {
         self.tree.lock().clone()
     }
 }
 
-/// Makes the index of stored objects from the descriptors of their resources.
+/// Indexer of stored objects, by the descriptors of their resources.
 pub struct Objects {
     registry: Arc<ArcSwap<Registry>>,
     /// Prefixes of the keys of objects with claims. Only built-in resources have any, so that the list never changes.
@@ -172,7 +173,7 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// An indexer that knows the resources of `registry`, as they are when an index is made.
+    /// Creates an indexer for the resources that `registry` has at the time an index is made.
     pub fn new(registry: Arc<ArcSwap<Registry>>) -> Self {
         let claiming = claims::prefixes(&registry.load());
         Self { registry, claiming }
@@ -196,7 +197,7 @@ impl Indexer for Objects {
         match json::parse(value, &Limits::TRUSTED) {
             Ok(object) => Index::of(registry.stored_around(key).iter(), &object),
             Err(error) => {
-                // The engine has reported what its codec cannot read.
+                // The engine has already reported objects that its codec cannot decode.
                 if CodecError::of_placeholder(value).is_none() {
                     tracing::error!(%key, %error, "a stored object cannot be read");
                 }
@@ -209,8 +210,8 @@ impl Indexer for Objects {
     }
 }
 
-/// The index of an object that is about to be stored.
-/// `api_version` is that in which the object was made.
+/// Returns the index of an object that is about to be stored. `api_version` is the version in which the object was
+/// made.
 pub fn index_of(registry: &Registry, resource: &Resource, object: &Value, api_version: &str) -> Index {
     let prefix = key_prefix(resource);
     if !resource.conventions.form_changes {
@@ -223,15 +224,15 @@ pub fn index_of(registry: &Registry, resource: &Resource, object: &Value, api_ve
     let stored_as_made = resource.storage.as_ref().is_some_and(|storage| {
         storage.api_version == api_version && object.str_at(&["apiVersion"]) == Some(api_version)
     });
-    // What was made in another version may lack defaults of this one.
+    // An object that was made in another version may lack defaults of this one.
     if stored_as_made {
         index.set_current(resource);
     }
     index
 }
 
-/// Whether the stored bytes are the object as the resource shows it in `api_version`. Custom objects that were stored under
-/// an older definition, or before the start of the server, are checked once.
+/// Returns true if the stored bytes are the object as the resource serves it in `api_version`. Custom objects that were
+/// stored under an older CRD, or before the start of the server, are checked once.
 pub fn is_shown_as_stored(resource: &Resource, api_version: &str, entry: &Entry) -> bool {
     let stored_so = resource
         .storage
@@ -254,27 +255,28 @@ pub fn is_shown_as_stored(resource: &Resource, api_version: &str, entry: &Entry)
     current
 }
 
-/// Refuses names under which no object of the resource can be stored: the empty one, and those with a meaning in paths.
+/// Rejects names under which no object of the resource can be stored: the empty name, and names with a meaning in
+/// paths.
 ///
 /// # Errors
-/// 400.
+/// If the name is one of these (400).
 pub(crate) fn check_key(resource: &Resource, namespace: &str, name: &str) -> Result<(), ApiError> {
     formats::check_key(resource.namespaced(), namespace, name).map_err(ApiError::bad_request)
 }
 
-/// What the keys of the objects of a resource begin with; empty where it stores none.
+/// Returns the key prefix of the objects of a resource; empty if it stores none.
 pub(crate) fn key_prefix(resource: &Resource) -> &str {
     resource.storage.as_ref().map_or("", |storage| storage.prefix.as_str())
 }
 
-/// The name of the object that is kept at `key`.
+/// Returns the name of the object that is stored at `key`.
 #[expect(clippy::indexing_slicing, reason = "the place was found in this very key")]
 pub fn name_of_key(key: &[u8]) -> &str {
     let start = key.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
     std::str::from_utf8(&key[start..]).unwrap_or_default()
 }
 
-/// The namespace of the object that is kept at `key`; empty where its resource has none.
+/// Returns the namespace of the object that is stored at `key`; empty if its resource is cluster-scoped.
 #[expect(clippy::indexing_slicing, reason = "the place was found in this very key")]
 pub fn namespace_of_key<'a>(resource: &Resource, key: &'a [u8]) -> &'a str {
     let rest = key.get(key_prefix(resource).len()..).unwrap_or_default();
@@ -282,12 +284,12 @@ pub fn namespace_of_key<'a>(resource: &Resource, key: &'a [u8]) -> &'a str {
     std::str::from_utf8(&rest[..end]).unwrap_or_default()
 }
 
-/// Whether a stored object cannot be read, as far as that shows without parsing it. Lists and watches leave it out, so that
-/// they show the others.
+/// Returns true if a stored object cannot be read, as far as this is visible without parsing it. Lists and watches
+/// leave the object out, so that they can serve the others.
 ///
-/// Only a fault of the server or a change of the file from outside makes one; the store checks its own bytes.
+/// Only a bug of the server or a change of the file from outside causes this; the store checks its own bytes.
 pub fn is_unreadable(entry: &Entry) -> bool {
-    // Its index decides where the first and last bytes are not those of an object.
+    // Its index decides if the first and last bytes are not those of an object.
     match entry.known_index() {
         Some(index) => index.unreadable,
         None => {
@@ -297,10 +299,10 @@ pub fn is_unreadable(entry: &Entry) -> bool {
     }
 }
 
-/// The tree of a stored object that is requested by name.
+/// Returns the tree of a stored object that is requested by name.
 ///
 /// # Errors
-/// 500 with its key where it cannot be read.
+/// If it cannot be read (500 with its key).
 pub fn tree_or_refusal(entry: &Entry) -> Result<Value, ApiError> {
     if let Some(tree) = entry.known_index().and_then(Index::remembered) {
         return Ok(tree);
@@ -314,10 +316,10 @@ pub fn tree_or_refusal(entry: &Entry) -> Result<Value, ApiError> {
     })
 }
 
-/// Refuses a stored object that is known to be unreadable.
+/// Rejects a stored object that is known to be unreadable.
 ///
 /// # Errors
-/// 500 with its key.
+/// If it is unreadable (500 with its key).
 pub fn check_readable(entry: &Entry) -> Result<(), ApiError> {
     if is_unreadable(entry) {
         tree_or_refusal(entry)?;
@@ -334,19 +336,19 @@ fn unreadable(entry: &Entry, why: &dyn std::fmt::Display) -> ApiError {
     ))
 }
 
-/// `tree`, which is what `entry` holds but for the resource version.
+/// Adds the resource version to `tree`, which is otherwise the content of `entry`.
 pub(crate) fn at_revision(mut tree: Value, entry: &Entry) -> Value {
     let revision = entry.mod_revision().to_string();
     tree.set_at(&["metadata", "resourceVersion"], revision.into());
     tree
 }
 
-/// The tree of a stored object; null where it cannot be read.
+/// Returns the tree of a stored object; null if it cannot be read.
 pub fn tree(entry: &Entry) -> Value {
     readable(entry).unwrap_or_default()
 }
 
-/// The uid of a stored object, without a look at the rest of it; empty where it cannot be read.
+/// Returns the uid of a stored object without reading the rest of it; empty if it cannot be read.
 pub(crate) fn uid(entry: &Entry) -> SmolStr {
     let mut selected = Selected::nothing();
     selected.add(UID.into_iter());
@@ -355,10 +357,10 @@ pub(crate) fn uid(entry: &Entry) -> SmolStr {
     cut.str_at(&UID).unwrap_or_default().into()
 }
 
-/// Where the uid of an object stands.
+/// Path of the uid in an object.
 const UID: [&str; 2] = ["metadata", "uid"];
 
-/// The tree of a stored object, if it can be read.
+/// Returns the tree of a stored object, if it can be read.
 pub fn readable(entry: &Entry) -> Option<Value> {
     tree_or_refusal(entry).ok()
 }

@@ -1,4 +1,4 @@
-//! Which applies are known to change nothing in an object; see `write/noop_applies.rs`.
+//! Applies that are known to change nothing in an object; see `write/noop_applies.rs`.
 
 use std::sync::{Arc, Weak};
 
@@ -7,21 +7,21 @@ use holdfast_store::{Key, Revision};
 
 use crate::objects::Snapshot;
 
-/// How many applies are remembered of one object: those of managers that take turns.
+/// Maximum number of applies that are remembered for one object: those of managers that alternate.
 const MOST: usize = 4;
 
-/// What distinguishes an apply from others: its text, who sends it, and how.
+/// Fingerprint of an apply: its text, its sender and its options.
 pub(crate) type Fingerprint = [u64; 2];
 
-/// An apply that changed nothing, and what that was owed to.
+/// An apply that changed nothing, with the state that this depended on.
 #[derive(Debug)]
 pub(crate) struct NoopApply {
     pub(crate) fingerprint: Fingerprint,
     pub(crate) resource: Weak<Resource>,
-    /// The other objects that were looked up, by their keys, with the revisions at which they were written; 0 for those that
-    /// were not there.
+    /// Other objects that were looked up, by their keys, with the revisions at which they were written; 0 for missing
+    /// ones.
     pub(crate) seen: Box<[(Key, Revision)]>,
-    /// What the client was warned of.
+    /// Warnings for the client.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -39,7 +39,7 @@ impl NoopApplies {
         self.0.push(apply);
     }
 
-    /// The warnings of an apply, if it still changes nothing.
+    /// Returns the warnings of an apply, if it still changes nothing.
     pub(crate) fn warnings(
         &self,
         fingerprint: Fingerprint,
@@ -53,7 +53,7 @@ impl NoopApplies {
     }
 }
 
-/// At which revision the object at `key` was written; 0 where there is none.
+/// Returns the revision at which the object at `key` was written; 0 if there is none.
 pub(crate) fn revision_of(snapshot: &Snapshot, key: &[u8]) -> Revision {
     snapshot.get(key).map_or(0, |entry| entry.mod_revision())
 }

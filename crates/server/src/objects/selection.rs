@@ -1,4 +1,4 @@
-//! Which objects of a resource a list or a watch is about.
+//! Selection of the objects of a resource for a list or a watch.
 
 use holdfast_resource::Resource;
 use holdfast_resource::selector::{FieldSelector, LabelSelector, selectable_fields};
@@ -24,33 +24,33 @@ impl<'o> Identity<'o> {
     }
 }
 
-/// Which objects of a resource a list or a watch is about.
+/// Selection of the objects of a resource for a list or a watch.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     /// By labels.
     pub labels: LabelSelector,
     /// By fields.
     pub fields: FieldSelector,
-    /// By name, where the path names one object.
+    /// By name, if the path names one object.
     pub name: Option<SmolStr>,
     /// By shard.
     pub(crate) shard: Option<ShardSelector>,
-    /// Counts the objects that are in other shards, for a watch.
+    /// Counter of the objects that are in other shards, for a watch.
     pub(crate) passed_over: Option<IntCounter>,
 }
 
 impl Selection {
-    /// Whether every object is selected.
+    /// Returns true if every object is selected.
     pub fn is_everything(&self) -> bool {
         self.is_every_attribute() && self.shard.is_none()
     }
 
-    /// Whether every object is selected, or every one of a shard.
+    /// Returns true if every object is selected, or every object of a shard.
     pub(crate) fn is_every_attribute(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty() && self.name.is_none()
     }
 
-    /// Whether an object is in the shard. `uid` is looked for where that decides.
+    /// Returns true if an object is in the shard. Calls `uid` only if the uid decides.
     fn is_in_shard(&self, namespace: &str, uid: impl FnOnce() -> SmolStr) -> bool {
         let Some(shard) = &self.shard else { return true };
         let is_in = match shard.field {
@@ -63,7 +63,7 @@ impl Selection {
         is_in
     }
 
-    /// Whether the stored object is selected.
+    /// Returns true if the stored object is selected.
     pub fn selects(&self, resource: &Resource, entry: &Entry) -> bool {
         if is_unreadable(entry) {
             return false;
@@ -72,16 +72,16 @@ impl Selection {
             return true;
         }
         let index = entry.index();
-        // What was indexed under another definition may lack fields, or hold them without their defaults.
+        // An entry that was indexed under another CRD may lack fields, or hold them without their defaults.
         let anew = (!self.fields.is_empty() && !index.is_current(resource)).then(|| fields_anew(resource, entry));
         let identity = Identity::of_key(resource, entry.key());
-        // The uid stands in the object alone, which is read for it last.
+        // Only the object itself holds the uid, so it is read last.
         self.matches(identity, &index.labels, anew.as_ref().unwrap_or(&index.fields))
             && self.is_in_shard(identity.namespace, || uid(entry))
     }
 
-    /// Whether the stored object is selected, which `converted` is in the version that is shown: a webhook may have labels
-    /// of its own.
+    /// Returns true if the stored object is selected, given the object as `converted` to the requested version: a
+    /// webhook may set labels of its own.
     pub fn selects_converted(&self, resource: &Resource, entry: &Entry, converted: &Value) -> bool {
         if is_unreadable(entry) {
             return false;
@@ -93,7 +93,7 @@ impl Selection {
         self.is_in_shard(identity.namespace, || uid_of(converted)) && self.matches_tree(resource, identity, converted)
     }
 
-    /// Whether an object that is not stored is selected.
+    /// Returns true if an object that is not stored is selected.
     pub fn selects_tree(&self, resource: &Resource, object: &Value) -> bool {
         let text = |field| object.str_at(&["metadata", field]).unwrap_or_default();
         let identity = Identity {
@@ -130,7 +130,7 @@ fn uid_of(object: &Value) -> SmolStr {
     object.str_at(&UID).unwrap_or_default().into()
 }
 
-/// The selectable fields of a custom object by the definition of today.
+/// Returns the selectable fields of a custom object by the current CRD.
 fn fields_anew(resource: &Resource, entry: &Entry) -> Vec<(SmolStr, SmolStr)> {
     let stored = tree(entry);
     let api_version = resource

@@ -1,8 +1,8 @@
 //! Shards of a collection: the objects whose uid or namespace has a hash within some ranges (`shardSelector`,
 //! <https://kep.k8s.io/5866>).
 //!
-//! A selector is `shardRange(FIELD, 'FROM', 'TO')`, or several of one field with `||` between them: an expression of CEL, which
-//! is read and never evaluated.
+//! A selector is `shardRange(FIELD, 'FROM', 'TO')`, or several of one field joined by `||`: a CEL expression that is
+//! parsed and never evaluated.
 
 use std::fmt;
 
@@ -31,19 +31,19 @@ impl ShardField {
     }
 }
 
-/// The ranges of a shard. Its text is that of the reference.
+/// Ranges of a shard. Their text is that of the reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ShardSelector {
     pub(crate) field: ShardField,
-    /// Where each range begins, and where it ends, which is no more part of it: 2^64 at most.
+    /// Start of each range, and its exclusive end, which is at most 2^64.
     ranges: Vec<(u64, u128)>,
 }
 
 impl ShardSelector {
-    /// Reads a selector.
+    /// Parses a selector.
     ///
     /// # Errors
-    /// Why it is none, in the words of the reference.
+    /// If it is invalid, in the words of the reference.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim();
         if text.is_empty() {
@@ -68,7 +68,7 @@ impl ShardSelector {
         }
     }
 
-    /// Whether an object is in the shard whose field has this text.
+    /// Returns true if an object whose field has this text is in the shard.
     pub(crate) fn matches(&self, text: &str) -> bool {
         let hash = hash(text);
         let within = |(from, to): &(u64, u128)| *from <= hash && u128::from(hash) < *to;
@@ -87,7 +87,7 @@ impl fmt::Display for ShardSelector {
     }
 }
 
-/// FNV-1a of 64 bits.
+/// Computes the 64-bit FNV-1a hash.
 fn hash(text: &str) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;
@@ -95,10 +95,10 @@ fn hash(text: &str) -> u64 {
         .fold(OFFSET, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME))
 }
 
-/// A range of a selector, and the field that it is of.
+/// A range of a selector, with its field.
 type Range = (ShardField, (u64, u128));
 
-/// The ranges that an expression is made of.
+/// Collects the ranges of an expression.
 fn ranges(expression: &PlainExpr, found: &mut Vec<Range>) -> Result<(), String> {
     match expression {
         PlainExpr::Call { function, args } => match function.as_str() {
@@ -119,7 +119,7 @@ fn ranges(expression: &PlainExpr, found: &mut Vec<Range>) -> Result<(), String> 
     }
 }
 
-/// The number that cel-go gives this kind of expression.
+/// Returns cel-go's number of this kind of expression.
 fn kind(expression: &PlainExpr) -> u8 {
     match expression {
         PlainExpr::Call { .. } => 1,
@@ -132,7 +132,7 @@ fn kind(expression: &PlainExpr) -> u8 {
     }
 }
 
-/// The arguments of a call of `shardRange`.
+/// Parses the arguments of a call of `shardRange`.
 fn range(arguments: &[PlainExpr]) -> Result<Range, String> {
     let [field, from, to] = arguments else {
         return Err(format!(
@@ -155,7 +155,7 @@ fn range(arguments: &[PlainExpr]) -> Result<Range, String> {
     }
 }
 
-/// A name and the fields that are selected from it, with dots between them.
+/// Returns a name and the fields that are selected from it, separated by dots.
 fn path(expression: &PlainExpr) -> Result<String, String> {
     match expression {
         PlainExpr::Name(name) => Ok(name.to_string()),
@@ -172,7 +172,7 @@ fn path(expression: &PlainExpr) -> Result<String, String> {
     }
 }
 
-/// The bound of a range that an argument says.
+/// Parses an argument as the bound of a range.
 fn literal(name: &str, expression: &PlainExpr) -> Result<u128, String> {
     let go_type = match expression {
         PlainExpr::Literal(CelValue::String(text)) => return bound(name, text),
@@ -192,7 +192,7 @@ fn literal(name: &str, expression: &PlainExpr) -> Result<u128, String> {
     Err(format!("{name} must be a string literal, got {go_type}"))
 }
 
-/// The number that a bound of a range says.
+/// Parses the text of the bound of a range.
 fn bound(name: &str, text: &str) -> Result<u128, String> {
     const DIGITS: usize = 16;
     let Some(digits) = text.strip_prefix("0x") else {
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn hashes_are_those_of_the_reference() {
-        // Of "a", as the authors of FNV publish it.
+        // Hash of "a", as published by the authors of FNV.
         assert_eq!(hash("a"), 0xaf63_dc4c_8601_ec8c);
         assert_eq!(hash(""), 0xcbf2_9ce4_8422_2325);
     }

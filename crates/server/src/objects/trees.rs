@@ -1,6 +1,6 @@
-//! Which stored objects are kept parsed: those that are written again and again, as those are the ones that are written
-//! next, and those that writes to other objects look up, such as namespaces. Keeping what is written once would only have it
-//! dropped later, when it is cold.
+//! Cache of parsed objects: those that are written again and again, because they are likely to be written next, and
+//! those that writes to other objects look up, such as namespaces. An object that is written once would only be dropped
+//! later, when it is cold.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -10,26 +10,27 @@ use parking_lot::Mutex;
 
 use crate::objects::{self, Entry};
 
-/// How many parsed objects of either group are kept, and within how many writes an object must be written again to be among
-/// them.
+/// Maximum number of parsed objects in either group, and the number of writes within which an object must be written
+/// again to be cached.
 const KEPT: usize = 512;
 
-/// The largest object that is kept because it is looked up, in bytes. Those that many writes look up are small.
+/// Maximum size of an object that is cached because it is looked up, in bytes. Objects that many writes look up are
+/// small.
 const LOOKED_UP_BYTES: usize = 16 << 10;
 
-/// Remembers the trees of the objects that are written or looked up often.
+/// Cache of the trees of objects that are often written or looked up.
 #[derive(Default)]
 pub struct Trees {
     written: Kept,
     looked_up: Kept,
 }
 
-/// Entries that have their trees, the oldest first.
+/// Entries whose trees are cached, the oldest first.
 #[derive(Default)]
 struct Kept(Mutex<VecDeque<Weak<Entry>>>);
 
 impl Kept {
-    /// Keeps `tree` beside `entry`, and lets the oldest go where there are too many.
+    /// Caches `tree` with `entry`, and drops the oldest tree if there are too many.
     fn push(&self, entry: &Arc<Entry>, tree: Value) {
         entry.index().remember(tree);
         let mut kept = self.0.lock();
@@ -43,8 +44,8 @@ impl Kept {
 }
 
 impl Trees {
-    /// Keeps the tree of `entry`, which takes the place of `replaced`, if that was written lately. The tree has any
-    /// resource version. Gives it back where it is not kept.
+    /// Caches the tree of `entry`, which replaces `replaced`, if that was written lately. The tree has any resource
+    /// version. Returns the tree if it is not cached.
     pub(crate) fn remember(&self, entry: &Arc<Entry>, tree: Value, replaced: Option<&Entry>) -> Option<Value> {
         let Some(replaced) = replaced else { return Some(tree) };
         replaced.index().forget();
@@ -55,7 +56,7 @@ impl Trees {
         None
     }
 
-    /// The tree of an object that another write looks up, kept for the next.
+    /// Returns the tree of an object that another write looks up, and caches it for the next lookup.
     pub(crate) fn looked_up(&self, entry: &Arc<Entry>) -> Value {
         if let Some(tree) = entry.index().remembered() {
             return tree;

@@ -1,7 +1,7 @@
-//! The client of an aggregated API server: requests and answers are passed on as they come, with bounds on connections.
+//! The client of an aggregated API server: requests and responses are streamed through, with limits on connections.
 //!
-//! Each request has a connection of its own while it lasts (HTTP/1.1), so that no watch holds up what shares a connection with it,
-//! and who takes an answer slowly slows down that answer alone.
+//! Each request has a connection of its own until it ends (HTTP/1.1), so that no watch delays other requests on the
+//! same connection, and a client that reads its response slowly slows down only that response.
 
 use std::error::Error as _;
 use std::io;
@@ -24,21 +24,22 @@ use super::trust::Trust;
 /// The body of a request to an aggregated server.
 pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
-/// Connections to one aggregated server, by address.
+/// Connection pool for one aggregated server, by address.
 #[derive(Clone)]
 pub(crate) struct Backend {
     pool: Pool<Connector, Body>,
 }
 
-/// How long an idle connection stays open, and how many of them for one address.
+/// Lifetime of an idle connection, and maximum number of idle connections for one address.
 const IDLE: Duration = Duration::from_secs(90);
 const IDLE_CONNECTIONS: usize = 25;
 
 impl Backend {
-    /// Connections to servers whose certificates are for `name`, where `shown` chooses the certificate that they see.
+    /// Creates a pool of connections to servers whose certificates are for `name`; `shown` chooses the client
+    /// certificate.
     ///
     /// # Errors
-    /// Where there are no authorities to trust.
+    /// If there are no authorities to trust.
     pub(crate) fn new(
         name: String,
         trust: Trust<'_>,
@@ -54,14 +55,14 @@ impl Backend {
         Ok(Self { pool })
     }
 
-    /// Sends a request, whose URL names the address. As Go's transport does, it sends one that only reads again where the server
-    /// had closed the connection, which an idle one notices late.
+    /// Sends a request, whose URL contains the address. Like Go's transport, it retries a read-only request if the
+    /// server had closed the connection, which is noticed late on an idle one.
     ///
     /// # Errors
-    /// Why there is no answer, in Go's words.
+    /// If there is no response; the text is the reason in Go's words.
     pub(crate) async fn send(&self, request: Request<Body>) -> Result<http::Response<Incoming>, String> {
         let (head, mut body) = request.into_parts();
-        // Each of the idle connections may be closed.
+        // The server may have closed each of the idle connections.
         let again = if head.method.is_safe() && body.is_end_stream() {
             IDLE_CONNECTIONS
         } else {
@@ -78,7 +79,7 @@ impl Backend {
     }
 }
 
-/// Whether the server closed the connection that the request was sent on, before it answered.
+/// Returns true if the server closed the connection of the request before it responded.
 fn is_closed(error: &PoolError) -> bool {
     if error.is_connect() {
         return false;

@@ -1,8 +1,8 @@
-//! The client that webhooks are called with: HTTPS with bounds on sizes, times and connections.
+//! HTTPS client for webhooks, with limits on sizes, times and connections.
 //!
-//! There is one pool for each set of authorities, in which connections are kept by address. As the reference's do, those to
-//! URLs speak HTTP/2 where the webhook does, and serve all calls together; those to services serve one call at a time, so that
-//! calls spread over their endpoints and none waits behind another. No redirect is followed.
+//! Each set of authorities has one pool, which keeps connections by address. As in the reference, connections to URLs
+//! use HTTP/2 if the webhook supports it, and serve concurrent calls; connections to services serve one call at a time,
+//! so that calls are spread over their endpoints and do not wait for each other. Redirects are not followed.
 
 use std::collections::HashMap;
 use std::error::Error as _;
@@ -26,65 +26,65 @@ use super::connector::{ConnectError, Connector};
 use super::credentials::WebhookUser;
 use super::services::Services;
 
-/// Calls webhooks.
+/// Client of webhooks.
 pub struct Client {
     services: Arc<Services>,
     pools: Mutex<HashMap<Peer, HttpPool>>,
     places: Mutex<HashMap<SmolStr, Arc<Semaphore>>>,
 }
 
-/// What connections have in common that may serve the same calls, but for the address.
+/// Properties, other than the address, that connections must share to serve the same calls.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Peer {
     authorities: Option<Authorities>,
     of_service: bool,
-    /// Address in memory of the user whose certificate the connections show; users live as long as the server.
+    /// Address in memory of the user whose certificate the connections present; users live as long as the server.
     certificate_user: Option<usize>,
 }
 
 type HttpPool = Pool<Connector, Full<Bytes>>;
 
-/// How many pools there are at a time. When there are more, all begin again.
+/// Maximum number of pools. If there are more, all pools are dropped.
 const POOLS: usize = 256;
 
-/// How many calls are under way to one address at a time; others wait, which counts as time of theirs.
+/// Maximum number of concurrent calls to one address; others wait, which counts towards their timeout.
 const CALLS: usize = 128;
 
-/// How many addresses stay in memory while no call to them runs.
+/// Maximum number of addresses that stay in memory while no call to them runs.
 const ADDRESSES: usize = 1024;
 
-/// The most bytes of an answer.
+/// Maximum size of a response in bytes.
 const ANSWER_BYTES: usize = 16 << 20;
 
-/// How long an idle connection stays open, and how many of them for one address.
+/// Lifetime of an idle connection, and maximum number of idle connections for one address.
 const IDLE: Duration = Duration::from_secs(90);
 const IDLE_CONNECTIONS: usize = 25;
 
-/// After how long a silent HTTP/2 connection gets a ping, and how long the answer may take.
+/// Silence of an HTTP/2 connection after which it gets a ping, and timeout of the ping.
 const PING: Duration = Duration::from_secs(30);
 const PING_ANSWER: Duration = Duration::from_secs(15);
 
-/// The most bytes of an answer that an error shows.
+/// Maximum number of bytes of a response that an error shows.
 const MESSAGE_BYTES: usize = 2048;
 
-/// Why a webhook gave no answer, in the words that clients see.
+/// Reason why a webhook call failed, in the words that clients see.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CallError {
-    /// Its configuration allows no call.
+    /// The configuration allows no call.
     #[error("{0}")]
     Unusable(String),
-    /// The call failed; the code is that of its answer, or 503 where there was none.
+    /// The call failed; the code is that of its response, or 503 if there was none.
     #[error("{why}")]
     Failed {
         /// The status code.
         code: u16,
-        /// What happened.
+        /// Description of the failure.
         why: String,
     },
 }
 
 impl Client {
-    /// Calls services as they are in `services`.
+    /// Creates a client that resolves services through `services`.
     pub(super) fn new(services: Services) -> Self {
         Self {
             services: Arc::new(services),
@@ -93,18 +93,18 @@ impl Client {
         }
     }
 
-    /// Sends JSON to a webhook without credentials and returns the body of a successful answer.
+    /// Sends JSON to a webhook without credentials and returns the body of a successful response.
     ///
     /// # Errors
-    /// Why there is no such answer.
+    /// If there is no such response.
     pub(crate) async fn call(&self, to: &ClientConfig, body: Vec<u8>, timeout: Duration) -> Result<Bytes, CallError> {
         self.call_as(None, to, body, timeout).await
     }
 
-    /// Sends JSON to a webhook as `user` and returns the body of a successful answer.
+    /// Sends JSON to a webhook as `user` and returns the body of a successful response.
     ///
     /// # Errors
-    /// Why there is no such answer.
+    /// If there is no such response.
     pub(super) async fn call_as(
         &self,
         user: Option<&Arc<WebhookUser>>,
@@ -204,13 +204,13 @@ impl Client {
     }
 }
 
-/// The `timeout` parameter of a call: the time that the webhook has.
+/// Rounds the timeout of the webhook up to seconds, for the `timeout` parameter of a call.
 fn whole_seconds(timeout: Duration) -> Duration {
     let up = u64::from(timeout.subsec_nanos() > 0);
     Duration::from_secs(timeout.as_secs() + up)
 }
 
-/// Why an exchange failed, in Go's words.
+/// Returns the reason why an exchange failed, in Go's words.
 pub(super) fn pool_error_text(error: &PoolError) -> String {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = error.source();
     let mut text = error.to_string();
@@ -226,7 +226,7 @@ pub(super) fn pool_error_text(error: &PoolError) -> String {
                 return format!("net/http: HTTP/1.x transport connection broken: malformed HTTP response: {error}");
             }
         }
-        // Of a connection that ends without a word of TLS.
+        // The connection ended without a TLS close notification.
         let io = error.downcast_ref::<std::io::Error>();
         if io.is_some_and(|error| error.kind() == std::io::ErrorKind::UnexpectedEof) {
             return "EOF".to_owned();
@@ -237,14 +237,15 @@ pub(super) fn pool_error_text(error: &PoolError) -> String {
     text
 }
 
-/// Whether this is the media type of a text that can be shown.
+/// Returns true if this is the media type of a text that messages can show.
 fn is_text(content_type: &HeaderValue) -> bool {
     content_type
         .to_str()
         .is_ok_and(|media_type| media_type.starts_with("text/"))
 }
 
-/// What an answer of success without a body says. The reference's client assumes JSON where no type is stated.
+/// Returns the message for a successful response without a body. The reference's client assumes JSON if no type is
+/// stated.
 fn empty(code: StatusCode, content_type: Option<&HeaderValue>) -> String {
     let stated = content_type.and_then(|stated| stated.to_str().ok());
     format!(
@@ -254,8 +255,8 @@ fn empty(code: StatusCode, content_type: Option<&HeaderValue>) -> String {
     )
 }
 
-/// What an answer of another code than success says, in the words of the reference's client, which shows no body that
-/// is not a text.
+/// Returns the message for a response with an error code, in the words of the reference's client, which shows only
+/// bodies that are text.
 #[expect(clippy::indexing_slicing, reason = "no more than there is")]
 fn refusal(code: StatusCode, body: &[u8], is_text: bool) -> String {
     if let Ok(status) = json::parse(body, &Limits::REQUEST)

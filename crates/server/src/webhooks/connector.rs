@@ -1,5 +1,5 @@
-//! Connections to webhooks and aggregated servers: TCP to where the host is reached, TLS in the name of the host or of the
-//! service that it stands for.
+//! Connections to webhooks and aggregated servers: TCP to the resolved address, TLS with the name of the host or of the
+//! service that it represents.
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,36 +23,36 @@ use tokio_rustls::client::TlsStream;
 use super::services::Services;
 use super::trust::{self, Trust};
 
-/// Opens connections.
+/// Connector for HTTPS connections.
 #[derive(Clone)]
 pub(super) struct Connector {
     tls: TlsConnector,
-    /// Where hosts are looked up that are services of the cluster; `None` for the names of the network.
+    /// Resolver of hosts that are services of the cluster; `None` for DNS names.
     services: Option<Arc<Services>>,
-    /// The name that certificates must be for, where it is not that of the host.
+    /// Name that certificates must be for, if it is not that of the host.
     name: Option<ServerName<'static>>,
 }
 
-/// Why there is no connection, in Go's words.
+/// Reason why there is no connection, in Go's words.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct ConnectError(String);
 
-/// How long a host may take to be found, and each of its addresses to take a connection.
+/// Timeout of the lookup of a host, and of the connection to each of its addresses.
 const DIAL: Duration = Duration::from_secs(30);
 
-/// The protocols that may be spoken, as TLS names them.
+/// Supported protocols, by their names in TLS.
 const HTTP1: &[u8] = b"http/1.1";
 const HTTP2: &[u8] = b"h2";
 
-/// How long TLS may take to agree.
+/// Timeout of the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
 impl Connector {
-    /// Trusts `authorities`, in PEM, or those of the system, and shows `certificate`.
+    /// Trusts `authorities`, in PEM, or those of the system, and presents `certificate`.
     ///
     /// # Errors
-    /// Missing authorities.
+    /// If there are no authorities.
     pub(super) fn new(
         authorities: Option<&[u8]>,
         services: Option<Arc<Services>>,
@@ -60,7 +60,7 @@ impl Connector {
     ) -> Result<Self, String> {
         let trust = authorities.map_or(Trust::System, Trust::Authorities);
         let mut config = trust::client_config(trust, certificate)?;
-        // Over HTTP/2 all calls share a connection, and so would reach one endpoint of a service alone.
+        // Over HTTP/2 all calls share a connection, and so would reach only one endpoint of a service.
         let protocols: &[&[u8]] = if services.is_some() { &[HTTP1] } else { &[HTTP2, HTTP1] };
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         Ok(Self {
@@ -70,10 +70,10 @@ impl Connector {
         })
     }
 
-    /// Speaks HTTP/1.1 to hosts whose certificates are for `name`, and shows the certificate that `shown` chooses.
+    /// Connects over HTTP/1.1 to hosts whose certificates are for `name`; `shown` chooses the client certificate.
     ///
     /// # Errors
-    /// Where there are no authorities to trust, and where `name` is none.
+    /// If there are no authorities to trust, or `name` is invalid.
     pub(super) fn in_the_name_of(
         name: String,
         trust: Trust<'_>,
@@ -108,7 +108,7 @@ impl Connector {
     }
 }
 
-/// A connection to the first address of `host` that takes one.
+/// Connects to the first address of `host` that accepts a connection.
 async fn dial(host: &str, port: u16) -> Result<TcpStream, ConnectError> {
     let found = timeout(DIAL, tokio::net::lookup_host((host, port))).await;
     let addresses: Vec<SocketAddr> = match found {
@@ -128,7 +128,7 @@ async fn dial(host: &str, port: u16) -> Result<TcpStream, ConnectError> {
     Err(refused)
 }
 
-/// A fault of the system, in the words of Unix.
+/// Describes a system error in the words of Unix.
 pub(super) fn system_words(error: &io::Error) -> String {
     let words = match error.kind() {
         io::ErrorKind::ConnectionRefused => "connection refused",

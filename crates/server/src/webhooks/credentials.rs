@@ -1,5 +1,6 @@
-//! Credentials that admission webhooks are called with: the users of the kubeconfig that the configuration of an admission
-//! plugin names (<https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#authenticate-apiservers>).
+//! Credentials for calls of admission webhooks: the users of the kubeconfig that the configuration of an admission
+//! plugin names
+//! (<https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#authenticate-apiservers>).
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -19,7 +20,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
-/// How long a token that was read from a file is used before the file is read again.
+/// Time for which a token that was read from a file is used before the file is read again.
 const TOKEN_FILE_LIFETIME: Duration = Duration::from_secs(60);
 
 /// Largest token file, in bytes.
@@ -105,7 +106,7 @@ fn target(address: &Address) -> String {
 pub struct UserFields {
     /// Bearer token.
     pub token: Option<String>,
-    /// File with the bearer token, which is read again from time to time.
+    /// File with the bearer token, which is read again at intervals.
     pub token_file: Option<PathBuf>,
     /// Name and password for basic authentication.
     pub basic: Option<(String, String)>,
@@ -133,7 +134,7 @@ enum Authorization {
     },
 }
 
-/// Header with the token of a file, and when the file was read.
+/// Header with the token of a file, and the time when the file was read.
 #[derive(Clone, Debug)]
 struct TokenRead {
     at: Instant,
@@ -144,7 +145,7 @@ impl WebhookUser {
     /// Creates a user from the fields of a kubeconfig.
     ///
     /// # Errors
-    /// The field that cannot be used.
+    /// If a field is invalid; the error names it.
     pub fn new(fields: UserFields) -> Result<Self, String> {
         let authorization = match (fields.token_file, fields.token, fields.basic) {
             (Some(path), _, _) => {
@@ -189,7 +190,7 @@ impl WebhookUser {
     /// Adds the headers of the user to those of a request.
     ///
     /// # Errors
-    /// A token file that cannot be read.
+    /// If the token file cannot be read.
     pub(super) async fn add_headers(&self, headers: &mut HeaderMap) -> Result<(), String> {
         let authorization = match &self.authorization {
             Authorization::None => None,
@@ -240,7 +241,7 @@ fn secret(text: &str) -> Result<HeaderValue, String> {
     Ok(header)
 }
 
-/// Client certificate that every server is shown.
+/// Client certificate that is presented to every server.
 #[derive(Debug)]
 struct ShownCertificate(Arc<CertifiedKey>);
 

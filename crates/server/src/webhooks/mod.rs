@@ -1,5 +1,5 @@
-//! How webhooks are called, those of admission and those of conversion; and what becomes of their answers in words. Aggregated
-//! servers are called by the same means.
+//! Calls of admission and conversion webhooks, and the messages for their responses. Aggregated servers are called by
+//! the same means.
 
 mod backend;
 mod client;
@@ -28,7 +28,7 @@ pub use credentials::{UserFields, WebhookCredentials, WebhookUser, WebhookUsers}
 pub use holdfast_admission::webhooks::authorities_fault;
 pub use routing::Routing;
 
-/// The webhooks of admission, and how they are called.
+/// Admission webhooks and their client.
 pub struct Webhooks {
     configured: Arc<Configured>,
     client: Arc<Client>,
@@ -36,7 +36,7 @@ pub struct Webhooks {
 }
 
 impl Webhooks {
-    /// Calls the webhooks of `configured`; the services among them are those of `store`.
+    /// Creates the client for the webhooks of `configured`; services are resolved from `store`.
     pub fn new(configured: Arc<Configured>, store: Arc<Store>, registry: Arc<ArcSwap<Registry>>) -> Self {
         Self {
             configured,
@@ -45,7 +45,7 @@ impl Webhooks {
         }
     }
 
-    /// Calls the webhooks with credentials.
+    /// Sets the credentials of the calls.
     #[must_use]
     pub fn with_credentials(self, credentials: WebhookCredentials) -> Self {
         Self { credentials, ..self }
@@ -63,12 +63,12 @@ impl Webhooks {
         self.client.call_as(user, to, body, timeout).await
     }
 
-    /// The webhooks that are configured.
+    /// Returns the configured webhooks.
     pub(crate) fn configured(&self) -> &Configured {
         &self.configured
     }
 
-    /// How webhooks are called.
+    /// Returns the client that calls webhooks.
     pub fn client(&self) -> &Arc<Client> {
         &self.client
     }

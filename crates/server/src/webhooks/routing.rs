@@ -1,4 +1,4 @@
-//! Where aggregated servers are reached, and whether their services stand as they should
+//! Addresses of aggregated servers, and checks of their services
 //! (<https://kubernetes.io/docs/concepts/extend-kubernetes/api-extension/apiserver-aggregation/>).
 
 use std::cmp::Reverse;
@@ -10,22 +10,22 @@ use super::services::{
 };
 use crate::objects::lookup::SnapshotLookup;
 
-/// How requests reach the service of an aggregated server.
+/// Route of requests to the service of an aggregated server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Routing {
-    /// At its cluster IP, or at the host that it is another name for.
+    /// To its cluster IP, or to its external name.
     #[default]
     ClusterIp,
-    /// At its endpoints.
+    /// To its endpoints.
     Endpoints,
 }
 
-/// What is wrong with the service of an aggregated server, as the condition of its APIService reports it.
+/// Problem of the service of an aggregated server, as the condition of its APIService reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServiceFault {
-    /// The reason.
+    /// Reason.
     pub(crate) reason: &'static str,
-    /// The message.
+    /// Message.
     pub(crate) message: String,
 }
 
@@ -33,10 +33,10 @@ pub(crate) struct ServiceFault {
 const WITH_CLUSTER_IP: [&str; 3] = ["ClusterIP", "LoadBalancer", "NodePort"];
 
 impl Services {
-    /// The host and port at which a service is reached on `port`.
+    /// Resolves a service and `port` to a host and port.
     ///
     /// # Errors
-    /// Why it is reached nowhere.
+    /// If the service has no address; the text is the reason.
     pub(crate) fn resolve(
         &self,
         routing: Routing,
@@ -56,10 +56,10 @@ impl Services {
         })
     }
 
-    /// Whether a service and its endpoints stand as they should for `port`.
+    /// Checks that a service and its endpoints can serve `port`.
     ///
     /// # Errors
-    /// What is wrong.
+    /// If they cannot; the error is for the condition of the APIService.
     pub(crate) fn check(&self, namespace: &str, name: &str, port: u16) -> Result<(), ServiceFault> {
         self.look(|lookup| {
             let Some(service) = service(lookup, namespace, name) else {
@@ -72,7 +72,7 @@ impl Services {
     }
 }
 
-/// The endpoint slices of a service.
+/// Returns the endpoint slices of a service.
 fn slices(lookup: &SnapshotLookup<'_>, namespace: &str, name: &str) -> Vec<Value> {
     let mut slices = Vec::new();
     each_slice(lookup, namespace, name, |slice| slices.push(slice.clone()));
@@ -99,7 +99,7 @@ fn cluster_address(service: &Value, name: &str, port: u16) -> Result<(String, u1
     }
 }
 
-/// An address that is ready; those of the service's first family of addresses come first. `turn` chooses among them.
+/// Returns a ready address; those of the service's first address family come first. `turn` chooses among them.
 fn endpoint_address(
     service: &Value,
     mut slices: Vec<Value>,
@@ -144,7 +144,7 @@ fn check_service(
     name: &str,
     port: u16,
 ) -> Result<(), ServiceFault> {
-    // Services of other types have no known addresses.
+    // The addresses of services of other types are unknown.
     if service_type(service) != "ClusterIP" {
         return Ok(());
     }
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_service_is_reported_in_the_words_of_the_reference() {
+    fn service_problem_is_reported_in_the_reference_words() {
         let fault_text = |service: &str, slices: &[&str]| {
             let slices = slices.iter().map(|slice| parse(slice)).collect();
             let fault = check_service(&parse(service), || slices, "ns", "s", 443);

@@ -1,4 +1,4 @@
-//! Where the services of the cluster are reached.
+//! Resolution of the services of the cluster to addresses.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ pub(crate) struct Services {
     store: Arc<Store>,
     registry: Arc<ArcSwap<Registry>>,
     trees: Trees,
-    /// How many endpoints were chosen so far: each call goes to the next one.
+    /// Number of endpoints chosen so far: each call uses the next one.
     resolved: AtomicUsize,
 }
 
-/// The label by which an EndpointSlice names its service.
+/// Label of an EndpointSlice with the name of its service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
 impl Services {
@@ -34,18 +34,18 @@ impl Services {
         }
     }
 
-    /// Where `host`, which is `NAME.NAMESPACE.svc`, is reached on `port`: at an endpoint of that service, which needs no
-    /// network of services, or else at its cluster address.
+    /// Resolves `host`, which is `NAME.NAMESPACE.svc`, and `port` to an endpoint of that service, which needs no
+    /// service network, or else to its cluster address.
     ///
     /// # Errors
-    /// Why the service is nowhere to be reached.
+    /// If the service has no address; the text is the reason.
     pub(super) fn place(&self, host: &str, port: u16) -> Result<(String, u16), String> {
         let mut parts = host.splitn(3, '.');
         let (name, namespace) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
         self.look(|lookup| self.endpoint(lookup, namespace, name, port))
     }
 
-    /// Looks at the objects as they are now.
+    /// Calls `look` with the current objects.
     pub(super) fn look<T>(&self, look: impl FnOnce(&SnapshotLookup<'_>) -> T) -> T {
         let registry = self.registry.load();
         let snapshot = self.store.snapshot();
@@ -57,7 +57,7 @@ impl Services {
         })
     }
 
-    /// Another number each time.
+    /// Returns a different number each time.
     pub(super) fn next(&self) -> usize {
         self.resolved.fetch_add(1, Ordering::Relaxed)
     }
@@ -97,7 +97,7 @@ pub(super) fn service(lookup: &SnapshotLookup<'_>, namespace: &str, name: &str) 
     lookup.get(&resource("", "services"), namespace, name)
 }
 
-/// Shows the endpoint slices of a service one after the other.
+/// Passes each endpoint slice of a service to `show`.
 pub(super) fn each_slice(lookup: &SnapshotLookup<'_>, namespace: &str, name: &str, mut show: impl FnMut(&Value)) {
     lookup.list(
         &resource("discovery.k8s.io", "endpointslices"),
@@ -111,7 +111,7 @@ pub(super) fn each_slice(lookup: &SnapshotLookup<'_>, namespace: &str, name: &st
     );
 }
 
-/// The name of the port of a service that has that number.
+/// Returns the name of the service port with that number.
 pub(super) fn port_name(service: &Value, port: u16) -> Option<&str> {
     let number = |of: &Value| of.get("port").and_then(Value::as_i64);
     let of_port = items(service.at(&["spec", "ports"])).find(|of| number(of) == Some(i64::from(port)))?;
@@ -145,13 +145,13 @@ pub(super) fn items(list: Option<&Value>) -> impl Iterator<Item = &Value> {
     list.and_then(Value::as_list).into_iter().flat_map(|list| list.iter())
 }
 
-/// The number of the port of that name.
+/// Returns the number of the port with that name.
 pub(super) fn numbered(ports: Option<&Value>, name: &str) -> Option<u16> {
     let named = items(ports).find(|port| port.str_at(&["name"]).unwrap_or_default() == name)?;
     u16::try_from(named.get("port")?.as_i64()?).ok()
 }
 
-/// The endpoints of a slice that are ready.
+/// Adds the ready endpoints of a slice to `places`.
 fn in_slice(slice: &Value, port_name: &str, places: &mut Vec<(String, u16)>) {
     let Some(port) = numbered(slice.get("ports"), port_name) else {
         return;
@@ -164,7 +164,7 @@ fn in_slice(slice: &Value, port_name: &str, places: &mut Vec<(String, u16)>) {
     }
 }
 
-/// The endpoints that are ready.
+/// Adds the ready endpoints to `places`.
 fn in_endpoints(endpoints: &Value, port_name: &str, places: &mut Vec<(String, u16)>) {
     for subset in items(endpoints.get("subsets")) {
         let Some(port) = numbered(subset.get("ports"), port_name) else {

@@ -1,4 +1,5 @@
-//! The authorities that must have signed the certificate of a webhook or an aggregated server, and what is said of one that does not.
+//! Authorities that must have signed the certificate of a webhook or an aggregated server, and the messages for
+//! certificates that fail.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -17,21 +18,21 @@ use super::connector::system_words;
 use crate::wire::tls::AnyServer;
 use crate::wire::x509::{self, Purpose};
 
-/// Whose certificates are trusted.
+/// Trusted certificates.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Trust<'a> {
-    /// Those that come from these authorities, in PEM.
+    /// Certificates that these authorities issued, in PEM.
     Authorities(&'a [u8]),
-    /// Those that come from the authorities of the system.
+    /// Certificates that the authorities of the system issued.
     System,
-    /// All.
+    /// All certificates.
     Anyone,
 }
 
-/// TLS that trusts so, and shows the certificate that `shown` chooses.
+/// Creates the TLS configuration for `trust`; `shown` chooses the client certificate.
 ///
 /// # Errors
-/// Where there is no authority, in the words of the reference.
+/// If there is no authority; the text is that of the reference.
 pub(super) fn client_config(
     trust: Trust<'_>,
     shown: Option<Arc<dyn ResolvesClientCert>>,
@@ -66,7 +67,7 @@ fn verifier(trust: Trust<'_>, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn 
             roots.add_parsable_certificates(trusted.iter().filter(|root| x509::may_sign(root)).cloned());
         }
         Trust::System => {
-            // Those that cannot be read cannot be trusted, which the handshake reports.
+            // Certificates that cannot be parsed cannot be trusted; the handshake reports this.
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             if roots.is_empty() {
                 return Err("unable to load root certificates: the system has none".to_owned());
@@ -87,10 +88,10 @@ fn verifier(trust: Trust<'_>, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn 
     }))
 }
 
-/// Checks certificates as Go does: one that stands in a `caBundle` itself is trusted, others by a chain to an authority.
+/// Verifies certificates as Go does: one that is itself in a `caBundle` is trusted, others by a chain to an authority.
 #[derive(Debug)]
 struct Verifier {
-    /// `None` where no trusted authority may sign.
+    /// `None` if no trusted authority may sign.
     by_chain: Option<Arc<WebPkiServerVerifier>>,
     trusted: Vec<CertificateDer<'static>>,
     algorithms: WebPkiSupportedAlgorithms,
@@ -116,7 +117,7 @@ impl ServerCertVerifier for Verifier {
             chain.verify_server_cert(certificate, intermediates, name, ocsp, now)
         });
         if matches!(outcome, Err(Error::InvalidCertificate(CertificateError::UnknownIssuer))) {
-            // Go looks at the name first.
+            // Go verifies the name first.
             check_name()?;
         }
         outcome
@@ -125,7 +126,7 @@ impl ServerCertVerifier for Verifier {
     crate::verify_signatures!();
 }
 
-/// Why TLS came to nothing, in Go's words.
+/// Returns the reason why TLS failed, in Go's words.
 pub(super) fn tls_error_text(error: &std::io::Error) -> String {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
         Some(Error::InvalidCertificate(fault)) => {
@@ -167,7 +168,7 @@ fn of_certificate(fault: &CertificateError) -> String {
     }
 }
 
-/// What is said of a certificate for other names than the one that was called.
+/// Returns the message for a certificate that is not valid for the called name.
 fn of_name(expected: &ServerName<'_>, presented: &[String]) -> String {
     let wanted = expected.to_str();
     let named = |prefix: &str| -> Vec<&str> {

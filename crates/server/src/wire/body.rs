@@ -1,7 +1,7 @@
-//! Bodies of requests and answers.
+//! Bodies of requests and responses.
 //!
-//! An answer is most often bytes that exist already: an object as it is stored, or the pieces of a list. They go out as
-//! they are, without being copied together. A watch is a stream whose pieces come as events do.
+//! A response is most often bytes that exist already: a stored object, or the pieces of a list. They are sent
+//! unchanged, without being copied together. A watch is a stream whose pieces arrive as events do.
 
 use std::any::Any;
 use std::pin::Pin;
@@ -21,38 +21,38 @@ use crate::wire::heads::Exchange;
 use crate::wire::in_flight::{AnswerSeat, Seat};
 use crate::wire::slow_clients::stream_has_event;
 
-/// An answer to a request.
+/// Response to a request.
 pub type Response = http::Response<ResponseBody>;
 
-/// The most bytes that the body of a request may have.
+/// Maximum size of the body of a request, in bytes.
 pub const MAX_REQUEST_BYTES: usize = 3 * 1024 * 1024;
 
-/// A body that is not read to its end.
+/// Reason why a body was not read to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
-    /// It has more bytes than it may.
+    /// It has more bytes than the limit.
     #[error("the body has more than {0} bytes")]
     TooLarge(usize),
     /// The client broke off.
     #[error("{0}")]
     Broken(std::io::Error),
-    /// It did not come in time.
+    /// It did not arrive in time.
     #[error("the body did not come in time")]
     Slow,
-    /// Too many bodies are to come, or too many requests are served now that it is there.
+    /// Too many bodies are being received, or too many requests are being served when the body has arrived.
     #[error("too many requests are received or served")]
     TooMany,
 }
 
 /// The body of a request, not read yet.
 ///
-/// Where it is dropped unread, as when a request is refused by its path, a small rest is read in the background: an
-/// HTTP/1.1 connection can be used again only when all of the body has come.
+/// If it is dropped unread, as when a request is rejected by its path, a small rest is read in the background: an
+/// HTTP/1.1 connection can be reused only when the whole body has arrived.
 pub struct RequestBody {
-    /// Behind a lock that is never contended, so that a request can be shared between threads while it is handled.
+    /// In a lock that is never contended, so that threads can share a request while it is handled.
     source: Mutex<Option<Source>>,
     read_timeout: Duration,
-    /// The place of the request among those that are served, which it does not take up while its body comes.
+    /// Seat of the request, which it gives up while its body arrives.
     place: Option<Arc<Seat>>,
     /// The exchange on an HTTP/1.1 connection, which lasts until the body was read.
     exchange: Option<Exchange>,
@@ -61,13 +61,13 @@ pub struct RequestBody {
 type Source = UnsyncBoxBody<Bytes, std::io::Error>;
 
 impl RequestBody {
-    /// The body `source`; reading it may take `read_timeout` in all.
+    /// Wraps the body `source`; reading it may take `read_timeout` in total.
     pub fn new<B>(source: B, read_timeout: Duration) -> Self
     where
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        // Most requests have no body, which needs no place of its own.
+        // Most requests have no body, so they need no allocation for one.
         let source = (!source.is_end_stream()).then(|| source.map_err(std::io::Error::other).boxed_unsync());
         Self {
             source: Mutex::new(source),
@@ -84,18 +84,18 @@ impl RequestBody {
         }
     }
 
-    /// Gives `place` back while the body comes.
+    /// Gives up `place` while the body arrives.
     pub(crate) fn leaving(&mut self, place: Arc<Seat>) {
         self.place = Some(place);
     }
 
-    /// A body of these bytes.
+    /// Creates a body of these bytes.
     pub fn from_bytes(bytes: impl Into<Bytes>) -> Self {
         let source = http_body_util::Full::new(bytes.into());
         Self::new(source, Duration::MAX)
     }
 
-    /// The body as it comes, to be passed on. It has no bound: nothing of it is kept.
+    /// Returns the body as a stream to pass on. It has no size limit, because none of it is kept.
     pub(crate) fn pass_on(mut self) -> Source {
         let source = self.source.lock().take();
         let source = match (source, self.exchange.take()) {
@@ -119,7 +119,7 @@ impl RequestBody {
     /// Reads the whole body.
     ///
     /// # Errors
-    /// If it has more than [`MAX_REQUEST_BYTES`], or does not come whole and in time.
+    /// If it has more than [`MAX_REQUEST_BYTES`], or does not arrive completely and in time.
     pub async fn read(mut self) -> Result<Bytes, BodyError> {
         let Some(source) = self.source.lock().take() else {
             return Ok(Bytes::new());
@@ -129,7 +129,7 @@ impl RequestBody {
     }
 }
 
-/// How much of an unwanted body is read, and for how long, before the connection is closed.
+/// Number of bytes of an unwanted body that are read, and the time limit, before the connection is closed.
 const MAX_UNWANTED_BYTES: u64 = 256 * 1024;
 const UNWANTED_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -159,8 +159,8 @@ async fn discard(mut source: Source) {
     }
 }
 
-/// How much more of a body that is too large is read and thrown away. Most clients read the answer only when all of the
-/// body is sent, and would see a broken connection instead.
+/// Number of further bytes of a too large body that are read and discarded. Most clients read the response only when
+/// the whole body is sent, and would see a broken connection instead.
 const MAX_DISCARDED_BYTES: usize = 16 * 1024 * 1024;
 
 async fn collect(mut source: Source, mut place: Option<Arc<Seat>>) -> Result<Bytes, BodyError> {
@@ -169,7 +169,7 @@ async fn collect(mut source: Source, mut place: Option<Arc<Seat>>) -> Result<Byt
         let frame = match source.frame().now_or_never() {
             Some(frame) => frame,
             None => {
-                // Most bodies are there when they are requested.
+                // Most bodies have arrived when they are requested.
                 if let Some(place) = place.take() {
                     receiving = Some(place.receive(collected.kept())?);
                 }
@@ -194,13 +194,13 @@ async fn collect(mut source: Source, mut place: Option<Arc<Seat>>) -> Result<Byt
     collected.finish()
 }
 
-/// What came of a body.
+/// Part of a body that has arrived.
 struct Collected {
     first: Bytes,
     rest: Vec<u8>,
-    /// How much came.
+    /// Number of bytes that have arrived.
     size: usize,
-    /// How much there is to come at least, as the client states it.
+    /// Minimum total length that the client states.
     stated: u64,
 }
 
@@ -214,7 +214,7 @@ impl Collected {
         }
     }
 
-    /// How many bytes are kept.
+    /// Returns the number of bytes that are kept.
     fn kept(&self) -> usize {
         if self.rest.is_empty() {
             self.first.len()
@@ -225,15 +225,15 @@ impl Collected {
 
     fn add(&mut self, data: Bytes) {
         self.size += data.len();
-        // A length that the client states is judged before anything is kept.
+        // A stated length is checked before anything is kept.
         if self.size > MAX_REQUEST_BYTES || self.stated > MAX_REQUEST_BYTES as u64 {
             (self.first, self.rest) = (Bytes::new(), Vec::new());
         } else if self.first.is_empty() {
-            // Most bodies come in one piece, which is not copied.
+            // Most bodies arrive in one piece, which is not copied.
             self.first = data;
         } else {
             if self.rest.is_empty() {
-                // Room is made for what came, not for what is stated.
+                // Memory is reserved for the received bytes, not for the stated length.
                 self.rest.reserve(2 * (self.first.len() + data.len()));
                 self.rest.extend_from_slice(&self.first);
             }
@@ -253,32 +253,33 @@ impl Collected {
     }
 }
 
-/// The body of an answer.
+/// Body of a response.
 pub struct ResponseBody {
     content: Content,
-    /// What is given back when the client has taken the answer.
+    /// Value that is dropped when the client has received the response.
     held: Option<Held>,
 }
 
 type Held = Arc<dyn Any + Send + Sync>;
 
-/// An answer up to this length counts as taken once the connection has it: connections buffer as much of any answer.
+/// Maximum length of a response that counts as received once the connection has it: connections buffer this much of any
+/// response.
 const SMALL_ANSWER: u64 = 16 * 1024;
 
-/// What an answer consists of.
+/// Content of a response.
 enum Content {
-    /// Nothing, or one run of bytes.
+    /// Nothing, or one chunk of bytes.
     Full(Option<Bytes>),
-    /// Runs of bytes, sent one after the other.
+    /// Chunks of bytes, sent one after the other.
     Chunks {
-        /// What is still to be sent.
+        /// Chunks still to be sent.
         rest: std::vec::IntoIter<Bytes>,
-        /// The bytes still to be sent.
+        /// Number of bytes still to be sent.
         remaining: u64,
     },
-    /// Runs of bytes that come when they come; the answer ends with the stream.
+    /// Chunks of bytes that become available over time; the response ends with the stream.
     Stream(BoxStream<'static, Bytes>),
-    /// What another server answers, passed on as it comes.
+    /// Response of another server, streamed through.
     Passed {
         body: UnsyncBoxBody<Bytes, Broken>,
         sent: Option<Box<dyn FnMut(u64) + Send>>,
@@ -286,12 +287,12 @@ enum Content {
     },
 }
 
-/// The server whose answer is passed on broke it off, so that this one can only break off, too.
+/// Error of a response that is streamed through and that its server broke off, so that this server must break off too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the answer that is passed on was broken off")]
 pub struct Broken;
 
-/// Bytes that belong to an answer which holds something.
+/// Bytes of a response that holds a value.
 struct HeldBytes {
     bytes: Bytes,
     _held: Held,
@@ -310,13 +311,13 @@ impl From<Content> for ResponseBody {
 }
 
 impl ResponseBody {
-    /// A body without bytes.
+    /// Creates a body without bytes.
     pub fn empty() -> Self {
         Content::Full(None).into()
     }
 
-    /// Keeps `what` until the last byte is written to the connection, or the answer is given up. Small answers keep it
-    /// until the connection has them.
+    /// Keeps `what` until the last byte is written to the connection, or the response is abandoned. Small responses
+    /// keep it until the connection has them.
     pub(crate) fn hold(&mut self, what: impl Send + Sync + 'static) {
         self.held = Some(match self.held.take() {
             Some(before) => Arc::new((before, what)),
@@ -324,8 +325,8 @@ impl ResponseBody {
         });
     }
 
-    /// Keeps the place of a request as [`Self::hold`] does. An answer that comes piece by piece gives the place back while the
-    /// client takes nothing.
+    /// Keeps the seat of a request as [`Self::hold`] does. A response that is sent in pieces gives the seat back while the
+    /// client reads nothing.
     pub(crate) fn hold_seat(&mut self, seat: Arc<Seat>) {
         let Content::Stream(stream) = &mut self.content else {
             return self.hold(seat);
@@ -342,12 +343,12 @@ impl ResponseBody {
         self.hold(seat);
     }
 
-    /// Whether the connection may have the answer long before its client has it.
+    /// Returns true if the connection may have the response long before its client has it.
     pub(crate) fn is_large(&self) -> bool {
         self.length().is_none_or(|length| length > SMALL_ANSWER)
     }
 
-    /// The next run of bytes with what is held, if it is the last run or may be.
+    /// Returns the next chunk together with the held value, if it is the last chunk or may be.
     fn tie(&mut self, bytes: Bytes) -> Bytes {
         let held = match &self.content {
             Content::Full(_) | Content::Chunks { remaining: 0, .. } => self.held.take(),
@@ -360,19 +361,19 @@ impl ResponseBody {
         }
     }
 
-    /// A body of runs of bytes, none of which is copied. Its length is known.
+    /// Creates a body of chunks, none of which is copied. Its length is known.
     pub fn chunks(chunks: Vec<Bytes>) -> Self {
         let remaining = chunks.iter().map(|chunk| chunk.len() as u64).sum();
         let rest = chunks.into_iter();
         Content::Chunks { rest, remaining }.into()
     }
 
-    /// A body that comes as `stream` gives it.
+    /// Creates a body that `stream` provides over time.
     pub fn stream(stream: impl Stream<Item = Bytes> + Send + 'static) -> Self {
         Content::Stream(Box::pin(stream)).into()
     }
 
-    /// What another server answers.
+    /// Streams the response of another server through.
     pub(crate) fn passed(body: impl Body<Data = Bytes, Error = Broken> + Send + 'static) -> Self {
         let body = body.boxed_unsync();
         Content::Passed {
@@ -395,8 +396,8 @@ impl ResponseBody {
         }
     }
 
-    /// Shows `observer` each piece of a stream, and its end; of what is passed on the last observer alone. Where the observer is dropped before that, the client took no
-    /// more.
+    /// Shows `observer` each piece of a stream, and its end; a body that is streamed through has only the last
+    /// observer. If the observer is dropped before the end, the client read no more.
     pub(crate) fn observe(&mut self, observer: impl BodyObserver) {
         match &mut self.content {
             Content::Stream(stream) => {
@@ -408,7 +409,7 @@ impl ResponseBody {
         }
     }
 
-    /// The bytes of the body, where all of them are at hand.
+    /// Returns the bytes of the body, if all of them are available.
     pub(crate) fn whole(&self) -> Option<Bytes> {
         match &self.content {
             Content::Full(bytes) => Some(bytes.clone().unwrap_or_default()),
@@ -417,7 +418,7 @@ impl ResponseBody {
         }
     }
 
-    /// The length in bytes, where it is known.
+    /// Returns the length in bytes, if it is known.
     pub fn length(&self) -> Option<u64> {
         match &self.content {
             Content::Full(bytes) => Some(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
@@ -427,12 +428,12 @@ impl ResponseBody {
     }
 }
 
-/// Looks on while a stream is sent.
+/// Observer of a stream that is sent.
 pub(crate) trait BodyObserver: Send + Unpin + 'static {
-    /// A piece is sent.
+    /// Called when a piece is sent.
     fn piece(&mut self, piece: &Bytes);
 
-    /// All is sent.
+    /// Called when all is sent.
     fn end(&mut self);
 }
 
@@ -533,7 +534,7 @@ impl Body for ResponseBody {
     }
 }
 
-/// The next bytes of a body; what stands behind them, such as trailers, is left out.
+/// Polls the next bytes of a body; skips other frames, such as trailers.
 fn poll_data<B: Body<Data = Bytes>>(
     mut body: Pin<&mut B>,
     cx: &mut Context<'_>,
@@ -568,7 +569,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_an_answer_holds_is_given_back_with_its_last_bytes() {
+    async fn value_held_by_a_response_is_dropped_with_its_last_bytes() {
         let large = || Bytes::from(vec![b' '; 20 * 1024]);
         let stream = || futures_util::stream::iter([large(), large()]);
         for (mut body, small) in [
@@ -587,7 +588,7 @@ mod tests {
             }
             drop(body);
             assert_eq!(Arc::strong_count(&place), if small { 1 } else { 2 });
-            // A part of the last bytes is as good as all of them.
+            // A part of the last bytes holds the value as well as all of them.
             let rest = taken.pop().map(|last| last.slice(1..));
             drop(taken);
             assert_eq!(Arc::strong_count(&place), if small { 1 } else { 2 });
@@ -597,7 +598,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_above_the_limit_is_refused_with_and_without_a_stated_length() {
+    async fn too_large_body_is_rejected_with_or_without_stated_length() {
         let stated = RequestBody::from_bytes(vec![b' '; MAX_REQUEST_BYTES + 1]);
         let pieces = futures_util::stream::repeat(Bytes::from(vec![b' '; 1 << 20]));
         let unstated = RequestBody::new(ResponseBody::stream(pieces), Duration::from_secs(60));

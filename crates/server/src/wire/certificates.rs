@@ -1,4 +1,4 @@
-//! Certificates and keys as texts, and the certificates that this server publishes.
+//! Certificates and keys as PEM, and the certificates that this server publishes.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,10 +9,10 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 
 use crate::wire::x509;
 
-/// The certificates of several texts in PEM as one, each once, but those that are over at the time `now`.
+/// Joins the certificates of several PEM texts without duplicates, except those that have expired at the time `now`.
 ///
 /// # Errors
-/// Where a text that is not empty holds anything that cannot be read, or no certificate.
+/// If a text that is not empty holds anything unreadable, or no certificate.
 pub fn joined(texts: &[&str], now: SystemTime) -> Result<String, String> {
     let now = UnixTime::since_unix_epoch(now.duration_since(UNIX_EPOCH).unwrap_or_default());
     let mut all: Vec<CertificateDer<'static>> = Vec::new();
@@ -32,7 +32,7 @@ pub fn joined(texts: &[&str], now: SystemTime) -> Result<String, String> {
     Ok(all.iter().map(|certificate| pem("CERTIFICATE", certificate)).collect())
 }
 
-/// A block of PEM, in lines as Go writes them.
+/// Returns a PEM block, with lines as Go writes them.
 pub fn pem(label: &str, der: &[u8]) -> String {
     let text = STANDARD.encode(der);
     let mut pem = format!("-----BEGIN {label}-----\n");

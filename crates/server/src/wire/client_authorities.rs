@@ -1,4 +1,4 @@
-//! The authorities whose client certificates are trusted.
+//! Authorities whose client certificates are trusted.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,10 +9,11 @@ use rustls::server::danger::ClientCertVerifier;
 
 use crate::wire::x509::{self, Purpose};
 
-/// Clients are trusted if one of these authorities signed their certificate, or if it is one of them.
+/// Trusted authorities: a client is trusted if one of them signed its certificate, or if its certificate is one of
+/// them.
 pub struct ClientAuthorities {
     roots: Vec<CertificateDer<'static>>,
-    /// `None` where none of the roots may sign.
+    /// `None` if none of the roots may sign.
     chains: Option<Arc<dyn ClientCertVerifier>>,
 }
 
@@ -25,15 +26,16 @@ impl fmt::Debug for ClientAuthorities {
 }
 
 impl ClientAuthorities {
-    /// Trusts `roots`, and what `chains` finds to come from them.
+    /// Trusts `roots`, and certificates that `chains` verifies.
     pub(crate) fn new(roots: Vec<CertificateDer<'static>>, chains: Option<Arc<dyn ClientCertVerifier>>) -> Self {
         Self { roots, chains }
     }
 
-    /// Until when the certificate `own` of a client is good, which shows those `between` it and the authorities as well.
+    /// Returns the time until which the certificate `own` of a client is valid; the client also presents the
+    /// certificates `between` it and the authorities.
     ///
     /// # Errors
-    /// If it is not to be trusted at the time `now`.
+    /// If it is not trusted at the time `now`.
     pub(crate) fn verify(
         &self,
         own: &CertificateDer<'_>,

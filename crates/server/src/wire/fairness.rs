@@ -1,4 +1,4 @@
-//! Seats of priority levels, as requests hold them.
+//! Seats of priority levels that requests hold.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,23 +15,23 @@ pub type Fairness = holdfast_fairness::Fairness<RequestDetails>;
 /// A flow schema of a server.
 pub type Schema = holdfast_fairness::Schema<RequestDetails>;
 
-/// What dumps show of a request. A copy costs next to nothing.
+/// Description of a request in dumps. A copy is cheap.
 #[derive(Clone, Debug)]
 pub struct RequestDetails {
     /// The user who makes the request.
     pub user: Arc<User>,
-    /// The method.
+    /// HTTP method.
     pub method: Method,
-    /// What it is about.
+    /// The URI.
     pub uri: Uri,
 }
 
-/// The clock of levels: it begins with the server and never goes back.
+/// Clock of priority levels: it begins with the server and never goes back.
 #[derive(Clone, Copy, Debug)]
 pub struct SteadyClock(Instant);
 
 impl SteadyClock {
-    /// A clock that begins at `origin`.
+    /// Creates a clock that begins at `origin`.
     pub fn new(origin: Instant) -> Self {
         Self(origin)
     }
@@ -43,10 +43,10 @@ impl Clock for SteadyClock {
     }
 }
 
-/// The seats of a request, which it does not take up while its body comes.
+/// The seats of a request, which it gives up while its body arrives.
 pub(crate) struct LevelSeat {
     state: Mutex<SeatState>,
-    /// How long it waits for seats at most.
+    /// Maximum wait for seats.
     patience: Duration,
 }
 
@@ -70,7 +70,7 @@ impl LevelSeat {
         }
     }
 
-    /// Gives the seats back while the body of the request comes.
+    /// Gives up the seats while the body of the request arrives.
     pub(crate) fn leave(&self) {
         let mut state = self.state.lock();
         let next = match std::mem::replace(&mut *state, SeatState::Gone) {
@@ -80,7 +80,7 @@ impl LevelSeat {
         *state = next;
     }
 
-    /// Takes seats again, and waits for them as any request does. `false` where there are none.
+    /// Occupies seats again, and waits for them as any request does. Returns `false` if there are none.
     pub(crate) async fn enter(&self) -> bool {
         let paused = {
             let mut state = self.state.lock();
@@ -102,7 +102,7 @@ impl LevelSeat {
     }
 }
 
-/// Waits for the turn of a request, but not beyond `until`; `None` where it is rejected.
+/// Waits until a request may execute, but not beyond `until`; returns `None` if it is rejected.
 pub(crate) async fn turn(start: Start<RequestDetails>, until: Instant) -> Option<Execution<RequestDetails>> {
     match start {
         Start::Executes(execution) => Some(execution),
@@ -111,7 +111,7 @@ pub(crate) async fn turn(start: Start<RequestDetails>, until: Instant) -> Option
     }
 }
 
-/// What a watch holds: seats until it has begun, and a place among the watches that changes are sent to.
+/// Resources of a watch: seats until it has begun, and a registration among the watches that changes are sent to.
 #[derive(Debug, Default)]
 pub struct WatchHold {
     seat: Option<Arc<Seat>>,
@@ -126,7 +126,7 @@ impl WatchHold {
         }
     }
 
-    /// The watch has shown what was there: it takes seats no more.
+    /// Gives up the seats, because the watch has sent the initial objects.
     pub(crate) fn begun(&mut self) {
         self.seat = None;
     }

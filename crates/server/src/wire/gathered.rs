@@ -1,8 +1,8 @@
-//! Events of many watches on one connection leave together. An event is a small frame, and HTTP/2 writes and flushes each
-//! frame by itself: a TLS record and a call of the kernel for each watcher. A connection that carries several watches
-//! therefore lets those run that have an event, gathers what they write, and sends it at once.
+//! Gathers the events of many watches on one connection. An event is a small frame, and HTTP/2 writes and flushes each
+//! frame separately: a TLS record and a system call for each watcher. A connection with several watches therefore first
+//! runs the watches that have an event, gathers their writes, and sends them at once.
 //!
-//! Other connections write as they always do, and so do these where a frame is large.
+//! Other connections write directly, as do these for a large frame.
 
 use std::error::Error;
 use std::io::{self, IoSlice};
@@ -15,35 +15,35 @@ use bytes::{Buf, BytesMut};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// From how many watches on a connection is gathered.
+/// Number of watches on a connection from which writes are gathered.
 const SEVERAL: usize = 2;
 
-/// What is written in one piece of this size or more gains nothing from being gathered.
+/// Size from which one write gains nothing from buffering.
 const LARGE: usize = 8 * 1024;
 
-/// The most that is gathered: TLS takes as much at a time.
+/// Maximum size of the buffer: TLS accepts this much at a time.
 const MOST: usize = 64 * 1024;
 
 /// The watches of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
     open: AtomicUsize,
-    /// Whether any has given an event to the connection since it was last served.
+    /// True if a watch has given an event to the connection since the connection was last served.
     has_events: AtomicBool,
 }
 
 impl Watches {
-    /// A watch begins.
+    /// Counts a watch that begins.
     pub(crate) fn enter(&self) {
         self.open.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A watch ends.
+    /// Counts a watch that ends.
     pub(crate) fn leave(&self) {
         self.open.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// A watch has an event.
+    /// Records that a watch has an event.
     pub(crate) fn note_event(&self) {
         self.has_events.store(true, Ordering::Release);
     }
@@ -52,14 +52,14 @@ impl Watches {
         self.open.load(Ordering::Relaxed) >= SEVERAL
     }
 
-    /// Whether there are new events, which others may follow. They are not new any more then.
+    /// Returns true if there are new events, which others may follow. Marks them as seen.
     fn take_events(&self) -> bool {
         self.are_several() && self.has_events.swap(false, Ordering::AcqRel)
     }
 }
 
-/// The stream of a connection, whose handles all write to the same: one for who speaks HTTP/2, one for who sends what was
-/// gathered.
+/// Stream of a connection, whose handles all write to the same stream: one for the HTTP/2 protocol, one that sends the
+/// gathered bytes.
 pub(crate) struct Gathered<S> {
     stream: Arc<Mutex<Gathering<S>>>,
     watches: Arc<Watches>,
@@ -67,9 +67,9 @@ pub(crate) struct Gathered<S> {
 
 struct Gathering<S> {
     stream: S,
-    /// What is still to be written, before anything else.
+    /// Bytes still to be written, before anything else.
     waiting: BytesMut,
-    /// Whether anything was written since the last flush: TLS may hold back what the socket had no room for.
+    /// True if anything was written since the last flush: TLS may hold back bytes that the socket had no room for.
     unflushed: bool,
 }
 
@@ -83,7 +83,7 @@ impl<S> Clone for Gathered<S> {
 }
 
 impl<S: AsyncWrite + Unpin> Gathered<S> {
-    /// The stream of a connection that carries these watches.
+    /// Wraps the stream of a connection that carries these watches.
     pub(crate) fn new(stream: S, watches: Arc<Watches>) -> Self {
         let gathering = Gathering {
             stream,
@@ -96,10 +96,10 @@ impl<S: AsyncWrite + Unpin> Gathered<S> {
         }
     }
 
-    /// Serves the connection, and sends what it wrote meanwhile.
+    /// Serves the connection, and sends the bytes that it wrote meanwhile.
     ///
     /// # Errors
-    /// Those of the connection, and where something cannot be sent.
+    /// If the connection or sending fails.
     pub(crate) async fn serve<C, E>(&self, mut connection: Pin<&mut C>) -> io::Result<()>
     where
         C: Future<Output = Result<(), E>>,
@@ -107,7 +107,7 @@ impl<S: AsyncWrite + Unpin> Gathered<S> {
     {
         let mut waited = false;
         std::future::poll_fn(move |context| {
-            // Those who have an event, too, run first.
+            // Other watches with an event run first.
             if !waited && self.watches.take_events() {
                 waited = true;
                 return give_way(context);
@@ -123,9 +123,9 @@ impl<S: AsyncWrite + Unpin> Gathered<S> {
     }
 }
 
-/// Lets the tasks run that are ready to.
+/// Yields to the tasks that are ready.
 fn give_way<T>(context: &mut Context<'_>) -> Poll<T> {
-    // Its waker is kept by the runtime: the task comes again when the others had their turn.
+    // The runtime keeps the waker: the task is polled again after the other tasks.
     let turn = std::pin::pin!(tokio::task::yield_now());
     if turn.poll(context).is_ready() {
         context.waker().wake_by_ref();
@@ -134,7 +134,7 @@ fn give_way<T>(context: &mut Context<'_>) -> Poll<T> {
 }
 
 impl<S: AsyncWrite + Unpin> Gathering<S> {
-    /// Sends all that was written, gathered or not.
+    /// Sends all written bytes, gathered or not.
     fn send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.unflushed {
             true => self.flush(context),
@@ -149,7 +149,7 @@ impl<S: AsyncWrite + Unpin> Gathering<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes what is gathered.
+    /// Writes the gathered bytes.
     fn drain(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.waiting.is_empty() {
             let sent = ready!(Pin::new(&mut self.stream).poll_write(context, &self.waiting))?;
@@ -158,7 +158,7 @@ impl<S: AsyncWrite + Unpin> Gathering<S> {
             }
             self.waiting.advance(sent);
         }
-        // Idle watches need no room.
+        // Idle watches need no buffer.
         self.waiting = BytesMut::new();
         Poll::Ready(Ok(()))
     }
@@ -200,7 +200,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Gathered<S> {
         true
     }
 
-    /// What is written for several watches goes out when the connection was served, so that there is nothing to do before.
+    /// Does nothing for several watches, because their bytes are sent after the connection was served.
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.watches.are_several() {
             return Poll::Ready(Ok(()));
@@ -222,7 +222,7 @@ mod tests {
 
     use super::*;
 
-    /// Keeps what is written to it, each piece by itself, and takes no more than it has room for.
+    /// Keeps each write separately, and accepts no more than it has room for.
     struct Pieces {
         taken: Vec<Vec<u8>>,
         room: usize,
@@ -248,7 +248,7 @@ mod tests {
         }
     }
 
-    /// Takes all that is written and holds it back until it is flushed and the socket has room, as TLS does.
+    /// Accepts every write and holds it back until it is flushed and the socket has room, as TLS does.
     #[derive(Default)]
     struct HoldingBack {
         held: usize,
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn frames_of_several_watches_leave_together_and_large_ones_at_once() {
+    async fn small_frames_of_watches_are_gathered_and_large_ones_are_not() {
         let stream = gathered(2, usize::MAX);
         write(&stream, &[100, 200, 300]).await;
         assert_eq!(lengths(&stream), [600]);
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_the_stream_holds_back_goes_out_when_there_is_room() {
+    async fn held_back_bytes_are_sent_when_there_is_room() {
         for length in [100, LARGE] {
             let stream = Gathered::new(HoldingBack::default(), watches(2));
             let mut writer = stream.clone();
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_with_events_is_served_when_others_had_their_turn() {
+    async fn connection_with_events_is_served_after_other_tasks() {
         let stream = gathered(2, usize::MAX);
         let order = Arc::new(Mutex::new(Vec::new()));
         stream.watches.note_event();

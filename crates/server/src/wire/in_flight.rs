@@ -1,9 +1,10 @@
-//! How many requests are served at a time: those that read and those that change something have a limit each
-//! (`--max-requests-inflight`, `--max-mutating-requests-inflight`). Requests above it are refused with advice to retry.
+//! Limits on the number of requests that are served at a time: one for reading and one for mutating requests
+//! (`--max-requests-inflight`, `--max-mutating-requests-inflight`). Requests above the limit are rejected with advice
+//! to retry.
 //!
-//! No user takes more than is left for all others: alone one gets half of the places, two get a third each, and there is
-//! one left for the next user. A request whose body is still to come is not served. It gives its place back and is
-//! counted among those that are received, whose number and bytes are shared out in the same way.
+//! No user gets more than is left for all others: a single user gets half of the seats, two get a third each, and there
+//! is one left for the next user. A request whose body has not arrived is not served. It gives its seat up and is
+//! counted as a request that is received. The number and the bytes of these are shared in the same way.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,28 +19,28 @@ use crate::runtime::long_work::LongWork;
 use crate::wire::body::BodyError;
 use crate::wire::fairness::LevelSeat;
 
-/// The requests that are served or received now. Those that last, such as watches, are not among them.
+/// Requests that are served or received now, without long-running ones such as watches.
 #[derive(Debug)]
 pub struct InFlight {
     read_only: Mutex<Shares>,
     mutating: Mutex<Shares>,
-    /// Bodies that are still to come.
+    /// Bodies that are being received.
     bodies: Mutex<Shares>,
-    /// Their bytes that came already.
+    /// Received bytes of these bodies.
     bytes: Mutex<Shares>,
-    /// Answers whose clients are slow to read them, so that they have given their places back.
+    /// Responses whose clients read slowly, so that they have given their seats back.
     untaken: Mutex<Shares>,
-    /// Those that are served and take long.
+    /// Work of served requests that takes long.
     pub(crate) long_work: LongWork,
 }
 
-/// The most answers that wait for their clients without a place; each of the others keeps its place.
+/// Maximum number of responses that wait for their clients without a seat. Each of the others keeps its seat.
 const MAX_UNTAKEN_ANSWERS: usize = 1000;
 
-/// An answer of which the client has taken nothing for this long gives its place back.
+/// Time after which a response gives its seat back if the client has read nothing of it.
 const UNTAKEN_DELAY: Duration = Duration::from_millis(250);
 
-/// The most bodies that are received at a time, and the most bytes that are kept of them.
+/// Maximum number of bodies that are received at a time, and maximum number of their bytes that are kept.
 const BODIES: usize = 2000;
 const BODY_BYTES: usize = 128 << 20;
 
@@ -50,7 +51,7 @@ impl Default for InFlight {
 }
 
 impl InFlight {
-    /// At most `read_only` requests at a time that read, and `mutating` others; 0 for no limit.
+    /// Allows at most `read_only` reading requests at a time, and `mutating` others; 0 for no limit.
     pub fn new(read_only: usize, mutating: usize) -> Self {
         let shares = |limit| Mutex::new(Shares::new(limit));
         Self {
@@ -63,7 +64,7 @@ impl InFlight {
         }
     }
 
-    /// At most `bodies` that are still to come, of which no more than so many bytes are kept.
+    /// Sets the maximum number of bodies that are received at a time, and of their bytes that are kept.
     #[must_use]
     pub fn with_bodies(self, bodies: usize, bytes: usize) -> Self {
         Self {
@@ -73,7 +74,7 @@ impl InFlight {
         }
     }
 
-    /// A place for a request of `user` that changes something or merely reads; `None` if there is none for that user. A request
+    /// Returns a seat for a mutating or reading request of `user`; `None` if there is none for that user. A request
     /// that is served `anyway` always gets one.
     pub fn enter(self: &Arc<Self>, user: &Arc<User>, mutates: bool, anyway: bool) -> Option<Seat> {
         let counted = Counted {
@@ -89,7 +90,7 @@ impl InFlight {
         place.enter().then_some(place)
     }
 
-    /// The place of a request of `user` that has seats of its level.
+    /// Returns the seat of a request of `user` that has seats of its priority level.
     pub(crate) fn of_level(self: &Arc<Self>, user: &Arc<User>, seat: LevelSeat) -> Seat {
         Seat {
             in_flight: Arc::clone(self),
@@ -98,20 +99,20 @@ impl InFlight {
         }
     }
 
-    /// How many requests of each kind are served now.
+    /// Returns the number of requests of each kind that are served now.
     pub(crate) fn now(&self) -> [(&'static str, i64); 2] {
         let now = |shares: &Mutex<Shares>| i64::try_from(shares.lock().taken).unwrap_or(i64::MAX);
         [("readOnly", now(&self.read_only)), ("mutating", now(&self.mutating))]
     }
 }
 
-/// Something of which there is so much, and who has how much of it.
+/// A limited amount that is shared among users.
 #[derive(Debug)]
 struct Shares {
-    /// How much there is; 0 for no limit.
+    /// Total amount; 0 for no limit.
     limit: usize,
     taken: usize,
-    /// What each user has, where that is anything.
+    /// Amount of each user, if it is not zero.
     users: HashMap<SmolStr, usize>,
 }
 
@@ -124,7 +125,8 @@ impl Shares {
         }
     }
 
-    /// Takes `more` for a user, if no less is left for all others than the user has then. `anyway` asks for no limit.
+    /// Reserves `more` for a user, if all others still have at least as much left as the user has then. `anyway`
+    /// ignores the limit.
     fn take(&mut self, user: &SmolStr, more: usize, anyway: bool) -> bool {
         let left = self.limit.saturating_sub(self.taken);
         let own = self.users.get(user).copied().unwrap_or_default();
@@ -147,7 +149,7 @@ impl Shares {
     }
 }
 
-/// The place of a request that is served; given back when this goes.
+/// Seat of a request that is served; given up on drop.
 #[derive(Debug)]
 pub struct Seat {
     in_flight: Arc<InFlight>,
@@ -161,7 +163,7 @@ pub struct Seat {
     reason = "of a server all places are of one kind, and each is behind a pointer"
 )]
 enum Kind {
-    /// One of the places that there are.
+    /// One of a limited number of seats.
     Counted(Counted),
     /// Seats of a priority level.
     OfLevel(LevelSeat),
@@ -170,9 +172,9 @@ enum Kind {
 #[derive(Debug)]
 struct Counted {
     mutates: bool,
-    /// Whether it is never refused.
+    /// True if it is never rejected.
     anyway: bool,
-    /// Whether the place is taken now: not while the body of the request is received.
+    /// True if the seat is occupied now: not while the body of the request is received.
     served: AtomicBool,
 }
 
@@ -186,7 +188,7 @@ impl Counted {
 }
 
 impl Seat {
-    /// Takes the place, if it is counted and there is one.
+    /// Occupies the seat. Returns false if seats are counted and none is free.
     fn enter(&self) -> bool {
         let Kind::Counted(counted) = &self.kind else {
             return true;
@@ -197,7 +199,7 @@ impl Seat {
         entered
     }
 
-    /// Takes the place again once the body is there.
+    /// Occupies the seat again once the body has arrived.
     async fn enter_again(&self) -> bool {
         match &self.kind {
             Kind::Counted(_) => self.enter(),
@@ -216,10 +218,10 @@ impl Seat {
         }
     }
 
-    /// Gives the place back while the body of the request comes, `bytes` of which are there already.
+    /// Gives up the seat while the body of the request arrives, of which `bytes` have already arrived.
     ///
     /// # Errors
-    /// If too many bodies are to come.
+    /// If too many bodies are being received.
     pub(crate) fn receive(self: Arc<Self>, bytes: usize) -> Result<Receiving, BodyError> {
         self.leave();
         let bodies = &self.in_flight.bodies;
@@ -234,25 +236,25 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        // Seats of a level come back by themselves.
+        // Seats of a level are given up by their own drop.
         if let Kind::Counted(_) = &self.kind {
             self.leave();
         }
     }
 }
 
-/// The place of a request whose answer is written as the client takes it. The place is given back while the client takes
-/// nothing, so that slow clients hold up nobody, and taken again before more is written.
+/// Seat of a request whose response is written as the client reads it. The request gives the seat back while the client
+/// reads nothing, so that slow clients delay no others, and gets one again before more is written.
 pub(crate) struct AnswerSeat {
     seat: Arc<Seat>,
-    /// Counts when pieces are begun and handed over.
+    /// Number of pieces that were begun or handed over.
     progress: AtomicUsize,
-    /// True while the place is given back.
+    /// True while the seat is given back.
     is_away: Mutex<bool>,
 }
 
 impl AnswerSeat {
-    /// The place `seat`, which is watched from now on.
+    /// Watches the progress of the response that has `seat`.
     pub(crate) fn new(seat: Arc<Seat>) -> Arc<Self> {
         let answer = Arc::new(Self {
             seat,
@@ -316,7 +318,7 @@ impl Drop for AnswerSeat {
     }
 }
 
-/// A request whose body is received.
+/// A request whose body is being received.
 #[derive(Debug)]
 pub(crate) struct Receiving {
     place: Arc<Seat>,
@@ -324,7 +326,7 @@ pub(crate) struct Receiving {
 }
 
 impl Receiving {
-    /// Counts bytes that came and are kept.
+    /// Counts received bytes that are kept.
     ///
     /// # Errors
     /// If there is no room for them.
@@ -337,10 +339,10 @@ impl Receiving {
         Ok(())
     }
 
-    /// Takes the place again, since all of the body is there.
+    /// Occupies the seat again, because the whole body has arrived.
     ///
     /// # Errors
-    /// If others have it.
+    /// If no seat is free.
     pub(crate) async fn finish(self) -> Result<(), BodyError> {
         match self.place.enter_again().await {
             true => Ok(()),
@@ -444,7 +446,7 @@ mod tests {
         let mut receiving = Arc::clone(&place).receive(10).unwrap();
         assert_eq!(in_flight.now()[1], ("mutating", 0));
         let other = write(&in_flight, &bob).unwrap();
-        // Half of the bodies and bytes are for one user.
+        // One user gets at most half of the bodies and bytes.
         let second = Arc::new(read(&in_flight, &ann).unwrap());
         assert!(matches!(second.receive(0), Err(BodyError::TooMany)));
         assert!(receiving.keep(40).is_ok());

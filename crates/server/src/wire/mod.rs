@@ -1,4 +1,4 @@
-//! Connections and what goes over them: TLS, bodies, compression, slow clients, WebSockets.
+//! Connections and their content: TLS, bodies, compression, slow clients, WebSockets.
 
 pub mod body;
 pub mod certificates;

@@ -1,9 +1,9 @@
-//! Clients that do not take their answers. Requests have their time limits where they are read and handled; what is sent
-//! here bounds how long an answer may wait for its client.
+//! Clients that do not read their responses. Requests have their time limits where they are read and handled; this
+//! module limits the time for which a response may wait for its client.
 //!
-//! On any connection the socket has to take bytes now and then ([`WriteTimeout`]). One stream of an HTTP/2 connection can
-//! be held up while the others flow, so streams have a time limit of their own ([`Streams`]), but for those that last, such
-//! as watches. A timer is set only where something has to wait; most answers go out at once.
+//! On any connection the socket must accept bytes now and then ([`WriteTimeout`]). One stream of an HTTP/2 connection
+//! can be blocked while the others flow, so streams have a time limit of their own ([`Streams`]), except long-running
+//! ones such as watches. A timer is set only if something has to wait; most responses are sent at once.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -23,15 +23,15 @@ use tokio::time::{Instant, Sleep};
 use crate::wire::gathered::Watches;
 
 tokio::task_local! {
-    /// The stream that this task serves.
+    /// Stream that this task serves.
     static STREAM: ServedStream;
 }
 
-/// What is known of a stream while it is served.
+/// State of a stream while it is served.
 struct ServedStream {
-    /// Whether it lasts.
+    /// True if it is long-running.
     lasts: Cell<bool>,
-    /// Ends when the client has taken the answer.
+    /// Receiver that ends when the client has received the response.
     taken: Cell<Option<oneshot::Receiver<Infallible>>>,
     /// The watches of its connection.
     watches: Arc<Watches>,
@@ -45,9 +45,9 @@ impl Drop for ServedStream {
     }
 }
 
-/// Says that the answer of the stream that this task serves lasts, so that no limit is for it.
+/// Marks the response of the stream that this task serves as long-running, so that no time limit applies.
 pub(crate) fn stream_lasts() {
-    // On HTTP/1.1 connections there are no streams, and nothing to say.
+    // HTTP/1.1 connections have no streams, so there is nothing to mark.
     let _ = STREAM.try_with(|stream| {
         if !stream.lasts.replace(true) {
             stream.watches.enter();
@@ -55,7 +55,7 @@ pub(crate) fn stream_lasts() {
     });
 }
 
-/// Says that the stream that this task serves has a piece of its answer: an event, where it lasts.
+/// Reports that the stream that this task serves has a piece of its response: an event, if it is long-running.
 pub(crate) fn stream_has_event() {
     let _ = STREAM.try_with(|stream| {
         if stream.lasts.get() {
@@ -64,32 +64,33 @@ pub(crate) fn stream_has_event() {
     });
 }
 
-/// What the answer of the stream that this task serves has to hold until it is taken; `None` where there are no streams.
+/// Returns a guard that the response of the stream that this task serves must hold until the client has received it;
+/// `None` if there are no streams.
 pub(crate) fn answer_untaken() -> Option<impl Send + Sync + 'static> {
     let (untaken, taken) = oneshot::channel();
     STREAM.try_with(|stream| stream.taken.set(Some(taken))).ok()?;
     Some(untaken)
 }
 
-/// Runs the streams of an HTTP/2 connection, each for a limited time.
+/// Executor of the streams of an HTTP/2 connection, each for a limited time.
 #[derive(Clone, Debug)]
 pub(crate) struct Streams {
-    /// How long a request and its answer may take together.
+    /// Maximum duration of a request and its response together.
     limit: Duration,
     served: Arc<Served>,
     watches: Arc<Watches>,
 }
 
-/// What is known of the streams of a connection together.
+/// Shared state of the streams of a connection.
 #[derive(Debug, Default)]
 struct Served {
-    /// How many there are.
+    /// Number of open streams.
     open: AtomicUsize,
-    /// An answer was not taken in time.
+    /// Signal that a response was not received in time.
     untaken: Notify,
 }
 
-/// A stream among those that are open, until it is dropped.
+/// An open stream, counted until it is dropped.
 struct Open(Arc<Served>);
 
 impl Open {
@@ -105,15 +106,15 @@ impl Drop for Open {
     }
 }
 
-/// For how long a connection that is to end may have no stream until it is closed: a client is to say that it knows, and to take
-/// what has been sent to it. Go's server waits for one second.
+/// Time without streams after which a connection that is to end is closed: the client must learn of the end and read
+/// what was sent to it. Go's server waits for one second.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// How often it is looked whether there are streams.
+/// Interval between checks for open streams.
 const LOOK: Duration = Duration::from_millis(500);
 
 impl Streams {
-    /// Streams whose requests and answers may take `limit` together.
+    /// Creates streams whose requests and responses may take `limit` together.
     pub(crate) fn new(limit: Duration) -> Self {
         Self {
             limit,
@@ -122,18 +123,19 @@ impl Streams {
         }
     }
 
-    /// The watches among them.
+    /// Returns the watches among them.
     pub(crate) fn watches(&self) -> Arc<Watches> {
         Arc::clone(&self.watches)
     }
 
-    /// Reports when an answer is not taken in time that the connection has buffered, so that only its end frees it.
+    /// Completes when a client does not receive in time a response that the connection has buffered, so that only
+    /// closing the connection frees it.
     pub(crate) fn untaken(&self) -> impl Future<Output = ()> + Send + 'static {
         let served = Arc::clone(&self.served);
         async move { served.untaken.notified().await }
     }
 
-    /// Reports when there has been no stream for [`FAREWELL`] from now on.
+    /// Completes when there has been no stream for [`FAREWELL`] from now on.
     pub(crate) fn left(&self) -> impl Future<Output = ()> + Send + 'static {
         let served = Arc::clone(&self.served);
         async move {
@@ -166,7 +168,7 @@ where
             tokio::select! {
                 biased;
                 _ = stream => {}
-                // The stream is reset when it is dropped.
+                // Dropping the stream resets it.
                 () = &mut late => return tracing::debug!(after = ?limit, "a client did not take its answer"),
             }
             let Some(taken) = STREAM.with(|stream| stream.taken.take()) else {
@@ -188,14 +190,14 @@ async fn late(limit: Duration) {
     }
 }
 
-/// So many bytes have to go out within the time limit of a [`WriteTimeout`], unless nothing is left to be sent.
+/// Number of bytes that must be sent within the time limit of a [`WriteTimeout`], unless nothing is left to be sent.
 const LEAST_PROGRESS: usize = 64 * 1024;
 
-/// A connection whose other end has to take what is written.
+/// A connection whose peer must read the written bytes.
 pub(crate) struct WriteTimeout<S> {
     stream: S,
     limit: Duration,
-    /// Since when something waits to be written, and how much went out from then on.
+    /// Timer since bytes began to wait, and number of bytes sent from then on.
     waiting: Option<(Pin<Box<Sleep>>, usize)>,
 }
 
@@ -208,7 +210,7 @@ impl<S> WriteTimeout<S> {
         }
     }
 
-    /// `written`, unless it waits for too long.
+    /// Returns `written`, or an error if it waits for too long.
     fn timed(&mut self, context: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         match written {
             Poll::Ready(Ok(bytes)) => {
@@ -320,7 +322,7 @@ mod tests {
             let (mut taken, mut buffer) = (0, [0; 8 * 1024]);
             while let Ok(bytes @ 1..) = client.read(&mut buffer).await {
                 taken += bytes;
-                // Ten minutes in all, but a good piece in each.
+                // Ten minutes in total, but enough bytes in each interval.
                 tokio::time::sleep(Duration::from_secs(5)).await;
             }
             taken
@@ -350,7 +352,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_that_is_buffered_and_not_taken_is_reported_after_the_limit() {
+    async fn buffered_unread_response_is_reported_after_the_limit() {
         let streams = Streams::new(LIMIT);
         let (hand_over, mut buffered) = tokio::sync::mpsc::channel(2);
         for _ in 0..2 {
@@ -360,7 +362,7 @@ mod tests {
             });
         }
         let begun = tokio::time::Instant::now();
-        // The first answer is taken at once, the second never.
+        // The first response is received at once, the second never.
         drop(buffered.recv().await);
         let second = buffered.recv().await;
         streams.untaken().await;

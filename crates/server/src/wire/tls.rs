@@ -1,5 +1,5 @@
-//! TLS: what the server shows to clients, and the client certificates that it asks for. A handshake takes any of them;
-//! [`ClientAuthorities`] decides afterwards which are trusted.
+//! TLS: the certificate of the server, and the client certificates that it requests. A handshake accepts any client
+//! certificate; [`ClientAuthorities`] decides afterwards which are trusted.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,26 +21,26 @@ use crate::wire::x509;
 /// The files of a server's TLS.
 #[derive(Clone, Debug)]
 pub struct TlsFiles {
-    /// The server's certificate and those it needs to be trusted, in PEM.
+    /// Certificate of the server and its intermediates, in PEM.
     pub certificate: PathBuf,
     /// The key of the certificate, in PEM.
     pub key: PathBuf,
-    /// The authorities whose client certificates are trusted, in PEM; none asks clients for no certificates.
+    /// Authorities whose client certificates are trusted, in PEM; if empty, clients are asked for no certificates.
     pub client_authorities: Vec<PathBuf>,
-    /// Further authorities named to clients in the handshake, so that these send certificates of theirs, in PEM.
+    /// Further authorities named to clients in the handshake, so that clients send certificates of these too, in PEM.
     pub other_authorities: Vec<PathBuf>,
-    /// What handshakes agree on.
+    /// Protocol rules of handshakes.
     pub rules: TlsRules,
 }
 
-/// What handshakes agree on.
+/// Protocol rules of handshakes.
 #[derive(Clone, Debug)]
 pub struct TlsRules {
-    /// Whether TLS 1.2 is refused.
+    /// True if TLS 1.2 is rejected.
     pub only_tls13: bool,
-    /// The cipher suites of TLS 1.2; `None` for all. Those of TLS 1.3 are always there.
+    /// Cipher suites of TLS 1.2; `None` for all. Those of TLS 1.3 are always enabled.
     pub suites: Option<Vec<SupportedCipherSuite>>,
-    /// Whether HTTP/2 is served beside HTTP/1.1.
+    /// True if HTTP/2 is served in addition to HTTP/1.1.
     pub http2: bool,
 }
 
@@ -77,7 +77,7 @@ impl TlsRules {
     }
 }
 
-/// The cipher suite that Go calls by this name, if connections are made with it here.
+/// Returns the cipher suite with this name in Go, if it is supported here.
 pub fn suite_of(name: &str) -> Option<SupportedCipherSuite> {
     // An older name, which lacks the hash.
     let name = match name.strip_suffix("_POLY1305") {
@@ -94,26 +94,26 @@ pub fn suite_of(name: &str) -> Option<SupportedCipherSuite> {
     named.next().copied()
 }
 
-/// What connections are accepted with.
+/// TLS configuration for accepted connections.
 #[derive(Clone, Debug)]
 pub struct Tls {
-    /// How handshakes go.
+    /// Configuration of handshakes.
     pub config: Arc<ServerConfig>,
-    /// The authorities that sign client certificates; `None` if the server requests no certificates.
+    /// Authorities that sign client certificates; `None` if the server requests no certificates.
     pub authorities: Option<Arc<ClientAuthorities>>,
 }
 
-/// TLS that cannot be set up.
+/// Error of the TLS setup.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read, or holds no PEM of the right kind.
     #[error("cannot read {what} from {}: {source}", path.display())]
     Read {
-        /// What the file should hold.
+        /// Expected content of the file.
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: pem::Error,
     },
     /// A file holds no certificate.
@@ -122,26 +122,26 @@ pub enum TlsError {
         /// The file.
         path: PathBuf,
     },
-    /// Certificate and key do not go together, or are of no use.
+    /// Certificate and key do not match, or are unusable.
     #[error("cannot use the certificate of {}: {source}", path.display())]
     Certificate {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: rustls::Error,
     },
-    /// An authority is of no use.
+    /// An authority is unusable.
     #[error("cannot use the client authority of {}: {reason}", path.display())]
     Authority {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         reason: String,
     },
 }
 
 impl TlsError {
-    /// The file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         let (Self::Read { path, .. }
         | Self::Empty { path }
@@ -152,10 +152,10 @@ impl TlsError {
 }
 
 impl TlsFiles {
-    /// Reads the files and makes what connections are accepted with: TLS 1.2 and 1.3, HTTP/2 before HTTP/1.1.
+    /// Loads the files and returns the configuration for accepted connections: TLS 1.2 and 1.3, HTTP/2 before HTTP/1.1.
     ///
     /// # Errors
-    /// Where a file cannot be read or does not hold what it should.
+    /// If a file cannot be read or has unexpected content.
     pub fn load(&self) -> Result<Tls, TlsError> {
         let certificates = certificates(&self.certificate)?;
         let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|source| TlsError::Read {
@@ -198,10 +198,10 @@ impl TlsFiles {
 }
 
 impl ClientAuthorities {
-    /// The authorities in a file, in PEM.
+    /// Loads the authorities in a file, in PEM.
     ///
     /// # Errors
-    /// Where it cannot be read or does not hold what it should.
+    /// If it cannot be read or has unexpected content.
     pub fn load(path: &Path) -> Result<Self, TlsError> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let (_, authorities) = read_authorities(&[path.to_owned()], provider)?;
@@ -209,7 +209,7 @@ impl ClientAuthorities {
     }
 }
 
-/// The certificates in a file, and those of them that may sign.
+/// Returns the certificates in a file, and those of them that may sign.
 fn roots_of(path: &Path) -> Result<(Vec<CertificateDer<'static>>, RootCertStore), TlsError> {
     let refused = |reason: String| TlsError::Authority {
         path: path.to_owned(),
@@ -239,7 +239,7 @@ fn read_authorities(
     let roots = Arc::new(roots);
     let chains = match roots.is_empty() {
         true => None,
-        // It is never without authorities, which is all that it asks for.
+        // The builder requires only that there are authorities, which there are.
         false => WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), provider)
             .build()
             .ok(),
@@ -247,7 +247,7 @@ fn read_authorities(
     Ok((roots, ClientAuthorities::new(all, chains)))
 }
 
-/// The half of a verifier of certificates that checks signatures, for types that keep the `algorithms` to do so.
+/// Implements the methods of a certificate verifier that check signatures, for types with a field `algorithms`.
 #[macro_export]
 macro_rules! verify_signatures {
     () => {
@@ -275,14 +275,14 @@ macro_rules! verify_signatures {
     };
 }
 
-/// Takes any certificate of a server whose key the server has, for those who want no other proof.
+/// Accepts any certificate of a server that has the key, for callers that want no other proof.
 #[derive(Debug)]
 pub struct AnyServer {
     algorithms: WebPkiSupportedAlgorithms,
 }
 
 impl AnyServer {
-    /// Checks the signatures of handshakes by these algorithms.
+    /// Verifies the signatures of handshakes with these algorithms.
     pub fn new(algorithms: WebPkiSupportedAlgorithms) -> Self {
         Self { algorithms }
     }
@@ -303,10 +303,10 @@ impl ServerCertVerifier for AnyServer {
     verify_signatures!();
 }
 
-/// Takes any certificate of a client whose key the client has, and clients without.
+/// Accepts any certificate of a client that has the key, and clients without a certificate.
 #[derive(Debug)]
 struct AnyCertificate {
-    /// The names of those whose certificates are trusted, by which clients choose theirs.
+    /// Names of the trusted authorities, by which clients choose their certificates.
     hints: Vec<DistinguishedName>,
     algorithms: WebPkiSupportedAlgorithms,
 }

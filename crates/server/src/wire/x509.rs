@@ -1,5 +1,5 @@
-//! Certificates as Go's `crypto/x509` judges them, where the library by itself is stricter: a certificate that stands among
-//! the roots is trusted for being there, whatever it may sign and whichever authority signed it.
+//! Certificates as Go's `crypto/x509` verifies them, where the library by itself is stricter: a certificate that is
+//! itself among the roots is trusted, no matter what it may sign and which authority signed it.
 
 use std::time::Duration;
 
@@ -8,20 +8,20 @@ use rustls::{CertificateError, Error};
 use x509_parser::extensions::{ExtendedKeyUsage, ParsedExtension};
 use x509_parser::prelude::{FromDer as _, X509Certificate, X509Version};
 
-/// What a certificate is shown for.
+/// Purpose for which a certificate is presented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// To serve.
+    /// Server authentication.
     Server,
-    /// To ask.
+    /// Client authentication.
     Client,
 }
 
-/// Checks of a root that is shown itself what holds for all certificates but names: that nothing in it has to be understood
-/// that is not, that it is valid now, and that it may be used so.
+/// Checks a root that is itself presented by the rules for all certificates except their names: it has no critical
+/// extension that is unknown, it is valid now, and its usage allows the purpose.
 ///
 /// # Errors
-/// The first fault, in Go's order.
+/// If a rule is violated; the error is the first in Go's order.
 pub(crate) fn check_root(certificate: &CertificateDer<'_>, purpose: Purpose, now: UnixTime) -> Result<(), Error> {
     let parsed = parse(certificate)?;
     let unknown = |extension: &x509_parser::extensions::X509Extension<'_>| {
@@ -52,7 +52,7 @@ fn allows(usage: &ExtendedKeyUsage<'_>, purpose: Purpose) -> bool {
         }
 }
 
-/// Whether a root may sign other certificates: an authority, or one of a time in which certificates did not say.
+/// Returns true if a root may sign other certificates: an authority, or a certificate from before this was stated.
 pub(crate) fn may_sign(certificate: &CertificateDer<'_>) -> bool {
     let Ok(parsed) = parse(certificate) else {
         return false;
@@ -66,10 +66,10 @@ pub(crate) fn may_sign(certificate: &CertificateDer<'_>) -> bool {
     is_authority && usage.is_ok_and(|usage| usage.is_none_or(|usage| usage.value.key_cert_sign()))
 }
 
-/// Reads a certificate.
+/// Parses a certificate.
 ///
 /// # Errors
-/// Where it is none.
+/// If it is invalid.
 pub(crate) fn parse<'c>(certificate: &'c CertificateDer<'_>) -> Result<X509Certificate<'c>, Error> {
     let parsed = X509Certificate::from_der(certificate.as_ref());
     parsed
@@ -77,7 +77,7 @@ pub(crate) fn parse<'c>(certificate: &'c CertificateDer<'_>) -> Result<X509Certi
         .map_err(|_| CertificateError::BadEncoding.into())
 }
 
-/// Until when a certificate is valid.
+/// Returns the time until which a certificate is valid.
 pub(crate) fn not_after(certificate: &X509Certificate<'_>) -> UnixTime {
     at(certificate.validity().not_after.timestamp())
 }

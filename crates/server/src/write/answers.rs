@@ -1,4 +1,4 @@
-//! Requests that store nothing: reviews, connections, and what else a kind has to say.
+//! Requests that store nothing: reviews, connections and computed objects.
 
 use holdfast_resource::{Connecter, Connection, Operation, Review, Verb, WriteContext};
 use holdfast_value::Value;
@@ -8,10 +8,10 @@ use super::environment::{lookup, stage};
 use crate::http::ApiError;
 use crate::write::Context;
 
-/// What `compute` makes of the state as it is now, for a kind that is not stored.
+/// Returns the result of `compute` over the current state, for a kind that is not stored.
 ///
 /// # Errors
-/// The refusal, as the client gets it.
+/// If the kind rejects the request; the error is the one that the client gets.
 pub(crate) fn compute<T>(
     context: &Context,
     target: &Target,
@@ -27,11 +27,11 @@ pub(crate) fn compute<T>(
     Ok(answer)
 }
 
-/// The answer of `review` to a POST of `object`, which is decoded, typed and has its defaults, with what the client is to be
-/// warned of. Nothing is stored.
+/// Returns the answer of `review` to a POST of `object`, which is decoded, typed and defaulted, with the warnings for
+/// the client. Stores nothing.
 ///
 /// # Errors
-/// The refusal, as the client gets it.
+/// If the review is rejected; the error is the one that the client gets.
 pub(crate) async fn answer(
     context: &Context,
     target: &Target,
@@ -43,10 +43,10 @@ pub(crate) async fn answer(
     Ok(stage(context, target, &lookup).answer(review, object).await?)
 }
 
-/// How far a request of `verb` comes that asks `connecter` for `options`.
+/// Runs admission for a request of `verb` to `connecter` with `options`, and returns the connection.
 ///
 /// # Errors
-/// The refusal by admission, as the client gets it.
+/// If admission denies the request; the error is the one that the client gets.
 pub(crate) async fn connect(
     context: &Context,
     target: &Target,

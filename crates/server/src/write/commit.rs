@@ -1,4 +1,4 @@
-//! The commit of what a run staged: an object is encoded once and stored under guards on what the run saw.
+//! Commit of a staged run: the object is encoded once and stored under guards on everything that the run saw.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,11 +17,11 @@ use crate::http::ApiError;
 use crate::objects::{self, Entry, Objects, Snapshot};
 use crate::write::Context;
 
-/// Why a write was not stored.
+/// Reason why a write was not stored.
 pub(super) enum Failure {
     /// Another writer was faster.
     Lost,
-    /// It cannot be.
+    /// The write is rejected.
     Refused(ApiError),
 }
 
@@ -33,7 +33,7 @@ impl From<CommitError> for Failure {
             CommitError::Refused(text) => Self::Refused(ApiError::unclassified(&*text)),
             CommitError::Unanswered => Self::Refused(ApiError::out_of_time()),
             CommitError::Closed => Self::Refused(ApiError::unavailable("the server is shutting down")),
-            // Where the file is stands in the log.
+            // The path of the file is in the log.
             CommitError::Storage(error) => Self::Refused(ApiError::internal(format!(
                 "the store cannot be written to: {}",
                 error.detail
@@ -43,10 +43,10 @@ impl From<CommitError> for Failure {
     }
 }
 
-/// Where an object is stored, and what must hold then.
+/// Destination of an object in the store, with the conditions of the commit.
 pub(super) struct Destination<'a> {
     pub(super) key: String,
-    /// What is there.
+    /// Existing object.
     pub(super) live: Option<&'a Arc<Entry>>,
     /// Guards on the parents of a new object; none for an existing one.
     pub(super) parents: ParentGuards,
@@ -54,7 +54,7 @@ pub(super) struct Destination<'a> {
     pub(super) max_bytes: usize,
 }
 
-/// Stores what an update or a creation came to.
+/// Stores the result of an update or a creation.
 pub(super) async fn store(
     context: &Arc<Context>,
     target: &Target,
@@ -72,7 +72,7 @@ pub(super) async fn store(
     let expected = live.map_or(0, |live| live.mod_revision());
     let guarded = || parents.guard(Transaction::new().guard(key.as_str(), expected));
     if staged.write == Write::Delete {
-        // Watchers see the object as it was; the client, the one that it asked for.
+        // Watchers get the object as it was before; the client gets the object that it requested.
         commit_object(context, target, guarded().delete(key.as_str()), staged.after).await?;
         return Ok(WriteResult {
             object: WrittenObject::Tree(staged.object),
@@ -102,7 +102,7 @@ pub(super) async fn store(
         let index = objects::index_of(&target.registry, resource, &object, version).with_known(known);
         guarded().put_indexed(key.as_str(), encoded.clone(), index)
     };
-    // Once more by the state of later, where others took from the same objects meanwhile.
+    // Computes the reservations again over newer state if other writers reserved from the same objects meanwhile.
     let reserve = |snapshot: &Snapshot| {
         let lookup = lookup(context, &target.registry, snapshot);
         reservations::of(
@@ -142,20 +142,20 @@ pub(super) struct NewVersion<'a> {
     pub(super) raw_form: RawForm,
     /// The version that is replaced.
     pub(super) live: Option<&'a Arc<Entry>>,
-    /// The size limit, in bytes of the form in which kube-apiserver stores the object.
+    /// Size limit, in bytes of the form in which kube-apiserver stores the object.
     pub(super) max_bytes: usize,
 }
 
 /// Encodes an object for the store.
 ///
 /// # Errors
-/// 500 if the object exceeds the size limit. An object that was stored under a larger limit may be replaced as long as it does
-/// not grow.
+/// If the object exceeds the size limit (500). An object that was stored under a larger limit may be replaced as long
+/// as it does not grow.
 pub(super) fn encode(context: &Context, next: &NewVersion<'_>) -> Result<holdfast_store::Value, ApiError> {
     let encoded = objects::encode_with_raw_form(context.types(), next.object, next.raw_form);
     let (json_bytes, max_bytes) = (encoded.bytes().len(), next.max_bytes);
     let live_bytes = next.live.map_or(0, |live| live.length());
-    // Few objects are larger than the limit as JSON, so only for those is the other form made.
+    // Few objects exceed the limit as JSON, so the other form is computed only for those.
     if json_bytes > max_bytes && json_bytes > live_bytes {
         let bytes = size_at_rest(context, next).unwrap_or(json_bytes);
         if bytes > max_bytes {
@@ -167,8 +167,8 @@ pub(super) fn encode(context: &Context, next: &NewVersion<'_>) -> Result<holdfas
     Ok(encoded)
 }
 
-/// Returns the size of an object as kube-apiserver stores it in etcd, if that is protobuf. It is smaller than the JSON, which
-/// has field names, escapes, and Base64 for binary fields.
+/// Returns the size of an object as kube-apiserver stores it in etcd, if that is protobuf. It is smaller than the JSON,
+/// which has field names, escapes, and Base64 for binary fields.
 fn size_at_rest(context: &Context, next: &NewVersion<'_>) -> Option<usize> {
     let (at_rest, kind) = (&next.resource.storage.as_ref()?.at_rest, &next.resource.kind);
     if at_rest.encoding != Encoding::Protobuf {
@@ -194,7 +194,7 @@ pub(super) async fn commit_object(
     acknowledged(context, target, commit(context, transaction, after)).await
 }
 
-/// Waits for a commit, and where the object defines a resource, until that is served as it says.
+/// Waits for a commit and, if the object defines a resource, until the resource is served as defined.
 async fn acknowledged(
     context: &Context,
     target: &Target,
@@ -211,7 +211,7 @@ async fn acknowledged(
     Ok(committed)
 }
 
-/// Records in the audit log how long a commit takes, where the request is audited.
+/// Records the duration of a commit in the audit log if the request is audited.
 async fn timed<T>(target: &Target, commit: impl Future<Output = T>) -> T {
     let Some(audit) = target.audit() else {
         return commit.await;
@@ -222,8 +222,8 @@ async fn timed<T>(target: &Target, commit: impl Future<Output = T>) -> T {
     outcome
 }
 
-/// Commits. Once this has begun it is carried to its end even if the client goes away, as all writes are; so those who wait
-/// for the outcome hear of it.
+/// Commits a transaction and runs the callbacks of `after`. Like every write it runs to its end even if the client
+/// disconnects, so the callbacks always run.
 pub(super) async fn commit(
     context: &Arc<Context>,
     transaction: Transaction<Objects>,
@@ -275,7 +275,7 @@ mod tests {
     #[tokio::test]
     async fn size_limit_counts_protobuf_of_built_in_kinds() {
         let world = World::new();
-        // As JSON, each of these characters has six bytes.
+        // Each of these characters has six bytes as JSON.
         let text = "\\u0001".repeat(5000);
         let live = world.create(&CONFIG.replace("'1'", &format!("\"{text}\""))).await;
         let (object, resource) = (objects::tree(&live), world.target(CONFIG, "").resource);
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_store_says_becomes_the_code_of_the_answer() {
+    fn store_error_becomes_the_response_code() {
         let storage = StorageError {
             path: Arc::default(),
             detail: "disk I/O error".into(),

@@ -1,4 +1,4 @@
-//! What writes need.
+//! Shared state of the write path.
 
 use std::sync::Arc;
 
@@ -17,39 +17,39 @@ use crate::objects::definitions::Definitions;
 use crate::representation::{self, Shared};
 use crate::webhooks::Webhooks;
 
-/// What writes need.
+/// Shared state of the write path.
 pub struct Context {
-    /// What all layers share.
+    /// State that all layers share.
     pub shared: Shared,
-    /// How far the resources that are served follow the objects that define them; a write of a definition waits for it.
+    /// Progress of the registry behind the objects that define resources; a write of a CRD waits for it.
     pub definitions: Arc<Definitions>,
-    /// The types of the kinds, and who owns what in their objects.
+    /// Types of the kinds, and management of field ownership in their objects.
     pub field_managers: FieldManagers,
-    /// The parsed objects that are kept.
+    /// Cache of parsed objects.
     pub trees: Trees,
-    /// Who writes to which object next.
+    /// Queues of the writers of each object.
     pub turns: Turns,
-    /// What distinguishes applies.
+    /// Hasher that makes the fingerprints of applies.
     pub fingerprints: Fingerprints,
     /// The admission plugins.
     pub admission: AdmissionChain,
     /// The admission webhooks and their client.
     pub webhooks: Webhooks,
-    /// The maker of tokens for service accounts.
+    /// Issuer of tokens for service accounts.
     pub issuer: Arc<dyn TokenIssuer>,
-    /// What it takes to convert objects.
+    /// Context for the conversion of objects.
     pub representation: Arc<representation::Context>,
-    /// The size limit of an object, in bytes of the form in which kube-apiserver stores it.
+    /// Size limit of an object, in bytes of the form in which kube-apiserver stores it.
     pub max_object_bytes: usize,
 }
 
 impl Context {
-    /// The resources that are served now.
+    /// Returns the resources that are served now.
     pub fn registry(&self) -> Arc<Registry> {
         self.shared.registry.load_full()
     }
 
-    /// What users may do, and whose tokens are.
+    /// Returns the authorizer and the token authenticator for the run of a write.
     pub fn access(&self) -> Access<'_> {
         Access {
             authorizer: self.shared.authorizer.as_ref(),
@@ -58,10 +58,10 @@ impl Context {
         }
     }
 
-    /// Waits until it is the turn of a write to the object that `target` names. A dry run waits for no other.
+    /// Waits until no other writer precedes a write to the object that `target` names. A dry run does not wait.
     ///
     /// # Errors
-    /// 504 at the deadline, 429 where too many wait already.
+    /// If the deadline passes (504), or if too many writers wait already (429).
     pub(super) async fn turn(&self, target: &Target) -> Result<Turn<'_>, ApiError> {
         if target.request.dry_run {
             return Ok(self.turns.none());
@@ -70,12 +70,12 @@ impl Context {
         self.turns.take(&key, target.request.deadline).await
     }
 
-    /// The types of the built-in kinds.
+    /// Returns the types of the built-in kinds.
     pub fn types(&self) -> &Arc<TypeTable> {
         &self.representation.types
     }
 
-    /// The types of the built-in kinds, in both forms that bodies come in.
+    /// Returns the types of the built-in kinds, for all formats of bodies.
     pub(crate) fn body_types(&self) -> BodyTypes<'_> {
         BodyTypes {
             kinds: self.field_managers.types(),

@@ -1,4 +1,4 @@
-//! Creations: runs until one of them is stored.
+//! Creations: runs are repeated until one of them is stored.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::http::{ApiError, TakenName};
 use crate::objects::{self, Entry};
 use crate::write::Context;
 
-/// Creates `object`, which is decoded, typed and has its defaults.
+/// Creates `object`, which is decoded, typed and defaulted.
 ///
 /// # Errors
-/// The refusal, as the client gets it.
+/// If the write is rejected; the error is the one that the client gets.
 pub(crate) async fn create(context: &Arc<Context>, target: Target, mut object: Value) -> Result<WriteResult, ApiError> {
     check_namespace(&mut object, &target.namespace)?;
     metadata::wipe(&mut object);
@@ -68,14 +68,14 @@ async fn create_until_stored(context: &Arc<Context>, target: &Target, object: &V
         };
         match store(context, target, destination, staged, reservations).await {
             Ok(written) => return Ok(written),
-            // Another write made the object, or a parent is being deleted, which the next run finds.
+            // Another write created the object, or a parent is being deleted; the next run finds this.
             Err(Failure::Lost) => {}
             Err(Failure::Refused(error)) => return Err(error),
         }
     }
 }
 
-/// Says that `live` has the name of the new object.
+/// Returns the error for a new object whose name the object `live` has already.
 fn already_exists(target: &Target, live: &Entry, object: &Value) -> ApiError {
     let prefix = object.str_at(&["metadata", "generateName"]);
     let taken = TakenName {

@@ -1,4 +1,4 @@
-//! The bodies of writes: from bytes to typed objects, and what strict validation finds in them.
+//! Decoding of the bodies of writes: from bytes to typed objects, with the findings of strict validation.
 
 use std::borrow::Cow;
 
@@ -15,10 +15,10 @@ use crate::http::ApiError;
 use crate::http::negotiation::Format;
 use crate::http::protobuf;
 
-/// How much of a body that cannot be read messages show.
+/// Length of the excerpt of an undecodable body in messages, in bytes.
 const SHOWN_BYTES: usize = 30;
 
-/// The types of the built-in kinds, for each of the forms that bodies come in.
+/// Types of the built-in kinds, for all formats of bodies.
 #[derive(Clone, Copy)]
 pub(crate) struct BodyTypes<'a> {
     /// The types of trees.
@@ -27,23 +27,22 @@ pub(crate) struct BodyTypes<'a> {
     pub(crate) messages: &'a Messages,
 }
 
-/// A tree with what is to be said of it.
+/// A decoded tree with the findings of its decoding.
 pub(crate) struct Decoded {
-    /// The object, typed: in the form that is served, without what its type does not know.
+    /// The object, typed: in the form that is served, without fields that its type does not have.
     pub(crate) object: Value,
-    /// What the client is to be warned of.
+    /// Warnings for the client.
     pub(crate) warnings: Vec<String>,
-    /// What the body gives as empty and the object does not hold for that.
+    /// Fields that are empty in the body and that the object therefore does not hold.
     pub(crate) empties: Vec<EmptyField>,
-    /// Form of the raw extensions in the body, if the kind has some and the body tells.
+    /// Form of the raw extensions in the body, if the kind has some and the body determines it.
     pub(crate) raw_form: Option<RawForm>,
 }
 
-/// Reads the body of a POST or PUT as an object of `kind` in `api_version`, and types it.
+/// Decodes the body of a POST or PUT as an object of `kind` in `api_version`, and types it.
 ///
 /// # Errors
-/// 400 where it is no object, is one of another kind or version, does not fit its type, or holds what strict validation
-/// refuses.
+/// If the body is no object, has another kind or version, does not fit its type, or fails strict validation (400).
 pub(crate) fn object(
     bytes: &Bytes,
     format: Format,
@@ -54,10 +53,10 @@ pub(crate) fn object(
     object_of(bytes, format, types, kind_type, validation, &[])
 }
 
-/// As [`object`], where the object may also say that it is of one of `other_versions`, which have the same fields.
+/// Decodes a body as [`object`] does, but the body may also state one of `other_versions`, which have the same fields.
 ///
 /// # Errors
-/// Those of [`object`].
+/// If [`object`] fails.
 pub(crate) fn object_of(
     bytes: &Bytes,
     format: Format,
@@ -81,8 +80,8 @@ pub(crate) fn object_of(
     }
 }
 
-/// What is wrong with JSON that cannot be read for a number beyond floats alone: the reference finds that where it reads the
-/// number's field, if this is of another type.
+/// Returns the type error of JSON that is unreadable only because of a number outside the range of floats. The
+/// reference reports the number when it reads the field, if the field has another type.
 fn misplaced_number(bytes: &Bytes, format: Format, address: &Address<'_>) -> Option<ApiError> {
     let value = (format == Format::Json).then(|| json::parse_with_infinities(bytes, &Limits::REQUEST).ok())??;
     let stated = Stated::of(&value).ok()?;
@@ -93,7 +92,7 @@ fn misplaced_number(bytes: &Bytes, format: Format, address: &Address<'_>) -> Opt
     address.read(bytes, format, stated, content).err()
 }
 
-/// What an address takes.
+/// Kind and versions that an address accepts.
 struct Address<'a> {
     types: BodyTypes<'a>,
     kind_type: &'a dyn KindType,
@@ -109,7 +108,7 @@ impl Address<'_> {
         ))
     }
 
-    /// Reads a body that states to be of that kind and version.
+    /// Reads a body that states this kind and version.
     fn read(&self, bytes: &Bytes, format: Format, stated: Stated, content: Body<'_>) -> Result<Decoded, ApiError> {
         let (kind_type, kind) = (self.kind_type, self.kind_type.kind());
         if kind_type.conventions().states_identity {
@@ -131,7 +130,7 @@ impl Address<'_> {
         if stated.version.is_empty() {
             return Err(refuse(missing_version(&content, bytes)));
         }
-        // YAML is read through a map sorted by key, JSON in the order of its text.
+        // YAML is converted to a map sorted by key; JSON keeps the order of its text.
         let source = match format {
             Format::Json => Source::Text(bytes),
             _ => Source::Json,
@@ -156,10 +155,10 @@ impl Address<'_> {
     }
 }
 
-/// Reads the body of a DELETE as `DeleteOptions`, whichever group and version it says they are of.
+/// Decodes the body of a DELETE as `DeleteOptions` of any group and version.
 ///
 /// # Errors
-/// 400 where it is something else, or does not fit the type.
+/// If the body has another kind or does not fit the type (400).
 pub(crate) fn delete_options(bytes: &Bytes, format: Format, types: BodyTypes<'_>) -> Result<Value, ApiError> {
     let (stated, content) = open(bytes, format, types.messages).map_err(ApiError::bad_request)?;
     let stated = stated.or(META_GROUP, "v1", DELETE_OPTIONS);
@@ -185,10 +184,10 @@ pub(crate) fn delete_options(bytes: &Bytes, format: Format, types: BodyTypes<'_>
 const META_GROUP: &str = "meta.k8s.io";
 const DELETE_OPTIONS: &str = "DeleteOptions";
 
-/// The kinds besides `DeleteOptions` that the reference knows where it reads these.
+/// Kinds other than `DeleteOptions` that the reference's decoder of delete options knows.
 const UNVERSIONED: [&str; 5] = ["APIGroup", "APIGroupList", "APIResourceList", "APIVersions", "Status"];
 
-/// A body that says what it is, and has not been read as that.
+/// Body whose stated kind is read and that is not decoded as that kind yet.
 enum Body<'b> {
     /// JSON or YAML.
     Tree(Parsed),
@@ -221,10 +220,10 @@ impl Content for Body<'_> {
     }
 }
 
-/// Reads a body as far as it says what it is.
+/// Reads the kind and version that a body states.
 ///
 /// # Errors
-/// Why it says nothing.
+/// If the body states none; the text is the reason.
 fn open<'b>(bytes: &'b Bytes, format: Format, messages: &'b Messages) -> Result<(Stated, Body<'b>), String> {
     let parsed = match format {
         Format::Json => json::parse_with(bytes, &Limits::REQUEST, holdfast_value::Duplicates::Merge)
@@ -237,7 +236,7 @@ fn open<'b>(bytes: &'b Bytes, format: Format, messages: &'b Messages) -> Result<
         Format::Protobuf => {
             let envelope = Envelope::read(bytes).map_err(|error| error.to_string())?;
             let stated = Stated::new(&envelope.api_version, &envelope.kind);
-            // A version that cannot be read counts as none here, and a group says nothing without a version.
+            // A version that cannot be parsed counts as absent here, and a group without a version is ignored.
             let stated = stated.filter(|stated| !stated.version.is_empty());
             let stated = stated.or_else(|| Stated::new("", &envelope.kind)).unwrap_or_default();
             return Ok((stated, Body::Message(envelope.message, messages)));
@@ -246,10 +245,10 @@ fn open<'b>(bytes: &'b Bytes, format: Format, messages: &'b Messages) -> Result<
     Ok((Stated::of(&parsed.value)?, Body::Tree(parsed)))
 }
 
-/// Reads a body in CBOR, which is a map. Nothing counts as an empty one.
+/// Reads a body in CBOR, which is a map. An empty body counts as an empty map.
 ///
 /// # Errors
-/// Why it is none.
+/// If it is no map; the text is the reason.
 fn open_cbor(bytes: &[u8]) -> Result<Value, String> {
     let value = cbor::parse(bytes, &Limits::REQUEST).map_err(|error| error.to_string())?;
     let why = match &value {
@@ -272,7 +271,7 @@ fn missing_version(content: &Body<'_>, bytes: &[u8]) -> String {
     format!("Object 'apiVersion' is missing in '{shown}'")
 }
 
-/// Reads a custom object: these must say what they are; another kind is reported by validation.
+/// Decodes a custom object. It must state its kind and version; validation reports another kind.
 fn custom(
     content: Body<'_>,
     bytes: &[u8],
@@ -304,7 +303,7 @@ fn custom(
     };
     let mut typed = typed(&object, findings, Source::Json, kind_type).map_err(refuse)?;
     if text("kind") != kind_type.kind() || group != kind_type.name().group_version.group {
-        // The schema says nothing of objects of another kind.
+        // The schema does not apply to objects of another kind.
         let of_schema = |finding: &String| {
             let field = finding.strip_prefix("unknown field \"");
             field.is_some_and(|field| !field.starts_with("metadata."))
@@ -328,7 +327,8 @@ fn custom(
     })
 }
 
-/// The beginning of a body, as messages show it: what looks like a JSON object as text, anything else in hexadecimal digits.
+/// Returns the beginning of a body for messages: as text if it looks like a JSON object, otherwise as hexadecimal
+/// digits.
 #[expect(clippy::indexing_slicing, reason = "no more than there is")]
 fn beginning(bytes: &[u8]) -> String {
     if bytes.is_empty() {
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_is_of_the_kind_and_version_of_its_address_unless_it_says_otherwise() {
+    async fn body_without_kind_has_that_of_its_address() {
         let world = World::new();
         for body in [
             "{}",
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_strict_validation_finds_is_refused_warned_of_or_ignored() {
+    async fn strict_findings_are_rejected_warned_or_ignored() {
         let world = World::new();
         let body = r#"{"data":{"a":"1","a":"2"},"nope":1}"#;
         let read = |validation| decoded(&world, Format::Json, body, validation);

@@ -1,4 +1,4 @@
-//! Deletions: runs until the object is gone, or marked to go.
+//! Deletions: runs are repeated until the object is gone or marked for deletion.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::write::Context;
 /// Deletes the object that `target` names.
 ///
 /// # Errors
-/// The refusal, as the client gets it.
+/// If the deletion is rejected; the error is the one that the client gets.
 pub(crate) async fn delete(
     context: &Arc<Context>,
     target: Target,
@@ -31,10 +31,10 @@ pub(crate) async fn delete(
     delete_in_turn(context, &target, &options, &mut turn).await
 }
 
-/// Takes away an object that cannot be read, as it stands.
+/// Removes an unreadable object without a run.
 ///
 /// # Errors
-/// 500 where another writer changed it meanwhile.
+/// If another writer changed it meanwhile (500).
 pub(crate) async fn remove_unread(context: &Context, entry: &Entry) -> Result<(), ApiError> {
     let transaction = Transaction::new()
         .guard(entry.key().clone(), entry.mod_revision())
@@ -46,10 +46,10 @@ pub(crate) async fn remove_unread(context: &Context, entry: &Entry) -> Result<()
     }
 }
 
-/// As [`delete`], by one whose turn it is.
+/// Deletes an object as [`delete`] does, for a writer that holds its turn.
 ///
 /// # Errors
-/// The refusal, as the client gets it.
+/// If the deletion is rejected; the error is the one that the client gets.
 pub(super) async fn delete_in_turn(
     context: &Arc<Context>,
     target: &Target,
@@ -72,14 +72,14 @@ async fn delete_until_stored(
 ) -> Result<WriteResult, ApiError> {
     let key = target.key(&target.name);
     let mut options = Cow::Borrowed(options);
-    // The object as this request marked it, when it had yet to go.
+    // The object as this request marked it, while it still existed.
     let mut marked = None;
     loop {
         target.check_deadline()?;
         let snapshot = context.shared.store.newest();
         let Some(entry) = snapshot.get(key.as_bytes()) else {
             let resource = target.resource.group_resource();
-            // What another one finished that this one began is done as well.
+            // A deletion that this request began and another one finished is complete too.
             return marked.ok_or_else(|| ApiError::not_found(&resource, &target.name));
         };
         let live = live(target, entry)?;
@@ -121,7 +121,7 @@ async fn delete_until_stored(
     }
 }
 
-/// Stores what a DELETE of `live` came to; where that `is_last`, its event shows the object as it stands.
+/// Stores the result of a DELETE of `live`; if `is_last`, the event shows the object unchanged.
 async fn remove_or_mark(
     context: &Arc<Context>,
     target: &Target,
@@ -131,7 +131,7 @@ async fn remove_or_mark(
     expected: Revision,
 ) -> Result<WriteResult, Failure> {
     if staged.write == Write::Put {
-        // However large it is, an object can go.
+        // An object of any size can be deleted.
         let destination = Destination {
             key,
             live: Some(live),
@@ -158,8 +158,8 @@ async fn remove_or_mark(
     })
 }
 
-/// Stores an object whose grace period is over before it began: those who watch see its deletion begin before it is gone.
-/// Says at which revision that is.
+/// Stores an object whose grace period is zero as being deleted, so that watchers see the deletion begin before the
+/// object is gone. Returns the revision.
 async fn mark(
     context: &Arc<Context>,
     target: &Target,

@@ -1,4 +1,4 @@
-//! What the server gives to a run of a write: the other objects, identifiers, and the calls of webhooks.
+//! Environment of the run of a write: the other objects, identifiers, and calls of webhooks.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use crate::write::Context;
 /// The code of a webhook that could not be called.
 const UNAVAILABLE: u16 = 503;
 
-/// The other objects, as a run over `snapshot` sees them.
+/// Returns the other objects as a run over `snapshot` sees them.
 pub(super) fn lookup<'a>(context: &'a Context, registry: &'a Registry, snapshot: &'a Snapshot) -> SnapshotLookup<'a> {
     SnapshotLookup {
         registry,
@@ -34,12 +34,12 @@ pub(super) fn lookup<'a>(context: &'a Context, registry: &'a Registry, snapshot:
     }
 }
 
-/// A run of a write to `target` that sees the other objects by `lookup`.
+/// Creates a run of a write to `target` that reads the other objects through `lookup`.
 pub(super) fn stage<'a>(context: &'a Context, target: &'a Target, lookup: &'a SnapshotLookup<'a>) -> Stage<'a> {
     Stage::new(environment(context, lookup, context.access()), target)
 }
 
-/// As [`stage`], where `witness` notes what the run looks at.
+/// Creates a run as [`stage`] does, whose reads `witness` records.
 pub(super) fn witnessed_stage<'a>(context: &'a Context, target: &'a Target, witness: &'a Witness<'a>) -> Stage<'a> {
     let access = Access {
         authorizer: witness,
@@ -48,12 +48,12 @@ pub(super) fn witnessed_stage<'a>(context: &'a Context, target: &'a Target, witn
     Stage::new(environment(context, witness, access), target)
 }
 
-/// The object in place as a run finds it.
+/// Returns the existing object in the form that a run needs.
 ///
 /// # Errors
-/// 500 where it cannot be read.
+/// If it cannot be read (500).
 pub(super) fn live(target: &Target, entry: &Entry) -> Result<Live, ApiError> {
-    // The first look at the bytes keeps them unpacked for those that follow.
+    // The first access to the bytes keeps them unpacked for the following ones.
     let raw_form = objects::raw_form(entry.bytes());
     Ok(Live {
         stored: objects::tree_or_refusal(entry)?,
@@ -148,7 +148,7 @@ impl Callers for Context {
 
     fn matched(&self, owner: ConditionOwner, operation: &str, check: &ConditionCheck) {
         let (kind, admission_type) = match owner {
-            // The reference counts policies that change objects so, too.
+            // The reference labels policies that change objects the same way.
             ConditionOwner::Policy => ("policy", "validate"),
             ConditionOwner::Webhook(WebhookType::Mutating) => ("webhook", "admit"),
             ConditionOwner::Webhook(WebhookType::Validating) => ("webhook", "validating"),
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_live_object_is_shown_as_stored_in_its_storage_version_alone() {
+    async fn existing_object_is_served_as_stored_only_in_storage_version() {
         const SCALER: &str = "{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: a}, spec: \
                               {maxReplicas: 1, scaleTargetRef: {kind: Deployment, name: d, apiVersion: apps/v1}}}";
         let world = World::new();

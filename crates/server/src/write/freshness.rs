@@ -1,8 +1,8 @@
-//! Writes that others may have overtaken.
+//! Repetition of writes that saw outdated state.
 //!
-//! Where other servers write to the same store, the state at hand may not show their last writes yet: a write that goes
-//! through was guarded by the revisions it saw, but one that is refused, or has nothing to do, may be so because of what is no
-//! longer so. Such a write runs once more over the most recent state.
+//! If other servers write to the same store, the local state may lack their last writes. A write that is stored is
+//! guarded by the revisions that it saw. But a write that is rejected, or that changes nothing, may owe this to state
+//! that is no longer current. Such a write runs once more over the most recent state.
 
 use std::sync::Arc;
 
@@ -15,36 +15,36 @@ use crate::http::ApiError;
 use crate::objects::{self, Entry};
 use crate::write::Context;
 
-/// What the keys of the objects of a target begin with.
+/// Returns the key prefix of the objects of a target.
 fn prefix(target: &Target) -> &[u8] {
     objects::key_prefix(&target.resource).as_bytes()
 }
 
-/// How fresh the state is that a write sees.
+/// Freshness of the state that a write sees.
 pub(super) enum Freshness {
-    /// It is the most recent for sure.
+    /// The state is certainly the most recent.
     Latest,
-    /// There may be a more recent one.
+    /// There may be more recent state.
     AsOf {
-        /// The revision of the state.
+        /// Revision of the state.
         revision: Revision,
-        /// That of the store which holds the objects themselves.
+        /// Revision of the store that holds the objects themselves.
         of_objects: Revision,
     },
 }
 
 impl Freshness {
-    /// That of the state at hand; a dry run waits for the most recent one.
+    /// Returns the freshness of the local state; a dry run waits for the most recent state.
     ///
     /// # Errors
-    /// Where that cannot be had.
+    /// If the most recent state is not available.
     pub(super) async fn note(context: &Context, target: &Target) -> Result<Self, ApiError> {
         if !context.shared.store.is_shared() {
             return Ok(Self::Latest);
         }
         let (store, prefix) = (&context.shared.store, prefix(target));
         if target.request.dry_run {
-            // No guard shows whether the state was good.
+            // No guard verifies the state of a dry run.
             store.latest_with(prefix).await?;
             return Ok(Self::Latest);
         }
@@ -54,11 +54,11 @@ impl Freshness {
         })
     }
 
-    /// The outcome of a write that saw such a state: `first`, or where an older state may be the cause of that, `again`, which
-    /// runs over the most recent one.
+    /// Returns the outcome of a write over such a state: `first`, or if an older state may have caused it, the outcome
+    /// of `again`, which runs over the most recent state.
     ///
     /// # Errors
-    /// The refusal, or why the most recent state is not available.
+    /// If the write is rejected, or the most recent state is not available.
     pub(super) async fn confirm<F: Future<Output = Result<WriteResult, ApiError>>>(
         self,
         context: &Context,
@@ -72,10 +72,11 @@ impl Freshness {
         }
     }
 
-    /// Whether the write has to run again over the most recent state, as `outcome` may stem from an older one.
+    /// Returns true if the write must run again over the most recent state, because an older state may have caused
+    /// `outcome`.
     ///
     /// # Errors
-    /// Where the most recent state cannot be had.
+    /// If the most recent state is not available.
     async fn was_outdated(
         &self,
         context: &Context,
@@ -89,7 +90,7 @@ impl Freshness {
             Ok(written) => {
                 matches!(&written.object, WrittenObject::Stored(entry, _) if entry.mod_revision() <= of_objects)
             }
-            // What went wrong in the store itself does not depend on what was seen.
+            // Errors of the store itself do not depend on the state.
             Err(error) => error.code().is_client_error(),
         };
         if !doubtful {
@@ -101,10 +102,10 @@ impl Freshness {
     }
 }
 
-/// Whether another writer wrote to the object at `key`, which was `live`, since the turn was given up.
+/// Returns true if another writer changed the object at `key`, which was `live`, since the turn was given up.
 ///
 /// # Errors
-/// Those of [`Turn::retake`].
+/// If [`Turn::retake`] fails.
 pub(super) async fn was_overtaken(
     context: &Context,
     turn: &mut Turn<'_>,
@@ -167,7 +168,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_gave_up_the_turn_is_overtaken_by_those_who_wrote() {
+    async fn writer_without_turn_is_overtaken_by_other_writers() {
         let world = World::new();
         let (entry, target) = (world.create(CONFIG).await, world.target(CONFIG, ""));
         let (context, key) = (&world.context, target.key("a"));

@@ -1,8 +1,9 @@
-//! The way of a write around its run: decoding, the line of its writers, the commit.
+//! Write path around the run: decoding, the queues of writers, the commit.
 //!
-//! The run itself, from the decoded object to the staged write, is `holdfast_writes`. Writers of one object wait for each other
-//! (`turns.rs`); when another writer was faster nevertheless, the run starts over from the object as it is then. What the write
-//! takes from quotas is reckoned last and stored together with it (`reservations.rs`). What is stored is encoded once.
+//! The run itself, from the decoded object to the staged write, is `holdfast_writes`. Writers of one object wait for
+//! each other (`turns.rs`). If another writer was faster nevertheless, the run starts over from the new existing
+//! object. Quota usage is computed last and stored together with the write (`reservations.rs`). The stored object is
+//! encoded once.
 
 mod answers;
 mod commit;
@@ -44,7 +45,7 @@ pub(crate) use write_result::{WriteResult, WrittenObject};
 
 use crate::http::request::ResourceRequest;
 
-/// What `request` writes to.
+/// Returns the target of the write `request`.
 pub(crate) fn target(request: &ResourceRequest, options: WriteOptions) -> Target {
     let (registry, resource) = (&request.registry, &request.served.resource);
     let (version, user) = (&request.version().api_version, &request.user);

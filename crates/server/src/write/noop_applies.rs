@@ -1,10 +1,10 @@
-//! Applies that are known to change nothing. Controllers send the same configuration again and again: one whose text changed
-//! nothing when it was last sent, by the same user in the same way, changes nothing as long as nothing has changed that its
-//! run looked at. Such an apply is answered without a run.
+//! Applies that are known to change nothing. Controllers send the same configuration again and again. If it changed
+//! nothing when the same user last sent it in the same way, it changes nothing as long as everything that its run read
+//! is unchanged. Such an apply is answered without a run.
 //!
-//! What a run looks at is the object, which has the memory and so takes it along when it goes; the other objects that it
-//! looked up, by their revisions; and the resource. A run that asked anything else, such as what users may do, is not
-//! remembered, nor is one that policies or webhooks hear of: what these say may differ each time.
+//! A run reads the object, which holds the memory, so that the memory ends with it; the other objects that it looked
+//! up, by their revisions; and the resource. A run that read anything else, such as the permissions of users, is not
+//! remembered. Nor is a run that policies or webhooks observe, because their answers may differ each time.
 
 use std::hash::{BuildHasher as _, Hash, Hasher, RandomState};
 use std::ops::ControlFlow;
@@ -26,11 +26,11 @@ use crate::objects::noop_applies::{Fingerprint, NoopApply, revision_of};
 use crate::objects::{Snapshot, Store};
 use crate::write::Context;
 
-/// The keys of fingerprints, so that no client can make two applies of one.
+/// Keys of fingerprints, so that no client can construct two applies with the same fingerprint.
 #[derive(Default)]
 pub struct Fingerprints([RandomState; 2]);
 
-/// An apply as it was sent, of which a fingerprint is taken where one is needed.
+/// An apply as it was sent; its fingerprint is computed on demand.
 #[derive(Clone, Copy)]
 pub(crate) struct SentApply<'a> {
     keys: &'a Fingerprints,
@@ -39,7 +39,8 @@ pub(crate) struct SentApply<'a> {
 }
 
 impl Fingerprints {
-    /// The fingerprint of an apply to `store`, once it is needed; `None` where the apply cannot be answered without a run.
+    /// Returns the description of an apply to `store`, from which its fingerprint is computed; `None` if the apply
+    /// always needs a run.
     pub(crate) fn of<'a>(
         &'a self,
         store: &Store,
@@ -47,7 +48,7 @@ impl Fingerprints {
         options: &'a PatchOptions,
         text: &'a [u8],
     ) -> Option<SentApply<'a>> {
-        // What others wrote to the same store may not show yet.
+        // Writes of other servers to the same store may not be visible yet.
         let always_runs = store.is_shared()
             || target.request.audit.is_some()
             || target.writer.internal
@@ -80,7 +81,7 @@ impl SentApply<'_> {
     }
 }
 
-/// The end of an apply that is known to change nothing.
+/// Returns the result of an apply, if it is known to change nothing.
 pub(crate) fn answer(context: &Context, target: &Target, sent: SentApply<'_>) -> Option<WriteResult> {
     target.check_deadline().ok()?;
     let snapshot = context.shared.store.newest();
@@ -93,24 +94,25 @@ pub(crate) fn answer(context: &Context, target: &Target, sent: SentApply<'_>) ->
     Some(WriteResult::unchanged(entry, warnings))
 }
 
-/// Whether policies or webhooks hear of a change of the object.
+/// Returns true if policies or webhooks observe updates of the object.
 fn is_heard_of(context: &Context, target: &Target, snapshot: &Snapshot) -> bool {
     let lookup = environment::lookup(context, &target.registry, snapshot);
     stage(context, target, &lookup).is_heard_of("UPDATE")
 }
 
-/// Notes what a run looks at.
+/// Records the reads of a run.
 pub(super) struct Witness<'a> {
     sent: SentApply<'a>,
     lookup: &'a SnapshotLookup<'a>,
     authorizer: &'a dyn Authorizer,
     seen: Mutex<Vec<(Key, Revision)>>,
-    /// Whether it looked at what cannot be noted.
+    /// True if the run read state that cannot be recorded.
     beyond: AtomicBool,
 }
 
 impl<'a> Witness<'a> {
-    /// A witness of the run of an apply that sees the other objects by `lookup`; `None` where others hear of the run.
+    /// Creates the witness of an apply that reads other objects through `lookup`; `None` if policies or webhooks
+    /// observe it.
     pub(super) fn of(
         context: &'a Context,
         target: &'a Target,
@@ -129,9 +131,9 @@ impl<'a> Witness<'a> {
         })
     }
 
-    /// What is to be remembered of the run, which changed nothing.
+    /// Returns the memory of the run, which changed nothing.
     pub(super) fn noop_apply(self, context: &Context, target: &Target, warnings: &[String]) -> Option<NoopApply> {
-        // Others may have begun to hear of it meanwhile.
+        // A policy or webhook may have been added meanwhile.
         if self.beyond.into_inner() || is_heard_of(context, target, self.lookup.snapshot) {
             return None;
         }
@@ -228,7 +230,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_fingerprint_is_of_the_text_the_user_and_the_way_of_an_apply() {
+    async fn fingerprint_covers_text_user_and_options() {
         let (world, options) = (World::new(), PatchOptions::default());
         let target = || world.target(CONFIG, "");
         let first = fingerprint(&world, &target(), &options, CONFIG).unwrap();
@@ -256,7 +258,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_others_hear_of_has_no_fingerprint() {
+    async fn internal_apply_is_not_cached() {
         let (world, options) = (World::new(), PatchOptions::default());
         let mut internal = world.target(CONFIG, "");
         internal.writer.internal = true;
@@ -264,7 +266,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_apply_that_changed_nothing_is_answered_until_its_object_changes() {
+    async fn noop_apply_is_answered_until_its_object_changes() {
         let (world, options) = (World::new(), PatchOptions::default());
         let target = || world.target(CONFIG, "");
         let print = sent(&world, &target(), &options, CONFIG).unwrap();
@@ -282,7 +284,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_run_is_remembered_with_the_revisions_of_the_objects_that_it_looked_up() {
+    async fn run_is_remembered_with_revisions_of_looked_up_objects() {
         let world = World::new();
         let (context, target, snapshot) = (&world.context, world.target(CONFIG, ""), world.snapshot());
         let lookup = environment::lookup(context, &target.registry, &snapshot);
@@ -299,7 +301,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_run_that_looked_at_more_than_single_objects_is_not_remembered() {
+    async fn run_that_reads_more_than_single_objects_is_not_remembered() {
         let world = World::new();
         let (context, target, snapshot) = (&world.context, world.target(CONFIG, ""), world.snapshot());
         let lookup = environment::lookup(context, &target.registry, &snapshot);

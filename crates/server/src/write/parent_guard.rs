@@ -1,9 +1,9 @@
-//! Guards on the parents of a new object: its namespace, and the CRD that defines its kind. A parent that is deleted takes its
-//! objects along, so an object must not be stored after the deletion of a parent began: nobody would delete it.
+//! Guards on the parents of a new object: its namespace, and the CRD that defines its kind. The deletion of a parent
+//! deletes its objects too, so an object must not be stored after that deletion began: nothing would delete it.
 //!
 //! The transaction of a creation compares the revisions of the parents. Deleting a parent marks it first
-//! (`metadata.deletionTimestamp`), which changes its revision, so the creation commits before the mark or not at all. Whoever
-//! empties a marked parent therefore finds all of its objects.
+//! (`metadata.deletionTimestamp`), which changes its revision, so the creation commits before the mark or not at all.
+//! The controller that empties a marked parent therefore finds all of its objects.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -27,16 +27,16 @@ struct ParentGuard {
     key: String,
     /// The revision at which the parent was created: another object of the same name is another parent.
     create_revision: u64,
-    /// The revision at which the parent was last seen.
+    /// Revision at which the parent was last seen.
     revision: AtomicU64,
 }
 
 impl ParentGuards {
-    /// Returns the guards for a new object `name` of `target`. Admission has checked the namespace in `snapshot`; the CRD is
-    /// checked here, because `target` may come from an older one.
+    /// Returns the guards for a new object `name` of `target`. Admission has checked the namespace in `snapshot`; the
+    /// CRD is checked here, because `target` may come from an older snapshot.
     ///
     /// # Errors
-    /// 403 if the CRD is being deleted or was replaced.
+    /// If the CRD is being deleted or was replaced (403).
     pub(super) fn new(target: &Target, name: &str, snapshot: &Snapshot) -> Result<Self, Error> {
         Ok(Self {
             namespace: namespace_guard(target, snapshot),
@@ -44,15 +44,15 @@ impl ParentGuards {
         })
     }
 
-    /// Adds the guards to a transaction, which then commits only if each parent has the revision at which it was last seen.
+    /// Adds the guards to a transaction, which then commits only if each parent still has its last seen revision.
     pub(super) fn guard(&self, transaction: Transaction<Objects>) -> Transaction<Objects> {
         self.iter().fold(transaction, |transaction, parent| {
             transaction.guard(parent.key.as_str(), parent.revision.load(Ordering::Relaxed))
         })
     }
 
-    /// Renews the guard on `key` after it failed. True if `key` is a parent that still exists and is not being deleted, so that
-    /// the creation may be tried again as it is.
+    /// Renews the guard on `key` after it failed. Returns true if `key` is a parent that still exists and is not being
+    /// deleted, so that the creation can be retried unchanged.
     pub(super) fn renew(&self, key: &[u8], snapshot: &Snapshot) -> bool {
         let failed = self.iter().find(|parent| parent.key.as_bytes() == key);
         failed.is_some_and(|parent| parent.renew(snapshot))

@@ -1,4 +1,4 @@
-//! The bodies of PATCH: from bytes to changes.
+//! Decoding of the bodies of PATCH: from bytes to changes.
 
 use bytes::Bytes;
 use holdfast_value::{Error as ValueError, Limits, Parsed, SmolStr, Value, cbor, json, json_patch, yaml};
@@ -11,7 +11,7 @@ use crate::http::options::PatchOptions;
 /// Reads the body of a PATCH.
 ///
 /// # Errors
-/// 400 where the body of an apply is no configuration. What is wrong with other patches the change reports.
+/// If the body of an apply is no configuration (400). Errors of other patches are reported when the change is applied.
 pub(crate) fn read(bytes: &Bytes, patch_type: PatchType, options: &PatchOptions) -> Result<Change, Error> {
     let validation = options.write.field_validation;
     let patch = match patch_type {
@@ -35,7 +35,8 @@ pub(crate) fn read(bytes: &Bytes, patch_type: PatchType, options: &PatchOptions)
     Ok(Change::Patch { patch, validation })
 }
 
-/// Makes a configuration of the body of an apply; `reader` is who refuses what is none, by its kind as `kind_of` names it.
+/// Converts the body of an apply to a configuration; errors name `reader` as their source, and the kind found by
+/// `kind_of`.
 fn read_apply(
     parsed: Parsed,
     (reader, kind_of): (&str, fn(&Value) -> &'static str),
@@ -52,7 +53,7 @@ fn read_apply(
             )));
         }
     };
-    // The core group may be written with its empty name.
+    // The core group may be written as an empty name.
     if let Some(version) = configuration
         .str_at(&["apiVersion"])
         .and_then(|version| version.strip_prefix('/'))
@@ -68,7 +69,7 @@ fn read_apply(
     })
 }
 
-/// 400: the body of an apply is no configuration, which the reference says of YAML whatever the format is.
+/// Returns 400: the body of an apply is no configuration. The reference's message names YAML for every format.
 fn undecodable_apply(why: impl std::fmt::Display) -> Error {
     Error::bad_request(format!("error decoding YAML: {why}"))
 }
@@ -84,7 +85,7 @@ fn read_json(bytes: &Bytes) -> Result<(Patch, Vec<String>), Error> {
     Ok((Patch::Json(patch), findings.collect()))
 }
 
-/// Reads a patch whose fields are not validated. The reference leaves such a one to its library alone.
+/// Reads a patch whose fields are not validated. The reference leaves such a patch entirely to its library.
 fn read_untyped_json(bytes: &Bytes) -> Result<(Patch, Vec<String>), Error> {
     let patch = json_patch::Patch::parse_untyped(bytes, &Limits::REQUEST).map_err(|error| match error {
         ValueError::TooManyOperations { .. } => Error::too_large_because(error),
@@ -104,10 +105,10 @@ fn read_strategic(bytes: &Bytes) -> Result<(Patch, Vec<String>), Error> {
     Ok((Patch::Strategic(patch), findings))
 }
 
-/// Reads a patch that is a map, or `null`, and what strict validation finds in it.
+/// Reads a patch that is a map, or `null`, and the findings of strict validation.
 ///
 /// # Errors
-/// Why it is none, in the words of the reference.
+/// If it is neither, in the words of the reference.
 fn read_map(bytes: &Bytes) -> Result<(Value, Vec<String>), String> {
     let parsed = json::parse_with_findings(bytes, &Limits::REQUEST);
     let Parsed { value, findings } = parsed.map_err(|error| error.to_string())?;
@@ -120,7 +121,7 @@ fn read_map(bytes: &Bytes) -> Result<(Value, Vec<String>), String> {
     Ok((value, findings.iter().map(ToString::to_string).collect()))
 }
 
-/// 400: what patches but strategic ones say where the body cannot be read.
+/// Returns 400: the body cannot be read, in the words of all patch types except the strategic merge patch.
 fn undecodable(why: impl std::fmt::Display) -> Error {
     Error::bad_request(format!("error decoding patch: {why}"))
 }
@@ -139,7 +140,7 @@ mod tests {
         )?)
     }
 
-    /// What is read of a patch, with what strict validation finds.
+    /// Decodes a patch and returns it with the findings of strict validation.
     fn patch(patch_type: PatchType, body: &str) -> Result<(Patch, Vec<String>), ApiError> {
         match change(patch_type, body)? {
             Change::Patch { patch, .. } => Ok(patch?),
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_strict_validation_finds_in_a_json_patch_says_so() {
+    fn strict_finding_in_json_patch_is_reported() {
         let body = r#"[{"op":"add","path":"/a","value":1,"nope":1}]"#;
         let (_, findings) = patch(PatchType::Json, body).ok().unwrap();
         assert_eq!(findings, ["json patch unknown field \"[0].nope\""]);

@@ -1,4 +1,4 @@
-//! Namespaces that the server makes for new objects, where the admission plugin `NamespaceAutoProvision` is on.
+//! Namespaces that the server creates for new objects, if the admission plugin `NamespaceAutoProvision` is enabled.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::http::ApiError;
 use crate::objects::Snapshot;
 use crate::write::Context;
 
-/// Makes the namespace in which `target` makes the object `name`, where `snapshot` does not show it. Returns whether there is one
-/// from now on, so that the write needs a newer snapshot. A dry run makes none.
+/// Creates the namespace in which `target` creates the object `name`, if `snapshot` lacks it. Returns true if it exists
+/// from now on, so that the write needs a newer snapshot. A dry run creates none.
 ///
 /// # Errors
-/// Where the namespace is refused; the refusal is one of the object.
+/// If the namespace is rejected; the error is reported as one of the object.
 pub(super) async fn provide(
     context: &Arc<Context>,
     target: &Target,
@@ -38,7 +38,7 @@ pub(super) async fn provide(
     let Some(mut own) = Target::of_server(registry, namespaces, "", target.request.now) else {
         return Ok(false);
     };
-    // Policies and webhooks hear of it as of any other.
+    // Policies and webhooks observe this write like any other.
     own.writer.internal = false;
     own.writer.manager = SmolStr::new_static("kube-apiserver");
     own.request.deadline = target.request.deadline;

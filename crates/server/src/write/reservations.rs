@@ -1,4 +1,4 @@
-//! What a write takes from what is limited: the statuses of quotas that are stored together with it.
+//! Reservations of a write: the statuses of resource quotas that are stored together with it.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -24,10 +24,10 @@ pub(super) struct Reserved {
     target: Target,
 }
 
-/// What a write of `object` in place of `live` takes.
+/// Returns the reservations of a write that replaces `live` with `object`.
 ///
 /// # Errors
-/// What the client reads where too little is left.
+/// If too little is left; the error is the one that the client gets.
 pub(super) fn of(
     context: &Context,
     stage: &Stage<'_>,
@@ -96,9 +96,10 @@ impl Reserved {
     }
 }
 
-/// Commits what `write` makes together with `reservations`. Those who take from the same objects wait for each other; where such an
-/// object changed meanwhile, `reserve` says what is taken by the state after that, and the write itself stays as it is. So it
-/// does where another key that it depends on has changed, if `renew` says that nothing follows from that.
+/// Commits the transaction of `write` together with `reservations`. Writers that reserve from the same objects wait for
+/// each other. If such an object changed meanwhile, `reserve` computes the reservations from the newer state and the
+/// write itself stays the same. It also stays the same if another key that it depends on changed and `renew` returns
+/// that this is harmless.
 pub(super) async fn commit(
     context: &Context,
     deadline: Option<Instant>,
@@ -144,7 +145,7 @@ pub(super) async fn commit(
     }
 }
 
-/// The turns of a write to take from the objects that have reservations, which all writes take in the same order.
+/// Waits for the turns of a write at the objects that it reserves from. All writes wait for them in the same order.
 async fn turns<'a>(
     context: &'a Context,
     deadline: Option<Instant>,
@@ -167,7 +168,7 @@ mod tests {
 
     const QUOTA: &str = "{apiVersion: v1, kind: ResourceQuota, metadata: {name: q}}";
 
-    /// A world with a quota of so many config maps.
+    /// Creates a world with a quota of this many config maps.
     async fn world(places: usize) -> World {
         let quota = holdfast_kinds::admission::plugins();
         let quota = quota.into_iter().filter(|plugin| plugin.name() == "ResourceQuota");
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_taken_is_stored_together_with_the_write() {
+    async fn reservation_is_stored_with_the_write() {
         let world = world(2).await;
         let entry = world.create(CONFIG).await;
         assert_eq!(used(&world), "1");
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_too_little_is_left_nothing_is_stored() {
+    async fn exceeded_quota_stores_nothing() {
         let world = world(0).await;
         let (code, why) = refusal(world.try_create(CONFIG).await);
         assert_eq!(code, 403);

@@ -1,4 +1,4 @@
-//! Carrying out what a request does to other objects than the one that its path names.
+//! Execution of requests that change objects other than the one that their path names.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ use crate::http::ApiError;
 use crate::objects::{self, Snapshot};
 use crate::write::Context;
 
-/// Carries out `request`, which is decoded, typed and has its defaults, as `action` plans it. Says what the client is to be
-/// warned of.
+/// Executes `request`, which is decoded, typed and defaulted, as `action` plans it. Returns the warnings for the
+/// client.
 ///
 /// # Errors
-/// The refusal, as the client gets it.
+/// If the request is rejected; the error is the one that the client gets.
 pub(crate) async fn perform(
     context: &Arc<Context>,
     target: Target,
@@ -47,11 +47,11 @@ async fn admit(
     Ok(stage(context, target, &lookup).admit_action(action, request).await?)
 }
 
-/// The turns that a request has, with the keys of their objects.
+/// Turns that a request holds, with the keys of their objects.
 type Held<'a> = Vec<(String, Turn<'a>)>;
 
-/// Has its turn with the object that the request is about and then with the one that the first step changes, which may be a
-/// budget that many share; plans by the state as it is then, and carries that out.
+/// Waits for the turn at the object of the request, then for the turn at the object that the first step changes, which
+/// may be a budget that many share. Then plans over the current state and executes the plan.
 async fn perform_in_turn(
     context: &Arc<Context>,
     target: &Target,
@@ -90,7 +90,7 @@ async fn perform_in_turn(
     }
 }
 
-/// Whether one of the objects is another by now than in `snapshot`.
+/// Returns true if one of the objects differs from its state in `snapshot`.
 fn has_changed(context: &Context, snapshot: &Snapshot, held: &Held<'_>) -> bool {
     let now = context.shared.store.snapshot();
     held.iter().any(|(key, _)| {
@@ -116,7 +116,7 @@ fn plan(
     Ok((steps, warnings))
 }
 
-/// The key of the object that a step changes.
+/// Returns the key of the object that a step changes.
 fn key_of_step(target: &Target, step: &ActionStep) -> Result<String, ApiError> {
     let (resource, namespace, name) = match step {
         ActionStep::Replace { resource, object } | ActionStep::Status { resource, object } => {
@@ -135,10 +135,10 @@ fn key_of_step(target: &Target, step: &ActionStep) -> Result<String, ApiError> {
     Ok(storage.key(namespace, name))
 }
 
-/// Why steps were not carried out to the end.
+/// Reason why the steps were not all executed.
 struct Stopped {
     error: ApiError,
-    /// Whether nothing was changed.
+    /// True if nothing was changed.
     at_start: bool,
 }
 
@@ -149,7 +149,7 @@ async fn carry_out<'a>(
     held: &mut Held<'a>,
 ) -> Result<(), Stopped> {
     let mut at_start = true;
-    // What a step stored is what a later one may require.
+    // A later step may require the version that an earlier step stored.
     let mut stored: Option<(String, String)> = None;
     for step in steps {
         let outcome = do_step(context, target, step, held, &mut stored).await;
@@ -175,7 +175,7 @@ async fn do_step<'a>(
         ActionStep::Replace { resource, object } => *stored = replace(context, target, &resource, key, object).await?,
         ActionStep::Status { resource, object } => {
             write_status(context, target, &resource, object, turn).await?;
-            // Others share it, and the rest of the steps has nothing to do with it.
+            // Others share the object, and the remaining steps do not need it.
             turn.give_up();
         }
         ActionStep::Delete {
@@ -193,7 +193,8 @@ async fn do_step<'a>(
     Ok(())
 }
 
-/// A precondition on the version of an object that an earlier step replaced is one on the version that it stored.
+/// Replaces a precondition on the version of an object that an earlier step replaced by one on the version that it
+/// stored.
 fn require_stored(options: &mut Value, stored: Option<&(String, String)>) {
     const VERSION: [&str; 2] = ["preconditions", "resourceVersion"];
     if let Some((before, now)) = stored
@@ -203,7 +204,7 @@ fn require_stored(options: &mut Value, stored: Option<&(String, String)>) {
     }
 }
 
-/// The versions before and after, where something was stored.
+/// Replaces an object and returns its versions before and after, if something was stored.
 async fn replace(
     context: &Arc<Context>,
     target: &Target,
@@ -304,7 +305,7 @@ mod tests {
     use super::super::testing::{CONFIG, World, refusal, tree};
     use super::*;
 
-    /// Plans these steps.
+    /// Action that plans these steps.
     struct Steps(Vec<ActionStep>);
 
     impl SubresourceAction for Steps {
@@ -409,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_precondition_on_the_version_before_becomes_one_on_the_version_stored() {
+    fn precondition_on_replaced_version_follows_the_stored_one() {
         let replaced = ("3".to_owned(), "4".to_owned());
         for (required, expected) in [("3", "4"), ("2", "2")] {
             let mut options = tree(&format!("{{preconditions: {{resourceVersion: '{required}'}}}}"));

@@ -1,4 +1,5 @@
-//! A world for tests of writes: an embedded store with the built-in kinds. Everything is allowed, and no webhook is configured.
+//! A world for tests of writes: an embedded store with the built-in kinds. Everything is allowed, and no webhook is
+//! configured.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -28,22 +29,22 @@ pub(super) const CONFIG: &str = "{apiVersion: v1, kind: ConfigMap, metadata: {na
 /// The namespace that objects of tests are in.
 pub(super) const NAMESPACE: &str = "{apiVersion: v1, kind: Namespace, metadata: {name: default}}";
 
-/// The most bytes of an object.
+/// Size limit of an object, in bytes.
 pub(super) const MAX_OBJECT_BYTES: usize = 10_000;
 
-/// What writes need, over a store in a folder of its own.
+/// Write context over a store in a folder of its own.
 pub(super) struct World {
     pub(super) context: Arc<Context>,
     _folder: tempfile::TempDir,
 }
 
 impl World {
-    /// A world without admission.
+    /// Creates a world without admission.
     pub(super) fn new() -> Self {
         Self::with_plugins(Vec::new())
     }
 
-    /// A world with these admission plugins.
+    /// Creates a world with these admission plugins.
     pub(super) fn with_plugins(plugins: Vec<Box<dyn AdmissionPlugin>>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let kinds = holdfast_kinds::Config::default();
@@ -87,7 +88,7 @@ impl World {
         }
     }
 
-    /// The object as a body is decoded: typed, with its defaults.
+    /// Returns the object as a body is decoded: typed, with its defaults.
     pub(super) fn object(&self, text: &str) -> Value {
         let object = tree(text);
         let target = self.target(text, "");
@@ -95,7 +96,8 @@ impl World {
         of.fill_in(of.decode(&object).unwrap().object).unwrap()
     }
 
-    /// A write to the object of `text`, or to a subresource of it, in the namespace `default` where it is in any.
+    /// Returns a write to the object of `text`, or to a subresource of it, in the namespace `default` if it is
+    /// namespaced.
     pub(super) fn target(&self, text: &str, subresource: &str) -> Target {
         let (object, registry) = (tree(text), self.context.registry());
         let api_version = object.str_at(&["apiVersion"]).unwrap();
@@ -123,29 +125,29 @@ impl World {
         create(&self.context, self.target(text, ""), self.object(text)).await
     }
 
-    /// As [`World::try_create`], where that goes well; says what is stored.
+    /// Creates an object as [`World::try_create`] does, but must succeed; returns the stored object.
     pub(super) async fn create(&self, text: &str) -> Arc<Entry> {
         stored(self.try_create(text).await)
     }
 
-    /// Merges `patch` into the object of `text`; says what is stored.
+    /// Merges `patch` into the object of `text`; returns the stored object.
     pub(super) async fn patch(&self, text: &str, subresource: &str, patch: &str) -> Arc<Entry> {
         stored(update(&self.context, self.target(text, subresource), merge(patch)).await)
     }
 
-    /// The objects as they are now.
+    /// Returns the current objects.
     pub(super) fn snapshot(&self) -> Snapshot {
         self.context.shared.store.snapshot()
     }
 
-    /// What is stored of the object of `text`.
+    /// Returns the stored object that `text` names.
     pub(super) fn entry(&self, text: &str) -> Option<Arc<Entry>> {
         let target = self.target(text, "");
         self.snapshot().get(target.key(&target.name).as_bytes()).cloned()
     }
 }
 
-/// The entry that a write stored.
+/// Returns the entry that a write stored.
 pub(super) fn stored(outcome: Result<WriteResult, ApiError>) -> Arc<Entry> {
     match outcome.unwrap_or_else(|error| panic!("{error}")).object {
         WrittenObject::Stored(entry, _) => entry,
@@ -153,7 +155,7 @@ pub(super) fn stored(outcome: Result<WriteResult, ApiError>) -> Arc<Entry> {
     }
 }
 
-/// The code and the message of a refusal.
+/// Returns the code and the message of an error.
 pub(super) fn refusal<T>(outcome: Result<T, ApiError>) -> (u16, String) {
     match outcome {
         Ok(_) => panic!("it went through"),
@@ -161,12 +163,12 @@ pub(super) fn refusal<T>(outcome: Result<T, ApiError>) -> (u16, String) {
     }
 }
 
-/// A tree of YAML.
+/// Parses YAML to a tree.
 pub(super) fn tree(text: &str) -> Value {
     yaml::parse(text.as_bytes(), &Limits::REQUEST).unwrap()
 }
 
-/// A merge patch.
+/// Returns a merge patch.
 pub(super) fn merge(patch: &str) -> Change {
     Change::Patch {
         patch: Ok((Patch::Merge(tree(patch)), Vec::new())),
@@ -174,7 +176,7 @@ pub(super) fn merge(patch: &str) -> Change {
     }
 }
 
-/// A PUT of this object.
+/// Returns a PUT of this object.
 pub(super) fn put(object: Value) -> Change {
     Change::Replace {
         object,
@@ -182,7 +184,7 @@ pub(super) fn put(object: Value) -> Change {
     }
 }
 
-/// An apply of this configuration.
+/// Returns an apply of this configuration.
 pub(super) fn applied(text: &str) -> Change {
     Change::Apply {
         configuration: tree(text),

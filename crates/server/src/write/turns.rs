@@ -1,10 +1,10 @@
-//! Who writes to an object next.
+//! Order of the writers of each object.
 //!
-//! Writers of one object wait for each other in the order in which they come, and each runs over what the one before it
-//! left: no run is in vain, and none loses a race that its client did not ask for. A writer keeps its turn while it works and
-//! while the store commits. While it waits for webhooks it keeps it for a while only, since a webhook may itself write to
-//! the object, and a slow one would hold up everybody. A writer that was overtaken begins again, and is more patient then, so
-//! that it too comes to its end.
+//! Writers of one object wait for each other in the order of their arrival, and each runs over the result of the one
+//! before it: no run is in vain, and none loses a race that its client did not ask for. A writer keeps its turn while
+//! it works and while the store commits. While it waits for webhooks it keeps the turn only for a limited time, because
+//! a webhook may itself write to the object, and a slow one would delay every writer. A writer that was overtaken
+//! begins again and keeps its turn longer each time, so that it too completes.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -20,49 +20,49 @@ use tokio::time;
 
 use crate::http::ApiError;
 
-/// How many may write to one object at a time, those who wait included.
+/// Maximum number of writers of one object, including those that wait.
 const WRITERS: usize = 1000;
 
-/// How long a turn is kept while webhooks are called: the first time, and how much longer each time after that.
+/// Time for which a turn is kept while webhooks are called; it grows by this much with each further attempt.
 const PATIENCE: Duration = Duration::from_millis(20);
 const MORE_PATIENCE: u32 = 4;
 
-/// The longest patience; no webhook is waited for longer than this.
+/// Maximum time for which a turn is kept while webhooks are called.
 const MOST_PATIENCE: Duration = Duration::from_secs(30);
 
-/// The objects that are written to now, by hashes of their keys. That two share a hash, and so wait for each other, is next to
-/// impossible and does no harm.
+/// Queues of the objects that are being written, by hashes of their keys. It is extremely unlikely that two keys share
+/// a hash, and harmless: their writers only wait for each other.
 #[derive(Default)]
 pub struct Turns {
     queues: Mutex<HashMap<u64, Queue>>,
     hasher: RandomState,
 }
 
-/// Those who write to an object.
+/// Queue of the writers of an object.
 struct Queue {
-    /// One may at a time; the others wait in order.
+    /// Semaphore with one permit; the writers wait in order.
     turn: Arc<Semaphore>,
-    /// How many there are.
+    /// Number of writers.
     writers: usize,
 }
 
-/// The turn of a writer, or its part in the queue where it gave it up.
+/// Turn of a writer, or its membership in the queue after it gave the turn up.
 pub(super) struct Turn<'a> {
     turns: &'a Turns,
-    /// The object; none where nothing is waited for.
+    /// Key of the object; `None` if the writer waits for nothing.
     key: Option<u64>,
     deadline: Option<Instant>,
     patience: Duration,
     held: Option<Held<'a>>,
 }
 
-/// Fields are dropped in order: the next has its turn before the queue may go.
+/// Turn that is held. Fields are dropped in order: the next writer gets its turn before the queue may be dropped.
 struct Held<'a> {
     _turn: OwnedSemaphorePermit,
     _place: QueueMember<'a>,
 }
 
-/// One of the writers of an object. The queue goes with the last.
+/// Membership of a writer in the queue of an object. The last member drops the queue.
 struct QueueMember<'a> {
     turns: &'a Turns,
     key: u64,
@@ -72,7 +72,7 @@ impl Turns {
     /// Waits for a turn to write to the object at `key`, at most until `deadline`.
     ///
     /// # Errors
-    /// 504 at the deadline, 429 where too many wait already.
+    /// If the deadline passes (504), or if too many writers wait already (429).
     pub(super) async fn take(&self, key: &str, deadline: Option<Instant>) -> Result<Turn<'_>, ApiError> {
         let mut turn = self.none();
         turn.key = Some(self.hasher.hash_one(key));
@@ -81,7 +81,7 @@ impl Turns {
         Ok(turn)
     }
 
-    /// The turn of a writer that waits for no other, because it stores nothing.
+    /// Returns the turn of a writer that waits for no other because it stores nothing.
     pub(super) fn none(&self) -> Turn<'_> {
         Turn {
             turns: self,
@@ -122,10 +122,10 @@ impl Drop for QueueMember<'_> {
 }
 
 impl Turn<'_> {
-    /// Waits for the turn again where it was given up. Says whether it was, so that others may have written meanwhile.
+    /// Waits for the turn again if it was given up. Returns true if it was, because others may have written meanwhile.
     ///
     /// # Errors
-    /// Those of [`Turns::take`].
+    /// If [`Turns::take`] fails.
     pub(super) async fn retake(&mut self) -> Result<bool, ApiError> {
         let Some(key) = self.key.filter(|_| self.held.is_none()) else {
             return Ok(false);
@@ -146,12 +146,12 @@ impl Turn<'_> {
         Ok(true)
     }
 
-    /// Lets the next have its turn.
+    /// Gives the turn to the next writer.
     pub(super) fn give_up(&mut self) {
         self.held = None;
     }
 
-    /// The outcome of `run`, which waits for webhooks alone. Where that takes too long, the turn is given up.
+    /// Returns the outcome of `run`, which only waits for webhooks. Gives the turn up if that takes too long.
     pub(super) async fn over<T>(&mut self, run: impl Future<Output = T>) -> T {
         let mut run = pin!(run);
         if let Poll::Ready(outcome) = poll_fn(|context| Poll::Ready(run.as_mut().poll(context))).await {
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_waits_leaves_at_its_deadline_or_when_it_is_cancelled() {
+    async fn waiter_leaves_at_its_deadline_or_when_cancelled() {
         let turns = Turns::default();
         let first = turns.take("a", None).await.unwrap();
         let late = turns.take("a", Some(Instant::now() + Duration::from_millis(1))).await;
@@ -231,7 +231,7 @@ mod tests {
         let mut slow = turns.take("a", None).await.unwrap();
         slow.over(async { time::sleep(PATIENCE / 2).await }).await;
         assert!(!slow.retake().await.unwrap(), "a short wait keeps the turn");
-        // What the webhook waits for is another write to the same object.
+        // The webhook waits for another write to the same object.
         let (done, nested) = oneshot::channel();
         let nested_write = async {
             let turn = turns.take("a", None).await.unwrap();

@@ -1,4 +1,4 @@
-//! Updates and applies: runs until one of them is stored.
+//! Updates and applies: runs are repeated until one of them is stored.
 
 use std::sync::Arc;
 
@@ -17,18 +17,19 @@ use crate::http::ApiError;
 use crate::runtime::long_work;
 use crate::write::Context;
 
-/// Changes the object that `target` names, or creates it where the change may.
+/// Updates the object that `target` names, or creates it if `change` may create.
 ///
 /// # Errors
-/// The refusal, as the client gets it.
+/// If the write is rejected; the error is the one that the client gets.
 pub(crate) async fn update(context: &Arc<Context>, target: Target, change: Change) -> Result<WriteResult, ApiError> {
     apply(context, target, change, None).await
 }
 
-/// As [`update`]. An apply that changes nothing is remembered as it was `sent`.
+/// Updates or creates an object as [`update`] does. Remembers an apply that changes nothing in the form in which it was
+/// `sent`.
 ///
 /// # Errors
-/// The refusal, as the client gets it.
+/// If the write is rejected; the error is the one that the client gets.
 pub(crate) async fn apply(
     context: &Arc<Context>,
     target: Target,
@@ -40,10 +41,10 @@ pub(crate) async fn apply(
     update_in_turn(context, &target, &change, &mut turn, sent).await
 }
 
-/// As [`apply`], by one whose turn it is.
+/// Updates or creates an object as [`apply`] does, for a writer that holds its turn.
 ///
 /// # Errors
-/// The refusal, as the client gets it.
+/// If the write is rejected; the error is the one that the client gets.
 pub(super) async fn update_in_turn(
     context: &Arc<Context>,
     target: &Target,
@@ -75,7 +76,7 @@ async fn update_until_stored(
             Some(witness) => witnessed_stage(context, target, witness),
             None => stage(context, target, &lookup),
         };
-        // An object that was made under another name than the address has is stored under that of the address.
+        // An object that states another name than the address is stored under the name of the address.
         let key = target.key(&target.name);
         let entry = snapshot.get(key.as_bytes());
         let live = match entry {
@@ -151,7 +152,7 @@ mod tests {
         assert!(Arc::ptr_eq(&made, &same));
     }
 
-    /// A workload whose template has a container of that name.
+    /// Returns a workload whose template has a container of that name.
     fn workload(container: &str) -> String {
         format!(
             "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: a}}, spec: {{selector: {{matchLabels: {{x: z}}}}, \
@@ -160,14 +161,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_another_server_stored_is_looked_at_whole_and_what_this_one_stored_is_known() {
+    async fn object_of_another_server_is_validated_as_a_whole() {
         let world = World::new();
         let made = world.create(&workload("c")).await;
         let known = made.known_index().unwrap().known();
         let mut of_form = Known::default();
         of_form.formed = true;
         assert!(known.formed && known != of_form, "the template is known, too");
-        // As another server would leave it, whose rules let it through.
+        // An object that another server with other rules accepted.
         let text = String::from_utf8(made.bytes().to_vec()).unwrap();
         let wrong = text.replace(r#""name":"c""#, r#""name":"C""#);
         let tree = json::parse(wrong.as_bytes(), &Limits::TRUSTED).unwrap();
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_there_is_created_by_an_apply_alone() {
+    async fn missing_object_is_created_only_by_apply() {
         let world = World::new();
         let update = async |change| update(&world.context, world.target(CONFIG, ""), change).await;
         let missing = (404, "configmaps \"a\" not found".to_owned());
@@ -208,7 +209,7 @@ mod tests {
         let world = World::new();
         world.create(CONFIG).await;
         let (context, target) = (&world.context, world.target(CONFIG, ""));
-        // No write waits for a turn, so that all but one lose the first race.
+        // No write waits for a turn, so all but one lose the first race.
         let race = (0..5).map(async |at| {
             let change = merge(&format!("{{data: {{k{at}: x}}}}"));
             update_in_turn(context, &target, &change, &mut context.turns.none(), None).await
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn names_that_mean_something_in_paths_are_refused_before_anything_is_looked_up() {
+    async fn names_with_meaning_in_paths_are_rejected_before_lookups() {
         let world = World::new();
         let mut target = world.target(CONFIG, "");
         target.name = "..".into();

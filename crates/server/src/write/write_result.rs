@@ -1,4 +1,4 @@
-//! What a write came to.
+//! Result of a write.
 
 use std::sync::Arc;
 
@@ -10,28 +10,28 @@ use crate::http::ApiError;
 use crate::objects::{self, Entry};
 use crate::write::Context;
 
-/// The end of a write.
+/// Result of a write.
 pub(crate) struct WriteResult {
-    /// What the client is shown.
+    /// Object for the response.
     pub(crate) object: WrittenObject,
-    /// Whether the object is new.
+    /// True if the object is new.
     pub(crate) created: bool,
-    /// Whether the object is gone.
+    /// True if the object is gone.
     pub(crate) removed: bool,
-    /// What the client is to be warned of.
+    /// Warnings for the client.
     pub(crate) warnings: Vec<String>,
 }
 
-/// An object as a write leaves it.
+/// An object after a write.
 pub(crate) enum WrittenObject {
-    /// As it is stored, and its tree without the resource version where no other keeps that.
+    /// The stored entry, and its tree without the resource version unless the tree is cached elsewhere.
     Stored(Arc<Entry>, Option<Value>),
-    /// As a tree in its storage version, where nothing was stored or the object is gone.
+    /// A tree in its storage version, if nothing was stored or the object is gone.
     Tree(Value),
 }
 
 impl WrittenObject {
-    /// The tree, in the storage version.
+    /// Returns the tree, in the storage version.
     pub(crate) fn tree(&self) -> Value {
         match self {
             Self::Stored(entry, _) => objects::tree(entry),
@@ -41,7 +41,7 @@ impl WrittenObject {
 }
 
 impl WriteResult {
-    /// The end of a write that found nothing to change in `entry`.
+    /// Returns the result of a write that found nothing to change in `entry`.
     pub(super) fn unchanged(entry: &Arc<Entry>, warnings: Vec<String>) -> Self {
         Self {
             object: WrittenObject::Stored(Arc::clone(entry), None),
@@ -51,10 +51,10 @@ impl WriteResult {
         }
     }
 
-    /// The end of a dry run.
+    /// Returns the result of a dry run.
     ///
     /// # Errors
-    /// What would not be stored is refused.
+    /// If the object could not be stored.
     pub(super) fn of_dry_run(
         context: &Context,
         target: &Target,

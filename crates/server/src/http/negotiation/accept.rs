@@ -1,4 +1,4 @@
-//! The Accept header: its clauses, and what each asks for.
+//! The Accept header: its clauses and their parameters.
 
 use std::borrow::Cow;
 
@@ -9,8 +9,8 @@ use super::formats::{Format, JSON, formats};
 use super::{MetaVersion, View};
 use crate::http::headers;
 
-/// The clauses of the Accept header, best first. Those that name no media type are left out, and only where there is no
-/// header at all anything will do.
+/// Returns the clauses of the Accept header, best first. Clauses without a media type are left out. Any type is
+/// accepted only if there is no header at all.
 #[expect(
     clippy::indexing_slicing,
     reason = "the place goes down from one of the clauses, and stops at the first"
@@ -19,7 +19,7 @@ pub(crate) fn clauses(headers: &HeaderMap) -> Vec<Clause> {
     let accept = accept_text(headers);
     let text = if accept.is_empty() { "*/*" } else { &accept };
     let mut clauses: Vec<Clause> = text.split(',').take(MAX_CLAUSES).filter_map(Clause::parse).collect();
-    // The rule is no order of all clauses, so that how they are sorted counts: one by one into those before it.
+    // The rule is not a total order, so the algorithm matters: insertion of each clause into those before it.
     for next in 1..clauses.len() {
         let mut at = next;
         while at > 0 && clauses[at].goes_before(&clauses[at - 1]) {
@@ -30,10 +30,10 @@ pub(crate) fn clauses(headers: &HeaderMap) -> Vec<Clause> {
     clauses
 }
 
-/// More clauses than any client sends.
+/// Maximum number of clauses; more than any client sends.
 const MAX_CLAUSES: usize = 64;
 
-/// Whether a client accepts JSON before all else, and says nothing more of it.
+/// Returns true if a client prefers JSON to all else, without parameters.
 pub(super) fn accepts_plain_json(headers: &HeaderMap) -> bool {
     let accept = headers.get(header::ACCEPT).map(HeaderValue::as_bytes);
     accept.is_none_or(|accept| accept.is_empty() || accept == b"*/*" || accept == JSON.as_bytes())
@@ -53,7 +53,8 @@ pub(crate) struct Clause {
 }
 
 impl Clause {
-    /// Reads a clause, if it is a media type or a wildcard. Parameters that are no pair of a name and a value do not count.
+    /// Parses a clause, if it is a media type or a wildcard. Ignores parameters that are not a pair of a name and a
+    /// value.
     fn parse(text: &str) -> Option<Self> {
         let mut parts = text.trim().split(';');
         let mut names = parts.next().unwrap_or_default().split('/').map(str::trim);
@@ -84,26 +85,27 @@ impl Clause {
         Some(clause)
     }
 
-    /// Whether it goes before another that stands before it: for more quality, and a type before a wildcard.
+    /// Returns true if it precedes a clause that comes earlier in the header: by a higher quality, or as a type before
+    /// a wildcard.
     fn goes_before(&self, other: &Self) -> bool {
         self.quality > other.quality
             || self.family != "*" && other.family == "*"
             || self.subtype != "*" && other.subtype == "*"
     }
 
-    /// The value of the parameter `name`.
+    /// Returns the value of the parameter `name`.
     pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
         let found = self.parameters.iter().rev().find(|(key, _)| key == name);
         found.map(|(_, value)| value.as_str())
     }
 
-    /// Whether it asks to leave out a field of objects. Several are joined by `+`; unknown fields stay.
+    /// Returns true if the clause drops a field of objects. Several are joined by `+`; unknown fields stay.
     pub(super) fn drops(&self, field: &str) -> bool {
         let dropped = self.parameter("drop").unwrap_or_default();
         dropped.split('+').any(|dropped| dropped == field)
     }
 
-    /// Whether it accepts a media type, by name or by wildcards in place of either part.
+    /// Returns true if the clause accepts a media type, by name or by a wildcard for either part.
     pub(crate) fn accepts(&self, media_type: &str) -> bool {
         media_type.split_once('/').is_some_and(|(family, subtype)| {
             [(&self.family, family), (&self.subtype, subtype)]
@@ -112,12 +114,12 @@ impl Clause {
         })
     }
 
-    /// The format of documents that this clause accepts, if it is one that is served.
+    /// Returns the format of documents that this clause accepts, if it is served.
     pub(crate) fn format(&self) -> Option<Format> {
         self.format_of(formats(false))
     }
 
-    /// The first of `formats` that this clause accepts. A part that is a wildcard is so alone, or last.
+    /// Returns the first of `formats` that this clause accepts. A clause such as `*/json` accepts none.
     pub(super) fn format_of(&self, formats: &[Format]) -> Option<Format> {
         let wild_before_a_name = self.family == "*" && self.subtype != "*";
         let mut accepted = formats
@@ -127,14 +129,14 @@ impl Clause {
         accepted.next().filter(|_| !wild_before_a_name)
     }
 
-    /// Whether the clause requests a stream, or a version of the server, that does not exist.
+    /// Returns true if the clause requests a stream, or a version of the server, that does not exist.
     fn asks_too_much(&self, format: Format) -> bool {
         let stream = self.parameter("stream").unwrap_or_default();
         let streamed = stream.is_empty() || stream == "watch" && format != Format::Yaml;
         !streamed || self.parameter("sv").is_some_and(|version| !version.is_empty())
     }
 
-    /// The view that the clause requests; `None` if there is no such view.
+    /// Returns the view that the clause requests; `None` if there is no such view.
     pub(super) fn view(&self, format: Format) -> Option<View> {
         if self.asks_too_much(format) {
             return None;

@@ -8,16 +8,16 @@ use super::formats::{Format, JSON, formats, named_types};
 use crate::http::ApiError;
 use crate::http::headers;
 
-/// The content type of a body, without its parameters. Objects are read as JSON where there is none; `cbor` says whether they
-/// are read in CBOR.
+/// Returns the format of a body by its content type, without parameters. Bodies of objects without a content type are
+/// JSON; `cbor` is true if CBOR is accepted.
 ///
 /// # Errors
-/// 415 where it is none that objects are read in.
+/// If the content type is not supported for objects (415).
 pub fn body_format(headers: &HeaderMap, cbor: bool) -> Result<Format, ApiError> {
     let bare = content_type(headers).filter(|_| has_parameters_to_read(headers));
     let stated = headers.get(header::CONTENT_TYPE).is_some_and(|value| !value.is_empty());
     let bare = bare.as_deref().unwrap_or(if stated { "" } else { JSON });
-    // The names of media types are read in any case here, while the router's check of patches is exact.
+    // Media types are case-insensitive here, while the router's check of patches is exact.
     let mut read = formats(cbor).iter().copied();
     let found = read.find(|format| bare.eq_ignore_ascii_case(format.media_type()));
     found.ok_or_else(|| ApiError::unsupported_body_type(named_types(cbor)))
@@ -39,7 +39,7 @@ pub enum PatchType {
 }
 
 impl PatchType {
-    /// Whether it is Server-Side Apply.
+    /// Returns true for Server-Side Apply.
     pub fn applies(self) -> bool {
         matches!(self, Self::Apply | Self::ApplyCbor)
     }
@@ -54,10 +54,10 @@ pub const PATCH_TYPES: [(&str, PatchType); 5] = [
     ("application/apply-patch+cbor", PatchType::ApplyCbor),
 ];
 
-/// The type of the patch that a body is; `cbor` says whether CBOR is read.
+/// Returns the patch type of a body; `cbor` is true if CBOR is accepted.
 ///
 /// # Errors
-/// 415 where its content type is that of none.
+/// If the content type is not that of a patch (415).
 pub fn patch_type(headers: &HeaderMap, cbor: bool) -> Result<PatchType, ApiError> {
     let bare = content_type(headers).unwrap_or_default();
     let found = PATCH_TYPES.iter().find(|(name, _)| *name == bare);
@@ -67,7 +67,7 @@ pub fn patch_type(headers: &HeaderMap, cbor: bool) -> Result<PatchType, ApiError
         .ok_or_else(ApiError::unsupported_patch_type)
 }
 
-/// The bare content type of a body, if one is stated.
+/// Returns the bare content type of a body, if one is stated.
 fn content_type(headers: &HeaderMap) -> Option<Cow<'_, str>> {
     let text = headers::text(headers, header::CONTENT_TYPE).filter(|text| !text.is_empty())?;
     let bare = |text: &str| text.split(';').next().map_or(0, str::len);
@@ -77,8 +77,8 @@ fn content_type(headers: &HeaderMap) -> Option<Cow<'_, str>> {
     })
 }
 
-/// Whether what stands behind the media type in Content-Type reads as parameters do: each a name and a value. Where it does
-/// not, a reader of the whole of it knows no format.
+/// Returns true if the text after the media type in Content-Type parses as parameters: each a name and a value. If it
+/// does not, a parser of the whole header recognises no format.
 fn has_parameters_to_read(headers: &HeaderMap) -> bool {
     let text = headers::text(headers, header::CONTENT_TYPE).unwrap_or_default();
     let mut parameters = text.split(';').skip(1).map(str::trim).peekable();
@@ -94,7 +94,7 @@ fn has_parameters_to_read(headers: &HeaderMap) -> bool {
     true
 }
 
-/// Whether a byte may stand in the name of a parameter (RFC 9110).
+/// Returns true if the name of a parameter may contain the byte (RFC 9110).
 fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

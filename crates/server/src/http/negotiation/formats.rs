@@ -1,8 +1,8 @@
-//! The formats of bodies and answers, and the media types that messages name.
+//! Formats of bodies and responses, and the media types in messages.
 
 use http::header::HeaderValue;
 
-/// How trees are written.
+/// Wire format of trees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Format {
     /// `application/json`.
@@ -10,19 +10,19 @@ pub enum Format {
     Json,
     /// `application/yaml`.
     Yaml,
-    /// `application/vnd.kubernetes.protobuf`; of the built-in kinds alone.
+    /// `application/vnd.kubernetes.protobuf`; only of built-in kinds.
     Protobuf,
-    /// `application/cbor`; of objects alone, and where flags have the server serve it.
+    /// `application/cbor`; only of objects, and only if flags enable it.
     Cbor,
 }
 
 impl Format {
-    /// The media type, as it stands in Content-Type.
+    /// Returns the media type for Content-Type.
     pub fn content_type(self) -> HeaderValue {
         HeaderValue::from_static(self.media_type())
     }
 
-    /// The media type.
+    /// Returns the media type.
     pub fn media_type(self) -> &'static str {
         match self {
             Self::Json => JSON,
@@ -38,24 +38,24 @@ const YAML: &str = "application/yaml";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const CBOR: &str = "application/cbor";
 
-/// The formats, in the order in which one is looked for that a clause accepts.
+/// Formats, in the order in which the first that a clause accepts is chosen.
 const FORMATS: [Format; 4] = [Format::Json, Format::Yaml, Format::Protobuf, Format::Cbor];
 
-/// The formats of objects, with or without CBOR. Documents have those without.
+/// Returns the formats of objects, with or without CBOR. Documents have those without.
 pub(crate) fn formats(cbor: bool) -> &'static [Format] {
     if cbor { &FORMATS } else { &FORMATS[..3] }
 }
 
-/// The media types that messages name, as the reference does.
+/// Media types in messages, as in the reference.
 pub const NAMED_TYPES: [&str; 3] = [JSON, YAML, PROTOBUF];
 
-/// The media types that messages name of what is an object, with or without CBOR.
+/// Returns the media types in messages about objects, with or without CBOR.
 pub fn named_types(cbor: bool) -> &'static [&'static str] {
     const WITH_CBOR: [&str; 4] = [JSON, YAML, PROTOBUF, CBOR];
     if cbor { &WITH_CBOR } else { &NAMED_TYPES }
 }
 
-/// The media types of watches that messages name, with or without CBOR.
+/// Returns the media types in messages about watches, with or without CBOR.
 pub fn stream_types(cbor: bool) -> &'static [&'static str] {
     if cbor { &STREAM_TYPES } else { &STREAM_TYPES[..2] }
 }
@@ -65,14 +65,14 @@ pub(crate) const PROTOBUF_STREAM: &str = "application/vnd.kubernetes.protobuf;st
 pub(crate) const CBOR_SEQUENCE: &str = "application/cbor-seq";
 const STREAM_TYPES: [&str; 3] = [JSON_STREAM, PROTOBUF_STREAM, CBOR_SEQUENCE];
 
-/// The media types that messages of routes name which can be watched, with or without CBOR.
+/// Returns the media types in messages about routes that can be watched, with or without CBOR.
 pub fn named_watch_types(cbor: bool) -> &'static [&'static str] {
     const WITHOUT_CBOR: [&str; 5] = [JSON, YAML, PROTOBUF, JSON_STREAM, PROTOBUF_STREAM];
     const WITH_CBOR: [&str; 7] = [JSON, YAML, PROTOBUF, CBOR, JSON_STREAM, PROTOBUF_STREAM, CBOR_SEQUENCE];
     if cbor { &WITH_CBOR } else { &WITHOUT_CBOR }
 }
 
-/// The media types that the routes of logs name, with or without CBOR.
+/// Returns the media types of the routes of logs, with or without CBOR.
 pub fn log_types(cbor: bool) -> &'static [&'static str] {
     const WITH_CBOR: [&str; 5] = ["text/plain", JSON, YAML, PROTOBUF, CBOR];
     if cbor { &WITH_CBOR } else { &WITH_CBOR[..4] }

@@ -1,8 +1,8 @@
-//! What form the client wants its answer in, and what form its body has.
+//! Content negotiation: the form of the response that the client requests, and the format of its body.
 //!
-//! The reference decides twice. First its router refuses a request that accepts none of the route's media types; that
-//! looks at bare types only. Then the negotiation proper orders the clauses of the Accept header by quality and takes the
-//! first that it can serve, parameters included (`as=Table;v=v1;g=meta.k8s.io`).
+//! The reference decides twice. First its router rejects a request that accepts none of the route's media types; it
+//! compares bare types only. Then the negotiation proper orders the clauses of the Accept header by quality and chooses
+//! the first that it can serve, parameters included (`as=Table;v=v1;g=meta.k8s.io`).
 
 mod accept;
 mod content_type;
@@ -18,16 +18,16 @@ pub use self::formats::{Format, NAMED_TYPES, log_types, named_types, named_watch
 use crate::http::ApiError;
 use crate::http::query::Query;
 
-/// The field that clients may ask to leave out.
+/// Field that clients may request to omit.
 const MANAGED_FIELDS: &str = "metadata.managedFields";
 
-/// What is shown of an object.
+/// Part of an object that is returned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum View {
-    /// All of it.
+    /// The whole object.
     #[default]
     Whole,
-    /// A `Table` of `meta.k8s.io` with a row an object.
+    /// A `Table` of `meta.k8s.io` with one row for each object.
     Table(MetaVersion),
     /// Its `PartialObjectMetadata`.
     PartialObject(MetaVersion),
@@ -45,7 +45,7 @@ pub enum MetaVersion {
 }
 
 impl MetaVersion {
-    /// The text of `apiVersion`.
+    /// Returns the text of `apiVersion`.
     pub fn api_version(self) -> &'static str {
         match self {
             Self::V1 => "meta.k8s.io/v1",
@@ -54,31 +54,31 @@ impl MetaVersion {
     }
 }
 
-/// Which forms the objects of an address have beside JSON and YAML.
+/// Forms of the objects of an address in addition to JSON and YAML.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forms {
-    /// Whether objects have a protobuf form.
+    /// True if objects have a protobuf form.
     pub protobuf: bool,
-    /// Whether they are shown as rows of a table.
+    /// True if they can be returned as rows of a table.
     pub tables: bool,
-    /// Whether they are served in CBOR.
+    /// True if they are served in CBOR.
     pub cbor: bool,
 }
 
-/// The form of an answer.
+/// Form of a response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Representation {
-    /// How it is written.
+    /// Wire format.
     pub format: Format,
-    /// What is shown of the object.
+    /// Part of the object that is returned.
     pub view: View,
-    /// Whether JSON is indented.
+    /// True if JSON is indented.
     pub pretty: bool,
-    /// Whether `metadata.managedFields` is left out of objects (`drop=metadata.managedFields`, KEP-5958).
+    /// True if `metadata.managedFields` is left out of objects (`drop=metadata.managedFields`, KEP-5958).
     pub drops_managed_fields: bool,
 }
 
-/// What a request says about the form of an error, kept in case there is one.
+/// Parts of a request that determine the form of an error, kept in case there is one.
 #[derive(Clone, Debug)]
 pub struct ErrorForm {
     accept: Option<HeaderValue>,
@@ -87,7 +87,7 @@ pub struct ErrorForm {
 }
 
 impl ErrorForm {
-    /// What a request with these headers and parameters says.
+    /// Keeps the relevant headers and parameters of a request.
     pub fn new(headers: &HeaderMap, query: &Query) -> Self {
         Self {
             accept: headers.get(header::ACCEPT).cloned(),
@@ -96,7 +96,7 @@ impl ErrorForm {
         }
     }
 
-    /// The form.
+    /// Returns the form.
     pub fn representation(self) -> Representation {
         let stated = [(header::ACCEPT, self.accept), (header::USER_AGENT, self.agent)];
         let stated = stated.into_iter().filter_map(|(name, value)| Some((name, value?)));
@@ -105,8 +105,8 @@ impl ErrorForm {
 }
 
 impl Representation {
-    /// The form of errors: that of the first clause that asks for nothing but a format, since a `Status` is
-    /// only shown whole. Where there is none, errors are shown nevertheless, as JSON for people.
+    /// Returns the form of errors: the form of the first clause that requests only a format, because a `Status` is
+    /// always returned whole. If there is none, errors are returned nevertheless, as indented JSON.
     pub fn of_errors(headers: &HeaderMap, query: &Query) -> Self {
         let of_bodies = Self::of_document(headers, query);
         of_bodies.unwrap_or(Self {
@@ -115,8 +115,8 @@ impl Representation {
         })
     }
 
-    /// Returns the form of errors of the pages `/statusz` and `/flagz`, which have no protobuf form: indented JSON if the
-    /// client accepts none.
+    /// Returns the form of errors of the pages `/statusz` and `/flagz`, which have no protobuf form: indented JSON if
+    /// the client accepts none.
     pub(crate) fn of_page_errors(headers: &HeaderMap, query: &Query, cbor: bool) -> Self {
         let served = |format, view| view == View::Whole && format != Format::Protobuf;
         Self::negotiate(headers, query, cbor, served).unwrap_or(Self {
@@ -125,11 +125,11 @@ impl Representation {
         })
     }
 
-    /// The form of an answer that holds an object, a list or a `Status`. Where objects have no protobuf form, their metadata
-    /// still do.
+    /// Returns the form of a response that contains an object, a list or a `Status`. If objects have no protobuf form,
+    /// their metadata still do.
     ///
     /// # Errors
-    /// 406 where the client accepts nothing that is served.
+    /// If the client accepts none of the supported formats (406).
     pub fn of_object(headers: &HeaderMap, query: &Query, forms: Forms) -> Result<Self, ApiError> {
         Self::negotiate(headers, query, forms.cbor, |format, view| match view {
             View::Whole => format != Format::Protobuf || forms.protobuf,
@@ -138,10 +138,10 @@ impl Representation {
         })
     }
 
-    /// The form of an answer that can be shown in full only, such as a discovery document.
+    /// Returns the form of a response that is always returned whole, such as a discovery document.
     ///
     /// # Errors
-    /// 406 where the client accepts nothing that is served.
+    /// If the client accepts none of the supported formats (406).
     pub fn of_document(headers: &HeaderMap, query: &Query) -> Result<Self, ApiError> {
         Self::negotiate(headers, query, false, |_, view| view == View::Whole)
     }
@@ -180,17 +180,17 @@ impl Representation {
     }
 }
 
-/// Refuses a request that accepts none of the bare media types `produced`, as the reference's router does: quality and
-/// parameters do not count, and of the wildcards only `*/*` does.
+/// Rejects a request that accepts none of the bare media types `produced`, as the reference's router does: quality and
+/// parameters are ignored, and `*/*` is the only wildcard.
 ///
 /// # Errors
-/// 406 that names the types.
+/// If it accepts none of them (406 that names the types).
 pub fn check_acceptable(headers: &HeaderMap, produced: &[&str]) -> Result<(), ApiError> {
     let accept = accept_text(headers);
     if accept.is_empty() {
         return Ok(());
     }
-    // Most clients name one type.
+    // Most clients name a single type.
     if produced.contains(&accept.as_ref()) {
         return Ok(());
     }
@@ -205,7 +205,7 @@ pub fn check_acceptable(headers: &HeaderMap, produced: &[&str]) -> Result<(), Ap
     }
 }
 
-/// True if JSON is to be indented: as the parameter `pretty` asks, or by default for people's tools.
+/// Returns true if JSON is to be indented: as requested by the parameter `pretty`, or by default for interactive tools.
 pub(crate) fn pretty(headers: &HeaderMap, query: &Query) -> bool {
     if let Some(text) = query.get("pretty").filter(|text| !text.is_empty()) {
         return matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True");

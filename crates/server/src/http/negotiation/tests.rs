@@ -7,7 +7,7 @@ const ALL: Forms = Forms {
 };
 
 #[test]
-fn what_has_no_rows_is_shown_as_no_table() {
+fn resource_without_rows_is_not_served_as_table() {
     const TABLE: &str = "application/json;as=Table;g=meta.k8s.io;v=v1";
     let form = |accept: &str| {
         let forms = Forms { tables: false, ..ALL };
@@ -79,7 +79,7 @@ fn a_clause_is_read_as_far_as_it_is_one() {
             "application/json;q=many, application/yaml",
             Some((Format::Yaml, View::Whole)),
         ),
-        // A wildcard that stands behind a type goes before it for its quality, one that stands before it does not.
+        // A wildcard after a type precedes it by its quality; a wildcard before a type does not.
         ("application/yaml;q=0.1, */*;q=0.9", whole),
         ("*/*;q=0.9, application/yaml;q=0.1", Some((Format::Yaml, View::Whole))),
         ("*", whole),
@@ -100,7 +100,7 @@ fn a_clause_is_read_as_far_as_it_is_one() {
 }
 
 #[test]
-fn errors_take_the_form_of_a_clause_that_asks_for_a_format_alone() {
+fn error_uses_first_clause_that_requests_only_a_format() {
     const TABLE: &str = ";as=Table;g=meta.k8s.io;v=v1";
     let form = |accept: &str| {
         let form = Representation::of_errors(&headers(accept), &Query::default());
@@ -115,7 +115,7 @@ fn errors_take_the_form_of_a_clause_that_asks_for_a_format_alone() {
 }
 
 #[test]
-fn a_content_type_whose_parameters_cannot_be_read_is_that_of_no_format() {
+fn content_type_with_invalid_parameters_has_no_format() {
     let format = |text: &str| {
         let value = HeaderValue::from_str(text).unwrap();
         body_format(&HeaderMap::from_iter([(header::CONTENT_TYPE, value)]), false).ok()
@@ -139,7 +139,7 @@ fn a_content_type_whose_parameters_cannot_be_read_is_that_of_no_format() {
 }
 
 #[test]
-fn what_has_no_protobuf_form_falls_back_to_the_next_choice() {
+fn object_without_protobuf_form_uses_the_next_choice() {
     let form =
         |accept: &str| Representation::of_object(&headers(accept), &Query::default(), Forms { protobuf: false, ..ALL });
     let format = |accept: &str| form(accept).map(|form| form.format).ok();
@@ -155,7 +155,7 @@ fn what_has_no_protobuf_form_falls_back_to_the_next_choice() {
 }
 
 #[test]
-fn managed_fields_are_dropped_where_the_clause_that_is_served_says_so() {
+fn managed_fields_are_dropped_if_the_served_clause_drops_them() {
     for (accept, drops) in [
         ("application/json", false),
         ("application/json;drop=metadata.managedFields", true),

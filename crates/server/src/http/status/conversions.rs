@@ -1,4 +1,4 @@
-//! The `Status` of each error of the parts below.
+//! Conversions of the errors of lower layers to a `Status`.
 
 use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget};
 use holdfast_resource::ConversionError;

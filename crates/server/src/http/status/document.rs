@@ -1,4 +1,4 @@
-//! What a `Status` says, and how it is written.
+//! Content of a `Status`, and its encoding.
 
 use holdfast_resource::{Field, GroupResource};
 use holdfast_value::Value;
@@ -11,19 +11,19 @@ use smol_str::SmolStr;
 pub struct Status {
     /// The HTTP status code.
     pub code: u16,
-    /// Why, in one CamelCase word; empty where the reference has no word for it.
+    /// Reason, in one CamelCase word; empty if the reference has no word for it.
     pub reason: SmolStr,
-    /// Why, for people.
+    /// Message for people.
     pub message: String,
-    /// What it is about. `Some` of empty details is written as `{}`, which clients can distinguish from none.
+    /// Subject of the error. `Some` of empty details is written as `{}`, which clients can distinguish from none.
     pub details: Option<Details>,
-    /// The token with which a list that expired can go on nevertheless (`metadata.continue`); empty for none.
+    /// Token with which an expired list can continue nevertheless (`metadata.continue`); empty for none.
     pub continue_token: String,
-    /// What the client is warned of besides, in headers.
+    /// Warnings for the client, sent in headers.
     pub warnings: Vec<String>,
 }
 
-/// What a `Status` is about.
+/// Subject of a `Status`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Details {
@@ -39,10 +39,10 @@ pub struct Details {
     /// The uid of the object.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
-    /// What exactly is wrong.
+    /// Individual causes of the error.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<Cause>,
-    /// After how many seconds to try again; 0 for no advice.
+    /// Advised delay of a retry in seconds; 0 for no advice.
     #[serde(skip_serializing_if = "is_zero")]
     pub retry_after_seconds: u32,
 }
@@ -50,13 +50,13 @@ pub struct Details {
 /// One of the causes of a failure.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Cause {
-    /// Why, in one CamelCase word.
+    /// Reason, in one CamelCase word.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// Why, for people.
+    /// Message for people.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// The field it is about.
+    /// Path of the field.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub field: String,
 }
@@ -75,7 +75,7 @@ impl Details {
         }
     }
 
-    /// The `details` of a `Status` that a webhook gives.
+    /// Reads the `details` of a `Status` from a webhook.
     pub(super) fn of_status(details: &Value) -> Self {
         let root = Field::root(details);
         let of = |field: &Field<'_, '_>, name: &str| field.child(name).text().to_owned();

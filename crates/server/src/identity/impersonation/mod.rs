@@ -1,4 +1,4 @@
-//! Impersonation of another user, with `Impersonate-User` and the headers that go with it
+//! Impersonation of another user, with `Impersonate-User` and the related headers
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/authentication/#user-impersonation>).
 
 mod requested_user;
@@ -16,10 +16,10 @@ use crate::http::ApiError;
 
 pub(super) const ANONYMOUS: &str = "system:anonymous";
 
-/// For how many users the last mode is remembered.
+/// Maximum number of users whose last mode is remembered.
 const REMEMBERED: usize = 1024;
 
-/// The modes of impersonation, in the order in which they are tried. All but the last are constrained (KEP-5284): they need
+/// Modes of impersonation, in the order in which they are tried. All but the last are constrained (KEP-5284): they need
 /// `impersonate:MODE` on the user and `impersonate-on:MODE:VERB` on the resource of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
@@ -49,7 +49,7 @@ impl Mode {
         }
     }
 
-    /// The verb by which it is allowed; empty for the one that is not constrained.
+    /// Returns the verb that allows the mode; empty for the unconstrained mode.
     fn verb(self) -> String {
         match self {
             Self::Unconstrained => String::new(),
@@ -58,13 +58,12 @@ impl Mode {
     }
 }
 
-/// The user that a request is judged as.
+/// Effective user of a request.
 #[derive(Debug)]
 pub struct Judged {
     /// The user.
     pub user: Arc<User>,
-    /// Where that is not the one who asks: the verb by which that was allowed, which is empty for the mode that is not
-    /// constrained.
+    /// Verb that allowed the impersonation, if there is one; empty for the unconstrained mode.
     pub impersonated: Option<String>,
 }
 
@@ -77,7 +76,7 @@ impl Judged {
     }
 }
 
-/// Impersonation, with the mode that each user was allowed last. That mode is tried first, and refusals use its words.
+/// Impersonation, with the last mode that each user was allowed. That mode is tried first, and denials use its words.
 #[derive(Default)]
 pub struct Impersonation {
     last: Mutex<HashMap<SmolStr, Mode>>,
@@ -85,7 +84,7 @@ pub struct Impersonation {
 }
 
 impl Impersonation {
-    /// With the constrained modes or without them.
+    /// Creates the state with or without the constrained modes.
     pub fn new(constrained: bool) -> Self {
         Self {
             last: Mutex::default(),
@@ -93,10 +92,10 @@ impl Impersonation {
         }
     }
 
-    /// The effective user of a request of `user`: the one that its headers name, or else `user`.
+    /// Returns the effective user of a request of `user`: the user that its headers name, or else `user`.
     ///
     /// # Errors
-    /// 400 where the headers name parts of a user but no user; 403 where `user` may not impersonate that user.
+    /// If the headers name attributes of a user but no user (400), or if `user` may not impersonate that user (403).
     pub fn judge(
         &self,
         user: Arc<User>,

@@ -1,4 +1,4 @@
-//! The user that headers name, and the permissions that it takes to be that user.
+//! The user that impersonation headers name, and the permissions that are required to impersonate that user.
 
 use holdfast_authorization::{
     AccessTarget, Attributes, Authorizer, MASTERS, ResourceTarget, User, service_account_groups, service_account_of,
@@ -22,10 +22,10 @@ const EXTRA: &str = "impersonate-extra-";
 
 const NODE: &str = "system:node:";
 pub(super) const NODES: &str = "system:nodes";
-/// The group of what stands for users in access rules.
+/// API group of the resources that represent users in access rules.
 const GROUP_OF_USERS: &str = "authentication.k8s.io";
 
-/// From so many groups or extras on, a user who may impersonate all of them needs no permission for each.
+/// Number of groups or extras from which a user who may impersonate all of them needs no permission for each.
 const MANY: usize = 4;
 
 /// The user that headers name.
@@ -68,23 +68,23 @@ impl RequestedUser {
         self.name.is_empty() && self.uid.is_empty() && self.groups.is_empty() && self.extra.is_empty()
     }
 
-    /// The namespace and name of the impersonated service account, if it is one.
+    /// Returns the namespace and name of the impersonated service account, if it is one.
     fn service_account(&self) -> Option<(&str, &str)> {
         service_account(&self.name)
     }
 
-    /// The impersonated node, if it is one.
+    /// Returns the impersonated node, if it is one.
     fn node(&self) -> Option<&str> {
         let name = self.name.strip_prefix(NODE)?;
         dns_subdomain(name).is_empty().then_some(name)
     }
 
-    /// Whether the headers name the user alone.
+    /// Returns true if the headers name only the user.
     fn is_bare(&self) -> bool {
         self.uid.is_empty() && self.groups.is_empty() && self.extra.is_empty()
     }
 
-    /// Whether `user` can impersonate such a user in this mode.
+    /// Returns true if this mode is applicable to `user` and the requested user.
     pub(super) fn goes(&self, mode: Mode, user: &User) -> bool {
         match mode {
             Mode::AssociatedNode => {
@@ -128,8 +128,8 @@ impl RequestedUser {
         }
     }
 
-    /// Checks what the headers say of the user besides the name. Only the unconstrained mode allows empty texts and the group
-    /// `system:masters`. For many groups or extras, one permission for all of them is enough.
+    /// Checks the uid, groups and extras of the requested user. Only the unconstrained mode allows empty texts and the
+    /// group `system:masters`. For many groups or extras, one permission for all of them is enough.
     fn check_constrained(
         &self,
         verb: &str,
@@ -168,7 +168,7 @@ impl RequestedUser {
         Ok(())
     }
 
-    /// The permission to impersonate the user. `group` is the API group of users, groups and service accounts.
+    /// Returns the permission to impersonate the user. `group` is the API group of users, groups and service accounts.
     fn named<'a>(&'a self, verb: &'a str, group: &'a str) -> Attributes<'a> {
         match self.service_account() {
             Some((namespace, name)) => attribute(verb, group, "serviceaccounts", "", namespace, name),
@@ -176,7 +176,7 @@ impl RequestedUser {
         }
     }
 
-    /// The permissions to impersonate all else of the user, in the order of the checks.
+    /// Returns the permissions to impersonate the other attributes of the user, in the order of the checks.
     fn rest<'a>(&'a self, verb: &'a str, group: &'a str) -> Vec<Attributes<'a>> {
         let uid = (!self.uid.is_empty()).then(|| attribute(verb, GROUP_OF_USERS, "uids", "", "", &self.uid));
         let groups = self.of_groups(verb, group);
@@ -224,7 +224,7 @@ impl RequestedUser {
         }
     }
 
-    /// The user as Go prints it, which is how messages show it.
+    /// Formats the user as Go prints it, as messages show it.
     pub(super) fn as_go(&self) -> String {
         let list = |values: &[String]| {
             let quoted: Vec<String> = values.iter().map(|value| quote(value)).collect();
@@ -250,14 +250,14 @@ impl RequestedUser {
     }
 }
 
-/// The namespace and name of the service account of which `user` is the name, if it is one.
+/// Returns the namespace and name of the service account with the user name `user`, if it is one.
 fn service_account(user: &str) -> Option<(&str, &str)> {
     let (namespace, name) = service_account_of(user)?;
     let is_one = dns_label(namespace).is_empty() && dns_subdomain(name).is_empty();
     is_one.then_some((namespace, name))
 }
 
-/// The key of an extra as the name of a header has it, in small letters: escapes in it are read where they are well-formed.
+/// Returns the key of an extra from the name of a header, in lower case; well-formed escapes are decoded.
 fn extra_key(text: &str) -> Result<String, ApiError> {
     match query::decode(text) {
         Ok(key) => Ok(key.into_owned()),
@@ -268,7 +268,7 @@ fn extra_key(text: &str) -> Result<String, ApiError> {
     }
 }
 
-/// Why constrained modes refuse an extra.
+/// Returns the reason why constrained modes deny an extra.
 fn fault_of_extra(key: &str, values: &[String]) -> Option<String> {
     if key.is_empty() {
         return Some("impersonating the empty string key in extra is not allowed".to_owned());
@@ -289,7 +289,7 @@ fn fault_of_extra(key: &str, values: &[String]) -> Option<String> {
     empty.then(|| "impersonating the empty string value in extra is not allowed".to_owned())
 }
 
-/// The permission to impersonate a user with this attribute.
+/// Returns the permission to impersonate a user with this attribute.
 fn attribute<'a>(
     verb: &'a str,
     group: &'a str,

@@ -8,7 +8,7 @@ use super::*;
 use crate::http::request_info::RequestInfo;
 use crate::identity::AUTHENTICATED;
 
-/// Allows what its lines say: `VERB GROUP RESOURCE/SUBRESOURCE NAMESPACE NAME`.
+/// Authorizer that allows the requests in its lines: `VERB GROUP RESOURCE/SUBRESOURCE NAMESPACE NAME`.
 struct Listed<'a>(&'a [&'a str]);
 
 impl Authorizer for Listed<'_> {
@@ -122,7 +122,7 @@ fn constrained_modes_can_be_switched_off() {
 }
 
 #[test]
-fn nodes_are_named_one_by_one_or_as_the_one_that_the_user_runs_on() {
+fn nodes_are_impersonated_by_name_or_as_the_associated_node() {
     let associated = Listed(&[
         "impersonate-on:associated-node:list  configmaps/ n ",
         "impersonate:associated-node authentication.k8s.io nodes/  *",
@@ -202,7 +202,7 @@ fn service_accounts_and_the_anonymous_bring_groups_of_their_own() {
 }
 
 #[test]
-fn who_may_not_is_refused_rather_than_served_as_themselves() {
+fn user_without_permission_is_denied_impersonation() {
     let refused = ask("devs", &[("Impersonate-User", "admin")]).unwrap_err();
     assert_eq!(
         refused,
@@ -250,7 +250,7 @@ fn names_are_read_as_utf_8_and_never_left_out() {
         "impersonate-extra-a",
     ] {
         let error = ask_bytes(&[("impersonate-user", b"bob"), (name, b"jos\xe9")]);
-        // Of several names of users the first counts, and others are not read.
+        // Of several user names the first counts, and the others are not read.
         match name {
             "impersonate-user" => assert_eq!(error.unwrap().name, "bob"),
             _ => assert_eq!(error.unwrap_err().code().as_u16(), 400, "{name}"),
@@ -282,7 +282,7 @@ fn the_first_of_several_names_and_uids_counts() {
 }
 
 #[test]
-fn what_only_looks_like_a_service_account_or_a_node_is_a_user() {
+fn invalid_service_account_or_node_name_is_a_user() {
     for name in [
         "system:serviceaccount:a:b:c",
         "system:serviceaccount:a",
@@ -344,7 +344,7 @@ fn extras_without_a_user_are_refused_even_where_they_are_empty() {
 }
 
 #[test]
-fn constrained_modes_take_neither_masters_nor_odd_extras_and_ask_about_many_at_once() {
+fn constrained_modes_deny_masters_and_invalid_extras() {
     const ON: &str = "impersonate-on:user-info:list  configmaps/ n ";
     const BOB: &str = "impersonate:user-info authentication.k8s.io users/  bob";
     let ask = |more: &'static str, headers: &[(&'static str, &'static str)]| {

@@ -1,4 +1,4 @@
-//! How many connections each client address has.
+//! Number of connections of each client address.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -6,17 +6,17 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// The addresses that connections come from.
+/// Addresses of the open connections.
 pub(super) struct Addresses {
-    /// The most connections of one address; 0 for no limit.
+    /// Maximum number of connections of one address; 0 for no limit.
     most: usize,
     open: Mutex<HashMap<IpAddr, usize>>,
 }
 
-/// A connection that counts for its address as long as this is there; `None` where nothing is counted.
+/// A connection that counts for its address until this is dropped; `None` if connections are not counted.
 pub(super) struct Counted(Option<(Arc<Addresses>, IpAddr)>);
 
-/// An address has as many connections as it may.
+/// Error: an address has the maximum number of connections.
 pub(super) struct TooMany;
 
 impl Addresses {
@@ -58,7 +58,7 @@ impl Drop for Counted {
     }
 }
 
-/// What stands for one client: in IPv6 each has a block of 64 bits to choose from.
+/// Returns the address that represents one client: in IPv6 each client controls a block of 64 bits.
 fn client(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),

@@ -1,7 +1,7 @@
-//! Connections: TLS, HTTP/2 or HTTP/1.1 on each as the client chooses, and their end.
+//! Connections: TLS, HTTP/2 or HTTP/1.1 as the client chooses, and their end.
 //!
-//! Everything that a client can make the server wait for or hold has a bound: the number of connections, the time for
-//! the handshake and for the head of a request, the size of heads, and the requests at a time on one connection.
+//! Everything that a client can make the server wait for or hold has a limit: the number of connections, the time for
+//! the handshake and for the head of a request, the size of heads, and the concurrent requests on one connection.
 
 mod addresses;
 
@@ -34,18 +34,18 @@ use crate::wire::slow_clients::{Streams, WriteTimeout, answer_untaken, stream_la
 use crate::wire::tls::Tls;
 use crate::wire::websocket::Held;
 
-/// The service behind the connections.
+/// Service that handles the requests of connections.
 pub trait Service: Send + Sync + 'static {
-    /// The meaning of the certificates of a client.
+    /// Client as identified by its certificates.
     type Client: Clone + Send + Sync + 'static;
 
-    /// Reads the certificates that a client shows, its own first.
+    /// Reads the certificates that a client presents, its own first.
     fn client(&self, authorities: &ClientAuthorities, shown: &[CertificateDer<'_>]) -> Self::Client;
 
-    /// Notes a connection that did not get through its TLS handshake.
+    /// Records a connection whose TLS handshake failed.
     fn handshake_failed(&self);
 
-    /// Answers a request that came from `peer`.
+    /// Responds to a request that came from `peer`.
     fn respond(
         self: &Arc<Self>,
         request: http::Request<RequestBody>,
@@ -54,20 +54,21 @@ pub trait Service: Send + Sync + 'static {
     ) -> impl Future<Output = Response> + Send;
 }
 
-/// An extension of answers that last, such as those of watches: no time limit holds for them.
+/// An extension of long-running responses, such as those of watches: no time limit applies to them.
 #[derive(Clone, Copy, Debug)]
 pub struct Lasts;
 
-/// An extension of answers that are the last of an HTTP/2 connection: the client makes another for its next requests.
+/// An extension of the last response on an HTTP/2 connection: the client opens another connection for its next
+/// requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Last;
 
-/// What connections are accepted with now: each by what stands here when it comes.
+/// Current TLS configuration: each new connection uses the value at its arrival.
 #[derive(Debug)]
 pub struct CurrentTls(ArcSwap<Tls>);
 
 impl CurrentTls {
-    /// From now on connections are accepted with `tls`.
+    /// Uses `tls` for connections from now on.
     pub fn replace(&self, tls: Tls) {
         self.0.store(Arc::new(tls));
     }
@@ -79,31 +80,32 @@ impl From<Tls> for Arc<CurrentTls> {
     }
 }
 
-/// The bounds of connections.
+/// Limits of connections.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// The most connections at a time; more wait to be accepted.
+    /// Maximum number of concurrent connections; more wait to be accepted.
     pub connections: usize,
-    /// The most connections at a time from one address, or from one block of 64 bits in IPv6; 0 for no limit. More are closed.
+    /// Maximum number of concurrent connections from one address, or from one block of 64 bits in IPv6; 0 for no limit.
+    /// More are closed.
     pub connections_per_address: usize,
-    /// How long a TLS handshake may take.
+    /// Timeout of the TLS handshake.
     pub handshake: Duration,
-    /// How long an HTTP/1.1 connection may be idle.
+    /// Timeout of idle HTTP/1.1 connections.
     pub head: Duration,
-    /// How long the head of a request may take from its first byte on.
+    /// Timeout of the head of a request, from its first byte on.
     pub head_arrival: Duration,
-    /// The most bytes of incomplete heads that all connections hold together, beyond 8 KiB each.
+    /// Maximum size of the incomplete heads of all connections together, in bytes, beyond 8 KiB each.
     pub pending_head_bytes: usize,
-    /// How long the body of a request may take.
+    /// Timeout of the body of a request.
     pub body: Duration,
-    /// How long a request and its answer may take together, but for what lasts, such as watches; and how long a client may
-    /// take nothing of what is sent.
+    /// Timeout of a request and its response together, except long-running ones such as watches; and maximum time for
+    /// which a client may read nothing of what is sent.
     pub exchange: Duration,
-    /// The most requests at a time on one HTTP/2 connection.
+    /// Maximum number of concurrent requests on one HTTP/2 connection.
     pub concurrent_streams: u32,
-    /// The most bytes of the head of a request.
+    /// Maximum size of the head of a request, in bytes.
     pub head_bytes: u32,
-    /// How long requests have to end when the server ends.
+    /// Time for requests to complete when the server shuts down.
     pub drain: Duration,
 }
 
@@ -125,23 +127,23 @@ impl Default for Limits {
     }
 }
 
-/// The most header fields of a request.
+/// Maximum number of header fields of a request.
 const MAX_HEADERS: usize = 200;
 
-/// The most HTTP/2 requests of a connection that its client has taken back and that the server has not looked at yet; and
-/// the most that the server itself refused for faults of the client. A client that goes on beyond is cut off.
+/// Maximum number of HTTP/2 requests of a connection that its client has reset before the server processed them, and of
+/// those that the server itself reset because of client errors. A client that exceeds them is disconnected.
 const MAX_RESET_STREAMS: usize = 20;
 const MAX_FAULTY_STREAMS: usize = 1024;
 
-/// The server pings a client that is silent on an HTTP/2 connection for this long. The client has
-/// [`PING_TIMEOUT`] to answer.
+/// Silence of a client on an HTTP/2 connection after which the server pings it. The client has [`PING_TIMEOUT`] to
+/// answer.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// After an accept that failed for want of something (files, memory), other connections have this long to end.
+/// Pause after an accept that failed for lack of resources (files, memory), so that other connections can end.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves what comes to `listener` until the end begins, and then until all requests have ended or had their time.
+/// Serves the connections of `listener` until shutdown begins, and then until all requests have completed or timed out.
 pub async fn serve<S: Service>(
     listener: TcpListener,
     tls: impl Into<Arc<CurrentTls>>,
@@ -186,12 +188,12 @@ pub async fn serve<S: Service>(
     }
 }
 
-/// The next connection, once there is a place for it.
+/// Accepts the next connection, once the limit allows it.
 async fn accept(
     listener: &TcpListener,
     places: &Arc<Semaphore>,
 ) -> (TcpStream, SocketAddr, Option<OwnedSemaphorePermit>) {
-    // The semaphore is never closed, so there always is a permit in the end.
+    // The semaphore is never closed, so a permit always becomes available.
     let place = Arc::clone(places).acquire_owned().await.ok();
     loop {
         match listener.accept().await {
@@ -213,9 +215,9 @@ struct Acceptor<S> {
 }
 
 impl<S: Service> Acceptor<S> {
-    /// Serves a connection. A WebSocket that it becomes takes `held` over.
+    /// Serves a connection. If it becomes a WebSocket, the WebSocket keeps `held`.
     async fn connection(&self, stream: TcpStream, peer: SocketAddr, held: Held) {
-        // Answers are written whole, so that there is nothing to gather small packets for.
+        // Responses are written as a whole, so small packets need not be gathered.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%peer, %error, "cannot switch off delays");
         }
@@ -242,7 +244,7 @@ impl<S: Service> Acceptor<S> {
         let stream = BoundedHeads::new(stream, Arc::clone(&head), http2, self.limits.head_arrival);
         let streams = Streams::new(self.limits.exchange);
         let untaken = streams.untaken();
-        // The end is the same for both, but their types are not.
+        // Both kinds of connections end in the same way, but have different types.
         macro_rules! drive {
             ($connection:ident = $begun:expr, $served:expr, $left:expr) => {{
                 let $connection = $begun;
@@ -267,7 +269,8 @@ impl<S: Service> Acceptor<S> {
             let (watches, left) = (streams.watches(), streams.left());
             let builder = self.http2(streams);
             let stream = Gathered::new(stream, watches);
-            // A stream has room for the larger of a request that is served and an answer that is sent, as long as it lasts.
+            // The memory of a stream fits the larger of its request's state and its response's state, for as long as it
+            // is open.
             let respond = service_fn(|request| Box::pin(respond.call(request)));
             let connection = builder.serve_connection(TokioIo::new(stream.clone()), respond);
             drive!(connection = connection, stream.serve(connection.as_mut()), left);
@@ -276,12 +279,12 @@ impl<S: Service> Acceptor<S> {
                 .http1()
                 .serve_connection(TokioIo::new(stream), respond)
                 .with_upgrades();
-            // A connection that serves nothing ends at once.
+            // A connection without a request in progress ends at once.
             drive!(connection = connection, connection.as_mut(), std::future::pending());
         }
     }
 
-    /// The connection behind its TLS handshake, and its client.
+    /// Returns the connection after its TLS handshake, and its client.
     async fn handshake(
         &self,
         stream: TcpStream,
@@ -324,7 +327,7 @@ impl<S: Service> Acceptor<S> {
         builder
     }
 
-    /// The client of the connection, if it shows certificates and any authority is trusted.
+    /// Returns the client of the connection, if it presents certificates and any authority is trusted.
     fn client(&self, tls: &Tls, stream: &TlsStream<TcpStream>) -> Option<S::Client> {
         let shown = stream.get_ref().1.peer_certificates()?;
         let authorities = tls.authorities.as_ref()?;
@@ -349,12 +352,12 @@ fn check_host<B>(request: &http::Request<B>) -> Result<(), &'static str> {
     }
 }
 
-/// True if the byte may be part of a Host header (RFC 3986, `authority` without user information).
+/// Returns true if the byte may be part of a Host header (RFC 3986, `authority` without user information).
 fn is_host_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!$%&'()*+,-.:;=[]_~".contains(&byte)
 }
 
-/// Answer to a request that is not valid HTTP. It ends the connection.
+/// Returns the response to a request that is not valid HTTP. It ends the connection.
 fn bad_request(why: &str) -> Response {
     let mut response = Response::new(Bytes::from(format!("400 Bad Request: {why}")).into());
     *response.status_mut() = StatusCode::BAD_REQUEST;
@@ -366,13 +369,13 @@ fn bad_request(why: &str) -> Response {
 
 /// The connection of a request.
 struct Connected {
-    /// Learns that no request is to follow.
+    /// Notified if no request is to follow.
     last: Arc<Notify>,
     /// The exchange, on HTTP/1.1.
     exchange: Option<Exchange>,
 }
 
-/// Answers a request, and reports to its connection what the answer means for it.
+/// Responds to a request, and tells its connection how to treat the response.
 async fn respond<S: Service>(
     service: Arc<S>,
     request: http::Request<RequestBody>,

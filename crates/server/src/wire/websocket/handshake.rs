@@ -12,13 +12,13 @@ use http::{HeaderName, StatusCode, Uri};
 
 use crate::wire::body::{Response, ResponseBody};
 
-/// The one version of the protocol.
+/// The only supported version of the protocol.
 pub(crate) const VERSION: &str = "13";
 
-/// What RFC 6455 puts behind the client's key.
+/// Suffix of the client's key, defined by RFC 6455.
 const SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// Whether a request asks for a WebSocket.
+/// Returns true if a request asks for a WebSocket.
 pub(crate) fn is_requested(headers: &HeaderMap) -> bool {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let names_upgrade = |connection: &str| {
@@ -29,19 +29,19 @@ pub(crate) fn is_requested(headers: &HeaderMap) -> bool {
         && text(CONNECTION).is_some_and(names_upgrade)
 }
 
-/// What a client says that can be answered.
+/// Parts of the client's handshake that the response needs.
 #[derive(Debug)]
 pub(super) struct Handshake {
     key: HeaderValue,
     protocol: Option<HeaderValue>,
 }
 
-/// Why a handshake is refused.
+/// Reason why a handshake is rejected.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
-    /// The status code of the answer.
+    /// Status code of the response.
     pub(crate) code: StatusCode,
-    /// The message to the client.
+    /// Message to the client.
     pub(crate) why: &'static str,
 }
 
@@ -49,8 +49,8 @@ impl Handshake {
     /// Reads the headers of a request for a WebSocket.
     ///
     /// # Errors
-    /// Where the key or the version is missing, where it offers more than one subprotocol, of which no one chooses, and
-    /// where its origin cannot be read.
+    /// If the key or the version is missing, if it offers more than one subprotocol, because the server chooses none,
+    /// or if its origin is invalid.
     pub(super) fn read(headers: &HeaderMap) -> Result<Self, Refusal> {
         let bad = |why| Refusal {
             code: StatusCode::BAD_REQUEST,
@@ -77,7 +77,7 @@ impl Handshake {
         })
     }
 
-    /// The answer, with `body` to come behind it.
+    /// Returns the response, followed by `body`.
     pub(super) fn response(self, body: ResponseBody) -> Response {
         let mut answer = Response::new(body);
         *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
@@ -94,7 +94,8 @@ impl Handshake {
     }
 }
 
-/// Refuses an origin that is no address. Any address will do, as in the reference; a client that is no browser has none.
+/// Rejects an origin that is not a URL. Any URL is accepted, as in the reference; a client that is not a browser sends
+/// none.
 fn check_origin(headers: &HeaderMap) -> Result<(), Refusal> {
     let Some(origin) = headers.get(ORIGIN).filter(|origin| !origin.is_empty()) else {
         return Ok(());
@@ -109,7 +110,7 @@ fn check_origin(headers: &HeaderMap) -> Result<(), Refusal> {
     })
 }
 
-/// The proof that the key was read.
+/// Computes the proof that the key was read.
 fn accept(key: &[u8]) -> String {
     let joined = [key, SUFFIX.as_bytes()].concat();
     STANDARD.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, &joined))
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_asks_for_a_websocket_says_so_in_both_headers() {
+    fn websocket_request_needs_both_headers() {
         let wanted = |connection, upgrade| is_requested(&headers(&[(CONNECTION, connection), (UPGRADE, upgrade)]));
         assert!(wanted("keep-alive, Upgrade", "WebSocket"));
         assert!(!wanted("keep-alive", "websocket"));

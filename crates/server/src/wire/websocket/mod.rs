@@ -1,8 +1,9 @@
-//! Watches over WebSockets (RFC 6455), which browsers use: <https://kubernetes.io/docs/reference/using-api/api-concepts/>.
+//! Watches over WebSockets (RFC 6455), which browsers use:
+//! <https://kubernetes.io/docs/reference/using-api/api-concepts/>.
 //!
-//! A watch is answered as any other up to its stream. A request that asks for a WebSocket then gets that stream as messages,
-//! one an event: text for JSON, binary for protobuf. The next event is taken when the one before went out, so that a slow
-//! client costs no memory and is cut off as other watchers are.
+//! A watch is handled as any other up to its stream. A request for a WebSocket then gets that stream as messages, one
+//! for each event: text for JSON, binary for protobuf. The next event is read when the one before was sent, so that a
+//! slow client costs no memory and is disconnected as other watchers are.
 
 mod handshake;
 
@@ -30,33 +31,33 @@ pub(crate) use handshake::{Refusal, VERSION, is_requested};
 /// The kind of the messages of a WebSocket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MessageKind {
-    /// A line of JSON each.
+    /// One line of JSON for each message.
     Text,
-    /// Bytes behind their length, which the frame has.
+    /// Bytes after their length, which the frame already has.
     Binary,
 }
 
-/// What a connection holds for as long as it is open; a WebSocket holds it on when HTTP is done with the connection.
+/// Value that a connection holds while it is open; a WebSocket keeps holding it when HTTP is done with the connection.
 #[derive(Clone)]
 pub(crate) struct Held {
     _what: Arc<dyn Any + Send + Sync>,
 }
 
 impl Held {
-    /// Holds `what` until the last copy of this goes.
+    /// Holds `what` until the last clone is dropped.
     pub(crate) fn new(what: impl Any + Send + Sync) -> Self {
         Self { _what: Arc::new(what) }
     }
 }
 
-/// A request to go on as a WebSocket.
+/// A request to upgrade a connection to a WebSocket.
 pub struct Upgrade {
     connection: OnUpgrade,
     held: Option<Held>,
 }
 
 impl Upgrade {
-    /// Takes the request for a WebSocket out of the head of a request, if it is one.
+    /// Removes the upgrade from the head of a request, if it requests a WebSocket.
     pub(crate) fn take(head: &mut http::request::Parts) -> Option<Self> {
         if !handshake::is_requested(&head.headers) {
             return None;
@@ -66,10 +67,10 @@ impl Upgrade {
         Some(Self { connection, held })
     }
 
-    /// The answer that makes the connection a WebSocket, on which the frames of a watch follow.
+    /// Returns the response that makes the connection a WebSocket, which then carries the frames of a watch.
     ///
     /// # Errors
-    /// If the handshake is not as it should be.
+    /// If the handshake is invalid.
     pub(crate) fn answer(
         self,
         headers: &HeaderMap,
@@ -86,7 +87,7 @@ impl Upgrade {
     }
 }
 
-/// A handshake that succeeded: the body of its answer are the frames to send.
+/// A successful handshake; the body of its response provides the frames to send.
 #[derive(Clone)]
 struct Accepted {
     connection: OnUpgrade,
@@ -94,7 +95,7 @@ struct Accepted {
     messages: MessageKind,
 }
 
-/// Sends the frames of an answer that accepts a WebSocket, once its head went out.
+/// Sends the frames of a response that accepts a WebSocket, once its head was sent.
 pub(crate) fn begin(response: &mut Response) {
     let Some(accepted) = response.extensions_mut().remove::<Accepted>() else {
         return;
@@ -103,15 +104,15 @@ pub(crate) fn begin(response: &mut Response) {
     tokio::spawn(accepted.send(frames));
 }
 
-/// The largest message of a client that is read, to be thrown away: clients have nothing to say.
+/// Maximum size of a message of a client, which is read and discarded: clients have nothing to send.
 const MAX_RECEIVED: usize = 64 * 1024;
 
-/// How much is gathered before it is written.
+/// Number of bytes that are buffered before they are written.
 const WRITE_BUFFER: usize = 16 * 1024;
 
 const READ_BUFFER: usize = 4 * 1024;
 
-/// How long a client has to answer the end of the watch.
+/// Maximum wait for the reply of the client to the end of the watch.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
 
 type Socket = WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>;
@@ -131,13 +132,13 @@ impl Accepted {
         if let Err(error) = pump(&mut socket, frames, self.messages).await {
             tracing::debug!(%error, "a WebSocket ended");
         }
-        // The client hears of the end of TLS as well.
+        // The client is notified of the end of TLS too.
         let _ = tokio::time::timeout(CLOSE_WAIT, socket.get_mut().shutdown()).await;
         drop(self.held);
     }
 }
 
-/// Sends frames until they or the client end.
+/// Sends frames until the stream or the client ends.
 async fn pump(socket: &mut Socket, mut frames: ResponseBody, messages: MessageKind) -> Result<(), tungstenite::Error> {
     loop {
         tokio::select! {
@@ -170,7 +171,7 @@ async fn send_run(socket: &mut Socket, mut run: Bytes, messages: MessageKind) ->
     socket.flush().await
 }
 
-/// Takes the first message off a run of frames as a stream has them: a line of JSON, or protobuf behind its length.
+/// Removes the first message from the bytes of a stream's frames: a line of JSON, or protobuf after its length.
 fn next_message(run: &mut Bytes, messages: MessageKind) -> Result<Option<Message>, tungstenite::Error> {
     if run.is_empty() {
         return Ok(None);
@@ -179,7 +180,7 @@ fn next_message(run: &mut Bytes, messages: MessageKind) -> Result<Option<Message
         let length = if run.len() < 4 { 0 } else { run.get_u32() as usize };
         return Ok(Some(Message::Binary(run.split_to(length.min(run.len())))));
     }
-    // JSON writes the ends of lines within texts as escapes.
+    // JSON escapes line ends within strings.
     let end = run
         .iter()
         .position(|byte| *byte == b'\n')
