@@ -1,4 +1,4 @@
-//! What may change in the status of a Pod.
+//! Validation of changes of the status of a Pod.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
@@ -19,7 +19,7 @@ const STATUSES: [&str; 3] = [
     "ephemeralContainerStatuses",
 ];
 
-/// Generations that the status and its conditions said they were of stay where a write leaves them out
+/// Keeps the `observedGeneration` of the status and of its conditions if a write omits it
 /// (`preserveOldObservedGeneration`).
 pub(super) fn keep_observed_generations(object: &mut Value, old: &Value) {
     const FIELD: &str = "observedGeneration";
@@ -37,7 +37,7 @@ pub(super) fn keep_observed_generations(object: &mut Value, old: &Value) {
     if !is_lost {
         return;
     }
-    // Conditions may share a type: the first of one is that of the first of the other.
+    // Conditions may share a type: they are matched in order.
     let mut known: HashMap<&str, VecDeque<Option<&Value>>> = HashMap::new();
     for condition in before {
         known
@@ -132,7 +132,7 @@ pub(super) fn validate_status_update(
     check.errors
 }
 
-/// What is to be said of addresses in a status.
+/// Returns warnings about addresses in a status.
 pub(super) fn status_warnings(pod: &Field<'_, '_>, old: &Field<'_, '_>) -> Vec<String> {
     let (status, old) = (pod.child("status"), old.child("status"));
     let mut warnings = Vec::new();
@@ -181,8 +181,8 @@ fn validate_nomination(status: &Field<'_, '_>, old: &Field<'_, '_>, bound: bool,
     }
 }
 
-/// `ValidateContainerStateTransition`: a container that has ended does not run again where neither it nor its Pod is to be
-/// started again.
+/// Validates that a terminated container only runs again if its restart rules, its policy or the Pod's policy restart
+/// it (`ValidateContainerStateTransition`).
 fn validate_restarts(
     new: &Field<'_, '_>,
     old: &Field<'_, '_>,
@@ -208,13 +208,13 @@ fn validate_restarts(
             .iter()
             .find(|container| container.str_at(&["name"]) == Some(name));
         if !is_restarted(container, policy, code) {
-            // The place is that in the old list, under the name of the new.
+            // The path has the index in the old list, under the name of the new list.
             errors.push(state.forbidden("may not be transitioned to non-terminated state"));
         }
     }
 }
 
-/// Whether a container that ended with a code is started again: by its rules, by its own policy, or by that of its Pod.
+/// Returns true if a container that exited with `code` is restarted: by its rules, its own policy, or its Pod's policy.
 fn is_restarted(container: Option<&Value>, of_pod: &str, code: i64) -> bool {
     let container = Field::placed(container, "");
     for rule in container.child("restartPolicyRules").items() {
@@ -294,7 +294,7 @@ fn validate_extended_claim(pod: &Part<'_, '_>, spec: &Field<'_, '_>, check: &mut
                 errors.push(field.duplicate());
             }
         }
-        // The reference leaves the mapping out of this place.
+        // The reference omits the mapping from this path.
         let shown = status.child("requestName");
         let faults = dns_label(request.text());
         errors.extend(faults.into_iter().map(|fault| shown.invalid_as(request.text(), fault)));
@@ -313,7 +313,7 @@ fn validate_pod_ips(addresses: &Field<'_, '_>, old: &Field<'_, '_>, reading: Rea
     validate_families(addresses, errors);
 }
 
-/// Reports what is no address and did not stand there before.
+/// Reports invalid addresses that the old list does not contain.
 fn validate_each(addresses: &Field<'_, '_>, old: &Field<'_, '_>, reading: Reading, errors: &mut Errors) {
     for one in addresses.items() {
         let shown = one.path();
@@ -324,18 +324,18 @@ fn validate_each(addresses: &Field<'_, '_>, old: &Field<'_, '_>, reading: Readin
     }
 }
 
-/// The address of an item, shown as the item itself.
+/// Returns the address of an item, reported at the path of the item itself.
 fn shown_at_item<'v, 'p>(item: &Field<'v, '_>, place: &'p str) -> Field<'v, 'p> {
     Field::placed(item.child("ip").value(), place)
 }
 
-/// At most one address of IPv4 and one of IPv6.
+/// Validates that there is at most one IPv4 and one IPv6 address.
 fn validate_families(addresses: &Field<'_, '_>, errors: &mut Errors) {
     let mut families = HashSet::new();
     let mut unreadable = false;
     for (at, one) in addresses.items().enumerate() {
         let text = one.child("ip").text();
-        // An address of IPv4 within IPv6 is one of IPv4.
+        // An IPv4-mapped IPv6 address counts as IPv4.
         match lenient_address(text).map(|address| address.to_canonical()) {
             Some(IpAddr::V4(_)) => drop(families.insert("IPv4")),
             Some(IpAddr::V6(_)) => drop(families.insert("IPv6")),
@@ -350,7 +350,7 @@ fn validate_families(addresses: &Field<'_, '_>, errors: &mut Errors) {
         }
     }
     if unreadable || families.len() < 2 || addresses.len() > 2 {
-        // The reference shows its own structs here.
+        // The reference prints its own structs here.
         let shown = addresses.items().map(|one| {
             let mut shown = Value::empty_map();
             shown.set_at(&["IP"], one.child("ip").text().into());

@@ -1,4 +1,4 @@
-//! Containers: what ordinary, init and ephemeral ones share, and what each may not have.
+//! Containers: rules shared by ordinary, init and ephemeral containers, and fields that each must not set.
 
 use holdfast_resource::{Check, Field, FieldError, Part};
 use holdfast_value::Seen;
@@ -10,17 +10,17 @@ use crate::validation::ports::port_name;
 use crate::validation::resources::ClaimNames;
 use crate::validation::{Errors, one_of, report};
 
-/// What the checks of a container need to know of its Pod.
+/// Parts of a Pod that the validation of its containers reads.
 pub(super) struct PodParts<'a, 'v> {
     pub(super) volumes: &'a Volumes<'v>,
     pub(super) claims: &'a ClaimNames<'v>,
     pub(super) rules: PodRules<'a>,
-    /// Whether its users are those of the host.
+    /// True if it uses the host's user namespace.
     pub(super) host_users: bool,
     pub(super) restart_policy: &'v str,
-    /// How long it has to end.
+    /// Termination grace period in seconds.
     pub(super) grace: Option<i64>,
-    /// The operating system that it names.
+    /// Operating system in `spec.os`.
     pub(super) operating_system: Option<&'v str>,
 }
 
@@ -33,7 +33,7 @@ pub(super) fn visit_containers(spec: &Field<'_, '_>, with: &mut dyn FnMut(&Field
     }
 }
 
-/// Checks all containers of a pod specification.
+/// Validates all containers of a pod specification.
 pub(super) fn validate_all<'v>(spec: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check: &mut Check<'_>) {
     validate_ordinary(spec, pod, check);
     let mut names: Seen<&'v str> = container_names(&spec.child("containers")).collect();
@@ -69,7 +69,7 @@ fn validate_ordinary<'v>(spec: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check: &mu
     validate_host_port_conflicts(containers.items(), &mut check.errors);
 }
 
-/// The lifecycle and the probes of a container that keeps running.
+/// Validates the lifecycle and the probes of a container that keeps running.
 fn validate_running<'v>(container: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check: &mut Check<'_>) {
     check.field(container, "lifecycle", pod);
     validate_stop_signal(container, pod.operating_system, &mut check.errors);
@@ -89,7 +89,7 @@ fn validate_init<'v>(spec: &Part<'v, '_>, pod: &PodParts<'_, 'v>, names: &mut Se
         if container.child("restartPolicy").is_set() {
             validate_restart_policy(&container, pod, check);
         } else {
-            // `validateInitContainerRestartPolicy`: rules are not looked at where there is no policy.
+            // `validateInitContainerRestartPolicy`: rules are not validated if there is no policy.
             require_restart_policy(&container, check);
         }
         let always = container.child("restartPolicy").text() == "Always";
@@ -116,7 +116,7 @@ fn validate_init<'v>(spec: &Part<'v, '_>, pod: &PodParts<'_, 'v>, names: &mut Se
     }
 }
 
-/// What ephemeral containers may not have, in the order of the reference's fields.
+/// Fields that ephemeral containers must not set, in the order of the reference's fields.
 const NOT_EPHEMERAL: [&str; 9] = [
     "ports",
     "resources",
@@ -172,7 +172,7 @@ fn validate_ephemeral<'v>(
     }
 }
 
-/// `validateContainerOnlyForPod`: what templates may have and Pods may not.
+/// Validates what templates may contain and Pods must not (`validateContainerOnlyForPod`).
 pub(super) fn validate_image_of_pod(container: &Field<'_, '_>, errors: &mut Errors) {
     let image = container.child("image");
     if image.text().trim() != image.text() {
@@ -197,7 +197,7 @@ pub(super) fn validate_ports<'v>(container: &Part<'v, '_>, pod: &PodParts<'_, 'v
     }
 }
 
-/// `checkHostPortConflicts`: no two of the containers take the same port of the host.
+/// Validates that no two containers use the same host port (`checkHostPortConflicts`).
 fn validate_host_port_conflicts<'v: 'p, 'p>(containers: impl Iterator<Item = Field<'v, 'p>>, errors: &mut Errors) {
     let mut taken = Seen::new();
     for container in containers {
@@ -240,7 +240,8 @@ fn require_restart_policy<'v>(container: &Part<'v, '_>, check: &mut Check<'_>) {
     }
 }
 
-/// `validateResizePolicy`; the reference reports all but a repeated resource at the list.
+/// Validates a resize policy (`validateResizePolicy`). The reference reports all errors at the list, except a duplicate
+/// resource.
 pub(super) fn validate_resize_policy(policies: &Field<'_, '_>, pod_restart_policy: &str, errors: &mut Errors) {
     let mut names = Seen::new();
     for policy in policies.items() {
@@ -261,8 +262,8 @@ pub(super) fn validate_resize_policy(policies: &Field<'_, '_>, pod_restart_polic
     }
 }
 
-/// `ValidateContainerUpdates`: an update of a Pod neither adds nor removes containers and leaves each an image. Says whether
-/// the rest of the update is worth a look.
+/// Validates that an update of a Pod neither adds nor removes containers and that each keeps an image
+/// (`ValidateContainerUpdates`). Returns true if the other checks of the update should run.
 pub(crate) fn validate_container_updates(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) -> bool {
     if new.len() != old.len() {
         errors.push(new.forbidden("pod updates may not add or remove containers"));

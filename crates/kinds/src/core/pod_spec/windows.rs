@@ -1,4 +1,4 @@
-//! What is only there for Windows: options of security contexts, and containers that are processes of the host.
+//! Windows: options of security contexts, and HostProcess containers.
 
 use holdfast_resource::metadata::formats::dns_subdomain;
 use holdfast_resource::{Field, FieldError};
@@ -87,7 +87,8 @@ fn is_dns(domain: &str) -> bool {
     })
 }
 
-/// `validateWindowsHostProcessPod`: containers are processes of the host all together, and with the host's network.
+/// Validates that either all containers are HostProcess containers, with the host network, or none is
+/// (`validateWindowsHostProcessPod`).
 pub(super) fn validate_host_processes(spec: &Field<'_, '_>, rules: PodRules<'_>, errors: &mut Errors) {
     let process = |context: &Field<'_, '_>| -> Option<bool> {
         let options = context.child("windowsOptions");
