@@ -6,7 +6,7 @@ use super::{GROUP, may_use_signer, signer};
 use crate::features::Feature;
 use crate::rbac::changes_ownership_alone;
 
-/// Who says what certificates to trust in the name of a signer needs `attest` for it.
+/// Plugin that requires `attest` on the signer to write a trust bundle of that signer.
 pub(in super::super) struct ClusterTrustBundleAttest;
 
 impl AdmissionPlugin for ClusterTrustBundleAttest {
