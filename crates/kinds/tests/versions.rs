@@ -1,5 +1,5 @@
-//! Versions that are served where flags say so: each object keeps all that it holds on the way to the version that it is stored
-//! in, and back.
+//! Optional versions: each object keeps all of its content when it is converted to the version in which it is stored,
+//! and back.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
@@ -10,7 +10,7 @@ use holdfast_resource::{Registry, Resource};
 use holdfast_value::{Limits, Value, json};
 use test_support::{needs, shared};
 
-/// The kinds where everything is served.
+/// Returns the registry with every version served.
 fn everything() -> Registry {
     let on = |text: &str| [text.to_owned()];
     let config = Config {
