@@ -1,5 +1,5 @@
-//! The kinds of the group `internal.apiserver.k8s.io`: StorageVersions, by which API servers publish in which version
-//! each keeps the objects of a resource.
+//! Kinds of the group `internal.apiserver.k8s.io`: StorageVersions, with which API servers publish the version in which
+//! each stores the objects of a resource.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::kind::{Kind, kind};
 use crate::validation::{Errors, report};
 
-/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+/// Returns the kind of the group with this plural name, with its capabilities.
 pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
     let storage_versions = || {
         kind(StorageVersion)
@@ -24,13 +24,13 @@ pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
     (plural == "storageversions").then(storage_versions)
 }
 
-/// What only StorageVersions do.
+/// Rules of StorageVersions only.
 struct StorageVersion;
 
-/// The cells of tables.
+/// Table cells.
 const CELLS: &[NamedCell] = &[("storage-versions", |object, _| written_versions(object))];
 
-/// What the first servers write, and how many others there are.
+/// Returns the versions that the first servers write, and the number of other servers.
 fn written_versions(object: &Value) -> Value {
     const SHOWN: usize = 3;
     let all = items(object, &["status", "storageVersions"]);
@@ -60,7 +60,7 @@ impl Strategy for StorageVersion {
     }
 }
 
-/// `ValidateStorageVersionName`: `group.resource`.
+/// Returns the errors of a name that is not `group.resource` (`ValidateStorageVersionName`).
 fn name_faults(_object: &Value, name: &str) -> Faults {
     let Some((group, resource)) = name.rsplit_once('.') else {
         return vec!["name must be in the form of <group>.<resource>".into()];
@@ -145,7 +145,7 @@ fn validate_api_version(field: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `validateCommonVersion`: the version that all servers write, where they write one.
+/// Validates the common version, which all servers must write if they agree (`validateCommonVersion`).
 fn validate_common(status: &Field<'_, '_>, errors: &mut Errors) {
     let versions = status.child("storageVersions");
     let mut written = versions
@@ -169,7 +169,7 @@ fn validate_common(status: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `validateStorageVersionCondition`, whose paths leave out the name of the list.
+/// Validates conditions (`validateStorageVersionCondition`). The paths omit the name of the list.
 fn validate_conditions(status: &Field<'_, '_>, errors: &mut Errors) {
     let conditions = status.child("conditions");
     let mut seen: Vec<&str> = Vec::new();
