@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_less_counts_more() {
+    fn more_specific_setting_wins() {
         let apis = set(&[
             "api/all=false,api/ga=true",
             "apps/v1/deployments=false,batch/v1=0,batch/v1/jobs",

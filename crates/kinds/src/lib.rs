@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_from_the_start_is_valid() {
+    fn initial_objects_are_valid() {
         let objects: Vec<holdfast_value::Value> = registry(&Config::default())
             .unwrap()
             .resources()
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn every_stored_resource_is_kept_in_a_version_that_it_is_served_in() {
+    fn stored_resources_use_a_served_version() {
         for resource in registry(&Config::default()).unwrap().resources() {
             if let Some(storage) = &resource.storage {
                 let served = |version: &holdfast_resource::ResourceVersion| version.api_version == storage.api_version;

@@ -31,7 +31,7 @@ fn resource_of<'r>(registry: &'r Registry, object: &Value) -> Option<&'r Resourc
 
 #[needs(shared)]
 #[test]
-fn objects_of_all_versions_survive_the_version_that_they_are_stored_in() {
+fn objects_of_all_versions_survive_storage_version() {
     let registry = everything();
     let (mut converted, mut odd) = (0, Vec::new());
     for entry in std::fs::read_dir(shared("facts/roundtrip")).unwrap() {
@@ -99,7 +99,7 @@ fn registry_of_default() -> Registry {
 }
 
 #[test]
-fn what_is_switched_off_is_still_stored_in_its_version() {
+fn disabled_version_is_still_storage_version() {
     let config = Config {
         apis: Apis::set(&["resource.k8s.io/v1=false,resource.k8s.io/v1beta1=true".to_owned()]).unwrap(),
         ..Config::default()

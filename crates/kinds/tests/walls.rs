@@ -95,7 +95,7 @@ fn assert_names_no_kind(folders: &[&str], allowed: &[(&str, &str)]) {
 
 /// Checks that the lists of the groups, such as `"pods" => …`, and the tables name the same kinds.
 #[test]
-fn every_kind_in_the_list_of_a_group_has_a_row_and_stands_there_once() {
+fn each_listed_kind_has_one_table_row() {
     let gates = FeatureGates::set(&["AllAlpha=true,AllBeta=true".to_owned()]).unwrap();
     let everything = Config {
         features: gates.features(),
@@ -139,7 +139,7 @@ fn dependencies(manifest: &str) -> BTreeSet<&str> {
 const APART: [(&str, &str); 3] = [("server", "kinds"), ("controllers", "kinds"), ("controllers", "store")];
 
 #[test]
-fn crates_use_only_those_that_stand_above_them_in_the_table_of_the_map() {
+fn crates_use_only_crates_above_them() {
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     let map = fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
     let rows = map

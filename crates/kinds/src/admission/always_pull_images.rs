@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_set_afterwards_is_refused() {
+    fn changed_pull_policy_is_rejected() {
         let harness = Harness::new();
         let newer = POD
             .replace("b:1", "b:2")

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn events_beyond_a_limit_are_refused_with_all_limits_that_they_reach() {
+    fn event_above_limits_is_rejected_with_all_reached_limits() {
         let settings = PluginSettings {
             event_limits: limits(
                 "{limits: [{type: Server, qps: 1, burst: 1}, {type: Namespace, qps: 1, burst: 1}, {type: SourceAndObject, qps: 1, \

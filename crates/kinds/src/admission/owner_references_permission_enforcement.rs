@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn who_changes_owners_may_delete_the_object() {
+    fn changing_owners_requires_delete() {
         let plain = owner("v1", "Pod", false);
         assert_eq!(
             update(&[], "", &plain).unwrap_err(),
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_up_an_owner_may_change_its_finalizers() {
+    fn blocking_owner_deletion_requires_finalizer_update() {
         let create =
             |rights: &[&str], owners: &str| Harness::new().allowing(rights).admit(PLUGIN, &config(owners)).map(drop);
         let blocks = owner("apps/v1", "Deployment", true);

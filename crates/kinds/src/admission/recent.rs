@@ -47,7 +47,7 @@ mod tests {
     use super::Recent;
 
     #[test]
-    fn what_was_not_used_for_the_longest_time_goes() {
+    fn least_recently_used_entry_is_evicted() {
         let mut recent = Recent::default();
         for (key, found) in [("a", 0), ("b", 1), ("a", 0), ("c", 3), ("a", 0), ("b", 5)] {
             let next = recent.uses;

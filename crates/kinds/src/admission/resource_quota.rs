@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_counted_is_not_given_away() {
+    fn uncounted_resource_is_rejected() {
         assert_eq!(
             refusal(&quota("", "configmaps: '2'", ""), CONFIG_MAP),
             "status unknown for quota: q, resources: configmaps"

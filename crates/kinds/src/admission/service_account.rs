@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_mounted_already_stays() {
+    fn existing_token_mount_stays() {
         let own = "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {volumes: [{name: kube-api-access-mine, emptyDir: \
                    {}}], containers: [{name: c, image: i, volumeMounts: [{name: kube-api-access-mine, mountPath: \
                    /var/run/secrets/kubernetes.io/serviceaccount}]}, {name: d, image: i}]}}";

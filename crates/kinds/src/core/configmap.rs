@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_immutable_stays_so() {
+    fn immutable_config_map_rejects_changes() {
         let frozen = SETTINGS.replace(", data:", ", immutable: true, data:");
         assert_eq!(
             Harness::new().update_errors(&frozen, &SETTINGS.replace("k: v", "k: w")),

@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reporter_that_was_not_named_is_shown_in_the_core_group_alone() {
+    fn empty_reporter_is_served_only_in_core_group() {
         let strategy = Event { of_own_group: false };
         let mut core = Value::empty_map();
         core.set_at(&["apiVersion"], CORE.into());
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_reporter_says_of_itself_is_bounded_since_events_have_a_time_of_their_own() {
+    fn reporter_fields_are_limited_for_events_with_event_time() {
         let event = |time: &str, action: &str, message: &str| {
             format!(
                 "{{apiVersion: v1, kind: Event, metadata: {{name: e}}, involvedObject: {{namespace: default}}, {time} \
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn events_about_cluster_scoped_objects_live_in_namespaces_of_the_system() {
+    fn event_about_cluster_scoped_object_needs_system_namespace() {
         let fault_text = |namespace: &str, about: &str, timed: bool| {
             let mut event = Value::empty_map();
             event.set_at(&["involvedObject", "namespace"], about.into());

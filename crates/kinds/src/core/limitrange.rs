@@ -54,7 +54,7 @@ impl Strategy for LimitRange {
     }
 }
 
-/// Sets missing default limits to the maximum and missing default requests to the default limits.
+/// Sets missing default limits to the maximum, and missing default requests to the default limits or else to the minimum.
 fn default_limits(item: &mut Value) {
     let map = |item: &Value, key: &str| item.get(key).and_then(Value::as_map).cloned().unwrap_or_default();
     let (most, least) = (map(item, "max"), map(item, "min"));
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_open_is_limited_by_the_most() {
+    fn missing_default_limit_is_the_maximum() {
         let read = Harness::new().read(&range("{type: Container, max: {cpu: 2}, min: {memory: 1Mi}}"));
         assert_eq!(at(&read, "spec.limits.0.default"), r#"{"cpu":"2"}"#);
         assert_eq!(

@@ -146,7 +146,7 @@ mod tests {
     const TEAM: &str = "{apiVersion: v1, kind: Namespace, metadata: {name: team}}";
 
     #[test]
-    fn a_namespace_is_labelled_with_its_name_and_held_until_it_is_empty() {
+    fn namespace_gets_name_label_and_finalizer() {
         let created = Harness::new().create(TEAM);
         assert_eq!(
             at(&created, "metadata.labels"),

@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_node_reports_of_itself_is_checked_when_it_is_created() {
+    fn node_status_is_validated_on_create() {
         let node = "{apiVersion: v1, kind: Node, metadata: {name: one}, spec: {configSource: {configMap: {}}}, \
                     status: {config: {error: x}, declaredFeatures: [B, A/1], nodeInfo: {swap: {capacity: 0}}}}";
         let errors = Harness::new().errors(node);

@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_lives_shorter_than_requested_comes_with_a_warning() {
+    fn token_with_shortened_lifetime_causes_warning() {
         let messages = |seconds: i64| {
             ask_and_hear("robot", &format!("expirationSeconds: {seconds}"))
                 .unwrap()
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_lives_ten_minutes_at_least_and_no_longer_than_the_server_grants() {
+    fn token_lifetime_is_between_ten_minutes_and_server_maximum() {
         assert!(
             ask("robot", "expirationSeconds: 5")
                 .unwrap_err()

@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_once_may_be_taken_still() {
+    fn stored_addresses_stay_valid() {
         let errors = |check: fn(Reading, &Field<'_, '_>, &mut Errors), text: &str| {
             let mut errors = Errors::new();
             check(Reading::Lenient, &Field::placed(Some(&text.into()), "a"), &mut errors);
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn what_programs_read_differently_is_warned_of() {
+    fn ambiguous_addresses_cause_warnings() {
         let warning = |text: &str| address_warning(&Field::placed(Some(&text.into()), "a"));
         assert_eq!(warning("10.1.2.3"), None);
         assert_eq!(

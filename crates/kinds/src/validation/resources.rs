@@ -401,7 +401,7 @@ mod tests {
     use crate::harness::Harness;
 
     #[test]
-    fn a_claim_is_referred_to_as_a_whole_or_by_each_of_its_requests_once() {
+    fn claim_is_referenced_as_whole_or_once_per_request() {
         let errors = |claims: &str| {
             let pod = format!(
                 "{{apiVersion: v1, kind: Pod, metadata: {{name: a}}, spec: {{resourceClaims: [{{name: r, resourceClaimName: x}}], \

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn who_speaks_for_a_signer_needs_the_right_to() {
+    fn trust_bundle_of_signer_requires_attest() {
         const PLUGIN: &str = "ClusterTrustBundleAttest";
         let (named, unnamed) = (bundle("a.io/b", ""), bundle("", ""));
         let refused = "user not permitted to attest for signerName \"a.io/b\"";

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_has_one_lease_one_object_for_drivers_and_its_own_slices() {
+    fn node_writes_only_its_lease_csi_node_and_slices() {
         let harness = harness();
         let lease =
             |name: &str| format!("{{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {{name: {name}}}}}");

@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forbidden_depends_on_the_version() {
+    fn forbidden_settings_depend_on_version() {
         let probe = "livenessProbe: {httpGet: {port: 80, host: h}}";
         let harness = |version| Harness::new().with(&namespace(&format!("enforce=baseline enforce-version={version}")));
         assert!(harness("v1.33").admit(PLUGIN, &pod("", probe)).is_ok());

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_behind_the_one_that_the_pod_waits_for_do_not_count() {
+    fn containers_after_waiting_init_container_do_not_count() {
         let of = |conditions: &str| {
             pod(&format!(
                 r#"{{"spec":{{"containers":[{{"name":"c"}}],"initContainers":[{{"name":"a"}},{{"name":"s","restartPolicy":"Always"}}]}},

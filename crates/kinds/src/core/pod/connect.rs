@@ -262,7 +262,7 @@ mod tests {
     const TWO: &str = "containers: [{name: c, image: i}, {name: d, image: i}]";
 
     #[test]
-    fn to_act_within_a_pod_takes_the_right_to_create_while_that_is_on() {
+    fn acting_in_pod_requires_create_while_gate_is_enabled() {
         use holdfast_resource::Connecter as _;
 
         use crate::features::FeatureGates;
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn options_of_a_log_are_checked_before_anybody_looks_for_the_pod() {
+    fn log_options_are_validated_before_pod_lookup() {
         for (name, value, why) in [
             ("tailLines", "-1", "must be greater than or equal to 0"),
             ("limitBytes", "0", "must be greater than 0"),

@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_serve_no_requests_go_at_once_but_only_as_they_were_seen() {
+    fn inactive_pod_is_evicted_at_once_if_unchanged() {
         for (phase, ready, version) in [
             ("Succeeded", false, "nothing"),
             ("Pending", false, r#""7""#),

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_of_an_image_is_not_the_latest() {
+    fn invalid_image_name_is_not_latest() {
         let bad = [
             ".",
             "..",

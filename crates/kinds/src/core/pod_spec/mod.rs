@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pod_asks_for_as_a_whole_is_completed_beside_limits_alone() {
+    fn pod_level_requests_are_completed_only_with_limits() {
         let pod = |resources: &str| {
             let text = format!(
                 "{{apiVersion: v1, kind: Pod, metadata: {{name: a}}, spec: {{resources: {{{resources}}}, containers: [{{name: c, image: i, \
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn users_of_their_own_go_with_an_unmasked_proc_and_with_nothing_of_the_host() {
+    fn user_namespace_allows_unmasked_proc_but_no_host_namespace() {
         assert_eq!(
             of_container("securityContext: {procMount: Unmasked}"),
             [

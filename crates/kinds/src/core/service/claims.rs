@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_service_holds_another_cannot_take_until_it_is_given_back() {
+    fn held_address_is_unavailable_until_released() {
         let stored = Stored::default();
         let first = service("first", "10.0.0.5", 30000);
         assert!(stored.change(None, Some(&first)));

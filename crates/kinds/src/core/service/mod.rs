@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_allocated_stays_until_the_type_drops_it() {
+    fn allocated_values_stay_until_type_drops_them() {
         let harness = Harness::new();
         let created = harness.create(&of("{type: NodePort, ports: [{port: 80}]}"));
         let same = harness.update(&created, &of("{type: NodePort, ports: [{port: 80}]}"));

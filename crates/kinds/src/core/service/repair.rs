@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_without_a_service_goes_when_no_write_of_the_service_can_be_running() {
+    fn orphaned_address_is_removed_after_grace_period() {
         let web = service("web", "ClusterIP", "10.0.0.5");
         let leaked = [address("10.0.0.5", &web)];
         assert_eq!(mends(&[], &leaked, 60), []);

@@ -80,7 +80,7 @@ mod tests {
     use crate::harness::Harness;
 
     #[test]
-    fn what_the_type_makes_of_addresses_is_warned_of_in_the_order_of_the_reference() {
+    fn ignored_address_settings_warn_in_reference_order() {
         let warnings = |spec: &str| {
             let service = format!(
                 "{{apiVersion: v1, kind: Service, metadata: {{name: a}}, spec: {{{spec}, ports: [{{port: 80}}]}}}}"

@@ -53,7 +53,7 @@ fn an_address_is_for_a_service_with_a_name() {
 }
 
 #[test]
-fn what_a_failed_write_took_is_free_again() {
+fn failed_write_releases_its_allocations() {
     let allocations = allocations();
     let mut wanted = service("ClusterIP", "10.9.8.3");
     let taken = allocations.allocate(&mut wanted, None, false).unwrap();
