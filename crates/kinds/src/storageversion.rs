@@ -60,7 +60,9 @@ impl Strategy for StorageVersion {
     }
 }
 
-/// Returns the errors of a name that is not `group.resource` (`ValidateStorageVersionName`).
+/// Returns the errors of a name that is not `group.resource`.
+///
+/// upstream: `pkg/apis/apiserverinternal/validation#ValidateStorageVersionName`.
 fn name_faults(_object: &Value, name: &str) -> Faults {
     let Some((group, resource)) = name.rsplit_once('.') else {
         return vec!["name must be in the form of <group>.<resource>".into()];
@@ -76,7 +78,9 @@ fn name_faults(_object: &Value, name: &str) -> Faults {
     faults
 }
 
-/// `validateStorageVersionStatus`
+/// Validates the status of a StorageVersion.
+///
+/// upstream: `pkg/apis/apiserverinternal/validation#validateStorageVersionStatus`.
 fn validate_status(status: &Field<'_, '_>) -> Errors {
     let mut errors = Errors::new();
     let versions = status.child("storageVersions");
@@ -93,7 +97,9 @@ fn validate_status(status: &Field<'_, '_>) -> Errors {
     errors
 }
 
-/// `validateServerStorageVersion`
+/// Validates the versions of one server.
+///
+/// upstream: `pkg/apis/apiserverinternal/validation#validateServerStorageVersion`.
 fn validate_server(version: &Field<'_, '_>, errors: &mut Errors) {
     let server = version.child("apiServerID");
     report(&server, dns_subdomain(server.text()), errors);
@@ -121,7 +127,9 @@ fn validate_server(version: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `isValidAPIVersion`
+/// Validates an API version.
+///
+/// upstream: `pkg/apis/apiserverinternal/validation#isValidAPIVersion`.
 fn validate_api_version(field: &Field<'_, '_>, errors: &mut Errors) {
     const ODD: &str = "an apiVersion is a DNS-1035 label, which must consist of lower case alphanumeric characters or '-', start \
          with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for \
@@ -145,7 +153,9 @@ fn validate_api_version(field: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Validates the common version, which all servers must write if they agree (`validateCommonVersion`).
+/// Validates the common version, which all servers must write if they agree.
+///
+/// upstream: `pkg/apis/apiserverinternal/validation#validateCommonVersion`.
 fn validate_common(status: &Field<'_, '_>, errors: &mut Errors) {
     let versions = status.child("storageVersions");
     let mut written = versions
@@ -169,7 +179,9 @@ fn validate_common(status: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Validates conditions (`validateStorageVersionCondition`). The paths omit the name of the list.
+/// Validates conditions. The paths omit the name of the list.
+///
+/// upstream: `pkg/apis/apiserverinternal/validation#validateStorageVersionCondition`.
 fn validate_conditions(status: &Field<'_, '_>, errors: &mut Errors) {
     let conditions = status.child("conditions");
     let mut seen: Vec<&str> = Vec::new();

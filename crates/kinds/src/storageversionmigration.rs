@@ -68,7 +68,9 @@ impl Strategy for StorageVersionMigration {
     }
 }
 
-/// `ValidateStorageVersionMigration`
+/// Validates a StorageVersionMigration.
+///
+/// upstream: `pkg/apis/storagemigration/validation#ValidateStorageVersionMigration`.
 fn validate_spec(spec: &Field<'_, '_>, errors: &mut Errors) {
     let named = spec.child("resource");
     let (resource, group) = (named.child("resource"), named.child("group"));
@@ -88,7 +90,9 @@ fn validate_spec(spec: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `ValidateStorageVersionMigrationStatusUpdate`
+/// Validates an update of the status of a StorageVersionMigration.
+///
+/// upstream: `pkg/apis/storagemigration/validation#ValidateStorageVersionMigrationStatusUpdate`.
 fn validate_status(status: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let (version, before) = (status.child("resourceVersion"), old.child("resourceVersion"));
     if !version.text().is_empty()

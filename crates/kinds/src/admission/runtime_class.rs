@@ -141,7 +141,9 @@ fn set_scheduling(pod: &mut Value, class: &Value) -> Result<(), Refusal> {
 /// Maximum number of tolerations that are compared with each other. With more, only duplicates are removed.
 const MOST_COMPARED: usize = 1000;
 
-/// Merges both lists without the tolerations that others cover (`MergeTolerations`).
+/// Merges both lists without the tolerations that others cover.
+///
+/// upstream: `pkg/util/tolerations#MergeTolerations`.
 fn merged_tolerations(own: &[Value], added: &[Value]) -> Vec<Value> {
     let all: Vec<&Value> = own.iter().chain(added).collect();
     let mut merged: Vec<Value> = Vec::new();
@@ -160,7 +162,9 @@ fn merged_tolerations(own: &[Value], added: &[Value]) -> Vec<Value> {
     merged
 }
 
-/// Returns true if `wide` tolerates whatever `narrow` tolerates (`isSuperset`).
+/// Returns true if `wide` tolerates whatever `narrow` tolerates.
+///
+/// upstream: `pkg/util/tolerations#isSuperset`.
 fn tolerates_all_of(wide: &Field<'_, '_>, narrow: &Field<'_, '_>) -> bool {
     if wide.value() == narrow.value() {
         return true;

@@ -129,7 +129,9 @@ impl<'v> Rules<'v> for SubsetRules {
 }
 
 impl SubsetRules {
-    /// Validates the ports of a subset (`validateEndpointPort`). Several ports need distinct names.
+    /// Validates the ports of a subset. Several ports need distinct names.
+    ///
+    /// upstream: `pkg/apis/core/validation#validateEndpointPort`.
     fn validate_ports<'v>(&self, subset: &Part<'v, '_>, check: &mut Check<'_>) {
         let ports = subset.child("ports");
         for port in check.items(subset, "ports", &ports) {

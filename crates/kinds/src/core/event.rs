@@ -184,7 +184,9 @@ fn renamed(mut object: Value, to_own: bool) -> Value {
     object
 }
 
-/// Validates the count and the last time of a series (`validateV1EventSeries`).
+/// Validates the count and the last time of a series.
+///
+/// upstream: `pkg/apis/core/validation#validateV1EventSeries`.
 fn validate_series(context: &WriteContext<'_>, event: &Field<'_, '_>, errors: &mut Errors) {
     let series = event.child("series");
     if !series.is_set() {

@@ -54,7 +54,8 @@ impl Strategy for LimitRange {
     }
 }
 
-/// Sets missing default limits to the maximum, and missing default requests to the default limits or else to the minimum.
+/// Sets missing default limits to the maximum, and missing default requests to the default limits or else to the
+/// minimum.
 fn default_limits(item: &mut Value) {
     let map = |item: &Value, key: &str| item.get(key).and_then(Value::as_map).cloned().unwrap_or_default();
     let (most, least) = (map(item, "max"), map(item, "min"));
@@ -89,8 +90,9 @@ fn validate_type(type_field: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Validates a resource name (`validateLimitRangeResourceName`): limits of Pods and containers name container
-/// resources.
+/// Validates a resource name: limits of Pods and containers name container resources.
+///
+/// upstream: `pkg/apis/core/validation#validateLimitRangeResourceName`.
 fn validate_limited(type_name: &str, name: &str, amount: &Field<'_, '_>, errors: &mut Errors) {
     if matches!(type_name, "Pod" | "Container") {
         validate_container_name(name, amount, errors);

@@ -155,7 +155,9 @@ const CONFIGURATION: [[&str; 2]; 2] = [["spec", "configSource"], ["status", "con
 const TAINTS: &str = "scheduler.alpha.kubernetes.io/taints";
 const AVOIDS: &str = "scheduler.alpha.kubernetes.io/preferAvoidPods";
 
-/// `ValidateNode`
+/// Validates a node.
+///
+/// upstream: `pkg/apis/core/validation#ValidateNode`.
 fn validate_node(node: &Field<'_, '_>, reading: Reading, errors: &mut Errors) {
     validate_annotations(node, errors);
     validate_own_taints(node, errors);
@@ -205,7 +207,9 @@ fn validate_families(blocks: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `ValidateNodeUpdate`
+/// Validates an update of a node.
+///
+/// upstream: `pkg/apis/core/validation#ValidateNodeUpdate`.
 fn validate_node_update(node: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     validate_annotations(node, errors);
     validate_resources(node, errors);
@@ -255,7 +259,9 @@ fn validate_own_taints(node: &Field<'_, '_>, errors: &mut Errors) {
     validate_taints(&Field::placed(taints.value(), "metadata.taints"), errors);
 }
 
-/// `ValidateNodeSpecificAnnotations`
+/// Validates the annotations of a node.
+///
+/// upstream: `pkg/apis/core/validation#ValidateNodeSpecificAnnotations`.
 fn validate_annotations(node: &Field<'_, '_>, errors: &mut Errors) {
     let metadata = node.child("metadata");
     let annotations = metadata.child("annotations");
@@ -291,7 +297,9 @@ fn validate_avoids(avoids: &Value, place: &FieldPath, errors: &mut Errors) {
     }
 }
 
-/// Validates resources (`ValidateNodeResources`). The reference prints the name of a resource like a field.
+/// Validates resources. The reference prints the name of a resource like a field.
+///
+/// upstream: `pkg/apis/core/validation#ValidateNodeResources`.
 fn validate_resources(node: &Field<'_, '_>, errors: &mut Errors) {
     let status = node.child("status");
     for list in ["capacity", "allocatable"] {

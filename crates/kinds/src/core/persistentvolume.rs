@@ -164,8 +164,10 @@ const RENAMED_LABELS: [(&str, &str); 5] = [
     ("beta.kubernetes.io/arch", "kubernetes.io/arch"),
 ];
 
-/// Validates that a volume keeps its nodes; their labels may change to the renamed ones (`validatePvNodeAffinity`). The
-/// error path omits the parent of the field.
+/// Validates that a volume keeps its nodes; their labels may change to the renamed ones. The error path omits the
+/// parent of the field.
+///
+/// upstream: `pkg/apis/core/validation#validatePvNodeAffinity`.
 fn validate_kept_affinity(spec: &Field<'_, '_>, old_spec: &Field<'_, '_>, errors: &mut Errors) {
     let (affinity, before) = (spec.child("nodeAffinity"), old_spec.child("nodeAffinity"));
     let Some(old) = before.value() else {
@@ -234,7 +236,9 @@ pub(super) fn deprecated_annotations(
     }
 }
 
-/// `GetWarningsForPersistentVolume`
+/// Returns the warnings about a volume.
+///
+/// upstream: `pkg/api/persistentvolume#GetWarningsForPersistentVolume`.
 fn volume_warnings(volume: &Field<'_, '_>) -> Vec<String> {
     const ANNOTATIONS: [(&str, &str); 2] = [
         BETA_CLASS,
@@ -334,7 +338,9 @@ fn validate_capacity(capacity: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `validateVolumeNodeAffinity`
+/// Validates the node affinity of a volume.
+///
+/// upstream: `pkg/apis/core/validation#validateVolumeNodeAffinity`.
 fn validate_affinity(affinity: &Field<'_, '_>, errors: &mut Errors) {
     if !affinity.is_set() {
         return;

@@ -109,8 +109,9 @@ fn source<'v>(object: &'v Value, part: &str) -> Option<&'v Value> {
     object.at(&["spec", part]).filter(|source| !source.is_null())
 }
 
-/// Drops a source of a kind that claims cannot be filled from, as releases before volume populators did
-/// (`EnforceDataSourceBackwardsCompatibility`).
+/// Drops a source of a kind that claims cannot be filled from, as releases before volume populators did.
+///
+/// upstream: `pkg/api/persistentvolumeclaim#EnforceDataSourceBackwardsCompatibility`.
 fn drop_unfit_source(object: &mut Value) {
     let Some(named) = source(object, "dataSource").filter(|_| source(object, "dataSourceRef").is_none()) else {
         return;
@@ -125,7 +126,9 @@ fn drop_unfit_source(object: &mut Value) {
     }
 }
 
-/// Keeps `dataSource` and `dataSourceRef` equal (`NormalizeDataSources`).
+/// Keeps `dataSource` and `dataSourceRef` equal.
+///
+/// upstream: `pkg/api/persistentvolumeclaim#NormalizeDataSources`.
 fn normalize_source(object: &mut Value) {
     let named = source(object, "dataSource").cloned();
     let reference = source(object, "dataSourceRef").cloned();
@@ -352,7 +355,9 @@ const GROWTH: [&str; 5] = [
     "NodeResizePending",
 ];
 
-/// `ValidatePersistentVolumeClaimStatusUpdate`
+/// Validates the status of a claim.
+///
+/// upstream: `pkg/apis/core/validation#ValidatePersistentVolumeClaimStatusUpdate`.
 fn validate_status(claim: &Field<'_, '_>) -> Errors {
     let mut errors = Errors::new();
     let status = claim.child("status");
@@ -383,7 +388,9 @@ fn validate_own_name(name: &str, list: &Field<'_, '_>, errors: &mut Errors) {
     errors.extend(faults.into_iter().map(|fault| list.invalid_as(name, fault)));
 }
 
-/// `validateBasicResource`
+/// Validates that an amount is not negative.
+///
+/// upstream: `pkg/apis/core/validation#validateBasicResource`.
 fn validate_size(amount: &Field<'_, '_>, errors: &mut Errors) {
     if let Some(size) = quantity(amount).filter(|size| size.is_negative()) {
         errors.push(amount.invalid_as(size.units(), "must be a valid resource quantity"));

@@ -58,7 +58,9 @@ impl<'v> Rules<'v> for ReplicationController {
 }
 
 impl ReplicationController {
-    /// `ValidatePodTemplateSpecForRC`
+    /// Validates the template of a ReplicationController.
+    ///
+    /// upstream: `pkg/apis/core/validation#ValidatePodTemplateSpecForRC`.
     fn validate_template(&self, spec: &Part<'_, '_>, check: &mut Check<'_>) {
         let Some(template) = check.child(spec, "template").filter(|template| template.is_set()) else {
             check.errors.push(spec.child("template").required(""));

@@ -102,7 +102,9 @@ fn validate_scopes(spec: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Returns the number of resources that the scope does not apply to (`IsResourceQuotaScopeValidForResource`).
+/// Returns the number of resources that the scope does not apply to.
+///
+/// upstream: `pkg/apis/core/helper#IsResourceQuotaScopeValidForResource`.
 fn unfit(scope: &str, spec: &Field<'_, '_>) -> usize {
     let hard = spec.child("hard");
     let fits = |name: &str| match scope {
@@ -115,8 +117,9 @@ fn unfit(scope: &str, spec: &Field<'_, '_>) -> usize {
     hard.entries().filter(|(name, _)| !fits(name)).count()
 }
 
-/// Validates scope selectors (`validateScopedResourceSelectorRequirement`). The reference omits the index of the
-/// requirement.
+/// Validates scope selectors. The reference omits the index of the requirement.
+///
+/// upstream: `pkg/apis/core/validation#validateScopedResourceSelectorRequirement`.
 fn validate_selector(spec: &Field<'_, '_>, errors: &mut Errors) {
     let selector = spec.child("scopeSelector");
     let expressions = selector.child("matchExpressions");

@@ -92,8 +92,9 @@ impl<'v> Rules<'v> for SourceRules<'_> {
     }
 }
 
-/// Validates a host path (`validateHostPathVolumeSource`). If the path is missing, which is reported already, nothing
-/// else is validated.
+/// Validates a host path. If the path is missing, which is reported already, nothing else is validated.
+///
+/// upstream: `pkg/apis/core/validation#validateHostPathVolumeSource`.
 fn host_path<'v>(source: &Part<'v, '_>, rules: &SourceRules<'_>, check: &mut Check<'_>) {
     let path = source.child("path");
     if !path.text().is_empty() {
@@ -102,7 +103,9 @@ fn host_path<'v>(source: &Part<'v, '_>, rules: &SourceRules<'_>, check: &mut Che
     }
 }
 
-/// `validateNFSVolumeSource`
+/// Validates that the path of an NFS volume is absolute.
+///
+/// upstream: `pkg/apis/core/validation#validateNFSVolumeSource`.
 fn absolute_path(source: &Field<'_, '_>, errors: &mut Errors) {
     let path = source.child("path");
     if !path.text().starts_with('/') {
@@ -184,7 +187,9 @@ pub(super) fn iscsi_too_long(source: &Field<'_, '_>, name: &str) -> Option<&'sta
     )
 }
 
-/// Validates the length of the names of a volume called `name` (`validateISCSIPersistentVolumeSource`).
+/// Validates the length of the names of a volume called `name`.
+///
+/// upstream: `pkg/apis/core/validation#validateISCSIPersistentVolumeSource`.
 fn total_length(source: &Field<'_, '_>, name: &str, errors: &mut Errors) {
     if let Some(fault) = iscsi_too_long(source, name) {
         let portal = source.child("targetPortal").text();
@@ -192,7 +197,9 @@ fn total_length(source: &Field<'_, '_>, name: &str, errors: &mut Errors) {
     }
 }
 
-/// `validateFCVolumeSource`
+/// Validates a Fibre Channel volume.
+///
+/// upstream: `pkg/apis/core/validation#validateFCVolumeSource`.
 fn fibre_channel<'v>(source: &Part<'v, '_>, rules: &SourceRules<'_>, check: &mut Check<'_>) {
     let (targets, ids) = (source.child("targetWWNs"), source.child("wwids"));
     if targets.is_empty() && ids.is_empty() {
@@ -210,7 +217,9 @@ fn fibre_channel<'v>(source: &Part<'v, '_>, rules: &SourceRules<'_>, check: &mut
 
 const PAIRS: &str = "must be a host:port pair or multiple pairs separated by commas";
 
-/// `validateQuobyteVolumeSource`
+/// Validates the registries of a Quobyte volume.
+///
+/// upstream: `pkg/apis/core/validation#validateQuobyteVolumeSource`.
 fn quobyte_registry(source: &Field<'_, '_>, errors: &mut Errors) {
     let (registry, tenant) = (source.child("registry"), source.child("tenant"));
     if registry.text().is_empty() {
@@ -239,7 +248,9 @@ fn is_host_and_port(text: &str) -> bool {
     !inner.contains(['[', ']']) && !port.contains(['[', ']'])
 }
 
-/// `validateFlockerVolumeSource`
+/// Validates a Flocker volume.
+///
+/// upstream: `pkg/apis/core/validation#validateFlockerVolumeSource`.
 fn flocker(source: &Field<'_, '_>, errors: &mut Errors) {
     let (name, uuid) = (source.child("datasetName"), source.child("datasetUUID"));
     if name.text().is_empty() && uuid.text().is_empty() {
@@ -256,7 +267,9 @@ fn flocker(source: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `validateGlusterfsPersistentVolumeSource`
+/// Validates the namespace of the endpoints of a Glusterfs volume.
+///
+/// upstream: `pkg/apis/core/validation#validateGlusterfsPersistentVolumeSource`.
 fn endpoints_namespace(source: &Field<'_, '_>, errors: &mut Errors) {
     let namespace = source.child("endpointsNamespace");
     if namespace.is_set() {
@@ -284,7 +297,9 @@ fn secret_in_namespace(source: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `validateFlexVolumeSource`
+/// Validates the options of a FlexVolume.
+///
+/// upstream: `pkg/apis/core/validation#validateFlexVolumeSource`.
 fn flex_options(source: &Field<'_, '_>, errors: &mut Errors) {
     for (key, option) in source.child("options").entries() {
         let namespace = key.split_once('/').map_or(key, |(namespace, _)| namespace);
@@ -295,7 +310,9 @@ fn flex_options(source: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `validateAzureDisk`
+/// Validates the URI of an Azure disk.
+///
+/// upstream: `pkg/apis/core/validation#validateAzureDisk`.
 fn azure_disk_uri(source: &Field<'_, '_>, errors: &mut Errors) {
     let (kind, uri) = (source.child("kind"), source.child("diskURI"));
     if !kind.is_set() {
@@ -317,7 +334,9 @@ fn azure_disk_uri(source: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `validateCSIVolumeSource`
+/// Validates the secret of an inline CSI volume.
+///
+/// upstream: `pkg/apis/core/validation#validateCSIVolumeSource`.
 fn csi_secret(source: &Field<'_, '_>, errors: &mut Errors) {
     let secret = source.child("nodePublishSecretRef");
     if !secret.is_set() {
@@ -337,7 +356,9 @@ fn csi_secret(source: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `validateCSIPersistentVolumeSource`
+/// Validates the secrets of a CSI volume.
+///
+/// upstream: `pkg/apis/core/validation#validateCSIPersistentVolumeSource`.
 fn persistent_csi_secrets(source: &Field<'_, '_>, errors: &mut Errors) {
     for part in [
         "controllerPublishSecretRef",

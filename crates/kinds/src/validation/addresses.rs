@@ -82,7 +82,9 @@ fn address_faults(text: &str) -> Faults {
     vec![fault.into()]
 }
 
-/// Reports an address that [`Reading::Strict`] rejects or that is not in canonical form (`IsValidIP`).
+/// Reports an address that [`Reading::Strict`] rejects or that is not in canonical form.
+///
+/// upstream: `apimachinery/pkg/util/validation#IsValidIP`.
 pub(crate) fn canonical_address(field: &Field<'_, '_>, errors: &mut Errors) {
     report(field, canonical_address_faults(field.text()), errors);
 }
@@ -98,7 +100,9 @@ pub(crate) fn canonical_address_faults(text: &str) -> Faults {
     faults
 }
 
-/// Reports a CIDR that [`Reading::Strict`] rejects or that is not in canonical form (`IsValidCIDR`).
+/// Reports a CIDR that [`Reading::Strict`] rejects or that is not in canonical form.
+///
+/// upstream: `apimachinery/pkg/util/validation#IsValidCIDR`.
 pub(crate) fn canonical_block(field: &Field<'_, '_>, errors: &mut Errors) {
     let before = errors.len();
     Reading::Strict.block(field, errors);
@@ -127,8 +131,9 @@ fn block_fault(text: &str) -> Option<&'static str> {
     }
 }
 
-/// Reports a text that is not an interface address with a prefix length, or that is not in canonical form
-/// (`IsValidInterfaceAddress`).
+/// Reports a text that is not an interface address with a prefix length, or that is not in canonical form.
+///
+/// upstream: `apimachinery/pkg/util/validation#IsValidInterfaceAddress`.
 pub(crate) fn interface_address(field: &Field<'_, '_>, errors: &mut Errors) {
     let text = field.text();
     let Some(Block { address, prefix }) = lenient_block(text) else {

@@ -65,7 +65,9 @@ pub(crate) fn may_overcommit(name: &str) -> bool {
     is_native(name) && !is_hugepages(name)
 }
 
-/// Returns true if a name needs no domain in quotas (`IsStandardQuotaResourceName`).
+/// Returns true if a name needs no domain in quotas.
+///
+/// upstream: `pkg/apis/core/helper#IsStandardQuotaResourceName`.
 pub(crate) fn is_standard_for_quota(name: &str) -> bool {
     is_counted_of_pods(name)
         || is_counted(name)
@@ -93,7 +95,9 @@ pub(crate) fn validate_name(name: &str, field: &Field<'_, '_>, errors: &mut Erro
     true
 }
 
-/// `validateContainerResourceName`
+/// Validates the name of a container resource.
+///
+/// upstream: `pkg/apis/core/validation#validateContainerResourceName`.
 pub(crate) fn validate_container_name(name: &str, field: &Field<'_, '_>, errors: &mut Errors) {
     validate_name(name, field, errors);
     if !name.contains('/') {
@@ -135,7 +139,9 @@ impl<'v> ClaimNames<'v> {
         Self(names.filter(|name| !name.is_empty()).collect())
     }
 
-    /// `validateResourceClaimNames`
+    /// Validates the claims that a container references.
+    ///
+    /// upstream: `pkg/apis/core/validation#validateResourceClaimNames`.
     fn validate(&self, claims: &Field<'_, '_>, errors: &mut Errors) {
         // The requests of each claim that are referenced; an empty text means all of them.
         let mut seen: HashMap<&str, Vec<&str>> = HashMap::new();
@@ -173,13 +179,17 @@ impl<'v> ClaimNames<'v> {
     }
 }
 
-/// `ValidateContainerResourceRequirements`
+/// Validates the resources of a container.
+///
+/// upstream: `pkg/apis/core/validation#ValidateContainerResourceRequirements`.
 pub(crate) fn validate_container_resources(resources: &Field<'_, '_>, claims: &ClaimNames<'_>, errors: &mut Errors) {
     validate_requirements(resources, validate_container_name, errors);
     claims.validate(&resources.child("claims"), errors);
 }
 
-/// Validates the resources of a container or the pod-level resources (`validateResourceRequirements`).
+/// Validates the resources of a container or the pod-level resources.
+///
+/// upstream: `pkg/apis/core/validation#validateResourceRequirements`.
 fn validate_requirements(
     resources: &Field<'_, '_>,
     check_name: fn(&str, &Field<'_, '_>, &mut Errors),
@@ -237,7 +247,9 @@ fn validate_request(
     errors.push(requests.invalid_as(request.text(), format!("must be {fault} {name} limit of {limit}")));
 }
 
-/// Validates that huge pages are requested in whole pages (`validateResourceQuantityHugePageValue`).
+/// Validates that huge pages are requested in whole pages.
+///
+/// upstream: `pkg/apis/core/validation#validateResourceQuantityHugePageValue`.
 fn validate_pages(name: &str, amount: &Field<'_, '_>, errors: &mut Errors) {
     let Some(size) = name.strip_prefix("hugepages-") else {
         return;
@@ -255,7 +267,9 @@ fn validate_pages(name: &str, amount: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Validates the name of a pod-level resource (`validatePodResourceName`).
+/// Validates the name of a pod-level resource.
+///
+/// upstream: `pkg/apis/core/validation#validatePodResourceName`.
 fn validate_pod_name(name: &str, field: &Field<'_, '_>, errors: &mut Errors) {
     let before = errors.len();
     validate_name(name, field, errors);
@@ -273,7 +287,9 @@ pub(crate) fn is_of_pods(name: &str) -> bool {
     matches!(name, "cpu" | "memory") || is_hugepages(name)
 }
 
-/// Validates pod-level resources, and that the containers stay within them (`validatePodResources`).
+/// Validates pod-level resources, and that the containers stay within them.
+///
+/// upstream: `pkg/apis/core/validation#validatePodResources`.
 pub(crate) fn validate_pod_resources(spec: &Field<'_, '_>, names: &ClaimNames<'_>, errors: &mut Errors) {
     let resources = spec.child("resources");
     if !resources.is_set() {
@@ -347,7 +363,9 @@ pub(crate) fn validate_overhead(overhead: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Validates the divisor of a selected resource (`validateContainerResourceDivisor`).
+/// Validates the divisor of a selected resource.
+///
+/// upstream: `pkg/apis/core/validation#validateContainerResourceDivisor`.
 pub(crate) fn validate_divisor(resource: &str, divisor: &Field<'_, '_>, errors: &mut Errors) {
     const OF_BYTES: [&str; 13] = [
         "1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei",
@@ -388,7 +406,9 @@ pub(crate) fn fractional_bytes(list: &Field<'_, '_>, name: &str, warnings: &mut 
     }
 }
 
-/// `GetWarningsForPersistentVolumeClaimSpec`
+/// Adds the warnings about a claim specification.
+///
+/// upstream: `pkg/api/persistentvolumeclaim#GetWarningsForPersistentVolumeClaimSpec`.
 pub(crate) fn fractional_claim(spec: &Field<'_, '_>, warnings: &mut Vec<String>) {
     let resources = spec.child("resources");
     for list in ["requests", "limits"] {

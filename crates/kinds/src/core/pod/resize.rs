@@ -13,8 +13,10 @@ use crate::validation::{Errors, same};
 const RESIZED: [&str; 2] = ["resources", "resizePolicy"];
 const LISTS: [&str; 2] = ["initContainers", "containers"];
 
-/// Keeps only the resources of the Pod and of its containers from a write to `resize` (`dropNonResizeUpdates`). If the
-/// containers differ, they stay as sent, so that validation rejects them.
+/// Keeps only the resources of the Pod and of its containers from a write to `resize`. If the containers differ, they
+/// stay as sent, so that validation rejects them.
+///
+/// upstream: `pkg/registry/core/pod#dropNonResizeUpdates`.
 pub(super) fn only_resources(object: &mut Value, old: &Value) {
     let containers = |pod: &Value, list: &str| -> Vec<Value> {
         let found = pod.at(&["spec", list]).and_then(Value::as_list);
@@ -59,7 +61,9 @@ fn resized(requested: &Value, mut there: Value) -> Value {
     there
 }
 
-/// `ValidatePodResize`
+/// Validates the resize of a Pod.
+///
+/// upstream: `pkg/apis/core/validation#ValidatePodResize`.
 pub(super) fn validate_resize(new: &Field<'_, '_>, old: &Field<'_, '_>, features: Features, errors: &mut Errors) {
     let (spec, old_spec) = (new.child("spec"), old.child("spec"));
     if is_mirror(old) {

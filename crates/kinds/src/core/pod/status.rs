@@ -19,8 +19,9 @@ const STATUSES: [&str; 3] = [
     "ephemeralContainerStatuses",
 ];
 
-/// Keeps the `observedGeneration` of the status and of its conditions if a write omits it
-/// (`preserveOldObservedGeneration`).
+/// Keeps the `observedGeneration` of the status and of its conditions if a write omits it.
+///
+/// upstream: `pkg/registry/core/pod#preserveOldObservedGeneration`.
 pub(super) fn keep_observed_generations(object: &mut Value, old: &Value) {
     const FIELD: &str = "observedGeneration";
     let (Some(status), Some(before)) = (object.at_mut(&["status"]), old.get("status")) else {
@@ -63,7 +64,9 @@ fn type_of(condition: &Value) -> &str {
     condition.str_at(&["type"]).unwrap_or_default()
 }
 
-/// `ValidatePodStatusUpdate`
+/// Validates an update of the status of a Pod.
+///
+/// upstream: `pkg/apis/core/validation#ValidatePodStatusUpdate`.
 pub(super) fn validate_status_update(
     context: &WriteContext<'_>,
     features: Features,
@@ -148,7 +151,9 @@ pub(super) fn status_warnings(pod: &Field<'_, '_>, old: &Field<'_, '_>) -> Vec<S
     warnings
 }
 
-/// `validatePodConditions`
+/// Validates the conditions of a Pod.
+///
+/// upstream: `pkg/apis/core/validation#validatePodConditions`.
 fn validate_conditions(status: &Field<'_, '_>, errors: &mut Errors) {
     for condition in status.child("conditions").items() {
         not_negative_generation(&condition, errors);
@@ -182,7 +187,9 @@ fn validate_nomination(status: &Field<'_, '_>, old: &Field<'_, '_>, bound: bool,
 }
 
 /// Validates that a terminated container only runs again if its restart rules, its policy or the Pod's policy restart
-/// it (`ValidateContainerStateTransition`).
+/// it.
+///
+/// upstream: `pkg/apis/core/validation#ValidateContainerStateTransition`.
 fn validate_restarts(
     new: &Field<'_, '_>,
     old: &Field<'_, '_>,
@@ -236,7 +243,9 @@ fn is_restarted(container: Option<&Value>, of_pod: &str, code: i64) -> bool {
     }
 }
 
-/// `validatePodResourceClaimStatuses`
+/// Validates the statuses of the resource claims of a Pod.
+///
+/// upstream: `pkg/apis/core/validation#validatePodResourceClaimStatuses`.
 fn validate_claim_statuses(statuses: &Field<'_, '_>, claims: &Field<'_, '_>, errors: &mut Errors) {
     let known: HashSet<&str> = claims
         .slice()
@@ -259,7 +268,9 @@ fn validate_claim_statuses(statuses: &Field<'_, '_>, claims: &Field<'_, '_>, err
     }
 }
 
-/// `validatePodExtendedResourceClaimStatus`
+/// Validates the status of the claim for extended resources of a Pod.
+///
+/// upstream: `pkg/apis/core/validation#validatePodExtendedResourceClaimStatus`.
 fn validate_extended_claim(pod: &Part<'_, '_>, spec: &Field<'_, '_>, check: &mut Check<'_>) {
     let status = check.child(pod, "extendedResourceClaimStatus");
     let Some(status) = status.filter(|status| status.is_set()) else {
@@ -304,7 +315,9 @@ fn validate_extended_claim(pod: &Part<'_, '_>, spec: &Field<'_, '_>, check: &mut
 
 const ONE_OF_EACH: &str = "may specify no more than one IP for each IP family";
 
-/// `validatePodIPs`
+/// Validates the addresses of a Pod.
+///
+/// upstream: `pkg/apis/core/validation#validatePodIPs`.
 fn validate_pod_ips(addresses: &Field<'_, '_>, old: &Field<'_, '_>, reading: Reading, errors: &mut Errors) {
     validate_each(addresses, old, reading, errors);
     if addresses.len() < 2 {
@@ -361,7 +374,9 @@ fn validate_families(addresses: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `validateHostIPs`
+/// Validates the host addresses of a Pod.
+///
+/// upstream: `pkg/apis/core/validation#validateHostIPs`.
 fn validate_host_ips(status: &Field<'_, '_>, old: &Field<'_, '_>, reading: Reading, errors: &mut Errors) {
     let addresses = status.child("hostIPs");
     let Some(first) = addresses.items().next() else {
@@ -377,7 +392,9 @@ fn validate_host_ips(status: &Field<'_, '_>, old: &Field<'_, '_>, reading: Readi
     }
 }
 
-/// `validateContainerStatusUsers`
+/// Validates the users in the statuses of containers.
+///
+/// upstream: `pkg/apis/core/validation#validateContainerStatusUsers`.
 fn validate_users(pod: &Part<'_, '_>, list: &str, os: &Field<'_, '_>, check: &mut Check<'_>) {
     let windows = os.child("name").text() == "windows";
     let statuses = pod.child(list);
@@ -396,7 +413,9 @@ fn validate_users(pod: &Part<'_, '_>, list: &str, os: &Field<'_, '_>, check: &mu
 
 const MESSAGE: usize = 1024;
 
-/// `validateContainerStatusAllocatedResourcesStatus`
+/// Validates the statuses of the allocated resources of containers.
+///
+/// upstream: `pkg/apis/core/validation#validateContainerStatusAllocatedResourcesStatus`.
 fn validate_devices(statuses: &Field<'_, '_>, containers: &Field<'_, '_>, errors: &mut Errors) {
     for status in statuses.items() {
         let of = status.child("name").text();

@@ -75,7 +75,9 @@ fn validate_added_tolerations(new: &Field<'_, '_>, old: &Field<'_, '_>, compares
     validate_tolerations(new, compares, errors);
 }
 
-/// `validateOnlyDeletedSchedulingGates`
+/// Validates that scheduling gates are only removed.
+///
+/// upstream: `pkg/apis/core/validation#validateOnlyDeletedSchedulingGates`.
 fn validate_gates(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let before: HashSet<&str> = old
         .slice()
@@ -158,7 +160,9 @@ fn take_over_scheduling(left: &mut Value, new: &Field<'_, '_>, old: &Field<'_, '
     put_at(left, &["affinity", "nodeAffinity"], before.value().cloned());
 }
 
-/// `validateNodeAffinityMutation`
+/// Validates that the node affinity of a gated Pod only narrows.
+///
+/// upstream: `pkg/apis/core/validation#validateNodeAffinityMutation`.
 fn validate_node_affinity_mutation(now: &Field<'_, '_>, before: &Field<'_, '_>, errors: &mut Errors) {
     const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
     let (required, old_required) = (now.child(REQUIRED), before.child(REQUIRED));

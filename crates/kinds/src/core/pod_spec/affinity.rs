@@ -27,7 +27,9 @@ pub(super) fn validate_namespaces(term: &Field<'_, '_>, errors: &mut Errors) {
     validate_term_keys(term, errors);
 }
 
-/// `validateMatchLabelKeysAndMismatchLabelKeys`
+/// Validates the label keys of a Pod affinity term.
+///
+/// upstream: `pkg/apis/core/validation#ValidateMatchLabelKeysAndMismatchLabelKeys`.
 fn validate_term_keys(term: &Field<'_, '_>, errors: &mut Errors) {
     let (keys, others) = (term.child("matchLabelKeys"), term.child("mismatchLabelKeys"));
     let selector = term.child("labelSelector");

@@ -20,7 +20,9 @@ pub(super) const SECCOMP_OF_CONTAINER: &str = "container.seccomp.security.alpha.
 pub(super) const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 const LOCALHOST: &str = "localhost/";
 
-/// `ValidatePodSpecificAnnotations`
+/// Validates the annotations of a Pod.
+///
+/// upstream: `pkg/apis/core/validation#ValidatePodSpecificAnnotations`.
 pub(crate) fn validate_pod_annotations(
     annotations: &Field<'_, '_>,
     spec: &Field<'_, '_>,
@@ -74,7 +76,9 @@ fn is_cost(text: &str) -> bool {
     (text == "0" || first.is_some_and(|digit| (b'1'..=b'9').contains(&digit))) && text.parse::<i32>().is_ok()
 }
 
-/// `ValidateSeccompPodAnnotations`
+/// Validates the seccomp annotations of a Pod.
+///
+/// upstream: `pkg/apis/core/validation#ValidateSeccompPodAnnotations`.
 fn validate_seccomp_annotations(annotations: &Field<'_, '_>, errors: &mut Errors) {
     let own = annotations.entry(SECCOMP);
     let own = own.is_set().then_some((SECCOMP, own));
@@ -95,8 +99,10 @@ fn validate_seccomp_annotations(annotations: &Field<'_, '_>, errors: &mut Errors
     }
 }
 
-/// Validates that an annotation and the field that replaces it agree if both are set
-/// (`validateSeccompAnnotationsAndFields` and `validateAppArmorAnnotationsAndFieldsMatchOnCreate`).
+/// Validates that an annotation and the field that replaces it agree if both are set.
+///
+/// upstream: `pkg/apis/core/validation#validateSeccompAnnotationsAndFields`.
+/// upstream: `pkg/apis/core/validation#validateAppArmorAnnotationsAndFieldsMatchOnCreate`.
 pub(crate) fn validate_profile_annotations(annotations: &Field<'_, '_>, spec: &Field<'_, '_>, errors: &mut Errors) {
     if annotations.is_empty() {
         return;
@@ -161,7 +167,9 @@ fn is_windows(spec: Option<&Value>) -> bool {
     spec.is_some_and(|spec| spec.str_at(&["os", "name"]) == Some("windows"))
 }
 
-/// Reports changes of immutable annotations of a Pod (`ValidatePodSpecificAnnotationUpdates`).
+/// Reports changes of immutable annotations of a Pod.
+///
+/// upstream: `pkg/apis/core/validation#ValidatePodSpecificAnnotationUpdates`.
 pub(crate) fn validate_annotation_changes(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let mut report = |key: &str, annotation: Field<'_, '_>, done: &str| {
         if key.starts_with(APP_ARMOR) {
@@ -181,7 +189,9 @@ pub(crate) fn validate_annotation_changes(new: &Field<'_, '_>, old: &Field<'_, '
     }
 }
 
-/// Sets fields from the AppArmor annotations of a new Pod (`applyAppArmorVersionSkew`). Returns the warnings.
+/// Sets fields from the AppArmor annotations of a new Pod. Returns the warnings.
+///
+/// upstream: `pkg/registry/core/pod#applyAppArmorVersionSkew`.
 pub(crate) fn app_armor_fields(pod: &mut Value) -> Vec<String> {
     let mut warnings = Vec::new();
     if is_windows(pod.get("spec")) {

@@ -49,7 +49,9 @@ fn container_names<'v>(containers: &Field<'v, '_>) -> impl Iterator<Item = &'v s
     containers.map(|container| container.str_at(&["name"]).unwrap_or_default())
 }
 
-/// `validateContainers`
+/// Validates the ordinary containers of a Pod.
+///
+/// upstream: `pkg/apis/core/validation#validateContainers`.
 fn validate_ordinary<'v>(spec: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check: &mut Check<'_>) {
     let containers = spec.child("containers");
     if containers.is_empty() {
@@ -81,7 +83,9 @@ fn validate_running<'v>(container: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check:
     probes::validate_success_threshold(&container.child("startupProbe"), &mut check.errors);
 }
 
-/// `validateInitContainers`
+/// Validates the init containers of a Pod.
+///
+/// upstream: `pkg/apis/core/validation#validateInitContainers`.
 fn validate_init<'v>(spec: &Part<'v, '_>, pod: &PodParts<'_, 'v>, names: &mut Seen<&'v str>, check: &mut Check<'_>) {
     let containers = spec.child("initContainers");
     for container in check.items(spec, "initContainers", &containers) {
@@ -129,7 +133,9 @@ const NOT_EPHEMERAL: [&str; 9] = [
     "lifecycle",
 ];
 
-/// `validateEphemeralContainers`
+/// Validates the ephemeral containers of a Pod.
+///
+/// upstream: `pkg/apis/core/validation#validateEphemeralContainers`.
 fn validate_ephemeral<'v>(
     spec: &Part<'v, '_>,
     pod: &PodParts<'_, 'v>,
@@ -172,7 +178,9 @@ fn validate_ephemeral<'v>(
     }
 }
 
-/// Validates what templates may contain and Pods must not (`validateContainerOnlyForPod`).
+/// Validates what templates may contain and Pods must not.
+///
+/// upstream: `pkg/apis/core/validation#validateContainerOnlyForPod`.
 pub(super) fn validate_image_of_pod(container: &Field<'_, '_>, errors: &mut Errors) {
     let image = container.child("image");
     if image.text().trim() != image.text() {
@@ -180,7 +188,9 @@ pub(super) fn validate_image_of_pod(container: &Field<'_, '_>, errors: &mut Erro
     }
 }
 
-/// `validateContainerPorts`
+/// Validates the ports of a container.
+///
+/// upstream: `pkg/apis/core/validation#validateContainerPorts`.
 pub(super) fn validate_ports<'v>(container: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check: &mut Check<'_>) {
     let ports = container.child("ports");
     let mut names = Seen::new();
@@ -197,7 +207,9 @@ pub(super) fn validate_ports<'v>(container: &Part<'v, '_>, pod: &PodParts<'_, 'v
     }
 }
 
-/// Validates that no two containers use the same host port (`checkHostPortConflicts`).
+/// Validates that no two containers use the same host port.
+///
+/// upstream: `pkg/apis/core/validation#checkHostPortConflicts`.
 fn validate_host_port_conflicts<'v: 'p, 'p>(containers: impl Iterator<Item = Field<'v, 'p>>, errors: &mut Errors) {
     let mut taken = Seen::new();
     for container in containers {
@@ -215,7 +227,9 @@ fn validate_host_port_conflicts<'v: 'p, 'p>(containers: impl Iterator<Item = Fie
     }
 }
 
-/// `validateContainerRestartPolicy`
+/// Validates the restart policy and the restart rules of a container.
+///
+/// upstream: `pkg/apis/core/validation#validateContainerRestartPolicy`.
 fn validate_restart_policy<'v>(container: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check: &mut Check<'_>) {
     check.field(container, "restartPolicy", pod);
     let rules = container.child("restartPolicyRules");
@@ -240,8 +254,9 @@ fn require_restart_policy<'v>(container: &Part<'v, '_>, check: &mut Check<'_>) {
     }
 }
 
-/// Validates a resize policy (`validateResizePolicy`). The reference reports all errors at the list, except a duplicate
-/// resource.
+/// Validates a resize policy. The reference reports all errors at the list, except a duplicate resource.
+///
+/// upstream: `pkg/apis/core/validation#validateResizePolicy`.
 pub(super) fn validate_resize_policy(policies: &Field<'_, '_>, pod_restart_policy: &str, errors: &mut Errors) {
     let mut names = Seen::new();
     for policy in policies.items() {
@@ -262,8 +277,10 @@ pub(super) fn validate_resize_policy(policies: &Field<'_, '_>, pod_restart_polic
     }
 }
 
-/// Validates that an update of a Pod neither adds nor removes containers and that each keeps an image
-/// (`ValidateContainerUpdates`). Returns true if the other checks of the update should run.
+/// Validates that an update of a Pod neither adds nor removes containers and that each keeps an image. Returns true if
+/// the other checks of the update should run.
+///
+/// upstream: `pkg/apis/core/validation#ValidateContainerUpdates`.
 pub(crate) fn validate_container_updates(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) -> bool {
     if new.len() != old.len() {
         errors.push(new.forbidden("pod updates may not add or remove containers"));

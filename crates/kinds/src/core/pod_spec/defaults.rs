@@ -32,7 +32,10 @@ pub(crate) fn default_pod(pod: &mut Value) {
     }
 }
 
-/// Completes pod-level resources that are partly set (`defaultHugePagePodLimits` and `defaultPodRequests`).
+/// Completes pod-level resources that are partly set.
+///
+/// upstream: `pkg/apis/core/v1#defaultHugePagePodLimits`.
+/// upstream: `pkg/apis/core/v1#defaultPodRequests`.
 fn default_pod_resources(spec: &mut Value) {
     let resources = spec.get("resources").and_then(Value::as_map);
     let part = |name: &str| {

@@ -110,7 +110,9 @@ pub(crate) fn tolerations_compare(features: Features, old: Option<&Value>) -> bo
 /// Action that restarts all containers of a Pod.
 const RESTART_ALL: &str = "RestartAllContainers";
 
-/// Validates the specification of a Pod or of a pod template (`ValidatePodSpec`).
+/// Validates the specification of a Pod or of a pod template.
+///
+/// upstream: `pkg/apis/core/validation#ValidatePodSpec`.
 pub(crate) fn validate_pod_spec(spec: &Part<'_, '_>, rules: PodRules<'_>, check: &mut Check<'_>) {
     let volumes = volumes::validate_volumes(spec, rules.name.unwrap_or_default(), check);
     let claims = spec.child("resourceClaims");
@@ -199,7 +201,9 @@ impl containers::PodParts<'_, '_> {
     }
 }
 
-/// Validates what is allowed in a template but not in a Pod (`validatePodMetadataAndSpec`).
+/// Validates what is allowed in a template but not in a Pod.
+///
+/// upstream: `pkg/apis/core/validation#validatePodMetadataAndSpec`.
 pub(crate) fn validate_only_for_pod(spec: &Field<'_, '_>, errors: &mut Errors) {
     if spec.child("serviceAccountName").text().is_empty() {
         for volume in spec.child("volumes").items() {

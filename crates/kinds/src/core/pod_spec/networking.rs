@@ -10,7 +10,9 @@ const NAMESERVERS: usize = 3;
 const SEARCHES: usize = 32;
 const SEARCH_CHARACTERS: usize = 2048;
 
-/// Validates that with the host network, host ports equal container ports (`validatePodHostNetworkDeps`).
+/// Validates that with the host network, host ports equal container ports.
+///
+/// upstream: `pkg/apis/core/validation#validatePodHostNetworkDeps`.
 pub(super) fn validate_host_ports(spec: &Field<'_, '_>, is_pod: bool, errors: &mut Errors) {
     if !spec.child("hostNetwork").is_true() {
         return;
@@ -26,7 +28,7 @@ pub(super) fn validate_host_ports(spec: &Field<'_, '_>, is_pod: bool, errors: &m
     }
 }
 
-/// `validateHostnameOverride`
+/// Validates the hostname override.
 pub(super) fn validate_hostname_override(spec: &Field<'_, '_>, errors: &mut Errors) {
     const MOST: usize = 64;
     let name = spec.child("hostnameOverride");

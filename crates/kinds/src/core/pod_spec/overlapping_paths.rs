@@ -13,7 +13,9 @@ type Seen<'v> = BTreeMap<&'v str, usize>;
 /// Maximum number of warnings: clients receive only some kilobytes of them.
 const MAX_WARNINGS: usize = 100;
 
-/// Adds warnings about volumes whose files overlap (`warningsForOverlappingVirtualPaths`).
+/// Adds warnings about volumes whose files overlap.
+///
+/// upstream: `pkg/api/pod#warningsForOverlappingVirtualPaths`.
 pub(super) fn warnings(volumes: &Field<'_, '_>, warnings: &mut Vec<String>) {
     for volume in volumes.items() {
         let called = volume.child("name").text();

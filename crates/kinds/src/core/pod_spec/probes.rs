@@ -36,7 +36,9 @@ pub(super) fn validate_headers(action: &Field<'_, '_>, errors: &mut Errors) {
 const HEADER_NAME: &str = "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used \
      for validation is '[-A-Za-z0-9]+')";
 
-/// Validates that a sleep action is not longer than the grace period (`validateSleepAction`).
+/// Validates that a sleep action is not longer than the grace period.
+///
+/// upstream: `pkg/apis/core/validation#validateSleepAction`.
 pub(super) fn validate_sleep(action: &Field<'_, '_>, grace: Option<i64>, errors: &mut Errors) {
     let seconds = action.child("seconds").number().unwrap_or_default();
     if let Some(grace) = grace.filter(|grace| !(0..=*grace).contains(&seconds)) {

@@ -11,7 +11,9 @@ use crate::validation::{Errors, report};
 
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
-/// Validates the scheduling group of a Pod (`validateSchedulingGroup`).
+/// Validates the scheduling group of a Pod.
+///
+/// upstream: `pkg/apis/core/validation#validateSchedulingGroup`.
 pub(super) fn validate_group(group: &Field<'_, '_>, errors: &mut Errors) {
     if !group.is_set() {
         return;
@@ -124,7 +126,9 @@ pub(crate) fn validate_taint_effect(effect: &Field<'_, '_>, errors: &mut Errors)
     crate::validation::one_of(effect, &EFFECTS, errors);
 }
 
-/// `validateSchedulingGates`
+/// Validates the scheduling gates of a Pod.
+///
+/// upstream: `pkg/apis/core/validation#validateSchedulingGates`.
 pub(super) fn validate_gates(spec: &Field<'_, '_>, errors: &mut Errors) {
     let mut names = HashSet::new();
     for gate in spec.child("schedulingGates").items() {
@@ -141,7 +145,9 @@ pub(super) fn validate_gates(spec: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `validatePodResourceClaims`
+/// Validates the resource claims of a Pod.
+///
+/// upstream: `pkg/apis/core/validation#validatePodResourceClaims`.
 pub(super) fn validate_resource_claims(claims: &Field<'_, '_>, errors: &mut Errors) {
     let mut names = HashSet::new();
     for claim in claims.items() {
@@ -173,7 +179,9 @@ pub(super) fn validate_resource_claims(claims: &Field<'_, '_>, errors: &mut Erro
     }
 }
 
-/// `validateTopologySpreadConstraints`
+/// Validates the topology spread constraints of a Pod.
+///
+/// upstream: `pkg/apis/core/validation#validateTopologySpreadConstraints`.
 pub(super) fn validate_spread_constraints(spec: &Part<'_, '_>, check: &mut Check<'_>) {
     let constraints = spec.child("topologySpreadConstraints");
     let kind = |constraint: &Field<'_, '_>| {
@@ -233,7 +241,9 @@ fn validate_min_domains(constraint: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Validates the keys of labels that are added to a selector (`validateLabelKeys`).
+/// Validates the keys of labels that are added to a selector.
+///
+/// upstream: `pkg/apis/core/validation#validateLabelKeys`.
 pub(super) fn validate_label_keys(keys: &Field<'_, '_>, selector: &Field<'_, '_>, errors: &mut Errors) {
     if keys.is_empty() {
         return;

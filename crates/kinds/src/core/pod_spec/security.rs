@@ -9,7 +9,9 @@ use super::windows::validate_options;
 use crate::validation::paths::descending;
 use crate::validation::{Errors, set_one_of};
 
-/// `validatePodSpecSecurityContext`
+/// Validates the security context of a Pod.
+///
+/// upstream: `pkg/apis/core/validation#validatePodSpecSecurityContext`.
 pub(super) fn validate_pod_security<'v>(spec: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check: &mut Check<'_>) {
     let Some(context) = check.child(spec, "securityContext") else {
         return;
@@ -38,7 +40,9 @@ pub(super) fn validate_pod_security<'v>(spec: &Part<'v, '_>, pod: &PodParts<'_, 
     set_one_of(&context.child("seLinuxChangePolicy"), changes, &mut check.errors);
 }
 
-/// Validates user namespaces (`validateHostUsers`). Two of the fields have the names of the reference's internal types.
+/// Validates user namespaces. Two of the fields have the names of the reference's internal types.
+///
+/// upstream: `pkg/apis/core/validation#validateHostUsers`.
 pub(super) fn validate_host_users(spec: &Field<'_, '_>, allows_network: bool, errors: &mut Errors) {
     if shares_users(spec) {
         return;
@@ -68,7 +72,9 @@ pub(super) fn shares_users(spec: &Field<'_, '_>) -> bool {
     !host_users.is_set() || host_users.is_true()
 }
 
-/// `ValidateSecurityContext`
+/// Validates the security context of a container.
+///
+/// upstream: `pkg/apis/core/validation#ValidateSecurityContext`.
 pub(super) fn validate_container_security<'v>(container: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check: &mut Check<'_>) {
     let context = check.child(container, "securityContext");
     let Some(context) = context.filter(|context| context.is_set()) else {
@@ -111,7 +117,9 @@ fn validate_no_escalation(context: &Field<'_, '_>, errors: &mut Errors) {
 
 const PROFILES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
 
-/// `validateSeccompProfileField`
+/// Validates a seccomp profile.
+///
+/// upstream: `pkg/apis/core/validation#validateSeccompProfileField`.
 fn validate_seccomp(profile: &Field<'_, '_>, errors: &mut Errors) {
     if !profile.is_set() {
         return;
@@ -137,7 +145,9 @@ fn validate_seccomp(profile: &Field<'_, '_>, errors: &mut Errors) {
 
 const APP_ARMOR_PATH: usize = 4095;
 
-/// `ValidateAppArmorProfileField`
+/// Validates an AppArmor profile.
+///
+/// upstream: `pkg/apis/core/validation#ValidateAppArmorProfileField`.
 pub(super) fn validate_app_armor(profile: &Field<'_, '_>, errors: &mut Errors) {
     if !profile.is_set() {
         return;
@@ -173,7 +183,9 @@ const SYSCTL_LENGTH: usize = 253;
 const SYSCTL: &str = "must have at most 253 characters and match regex \
      ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
 
-/// `validateSysctls`
+/// Validates the sysctls of a Pod.
+///
+/// upstream: `pkg/apis/core/validation#validateSysctls`.
 fn validate_sysctls(spec: &Field<'_, '_>, sysctls: &Field<'_, '_>, errors: &mut Errors) {
     let mut names = HashSet::new();
     for sysctl in sysctls.items() {
@@ -212,7 +224,11 @@ fn is_sysctl(text: &str) -> bool {
     })
 }
 
-/// Reports fields that the operating system of a Pod rules out (`validateOS`, `validateLinux` and `validateWindows`).
+/// Reports fields that the operating system of a Pod rules out.
+///
+/// upstream: `pkg/apis/core/validation#validateOS`.
+/// upstream: `pkg/apis/core/validation#validateLinux`.
+/// upstream: `pkg/apis/core/validation#validateWindows`.
 pub(super) fn validate_operating_system(spec: &Field<'_, '_>, errors: &mut Errors) {
     let os = spec.child("os");
     if !os.is_set() {

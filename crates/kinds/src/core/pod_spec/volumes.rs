@@ -121,7 +121,7 @@ fn validate_source(volume: &Part<'_, '_>, pod_name: &str, check: &mut Check<'_>)
     }
 }
 
-/// `validateEmptyDirVolumeSource`
+/// Validates the size limit of an emptyDir volume.
 fn validate_size_limit(source: &Field<'_, '_>, errors: &mut Errors) {
     let limit = source.child("sizeLimit");
     if resources::is_negative(&limit) {
@@ -129,7 +129,9 @@ fn validate_size_limit(source: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `validateDownwardAPIVolumeSource`
+/// Validates the files of a downward API volume.
+///
+/// upstream: `pkg/apis/core/validation#validateDownwardAPIVolumeSource`.
 fn validate_downward_files(source: &Part<'_, '_>, check: &mut Check<'_>) {
     let list = source.child("items");
     for item in check.items(source, "items", &list) {
@@ -170,7 +172,9 @@ const TOKEN_SECONDS_MOST: i64 = 1 << 32;
 /// Paths that the sources of a projected volume have used so far.
 type Paths<'v> = HashSet<&'v str>;
 
-/// `validateProjectionSources`
+/// Validates the sources of a projected volume.
+///
+/// upstream: `pkg/apis/core/validation#validateProjectionSources`.
 fn validate_projections(volume: &Part<'_, '_>, check: &mut Check<'_>) {
     let mut paths = Paths::new();
     let list = volume.child("sources");
@@ -312,7 +316,9 @@ fn project_certificate<'v>(one: &Part<'v, '_>, volume: &Field<'_, '_>, paths: &m
     }
 }
 
-/// `validateEphemeralVolumeSource`
+/// Validates the claim template of an ephemeral volume.
+///
+/// upstream: `pkg/apis/core/validation#validateEphemeralVolumeSource`.
 fn validate_claim_template(source: &Part<'_, '_>, check: &mut Check<'_>) {
     let Some(template) = check
         .child(source, "volumeClaimTemplate")

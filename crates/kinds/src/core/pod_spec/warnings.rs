@@ -98,8 +98,10 @@ fn with_field<T>(field: &Field<'_, '_>, path: &[&str], of: impl FnOnce(&Field<'_
     }
 }
 
-/// Returns warnings about a pod specification and its metadata (`warningsForPodSpecAndMeta`). A new Pod gets warnings
-/// about AppArmor annotations when fields are set from them.
+/// Returns warnings about a pod specification and its metadata. A new Pod gets warnings about AppArmor annotations when
+/// fields are set from them.
+///
+/// upstream: `pkg/api/pod#warningsForPodSpecAndMeta`.
 pub(crate) fn pod_spec_warnings(
     metadata: &Field<'_, '_>,
     spec: &Field<'_, '_>,

@@ -17,7 +17,9 @@ const POLICIES: [&str; 3] = ["PreferDualStack", "RequireDualStack", "SingleStack
 const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];
 const DUAL: &str = "must be 'RequireDualStack' or 'PreferDualStack' when multiple";
 
-/// Validates that addresses, families and policy are consistent (`ValidateServiceClusterIPsRelatedFields`).
+/// Validates that addresses, families and policy are consistent.
+///
+/// upstream: `pkg/apis/core/validation#ValidateServiceClusterIPsRelatedFields`.
 pub(super) fn validate_addresses(spec: &Field<'_, '_>, old: &Field<'_, '_>, reading: Reading, errors: &mut Errors) {
     if spec.child("type").text() == "ExternalName" {
         return;
@@ -283,7 +285,9 @@ fn validate_served(spec: &Field<'_, '_>, served: &[&str], families: &[String], e
     }
 }
 
-/// Reports changes of assigned addresses (`validateUpgradeDowngradeClusterIPs`).
+/// Reports changes of assigned addresses.
+///
+/// upstream: `pkg/apis/core/validation#validateUpgradeDowngradeClusterIPs`.
 #[expect(clippy::indexing_slicing, reason = "looked at where it is not empty alone")]
 pub(super) fn validate_kept_addresses(object: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let headless = |spec: &Field<'_, '_>| is_none(spec.child("clusterIPs").slice());
@@ -316,7 +320,9 @@ pub(super) fn validate_kept_addresses(object: &Field<'_, '_>, old: &Field<'_, '_
     }
 }
 
-/// Reports changes of assigned families (`validateUpgradeDowngradeIPFamilies`).
+/// Reports changes of assigned families.
+///
+/// upstream: `pkg/apis/core/validation#validateUpgradeDowngradeIPFamilies`.
 #[expect(clippy::indexing_slicing, reason = "looked at where it is not empty alone")]
 pub(super) fn validate_kept_families(object: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let headless = |spec: &Field<'_, '_>| is_none(spec.child("clusterIPs").slice());

@@ -283,7 +283,9 @@ fn needs_health_check(object: &Value) -> bool {
     sort_of(object) == "LoadBalancer" && object.str_at(&["spec", "externalTrafficPolicy"]) == Some("Local")
 }
 
-/// Keeps `clusterIPs` consistent with `clusterIP`, the only field that older clients know (`normalizeClusterIPs`).
+/// Keeps `clusterIPs` consistent with `clusterIP`, the only field that older clients know.
+///
+/// upstream: `pkg/registry/core/service/storage#normalizeClusterIPs`.
 fn mirror_cluster_ip(object: &mut Value, old: Option<&Value>) {
     let ip = object.str_at(&["spec", "clusterIP"]).unwrap_or_default().to_owned();
     let list = texts_at(object, "clusterIPs");

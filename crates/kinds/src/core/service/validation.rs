@@ -296,7 +296,7 @@ fn validate_traffic<'v>(spec: &Part<'v, '_>, rules: &dyn Rules<'v>, check: &mut 
     }
 }
 
-/// `validateHealthCheckNodePort`
+/// Validates the health check node port.
 fn validate_health_check(spec: &Field<'_, '_>, errors: &mut Errors) {
     let port = spec.child("healthCheckNodePort");
     let balancer = spec.child("type").text() == "LoadBalancer";
