@@ -21,7 +21,7 @@ pub(crate) struct Node {
     pub(crate) reading: Reading,
 }
 
-/// The proxy to a node.
+/// Proxy to a node.
 pub(super) struct Proxy;
 
 impl Connecter for Proxy {
@@ -129,6 +129,8 @@ impl Strategy for Node {
         errors
     }
 
+    /// Returns the warnings about a node.
+    ///
     /// upstream: `pkg/registry/core/node#nodeWarnings`.
     fn warnings(&self, context: &WriteContext<'_>, object: &Value, _old: Option<&Value>) -> Vec<String> {
         let mut warnings = Vec::new();

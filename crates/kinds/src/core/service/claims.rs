@@ -133,7 +133,7 @@ pub(super) fn family_of(address: IpAddr) -> &'static str {
     if address.is_ipv4() { "IPv4" } else { "IPv6" }
 }
 
-/// Returns a unique uid: that of the Service, whose random digits are mixed with those of the address.
+/// Returns a unique uid: the random digits of the Service's uid mixed with those of the address.
 fn uid_of(address: IpAddr, service: &str) -> String {
     let bits = match address {
         IpAddr::V4(address) => u128::from(u32::from(address)),

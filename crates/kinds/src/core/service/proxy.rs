@@ -5,7 +5,7 @@ use holdfast_value::Value;
 
 use super::super::{of_core, proxied_name, proxy_parameters};
 
-/// The proxy to a Service.
+/// Proxy to a Service.
 pub(crate) struct Proxy;
 
 impl Connecter for Proxy {

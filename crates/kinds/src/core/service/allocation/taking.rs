@@ -49,7 +49,7 @@ impl Taking<'_> {
         if addresses.len() < families.len() {
             addresses.resize(families.len(), String::new());
         }
-        // The reference prints empty texts for addresses that it has yet to choose.
+        // The reference prints empty texts for addresses that it has not chosen yet.
         let shown = match addresses.iter().any(String::is_empty) {
             true => list_of(&addresses),
             false => object.at(&["spec", "clusterIPs"]).cloned().unwrap_or_default(),
