@@ -15,7 +15,7 @@ pub(crate) const MORE_RESOURCES: &str = "src/tables/more_resources.txt";
 
 type Definitions = BTreeMap<String, Value>;
 
-/// Returns the columns, each after the number of its description; see `Columns` of the crate.
+/// Returns the descriptions, then the columns, each with the number of its description; see `Columns` of the crate.
 pub(crate) fn described(definitions: &Definitions) -> Result<String, Box<dyn Error>> {
     let columns = written_out(&std::fs::read_to_string(COLUMNS)?);
     let resources = std::fs::read_to_string(RESOURCES)? + &std::fs::read_to_string(MORE_RESOURCES)?;
