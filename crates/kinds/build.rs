@@ -1,10 +1,10 @@
 #![forbid(unsafe_code)]
-//! Makes the table of descriptions: what types and fields are, in the words of the crate `k8s-openapi`, compressed; and gives
-//! the columns of tables theirs.
+//! Generates the compressed table of descriptions of types and fields from the texts of the crate `k8s-openapi`, and
+//! adds descriptions to the columns of tables.
 //!
-//! The words are not in the repository, and the crate is not linked into the server: it is read here, once a build.
-//! Each line of the table is a definition name, a tab, and the words with `\` and line breaks escaped; or a tab, the name of
-//! a field of the last definition, a tab, and words.
+//! The texts are not in the repository, and the crate is not linked into the server: each build reads it here. Each
+//! line of the table is a definition name, a tab, and the text with `\` and line breaks escaped; or a tab, the name of
+//! a field of the last definition, a tab, and the text.
 
 #[path = "build/columns.rs"]
 mod columns;
@@ -34,7 +34,7 @@ use k8s_openapi::schemars::SchemaGenerator;
 use k8s_openapi::schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
-/// Asks the generator for each type; those within come along.
+/// Requests each type from the generator, which adds the nested types.
 macro_rules! gather {
     ($generator:expr, $($kind:ty),+ $(,)?) => { $( $generator.subschema_for::<$kind>(); )+ };
 }
@@ -70,7 +70,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Gives the field `object` of watch events its description, which the crate appends to that of the type.
+/// Sets the description of the field `object` of watch events, which the crate appends to that of the type.
 fn move_words_of_watch_events(definitions: &mut BTreeMap<String, Value>) {
     let Some(event) = definitions.get_mut("io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent") else {
         return;
@@ -83,7 +83,7 @@ fn move_words_of_watch_events(definitions: &mut BTreeMap<String, Value>) {
     }
 }
 
-/// Adds the lists of all kinds. The crate has one generic type for them, so their descriptions are made by rule.
+/// Adds the lists of all kinds. The crate has one generic type for them, so their descriptions are generated.
 fn add_lists(definitions: &mut BTreeMap<String, Value>) {
     const LIST_METADATA: &str = "Standard list metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
     let has_field = |schema: &Value, field: &str| schema["properties"].get(field).is_some();
@@ -208,7 +208,7 @@ fn gather_kinds(generator: &mut SchemaGenerator) {
     );
 }
 
-/// The kinds of versions that are served where flags say so.
+/// Requests the kinds of versions that are only served if flags enable them.
 fn gather_more_kinds(generator: &mut SchemaGenerator) {
     gather!(
         generator,

@@ -1,4 +1,4 @@
-//! Gives each column of `columns.txt` its description: its own words, or those of the field that it shows.
+//! Descriptions of the columns in `columns.txt`: their own text, or that of the field that they print.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -6,16 +6,16 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-/// The columns.
+/// Table of columns.
 pub(crate) const COLUMNS: &str = "src/tables/columns.txt";
-/// The resources, by which the kind of a plural name is found.
+/// Table of resources, which maps plural names to kinds.
 pub(crate) const RESOURCES: &str = "src/tables/resources.txt";
-/// Those that are served where flags say so.
+/// Table of resources that are only served if flags enable them.
 pub(crate) const MORE_RESOURCES: &str = "src/tables/more_resources.txt";
 
 type Definitions = BTreeMap<String, Value>;
 
-/// The columns with the numbers of their descriptions, which stand in front; see `Columns` of the crate.
+/// Returns the descriptions, then the columns, each with the number of its description; see `Columns` of the crate.
 pub(crate) fn described(definitions: &Definitions) -> Result<String, Box<dyn Error>> {
     let columns = written_out(&std::fs::read_to_string(COLUMNS)?);
     let resources = std::fs::read_to_string(RESOURCES)? + &std::fs::read_to_string(MORE_RESOURCES)?;
@@ -54,7 +54,7 @@ pub(crate) fn described(definitions: &Definitions) -> Result<String, Box<dyn Err
     Ok(table + &body)
 }
 
-/// The columns with the paths in the place of the names that `$NAME = PATHS` gives them.
+/// Returns the columns with each name that `$NAME = PATHS` defines replaced by its paths.
 fn written_out(columns: &str) -> String {
     let names = columns.lines().filter_map(|line| line.split_once(" = "));
     let names: Vec<(&str, &str)> = names.filter(|(name, _)| name.starts_with('$')).collect();
@@ -65,7 +65,7 @@ fn written_out(columns: &str) -> String {
     })
 }
 
-/// The definition of the kind of a resource. What is said of all resources stands in the metadata of any kind.
+/// Returns the definition of the kind of a resource. Descriptions for all resources are those of any kind's metadata.
 fn definition<'d>(definitions: &'d Definitions, resources: &str, api_version: &str, plural: &str) -> Option<&'d Value> {
     let (api_version, plural) = if plural == "*" {
         ("v1", "configmaps")
@@ -78,7 +78,7 @@ fn definition<'d>(definitions: &'d Definitions, resources: &str, api_version: &s
     } else {
         kind(resources, group, plural)?
     };
-    // The package of one group has another name.
+    // The package of one group has a different name.
     let package = match group {
         "internal.apiserver.k8s.io" => "apiserverinternal",
         group => group.split('.').next()?,
@@ -101,13 +101,14 @@ fn kind<'r>(resources: &'r str, group: &str, plural: &str) -> Option<&'r str> {
     })
 }
 
-/// The path that a rule begins with, or the first of several.
+/// Returns the path at the start of a rule, or the first of several.
 fn first_path(rule: &str) -> &str {
     let argument = rule.split_whitespace().nth(1).unwrap_or_default();
     argument.split(',').next().unwrap_or_default()
 }
 
-/// The description of the field at `path`, or of the last field on the way that has one: what stands within maps has none.
+/// Returns the description of the field at `path`, or of the last field on the path that has one: values within maps
+/// have none.
 fn of_field(definitions: &Definitions, root: Option<&Value>, path: &str) -> Option<String> {
     let (mut schema, mut words) = (root?, None);
     for name in path.split('.') {
@@ -129,7 +130,7 @@ fn of_field(definitions: &Definitions, root: Option<&Value>, path: &str) -> Opti
     })
 }
 
-/// What a schema refers to, or the schema of its items.
+/// Returns the schema that a schema refers to, or that of its items.
 fn within<'d>(definitions: &'d Definitions, schema: &'d Value) -> Option<&'d Value> {
     if let Some(name) = schema["$ref"].as_str() {
         return definitions.get(name.rsplit('/').next()?);

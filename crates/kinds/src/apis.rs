@@ -1,7 +1,7 @@
-//! Which built-in APIs are served: `--runtime-config`, as kube-apiserver 1.36 reads it.
+//! Built-in APIs that are served: `--runtime-config`, as kube-apiserver 1.36 parses it.
 //!
-//! What is stable is on, what is alpha or beta is off. Flags may say so for all versions of a stage, for one version of a
-//! group, and for one resource of it; what is said of less counts more.
+//! Stable APIs are enabled and alpha and beta APIs are disabled by default. Flags may change this for all versions of a
+//! stage, for one version of a group, and for one resource of it; the more specific setting wins.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use holdfast_value::SmolStr;
 use crate::features::truth;
 use crate::tables;
 
-/// The groups and versions of the reference's scheme that nothing is served in any more, or never was.
+/// Groups and versions of the reference's scheme in which nothing is served any more, or never was.
 const EMPTY: [&str; 24] = [
     "admission.k8s.io/v1",
     "admission.k8s.io/v1beta1",
@@ -40,12 +40,12 @@ const EMPTY: [&str; 24] = [
     "storage.k8s.io/v1alpha1",
 ];
 
-/// Why the APIs cannot be served so, in the words of the reference.
+/// Error of `--runtime-config`, in the words of the reference.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ApiError(String);
 
-/// How mature a version is, by its name.
+/// Stability level of a version, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Level {
     Stable,
@@ -54,7 +54,7 @@ enum Level {
 }
 
 impl Level {
-    /// `v1`, `v1beta1` and `v1alpha1`; none of other names.
+    /// Returns the level of `v1`, `v1beta1` and `v1alpha1`, or `None` for other names.
     fn of(version: &str) -> Option<Self> {
         let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let rest = version.strip_prefix('v')?;
@@ -71,7 +71,7 @@ impl Level {
     }
 }
 
-/// The keys that stand for many versions, in the order in which they count.
+/// Keys that match many versions, in the order of their precedence.
 const MATCHERS: [(&str, Option<Level>); 4] = [
     ("api/all", None),
     ("api/ga", Some(Level::Stable)),
@@ -79,17 +79,17 @@ const MATCHERS: [(&str, Option<Level>); 4] = [
     ("api/alpha", Some(Level::Alpha)),
 ];
 
-/// Which built-in APIs are served.
+/// Built-in APIs that are served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Apis {
-    /// Whether each version of the reference's configuration is on.
+    /// Each version of the reference's configuration; true if it is enabled.
     versions: Arc<HashMap<GroupVersion, bool>>,
-    /// The resources that were switched one by one.
+    /// Resources that were enabled or disabled individually.
     resources: Arc<HashMap<(GroupVersion, SmolStr), bool>>,
 }
 
 impl Default for Apis {
-    /// What is served without flags.
+    /// Returns the APIs that are served without flags.
     fn default() -> Self {
         let known = tables::all_group_versions().into_iter().map(|known| {
             let on = Level::of(&known.version) == Some(Level::Stable);
@@ -103,10 +103,10 @@ impl Default for Apis {
 }
 
 impl Apis {
-    /// What is served where `--runtime-config` was given these values, each a list of `KEY=true`.
+    /// Returns the APIs for these values of `--runtime-config`, each a list of `KEY=true`.
     ///
     /// # Errors
-    /// Where a key names no API, or a value is no truth value.
+    /// If a key names no API, or a value is not a boolean.
     pub fn set(flags: &[String]) -> Result<Self, ApiError> {
         let settings = read(flags);
         check(&settings)?;
@@ -129,7 +129,7 @@ impl Apis {
         Ok(apis)
     }
 
-    /// Switches what the key of a version or of a resource says.
+    /// Enables or disables a version or a resource by its key.
     fn switch(&mut self, key: &str, value: &str) -> Result<(), ApiError> {
         let Some((group_version, resource)) = parts(key) else {
             return Ok(());
@@ -158,7 +158,7 @@ impl Apis {
         Ok(())
     }
 
-    /// Whether the resource `plural` is served in that version.
+    /// Returns true if the resource `plural` is served in that version.
     pub fn serves(&self, group_version: &GroupVersion, plural: &str) -> bool {
         let resource = match self.resources.is_empty() {
             true => None,
@@ -169,13 +169,13 @@ impl Apis {
             .is_some_and(|on| *on)
     }
 
-    /// Whether anything may be served in that version.
+    /// Returns true if any resource may be served in that version.
     pub(crate) fn serves_any(&self, group_version: &GroupVersion) -> bool {
         self.versions.get(group_version).is_some_and(|on| *on)
             || self.resources.iter().any(|((of, _), on)| *on && of == group_version)
     }
 
-    /// Whether anything may be served in `group` that is off by default.
+    /// Returns true if `group` may serve anything that is disabled by default.
     pub(crate) fn has_more(&self, group: &str) -> bool {
         let more = |of: &GroupVersion| of.group == group && Level::of(&of.version) != Some(Level::Stable);
         self.versions.iter().any(|(of, on)| *on && more(of))
@@ -183,7 +183,7 @@ impl Apis {
     }
 }
 
-/// The keys and values of flags, each key with its last value.
+/// Returns the keys and values of flags, each key with its last value.
 fn read(flags: &[String]) -> BTreeMap<String, String> {
     let pairs = flags.iter().flat_map(|flag| flag.split(','));
     pairs
@@ -195,7 +195,7 @@ fn read(flags: &[String]) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// What a key of a version or of a resource names; none for other keys.
+/// Parses the key of a version or of a resource; `None` for other keys.
 fn parts(key: &str) -> Option<(GroupVersion, Option<&str>)> {
     if MATCHERS.iter().any(|(matcher, _)| *matcher == key) {
         return None;
@@ -206,7 +206,7 @@ fn parts(key: &str) -> Option<(GroupVersion, Option<&str>)> {
     tokens.next().is_none().then_some((named, resource))
 }
 
-/// The checks of the reference before it reads any value.
+/// Makes the checks of the reference that precede the parsing of values.
 fn check(settings: &BTreeMap<String, String>) -> Result<(), ApiError> {
     if settings.len() == 1 && settings.get("api/all").is_some_and(|value| value == "false") {
         return Err(ApiError("invalid runtime-config with only api/all=false".to_owned()));
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_less_counts_more() {
+    fn more_specific_setting_wins() {
         let apis = set(&[
             "api/all=false,api/ga=true",
             "apps/v1/deployments=false,batch/v1=0,batch/v1/jobs",

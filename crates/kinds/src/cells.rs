@@ -1,11 +1,11 @@
-//! Cells of tables that several kinds show.
+//! Table cells that several kinds share.
 
 use std::time::SystemTime;
 
 use holdfast_resource::table::items;
 use holdfast_value::Value;
 
-/// The phase of an object, or that its deletion has begun.
+/// Returns the phase of an object, or `Terminating` if it is being deleted.
 pub(crate) fn phase_or_terminating(object: &Value, _now: SystemTime) -> Value {
     match object.at(&["metadata", "deletionTimestamp"]) {
         Some(_) => "Terminating".into(),
@@ -13,7 +13,7 @@ pub(crate) fn phase_or_terminating(object: &Value, _now: SystemTime) -> Value {
     }
 }
 
-/// The class of a volume or of a claim, by the older annotation or by the field.
+/// Returns the class of a volume or of a claim, from the older annotation or from the field.
 pub(crate) fn storage_class(object: &Value, _now: SystemTime) -> Value {
     const BETA: [&str; 3] = ["metadata", "annotations", "volume.beta.kubernetes.io/storage-class"];
     let class = object
@@ -22,7 +22,7 @@ pub(crate) fn storage_class(object: &Value, _now: SystemTime) -> Value {
     class.unwrap_or_default().into()
 }
 
-/// The access modes at `path`, by their initials.
+/// Returns the access modes at `path` by their abbreviations.
 pub(crate) fn access_modes(object: &Value, path: &[&str]) -> Value {
     const MODES: [(&str, &str); 4] = [
         ("ReadWriteOnce", "RWO"),
@@ -37,7 +37,7 @@ pub(crate) fn access_modes(object: &Value, path: &[&str]) -> Value {
     short.map(|(_, short)| *short).collect::<Vec<_>>().join(",").into()
 }
 
-/// The name of a class, and whether it is the default.
+/// Returns the name of a class, followed by `(default)` if it is the default.
 pub(crate) fn default_class(class: &Value, annotations: &[&str]) -> Value {
     let name = class.str_at(&["metadata", "name"]).unwrap_or_default();
     let is_default = |key: &&str| class.str_at(&["metadata", "annotations", key]) == Some("true");
@@ -48,7 +48,7 @@ pub(crate) fn default_class(class: &Value, annotations: &[&str]) -> Value {
     }
 }
 
-/// The addresses at which a load balancer is reached.
+/// Returns the addresses of a load balancer.
 pub(crate) fn ingress_addresses(object: &Value) -> Vec<String> {
     let points = items(object, &["status", "loadBalancer", "ingress"]);
     let address = |point: &Value| {
@@ -61,10 +61,10 @@ pub(crate) fn ingress_addresses(object: &Value) -> Vec<String> {
     addresses
 }
 
-/// How many texts [`first_of`] shows.
+/// Number of texts in the result of [`first_of`].
 const SHOWN: usize = 3;
 
-/// The first few of many texts, and how many more there are.
+/// Returns the first few of many texts, and the number of the others.
 pub(crate) fn first_of(all: &[String]) -> String {
     let shown = all.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(",");
     match all.len().saturating_sub(SHOWN) {

@@ -14,49 +14,50 @@ use crate::counters::Counters;
 use crate::features::Features;
 use crate::validation::addresses::Block;
 
-/// What the built-in kinds depend on beside the objects: settings of the server, named after kube-apiserver's flags.
+/// Settings of the server that the built-in kinds depend on, named after kube-apiserver's flags.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The block from which Services get their addresses, whose family is the default one: `--service-cluster-ip-range`.
+    /// CIDR of the addresses of Services, whose family is the default one: `--service-cluster-ip-range`.
     pub service_cidr: Block,
-    /// The block of the other family in a dual-stack cluster, the second one of `--service-cluster-ip-range`.
+    /// CIDR of the other family in a dual-stack cluster, the second one of `--service-cluster-ip-range`.
     pub secondary_service_cidr: Option<Block>,
-    /// The ports of nodes that services may take: `--service-node-port-range`.
+    /// Range of node ports of Services: `--service-node-port-range`.
     pub node_ports: RangeInclusive<u16>,
-    /// Where the server listens: `--secure-port`.
+    /// Port of the server: `--secure-port`.
     pub secure_port: u16,
-    /// The address that those inside of the cluster reach the server at; `None` where it is reached from its own machine
-    /// alone: `--advertise-address`.
+    /// Address of the server for clients inside the cluster; `None` if it is only reachable on its own machine:
+    /// `--advertise-address`.
     pub advertise_address: Option<IpAddr>,
-    /// Whether the server makes what stands behind the service `kubernetes` at its start, as one that has a store to itself.
+    /// True if the server creates the endpoints of the Service `kubernetes` at its start, since no other server uses
+    /// its store.
     pub first_endpoints: bool,
-    /// Where the search for free addresses and ports begins: any number, none likelier than another.
+    /// Source of uniformly distributed numbers, at which the search for free addresses and ports starts.
     pub random: fn() -> u64,
-    /// Whether containers may be privileged: `--allow-privileged`.
+    /// True if containers may be privileged: `--allow-privileged`.
     pub allow_privileged: bool,
-    /// The features that are on: `--feature-gates`.
+    /// Features that are enabled: `--feature-gates`.
     pub features: Features,
-    /// The built-in APIs that are served: `--runtime-config`.
+    /// Built-in APIs that are served: `--runtime-config`.
     pub apis: Apis,
-    /// The index of roles and bindings, which the kinds of RBAC keep up to date.
+    /// Index of roles and bindings, which the RBAC kinds keep up to date.
     pub policy: Arc<RuleIndex>,
-    /// What webhooks are called in admission, which their configurations keep up to date.
+    /// Admission webhooks, which the kinds of their configurations keep up to date.
     pub webhooks: Arc<Webhooks>,
-    /// The admission policies and their bindings, which these kinds keep up to date.
+    /// Admission policies and their bindings, which these kinds keep up to date.
     pub policies: Arc<Policies>,
-    /// Where the regular expressions of schemas and policies are compiled.
+    /// Memory budget and cache of the regular expressions of schemas and policies.
     pub patterns: PatternMemory,
-    /// Where is noted how long the rules of custom resources take.
+    /// Timings of the validation rules of custom resources.
     pub rule_timings: Arc<RuleTimings>,
     /// Counters of the kinds and plugins.
     pub counters: Counters,
 }
 
-/// What all compiled regular expressions of schemas and policies may take together, in bytes.
+/// Maximum size of all compiled regular expressions of schemas and policies together, in bytes.
 const PATTERN_MEMORY: usize = 256 << 20;
 
 impl Default for Config {
-    /// The reference's defaults.
+    /// Returns the reference's defaults.
     fn default() -> Self {
         let patterns = PatternMemory::new(PATTERN_MEMORY);
         Self {
@@ -80,22 +81,22 @@ impl Default for Config {
     }
 }
 
-/// A number of the randomness that the process's hash maps are keyed with.
+/// Returns a random number from the randomness that keys the process's hash maps.
 pub fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// What the checks of pod specifications depend on beside the specification.
+/// Settings that the validation of pod specifications depends on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PodSettings {
-    /// Whether containers may be privileged.
+    /// True if containers may be privileged.
     pub(crate) allow_privileged: bool,
-    /// The features that are on.
+    /// Features that are enabled.
     pub(crate) features: Features,
 }
 
 impl Config {
-    /// What the checks of pod specifications depend on.
+    /// Returns the settings for the validation of pod specifications.
     pub(crate) fn pods(&self) -> PodSettings {
         PodSettings {
             allow_privileged: self.allow_privileged,
@@ -103,12 +104,12 @@ impl Config {
         }
     }
 
-    /// Returns the blocks of the flags that Services get their addresses from; the first one is of the default family.
+    /// Returns the Service CIDRs of the flags; the first one has the default family.
     pub(crate) fn service_cidrs(&self) -> impl Iterator<Item = Block> {
         std::iter::once(self.service_cidr).chain(self.secondary_service_cidr)
     }
 
-    /// Where those inside of the cluster reach the server.
+    /// Returns the address of the server for clients inside the cluster.
     pub(crate) fn server(&self) -> Option<SocketAddr> {
         let address = self.advertise_address?;
         Some(SocketAddr::new(address, self.secure_port))

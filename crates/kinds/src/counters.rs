@@ -13,9 +13,9 @@ pub struct Counters {
     pod_security_exemptions: Arc<CounterFamily>,
     /// Errors that prevent the evaluation of Pod Security Standards, or change what is evaluated.
     pub(crate) pod_security_errors: Arc<CounterFamily>,
-    /// Issued certificates whose request asked for a duration.
+    /// Issued certificates whose request had a duration.
     pub(crate) csr_requested_durations: Arc<CounterFamily>,
-    /// Issued certificates whose request asked for a duration and got it.
+    /// Issued certificates with the duration of their request.
     pub(crate) csr_honored_durations: Arc<CounterFamily>,
 }
 

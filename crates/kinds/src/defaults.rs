@@ -1,8 +1,8 @@
-//! Filling in fields without touching what has nothing to fill in: shared subtrees stay shared.
+//! Defaulting that leaves subtrees without missing fields untouched: shared subtrees stay shared.
 
 use holdfast_value::{Map, SmolStr, Value};
 
-/// Sets the member `key` of a map where it is missing. Says whether it was.
+/// Sets the member `key` of a map if it is missing. Returns true if it was.
 pub(crate) fn set_missing(object: &mut Value, key: &str, value: impl FnOnce() -> Value) -> bool {
     if object.get(key).is_some_and(|found| !found.is_null()) {
         return false;
@@ -16,7 +16,7 @@ pub(crate) fn set_missing(object: &mut Value, key: &str, value: impl FnOnce() ->
     }
 }
 
-/// Sets the member `key` of the map at `path` where the map is there and the member is not.
+/// Sets the member `key` of the map at `path` if the map exists and the member does not.
 pub(crate) fn set_missing_at(object: &mut Value, path: &[&str], key: &str, value: impl FnOnce() -> Value) {
     let lacks = |map: &Value| map.as_map().is_some() && map.get(key).is_none_or(Value::is_null);
     if object.at(path).is_some_and(lacks)
@@ -26,7 +26,7 @@ pub(crate) fn set_missing_at(object: &mut Value, path: &[&str], key: &str, value
     }
 }
 
-/// Sets what stands at `path`, or removes it where `value` is none.
+/// Sets the value at `path`, or removes it if `value` is `None`.
 pub(crate) fn put_at(object: &mut Value, path: &[&str], value: Option<Value>) {
     match value {
         Some(value) => object.set_at(path, value),
@@ -34,7 +34,7 @@ pub(crate) fn put_at(object: &mut Value, path: &[&str], value: Option<Value>) {
     }
 }
 
-/// Changes those items of the list at `key` that ask for it.
+/// Changes the items of the list at `key` for which `asks` returns true.
 pub(crate) fn change_items(object: &mut Value, key: &str, asks: impl Fn(&Value) -> bool, change: impl Fn(&mut Value)) {
     let any = object
         .get(key)
@@ -52,7 +52,7 @@ pub(crate) fn change_items(object: &mut Value, key: &str, asks: impl Fn(&Value) 
     }
 }
 
-/// Makes entries of a map of bytes that are `null` empty, which is all that protobuf knows of them.
+/// Replaces `null` entries of a map of bytes with empty ones, since protobuf cannot distinguish them.
 pub(crate) fn empty_for_null(object: &mut Value, key: &str) {
     let entries = object.get(key).and_then(Value::as_map);
     if !entries.is_some_and(|entries| entries.iter().any(|(_, value)| value.is_null())) {
@@ -67,8 +67,8 @@ pub(crate) fn empty_for_null(object: &mut Value, key: &str) {
     object.set_at(&[key], Map::from_unsorted(filled).into());
 }
 
-/// Makes an empty list `null`: protobuf, in which the reference keeps built-in kinds, cannot distinguish the two, and the
-/// fields that are never left out show it.
+/// Replaces an empty list with `null`: protobuf, in which the reference stores built-in kinds, cannot distinguish the
+/// two, and this is visible in fields that are never omitted.
 pub(crate) fn none_if_empty(object: &mut Value, path: &[&str]) {
     if object
         .at(path)
@@ -79,7 +79,7 @@ pub(crate) fn none_if_empty(object: &mut Value, path: &[&str]) {
     }
 }
 
-/// Whether a field is missing, `null`, or the zero value of its type.
+/// Returns true if a field is missing, `null`, or the zero value of its type.
 pub(crate) fn is_zero(value: Option<&Value>) -> bool {
     match value {
         None | Some(Value::Null | Value::Bool(false) | Value::Int(0)) => true,

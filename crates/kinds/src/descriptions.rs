@@ -1,7 +1,7 @@
-//! What types and fields are, in words, for the OpenAPI documents.
+//! Descriptions of types and fields for the OpenAPI documents.
 //!
-//! The words come from a crate when this one is built (`build.rs`) and lie in the program compressed; they are read when
-//! documents are made, and dropped afterwards.
+//! The texts come from a crate when this one is built (`build.rs`) and are compressed in the binary. They are
+//! decompressed when documents are generated, and dropped afterwards.
 
 use std::io::Read as _;
 
@@ -10,11 +10,11 @@ use holdfast_resource::openapi;
 
 const COMPRESSED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptions.deflate"));
 
-/// The descriptions of the built-in types.
+/// Descriptions of the built-in types.
 pub struct Descriptions {
-    /// The name of each type, its words, and where its fields begin among `fields`; in the order of names.
+    /// Name of each type, its text, and the index of its first field in `fields`; sorted by name.
     types: Vec<(String, String, usize)>,
-    /// The fields of all types, name and words; those of one type together and in the order of names.
+    /// Fields of all types, name and text; grouped by type and sorted by name.
     fields: Vec<(String, String)>,
 }
 
@@ -22,7 +22,7 @@ impl Descriptions {
     /// Reads the compressed table.
     ///
     /// # Errors
-    /// When the table is damaged, which the tests of this crate rule out.
+    /// If the table is damaged, which the tests of this crate rule out.
     pub fn read() -> std::io::Result<Self> {
         let mut text = String::new();
         DeflateDecoder::new(COMPRESSED).read_to_string(&mut text)?;
@@ -64,7 +64,7 @@ impl openapi::Descriptions for Descriptions {
     }
 }
 
-/// Words as they were before the build script escaped `\` and line breaks.
+/// Reverses the escaping of `\` and line breaks by the build script.
 pub(crate) fn unescape(words: &str) -> String {
     let mut out = String::with_capacity(words.len());
     let mut letters = words.chars();

@@ -1,10 +1,10 @@
-//! The kinds of the group `events.k8s.io`.
+//! Kinds of the group `events.k8s.io`.
 
 use crate::config::Config;
 use crate::core::event;
 use crate::kind::Kind;
 
-/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+/// Returns the kind of the group with this plural name, with its capabilities.
 pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
     (plural == "events").then(|| event::events(true))
 }

@@ -1,27 +1,27 @@
-//! Feature gates: what of kube-apiserver 1.36 is on, by its defaults and by `--feature-gates`
+//! Feature gates of kube-apiserver 1.36, by its defaults and by `--feature-gates`
 //! (<https://kubernetes.io/docs/reference/command-line-tools-reference/feature-gates/>).
 //!
-//! All gates of the reference are known, with stage and default. Those that change something here are a [`Feature`] each; kinds
-//! get a set of these when they are made, so that no request looks anything up.
+//! All gates of the reference are known, with stage and default. Each gate that has an effect here is a [`Feature`].
+//! Kinds get the set of enabled features when they are constructed, so that no request looks up a gate.
 
 mod gates;
 
 pub use gates::{Claim, FeatureError, FeatureGates, Gate, Stage, truth};
 
-/// Names the gates that change something here.
+/// Declares the gates that have an effect here.
 macro_rules! features {
     ($(#[doc = $doc:literal] $name:ident,)+) => {
-        /// A gate that changes something here, by the reference's name.
+        /// Gate that has an effect here, by the reference's name.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Feature {
             $(#[doc = $doc] $name,)+
         }
 
         impl Feature {
-            /// All of them.
+            /// All gates that have an effect here.
             pub const ALL: &'static [Feature] = &[$(Feature::$name),+];
 
-            /// The name of the gate.
+            /// Returns the name of the gate.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Feature::$name => stringify!($name),)+
@@ -35,7 +35,7 @@ macro_rules! features {
                 }
             }
 
-            /// The feature whose gate has that name.
+            /// Returns the feature whose gate has that name.
             pub fn named(name: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|feature| feature.name() == name)
             }
@@ -44,169 +44,169 @@ macro_rules! features {
 }
 
 features! {
-    /// Large answers are compressed.
+    /// Large responses are compressed.
     APIResponseCompression,
-    /// Servers that share a store announce themselves by leases.
+    /// Servers that share a store announce themselves with leases.
     APIServerIdentity,
-    /// Client certificates name the uid of their user.
+    /// Client certificates contain the uid of their user.
     AllowParsingUserUIDFromCertAuth,
-    /// Nodes may ask for certificates in any name.
+    /// Nodes may request certificates for any name.
     AllowInsecureKubeletCertificateSigningRequests,
     /// Objects that cannot be read may be deleted.
     AllowUnsafeMalformedObjectDeletion,
-    /// Commands and attachments over WebSockets take the right to create, too.
+    /// Commands and attachments over WebSockets also require the right to create.
     AuthorizePodWebsocketUpgradeCreatePermission,
     /// Objects are served in CBOR.
     CBORServingAndStorage,
-    /// Pods that are bound are not nominated any more.
+    /// Binding a Pod clears its nominated node name.
     ClearingNominatedNodeNameAfterBinding,
-    /// Bundles of trust anchors are served.
+    /// ClusterTrustBundles are served.
     ClusterTrustBundle,
-    /// Pods may mount bundles of trust anchors.
+    /// Pods may mount ClusterTrustBundles.
     ClusterTrustBundleProjection,
-    /// `/flagz` shows the flags of the server.
+    /// `/flagz` lists the flags of the server.
     ComponentFlagz,
-    /// `/statusz` shows what runs here and since when.
+    /// `/statusz` reports the version and the start time of the server.
     ComponentStatusz,
-    /// Users may be impersonated by verbs of their own.
+    /// Impersonation may be permitted with verbs of its own.
     ConstrainedImpersonation,
-    /// Containers may say when they are started again.
+    /// Containers may have restart rules.
     ContainerRestartRules,
-    /// Containers may name the signal that ends them.
+    /// Containers may set their stop signal.
     ContainerStopSignals,
     /// Leases keep `spec.strategy` and `spec.preferredHolder`.
     CoordinatedLeaderElection,
-    /// The source of a claim may stand in another namespace.
+    /// The source of a claim may be in another namespace.
     CrossNamespaceVolumeDataSource,
-    /// Claims may take a part of what a device can give.
+    /// Claims may consume a part of the capacity of a device.
     DRAConsumableCapacity,
-    /// Devices may have to be ready before Pods are bound.
+    /// Pods may have to wait for the conditions of devices before they are bound.
     DRADeviceBindingConditions,
-    /// Devices may have taints, and claims tolerate them.
+    /// Devices may have taints, which claims may tolerate.
     DRADeviceTaints,
-    /// Classes of devices may stand for extended resources.
+    /// Device classes may represent extended resources.
     DRAExtendedResource,
     /// Attributes of devices may be lists.
     DRAListTypeAttributes,
-    /// Devices may count towards what a node can give.
+    /// Devices may count towards the allocatable resources of a node.
     DRANodeAllocatableResources,
-    /// Devices may be parts of others.
+    /// Devices may be partitions of other devices.
     DRAPartitionableDevices,
-    /// Requests for devices may name alternatives.
+    /// Device requests may list alternatives by priority.
     DRAPrioritizedList,
-    /// Requests for the status of pools of devices are answered.
+    /// ResourcePoolStatusRequests are served.
     DRAResourcePoolStatus,
     /// Drivers report the devices of a claim.
     DRAResourceClaimDeviceStatus,
-    /// The parts of the status of a claim take rights of their own.
+    /// Parts of the status of a claim require permissions of their own.
     DRAResourceClaimGranularStatusAuthorization,
-    /// Groups of Pods may share claims.
+    /// PodGroups may share claims.
     DRAWorkloadResourceClaims,
-    /// The status of workloads counts Pods that are ending.
+    /// The status of workloads counts terminating Pods.
     DeploymentReplicaSetTerminatingReplicas,
     /// The environment of containers may come from files.
     EnvFiles,
-    /// Groups of Pods and workloads are served, and Pods belong to groups.
+    /// PodGroups and Workloads are served, and Pods may belong to a PodGroup.
     GenericWorkload,
-    /// Autoscalers may say how far off a metric may be.
+    /// Autoscalers may set the tolerance of a metric.
     HPAConfigurableTolerance,
-    /// Autoscalers may go down to no Pods at all.
+    /// Autoscalers may scale to zero Pods.
     HPAScaleToZero,
-    /// Pods may name their host.
+    /// Pods may override their hostname.
     HostnameOverride,
-    /// The status of a volume says which image it is.
+    /// The status of an image volume contains the digest of the image.
     ImageVolumeWithDigest,
-    /// The resources of Pods as a whole may change.
+    /// Pod-level resources may change in place.
     InPlacePodLevelResourcesVerticalScaling,
-    /// The resources of init containers may change.
+    /// The resources of init containers may change in place.
     InPlacePodVerticalScalingInitContainers,
-    /// Names of configurations that come from files are kept free.
+    /// Names of admission configurations from files are reserved.
     ManifestBasedAdmissionControlConfig,
-    /// Constraints of topology may name keys of labels.
+    /// Topology spread constraints may set label keys.
     MatchLabelKeysInPodTopologySpread,
-    /// The keys of labels that constraints of topology name go to their selectors.
+    /// The label keys of topology spread constraints are merged into their selectors.
     MatchLabelKeysInPodTopologySpreadSelectorMerge,
-    /// StatefulSets may say how many Pods may be away during an update.
+    /// StatefulSets may set the number of unavailable Pods during an update.
     MaxUnavailableStatefulSet,
-    /// Volumes may move to other nodes.
+    /// The node affinity of volumes may change.
     MutablePVNodeAffinity,
     /// The resources of suspended Jobs may change.
     MutablePodResourcesForSuspendedJobs,
-    /// Where the Pods of a Job may run may change whenever the Job is suspended.
+    /// The scheduling directives of a Job may change whenever the Job is suspended.
     MutableSchedulingDirectivesForSuspendedJobs,
-    /// Policies change what is written.
+    /// MutatingAdmissionPolicies change written objects.
     MutatingAdmissionPolicy,
-    /// The features that nodes declare are looked at when Pods change.
+    /// Updates of Pods are validated against the declared features of their node.
     NodeDeclaredFeatures,
     /// OpenAPI documents list the values of fields.
     OpenAPIEnums,
-    /// Requests for certificates of Pods are served, and Pods may mount what comes of them.
+    /// PodCertificateRequests are served, and Pods may mount the issued certificates.
     PodCertificateRequest,
-    /// The cost of deleting a Pod must be a number.
+    /// The deletion cost of a Pod must be a number.
     PodDeletionCost,
-    /// Pods have resources as a whole.
+    /// Pods may have pod-level resources.
     PodLevelResources,
-    /// Pods get the labels of the topology of their nodes.
+    /// Pods get the topology labels of their nodes.
     PodTopologyLabelsAdmission,
-    /// Names of services may begin with a digit.
+    /// Names of Services may begin with a digit.
     RelaxedServiceNameValidation,
     /// Front proxies and aggregated servers get the uids of users.
     RemoteRequestHeaderUID,
-    /// The status of containers says how their devices are.
+    /// The status of containers reports the health of their devices.
     ResourceHealthStatus,
-    /// The health of devices comes with a message.
+    /// The health of devices has a message.
     ResourceHealthStatusMessage,
-    /// The end of a container may start all containers of a Pod again.
+    /// The exit of a container may restart all containers of a Pod.
     RestartAllContainersOnContainerExits,
-    /// SELinux labels may be set by mounts.
+    /// SELinux labels may be set with mount options.
     SELinuxMount,
-    /// Nodes ask for tokens for audiences that their Pods name.
+    /// Nodes may only request tokens for audiences that their Pods use.
     ServiceAccountNodeAudienceRestriction,
     /// Only writes to the status of ServiceCIDRs change it.
     ServiceCIDRStatusFieldWiping,
-    /// Lists and watches may ask for the objects of a shard.
+    /// Lists and watches may select the objects of a shard.
     ShardedListAndWatch,
-    /// Lists take seats by the bytes that they show.
+    /// The number of seats of a list depends on the bytes that it returns.
     SizeBasedListCostEstimate,
-    /// Servers publish in which versions they store what they serve.
+    /// Servers publish the versions in which they store resources.
     StorageVersionAPI,
-    /// Discovery has a hash of the version that objects are stored in.
+    /// Discovery contains a hash of the storage version.
     StorageVersionHash,
-    /// Migrations of stored objects are served.
+    /// StorageVersionMigrations are served.
     StorageVersionMigrator,
-    /// Addresses are written so that all programs read them alike.
+    /// Ambiguous IP addresses and CIDRs are rejected.
     StrictIPCIDRValidation,
     /// Tolerations may compare numbers.
     TaintTolerationComparisonOperators,
-    /// A request for a token may say which account of its name it means.
+    /// A token request may contain the uid of its service account.
     TokenRequestServiceAccountUIDValidation,
-    /// Groups of Pods may have constraints of topology.
+    /// PodGroups may have topology constraints.
     TopologyAwareWorkloadScheduling,
-    /// HTTP/2 connections of unauthenticated clients end with their first request.
+    /// HTTP/2 connections of unauthenticated clients close after their first request.
     UnauthenticatedHTTP2DOSMitigation,
-    /// Pods on the network of the host may have users of their own.
+    /// Pods on the host network may have their own user namespace.
     UserNamespacesHostNetworkSupport,
-    /// Drivers may keep Pods from nodes that lack them.
+    /// CSI drivers may keep Pods off nodes that lack the driver.
     VolumeLimitScaling,
-    /// Health says whether the store can be written to.
+    /// Health checks report if the store is writable.
     WatchCacheInitializationPostStartHook,
-    /// Watches may begin with the objects that are there.
+    /// Watches may begin with the existing objects.
     WatchList,
-    /// Groups of Pods have a priority of their own.
+    /// PodGroups have a priority of their own.
     WorkloadAwarePreemption,
 }
 
-/// The features that are on, of those that change something here.
+/// Enabled features, of those that have an effect here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features(u128);
 
 impl Features {
-    /// Whether the feature is on.
+    /// Returns true if the feature is enabled.
     pub fn has(self, feature: Feature) -> bool {
         self.0 & Self::bit(feature) != 0
     }
 
-    /// Whether a feature of that name is on. One that nothing here knows is off.
+    /// Returns true if a feature of that name is enabled. One without an effect here is disabled.
     pub(crate) fn has_named(self, name: &str) -> bool {
         Feature::named(name).is_some_and(|feature| self.has(feature))
     }
@@ -217,7 +217,7 @@ impl Features {
 }
 
 impl Default for Features {
-    /// Those that are on by default.
+    /// Returns the features that are enabled by default.
     fn default() -> Self {
         FeatureGates::default().features()
     }

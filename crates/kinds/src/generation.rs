@@ -1,10 +1,10 @@
-//! The generation of kinds whose reference compares structs bit by bit.
+//! Generation of kinds whose objects the reference compares with `reflect.DeepEqual`.
 
 use holdfast_resource::WriteContext;
 use holdfast_value::Value;
 
-/// Raises the generation where an update gives something as empty in the field `part`: to `reflect.DeepEqual` it is not what
-/// the object in place has, which knows no empty lists once it is stored.
+/// Increments the generation if an update sends an empty list or map in the field `part`: `reflect.DeepEqual`
+/// distinguishes it from the existing object, which has no empty lists once it is stored.
 pub(crate) fn count_given_empties(context: &WriteContext<'_>, object: &mut Value, old: &Value, part: &str) {
     if !context.gives_empty_in(part) {
         return;

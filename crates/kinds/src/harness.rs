@@ -1,4 +1,4 @@
-//! What the tests of kinds share: YAML in, an object in the form of its type out, and what is wrong with it as text.
+//! Shared test harness of the kinds: YAML in, typed objects out, and validation errors as text.
 
 #![allow(clippy::unwrap_used)]
 
@@ -23,16 +23,16 @@ use crate::apis::Apis;
 use crate::features::{FeatureGates, Features};
 use crate::{Config, admission, registry, registry_of, tables};
 
-/// A set of kinds and the objects that they can look up. What the steps of a write are, `holdfast_writes` says.
+/// Set of kinds and of objects that they can look up. `holdfast_writes` defines the steps of a write.
 pub(crate) struct Harness {
     world: World,
     settings: admission::PluginSettings,
     objects: Vec<Value>,
-    /// What alone the user may do, as `verb resource/subresource`; everything where it is `None`.
+    /// Only permissions of the user, as `verb resource/subresource`; all permissions if `None`.
     rights: Option<Vec<String>>,
-    /// Where objects are, unless that is the usual namespace.
+    /// Namespace of objects, if it is not the usual one.
     namespace: Option<String>,
-    /// What the text that was read last gives as empty.
+    /// Fields that the last parsed text sets to empty values.
     empties: Mutex<Vec<EmptyField>>,
 }
 
@@ -41,12 +41,12 @@ impl Harness {
         Self::of(&Config::default())
     }
 
-    /// The kinds where `--feature-gates` has this value.
+    /// Returns a harness with this value of `--feature-gates`.
     pub(crate) fn with_gates(gates: &str) -> Self {
         Self::serving("", gates)
     }
 
-    /// The kinds where `--runtime-config` and `--feature-gates` have these values.
+    /// Returns a harness with these values of `--runtime-config` and `--feature-gates`.
     pub(crate) fn serving(apis: &str, gates: &str) -> Self {
         Self::of(&Config {
             features: FeatureGates::set(&[gates.to_owned()]).unwrap().features(),
@@ -77,13 +77,13 @@ impl Harness {
         }
     }
 
-    /// Has the user do those things alone, each `verb resource/subresource`.
+    /// Sets the only permissions of the user, each `verb resource/subresource`.
     pub(crate) fn allowing(mut self, rights: &[&str]) -> Self {
         self.rights = Some(rights.iter().map(|&right| right.to_owned()).collect());
         self
     }
 
-    /// Has another user write.
+    /// Sets the user who writes.
     pub(crate) fn written_by(mut self, name: &str, groups: &[&str]) -> Self {
         self.world.user = Arc::new(User {
             name: name.into(),
@@ -93,27 +93,27 @@ impl Harness {
         self
     }
 
-    /// Has objects written in another namespace.
+    /// Sets the namespace in which objects are written.
     pub(crate) fn in_namespace(mut self, namespace: &str) -> Self {
         self.namespace = Some(namespace.to_owned());
         self
     }
 
-    /// Has plugins as these settings say.
+    /// Sets the settings of the plugins.
     pub(crate) fn with_plugins(mut self, settings: admission::PluginSettings) -> Self {
         self.settings = settings;
         self
     }
 
-    /// Has an object stored.
+    /// Stores an object.
     pub(crate) fn with(mut self, text: &str) -> Self {
         let object = self.read(text);
         self.objects.push(object);
         self
     }
 
-    /// The object as it is stored before any write shapes it: typed, with all defaults, in the version that it is written
-    /// in.
+    /// Returns the object before any step of a write: typed, with all defaults, in the version in which it is
+    /// written.
     pub(crate) fn read(&self, text: &str) -> Value {
         let object = yaml::parse(text.as_bytes(), &Limits::default()).unwrap();
         let kind = kind_of(&object);
@@ -136,7 +136,7 @@ impl Harness {
         of.fill_in(typed).unwrap()
     }
 
-    /// What stands at `path` of the answer to a POST of a review, or why there is none.
+    /// Returns the value at `path` of the response to a POST of a review, or the errors.
     pub(crate) fn answer(&self, text: &str, path: &str) -> Result<String, Vec<String>> {
         let object = self.read(text);
         let answer = self.call(&object, None, None, |resource, context| {
@@ -149,7 +149,7 @@ impl Harness {
         }
     }
 
-    /// Reads objects that are computed.
+    /// Reads computed objects.
     pub(crate) fn read_computed<T>(
         &self,
         api_version: &str,
@@ -180,14 +180,14 @@ impl Harness {
         self.world.registry.kind(&group_kind)
     }
 
-    /// The object that a create of `text` stores.
+    /// Returns the object that a create of `text` stores.
     pub(crate) fn create(&self, text: &str) -> Value {
         let mut object = self.read(text);
         self.prepare(&mut object, None, None).unwrap();
         self.typed(&object)
     }
 
-    /// What is wrong with a new object, each as text.
+    /// Returns the errors of a new object as texts.
     pub(crate) fn errors(&self, text: &str) -> Vec<String> {
         let mut object = self.read(text);
         match self.prepare(&mut object, None, None) {
@@ -197,12 +197,12 @@ impl Harness {
         }
     }
 
-    /// The errors of an update of the stored object `old` to the object of `text`.
+    /// Returns the errors of an update of the stored object `old` to the object of `text`.
     pub(crate) fn update_errors(&self, old: &str, text: &str) -> Vec<String> {
         self.subresource_errors(None, old, text)
     }
 
-    /// As [`Harness::update_errors`], by a write to a subresource.
+    /// Returns the errors of a write to a subresource, like [`Harness::update_errors`].
     pub(crate) fn subresource_errors(&self, subresource: Option<&str>, old: &str, text: &str) -> Vec<String> {
         let old = self.create(old);
         let mut object = self.read(text);
@@ -218,7 +218,7 @@ impl Harness {
         }
     }
 
-    /// What a POST of `body` to a subresource of the object `name` plans, or why it does not.
+    /// Returns the steps that a POST of `body` to a subresource of the object `name` plans, or its error.
     pub(crate) fn plan(
         &self,
         plural: &str,
@@ -239,7 +239,7 @@ impl Harness {
         planned.map_err(|refusal| format!("{refusal:?}"))
     }
 
-    /// The answer to a POST of `body` to a review below of the object `name` and what it warns of, or why there is none.
+    /// Returns the response to a POST of `body` to a review below the object `name` with its warnings, or its error.
     pub(crate) fn subresource_answer(
         &self,
         plural: &str,
@@ -257,7 +257,7 @@ impl Harness {
         answer.map_err(|refusal: Refusal| format!("{refusal:?}"))
     }
 
-    /// How far a request through a subresource of the object `name` comes, with one option.
+    /// Returns the result of a request through a subresource of the object `name`, with one option.
     pub(crate) fn connect(&self, plural: &str, subresource: &str, name: &str, option: Option<(&str, &str)>) -> String {
         let resource = self.core_resource(plural);
         let mut options = Value::empty_map();
@@ -284,27 +284,27 @@ impl Harness {
         self.world.registry.resource(&resource).unwrap()
     }
 
-    /// The errors of an update of `old` to `object`, both as they are.
+    /// Returns the errors of an update of `old` to `object`, both used as they are.
     pub(crate) fn check_update(&self, subresource: Option<&str>, old: &Value, object: &Value) -> Vec<String> {
         texts(&self.run(object, Some(old), subresource, |stage, call| {
             stage.faults_of_changed(call, object, old)
         }))
     }
 
-    /// The object that an update of what `old` created stores.
+    /// Returns the object that an update of `old` stores.
     pub(crate) fn update(&self, old: &Value, text: &str) -> Value {
         let mut object = self.read(text);
         self.prepare(&mut object, Some(old), None).unwrap();
         self.typed(&object)
     }
 
-    /// `object` as it takes the place of `old` by a write to a subresource.
+    /// Returns `object` after the preparation of a write to a subresource that replaces `old`.
     pub(crate) fn shaped(&self, subresource: Option<&str>, old: &Value, mut object: Value) -> Value {
         self.prepare(&mut object, Some(old), subresource).unwrap();
         object
     }
 
-    /// What is said of a new object that is accepted.
+    /// Returns the warnings of a valid new object.
     pub(crate) fn warnings(&self, text: &str) -> Vec<String> {
         let object = self.read(text);
         self.call(&object, None, None, |resource, context| {
@@ -312,7 +312,7 @@ impl Harness {
         })
     }
 
-    /// What is said of an object that takes the place of another.
+    /// Returns the warnings of an object that replaces another.
     pub(crate) fn update_warnings(&self, old: &str, new: &str) -> Vec<String> {
         let (old, new) = (self.read(old), self.read(new));
         self.call(&new, Some(&old), None, |resource, context| {
@@ -332,7 +332,7 @@ impl Harness {
         let shown = object.clone();
         self.run(&shown, old, subresource, |stage, call| match old {
             Some(old) => {
-                // The address names the object.
+                // The path names the object.
                 for field in ["name", "namespace"] {
                     metadata::take(object, old, &["metadata", field]);
                 }
@@ -360,7 +360,7 @@ impl Harness {
         self.run(object, old, subresource, |_, call| step(resource, call))
     }
 
-    /// Does something with the run of a write of `object`.
+    /// Calls `step` with the stage of a write of `object`.
     fn run<T>(
         &self,
         object: &Value,
@@ -403,13 +403,13 @@ impl Harness {
     }
 }
 
-/// The answer of a review, in the steps that the server has it take.
+/// Returns the response of a review, with the steps of the server.
 fn answered(review: &dyn Review, context: &WriteContext<'_>, mut object: Value) -> Result<Value, Refusal> {
     review.prepare(context, &mut object)?;
     review.review(context, object)
 }
 
-/// The review at `subresource`.
+/// Returns the review at `subresource`.
 fn review<'r>(resource: &'r Resource, subresource: &str) -> &'r dyn Review {
     match resource.capabilities.responder(subresource) {
         Some(Responder::Review(review)) => review.as_ref(),
@@ -417,7 +417,7 @@ fn review<'r>(resource: &'r Resource, subresource: &str) -> &'r dyn Review {
     }
 }
 
-/// An object of which nothing is known but its name.
+/// Returns an object that has only its name.
 fn named(resource: &Resource, name: &str) -> Value {
     new_object(&resource.versions[0].api_version, &resource.kind, "", name)
 }
@@ -429,7 +429,7 @@ fn kind_of(object: &Value) -> GroupVersionKind {
     }
 }
 
-/// Why a plugin refuses a write.
+/// Returns the message of a plugin that rejects a write.
 fn said(refusal: Refusal) -> String {
     match refusal {
         Refusal::Forbidden { message, .. } => message,
@@ -441,7 +441,7 @@ fn texts(errors: &[FieldError]) -> Vec<String> {
     errors.iter().map(ToString::to_string).collect()
 }
 
-/// What stands at a path of names and indices, such as `spec.containers.0.image`, as JSON.
+/// Returns the value at a path of names and indices, such as `spec.containers.0.image`, as JSON.
 pub(crate) fn at(object: &Value, path: &str) -> String {
     let found = path
         .split('.')

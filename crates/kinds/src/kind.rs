@@ -1,4 +1,4 @@
-//! What a line in the list of a group's kinds says: the strategy of a kind and the capabilities that it has.
+//! Kinds as the lists of groups declare them: the strategy of a kind and its capabilities.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::metadata_checks;
 use crate::versions::Versions;
 use crate::workload::{TemplateWarnings, WithPodTemplate};
 
-/// A kind: its strategy, and beside it what its capabilities are. [`Kind::done`] forgets the type of the strategy.
+/// Kind with its strategy and its capabilities. [`Kind::done`] erases the type of the strategy.
 pub(crate) struct Kind<S: ?Sized = dyn Strategy> {
     strategy: Arc<S>,
     capabilities: Capabilities,
@@ -29,12 +29,12 @@ pub(crate) struct Kind<S: ?Sized = dyn Strategy> {
     metadata_checks: MetadataChecks,
 }
 
-/// A kind that does what its descriptor says, and has the capabilities that follow.
+/// Returns a kind that only does what its descriptor states. The methods of [`Kind`] add capabilities.
 pub(crate) fn generic() -> Kind<Generic> {
     kind(Generic)
 }
 
-/// A kind with this strategy.
+/// Returns a kind with this strategy.
 pub(crate) fn kind<S: Strategy + 'static>(strategy: S) -> Kind<S> {
     Kind {
         strategy: Arc::new(strategy),
@@ -49,7 +49,7 @@ pub(crate) fn kind<S: Strategy + 'static>(strategy: S) -> Kind<S> {
 }
 
 impl<S: Strategy + 'static> Kind<S> {
-    /// It has several versions, and converts between them.
+    /// Declares that the kind has several versions and converts between them.
     pub(crate) fn converts(mut self) -> Self
     where
         S: Converts,
@@ -58,7 +58,7 @@ impl<S: Strategy + 'static> Kind<S> {
         self
     }
 
-    /// Its versions beyond the default are converted by `versions`, where any of the group may be served.
+    /// Declares that `versions` converts the versions other than the default, if any of the group may be served.
     pub(crate) fn converts_by(mut self, config: &Config, group: &str, versions: Versions) -> Self {
         if config.apis.has_more(group) {
             self.capabilities.converts = Some(Arc::new(versions));
@@ -66,7 +66,7 @@ impl<S: Strategy + 'static> Kind<S> {
         self
     }
 
-    /// Its objects define resources.
+    /// Declares that objects of the kind define resources.
     pub(crate) fn defines(mut self) -> Self
     where
         S: Defines,
@@ -75,7 +75,7 @@ impl<S: Strategy + 'static> Kind<S> {
         self
     }
 
-    /// It follows its stored objects.
+    /// Declares that the kind observes its stored objects.
     pub(crate) fn followed(mut self) -> Self
     where
         S: Followed,
@@ -84,7 +84,7 @@ impl<S: Strategy + 'static> Kind<S> {
         self
     }
 
-    /// Its objects hold what no other may hold.
+    /// Declares that objects of the kind claim values that no other object may have.
     pub(crate) fn claims(mut self) -> Self
     where
         S: Claims,
@@ -93,7 +93,7 @@ impl<S: Strategy + 'static> Kind<S> {
         self
     }
 
-    /// Some of its objects exist from the start.
+    /// Declares that some objects of the kind exist from the start.
     pub(crate) fn initial_objects(mut self) -> Self
     where
         S: InitialObjects,
@@ -102,27 +102,27 @@ impl<S: Strategy + 'static> Kind<S> {
         self
     }
 
-    /// A POST to `subresource`, or to the resource itself where that is empty, is answered and nothing is stored.
+    /// Adds a review: a POST to `subresource`, or to the resource itself if that is empty, stores nothing.
     pub(crate) fn review(self, subresource: &'static str, review: impl Review + 'static) -> Self {
         self.responder(subresource, Responder::Review(Arc::new(review)))
     }
 
-    /// Its objects are computed when they are read.
+    /// Declares that objects of the kind are computed when they are read.
     pub(crate) fn computed(self, objects: impl ComputedObjects + 'static) -> Self {
         self.responder("", Responder::Computed(Arc::new(objects)))
     }
 
-    /// A POST to `subresource`, or to the resource itself where that is empty, changes stored objects.
+    /// Adds an action: a POST to `subresource`, or to the resource itself if that is empty, changes stored objects.
     pub(crate) fn action(self, subresource: &'static str, action: impl SubresourceAction + 'static) -> Self {
         self.responder(subresource, Responder::Action(Arc::new(action)))
     }
 
-    /// Requests to `subresource` go on to a node, a pod or a service.
+    /// Declares that requests to `subresource` connect to a node, a pod or a service.
     pub(crate) fn connects(self, subresource: &'static str, connecter: impl Connecter + 'static) -> Self {
         self.responder(subresource, Responder::Connect(Arc::new(connecter)))
     }
 
-    /// As [`Kind::connects`], for several subresources.
+    /// Declares several subresources like [`Kind::connects`].
     pub(crate) fn connects_each<C: Connecter + 'static>(
         self,
         connecters: impl IntoIterator<Item = (&'static str, C)>,
@@ -136,49 +136,49 @@ impl<S: Strategy + 'static> Kind<S> {
         self
     }
 
-    /// Names have a rule of the kind's own.
+    /// Sets the rule for names of objects of the kind.
     pub(crate) fn named_by(mut self, faults: fn(&Value, &str) -> Faults) -> Self {
         self.capabilities.name_faults = Some(faults);
         self
     }
 
-    /// Its objects are the namespaces in which other objects live.
+    /// Declares that objects of the kind are the namespaces of other objects.
     pub(crate) fn holds_namespaces(mut self) -> Self {
         self.capabilities.is_namespace = true;
         self
     }
 
-    /// Policies have no say in writes to it.
+    /// Exempts the kind from admission policies.
     pub(crate) fn exempt_from_policies(mut self) -> Self {
         self.capabilities.exempt.policies = true;
         self
     }
 
-    /// Webhooks have no say in writes to it.
+    /// Exempts the kind from webhooks.
     pub(crate) fn exempt_from_webhooks(mut self) -> Self {
         self.capabilities.exempt.webhooks = true;
         self
     }
 
-    /// Deletion differs from that of other kinds.
+    /// Sets the deletion rules of the kind.
     pub(crate) fn deletion(mut self, rules: DeletionRules) -> Self {
         self.capabilities.deletion = rules;
         self
     }
 
-    /// Objects lie in etcd otherwise than they are served.
+    /// Sets rules for objects whose form in etcd differs from the served form.
     pub(crate) fn at_rest(mut self, rules: AtRestRules) -> Self {
         self.capabilities.at_rest = rules;
         self
     }
 
-    /// Objects are kept otherwise than they are served; this makes the one of the other.
+    /// Sets the function that converts objects from the served to the stored form.
     pub(crate) fn kept_by(mut self, kept: fn(Value, Old<'_>) -> Value) -> Self {
         self.capabilities.at_rest.kept = Some(kept);
         self
     }
 
-    /// Objects that were kept in older versions are read by this.
+    /// Sets the function that converts objects that older versions stored.
     pub(crate) fn read_by(self, read: fn(Value) -> Value) -> Self {
         self.at_rest(AtRestRules {
             read: Some(read),
@@ -186,19 +186,19 @@ impl<S: Strategy + 'static> Kind<S> {
         })
     }
 
-    /// The rows of tables differ from those of other kinds.
+    /// Sets the rules for rows of tables.
     pub(crate) fn rows(mut self, rules: RowRules) -> Self {
         self.capabilities.rows = rules;
         self
     }
 
-    /// Policies and webhooks that come from files of the server have a say all the same.
+    /// Limits exemptions to policies and webhooks of the API: those from files of the server apply to the kind.
     pub(crate) fn but_from_those_of_files(mut self) -> Self {
         self.capabilities.exempt.but_of_files = true;
         self
     }
 
-    /// Objects have raw extensions at these paths; `immutable` is the field around them, if that does not change.
+    /// Sets the paths of raw extensions. `immutable` is the field around them, if it does not change.
     pub(crate) fn raw(mut self, fields: &'static [&'static [&'static str]], immutable: Option<&'static str>) -> Self {
         self.capabilities.raw = Some(RawExtensions {
             fields,
@@ -208,7 +208,7 @@ impl<S: Strategy + 'static> Kind<S> {
         self
     }
 
-    /// The status has raw extensions at these paths, too.
+    /// Sets the paths of raw extensions in the status.
     pub(crate) fn raw_in_status(mut self, status_fields: &'static [&'static [&'static str]]) -> Self {
         if let Some(raw) = &mut self.capabilities.raw {
             raw.status_fields = status_fields;
@@ -216,62 +216,62 @@ impl<S: Strategy + 'static> Kind<S> {
         self
     }
 
-    /// An update counts as a change even where the server drops all that it changes.
+    /// Declares that an update counts as a change even if the server drops everything that it changes.
     pub(crate) fn counts_dropped_fields(mut self) -> Self {
         self.capabilities.counts_dropped_fields = true;
         self
     }
 
-    /// A new object keeps what its creator sends in the fields that writes to the object do not touch.
+    /// Declares that a new object keeps the fields from its creator that writes to the object do not change.
     pub(crate) fn keeps_reset_fields_at_creation(mut self) -> Self {
         self.capabilities.keeps_reset_fields_at_creation = true;
         self
     }
 
-    /// A write to a subresource that changes these fields does not own them.
+    /// Sets the fields that a write to a subresource changes without owning them.
     pub(crate) fn unowned_fields(mut self, fields: &'static [(&'static str, &'static str)]) -> Self {
         self.capabilities.unowned_fields = fields;
         self
     }
 
-    /// Every answer about the kind carries this warning.
+    /// Sets the warning of every response about the kind.
     pub(crate) fn deprecated(mut self, warning: &'static str) -> Self {
         self.deprecation = Some(warning);
         self
     }
 
-    /// Quotas count its objects by their plural name alone, too.
+    /// Declares that quotas also count objects of the kind by the plural name only.
     pub(crate) fn counted_by_plural(mut self) -> Self {
         self.capabilities.quota.plain_name = true;
         self
     }
 
-    /// Its objects take more of quotas than their number.
+    /// Sets the usage of quotas beyond the number of objects.
     pub(crate) fn takes_of_quotas(mut self, usage: impl QuotaUsage + 'static) -> Self {
         self.capabilities.quota.usage = Some(Arc::new(usage));
         self
     }
 
-    /// Quotas do not count its objects.
+    /// Exempts objects of the kind from quotas.
     pub(crate) fn exempt_from_quotas(mut self) -> Self {
         self.capabilities.quota.exempt = true;
         self
     }
 
-    /// The refusal of a selector by an unknown field is worded otherwise.
+    /// Sets the messages for selectors with an unknown field.
     pub(crate) fn selector_words(mut self, words: SelectorWords) -> Self {
         self.capabilities.selector_words = words;
         self
     }
 
-    /// A token of a service account may end with an object of the kind, which its claim `name` names. Messages call the object
-    /// `called`.
+    /// Declares that service account tokens may be bound to objects of the kind, with the claim `name`. Messages call
+    /// the object `called`.
     pub(crate) fn ends_tokens(mut self, name: &'static str, called: &'static str) -> Self {
         self.capabilities.token_claim = Some(TokenClaim { name, called });
         self
     }
 
-    /// Its objects hold a template of Pods at `path`.
+    /// Declares a pod template at `path`.
     pub(crate) fn pod_template(
         mut self,
         path: &'static [&'static str],
@@ -282,48 +282,49 @@ impl<S: Strategy + 'static> Kind<S> {
         self.with_strategy(|kind| Arc::new(WithPodTemplate { kind, path, warnings }))
     }
 
-    /// Its objects have a part at `path` that is checked by what it holds alone; see [`Check::alone`](holdfast_resource::Check::alone).
+    /// Declares a part at `path` that is validated independently of the rest; see
+    /// [`Check::alone`](holdfast_resource::Check::alone).
     pub(crate) fn part(mut self, path: &'static [&'static str]) -> Self {
         self.capabilities.parts.push(path);
         self
     }
 
-    /// A new object has the zero value of its status, whatever its writer sends.
+    /// Declares that a new object has the zero value of its status, whatever its creator sends.
     pub(crate) fn empty_status(mut self) -> Self {
         self.empty_status = true;
         self
     }
 
-    /// Writes to the object change its status too.
+    /// Declares that writes to the object also change its status.
     pub(crate) fn writes_status(mut self) -> Self {
         self.writes_status = true;
         self
     }
 
-    /// Its names follow another rule than the table has.
+    /// Sets a rule for names that differs from that of the table.
     pub(crate) fn names(mut self, rule: Option<NameRule>) -> Self {
         self.names = rule;
         self
     }
 
-    /// Validation of the kind looks at metadata as often as `checks` say.
+    /// Sets the number of times that validation of the kind checks the metadata.
     pub(crate) fn metadata_checks(mut self, checks: MetadataChecks) -> Self {
         self.metadata_checks = checks;
         self
     }
 
-    /// Columns of its tables name these cells.
+    /// Sets the cells that columns of its tables name.
     pub(crate) fn cells(mut self, cells: &'static [NamedCell]) -> Self {
         self.cells = cells;
         self
     }
 
-    /// The kind, whatever the type of its strategy.
+    /// Erases the type of the strategy.
     pub(crate) fn done(self) -> Kind {
         self.with_strategy::<dyn Strategy>(|strategy| strategy)
     }
 
-    /// The same with another strategy, which `of` makes of this one.
+    /// Replaces the strategy with the one that `of` returns for it.
     fn with_strategy<T: ?Sized>(self, of: impl FnOnce(Arc<S>) -> Arc<T>) -> Kind<T> {
         Kind {
             strategy: of(self.strategy),
@@ -345,7 +346,7 @@ impl Default for Kind {
 }
 
 impl Kind {
-    /// `resource`, which does what the kind does.
+    /// Returns `resource` with the strategy and the capabilities of the kind.
     pub(crate) fn behind(&self, mut resource: Resource) -> Resource {
         resource.strategy = Arc::clone(&self.strategy);
         resource.capabilities = self.capabilities.clone();
@@ -353,27 +354,27 @@ impl Kind {
         resource
     }
 
-    /// Whether a new object has the zero value of its status, whatever its writer sends.
+    /// Returns true if a new object has the zero value of its status, whatever its creator sends.
     pub(crate) fn has_empty_status(&self) -> bool {
         self.empty_status
     }
 
-    /// Whether writes to the object change its status too.
+    /// Returns true if writes to the object also change its status.
     pub(crate) fn takes_status(&self) -> bool {
         self.writes_status
     }
 
-    /// The rule of its names, where it is another than the table has.
+    /// Returns the rule for names, if it differs from that of the table.
     pub(crate) fn name_rule(&self) -> Option<NameRule> {
         self.names
     }
 
-    /// The warning that every answer about the kind carries.
+    /// Returns the warning of every response about the kind.
     pub(crate) fn deprecation(&self) -> Option<SmolStr> {
         self.deprecation.map(SmolStr::new_static)
     }
 
-    /// The cells that columns of its tables name.
+    /// Returns the cells that columns of its tables name.
     pub(crate) fn cells(&self) -> &'static [NamedCell] {
         self.cells
     }

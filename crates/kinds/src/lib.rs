@@ -1,14 +1,14 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::indexing_slicing)]
-//! The built-in kinds: what kube-apiserver 1.36 serves without definitions from clients.
+//! Built-in kinds: those that kube-apiserver 1.36 serves without CRDs.
 //!
-//! What can be said of a kind as data (names, verbs, fields, defaults that depend on nothing, keys) stands in [`tables`].
-//! What cannot stands in one file a kind, by API group: `apps/deployment.rs` fills in what depends on other fields,
-//! shapes what is about to be stored, and says what is wrong with it. [`registry`] puts both together; [`admission`]
-//! holds the checks that all writes pass.
+//! Facts about a kind that are data (names, verbs, fields, unconditional defaults, keys) are in [`tables`]. Each kind
+//! has one file for its behaviour, by API group: `apps/deployment.rs` sets defaults that depend on other fields,
+//! prepares objects for storage, and validates them. [`registry`] combines both; [`admission`] has the plugins that all
+//! writes pass.
 //!
-//! To add a kind's own behaviour: write its file with a [`Strategy`](holdfast_resource::Strategy) and give it a line in the
-//! list of its group's `mod.rs`, which names the capabilities of the kind.
+//! To add the behaviour of a kind, write its file with a [`Strategy`](holdfast_resource::Strategy), and add it with its
+//! capabilities to the list of kinds in the `mod.rs` of its group.
 
 pub mod admission;
 mod admissionregistration;
@@ -66,8 +66,8 @@ pub use config::{Config, random};
 pub use descriptions::Descriptions;
 pub use validation::addresses::Block;
 
-/// The versions in which objects of a built-in kind can be read, the best first: those that are `served`, and those that the
-/// reference knows beside them. All are texts of an `apiVersion`.
+/// Returns the versions in which objects of a built-in kind can be decoded, the preferred one first: those that are
+/// `served`, and the others that the reference knows. All are values of `apiVersion`.
 pub fn decodable_versions(group: &str, kind: &str, served: &[&str]) -> Vec<SmolStr> {
     let is_of_group = |api_version: &str| api_version.split_once('/').map_or("", |(group, _)| group) == group;
     let others = tables::unserved().filter(|(api_version, known)| *known == kind && is_of_group(api_version));
@@ -82,16 +82,16 @@ pub fn decodable_versions(group: &str, kind: &str, served: &[&str]) -> Vec<SmolS
     versions
 }
 
-/// All built-in resources, in the order of discovery.
+/// Returns all built-in resources, in the order of discovery.
 ///
 /// # Errors
-/// When the generated table cannot be read, which a build of this crate that passes its tests never shows.
+/// If the generated table cannot be read, which the tests of this crate rule out.
 pub fn registry(config: &Config) -> Result<Registry, tables::TablesError> {
     let types = TableTypes::new(Arc::new(tables::written_types(config)?));
     Ok(registry_of(config, &types)?)
 }
 
-/// The same, with types that were read before.
+/// Returns all built-in resources, with types that were already read.
 fn registry_of(config: &Config, types: &Arc<TableTypes>) -> Result<Registry, tables::ResourceTableError> {
     let mut registry = Registry::builder();
     let kind_of = |group: &str, plural: &str| kind_of(group, plural, config);
@@ -115,7 +115,7 @@ fn registry_of(config: &Config, types: &Arc<TableTypes>) -> Result<Registry, tab
 
 type GroupKinds = fn(&str, &Config) -> Option<Kind>;
 
-/// The groups that have kinds with behaviour of their own.
+/// Groups with kinds that have their own behaviour.
 const GROUPS: [(&str, GroupKinds); 23] = [
     ("", core::kind_of),
     ("admissionregistration.k8s.io", admissionregistration::kind_of),
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn kinds_can_be_read_in_versions_that_are_served_no_more() {
-        // As kube-apiserver 1.36 reports it.
+        // Same as kube-apiserver 1.36 reports.
         for (group, kind, served, known) in [
             ("apps", "Deployment", "apps/v1", "apps/v1 apps/v1beta2 apps/v1beta1"),
             ("batch", "Job", "batch/v1", "batch/v1"),
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_from_the_start_is_valid() {
+    fn initial_objects_are_valid() {
         let objects: Vec<holdfast_value::Value> = registry(&Config::default())
             .unwrap()
             .resources()
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn every_stored_resource_is_kept_in_a_version_that_it_is_served_in() {
+    fn stored_resources_use_a_served_version() {
         for resource in registry(&Config::default()).unwrap().resources() {
             if let Some(storage) = &resource.storage {
                 let served = |version: &holdfast_resource::ResourceVersion| version.api_version == storage.api_version;

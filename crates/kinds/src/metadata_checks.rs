@@ -1,11 +1,13 @@
-//! How often the validation of each kind looks at metadata, beside the checks for all kinds.
+//! Number of times that the validation of each kind checks metadata, in addition to the checks for all kinds.
 
 use holdfast_resource::{CreationChecks, MetadataChecks, RepeatedChecks, UpdateOrder};
 
-/// As most kinds do: the core group's checks, as at creation and against the old object; of a status the latter.
+/// Checks of most kinds: those of the core group, of the whole object and against the old one; for the status only the
+/// latter.
 pub(crate) const MOST: MetadataChecks = of_core(1, 1);
 
-/// By the checks of the core group: an update of the object looks so often at the whole metadata and at the change.
+/// Returns the checks of the core group, with the number of checks of the whole metadata and of the change by an
+/// update.
 pub(crate) const fn of_core(whole: u8, update: u8) -> MetadataChecks {
     MetadataChecks {
         object: RepeatedChecks { whole, update },
@@ -17,12 +19,12 @@ pub(crate) const fn of_core(whole: u8, update: u8) -> MetadataChecks {
     }
 }
 
-/// As `checks`, and of a new object at that time.
+/// Returns `checks` with this time for the checks of a new object.
 pub(crate) const fn at_creation(checks: MetadataChecks, at_creation: CreationChecks) -> MetadataChecks {
     MetadataChecks { at_creation, ..checks }
 }
 
-/// By the checks of apimachinery, which do not look at the names of finalizers.
+/// Returns the checks of apimachinery, which do not validate the names of finalizers.
 pub(crate) const fn of_apimachinery(whole: u8, update: u8) -> MetadataChecks {
     MetadataChecks {
         finalizer_names: false,
@@ -30,7 +32,7 @@ pub(crate) const fn of_apimachinery(whole: u8, update: u8) -> MetadataChecks {
     }
 }
 
-/// As `checks`, and so often for an update of the status.
+/// Returns `checks` with these numbers for an update of the status.
 pub(crate) const fn with_status(checks: MetadataChecks, whole: u8, update: u8) -> MetadataChecks {
     MetadataChecks {
         subresource: RepeatedChecks { whole, update },
@@ -38,12 +40,12 @@ pub(crate) const fn with_status(checks: MetadataChecks, whole: u8, update: u8) -
     }
 }
 
-/// As `checks`, where an update of the object reports its faults in this order.
+/// Returns `checks` with this order of the errors of an update.
 pub(crate) const fn in_order(update_order: UpdateOrder, checks: MetadataChecks) -> MetadataChecks {
     MetadataChecks { update_order, ..checks }
 }
 
-/// As `checks`, where no rule of the kind holds for `generateName` (`ValidateObjectMetaWithOpts`).
+/// Returns `checks` without the kind's rule for `generateName` (`ValidateObjectMetaWithOpts`).
 pub(crate) const fn generating_any_name(checks: MetadataChecks) -> MetadataChecks {
     MetadataChecks {
         generated_names: false,

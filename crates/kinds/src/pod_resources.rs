@@ -1,10 +1,10 @@
-//! What a Pod asks for in all, as limit ranges and quotas count it.
+//! Total resources of a Pod, as limit ranges and quotas count them.
 
 use holdfast_resource::Field;
 use holdfast_resource::quota::{Amounts, add, amounts};
 
-/// The `part` (`requests` or `limits`) that the containers of a Pod use at once: those that run side by side, or an
-/// init container with the sidecars that were started before it, whichever is more.
+/// Returns the maximum `part` (`requests` or `limits`) that the containers of a Pod use at once: the concurrent
+/// containers, or an init container with the sidecars that were started before it.
 pub(crate) fn of_containers(spec: &Field<'_, '_>, part: &str) -> Amounts {
     let mut running = Amounts::new();
     for container in spec.child("containers").items() {
@@ -28,8 +28,8 @@ pub(crate) fn of_containers(spec: &Field<'_, '_>, part: &str) -> Amounts {
     running
 }
 
-/// The `part` of a whole Pod: what it states for itself as a whole, for the rest the sum of its containers, and its
-/// overhead (which counts towards limits only where there is one).
+/// Returns the `part` of a whole Pod: its pod-level resources, for all others the sum of its containers, and its
+/// overhead (which only counts towards limits that exist).
 pub(crate) fn of_pod(spec: &Field<'_, '_>, part: &str) -> Amounts {
     let mut total = of_containers(spec, part);
     total.extend(amounts(&spec.child("resources").child(part)));

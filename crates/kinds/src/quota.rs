@@ -1,4 +1,4 @@
-//! What objects take of quotas beyond their number, kind by kind.
+//! Quota usage of objects beyond their number, by kind.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -12,16 +12,16 @@ use holdfast_value::Value;
 use crate::pod_resources::of_pod;
 use crate::validation::resources::{CLAIMED_STORAGE, OF_SERVICES, is_counted_of_pods, is_extended};
 
-/// What stands between a storage class and what is counted of it.
+/// Separator between a storage class and the resource that is counted for it.
 const OF_STORAGE_CLASS: &str = ".storageclass.storage.k8s.io/";
-/// What stands behind a device class whose devices are counted.
+/// Suffix of a device class whose devices are counted.
 const OF_DEVICE_CLASS: &str = ".deviceclass.resource.k8s.io/devices";
-/// How many devices a request for all of them is taken for: as many as can be allocated at once.
+/// Number of devices that a request for all devices counts as: the maximum of one allocation.
 const ALL_DEVICES: i64 = 32;
-/// The annotation that named the class of a claim before there was a field for it.
+/// Annotation that named the class of a claim before the field existed.
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
-/// What each container must state where a quota counts it.
+/// Resources that each container must set if a quota counts them.
 const DEMANDED: [&str; 6] = [
     "cpu",
     "memory",
@@ -31,7 +31,7 @@ const DEMANDED: [&str; 6] = [
     "limits.memory",
 ];
 
-/// Pods take what their containers ask for.
+/// Quota usage of Pods: the resources of their containers.
 pub(crate) struct Pods;
 
 impl QuotaUsage for Pods {
@@ -84,13 +84,13 @@ impl QuotaUsage for Pods {
     }
 }
 
-/// Whether the time of a Pod is bounded (`IsTerminating`).
+/// Returns true if a Pod has a deadline (`IsTerminating`).
 fn is_terminating(pod: &Value) -> bool {
     let deadline = pod.at(&["spec", "activeDeadlineSeconds"]).and_then(Value::as_i64);
     deadline.is_some_and(|seconds| seconds >= 0)
 }
 
-/// Services take the ports of nodes and load balancers.
+/// Quota usage of Services: node ports and load balancers.
 pub(crate) struct Services;
 
 impl QuotaUsage for Services {
@@ -103,7 +103,7 @@ impl QuotaUsage for Services {
     }
 }
 
-/// Claims take the storage that they ask for.
+/// Quota usage of claims: the requested storage.
 pub(crate) struct Claims;
 
 impl QuotaUsage for Claims {
@@ -135,7 +135,7 @@ impl QuotaUsage for Claims {
     }
 }
 
-/// Claims of devices take the devices that they ask for.
+/// Quota usage of device claims: the requested devices.
 pub(crate) struct DeviceClaims;
 
 impl QuotaUsage for DeviceClaims {
@@ -148,7 +148,7 @@ impl QuotaUsage for DeviceClaims {
     }
 }
 
-/// Whether a Pod came to its end, or should have: one whose node is lost must not keep others from its place.
+/// Returns true if a Pod has ended, or its grace period has: a Pod on a lost node must not count forever.
 fn is_over(pod: &Value, now: SystemTime) -> bool {
     let root = Field::root(pod);
     if matches!(root.child("status").child("phase").text(), "Succeeded" | "Failed") {
@@ -165,7 +165,7 @@ fn is_over(pod: &Value, now: SystemTime) -> bool {
     }
 }
 
-/// Requests and limits under the names of quotas.
+/// Returns requests and limits under the names of quotas.
 fn named_as_in_quotas(requests: &Amounts, limits: &Amounts) -> Amounts {
     let mut usage = Amounts::new();
     for (name, amount) in requests {
@@ -185,7 +185,7 @@ fn named_as_in_quotas(requests: &Amounts, limits: &Amounts) -> Amounts {
     usage
 }
 
-/// What containers do not state and the quota counts, with the names of the containers, in words.
+/// Returns a description of the resources that the quota counts and containers do not set, with the containers.
 fn missing(counted: &[&str], pod: &Value) -> Option<String> {
     let root = Field::root(pod);
     let spec = root.child("spec");
@@ -219,7 +219,7 @@ fn missing(counted: &[&str], pod: &Value) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join("; "))
 }
 
-/// The ports of nodes and the load balancers that a Service takes.
+/// Adds the node ports and the load balancers of a Service.
 fn add_ports(spec: &Field<'_, '_>, usage: &mut Amounts) {
     let ports = spec.child("ports");
     let allocates = spec.child("allocateLoadBalancerNodePorts");
@@ -238,7 +238,7 @@ fn add_ports(spec: &Field<'_, '_>, usage: &mut Amounts) {
     }
 }
 
-/// The storage that a claim asks for or has, whichever is more, in all and of its class.
+/// Adds the requested or allocated storage of a claim, whichever is larger, in total and for its class.
 fn add_storage(claim: &Field<'_, '_>, usage: &mut Amounts) {
     let (metadata, spec, status) = (claim.child("metadata"), claim.child("spec"), claim.child("status"));
     let old_style = metadata.child("annotations").child(CLASS_ANNOTATION).text();
@@ -260,7 +260,7 @@ fn add_storage(claim: &Field<'_, '_>, usage: &mut Amounts) {
     }
 }
 
-/// The largest number of devices of each class that a claim may get.
+/// Adds the maximum number of devices of each class that a claim may get.
 fn add_devices(spec: &Field<'_, '_>, usage: &mut Amounts) {
     let count = |request: &Field<'_, '_>| match request.child("allocationMode").text() {
         "All" => ALL_DEVICES,
@@ -295,7 +295,7 @@ fn selects(value: &str, operator: &str, values: &[&str]) -> bool {
     }
 }
 
-/// Whether a Pod asks to be near to, or far from, Pods of other namespaces.
+/// Returns true if a Pod has affinity or anti-affinity to Pods of other namespaces.
 fn crosses_namespaces(spec: &Field<'_, '_>) -> bool {
     let crosses =
         |term: &Field<'_, '_>| !term.child("namespaces").is_empty() || term.child("namespaceSelector").is_set();
@@ -319,7 +319,7 @@ mod tests {
 
     use crate::harness::Harness;
 
-    /// What an object takes, as text.
+    /// Returns the usage of an object as text.
     fn usage(group: &str, plural: &str, text: &str) -> String {
         let registry = crate::registry(&crate::Config::default()).unwrap();
         let name = GroupResource {

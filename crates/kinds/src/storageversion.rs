@@ -1,5 +1,5 @@
-//! The kinds of the group `internal.apiserver.k8s.io`: StorageVersions, by which API servers publish in which version
-//! each keeps the objects of a resource.
+//! Kinds of the group `internal.apiserver.k8s.io`: StorageVersions, with which API servers publish the version in which
+//! each stores the objects of a resource.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::kind::{Kind, kind};
 use crate::validation::{Errors, report};
 
-/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+/// Returns the kind of the group with this plural name, with its capabilities.
 pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
     let storage_versions = || {
         kind(StorageVersion)
@@ -24,13 +24,13 @@ pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
     (plural == "storageversions").then(storage_versions)
 }
 
-/// What only StorageVersions do.
+/// Rules of StorageVersions only.
 struct StorageVersion;
 
-/// The cells of tables.
+/// Table cells.
 const CELLS: &[NamedCell] = &[("storage-versions", |object, _| written_versions(object))];
 
-/// What the first servers write, and how many others there are.
+/// Returns the versions that the first servers write, and the number of other servers.
 fn written_versions(object: &Value) -> Value {
     const SHOWN: usize = 3;
     let all = items(object, &["status", "storageVersions"]);
@@ -60,7 +60,9 @@ impl Strategy for StorageVersion {
     }
 }
 
-/// `ValidateStorageVersionName`: `group.resource`.
+/// Returns the errors of a name that is not `group.resource`.
+///
+/// upstream: `pkg/apis/apiserverinternal/validation#ValidateStorageVersionName`.
 fn name_faults(_object: &Value, name: &str) -> Faults {
     let Some((group, resource)) = name.rsplit_once('.') else {
         return vec!["name must be in the form of <group>.<resource>".into()];
@@ -76,7 +78,9 @@ fn name_faults(_object: &Value, name: &str) -> Faults {
     faults
 }
 
-/// `validateStorageVersionStatus`
+/// Validates the status of a StorageVersion.
+///
+/// upstream: `pkg/apis/apiserverinternal/validation#validateStorageVersionStatus`.
 fn validate_status(status: &Field<'_, '_>) -> Errors {
     let mut errors = Errors::new();
     let versions = status.child("storageVersions");
@@ -93,7 +97,9 @@ fn validate_status(status: &Field<'_, '_>) -> Errors {
     errors
 }
 
-/// `validateServerStorageVersion`
+/// Validates the versions of one server.
+///
+/// upstream: `pkg/apis/apiserverinternal/validation#validateServerStorageVersion`.
 fn validate_server(version: &Field<'_, '_>, errors: &mut Errors) {
     let server = version.child("apiServerID");
     report(&server, dns_subdomain(server.text()), errors);
@@ -121,7 +127,9 @@ fn validate_server(version: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `isValidAPIVersion`
+/// Validates an API version.
+///
+/// upstream: `pkg/apis/apiserverinternal/validation#isValidAPIVersion`.
 fn validate_api_version(field: &Field<'_, '_>, errors: &mut Errors) {
     const ODD: &str = "an apiVersion is a DNS-1035 label, which must consist of lower case alphanumeric characters or '-', start \
          with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for \
@@ -145,7 +153,9 @@ fn validate_api_version(field: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `validateCommonVersion`: the version that all servers write, where they write one.
+/// Validates the common version, which all servers must write if they agree.
+///
+/// upstream: `pkg/apis/apiserverinternal/validation#validateCommonVersion`.
 fn validate_common(status: &Field<'_, '_>, errors: &mut Errors) {
     let versions = status.child("storageVersions");
     let mut written = versions
@@ -169,7 +179,9 @@ fn validate_common(status: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `validateStorageVersionCondition`, whose paths leave out the name of the list.
+/// Validates conditions. The paths omit the name of the list.
+///
+/// upstream: `pkg/apis/apiserverinternal/validation#validateStorageVersionCondition`.
 fn validate_conditions(status: &Field<'_, '_>, errors: &mut Errors) {
     let conditions = status.child("conditions");
     let mut seen: Vec<&str> = Vec::new();

@@ -1,5 +1,5 @@
-//! The kinds of the group `storagemigration.k8s.io`: StorageVersionMigrations, each of which has the objects of a resource
-//! written again (<https://kubernetes.io/docs/tasks/manage-kubernetes-objects/storage-version-migration/>).
+//! Kinds of the group `storagemigration.k8s.io`: StorageVersionMigrations, each of which rewrites the objects of a
+//! resource (<https://kubernetes.io/docs/tasks/manage-kubernetes-objects/storage-version-migration/>).
 
 use holdfast_resource::metadata::conditions::validate_conditions;
 use holdfast_resource::metadata::formats::{dns_label_1035, dns_subdomain};
@@ -11,16 +11,16 @@ use crate::config::Config;
 use crate::kind::{Kind, kind};
 use crate::validation::Errors;
 
-/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+/// Returns the kind of the group with this plural name, with its capabilities.
 pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
     let migrations = || kind(StorageVersionMigration).cells(CELLS).empty_status().done();
     (plural == "storageversionmigrations").then(migrations)
 }
 
-/// What only StorageVersionMigrations do.
+/// Rules of StorageVersionMigrations only.
 struct StorageVersionMigration;
 
-/// The cells of tables.
+/// Table cells.
 const CELLS: &[NamedCell] = &[
     ("migrated-resource", |object, _| resource_name(object)),
     ("migration-status", |object, _| migration_status(object)),
@@ -68,7 +68,9 @@ impl Strategy for StorageVersionMigration {
     }
 }
 
-/// `ValidateStorageVersionMigration`
+/// Validates a StorageVersionMigration.
+///
+/// upstream: `pkg/apis/storagemigration/validation#ValidateStorageVersionMigration`.
 fn validate_spec(spec: &Field<'_, '_>, errors: &mut Errors) {
     let named = spec.child("resource");
     let (resource, group) = (named.child("resource"), named.child("group"));
@@ -88,7 +90,9 @@ fn validate_spec(spec: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `ValidateStorageVersionMigrationStatusUpdate`
+/// Validates an update of the status of a StorageVersionMigration.
+///
+/// upstream: `pkg/apis/storagemigration/validation#ValidateStorageVersionMigrationStatusUpdate`.
 fn validate_status(status: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let (version, before) = (status.child("resourceVersion"), old.child("resourceVersion"));
     if !version.text().is_empty()
@@ -113,7 +117,7 @@ fn validate_status(status: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Err
     }
 }
 
-/// Why a text is no resource version, as `CompareResourceVersion` says it.
+/// Returns the error of an invalid resource version, with the message of `CompareResourceVersion`.
 fn version_fault(text: &str) -> Option<String> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     let well_formed = digits && !text.starts_with('0');

@@ -1,20 +1,20 @@
-//! Conversion between the versions of a kind that are alike, or nearly.
+//! Conversion between versions of a kind with the same or nearly the same fields.
 
 use holdfast_resource::{ConversionError, Converts};
 use holdfast_value::Value;
 
-/// Turns the fields of an object of the first `apiVersion` into those of the second.
+/// Function that converts the fields of an object from the first `apiVersion` to the second.
 pub(crate) type Reshape = fn(object: &mut Value, from: &str, to: &str);
 
-/// The versions of a kind that have the same fields, but for what `reshape` moves.
+/// Versions of a kind with the same fields, except those that `reshape` moves.
 pub(crate) struct Versions {
-    /// The `apiVersion` of each.
+    /// `apiVersion` of each version.
     pub(crate) known: &'static [&'static str],
     pub(crate) reshape: Reshape,
 }
 
 impl Versions {
-    /// Versions that differ in nothing but their names.
+    /// Returns versions that only differ in their names.
     pub(crate) const fn alike(known: &'static [&'static str]) -> Self {
         Self {
             known,

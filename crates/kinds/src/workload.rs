@@ -1,4 +1,4 @@
-//! What workloads share: a selector, a template of Pods that it finds again, and counts of replicas.
+//! Rules that workloads share: a selector, a pod template that it selects, and replica counts.
 
 use std::sync::Arc;
 
@@ -11,18 +11,18 @@ use crate::config::PodSettings;
 use crate::core::pod_spec::{Template, default_template, template_warnings, validate_template_of_replicas};
 use crate::validation::Errors;
 
-/// How a workload's selector and template are checked.
+/// Rules for the selector and the template of a workload.
 pub(crate) struct SelectorRules<'a> {
-    /// What is said of a selector that selects everything.
+    /// Message for a selector that selects everything.
     pub(crate) empty: &'a str,
-    /// What is said of a selector that cannot be read.
+    /// Message for an invalid selector.
     pub(crate) malformed: &'a str,
-    /// What the template is checked with.
+    /// Rules for the template.
     pub(crate) template: Template<'a>,
 }
 
 impl SelectorRules<'_> {
-    /// The rules of ReplicaSets, and of Deployments, which make ReplicaSets. The reference speaks of deployments in both.
+    /// Returns the rules of ReplicaSets and Deployments. The reference's messages name deployments for both.
     pub(crate) fn of_replica_sets(settings: PodSettings) -> Self {
         Self {
             empty: "empty selector is invalid for deployment",
@@ -35,7 +35,8 @@ impl SelectorRules<'_> {
     }
 }
 
-/// That a way of rolling out has a type that there is not. The reference reports all of it, by the names of its source.
+/// Returns the error for an unknown type of rollout strategy. The reference prints the whole strategy with its Go
+/// names.
 pub(crate) fn unsupported_strategy(strategy: &Field<'_, '_>, types: &[&str]) -> FieldError {
     let rolling = strategy.child("rollingUpdate");
     let part = |name: &str| rolling.child(name).value().cloned().unwrap_or(Value::Int(0));
@@ -50,7 +51,7 @@ pub(crate) fn unsupported_strategy(strategy: &Field<'_, '_>, types: &[&str]) -> 
     FieldError::not_supported_shown(&strategy.path(), &shown, types)
 }
 
-/// Checks `selector` and `template` of a workload's spec.
+/// Validates `selector` and `template` of a workload's spec.
 pub(crate) fn validate_selector_and_template(spec: &Part<'_, '_>, rules: &SelectorRules<'_>, check: &mut Check<'_>) {
     let selector = spec.child("selector");
     validate_selector(&selector, rules.empty, &mut check.errors);
@@ -60,7 +61,7 @@ pub(crate) fn validate_selector_and_template(spec: &Part<'_, '_>, rules: &Select
     }
 }
 
-/// Checks a selector that must be there and must not select everything, which is reported as `empty` says.
+/// Validates a selector that is required and must not select everything, for which `empty` is the message.
 pub(crate) fn validate_selector(selector: &Field<'_, '_>, empty: &str, errors: &mut Errors) {
     if !selector.is_set() {
         errors.push(selector.required(""));
@@ -72,12 +73,12 @@ pub(crate) fn validate_selector(selector: &Field<'_, '_>, empty: &str, errors: &
     }
 }
 
-/// Whether a selector is there and asks for nothing.
+/// Returns true if a selector exists and has no requirements.
 pub(crate) fn selects_everything(selector: &Field<'_, '_>) -> bool {
     selector.is_set() && selector.child("matchLabels").is_empty() && selector.child("matchExpressions").is_empty()
 }
 
-/// Reports each of `names` that is above the count `most`, in the words of `of`.
+/// Reports each of `names` that is greater than the count `most`, which the message calls `of`.
 pub(crate) fn at_most_count(status: &Field<'_, '_>, names: &[&str], most: &str, of: &str, errors: &mut Errors) {
     let most = status.child(most).number().unwrap_or_default();
     for name in names {
@@ -89,7 +90,7 @@ pub(crate) fn at_most_count(status: &Field<'_, '_>, names: &[&str], most: &str, 
     }
 }
 
-/// Reports a count of collisions that is below the `old` one: names tried before stay tried.
+/// Reports a collision count below the `old` one, since tried names stay tried.
 pub(crate) fn collisions_only_grow(status: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let collisions = status.child("collisionCount");
     if let Some(before) = old.child("collisionCount").number()
@@ -99,7 +100,7 @@ pub(crate) fn collisions_only_grow(status: &Field<'_, '_>, old: &Field<'_, '_>, 
     }
 }
 
-/// What is said of a workload whose name its Pods take on.
+/// Adds warnings about the name of a workload if its Pods use the name.
 pub(crate) fn name_warnings(context: &WriteContext<'_>, subject: &str, warnings: &mut Vec<String>) {
     let faults = dns_label(context.name);
     if !faults.is_empty() {
@@ -111,18 +112,19 @@ pub(crate) fn name_warnings(context: &WriteContext<'_>, subject: &str, warnings:
     }
 }
 
-/// True if a write goes to the status of a workload. A write to the Scale is one to the workload itself.
+/// Returns true for a write to the status of a workload. A write to the Scale is one to the workload itself.
 pub(crate) fn is_status_write(context: &WriteContext<'_>) -> bool {
     context.subresource.is_some_and(|subresource| subresource != "scale")
 }
 
-/// True if a write of a workload warns of its specification: it creates the workload or changes its generation.
+/// Returns true if a write of a workload warns about its specification: it creates the workload or changes its
+/// generation.
 pub(crate) fn warns_of_spec(context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> bool {
     let generation = |object: &Value| object.at(&["metadata", "generation"]).cloned();
     !is_status_write(context) && !old.is_some_and(|old| generation(object) == generation(old))
 }
 
-/// Returns the warnings of a workload: of its name when it is created, and of its Pod template.
+/// Returns the warnings about a workload: about its name when it is created, and about its pod template.
 pub(crate) fn workload_warnings(
     context: &WriteContext<'_>,
     object: &Value,
@@ -140,19 +142,19 @@ pub(crate) fn workload_warnings(
     warnings
 }
 
-/// What is said of a template of Pods.
+/// Warnings about a pod template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TemplateWarnings {
-    /// As workloads do; `names_pods` says whether Pods take on the name of the workload.
+    /// Warnings of workloads; `names_pods` is true if Pods use the name of the workload.
     OfWorkload { names_pods: bool },
-    /// What the kind itself says.
+    /// Warnings of the kind itself.
     Own,
 }
 
-/// A kind whose objects hold a template of Pods, which gets its defaults before the kind looks at the rest.
+/// Strategy of a kind with a pod template, whose defaults are set before those of the kind.
 pub(crate) struct WithPodTemplate<S: ?Sized> {
     pub(crate) kind: Arc<S>,
-    /// Where the template stands.
+    /// Path of the template.
     pub(crate) path: &'static [&'static str],
     pub(crate) warnings: TemplateWarnings,
 }

@@ -1,4 +1,4 @@
-//! No object, however odd, brings a kind down: all steps of a write are taken with mutations of each kind's example.
+//! No malformed object makes a kind panic: all steps of a write run with mutations of each kind's example.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
@@ -31,7 +31,7 @@ impl Kinds {
         Self(world)
     }
 
-    /// Does with an object what a write does, whatever comes of it.
+    /// Runs all steps of a write with an object and ignores the results.
     fn exercise(&self, served: &Served, object: &Value, old: &Value) {
         let (resource, version) = (&served.resource, served.version());
         let Ok(typed) = version.kind_type.decode(object) else {
@@ -67,7 +67,7 @@ impl Kinds {
     }
 }
 
-/// Any namespace is there, and nothing else.
+/// Lookup in which every namespace exists and nothing else.
 struct Namespaces;
 
 impl Lookup for Namespaces {
@@ -78,7 +78,7 @@ impl Lookup for Namespaces {
     fn list(&self, _: &GroupResource, _: &str, _: &mut dyn FnMut(&Value) -> ControlFlow<()>) {}
 }
 
-/// Calls `visit` with copies of `value` in which one node each is replaced.
+/// Calls `visit` with copies of `value` in each of which one node is replaced.
 fn mutations(value: &Value, visit: &mut dyn FnMut(Value)) {
     let odd = [
         Value::Null,
@@ -119,7 +119,7 @@ fn mutations(value: &Value, visit: &mut dyn FnMut(Value)) {
 #[test]
 fn no_object_however_odd_brings_a_kind_down() {
     let all = Kinds::new();
-    // All of them take minutes; a sample of them is tried unless all are requested.
+    // All mutations take minutes, so a sample runs unless all are requested.
     let step = if std::env::var_os("ALL").is_some() { 1 } else { 31 };
     let mut kinds = 0;
     for entry in std::fs::read_dir(shared("facts/roundtrip")).unwrap() {

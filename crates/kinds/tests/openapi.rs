@@ -1,6 +1,7 @@
-//! The OpenAPI documents of the built-in kinds, against those of the reference where they are there.
+//! Comparison of the OpenAPI documents of the built-in kinds with those of the reference, if these are available.
 //!
-//! `openapi.txt` lists the leaves that differ. Descriptions are counted by document and class in `openapi_descriptions.txt`.
+//! `openapi.txt` lists the leaves that differ. Descriptions are counted by document and class in
+//! `openapi_descriptions.txt`.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
@@ -11,12 +12,12 @@ use holdfast_resource::openapi::{NoDescriptions, Publication};
 use holdfast_value::{Limits, Value, json};
 use test_support::{needs, shared};
 
-/// Every leaf of a document with its place, but for descriptions; lists whose order means nothing are sorted.
+/// Collects every leaf of a document with its path, except descriptions. Lists whose order means nothing are sorted.
 fn leaves(value: &Value, place: &str, found: &mut BTreeSet<String>) {
     match value {
         Value::Map(map) if !map.is_empty() => {
             for (key, value) in map {
-                // A property may be called description; its schema is a map.
+                // A property may have the name description; its schema is a map.
                 if key == "description" && value.as_str().is_some() {
                     continue;
                 }
@@ -42,7 +43,7 @@ fn leaves(value: &Value, place: &str, found: &mut BTreeSet<String>) {
     }
 }
 
-/// Compares two documents leaf by leaf; answers with those that differ.
+/// Compares two documents leaf by leaf and returns those that differ.
 fn compare(ours: &Value, theirs: &Value) -> Vec<String> {
     let (mut of_ours, mut of_theirs) = (BTreeSet::new(), BTreeSet::new());
     leaves(ours, "", &mut of_ours);
@@ -53,7 +54,7 @@ fn compare(ours: &Value, theirs: &Value) -> Vec<String> {
     missing.chain(more).collect()
 }
 
-/// Holds the leaves that differ against `openapi.txt`, which lists those of the document of that name and gives the reasons.
+/// Compares the leaves that differ with `openapi.txt`, which lists those of the document of that name with the reasons.
 fn check(document: &str, differences: Vec<String>) {
     let listed = include_str!("openapi.txt")
         .lines()
@@ -202,7 +203,7 @@ fn the_v2_document_is_that_of_the_reference() {
     check_counts("v2", &counts);
 }
 
-/// Puts the parameters that the reference refers to in the place of the references.
+/// Replaces references to parameters with the parameters.
 fn resolve(value: &mut Value, parameters: &Value) {
     let name = value
         .str_at(&["$ref"])

@@ -1,5 +1,5 @@
-//! Versions that are served where flags say so: each object keeps all that it holds on the way to the version that it is stored
-//! in, and back.
+//! Optional versions: each object keeps all of its content when it is converted to the version in which it is stored,
+//! and back.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
@@ -10,7 +10,7 @@ use holdfast_resource::{Registry, Resource};
 use holdfast_value::{Limits, Value, json};
 use test_support::{needs, shared};
 
-/// The kinds where everything is served.
+/// Returns the registry with every version served.
 fn everything() -> Registry {
     let on = |text: &str| [text.to_owned()];
     let config = Config {
@@ -31,7 +31,7 @@ fn resource_of<'r>(registry: &'r Registry, object: &Value) -> Option<&'r Resourc
 
 #[needs(shared)]
 #[test]
-fn objects_of_all_versions_survive_the_version_that_they_are_stored_in() {
+fn objects_of_all_versions_survive_storage_version() {
     let registry = everything();
     let (mut converted, mut odd) = (0, Vec::new());
     for entry in std::fs::read_dir(shared("facts/roundtrip")).unwrap() {
@@ -99,7 +99,7 @@ fn registry_of_default() -> Registry {
 }
 
 #[test]
-fn what_is_switched_off_is_still_stored_in_its_version() {
+fn disabled_version_is_still_storage_version() {
     let config = Config {
         apis: Apis::set(&["resource.k8s.io/v1=false,resource.k8s.io/v1beta1=true".to_owned()]).unwrap(),
         ..Config::default()

@@ -1,4 +1,4 @@
-//! What stands below the kinds knows none of them: no text in its code names one.
+//! The layers below the kinds are independent of them: no text in their code names a kind.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,7 +14,7 @@ use holdfast_kinds::{Config, registry, tables};
 use holdfast_resource::openapi::{NoDescriptions, Publication};
 use holdfast_value::Value;
 
-/// Texts of the crate `resource` that are names of kinds too, each with the reason why it stands there.
+/// Texts of the crate `resource` that are also names of kinds, each with the reason for it.
 const IN_DESCRIPTORS: [(&str, &str); 3] = [
     (
         "namespace",
@@ -27,7 +27,7 @@ const IN_DESCRIPTORS: [(&str, &str); 3] = [
     ),
 ];
 
-/// The same of what a request passes on its way.
+/// Texts of the request path that are also names of kinds, each with the reason for it.
 const ON_THE_WAY: [(&str, &str); 14] = [
     ("namespace", "objects of any kind have one in their metadata"),
     ("namespaces", "paths of objects within a namespace begin so"),
@@ -67,7 +67,7 @@ fn the_way_of_a_request_names_no_kind() {
     assert_names_no_kind(&folders, &ON_THE_WAY);
 }
 
-/// Panics where a source below `folders` names a kind that is not `allowed`, or names none of those that are.
+/// Panics if a source below `folders` names a kind that is not `allowed`, or does not name one that is.
 fn assert_names_no_kind(folders: &[&str], allowed: &[(&str, &str)]) {
     let mut names = BTreeSet::new();
     for resource in registry(&Config::default()).unwrap().resources() {
@@ -93,9 +93,9 @@ fn assert_names_no_kind(folders: &[&str], allowed: &[(&str, &str)]) {
     assert!(unused.is_empty(), "{unused:?}");
 }
 
-/// The lists of the groups, such as `"pods" => …`, and the tables name the same kinds.
+/// Checks that the lists of the groups, such as `"pods" => …`, and the tables name the same kinds.
 #[test]
-fn every_kind_in_the_list_of_a_group_has_a_row_and_stands_there_once() {
+fn each_listed_kind_has_one_table_row() {
     let gates = FeatureGates::set(&["AllAlpha=true,AllBeta=true".to_owned()]).unwrap();
     let everything = Config {
         features: gates.features(),
@@ -124,7 +124,7 @@ fn every_kind_in_the_list_of_a_group_has_a_row_and_stands_there_once() {
     assert!(listed > 50, "{listed}");
 }
 
-/// The lines of a manifest below `[dependencies]` that name crates of this workspace, as their names without `holdfast-`.
+/// Returns the crates of this workspace in `[dependencies]` of a manifest, without the prefix `holdfast-`.
 fn dependencies(manifest: &str) -> BTreeSet<&str> {
     let section = manifest
         .split("\n[")
@@ -135,11 +135,11 @@ fn dependencies(manifest: &str) -> BTreeSet<&str> {
         .collect()
 }
 
-/// Crates that do not use those above them, and which.
+/// Pairs of a crate and a crate above it that it must not use.
 const APART: [(&str, &str); 3] = [("server", "kinds"), ("controllers", "kinds"), ("controllers", "store")];
 
 #[test]
-fn crates_use_only_those_that_stand_above_them_in_the_table_of_the_map() {
+fn crates_use_only_crates_above_them() {
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     let map = fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
     let rows = map
@@ -171,7 +171,7 @@ fn dependencies_are_distinguished_from_those_of_tests() {
     assert_eq!(dependencies(manifest), BTreeSet::from(["value", "cel"]));
 }
 
-/// The options in the query of requests for `path`, by the OpenAPI document of the core group.
+/// Returns the query parameters of requests for `path`, by the OpenAPI document of the core group.
 fn options_of(paths: &Value, path: &str) -> BTreeSet<String> {
     let item = paths.get(path).unwrap();
     let operations = item
@@ -198,7 +198,7 @@ fn the_options_of_verbs_are_read_in_one_file() {
     let paths = document.get("paths").unwrap();
     let mut options = options_of(paths, "/api/v1/namespaces/{namespace}/configmaps");
     options.extend(options_of(paths, "/api/v1/namespaces/{namespace}/configmaps/{name}"));
-    // It is a part of the negotiation.
+    // It belongs to content negotiation.
     assert!(options.remove("pretty") && options.contains("limit") && options.contains("force"));
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../server/src/http/options.rs");
     let read = literals(code_of(&fs::read_to_string(file).unwrap()));
@@ -212,7 +212,7 @@ fn literals_are_distinguished_from_comments_and_tests() {
     assert_eq!(literals(code_of(text)), ["b\\\"c", "e"]);
 }
 
-/// The source files below a folder, without those of tests.
+/// Returns the source files below a folder, without those of tests.
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -232,12 +232,12 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// What of a file stands before its tests.
+/// Returns the part of a file before its tests.
 fn code_of(text: &str) -> &str {
     text.split("#[cfg(test)]").next().unwrap_or_default()
 }
 
-/// The texts in quotes, as they are written.
+/// Returns the string literals, as they are written.
 fn literals(code: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut rest = code;

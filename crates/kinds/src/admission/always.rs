@@ -1,11 +1,11 @@
-//! Plugins that say the same of every write.
+//! Plugins with the same decision for every write.
 
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_authorization::User;
 use holdfast_resource::{Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
-/// Admits everything, as if it were not there.
+/// Plugin that admits every write.
 pub(super) struct AlwaysAdmit;
 
 impl AdmissionPlugin for AlwaysAdmit {
@@ -26,7 +26,7 @@ impl AdmissionPlugin for AlwaysAdmit {
     }
 }
 
-/// Refuses everything but what the server itself writes, which it needs to start.
+/// Plugin that rejects every write except the server's own, which the server needs to start.
 pub(super) struct AlwaysDeny;
 
 impl AdmissionPlugin for AlwaysDeny {

@@ -7,7 +7,8 @@ use holdfast_value::Value;
 use crate::core::pod_spec::CONTAINERS;
 use crate::defaults::change_items;
 
-/// Images are pulled at every start of a container, so that no user runs an image that they may not pull.
+/// Plugin that makes nodes pull images at every start of a container, so that no user runs an image without the right
+/// to pull it.
 pub(super) struct AlwaysPullImages;
 
 const ALWAYS: &str = "Always";
@@ -55,7 +56,7 @@ impl AdmissionPlugin for AlwaysPullImages {
         Ok(())
     }
 
-    /// Webhooks may have changed what was set.
+    /// Validates the pull policies again, since webhooks may have changed them.
     fn validate(&self, context: &WriteContext<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), Refusal> {
         let Some(pod) = object.filter(|pod| has_new_image(pod, old)) else {
             return Ok(());
@@ -68,7 +69,7 @@ impl AdmissionPlugin for AlwaysPullImages {
             .iter()
             .map(|fault| format!("pods {:?} is forbidden: {fault}", context.name))
             .collect();
-        // The reference puts its refusals together, and what is put together has no status.
+        // The reference aggregates its errors, and an aggregate has no status.
         Err(Refusal::Failed(match said.len() {
             1 => said.into_iter().collect(),
             _ => format!("[{}]", said.into_iter().collect::<Vec<_>>().join(", ")),
@@ -96,7 +97,7 @@ fn faults(spec: &Field<'_, '_>) -> Vec<FieldError> {
     faults
 }
 
-/// Whether a Pod is new, or has a container with an image that none had before.
+/// Returns true if a Pod is new, or has a container with an image that none had before.
 fn has_new_image(pod: &Value, old: Option<&Value>) -> bool {
     let Some(old) = old else {
         return true;
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_set_afterwards_is_refused() {
+    fn changed_pull_policy_is_rejected() {
         let harness = Harness::new();
         let newer = POD
             .replace("b:1", "b:2")

@@ -4,23 +4,23 @@ use holdfast_value::Value;
 
 use super::default_class;
 
-/// An object that names no class gets the default one, if there is one.
+/// Plugin that assigns the default class, if there is one, to an object that names none.
 pub(super) struct DefaultClass {
-    /// The name of the plugin.
+    /// Name of the plugin.
     name: &'static str,
-    /// Which objects have a class.
+    /// Objects that have a class.
     objects: [Interest; 1],
-    /// The field of `spec` that names it.
+    /// Field of `spec` that names the class.
     field: &'static str,
-    /// The annotation that named it before there was a field for it.
+    /// Annotation that named the class before the field existed.
     old_annotation: &'static str,
-    /// The classes: their group and plural name.
+    /// Group and plural name of the classes.
     classes: (&'static str, &'static str),
-    /// The annotation that makes a class the default one.
+    /// Annotation that marks a class as the default.
     default_annotation: &'static str,
 }
 
-/// Claims get a storage class.
+/// Plugin that assigns the default storage class to claims.
 pub(super) const STORAGE: DefaultClass = DefaultClass {
     name: "DefaultStorageClass",
     objects: [Interest::in_new("", "persistentvolumeclaims")],
@@ -30,7 +30,7 @@ pub(super) const STORAGE: DefaultClass = DefaultClass {
     default_annotation: "storageclass.kubernetes.io/is-default-class",
 };
 
-/// Ingresses get an ingress class.
+/// Plugin that assigns the default ingress class to Ingresses.
 pub(super) const INGRESS: DefaultClass = DefaultClass {
     name: "DefaultIngressClass",
     objects: [Interest::in_new("networking.k8s.io", "ingresses")],

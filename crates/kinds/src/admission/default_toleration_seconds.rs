@@ -2,11 +2,11 @@ use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_resource::{Field, Operation, Refusal, WriteContext};
 use holdfast_value::{Map, Value};
 
-/// A Pod that does not say otherwise stays for five minutes on a node that is not ready or cannot be reached.
+/// Plugin that lets a Pod stay for five minutes, by default, on a node that is not ready or unreachable.
 pub(super) struct DefaultTolerationSeconds {
-    /// For how long on a node that is not ready.
+    /// Toleration seconds for a node that is not ready.
     pub(super) not_ready: i64,
-    /// For how long on a node that cannot be reached.
+    /// Toleration seconds for an unreachable node.
     pub(super) unreachable: i64,
 }
 

@@ -2,7 +2,7 @@ use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_resource::{Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
-/// Services get no external addresses beyond those that they have.
+/// Plugin that rejects new external addresses of Services.
 pub(super) struct DenyServiceExternalIPs;
 
 impl AdmissionPlugin for DenyServiceExternalIPs {

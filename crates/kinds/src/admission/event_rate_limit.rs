@@ -1,4 +1,4 @@
-//! How many events may be reported.
+//! Rate limits for events.
 
 use std::time::SystemTime;
 
@@ -11,23 +11,23 @@ use parking_lot::Mutex;
 use super::recent::Recent;
 use crate::validation::Errors;
 
-/// Refuses events that come faster than the limits allow:
+/// Plugin that rejects events above the configured rate limits:
 /// <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#eventratelimit>.
 pub(super) struct EventRateLimit {
     limits: Vec<(EventLimit, Mutex<Buckets>)>,
 }
 
-/// A limit of the configuration.
+/// Limit of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventLimit {
     kind: LimitKind,
     per_second: i32,
     burst: i32,
-    /// How many buckets are kept.
+    /// Maximum number of buckets.
     most: usize,
 }
 
-/// What events share a limit.
+/// Set of events that share a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LimitKind {
     Server,
@@ -43,14 +43,14 @@ const KINDS: [(&str, LimitKind); 4] = [
     ("User", LimitKind::User),
 ];
 
-/// How many buckets are kept where the configuration does not say.
+/// Default number of buckets.
 const USUAL: usize = 4096;
 
 impl EventLimit {
-    /// The limits of the configuration of the plugin.
+    /// Returns the limits of the configuration of the plugin.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// If the configuration is invalid.
     pub fn of(configuration: &Value) -> Result<Vec<Self>, String> {
         let limits = items(configuration, &["limits"]);
         let root = Field::root(configuration);
@@ -133,7 +133,7 @@ impl AdmissionPlugin for EventRateLimit {
         false
     }
 
-    /// Those of the group `events.k8s.io` count for none of the limits of the reference.
+    /// Returns the events of the core group. Like in the reference, no limit counts those of `events.k8s.io`.
     fn interests(&self) -> &[Interest] {
         const { &[Interest::in_written("", "events")] }
     }
@@ -170,7 +170,7 @@ impl AdmissionPlugin for EventRateLimit {
     }
 }
 
-/// What shares a bucket with an event, after the name of the kind of limit.
+/// Returns the name of the kind of limit, and the key of the bucket that the event belongs to.
 fn key_of(kind: LimitKind, context: &WriteContext<'_>, event: Option<&Value>) -> (&'static str, String) {
     match kind {
         LimitKind::Server => ("Server", String::new()),
@@ -186,7 +186,7 @@ fn key_of(kind: LimitKind, context: &WriteContext<'_>, event: Option<&Value>) ->
     }
 }
 
-/// The buckets of one limit.
+/// Buckets of one limit.
 type Buckets = Recent<Bucket>;
 
 struct Bucket {
@@ -195,7 +195,7 @@ struct Bucket {
 }
 
 impl Buckets {
-    /// Takes a token from the bucket of `key`; `false` where it is empty.
+    /// Removes a token from the bucket of `key`. Returns false if the bucket is empty.
     fn take(&mut self, limit: &EventLimit, key: &str, now: SystemTime) -> bool {
         let burst = f64::from(limit.burst);
         let bucket = self.get_or_make(key, limit.most, || Bucket {
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn events_beyond_a_limit_are_refused_with_all_limits_that_they_reach() {
+    fn event_above_limits_is_rejected_with_all_reached_limits() {
         let settings = PluginSettings {
             event_limits: limits(
                 "{limits: [{type: Server, qps: 1, burst: 1}, {type: Namespace, qps: 1, burst: 1}, {type: SourceAndObject, qps: 1, \

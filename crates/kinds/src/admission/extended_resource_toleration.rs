@@ -6,7 +6,7 @@ use holdfast_value::{Map, Value};
 
 use crate::validation::resources::is_extended;
 
-/// Pods that ask for devices and the like tolerate the taints of the nodes that are kept for these:
+/// Plugin that adds tolerations to Pods with extended resources, for nodes dedicated to these resources:
 /// <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#extendedresourcetoleration>.
 pub(super) struct ExtendedResourceToleration;
 
@@ -59,7 +59,7 @@ impl AdmissionPlugin for ExtendedResourceToleration {
     }
 }
 
-/// Puts the toleration in the place of those that differ from it in their time alone, or else behind the others.
+/// Replaces the tolerations that differ from the added one only in their seconds, or else appends it.
 fn tolerate(tolerations: &mut Vec<Value>, resource: &str) {
     let mut added = Map::new();
     added.insert("effect", "NoSchedule");

@@ -1,4 +1,4 @@
-//! The images of Pods, which a webhook may refuse.
+//! Admission of the images of Pods by a webhook.
 
 use std::fmt;
 use std::pin::Pin;
@@ -13,39 +13,39 @@ use parking_lot::Mutex;
 
 use super::recent::Recent;
 
-/// Asks a webhook whether Pods may run their images:
+/// Plugin that asks a webhook if Pods may run their images:
 /// <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#imagepolicywebhook>.
 pub(super) struct ImagePolicyWebhook {
-    /// The webhook that decides; none where the plugin is off.
+    /// Webhook that decides; `None` if the plugin is disabled.
     pub(super) policy: Option<Arc<ImagePolicy>>,
 }
 
-/// Sends reviews of images to a webhook.
+/// Client that sends image reviews to a webhook.
 pub trait ImageReviewer: Send + Sync {
-    /// Sends a review, and gives the body of an answer of success, or why there is none.
+    /// Sends a review and returns the body of a successful response, or the reason of the failure.
     fn review(&self, review: String) -> ImageReview<'_>;
 }
 
-/// The future answer to a review.
+/// Future response to a review.
 pub type ImageReview<'a> = Pin<Box<dyn Future<Output = Result<Vec<u8>, String>> + Send + 'a>>;
 
-/// The webhook that decides about images, and what it said.
+/// Webhook that decides about images, with a cache of its responses.
 pub struct ImagePolicy {
     settings: ImagePolicySettings,
     reviewer: Box<dyn ImageReviewer>,
     said: Mutex<Recent<Option<(Answer, SystemTime)>>>,
 }
 
-/// What the configuration of the plugin says.
+/// Configuration of the plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImagePolicySettings {
-    /// For how long it holds that images are allowed.
+    /// Lifetime of a cached response that allows images.
     pub allow: Duration,
-    /// For how long it holds that they are not.
+    /// Lifetime of a cached response that denies images.
     pub deny: Duration,
-    /// How long to wait before a review is sent once more.
+    /// Delay before a failed review is retried.
     pub backoff: Duration,
-    /// Whether images are allowed where the webhook does not answer.
+    /// True if images are allowed when the webhook fails.
     pub allowed_without_answer: bool,
 }
 
@@ -56,20 +56,20 @@ struct Answer {
     annotations: Vec<(String, String)>,
 }
 
-/// How many answers are kept.
+/// Maximum number of cached responses.
 const MOST: usize = 1024;
 const VERSION: &str = "imagepolicy.k8s.io/v1alpha1";
 const KIND: &str = "ImageReview";
-/// Annotations of Pods that the webhook is shown.
+/// Part of the keys of the Pod annotations that are sent to the webhook.
 const SHOWN: &str = ".image-policy.k8s.io/";
 const AUDIT: &str = "imagepolicywebhook.image-policy.k8s.io/";
 const EPHEMERAL: &str = "ephemeralcontainers";
 
 impl ImagePolicySettings {
-    /// Reads the configuration: `allowTTL` and `denyTTL` in seconds, `retryBackoff` in milliseconds, -1 for none.
+    /// Reads the configuration: `allowTTL` and `denyTTL` in seconds, `retryBackoff` in milliseconds, -1 to disable.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// If the configuration is invalid.
     pub fn of(configuration: &Value) -> Result<Self, String> {
         let root = Field::root(configuration);
         let duration = |name: &str,
@@ -111,7 +111,7 @@ impl ImagePolicySettings {
 }
 
 impl ImagePolicy {
-    /// A policy that `reviewer` asks about.
+    /// Returns a policy that sends its reviews with `reviewer`.
     pub fn new(settings: ImagePolicySettings, reviewer: Box<dyn ImageReviewer>) -> Self {
         Self {
             settings,
@@ -154,7 +154,7 @@ impl ImagePolicy {
         }
     }
 
-    /// What the webhook said of the same images, while that holds.
+    /// Returns the cached response for the same images, unless it has expired.
     fn known(&self, key: &str, now: SystemTime) -> Option<Answer> {
         let mut said = self.said.lock();
         let (answer, until) = said.get_or_make(key, MOST, || None).as_ref()?;
@@ -244,7 +244,7 @@ fn note(context: &WriteContext<'_>, key: &str, value: &str) {
     }
 }
 
-/// What the webhook is shown of a Pod.
+/// Returns the specification of the review of a Pod.
 fn images_of(context: &WriteContext<'_>, pod: &Value) -> Value {
     let lists: &[&str] = match context.subresource {
         Some(EPHEMERAL) => &["ephemeralContainers"],
@@ -290,7 +290,7 @@ mod tests {
     const POD: &str = "{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: default, annotations: {a.image-policy.k8s.io/b: c, \
                        other: d}}, spec: {initContainers: [{name: i, image: first}], containers: [{name: c, image: second}]}}";
 
-    /// Says the same of all images, and keeps what it was asked.
+    /// Reviewer that gives the same response to every review and records the reviews.
     struct Says {
         answer: Result<&'static str, &'static str>,
         asked: Arc<Mutex<Vec<String>>>,

@@ -2,7 +2,7 @@ use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_resource::{Field, Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
-/// Pods keep others off their node, not off more than that.
+/// Plugin that rejects required Pod anti-affinity with a topology other than the node.
 pub(super) struct LimitPodHardAntiAffinityTopology;
 
 const HOST: &str = "kubernetes.io/hostname";

@@ -1,4 +1,4 @@
-//! Limit ranges at work: <https://kubernetes.io/docs/concepts/policy/limit-range/>.
+//! Admission by limit ranges: <https://kubernetes.io/docs/concepts/policy/limit-range/>.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,21 +14,21 @@ use parking_lot::Mutex;
 use super::group_resource;
 use crate::pod_resources::of_containers;
 
-/// Fills in what containers leave out and refuses what does not keep to the limits of the namespace.
+/// Plugin that sets the default resources of containers and rejects objects outside the limits of the namespace.
 #[derive(Default)]
 pub(super) struct LimitRanger {
-    /// What was read of limit ranges, by the revision at which each was written.
+    /// Cache of parsed limit ranges, by the resource version of each.
     read: Mutex<HashMap<u64, Arc<Limits>>>,
 }
 
-/// How many limit ranges are kept as they were read. With more, all are read again.
+/// Maximum number of cached limit ranges. With more, the cache is cleared.
 const KEPT: usize = 1024;
 
 const CLAIMS: &str = "persistentvolumeclaims";
 const CONTAINER: &str = "Container";
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
-/// Both lists of containers that limits hold for, each with what it is called in the annotation.
+/// Lists of containers that limits apply to, each with its name in the annotation.
 const CONTAINERS: [(&str, &str); 2] = [("containers", "container"), ("initContainers", "init container")];
 
 impl AdmissionPlugin for LimitRanger {
@@ -91,7 +91,7 @@ impl AdmissionPlugin for LimitRanger {
 }
 
 impl LimitRanger {
-    /// What the limit ranges of the namespace say.
+    /// Returns the limits of the namespace.
     fn limits(&self, context: &WriteContext<'_>) -> Vec<Arc<Limits>> {
         let mut found = Vec::new();
         let of = group_resource("", "limitranges");
@@ -119,7 +119,7 @@ impl LimitRanger {
     }
 }
 
-/// What a limit range says.
+/// Limits of one limit range.
 type Limits = Vec<Limit>;
 
 /// Limits for one type of object.
@@ -129,9 +129,9 @@ struct Limit {
     least: Amounts,
     most: Amounts,
     ratio: Amounts,
-    /// The requests that containers get that do not state them.
+    /// Requests for containers that set none.
     default_requests: Defaults,
-    /// The limits that containers get that do not state them.
+    /// Limits for containers that set none.
     default_limits: Defaults,
 }
 
@@ -161,12 +161,12 @@ fn read_limits(range: &Value) -> Limits {
     limits.items().map(read).collect()
 }
 
-/// What goes is not held to anything.
+/// Returns true if the object is being deleted, which exempts it from limits.
 fn is_going(old: Option<&Value>) -> bool {
     old.is_some_and(|old| old.at(&["metadata", "deletionTimestamp"]).is_some())
 }
 
-/// Gives each container the requests and limits that it does not state, and says so in an annotation.
+/// Sets the requests and limits that each container lacks, and lists them in an annotation.
 fn fill_in(pod: &mut Value, limits: &[Limit]) {
     let of_containers = || limits.iter().filter(|limit| limit.limit_type == CONTAINER);
     let requests: Vec<_> = of_containers().flat_map(|limit| &limit.default_requests).collect();
@@ -366,7 +366,7 @@ mod tests {
             "maximum memory usage per Pod is 1Gi, but limit is 1200Mi"
         );
         assert!(harness.admit(PLUGIN, &two.replace("600Mi", "300Mi")).is_ok());
-        // What a pod states for itself counts instead, of what a pod may state.
+        // Pod-level resources count instead of the sum, for the resources that a Pod may set.
         let whole = |limits: &str| {
             two.replacen(
                 "{initContainers",

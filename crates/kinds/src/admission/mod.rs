@@ -1,7 +1,7 @@
-//! Checks and changes that all writes pass, whatever the kind: kube-apiserver's compiled-in admission plugins.
+//! Admission of all writes, independent of the kind: kube-apiserver's compiled-in admission plugins.
 //!
-//! See <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/>. One file a plugin; the order of
-//! [`plugins`] is that of the reference.
+//! See <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/>. Each plugin has its own file;
+//! the order of [`plugins`] is that of the reference.
 
 mod always;
 mod always_pull_images;
@@ -52,7 +52,7 @@ use holdfast_value::Value;
 use crate::counters::Counters;
 use crate::features::{Feature, Features};
 
-/// The plugins that are on unless flags turn them off, in the order in which writes pass them.
+/// Returns the plugins that are enabled by default, in the order in which they are called.
 pub fn plugins() -> Vec<Box<dyn AdmissionPlugin>> {
     all_plugins(&PluginSettings::default())
         .into_iter()
@@ -60,31 +60,31 @@ pub fn plugins() -> Vec<Box<dyn AdmissionPlugin>> {
         .collect()
 }
 
-/// What flags say of plugins.
+/// Settings of plugins from flags.
 #[derive(Clone, Debug)]
 pub struct PluginSettings {
-    /// For how many seconds a Pod that does not say otherwise stays on a node that is not ready.
+    /// Default toleration seconds of Pods for a node that is not ready.
     pub not_ready_seconds: i64,
-    /// For how many seconds it stays on a node that cannot be reached.
+    /// Default toleration seconds of Pods for an unreachable node.
     pub unreachable_seconds: i64,
-    /// The features that are on.
+    /// Features that are enabled.
     pub features: Features,
-    /// The labels of the nodes that Pods may run on, by namespace; what holds for the others is `clusterDefaultNodeSelector`.
+    /// Allowed node labels of Pods, by namespace. `clusterDefaultNodeSelector` applies to all other namespaces.
     pub node_selectors: BTreeMap<String, String>,
-    /// The taints that Pods tolerate, and those that they may.
+    /// Default and allowed tolerations of Pods.
     pub tolerations: TolerationSettings,
-    /// How many events may be reported.
+    /// Rate limits for events.
     pub event_limits: Vec<EventLimit>,
-    /// Who decides about images.
+    /// Webhook that decides about images.
     pub images: Option<Arc<ImagePolicy>>,
-    /// Resources that can only be consumed where a quota covers them.
+    /// Resources that can only be consumed if a quota covers them.
     pub limited_resources: Vec<LimitedResource>,
     /// Counters of the plugins.
     pub counters: Counters,
 }
 
 impl Default for PluginSettings {
-    /// The reference's defaults.
+    /// Returns the reference's defaults.
     fn default() -> Self {
         Self {
             not_ready_seconds: 300,
@@ -100,7 +100,7 @@ impl Default for PluginSettings {
     }
 }
 
-/// All plugins that there are, in the order in which writes pass them.
+/// Returns all existing plugins, in the order in which they are called.
 pub fn all_plugins(settings: &PluginSettings) -> Vec<Box<dyn AdmissionPlugin>> {
     vec![
         Box::new(always::AlwaysAdmit),
@@ -153,7 +153,7 @@ pub fn all_plugins(settings: &PluginSettings) -> Vec<Box<dyn AdmissionPlugin>> {
         Box::new(node_declared_feature_validator::NodeDeclaredFeatureValidator),
         Box::new(pod_groups::JobValidation),
         Box::new(pod_resize_validator::PodResizeValidator),
-        // Behind those, so that nothing is charged for what is refused.
+        // After the others, so that rejected writes are not charged.
         Box::new(resource_quota::ResourceQuota {
             limited: settings.limited_resources.clone(),
         }),
@@ -161,10 +161,10 @@ pub fn all_plugins(settings: &PluginSettings) -> Vec<Box<dyn AdmissionPlugin>> {
     ]
 }
 
-/// The plugin before which policies and webhooks have their turn.
+/// Plugin before which admission policies and webhooks run.
 const BEHIND_POLICIES_AND_WEBHOOKS: &str = "ResourceQuota";
 
-/// The names that flags take: those of all plugins, policies and webhooks included, in the order of kube-apiserver 1.36.
+/// Returns the plugin names that flags accept, including policies and webhooks, in the order of kube-apiserver 1.36.
 pub fn names() -> Vec<&'static str> {
     let mut names = Vec::new();
     for plugin in all_plugins(&PluginSettings::default()) {
@@ -183,7 +183,7 @@ fn group_resource(group: &'static str, resource: &'static str) -> GroupResource 
     }
 }
 
-/// Has a new object wait for `finalizer` when it is deleted.
+/// Adds `finalizer` to a new object.
 fn add_finalizer(object: &mut Value, finalizer: &str) {
     let root = Field::root(object);
     let mut finalizers = root.child("metadata").child("finalizers").slice().to_vec();
@@ -193,7 +193,7 @@ fn add_finalizer(object: &mut Value, finalizer: &str) {
     }
 }
 
-/// A change of a Pod that is on a node.
+/// Update of a Pod that is assigned to a node.
 struct PodUpdate<'a> {
     pod: &'a Value,
     old: &'a Value,
@@ -201,21 +201,21 @@ struct PodUpdate<'a> {
 }
 
 impl<'a> PodUpdate<'a> {
-    /// The change that a write makes; `None` where the Pod is on no node.
+    /// Returns the update of a write, or `None` if the Pod has no node.
     fn of(object: Option<&'a Value>, old: Option<&'a Value>) -> Option<Self> {
         let (pod, old) = (object?, old?);
         let node = pod.str_at(&["spec", "nodeName"]).filter(|node| !node.is_empty())?;
         Some(Self { pod, old, node })
     }
 
-    /// The node that the Pod is on.
+    /// Returns the node of the Pod.
     fn node(&self, context: &WriteContext<'_>) -> Result<Value, Refusal> {
         let node = context.lookup.get(&group_resource("", "nodes"), "", self.node);
         node.ok_or_else(|| Refusal::forbidden(format!("node {:?} not found", self.node)))
     }
 }
 
-/// The class that an annotation marks as the default: the newest, and of those made at once the first by name.
+/// Returns the class that an annotation marks as the default: the newest, and among equally new ones the first by name.
 fn default_class(
     context: &WriteContext<'_>,
     group: &'static str,
@@ -246,7 +246,7 @@ mod tests {
     use super::{PluginSettings, all_plugins, names};
     use crate::harness::{Harness, at};
 
-    /// The plugins of kube-apiserver 1.36 in its order.
+    /// Plugins of kube-apiserver 1.36 in its order.
     const REFERENCE: [&str; 41] = [
         "AlwaysAdmit",
         "NamespaceAutoProvision",

@@ -1,7 +1,7 @@
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_resource::Operation;
 
-/// Objects are made in namespaces that are not there; these are made first, by the server.
+/// Plugin that creates missing namespaces before the objects in them.
 pub(super) struct NamespaceAutoProvision;
 
 impl AdmissionPlugin for NamespaceAutoProvision {

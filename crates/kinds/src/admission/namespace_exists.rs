@@ -4,7 +4,7 @@ use holdfast_value::Value;
 
 use super::group_resource;
 
-/// Nothing is written in a namespace that is not there.
+/// Plugin that rejects writes in a namespace that does not exist.
 pub(super) struct NamespaceExists;
 
 impl AdmissionPlugin for NamespaceExists {

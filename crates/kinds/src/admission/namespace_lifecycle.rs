@@ -4,7 +4,7 @@ use holdfast_value::Value;
 
 use super::group_resource;
 
-/// Nothing is made in a namespace that is not there or is going, and the namespaces of the system stay.
+/// Plugin that rejects creates in a missing or terminating namespace, and the deletion of system namespaces.
 pub(super) struct NamespaceLifecycle;
 
 const UNDELETABLE: [&str; 3] = ["default", "kube-system", "kube-public"];

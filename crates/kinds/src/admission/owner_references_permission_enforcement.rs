@@ -6,8 +6,8 @@ use holdfast_resource::table::items;
 use holdfast_resource::{GroupKind, GroupVersion, Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
-/// Who changes the owners of an object may delete it, and who lets an object hold up the deletion of its owner may do so to that
-/// owner:
+/// Plugin that requires the right to delete an object to change its owners, and the right to update the finalizers of
+/// an owner to block the owner's deletion:
 /// <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#ownerreferencespermissionenforcement>.
 pub(super) struct OwnerReferencesPermissionEnforcement;
 
@@ -34,7 +34,7 @@ impl AdmissionPlugin for OwnerReferencesPermissionEnforcement {
     }
 
     fn validate(&self, context: &WriteContext<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), Refusal> {
-        // Nodes write statuses, and may not delete the pods of others.
+        // Nodes write the status of Pods, but may not delete Pods of others.
         let of_status = context.resource.group.is_empty()
             && context.resource.plural == "pods"
             && context.subresource == Some("status");
@@ -55,7 +55,7 @@ impl AdmissionPlugin for OwnerReferencesPermissionEnforcement {
     }
 }
 
-/// The right to hold up the deletion of anything.
+/// Permission to block the deletion of any owner.
 const EVERY_FINALIZER: Attributes<'static> = Attributes {
     verb: "update",
     target: AccessTarget::Resource(ResourceTarget {
@@ -76,9 +76,9 @@ fn is_blocking(owner: &Value) -> bool {
     owner.get("blockOwnerDeletion").and_then(Value::as_bool) == Some(true)
 }
 
-/// The owners whose deletion the object holds up from now on.
+/// Returns the owners whose deletion the write newly blocks.
 fn newly_held_up<'v>(new: &'v [Value], before: &[Value]) -> Vec<&'v Value> {
-    // Of references with one uid the last counts.
+    // Among references with the same uid, the last one counts.
     let before: HashMap<&str, bool> = before
         .iter()
         .map(|owner| (owner.str_at(&["uid"]).unwrap_or_default(), is_blocking(owner)))
@@ -89,7 +89,7 @@ fn newly_held_up<'v>(new: &'v [Value], before: &[Value]) -> Vec<&'v Value> {
         .collect()
 }
 
-/// Refuses with the reason of the authorizer, and with the error that it never has.
+/// Checks a permission. The error has the reason of the authorizer and `<nil>` for the reference's error value.
 fn may(context: &WriteContext<'_>, attributes: &Attributes<'_>) -> Result<(), String> {
     let answer = context.access.authorizer.authorize(context.user, attributes);
     match answer.allows() {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn who_changes_owners_may_delete_the_object() {
+    fn changing_owners_requires_delete() {
         let plain = owner("v1", "Pod", false);
         assert_eq!(
             update(&[], "", &plain).unwrap_err(),
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_up_an_owner_may_change_its_finalizers() {
+    fn blocking_owner_deletion_requires_finalizer_update() {
         let create =
             |rights: &[&str], owners: &str| Harness::new().allowing(rights).admit(PLUGIN, &config(owners)).map(drop);
         let blocks = owner("apps/v1", "Deployment", true);

@@ -5,7 +5,7 @@ use holdfast_value::Value;
 use super::group_resource;
 use crate::validation::resources::quantity;
 
-/// A bound claim grows only where its class lets volumes grow.
+/// Plugin that rejects the expansion of a bound claim unless its class allows it.
 pub(super) struct PersistentVolumeClaimResize;
 
 impl AdmissionPlugin for PersistentVolumeClaimResize {

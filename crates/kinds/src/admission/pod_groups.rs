@@ -1,4 +1,4 @@
-//! What groups of Pods, workloads and Jobs say of each other.
+//! Admission of PodGroups, Workloads and Jobs with gang scheduling.
 
 use std::ops::ControlFlow;
 
@@ -14,7 +14,7 @@ const GROUP: &str = "scheduling.k8s.io";
 const POD_GROUPS: &str = "podgroups";
 const PARALLELISM: [&str; 2] = ["spec", "parallelism"];
 
-/// A group of Pods is made of a template that its workload has.
+/// Plugin that requires the template of a PodGroup to exist in its Workload.
 pub(super) struct PodGroupWorkloadExists;
 
 impl AdmissionPlugin for PodGroupWorkloadExists {
@@ -62,7 +62,7 @@ impl AdmissionPlugin for PodGroupWorkloadExists {
     }
 }
 
-/// A group of Pods stays for as long as it has Pods.
+/// Plugin that keeps a PodGroup as long as it has Pods.
 pub(super) struct PodGroupProtection;
 
 const PROTECTION: &str = "scheduling.k8s.io/podgroup-protection";
@@ -97,7 +97,7 @@ impl AdmissionPlugin for PodGroupProtection {
     }
 }
 
-/// A Job whose Pods are scheduled all at once keeps their number.
+/// Plugin that keeps the number of Pods of a gang-scheduled Job.
 pub(super) struct JobValidation;
 
 impl AdmissionPlugin for JobValidation {
@@ -133,8 +133,8 @@ impl AdmissionPlugin for JobValidation {
     }
 }
 
-/// The name of the group of Pods that a Job belongs to, if that is scheduled all at once: the one that its template names, or
-/// else one that it controls.
+/// Returns the name of the PodGroup of a gang-scheduled Job: the one that its template names, or else one that it
+/// controls.
 fn gang_of(context: &WriteContext<'_>, job: &Value) -> Option<String> {
     let is_gang = |group: &Value| {
         group

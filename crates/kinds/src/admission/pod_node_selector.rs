@@ -1,4 +1,4 @@
-//! The nodes that the Pods of a namespace may run on.
+//! Node selectors of namespaces.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use holdfast_value::Value;
 
 use super::group_resource;
 
-/// Pods take on the node selector of their namespace, and keep to what the namespace allows:
-/// <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#podnodeselector>.
+/// Plugin that merges the node selector of the namespace into Pods and rejects Pods outside the namespace's allowed
+/// labels: <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#podnodeselector>.
 pub(super) struct PodNodeSelector {
-    /// What a namespace allows, by its name.
+    /// Allowed labels, by namespace.
     pub(super) selectors: BTreeMap<String, String>,
 }
 
-/// What stands for the namespaces without an annotation.
+/// Key of the selector for namespaces without an annotation.
 const OF_OTHERS: &str = "clusterDefaultNodeSelector";
 const ANNOTATION: [&str; 3] = ["metadata", "annotations", "scheduler.alpha.kubernetes.io/node-selector"];
 const SELECTOR: [&str; 2] = ["spec", "nodeSelector"];
@@ -76,7 +76,7 @@ impl PodNodeSelector {
         labels_of(self.selectors.get(name).map_or("", String::as_str))
     }
 
-    /// The labels of the nodes for the namespace of the write.
+    /// Returns the node labels of the namespace of the write.
     fn of_namespace(&self, context: &WriteContext<'_>) -> Result<Labels, Refusal> {
         let name = context.namespace;
         let namespace = context.lookup.get(&group_resource("", "namespaces"), "", name);
@@ -116,7 +116,7 @@ fn check_conflicts(wanted: &Labels, pod: &Value) -> Result<(), Refusal> {
     }
 }
 
-/// The refusal names the Pod, not the prefix of a name that is yet to be made.
+/// Returns an error that names the Pod, without the prefix of a name that is not generated yet.
 fn refuse(pod: &Value, why: &str) -> Refusal {
     Refusal::ForbiddenOn {
         resource: group_resource("", "pods"),
@@ -125,7 +125,7 @@ fn refuse(pod: &Value, why: &str) -> Refusal {
     }
 }
 
-/// The labels of a selector of the form `a=b,c=d`. What is wrong with it has no status in the reference.
+/// Returns the labels of a selector of the form `a=b,c=d`. Its errors have no status in the reference.
 fn labels_of(selector: &str) -> Result<Labels, Refusal> {
     let mut labels = Labels::new();
     if selector.is_empty() {

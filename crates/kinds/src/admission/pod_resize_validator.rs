@@ -9,7 +9,7 @@ use crate::pod_resources::of_pod;
 use crate::validation::resources::quantity;
 use crate::validation::same;
 
-/// A Pod is resized only on a node that is there, runs Linux, and has as much to give.
+/// Plugin that rejects the resize of a Pod unless its node exists, runs Linux, and has enough allocatable resources.
 pub(super) struct PodResizeValidator;
 
 impl AdmissionPlugin for PodResizeValidator {
@@ -50,7 +50,7 @@ impl AdmissionPlugin for PodResizeValidator {
     }
 }
 
-/// A refusal with a cause that has a reason alone.
+/// Returns an error with a cause that only has a reason.
 fn refused(reason: &str, message: String) -> Refusal {
     Refusal::Forbidden {
         message,
@@ -58,7 +58,7 @@ fn refused(reason: &str, message: String) -> Refusal {
     }
 }
 
-/// Whether a node has as much of processors and memory as a Pod asks for.
+/// Checks that the allocatable cpu and memory of a node cover the requests of a Pod.
 fn within_allocatable(requests: &Amounts, node: &Value) -> Result<(), Refusal> {
     let mut faults = Vec::new();
     for (name, thousandths) in [("cpu", true), ("memory", false)] {

@@ -1,4 +1,4 @@
-//! The taints that the Pods of a namespace tolerate.
+//! Tolerations of namespaces.
 
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_resource::{Field, Operation, Refusal, WriteContext};
@@ -9,27 +9,27 @@ use crate::core::pod_spec::validate_tolerations;
 use crate::core::qos_class;
 use crate::validation::{Errors, read_json};
 
-/// Pods take on the tolerations of their namespace, and keep to those that it allows:
+/// Plugin that merges the tolerations of the namespace into Pods and rejects those that the namespace does not allow:
 /// <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#podtolerationrestriction>.
 pub(super) struct PodTolerationRestriction {
-    /// What holds where a namespace says nothing.
+    /// Settings for namespaces without annotations.
     pub(super) settings: TolerationSettings,
 }
 
-/// The tolerations for namespaces that say nothing of them.
+/// Tolerations for namespaces without annotations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TolerationSettings {
-    /// Those that Pods take on.
+    /// Tolerations that Pods receive.
     default: Vec<Toleration>,
-    /// Those that Pods may have; all where there are none.
+    /// Tolerations that Pods may have; all if empty.
     allowed: Vec<Toleration>,
 }
 
 impl TolerationSettings {
-    /// What the configuration of the plugin says.
+    /// Reads the configuration of the plugin.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// If the configuration is invalid.
     pub fn of(configuration: &Value) -> Result<Self, String> {
         let root = Field::placed(Some(configuration), "podtolerationrestriction");
         let mut errors = Errors::new();
@@ -128,7 +128,7 @@ impl AdmissionPlugin for PodTolerationRestriction {
     }
 }
 
-/// A toleration of a taint.
+/// Toleration of a taint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Toleration {
     key: String,
@@ -139,7 +139,7 @@ struct Toleration {
 }
 
 impl Toleration {
-    /// Whether it tolerates whatever `other` tolerates, as the reference sees it.
+    /// Returns true if it tolerates whatever `other` tolerates, by the reference's rules.
     fn covers(&self, other: &Self) -> bool {
         if self == other {
             return true;
@@ -181,7 +181,7 @@ impl From<Toleration> for Value {
     }
 }
 
-/// The tolerations without those that others cover.
+/// Returns the tolerations without those that others cover.
 fn merged(all: &[Toleration]) -> Vec<Toleration> {
     let mut merged: Vec<Toleration> = Vec::new();
     for (at, toleration) in all.iter().enumerate() {
@@ -209,7 +209,7 @@ fn of_pod(pod: &Value) -> Vec<Toleration> {
     tolerations.and_then(Result::ok).unwrap_or_default()
 }
 
-/// What an annotation of the namespace says; `None` where there is none.
+/// Returns the tolerations in an annotation of the namespace, or `None` if the annotation is missing.
 fn of_namespace(context: &WriteContext<'_>, annotation: &str) -> Result<Option<Vec<Toleration>>, Refusal> {
     let namespaces = group_resource("", "namespaces");
     let Some(namespace) = context.lookup.get(&namespaces, "", context.namespace) else {
@@ -228,7 +228,7 @@ fn of_namespace(context: &WriteContext<'_>, annotation: &str) -> Result<Option<V
     list.map(Some).map_err(Refusal::Failed)
 }
 
-/// Reads a list of tolerations as Go does: names of fields in any case, no other fields.
+/// Decodes a list of tolerations as Go does: case-insensitive field names, no unknown fields.
 fn tolerations_of(list: &Value) -> Result<Vec<Toleration>, String> {
     if list.is_null() {
         return Ok(Vec::new());

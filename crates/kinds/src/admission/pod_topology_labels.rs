@@ -6,15 +6,15 @@ use super::group_resource;
 
 use crate::features::Feature;
 
-/// Pods that are made on a node, or bound to one, take on where it stands:
-/// <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#podtopologylabels>. A binding gets the labels
-/// of the node and brings them to its Pod.
+/// Plugin that copies topology labels of the node to Pods that are created on a node or bound to one:
+/// <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#podtopologylabels>. A binding gets
+/// the labels and passes them to its Pod.
 pub(super) struct PodTopologyLabels;
 
-/// The labels of nodes that say where they stand.
+/// Topology labels of nodes.
 const LABELS: [&str; 2] = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
 
-/// Where a node stands: labels with their values; none where there is no such node.
+/// Returns the topology labels of a node with their values; empty if the node does not exist.
 fn topology_of(context: &WriteContext<'_>, node: &str) -> Vec<(&'static str, Value)> {
     let Some(node) = context.lookup.get(&group_resource("", "nodes"), "", node) else {
         return Vec::new();

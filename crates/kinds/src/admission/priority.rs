@@ -8,9 +8,10 @@ use super::group_resource;
 use crate::defaults::{is_zero, set_missing_at};
 use crate::scheduling::SYSTEM_CLASSES;
 
-/// Gives Pods the priority of their class: <https://kubernetes.io/docs/concepts/scheduling-eviction/pod-priority-preemption/>.
+/// Plugin that sets the priority of Pods from their class:
+/// <https://kubernetes.io/docs/concepts/scheduling-eviction/pod-priority-preemption/>.
 pub(super) struct Priority {
-    /// Whether groups of Pods have one as well.
+    /// True if PodGroups have a priority as well.
     pub(super) of_groups: bool,
 }
 
@@ -20,7 +21,7 @@ const POD_GROUPS: &str = "podgroups";
 const GROUP: &str = "scheduling.k8s.io";
 const PREEMPT: &str = "PreemptLowerPriority";
 
-/// What a class gives to Pods.
+/// Values that a class sets on Pods.
 struct Class {
     name: String,
     value: i64,
@@ -52,7 +53,7 @@ impl AdmissionPlugin for Priority {
         object: Option<&mut Value>,
         old: Option<&Value>,
     ) -> Result<(), Refusal> {
-        // The reference refuses this ahead of everything that it asks of the object, preconditions included.
+        // The reference rejects this before all other checks of the object, including preconditions.
         let of_system = || SYSTEM_CLASSES.iter().any(|(name, ..)| *name == context.name);
         if context.operation == Operation::Delete && context.resource.plural == CLASSES && of_system() {
             let why = "this is a system priority class and cannot be deleted";
@@ -102,7 +103,7 @@ impl AdmissionPlugin for Priority {
     }
 }
 
-/// The class that an object names, or else the one for those that name none.
+/// Returns the class that an object names, or else the default class.
 fn class_of(context: &WriteContext<'_>, object: &Value) -> Result<Class, Refusal> {
     let requested = object.str_at(&["spec", "priorityClassName"]).unwrap_or_default();
     let class = if requested.is_empty() {
@@ -118,7 +119,7 @@ fn class_of(context: &WriteContext<'_>, object: &Value) -> Result<Class, Refusal
     }))
 }
 
-/// Gives a group of Pods the priority of its class.
+/// Sets the priority of a PodGroup from its class.
 fn admit_group(context: &WriteContext<'_>, group: &mut Value) -> Result<(), Refusal> {
     let class = class_of(context, group)?;
     let stated = group.at(&["spec", "priority"]).and_then(Value::as_i64);
@@ -174,7 +175,7 @@ fn class_of_name(context: &WriteContext<'_>, name: &str) -> Option<Class> {
     })
 }
 
-/// The class for Pods that name none; of several the one of the lowest value.
+/// Returns the default class; among several the one with the lowest value.
 fn default_class(context: &WriteContext<'_>) -> Option<Class> {
     let mut found: Option<Class> = None;
     context

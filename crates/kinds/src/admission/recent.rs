@@ -1,13 +1,13 @@
-//! What is kept for keys that clients choose: so much, and of that what was used last.
+//! Bounded cache for keys that clients choose, with eviction of the least recently used entry.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher as _, RandomState};
 
-/// Things by keys. A key is kept as its hash, since it may be as long as an object.
+/// Values by keys. Only the hash of a key is stored, since a key may be as long as an object.
 pub(super) struct Recent<T> {
     hashers: [RandomState; 2],
     things: HashMap<[u64; 2], (T, u64)>,
-    /// The keys by when they were used.
+    /// Keys in the order of their last use.
     used: BTreeMap<u64, [u64; 2]>,
     uses: u64,
 }
@@ -24,7 +24,7 @@ impl<T> Default for Recent<T> {
 }
 
 impl<T> Recent<T> {
-    /// What is kept for `key`, or else is made for it. Of more than `most` the one goes that was not used for the longest time.
+    /// Returns the value for `key`, or creates it. If there are `most` values, the least recently used one is evicted.
     pub(super) fn get_or_make(&mut self, key: &str, most: usize, make: impl FnOnce() -> T) -> &mut T {
         let key = self.hashers.each_ref().map(|hasher| hasher.hash_one(key));
         if !self.things.contains_key(&key)
@@ -47,7 +47,7 @@ mod tests {
     use super::Recent;
 
     #[test]
-    fn what_was_not_used_for_the_longest_time_goes() {
+    fn least_recently_used_entry_is_evicted() {
         let mut recent = Recent::default();
         for (key, found) in [("a", 0), ("b", 1), ("a", 0), ("c", 3), ("a", 0), ("b", 5)] {
             let next = recent.uses;

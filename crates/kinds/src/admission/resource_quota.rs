@@ -1,8 +1,8 @@
-//! Quotas at work: <https://kubernetes.io/docs/concepts/policy/resource-quotas/>.
+//! Admission by quotas: <https://kubernetes.io/docs/concepts/policy/resource-quotas/>.
 //!
-//! What a write takes is added to the usage in the status of each quota that counts it, together with the write: both are
-//! stored or neither is, so that of two writes that run for the last place one finds it taken. What is given back is counted
-//! by the controller of quotas.
+//! The usage of a write is added to the status of each quota that counts it, in the same transaction as the write. Of
+//! two concurrent writes for the last remaining amount, one therefore finds it used. The quota controller counts what
+//! is released.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -17,14 +17,14 @@ use holdfast_value::Value;
 
 use super::group_resource;
 
-/// Plugin that rejects a write that takes more than a quota of the namespace allows, or that takes a
+/// Plugin that rejects a write that uses more than a quota of the namespace allows, or that uses a
 /// [limited resource](LimitedResource) that no quota covers.
 pub(super) struct ResourceQuota {
     /// Resources that the configuration of the plugin limits.
     pub(super) limited: Vec<LimitedResource>,
 }
 
-/// Entry of `limitedResources` in the configuration of the plugin: a resource that can only be consumed where a quota
+/// Entry of `limitedResources` in the configuration of the plugin: a resource that can only be consumed if a quota
 /// covers it
 /// (<https://kubernetes.io/docs/concepts/policy/resource-quotas/#limit-priority-class-consumption-by-default>).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl LimitedResource {
     /// Reads `limitedResources` from the configuration of the plugin.
     ///
     /// # Errors
-    /// The fields that the reference rejects.
+    /// If the configuration has fields that the reference rejects.
     pub fn from_configuration(configuration: &Value) -> Result<Vec<Self>, String> {
         check_fields(configuration, "", &["apiVersion", "kind", "limitedResources"])?;
         let mut limited = Vec::new();
@@ -135,7 +135,7 @@ impl ScopeRequirement {
     }
 }
 
-/// Written as Go prints the struct.
+/// Formats the requirement as Go prints the struct.
 impl fmt::Display for ScopeRequirement {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let values = self.values.join(" ");
@@ -231,10 +231,10 @@ impl AdmissionPlugin for ResourceQuota {
 }
 
 impl ResourceQuota {
-    /// Rejects a write that takes a limited resource that none of `quotas`, which count the object, covers.
+    /// Rejects a write that uses a limited resource that none of `quotas`, which count the object, covers.
     /// `covered_scopes` are the scopes of all quotas of the namespace that match the object.
     ///
-    /// upstream: apiserver/pkg/admission/plugin/resourcequota#CheckRequest
+    /// upstream: `apiserver/pkg/admission/plugin/resourcequota#CheckRequest`
     fn check_coverage(
         &self,
         counted: &Counted<'_>,
@@ -280,7 +280,7 @@ impl ResourceQuota {
     }
 }
 
-/// Whether a write can take anything. What updates of other kinds change is not counted.
+/// Returns true if a write can increase usage. Updates of kinds without further counted amounts cannot.
 fn may_take(context: &WriteContext<'_>, counted: &Counted<'_>) -> bool {
     let subresource = context.subresource.unwrap_or_default();
     match context.operation {
@@ -292,7 +292,8 @@ fn may_take(context: &WriteContext<'_>, counted: &Counted<'_>) -> bool {
     }
 }
 
-/// Whether a write that may take something does: an update of what is not counted takes only where it changes the scope.
+/// Returns true if a write that can increase usage does. An update through another subresource than that of the counted
+/// amounts only does if it changes the scope.
 fn takes(context: &WriteContext<'_>, counted: &Counted<'_>, object: &Value, old: Option<&Value>) -> bool {
     context.operation == Operation::Create
         || counted.beyond_number().is_some_and(|usage| {
@@ -301,14 +302,14 @@ fn takes(context: &WriteContext<'_>, counted: &Counted<'_>, object: &Value, old:
         })
 }
 
-/// Whether a quota, as far as its limits are in force, counts the object.
+/// Returns true if a quota, by the limits in its status, counts the object.
 fn counts(quota: &Value, counted: &Counted<'_>, object: &Value) -> bool {
     let root = Field::root(quota);
     let status = root.child("status");
     status.child("hard").entries().any(|(name, _)| counted.takes(name)) && counted.is_within_scopes_of(quota, object)
 }
 
-/// Refuses a Pod that does not state what the quota counts, and any object while the existing ones are not counted yet.
+/// Rejects a Pod without an amount that the quota counts, and any object while the usage of the quota is unknown.
 fn check_status(quota: &Value, counted: &Counted<'_>, object: &Value) -> Result<(), Refusal> {
     let root = Field::root(quota);
     let status = root.child("status");
@@ -335,7 +336,7 @@ fn check_status(quota: &Value, counted: &Counted<'_>, object: &Value) -> Result<
     Ok(())
 }
 
-/// What is taken now beyond what was taken before; what is given back is for the controller to count.
+/// Returns the increases from `before` to `now`. The quota controller counts decreases.
 fn growth(now: &Amounts, before: &Amounts) -> Amounts {
     let grown = now.iter().filter_map(|(name, amount)| {
         let more = before.get(name).map_or(*amount, |before| amount.minus(*before));
@@ -344,7 +345,7 @@ fn growth(now: &Amounts, before: &Amounts) -> Amounts {
     grown.collect()
 }
 
-/// The quota with `more` added to its usage; `None` where it counts nothing of it.
+/// Returns the quota with `more` added to its usage, or `None` if it counts none of it.
 fn reserved(mut quota: Value, more: &Amounts) -> Result<Option<Value>, Refusal> {
     let root = Field::root(&quota);
     let status = root.child("status");
@@ -426,12 +427,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_counted_is_not_given_away() {
+    fn uncounted_resource_is_rejected() {
         assert_eq!(
             refusal(&quota("", "configmaps: '2'", ""), CONFIG_MAP),
             "status unknown for quota: q, resources: configmaps"
         );
-        // What is limited in the specification alone is not in force yet.
+        // Limits that are only in the specification are not in force yet.
         assert_eq!(refusal(&quota("hard: {configmaps: '0'}", "", ""), CONFIG_MAP), "");
     }
 
@@ -540,7 +541,7 @@ mod tests {
             updated(&one, &three).unwrap_err(),
             "exceeded quota: q, requested: services.nodeports=2, used: services.nodeports=1, limited: services.nodeports=2"
         );
-        // What is given back is counted by the controller.
+        // The controller counts what is released.
         assert!(updated(&two, &one).unwrap().is_empty());
     }
 }

@@ -7,7 +7,8 @@ use super::group_resource;
 use crate::defaults::is_zero;
 use crate::validation::same;
 
-/// Pods take on what their runtime class asks for: <https://kubernetes.io/docs/concepts/containers/runtime-class/>.
+/// Plugin that applies the overhead and the scheduling of the runtime class to Pods:
+/// <https://kubernetes.io/docs/concepts/containers/runtime-class/>.
 pub(super) struct RuntimeClass;
 
 impl AdmissionPlugin for RuntimeClass {
@@ -52,7 +53,7 @@ impl AdmissionPlugin for RuntimeClass {
         let stated = pod.at(&["spec", "overhead"]);
         let defined = class.as_ref().and_then(|class| class.get("overhead"));
         match defined.filter(|defined| !defined.is_null()) {
-            // One that states nothing is the same as none.
+            // An empty overhead equals a missing one.
             Some(defined) => {
                 let [fixed, stated] =
                     [defined.get("podFixed"), stated].map(|amounts| amounts.filter(|_| !is_zero(amounts)));
@@ -73,7 +74,7 @@ fn rejected(reason: &str) -> Refusal {
     Refusal::forbidden(format!("pod rejected: {reason}"))
 }
 
-/// Why the reference's client does not even ask for an object of that name.
+/// Returns the error with which the reference's client rejects a name without a request.
 fn unaddressable(name: &str) -> Option<String> {
     if name.is_empty() {
         return Some("resource name may not be empty".to_owned());
@@ -137,10 +138,12 @@ fn set_scheduling(pod: &mut Value, class: &Value) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Tolerations of more Pods than have any use for are merged by what is alike alone.
+/// Maximum number of tolerations that are compared with each other. With more, only duplicates are removed.
 const MOST_COMPARED: usize = 1000;
 
-/// `MergeTolerations`: both lists, without what others of them tolerate, too.
+/// Merges both lists without the tolerations that others cover.
+///
+/// upstream: `pkg/util/tolerations#MergeTolerations`.
 fn merged_tolerations(own: &[Value], added: &[Value]) -> Vec<Value> {
     let all: Vec<&Value> = own.iter().chain(added).collect();
     let mut merged: Vec<Value> = Vec::new();
@@ -159,7 +162,9 @@ fn merged_tolerations(own: &[Value], added: &[Value]) -> Vec<Value> {
     merged
 }
 
-/// `isSuperset`
+/// Returns true if `wide` tolerates whatever `narrow` tolerates.
+///
+/// upstream: `pkg/util/tolerations#isSuperset`.
 fn tolerates_all_of(wide: &Field<'_, '_>, narrow: &Field<'_, '_>) -> bool {
     if wide.value() == narrow.value() {
         return true;

@@ -1,4 +1,4 @@
-//! Pods run as service accounts: <https://kubernetes.io/docs/concepts/security/service-accounts/>.
+//! Admission of Pods by their service account: <https://kubernetes.io/docs/concepts/security/service-accounts/>.
 
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_resource::{Field, Operation, Refusal, WriteContext};
@@ -8,22 +8,23 @@ use super::group_resource;
 use crate::core::pod_spec::{MIRROR, names_secret};
 use crate::defaults::is_zero;
 
-/// Gives Pods their account, and with it a token and the secrets to pull images; refuses those whose account is not there.
+/// Plugin that assigns Pods their service account, with a token and image pull secrets, and rejects Pods whose account
+/// is missing.
 pub(super) struct ServiceAccount;
 
 const DEFAULT: &str = "default";
-/// On an account: its pods may refer to its own secrets alone.
+/// Annotation of an account whose pods may only reference the account's own secrets.
 const MOUNTABLE_SECRETS: &str = "kubernetes.io/enforce-mountable-secrets";
-/// What the names of volumes with tokens begin with.
+/// Name prefix of token volumes.
 const VOLUME: &str = "kube-api-access-";
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// The lifetime of requested tokens. This very number says that clients are warned, not refused, that do not read
-/// them again.
+/// Lifetime of requested tokens. The server extends exactly this lifetime and warns about clients that do not reload
+/// the token, instead of rejecting them.
 const TOKEN_SECONDS: i64 = 3607;
-/// Of what the ends of generated names are made: nothing that can be taken for something else, or spells a word.
+/// Characters of generated suffixes: no ambiguous ones, and no vowels that could form a word.
 const SUFFIX: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// The lists of containers with what one of them is called.
+/// Lists of containers, each with the name for one of its containers.
 const CONTAINERS: [(&str, &str); 2] = [("initContainers", "init container"), ("containers", "container")];
 
 impl AdmissionPlugin for ServiceAccount {
@@ -105,7 +106,7 @@ impl AdmissionPlugin for ServiceAccount {
     }
 }
 
-/// Whether a Pod only shows what a node runs on its own.
+/// Returns true if a Pod is a mirror Pod.
 fn is_mirror(pod: &Value) -> bool {
     pod.at(&["metadata", "annotations", MIRROR]).is_some()
 }
@@ -135,7 +136,7 @@ fn account_required(context: &WriteContext<'_>, pod: &Value) -> Result<Value, Re
     }
 }
 
-/// Refuses a Pod whose account is not there or does not give it what it refers to.
+/// Rejects a Pod whose account is missing or does not list the secrets that the Pod references.
 fn check(context: &WriteContext<'_>, pod: &Value) -> Result<(), Refusal> {
     let account = account_required(context, pod)?;
     if !keeps_to_own_secrets(&account) {
@@ -169,7 +170,7 @@ fn check(context: &WriteContext<'_>, pod: &Value) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Refuses variables from secrets that the account does not list.
+/// Rejects variables from secrets that the account does not list.
 fn check_variables(account: &Value, pod: &Value, lists: &[(&str, &str)]) -> Result<(), Refusal> {
     let name = account.str_at(&["metadata", "name"]).unwrap_or_default();
     let own: Vec<&str> = names_in(account, "secrets").collect();
@@ -195,7 +196,7 @@ fn check_variables(account: &Value, pod: &Value, lists: &[(&str, &str)]) -> Resu
     Ok(())
 }
 
-/// Refuses mirror Pods that ask for what the server would have to give.
+/// Rejects mirror Pods that reference service accounts, secrets or service account tokens.
 fn check_mirror(pod: &Value) -> Result<(), Refusal> {
     if !account_of(pod).is_empty() {
         return Err(Refusal::forbidden("a mirror pod may not reference service accounts"));
@@ -225,7 +226,7 @@ fn keeps_to_own_secrets(account: &Value) -> bool {
     annotation.is_some_and(|text| matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True"))
 }
 
-/// The names of the secrets that an account lists.
+/// Returns the names of the secrets that an account lists.
 fn names_in<'a>(account: &'a Value, list: &str) -> impl Iterator<Item = &'a str> {
     let list = account.get(list).and_then(Value::as_list);
     list.into_iter()
@@ -233,7 +234,7 @@ fn names_in<'a>(account: &'a Value, list: &str) -> impl Iterator<Item = &'a str>
         .filter_map(|reference| reference.str_at(&["name"]))
 }
 
-/// Whether a Pod is to have a token: as it says, or else as its account says, or else yes.
+/// Returns true if a Pod gets a token: by its own setting, else by that of its account, else by default.
 fn automounts(account: &Value, pod: &Value) -> bool {
     let of_pod = pod
         .at(&["spec", "automountServiceAccountToken"])
@@ -242,7 +243,7 @@ fn automounts(account: &Value, pod: &Value) -> bool {
     of_pod.or(of_account).unwrap_or(true)
 }
 
-/// Mounts a token in each container that has nothing mounted in its place.
+/// Mounts a token in each container that has no other mount at the token's path.
 fn mount_token(pod: &mut Value) {
     let root = Field::root(pod);
     let spec = root.child("spec");
@@ -288,7 +289,7 @@ fn mount_token(pod: &mut Value) {
     }
 }
 
-/// A name for the volume, made of the Pod's uid, which is random.
+/// Returns a name for the volume, derived from the Pod's uid, which is random.
 #[expect(clippy::indexing_slicing, reason = "a remainder of the length")]
 fn volume_name(uid: &str) -> String {
     let number = uid
@@ -316,7 +317,7 @@ fn token_mount(volume: &str) -> Value {
     mount.into()
 }
 
-/// The token, the authorities of the server's certificate, and the namespace.
+/// Returns the volume with the token, the CA certificates of the server, and the namespace.
 fn token_volume(name: &str) -> Value {
     let mut token = Value::empty_map();
     token.set_at(&["serviceAccountToken", "expirationSeconds"], TOKEN_SECONDS.into());
@@ -397,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_mounted_already_stays() {
+    fn existing_token_mount_stays() {
         let own = "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {volumes: [{name: kube-api-access-mine, emptyDir: \
                    {}}], containers: [{name: c, image: i, volumeMounts: [{name: kube-api-access-mine, mountPath: \
                    /var/run/secrets/kubernetes.io/serviceaccount}]}, {name: d, image: i}]}}";

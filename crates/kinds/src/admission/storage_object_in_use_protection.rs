@@ -4,7 +4,7 @@ use holdfast_value::Value;
 
 use super::add_finalizer;
 
-/// Adds the finalizers that keep volumes, claims and their classes while they are in use.
+/// Plugin that adds the finalizers that keep volumes, claims and their classes while they are in use.
 pub(super) struct StorageObjectInUseProtection;
 
 const FINALIZERS: [(&str, &str); 3] = [

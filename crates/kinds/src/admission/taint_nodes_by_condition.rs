@@ -2,7 +2,7 @@ use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_resource::{Field, Operation, Refusal, WriteContext};
 use holdfast_value::{Map, Value};
 
-/// A new node takes no Pods until it is known to be ready.
+/// Plugin that taints a new node until it is known to be ready.
 pub(super) struct TaintNodesByCondition;
 
 const NOT_READY: &str = "node.kubernetes.io/not-ready";

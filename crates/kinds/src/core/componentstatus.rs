@@ -1,12 +1,12 @@
-//! ComponentStatuses, which went out of use with 1.19: how the parts of a cluster are that the server knows of. Here that
-//! is the store alone, by the name that the reference gives its first etcd.
+//! ComponentStatuses, deprecated since 1.19: the health of the cluster components that the server knows. Here that is
+//! only the store, under the name that the reference gives its first etcd.
 
 use holdfast_resource::metadata::new_object;
 use holdfast_resource::table::{NamedCell, items};
 use holdfast_resource::{ComputedObjects, GroupResource, Refusal, WriteContext};
 use holdfast_value::{List, SmolStr, Value};
 
-/// What only ComponentStatuses do.
+/// Rules of ComponentStatuses only.
 pub(crate) struct ComponentStatus;
 
 const STORE: &str = "etcd-0";
@@ -16,7 +16,7 @@ impl ComputedObjects for ComponentStatus {
         if name == STORE {
             return Ok(store(context));
         }
-        // The reference does not say the plural here.
+        // The reference omits the plural here.
         Err(Refusal::NotFound {
             resource: GroupResource {
                 group: SmolStr::default(),
@@ -49,7 +49,7 @@ fn store(context: &WriteContext<'_>) -> Value {
     object
 }
 
-/// The cells of tables that show more than a path.
+/// Table cells that show more than the value at one path.
 pub(super) const CELLS: &[NamedCell] = &[
     ("component-error", |object, _| component_condition(object, "error", "")),
     ("component-message", |object, _| {
@@ -64,7 +64,7 @@ pub(super) const CELLS: &[NamedCell] = &[
     }),
 ];
 
-/// A field of the condition that says how a component is.
+/// Returns a field of the condition that describes the health of a component.
 fn component_condition(component: &Value, field: &str, missing: &str) -> Value {
     let mut conditions = items(component, &["conditions"]).iter();
     let healthy = conditions.find(|condition| condition.str_at(&["type"]) == Some("Healthy"));

@@ -7,10 +7,10 @@ use holdfast_value::Value;
 use crate::defaults::empty_for_null;
 use crate::validation::{Errors, same};
 
-/// All values of a ConfigMap, or of a Secret, together may have this many bytes.
+/// Maximum size in bytes of all values of a ConfigMap or a Secret together.
 pub(crate) const DATA_SIZE: usize = 1024 * 1024;
 
-/// What only ConfigMaps do.
+/// Rules of ConfigMaps only.
 pub(crate) struct ConfigMap;
 
 impl Strategy for ConfigMap {
@@ -35,7 +35,7 @@ impl Strategy for ConfigMap {
             size += decoded_length(value.text());
         }
         if size > DATA_SIZE {
-            // The reference makes this path of an empty name, which shows as brackets.
+            // The reference builds this path from an empty name, which prints as brackets.
             errors.push(FieldError::too_long(&FieldPath::new("[]"), DATA_SIZE));
         }
         errors
@@ -49,7 +49,7 @@ impl Strategy for ConfigMap {
     }
 }
 
-/// Reports changes of an object that its `immutable` freezes.
+/// Reports changes of an object that `immutable` forbids.
 pub(crate) fn validate_frozen(object: &Value, old: &Value, parts: &[&str]) -> Errors {
     let (new, old) = (Field::root(object), Field::root(old));
     let mut errors = Errors::new();
@@ -70,7 +70,7 @@ pub(crate) fn validate_frozen(object: &Value, old: &Value, parts: &[&str]) -> Er
     errors
 }
 
-/// How many bytes base64 text stands for.
+/// Returns the number of bytes that base64 text decodes to.
 pub(crate) fn decoded_length(text: &str) -> usize {
     let digits = text
         .bytes()
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_immutable_stays_so() {
+    fn immutable_config_map_rejects_changes() {
         let frozen = SETTINGS.replace(", data:", ", immutable: true, data:");
         assert_eq!(
             Harness::new().update_errors(&frozen, &SETTINGS.replace("k: v", "k: w")),

@@ -12,17 +12,17 @@ use crate::cells::first_of;
 use crate::validation::addresses::{Reading, address_warning, endpoint_address, lenient_address};
 use crate::validation::{Errors, report, same};
 
-/// What only Endpoints do.
+/// Rules of Endpoints only.
 pub(crate) struct Endpoints {
-    /// Where those inside of the cluster reach the server.
+    /// Address of the server for clients inside the cluster.
     pub(crate) server: Option<SocketAddr>,
-    /// Whether it is to stand there from the start.
+    /// True if the object of the server exists from the start.
     pub(crate) first: bool,
-    /// How addresses are read.
+    /// Strictness of address parsing.
     pub(crate) reading: Reading,
 }
 
-/// The label that names the controller of Endpoints, and the name of Kubernetes' own controller, whose addresses are
+/// Label that names the controller of Endpoints, and the name of Kubernetes' own controller, whose addresses are
 /// canonical and get no warnings.
 const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 const ENDPOINTS_CONTROLLER: &str = "endpoint-controller";
@@ -34,7 +34,7 @@ impl Strategy for Endpoints {
         context.check(object, &SubsetRules { own, reading })
     }
 
-    /// What stands there wrong already does no harm.
+    /// Validates only what changed: existing values that are invalid stay allowed.
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         if same(object.get("subsets"), old.get("subsets")) {
             return Errors::new();
@@ -58,7 +58,7 @@ impl Strategy for Endpoints {
 }
 
 impl InitialObjects for Endpoints {
-    /// What stands behind the service `kubernetes`: the server itself.
+    /// Returns the endpoints of the Service `kubernetes`: the server itself.
     fn initial_objects(&self) -> Vec<Value> {
         let behind = |server: SocketAddr| {
             let mut address = Value::empty_map();
@@ -67,7 +67,7 @@ impl InitialObjects for Endpoints {
             subset.set_at(&["addresses"], vec![address].into());
             subset.set_at(&["ports"], vec![port_of_server(server)].into());
             let mut object = new_object("v1", "Endpoints", "default", "kubernetes");
-            // Its slice is made beside it, and is not a mirror.
+            // The server creates its EndpointSlice itself, so the slice is not a mirror.
             object.set_at(
                 &["metadata", "labels", "endpointslice.kubernetes.io/skip-mirror"],
                 "true".into(),
@@ -83,7 +83,7 @@ impl InitialObjects for Endpoints {
     }
 }
 
-/// The port of the server, as what stands behind its service names it.
+/// Returns the port of the server, under the name that the endpoints of its Service use.
 pub(crate) fn port_of_server(server: SocketAddr) -> Value {
     let mut port = Value::empty_map();
     port.set_at(&["name"], "https".into());
@@ -92,7 +92,7 @@ pub(crate) fn port_of_server(server: SocketAddr) -> Value {
     port
 }
 
-/// An object with these parts as another has them; `None` where it has them so already.
+/// Returns `stored` with these parts replaced by those of `wanted`, or `None` if they are equal already.
 pub(crate) fn with_parts_of(stored: &Value, wanted: &Value, parts: &[&str]) -> Option<Value> {
     let mut object = stored.clone();
     for part in parts {
@@ -103,14 +103,14 @@ pub(crate) fn with_parts_of(stored: &Value, wanted: &Value, parts: &[&str]) -> O
     (object != *stored).then_some(object)
 }
 
-/// The address of the server itself, where a write is to what stands behind its own service: a server that is reached on its
-/// own machine alone has one that no other endpoint can have.
+/// Returns the address of the server if the write targets the endpoints of the server's own Service. A server that is
+/// only reachable on its own machine has an address that no other endpoint can have.
 pub(crate) fn own_address(server: Option<SocketAddr>, context: &WriteContext<'_>) -> Option<IpAddr> {
     let own = context.namespace == "default" && context.name == "kubernetes";
     server.filter(|_| own).map(|server| server.ip())
 }
 
-/// What `validateEndpointSubsets` checks in code, with the address of the server itself where it may stand there.
+/// Checks of `validateEndpointSubsets` in code, with the address of the server where it is allowed.
 struct SubsetRules {
     own: Option<IpAddr>,
     reading: Reading,
@@ -129,7 +129,9 @@ impl<'v> Rules<'v> for SubsetRules {
 }
 
 impl SubsetRules {
-    /// `validateEndpointPort`; several ports are distinguished by their names.
+    /// Validates the ports of a subset. Several ports need distinct names.
+    ///
+    /// upstream: `pkg/apis/core/validation#validateEndpointPort`.
     fn validate_ports<'v>(&self, subset: &Part<'v, '_>, check: &mut Check<'_>) {
         let ports = subset.child("ports");
         for port in check.items(subset, "ports", &ports) {
@@ -154,15 +156,15 @@ fn validate_endpoint(ip: &Field<'_, '_>, own: Option<IpAddr>, errors: &mut Error
     if lenient_address(ip.text()).is_some() {
         endpoint_address(ip, own, errors);
     } else {
-        // Two checks of the reference find this, each in its own words.
+        // Two checks of the reference report this, each with its own message.
         errors.push(ip.invalid_text("must be a valid IP address"));
     }
 }
 
-/// The cells of tables that show more than a path.
+/// Table cells that show more than the value at one path.
 pub(super) const CELLS: &[NamedCell] = &[("endpoints", |object, _| of_subsets(object))];
 
-/// The ready addresses of all subsets, each with each of the ports of its subset.
+/// Returns the ready addresses of all subsets, each combined with each port of its subset.
 fn of_subsets(endpoints: &Value) -> Value {
     let subsets = items(endpoints, &["subsets"]);
     if subsets.is_empty() {

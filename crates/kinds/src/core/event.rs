@@ -1,6 +1,6 @@
 //! Events, which two groups serve: <https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/>.
 //!
-//! They are kept as those of the core group. The group `events.k8s.io` has other names for some fields and stricter rules.
+//! They are stored in the form of the core group. The group `events.k8s.io` renames some fields and has stricter rules.
 
 use holdfast_resource::metadata::formats::qualified_name;
 use holdfast_resource::metadata::validate_metadata;
@@ -16,13 +16,14 @@ use crate::kind::{Kind, kind};
 use crate::metadata_checks::{at_creation, in_order, of_apimachinery, of_core};
 use crate::validation::{Errors, immutable_text, report, same};
 
-/// What only Events do.
+/// Rules of Events only.
 pub(crate) struct Event {
-    /// Whether these are the events of the group `events.k8s.io`.
+    /// True for the events of the group `events.k8s.io`.
     pub(crate) of_own_group: bool,
 }
 
-/// Events, of the group `events.k8s.io` or of the core group. Both show the cells of the core group.
+/// Returns the kind Event of the group `events.k8s.io` or of the core group. Tables of both show the cells of the core
+/// group.
 pub(crate) fn events(of_own_group: bool) -> Kind {
     kind(Event { of_own_group })
         .converts()
@@ -47,7 +48,7 @@ pub(crate) fn events(of_own_group: bool) -> Kind {
 const CORE: &str = "v1";
 const OWN: &str = "events.k8s.io/v1";
 
-/// The names of fields in the core group and in the own one, where they differ.
+/// Field names that differ: the name in the core group, then the name in `events.k8s.io`.
 const RENAMED: [(&str, &str); 7] = [
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -58,7 +59,7 @@ const RENAMED: [(&str, &str); 7] = [
     ("count", "deprecatedCount"),
 ];
 
-/// What the core group shows even where it is empty; the own group leaves it out then.
+/// Fields that the core group serves even if they are empty; `events.k8s.io` omits them then.
 const ALWAYS_SHOWN: [&str; 2] = ["reportingComponent", "reportingInstance"];
 
 impl Strategy for Event {
@@ -98,10 +99,10 @@ impl Event {
     }
 }
 
-/// What holds for the events of both groups, new and old (`legacyValidateEvent`).
+/// Rules for the events of both groups, for creates and updates (`legacyValidateEvent`).
 struct EventRules<'c> {
     of_own_group: bool,
-    /// The namespace of the address.
+    /// Namespace of the request path.
     namespace: &'c str,
 }
 
@@ -110,7 +111,7 @@ impl<'v> Rules<'v> for EventRules<'_> {
         let timed = check.is_given(&part.child("eventTime"));
         match name {
             "place" => validate_place(part, self.namespace, timed, &mut check.errors),
-            // What a reporter has to say of itself since events have a time of their own.
+            // The reporter's fields are only validated for events with `eventTime`.
             "report" if timed => {
                 self.validate_reporter(part, &mut check.errors);
                 for field in ["reportingInstance", "action", "reason", "message"] {
@@ -125,7 +126,7 @@ impl<'v> Rules<'v> for EventRules<'_> {
     fn change(&self, name: &str, part: &Part<'v, '_>, old: &Part<'v, '_>, check: &mut Check<'_>) {
         match name {
             "reportingComponent" => {
-                // The own group shows its own name of this one field.
+                // Errors of `events.k8s.io` use that group's own name of this one field.
                 let reporter = part.child(name);
                 let shown = Field::placed(reporter.value(), "reportingController");
                 immutable_text(&shown, &old.child(name), &mut check.errors);
@@ -135,7 +136,7 @@ impl<'v> Rules<'v> for EventRules<'_> {
     }
 }
 
-/// An event that was kept in a version of the own group.
+/// Converts an event that was stored in a version of `events.k8s.io`.
 fn from_rest(object: Value) -> Value {
     match object.str_at(&["apiVersion"]) {
         Some(CORE) => object,
@@ -161,7 +162,7 @@ impl Converts for Event {
     }
 }
 
-/// An event with the fields of the own group or of the core group.
+/// Returns an event with the field names of `events.k8s.io` or of the core group.
 fn renamed(mut object: Value, to_own: bool) -> Value {
     for (core, own) in RENAMED {
         let (old, new) = if to_own { (core, own) } else { (own, core) };
@@ -183,7 +184,9 @@ fn renamed(mut object: Value, to_own: bool) -> Value {
     object
 }
 
-/// How often something happened, and when last (`validateV1EventSeries`).
+/// Validates the count and the last time of a series.
+///
+/// upstream: `pkg/apis/core/validation#validateV1EventSeries`.
 fn validate_series(context: &WriteContext<'_>, event: &Field<'_, '_>, errors: &mut Errors) {
     let series = event.child("series");
     if !series.is_set() {
@@ -198,7 +201,7 @@ fn validate_series(context: &WriteContext<'_>, event: &Field<'_, '_>, errors: &m
     }
 }
 
-/// What new events of the own group must have, and what only those of the core group have.
+/// Validates the fields that new events of `events.k8s.io` must have, and those that only the core group allows.
 fn validate_new(context: &WriteContext<'_>, event: &Field<'_, '_>, errors: &mut Errors) {
     let time = event.child("eventTime");
     if is_zero(time.value()) && !context.gives_empty_in("eventTime") {
@@ -226,7 +229,7 @@ fn validate_new(context: &WriteContext<'_>, event: &Field<'_, '_>, errors: &mut 
 
 impl EventRules<'_> {
     fn validate_reporter(&self, event: &Field<'_, '_>, errors: &mut Errors) {
-        // The own group shows its own name of the field.
+        // Errors of `events.k8s.io` use that group's own name of the field.
         let shown = if self.of_own_group {
             "reportingController"
         } else {
@@ -241,8 +244,9 @@ impl EventRules<'_> {
     }
 }
 
-/// An event lives in the namespace of what it is about; those about cluster-scoped objects live in `default`, or where they
-/// have a time of their own, in `kube-system`. Such events may report from elsewhere what is in a namespace.
+/// Validates the namespace of an event. An event without `eventTime` lives in the namespace of the involved object, or
+/// in `default` if that is cluster-scoped. With `eventTime`, it lives in any namespace, or in `default` or
+/// `kube-system` if the object is cluster-scoped.
 fn validate_place(event: &Field<'_, '_>, namespace: &str, timed: bool, errors: &mut Errors) {
     let about = event.child("involvedObject");
     let place = about.child("namespace");
@@ -257,7 +261,7 @@ fn validate_place(event: &Field<'_, '_>, namespace: &str, timed: bool, errors: &
     }
 }
 
-/// The cells of tables that show more than a path.
+/// Table cells that show more than the value at one path.
 const CELLS: &[NamedCell] = &[
     ("event-count", |object, _| event_count(object)),
     ("event-message", |object, _| {
@@ -338,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reporter_that_was_not_named_is_shown_in_the_core_group_alone() {
+    fn empty_reporter_is_served_only_in_core_group() {
         let strategy = Event { of_own_group: false };
         let mut core = Value::empty_map();
         core.set_at(&["apiVersion"], CORE.into());
@@ -350,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_reporter_says_of_itself_is_bounded_since_events_have_a_time_of_their_own() {
+    fn reporter_fields_are_limited_for_events_with_event_time() {
         let event = |time: &str, action: &str, message: &str| {
             format!(
                 "{{apiVersion: v1, kind: Event, metadata: {{name: e}}, involvedObject: {{namespace: default}}, {time} \
@@ -386,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn events_about_cluster_scoped_objects_live_in_namespaces_of_the_system() {
+    fn event_about_cluster_scoped_object_needs_system_namespace() {
         let fault_text = |namespace: &str, about: &str, timed: bool| {
             let mut event = Value::empty_map();
             event.set_at(&["involvedObject", "namespace"], about.into());

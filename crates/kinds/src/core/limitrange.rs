@@ -12,7 +12,7 @@ use crate::defaults::change_items;
 use crate::validation::Errors;
 use crate::validation::resources::{may_overcommit, quantity, validate_container_name, validate_name};
 
-/// What only LimitRanges do.
+/// Rules of LimitRanges only.
 pub(crate) struct LimitRange;
 
 const TYPES: [&str; 3] = ["Pod", "Container", "PersistentVolumeClaim"];
@@ -30,7 +30,7 @@ impl Strategy for LimitRange {
         let is_nameless = object.str_at(&["metadata", "name"]).unwrap_or_default().is_empty();
         let uid = object.str_at(&["metadata", "uid"]).filter(|_| is_nameless);
         if let Some((head, tail)) = uid.and_then(|uid| uid.rsplit_once('-')) {
-            // A LimitRange without a name gets one that no other has: here its own identifier with the end turned around.
+            // A LimitRange without a name gets a unique one: here its own identifier with the end reversed.
             let name: String = head.chars().chain(['-']).chain(tail.chars().rev()).collect();
             object.set_at(&["metadata", "name"], name.as_str().into());
         }
@@ -54,7 +54,8 @@ impl Strategy for LimitRange {
     }
 }
 
-/// What is not limited by default is limited by the most; what is not requested is requested as it is limited.
+/// Sets missing default limits to the maximum, and missing default requests to the default limits or else to the
+/// minimum.
 fn default_limits(item: &mut Value) {
     let map = |item: &Value, key: &str| item.get(key).and_then(Value::as_map).cloned().unwrap_or_default();
     let (most, least) = (map(item, "max"), map(item, "min"));
@@ -89,7 +90,9 @@ fn validate_type(type_field: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `validateLimitRangeResourceName`: Pods and containers are limited in what containers may have.
+/// Validates a resource name: limits of Pods and containers name container resources.
+///
+/// upstream: `pkg/apis/core/validation#validateLimitRangeResourceName`.
 fn validate_limited(type_name: &str, name: &str, amount: &Field<'_, '_>, errors: &mut Errors) {
     if matches!(type_name, "Pod" | "Container") {
         validate_container_name(name, amount, errors);
@@ -131,7 +134,7 @@ fn validate_item(item: &Field<'_, '_>, type_name: &str, errors: &mut Errors) {
         names.insert(name);
         validate_limited(type_name, name, &amount, errors);
     }
-    // Defaults that Pods may not have are not compared with anything.
+    // Defaults that Pods must not have are not compared.
     let (limits, requests) = match type_name {
         "Pod" => (Field::root(&Value::Null), Field::root(&Value::Null)),
         _ => (list("default"), list("defaultRequest")),
@@ -142,14 +145,14 @@ fn validate_item(item: &Field<'_, '_>, type_name: &str, errors: &mut Errors) {
     }
 }
 
-/// Least, default request, default limit and most follow each other.
+/// Validates the order: minimum, default request, default limit, maximum.
 fn validate_order(lists: &[Field<'_, '_>; 5], name: &str, errors: &mut Errors) {
     let [most, least, limit, request, ratio] = lists.each_ref().map(|list| {
         let field = list.entry(name);
         let amount = quantity(&field);
         (field, amount)
     });
-    // Two amounts with their names, the field that the error stands at, and the field whose text it shows.
+    // Two amounts with their names, the field that the error names, and the field whose text it prints.
     let orders = [
         (&least, "min", &most, "max", &least, &least),
         (&least, "min", &request, "default request", &request, &request),
@@ -184,8 +187,8 @@ fn validate_order(lists: &[Field<'_, '_>; 5], name: &str, errors: &mut Errors) {
     }
 }
 
-/// The most of the least may not be less than the ratio says. The reference counts in thousandths as long as whole numbers of
-/// 64 bits hold them, and else in units, of which it keeps what these bits hold.
+/// Validates that the ratio is not greater than max/min. The reference computes in thousandths if they fit into 64-bit
+/// integers, and else in units, truncated to 64 bits.
 fn validate_ratio(ratio: &Field<'_, '_>, least: &Field<'_, '_>, most: &Field<'_, '_>, errors: &mut Errors) {
     const MOST_THOUSANDTHS: i64 = i64::MAX / 1000;
     let amounts = [ratio, least, most].map(|field| (field.text(), quantity(field)));
@@ -207,8 +210,8 @@ fn validate_ratio(ratio: &Field<'_, '_>, least: &Field<'_, '_>, most: &Field<'_,
     }
 }
 
-/// The whole units of an amount in 64 bits. Of more, the reference keeps nothing where it read the digits as a whole number of
-/// 64 bits, and else the lowest bits.
+/// Returns the whole units of an amount in 64 bits. If they do not fit, the reference keeps 0 where it parsed the
+/// digits as a 64-bit integer, and else the lowest bits.
 fn held_units(text: &str, amount: Quantity) -> i64 {
     const DIGITS: usize = 18;
     let units = amount.whole_units();
@@ -230,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_open_is_limited_by_the_most() {
+    fn missing_default_limit_is_the_maximum() {
         let read = Harness::new().read(&range("{type: Container, max: {cpu: 2}, min: {memory: 1Mi}}"));
         assert_eq!(at(&read, "spec.limits.0.default"), r#"{"cpu":"2"}"#);
         assert_eq!(

@@ -35,7 +35,7 @@ use crate::quota;
 use crate::validation::addresses::Reading;
 use crate::workload::TemplateWarnings;
 
-/// A resource of this group, or a subresource as messages name it.
+/// Returns a resource of this group, or a subresource as messages name it.
 const fn of_core(resource: &'static str) -> GroupResource {
     GroupResource {
         group: SmolStr::new_static(""),
@@ -43,7 +43,7 @@ const fn of_core(resource: &'static str) -> GroupResource {
     }
 }
 
-/// The scheme, the name and the port of what a proxy leads to: `https:web:443`, `web:443` or `web`.
+/// Returns the scheme, the name and the port of a proxy target: `https:web:443`, `web:443` or `web`.
 fn proxied_name(text: &str) -> (&str, &str, &str) {
     let parts: Vec<&str> = text.split(':').collect();
     match parts.as_slice() {
@@ -53,12 +53,12 @@ fn proxied_name(text: &str) -> (&str, &str, &str) {
     }
 }
 
-/// What requests through a proxy may ask for.
+/// Returns the query parameters of proxy requests.
 const fn proxy_parameters(description: &'static str) -> [ConnectParameter; 1] {
     [ConnectParameter::new("path", ParameterForm::Path, description)]
 }
 
-/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+/// Returns the kind of the group with this plural name, with its capabilities.
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     let (features, reading) = (config.features, Reading::of(config.features));
     let config = || config.clone();

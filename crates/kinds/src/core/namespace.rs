@@ -8,17 +8,17 @@ use holdfast_value::Value;
 use crate::defaults::is_zero;
 use crate::validation::Errors;
 
-/// The label that holds a namespace's name, so that selectors can pick it.
+/// Label that holds a namespace's name, so that selectors can select it.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
-/// The finalizer that the namespace controller removes once the namespace is empty.
+/// Finalizer that the namespace controller removes once the namespace is empty.
 const FINALIZER: &str = "kubernetes";
 /// Finalizers that need no domain.
 const STANDARD_FINALIZERS: [&str; 3] = [FINALIZER, "orphan", "foregroundDeletion"];
 
-/// What only Namespaces do.
+/// Rules of Namespaces only.
 pub(crate) struct Namespace;
 
-/// The namespaces that exist from the start.
+/// Namespaces that exist from the start.
 const FROM_THE_START: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
 impl Strategy for Namespace {
@@ -27,7 +27,7 @@ impl Strategy for Namespace {
     }
 
     fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
-        // A name that is made up was not known when defaults were set.
+        // A generated name was not known yet when defaults were set.
         label_by_name(object);
         let mut status = Value::empty_map();
         status.set_at(&["phase"], "Active".into());
@@ -68,7 +68,7 @@ impl Strategy for Namespace {
                 let (status, metadata) = (root.child("status"), root.child("metadata"));
                 let phase = status.child("phase");
                 let ending = metadata.child("deletionTimestamp").is_set();
-                // The reference writes this name with a capital letter.
+                // The reference capitalizes this name.
                 let place = status.shown_as("Phase");
                 if !ending && phase.text() != "Active" {
                     errors.push(place.invalid_as(phase.text(), "may only be 'Active' if `deletionTimestamp` is empty"));
@@ -98,12 +98,12 @@ impl InitialObjects for Namespace {
     }
 }
 
-/// Whether what lives in the namespace is to go first.
+/// Returns true if the contents of the namespace must be deleted first.
 pub(super) fn holds_deletion(object: &Value) -> bool {
     !is_zero(object.at(&["spec", "finalizers"]))
 }
 
-/// Gives a namespace that has a name the label that holds it.
+/// Adds the label with the name to a namespace that has a name.
 fn label_by_name(object: &mut Value) {
     let name = object.at(&["metadata", "name"]).filter(|name| !is_zero(Some(name)));
     let Some(name) = name.cloned() else {
@@ -115,7 +115,7 @@ fn label_by_name(object: &mut Value) {
     }
 }
 
-/// The finalizers of a new namespace, whose errors the reference reports at the list.
+/// Validates the finalizers of a new namespace. The reference reports their errors at the list.
 fn validate_finalizers(finalizers: &Field<'_, '_>, errors: &mut Errors) {
     let place = finalizers.path();
     for finalizer in finalizers.items() {
@@ -123,7 +123,7 @@ fn validate_finalizers(finalizers: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// The finalizers that the `finalize` subresource leaves, each at its index.
+/// Validates the finalizers after a write to `finalize`, each at its index.
 fn validate_finalize_update(finalizers: &Field<'_, '_>, errors: &mut Errors) {
     for finalizer in finalizers.items() {
         validate_finalizer(&finalizer, errors);
@@ -146,7 +146,7 @@ mod tests {
     const TEAM: &str = "{apiVersion: v1, kind: Namespace, metadata: {name: team}}";
 
     #[test]
-    fn a_namespace_is_labelled_with_its_name_and_held_until_it_is_empty() {
+    fn namespace_gets_name_label_and_finalizer() {
         let created = Harness::new().create(TEAM);
         assert_eq!(
             at(&created, "metadata.labels"),

@@ -15,13 +15,13 @@ use crate::validation::addresses::{Reading, block_warning, lenient_block};
 use crate::validation::resources::validate_amount;
 use crate::validation::{Errors, read_json, repeated, same};
 
-/// What only Nodes do.
+/// Rules of Nodes only.
 pub(crate) struct Node {
-    /// How the blocks of the addresses of its Pods are read.
+    /// Strictness of parsing of Pod CIDRs.
     pub(crate) reading: Reading,
 }
 
-/// The proxy to a node.
+/// Proxy to a node.
 pub(super) struct Proxy;
 
 impl Connecter for Proxy {
@@ -46,10 +46,10 @@ impl Connecter for Proxy {
     }
 }
 
-/// The types of addresses at which a node is called, best first.
+/// Address types by which the server calls a node, in order of preference.
 const PREFERRED: [&str; 5] = ["Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP"];
 
-/// Why a node has no address at which it could be asked, if it has none.
+/// Returns the reason why a node has no usable address, or `None` if it has one.
 fn no_address(node: &Value) -> Option<String> {
     let root = Field::root(node);
     let status = root.child("status");
@@ -80,14 +80,14 @@ impl Strategy for Node {
             let capacity = capacity.clone();
             set_missing_at(object, &["status"], "allocatable", || capacity);
         }
-        // The older field and the first of the newer list stand for each other.
+        // The older field mirrors the first item of the newer list.
         let one = object
             .at(&["spec", "podCIDR"])
             .filter(|one| !is_zero(Some(one)))
             .cloned();
         let list = object.at(&["spec", "podCIDRs"]).and_then(Value::as_list);
         match (one, list.and_then(|list| list.first()).cloned()) {
-            // Where both say something else, the older one counts.
+            // If the two differ, the older field wins.
             (Some(one), first) if first.as_ref() != Some(&one) => {
                 object.set_at(&["spec", "podCIDRs"], vec![one].into())
             }
@@ -129,6 +129,8 @@ impl Strategy for Node {
         errors
     }
 
+    /// Returns the warnings about a node.
+    ///
     /// upstream: `pkg/registry/core/node#nodeWarnings`.
     fn warnings(&self, context: &WriteContext<'_>, object: &Value, _old: Option<&Value>) -> Vec<String> {
         let mut warnings = Vec::new();
@@ -149,13 +151,15 @@ impl Strategy for Node {
     }
 }
 
-/// What configured kubelets in earlier releases: kept only where it is already.
+/// Fields that configured kubelets in earlier releases. They are dropped unless the existing object has them.
 const CONFIGURATION: [[&str; 2]; 2] = [["spec", "configSource"], ["status", "config"]];
 
 const TAINTS: &str = "scheduler.alpha.kubernetes.io/taints";
 const AVOIDS: &str = "scheduler.alpha.kubernetes.io/preferAvoidPods";
 
-/// `ValidateNode`
+/// Validates a node.
+///
+/// upstream: `pkg/apis/core/validation#ValidateNode`.
 fn validate_node(node: &Field<'_, '_>, reading: Reading, errors: &mut Errors) {
     validate_annotations(node, errors);
     validate_own_taints(node, errors);
@@ -179,7 +183,7 @@ fn validate_node(node: &Field<'_, '_>, reading: Reading, errors: &mut Errors) {
     }
 }
 
-/// One block of each family.
+/// Validates that there is at most one CIDR of each family.
 fn validate_families(blocks: &Field<'_, '_>, errors: &mut Errors) {
     let mut families = HashSet::new();
     let mut unreadable = false;
@@ -205,7 +209,9 @@ fn validate_families(blocks: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `ValidateNodeUpdate`
+/// Validates an update of a node.
+///
+/// upstream: `pkg/apis/core/validation#ValidateNodeUpdate`.
 fn validate_node_update(node: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     validate_annotations(node, errors);
     validate_resources(node, errors);
@@ -248,14 +254,16 @@ fn validate_node_update(node: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut 
     }
 }
 
-/// The reference reports taints below the metadata.
+/// Validates the taints, which the reference reports below the metadata.
 fn validate_own_taints(node: &Field<'_, '_>, errors: &mut Errors) {
     let spec = node.child("spec");
     let taints = spec.child("taints");
     validate_taints(&Field::placed(taints.value(), "metadata.taints"), errors);
 }
 
-/// `ValidateNodeSpecificAnnotations`
+/// Validates the annotations of a node.
+///
+/// upstream: `pkg/apis/core/validation#ValidateNodeSpecificAnnotations`.
 fn validate_annotations(node: &Field<'_, '_>, errors: &mut Errors) {
     let metadata = node.child("metadata");
     let annotations = metadata.child("annotations");
@@ -291,7 +299,9 @@ fn validate_avoids(avoids: &Value, place: &FieldPath, errors: &mut Errors) {
     }
 }
 
-/// `ValidateNodeResources`; the reference shows the name of a resource as if it were a field.
+/// Validates resources. The reference prints the name of a resource like a field.
+///
+/// upstream: `pkg/apis/core/validation#ValidateNodeResources`.
 fn validate_resources(node: &Field<'_, '_>, errors: &mut Errors) {
     let status = node.child("status");
     for list in ["capacity", "allocatable"] {
@@ -303,7 +313,7 @@ fn validate_resources(node: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// What a node says it can do: names in order, none twice.
+/// Validates the declared features of a node: sorted names without duplicates.
 fn validate_features(features: &Field<'_, '_>, errors: &mut Errors) {
     let mut last: Option<&str> = None;
     for feature in features.items() {
@@ -354,7 +364,7 @@ fn validate_taints(taints: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// The cells of tables that show more than a path.
+/// Table cells that show more than the value at one path.
 pub(super) const CELLS: &[NamedCell] = &[
     ("node-external-ip", |object, _| node_address(object, "ExternalIP")),
     ("node-internal-ip", |object, _| node_address(object, "InternalIP")),
@@ -453,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_node_reports_of_itself_is_checked_when_it_is_created() {
+    fn node_status_is_validated_on_create() {
         let node = "{apiVersion: v1, kind: Node, metadata: {name: one}, spec: {configSource: {configMap: {}}}, \
                     status: {config: {error: x}, declaredFeatures: [B, A/1], nodeInfo: {swap: {capacity: 0}}}}";
         let errors = Harness::new().errors(node);

@@ -16,13 +16,13 @@ use crate::time::time_text;
 use crate::validation::resources::quantity;
 use crate::validation::{Errors, report, same};
 
-/// What only PersistentVolumes do.
+/// Rules of PersistentVolumes only.
 pub(crate) struct PersistentVolume {
-    /// The features that are on.
+    /// Features that are enabled.
     pub(crate) features: Features,
 }
 
-/// What a volume may be made of, in the order in which the reference looks at it.
+/// Volume sources, in the order in which the reference validates them.
 const SOURCES: [&str; 22] = [
     "hostPath",
     "gcePersistentDisk",
@@ -48,7 +48,7 @@ const SOURCES: [&str; 22] = [
     "csi",
 ];
 
-/// The sources, with the names under which the reference reports them.
+/// Sources with the names under which the reference reports them.
 const REPORTED: [Source; 22] = [
     source("hostPath"),
     named_source("gcePersistentDisk", "gcePersistentDisk", "persistentDisk"),
@@ -91,7 +91,7 @@ impl Strategy for PersistentVolume {
         }
         let (sent, before) = (object.at(&CHANGED), old.at(&CHANGED));
         if object.str_at(&PHASE) == old.str_at(&PHASE) {
-            // The phase stays, and with it the time of its change, unless the client says another.
+            // The phase and the time of its change stay unless the client sends another phase.
             if let (None, Some(before)) = (sent, before) {
                 object.set_at(&CHANGED, before.clone());
             }
@@ -111,19 +111,19 @@ impl Strategy for PersistentVolume {
         if context.subresource == Some("status") {
             return Errors::new();
         }
-        // Both the reference's strategy and its check of updates look at the whole volume.
+        // Both the reference's strategy and its update validation validate the whole volume.
         let mut errors = self.validate(context, object);
         errors.extend(validate_metadata_whole(context.resource, object));
         errors.extend(context.check(object, &VolumeRules::of(object)));
         let (root, old_root) = (Field::root(object), Field::root(old));
         let (spec, old_spec) = (root.child("spec"), old_root.child("spec"));
-        // A source of which nothing is said is another one than none.
+        // An empty source differs from a missing one.
         let changed = |part: &&str| {
             let (now, before) = (spec.child(part), old_spec.child(part));
             now.is_set() != before.is_set() || !same(now.value(), before.value())
         };
         if SOURCES.iter().any(changed) {
-            // The reference makes this name of its own field's.
+            // The reference builds this name from the Go name of the field.
             let place = FieldPath::new("spec.persistentvolumesource");
             let detail = "spec.persistentvolumesource is immutable after creation";
             errors.push(FieldError::forbidden(&place, detail));
@@ -152,7 +152,7 @@ impl Strategy for PersistentVolume {
     }
 }
 
-/// The names of labels of nodes that have got others since, and these.
+/// Node labels that were renamed: the old name, then the current one.
 const RENAMED_LABELS: [(&str, &str); 5] = [
     ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"),
     (
@@ -164,8 +164,10 @@ const RENAMED_LABELS: [(&str, &str); 5] = [
     ("beta.kubernetes.io/arch", "kubernetes.io/arch"),
 ];
 
-/// A volume stays on its nodes, be it that their labels are called by other names (`validatePvNodeAffinity`). This is reported
-/// without what the field stands in.
+/// Validates that a volume keeps its nodes; their labels may change to the renamed ones. The error path omits the
+/// parent of the field.
+///
+/// upstream: `pkg/apis/core/validation#validatePvNodeAffinity`.
 fn validate_kept_affinity(spec: &Field<'_, '_>, old_spec: &Field<'_, '_>, errors: &mut Errors) {
     let (affinity, before) = (spec.child("nodeAffinity"), old_spec.child("nodeAffinity"));
     let Some(old) = before.value() else {
@@ -183,8 +185,8 @@ fn validate_kept_affinity(spec: &Field<'_, '_>, old_spec: &Field<'_, '_>, errors
     }
 }
 
-/// Gives the labels of `old` that `new` names otherwise the names that they have now; a label that has no other name has the
-/// empty one, so that taking a name away counts as no change.
+/// Renames the labels of `old` that `new` names differently to their current names. A label that was never renamed
+/// becomes the empty name, so that removing a name does not count as a change.
 fn rename_labels(old: &mut Value, new: &Value) {
     let terms = ["required", "nodeSelectorTerms"];
     let (Some(olds), Some(news)) = (
@@ -214,13 +216,13 @@ fn rename_labels(old: &mut Value, new: &Value) {
     }
 }
 
-/// The annotation that named the class of volumes and claims before a field did, and what is said of it.
+/// Annotation that named the class of volumes and claims before a field did, and its warning.
 pub(super) const BETA_CLASS: (&str, &str) = (
     "volume.beta.kubernetes.io/storage-class",
     "deprecated since v1.8; use \"storageClassName\" attribute instead",
 );
 
-/// Warns of annotations that fields have replaced.
+/// Returns warnings about annotations that fields have replaced.
 pub(super) fn deprecated_annotations(
     annotations: &Field<'_, '_>,
     deprecated: &[(&str, &str)],
@@ -234,7 +236,9 @@ pub(super) fn deprecated_annotations(
     }
 }
 
-/// `GetWarningsForPersistentVolume`
+/// Returns the warnings about a volume.
+///
+/// upstream: `pkg/api/persistentvolume#GetWarningsForPersistentVolume`.
 fn volume_warnings(volume: &Field<'_, '_>) -> Vec<String> {
     const ANNOTATIONS: [(&str, &str); 2] = [
         BETA_CLASS,
@@ -284,7 +288,7 @@ fn volume_warnings(volume: &Field<'_, '_>) -> Vec<String> {
     warnings
 }
 
-/// What `ValidatePersistentVolumeSpec` checks in code, of a volume of this name.
+/// Checks of `ValidatePersistentVolumeSpec` in code, for a volume of this name.
 struct VolumeRules<'v> {
     name: &'v str,
 }
@@ -312,7 +316,7 @@ impl<'v> Rules<'v> for VolumeRules<'_> {
     }
 }
 
-/// A volume has an amount of storage, and of nothing else.
+/// Validates that the capacity is an amount of storage and nothing else.
 fn validate_capacity(capacity: &Field<'_, '_>, errors: &mut Errors) {
     let only_storage = capacity.len() == 1 && capacity.entry("storage").is_set();
     if !only_storage {
@@ -334,7 +338,9 @@ fn validate_capacity(capacity: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `validateVolumeNodeAffinity`
+/// Validates the node affinity of a volume.
+///
+/// upstream: `pkg/apis/core/validation#validateVolumeNodeAffinity`.
 fn validate_affinity(affinity: &Field<'_, '_>, errors: &mut Errors) {
     if !affinity.is_set() {
         return;
@@ -347,7 +353,7 @@ fn validate_affinity(affinity: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Recycling the root of a host would empty the host.
+/// Rejects recycling of the host's root directory, which would empty the host.
 fn validate_recycled(spec: &Field<'_, '_>, errors: &mut Errors) {
     let reclaim = spec.child("persistentVolumeReclaimPolicy");
     if is_root(spec.child("hostPath").child("path").text()) && reclaim.text() == "Recycle" {
@@ -371,8 +377,8 @@ fn validate_attributes_class(spec: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Reports what is wrong with a volume that is described where it is attached: `ValidatePersistentVolumeSpec` in the context of
-/// inline volumes.
+/// Validates an inline volume, as described in a VolumeAttachment (`ValidatePersistentVolumeSpec` in the context of
+/// inline volumes).
 pub(crate) fn validate_inline_volume(spec: &Field<'_, '_>, check: &mut Check<'_>) {
     let errors = &mut check.errors;
     const NOT_INLINE: &str = "may not be specified in the context of inline volumes";
@@ -428,7 +434,7 @@ fn validate_sources(spec: &Part<'_, '_>, name: &str, check: &mut Check<'_>) {
     });
 }
 
-/// Whether a path leads to `/` when its dots are taken away.
+/// Returns true if a path resolves to `/` once its dots are removed.
 fn is_root(path: &str) -> bool {
     let mut depth = 0usize;
     for part in path.split('/') {
@@ -441,10 +447,10 @@ fn is_root(path: &str) -> bool {
     path.starts_with('/') && depth == 0
 }
 
-/// The annotation that a list of mount options had before there was a field.
+/// Annotation for mount options from before the field.
 const MOUNT_OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
 
-/// What can be mounted with options.
+/// Sources that support mount options.
 const TAKES_OPTIONS: [&str; 14] = [
     "gcePersistentDisk",
     "awsElasticBlockStore",
@@ -462,14 +468,14 @@ const TAKES_OPTIONS: [&str; 14] = [
     "csi",
 ];
 
-/// `ValidatePersistentVolume` of the volume plugins: mount options only where something mounts with options.
+/// Validates mount options, which only some sources support (`ValidatePersistentVolume` of the volume plugins).
 fn validate_mount_options(volume: &Field<'_, '_>, errors: &mut Errors) {
     let (metadata, spec) = (volume.child("metadata"), volume.child("spec"));
     let annotations = metadata.child("annotations");
     let annotation = annotations.entry(MOUNT_OPTIONS);
     let takes = TAKES_OPTIONS.iter().any(|source| spec.child(source).is_set());
     if !annotation.text().is_empty() && !takes {
-        // The annotation is shown as if it were a field.
+        // The path prints the annotation like a field.
         let place = metadata.path().child("annotations").child(MOUNT_OPTIONS);
         errors.push(FieldError::forbidden(
             &place,
@@ -478,7 +484,7 @@ fn validate_mount_options(volume: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// The cells of tables that show more than a path.
+/// Table cells that show more than the value at one path.
 pub(super) const CELLS: &[NamedCell] = &[
     ("access-modes", |object, _| {
         access_modes(object, &["spec", "accessModes"])

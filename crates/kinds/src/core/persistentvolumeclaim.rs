@@ -15,10 +15,10 @@ use crate::features::{Feature, Features};
 use crate::validation::resources::{fractional_claim, is_native, quantity};
 use crate::validation::{Errors, immutable, optional_text, same};
 
-/// The ways in which a volume may be mounted, as messages list them.
+/// Access modes, as messages list them.
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 
-/// A claim as it is kept: the phase of a new one comes from the defaults that each read fills in.
+/// Returns a claim in its stored form: the phase of a new claim comes from the defaults that each read applies.
 pub(super) fn to_rest(mut object: Value, old: Old<'_>) -> Value {
     if old.is_none() && object.str_at(&["status", "phase"]) == Some("Pending") {
         object.remove_at(&["status", "phase"]);
@@ -26,9 +26,9 @@ pub(super) fn to_rest(mut object: Value, old: Old<'_>) -> Value {
     object
 }
 
-/// What only PersistentVolumeClaims do.
+/// Rules of PersistentVolumeClaims only.
 pub(crate) struct PersistentVolumeClaim {
-    /// The features that are on.
+    /// Features that are enabled.
     pub(crate) features: Features,
 }
 
@@ -63,7 +63,7 @@ impl Strategy for PersistentVolumeClaim {
             return validate_status(&Field::root(object));
         }
         let mut errors = self.validate(context, object);
-        // Where a source named a group before, any group will do (`allowInvalidAPIGroupInDataSourceOrRef`).
+        // If the old source had an invalid group, any group is allowed (`allowInvalidAPIGroupInDataSourceOrRef`).
         let names_group = |part| {
             source(old, part)
                 .and_then(|source| source.get("apiGroup"))
@@ -89,7 +89,8 @@ impl Strategy for PersistentVolumeClaim {
 }
 
 impl PersistentVolumeClaim {
-    /// Drops a source in another namespace where there may be none, unless `old` has a source: `DropDisabledFields`.
+    /// Drops a source in another namespace if the feature is disabled, unless `old` has a source
+    /// (`DropDisabledFields`).
     fn drop_disabled(&self, object: &mut Value, old: Option<&Value>) {
         let elsewhere = source(object, "dataSourceRef").and_then(|source| source.str_at(&["namespace"]));
         if elsewhere.is_none_or(str::is_empty) || self.features.has(Feature::CrossNamespaceVolumeDataSource) {
@@ -101,15 +102,16 @@ impl PersistentVolumeClaim {
     }
 }
 
-/// Where a claim names the group of its source.
+/// Paths of the groups of a claim's sources.
 const GROUPS: [&str; 2] = ["spec.dataSource.apiGroup", "spec.dataSourceRef.apiGroup"];
 
 fn source<'v>(object: &'v Value, part: &str) -> Option<&'v Value> {
     object.at(&["spec", part]).filter(|source| !source.is_null())
 }
 
-/// Drops a source of a kind that claims cannot be filled from, as they did before they could be filled from any
-/// (`EnforceDataSourceBackwardsCompatibility`).
+/// Drops a source of a kind that claims cannot be filled from, as releases before volume populators did.
+///
+/// upstream: `pkg/api/persistentvolumeclaim#EnforceDataSourceBackwardsCompatibility`.
 fn drop_unfit_source(object: &mut Value) {
     let Some(named) = source(object, "dataSource").filter(|_| source(object, "dataSourceRef").is_none()) else {
         return;
@@ -124,7 +126,9 @@ fn drop_unfit_source(object: &mut Value) {
     }
 }
 
-/// Keeps `dataSource` and `dataSourceRef` alike (`NormalizeDataSources`).
+/// Keeps `dataSource` and `dataSourceRef` equal.
+///
+/// upstream: `pkg/api/persistentvolumeclaim#NormalizeDataSources`.
 fn normalize_source(object: &mut Value) {
     let named = source(object, "dataSource").cloned();
     let reference = source(object, "dataSourceRef").cloned();
@@ -144,7 +148,7 @@ fn normalize_source(object: &mut Value) {
     }
 }
 
-/// What `ValidatePersistentVolumeClaimSpec` checks in code.
+/// Checks of `ValidatePersistentVolumeClaimSpec` in code.
 pub(crate) struct ClaimRules;
 
 impl<'v> Rules<'v> for ClaimRules {
@@ -163,10 +167,10 @@ impl<'v> Rules<'v> for ClaimRules {
     }
 }
 
-/// A claim asks for some storage.
+/// Validates that a claim requests storage.
 fn validate_storage(spec: &Field<'_, '_>, errors: &mut Errors) {
     let resources = spec.child("resources");
-    // The reference shows the list of requests under the name of the resources.
+    // The reference reports the list of requests under the name of the resources.
     let requests = resources.child("requests");
     let shown = resources.path();
     let shown = Field::placed(requests.value(), shown.as_str());
@@ -178,7 +182,7 @@ fn validate_storage(spec: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Reports two sources that are not the same, or one in another namespace beside one without any.
+/// Reports two sources that differ, or a source in another namespace together with `dataSource`.
 fn validate_sources_agree(spec: &Field<'_, '_>, errors: &mut Errors) {
     let (source, reference) = (spec.child("dataSource"), spec.child("dataSourceRef"));
     if !source.is_set() || !reference.is_set() {
@@ -194,11 +198,11 @@ fn validate_sources_agree(spec: &Field<'_, '_>, errors: &mut Errors) {
         "" => "must match dataSourceRef",
         _ => "may not be specified when dataSourceRef.namespace is specified",
     };
-    // The reference shows the path of the field here, which has no members to print.
+    // The reference prints the path of the field here, which has no members to print.
     errors.push(spec.invalid_as(Value::empty_map(), detail));
 }
 
-/// Checks ways of mounting: known ones, and the one that excludes all others alone.
+/// Validates access modes: known ones; ReadWriteOncePod excludes all others.
 pub(crate) fn validate_access_modes(modes: &Field<'_, '_>, errors: &mut Errors) {
     let (mut alone, mut others) = (false, false);
     for mode in modes.items() {
@@ -242,7 +246,7 @@ fn validate_source(source: &Field<'_, '_>, errors: &mut Errors) {
 const IMMUTABLE: &str =
     "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
 
-/// Writes what differs at `path` and below, a line for each value that was and each that is to be.
+/// Writes the differences at `path` and below, one line for each old and each new value.
 fn write_differences(path: &str, before: Option<&Value>, after: Option<&Value>, text: &mut String) {
     if same(before, after) {
         return;
@@ -265,7 +269,7 @@ fn write_differences(path: &str, before: Option<&Value>, after: Option<&Value>, 
     }
 }
 
-/// Reports changes of what a claim keeps once it is there.
+/// Reports changes of immutable parts of a claim.
 fn validate_change(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let (spec, old_spec) = (new.child("spec"), old.child("spec"));
     let mut left = spec.value().cloned().unwrap_or_default();
@@ -289,7 +293,7 @@ fn validate_change(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors
         }
         take_over(&mut left, &["volumeAttributesClassName"]);
     }
-    // A selector that says nothing is not the same as none.
+    // An empty selector differs from a missing one.
     let selects = |spec: &Field<'_, '_>| spec.child("selector").is_set();
     if selects(&spec) != selects(&old_spec) || !same(Some(&left), old_spec.value()) {
         let mut text = IMMUTABLE.to_owned();
@@ -298,7 +302,7 @@ fn validate_change(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors
     }
     validate_growth(new, old, errors);
     validate_kept_class(new, old, errors);
-    // The reference reports this field without what it stands in.
+    // The reference reports this field without its parent.
     let mode = spec.child("volumeMode");
     immutable(
         &Field::placed(mode.value(), "volumeMode"),
@@ -307,7 +311,7 @@ fn validate_change(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors
     );
 }
 
-/// A claim whose volume has attributes of a class keeps some class.
+/// Validates that a claim keeps a class once its volume has the attributes of one.
 fn validate_kept_class(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let (spec, old_spec, status) = (new.child("spec"), old.child("spec"), old.child("status"));
     let (class, before) = (
@@ -324,7 +328,7 @@ fn validate_kept_class(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Er
     )));
 }
 
-/// Reports a request for less than before that does not leave more than there is; an amount that is missing is zero.
+/// Reports a request that shrinks, unless it stays above the capacity. A missing amount is zero.
 fn validate_growth(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let amount = |object: &Field<'_, '_>, path: &[&str]| {
         let value = object.value().and_then(|object| object.at(path));
@@ -342,7 +346,7 @@ fn validate_growth(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors
     }
 }
 
-/// How far a claim has come in growing, as messages list it.
+/// States of the resize of a claim, as messages list them.
 const GROWTH: [&str; 5] = [
     "ControllerResizeInProgress",
     "ControllerResizeInfeasible",
@@ -351,7 +355,9 @@ const GROWTH: [&str; 5] = [
     "NodeResizePending",
 ];
 
-/// `ValidatePersistentVolumeClaimStatusUpdate`
+/// Validates the status of a claim.
+///
+/// upstream: `pkg/apis/core/validation#ValidatePersistentVolumeClaimStatusUpdate`.
 fn validate_status(claim: &Field<'_, '_>) -> Errors {
     let mut errors = Errors::new();
     let status = claim.child("status");
@@ -373,7 +379,7 @@ fn validate_status(claim: &Field<'_, '_>) -> Errors {
     errors
 }
 
-/// Reports the name of a resource that claims do not have, at the list that it stands in.
+/// Reports a resource name that claims do not have, at the list that contains it.
 fn validate_own_name(name: &str, list: &Field<'_, '_>, errors: &mut Errors) {
     let faults = qualified_name(name);
     if faults.is_empty() && is_native(name) && name != "storage" {
@@ -382,14 +388,16 @@ fn validate_own_name(name: &str, list: &Field<'_, '_>, errors: &mut Errors) {
     errors.extend(faults.into_iter().map(|fault| list.invalid_as(name, fault)));
 }
 
-/// `validateBasicResource`
+/// Validates that an amount is not negative.
+///
+/// upstream: `pkg/apis/core/validation#validateBasicResource`.
 fn validate_size(amount: &Field<'_, '_>, errors: &mut Errors) {
     if let Some(size) = quantity(amount).filter(|size| size.is_negative()) {
         errors.push(amount.invalid_as(size.units(), "must be a valid resource quantity"));
     }
 }
 
-/// The cells of tables that show more than a path.
+/// Table cells that show more than the value at one path.
 pub(super) const CELLS: &[NamedCell] = &[
     ("claim-access-modes", |object, _| match bound(object) {
         true => access_modes(object, &["status", "accessModes"]),

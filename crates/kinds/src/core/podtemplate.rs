@@ -7,7 +7,7 @@ use super::pod_spec::{template_warnings, validate_template};
 use crate::config::Config;
 use crate::validation::same;
 
-/// What only PodTemplates do.
+/// Rules of PodTemplates only.
 pub(crate) struct PodTemplate {
     pub(crate) config: Config,
 }

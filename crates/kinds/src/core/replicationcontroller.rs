@@ -12,7 +12,7 @@ use crate::workload::{warns_of_spec, workload_warnings};
 
 const TEMPLATE: [&str; 2] = ["spec", "template"];
 
-/// What only ReplicationControllers do.
+/// Rules of ReplicationControllers only.
 pub(crate) struct ReplicationController {
     pub(crate) config: Config,
 }
@@ -37,8 +37,8 @@ impl Strategy for ReplicationController {
     fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
         match old {
             None => workload_warnings(context, object, None, &TEMPLATE, true),
-            // The reference exchanges both templates: an update warns of the one that it replaces. What is found there
-            // does not hold for the new template, so it is not kept.
+            // The reference swaps both templates: an update returns the warnings of the template that it replaces. They
+            // do not apply to the new template, so they are not cached.
             Some(old) if warns_of_spec(context, object, Some(old)) => {
                 template_warnings(&Parts::default(), old, &TEMPLATE)
             }
@@ -58,7 +58,9 @@ impl<'v> Rules<'v> for ReplicationController {
 }
 
 impl ReplicationController {
-    /// `ValidatePodTemplateSpecForRC`
+    /// Validates the template of a ReplicationController.
+    ///
+    /// upstream: `pkg/apis/core/validation#ValidatePodTemplateSpecForRC`.
     fn validate_template(&self, spec: &Part<'_, '_>, check: &mut Check<'_>) {
         let Some(template) = check.child(spec, "template").filter(|template| template.is_set()) else {
             check.errors.push(spec.child("template").required(""));

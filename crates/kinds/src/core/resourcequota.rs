@@ -11,7 +11,7 @@ use crate::validation::resources::{
     CLAIMED_STORAGE, is_extended, is_standard_for_quota, validate_amount, validate_name,
 };
 
-/// What only ResourceQuotas do.
+/// Rules of ResourceQuotas only.
 pub(crate) struct ResourceQuota;
 
 const SCOPES: [&str; 7] = [
@@ -25,7 +25,7 @@ const SCOPES: [&str; 7] = [
 ];
 /// Scopes that exclude each other.
 const OPPOSITES: [(&str, &str); 2] = [("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating")];
-/// What may be counted within the scopes of Pods.
+/// Resources that Pod scopes apply to.
 const OF_PODS: [&str; 7] = [
     "pods",
     "cpu",
@@ -102,7 +102,9 @@ fn validate_scopes(spec: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// How many of the amounts a scope does not fit: `IsResourceQuotaScopeValidForResource`.
+/// Returns the number of resources that the scope does not apply to.
+///
+/// upstream: `pkg/apis/core/helper#IsResourceQuotaScopeValidForResource`.
 fn unfit(scope: &str, spec: &Field<'_, '_>) -> usize {
     let hard = spec.child("hard");
     let fits = |name: &str| match scope {
@@ -115,7 +117,9 @@ fn unfit(scope: &str, spec: &Field<'_, '_>) -> usize {
     hard.entries().filter(|(name, _)| !fits(name)).count()
 }
 
-/// `validateScopedResourceSelectorRequirement`; the reference gives these places without the index of the requirement.
+/// Validates scope selectors. The reference omits the index of the requirement.
+///
+/// upstream: `pkg/apis/core/validation#validateScopedResourceSelectorRequirement`.
 fn validate_selector(spec: &Field<'_, '_>, errors: &mut Errors) {
     let selector = spec.child("scopeSelector");
     let expressions = selector.child("matchExpressions");
@@ -155,14 +159,14 @@ fn validate_selector(spec: &Field<'_, '_>, errors: &mut Errors) {
     }
     for (one, other) in OPPOSITES {
         if set.contains(one) && set.contains(other) {
-            // The reference shows the other list of scopes here.
+            // The reference prints the other list of scopes here.
             let shown = spec.child("scopes").value().cloned().unwrap_or_default();
             errors.push(expressions.invalid_as(shown, "conflicting scopes"));
         }
     }
 }
 
-/// The scopes that something is in or not, without values.
+/// Scopes that only support the operators without values.
 const EXISTING: [&str; 5] = [
     "BestEffort",
     "NotBestEffort",
@@ -171,13 +175,13 @@ const EXISTING: [&str; 5] = [
     "CrossNamespacePodAffinity",
 ];
 
-/// The cells of tables that show more than a path.
+/// Table cells that show more than the value at one path.
 pub(super) const CELLS: &[NamedCell] = &[
     ("quota-limits", |object, _| quota(object, true)),
     ("quota-requests", |object, _| quota(object, false)),
 ];
 
-/// What of a quota is used, of what there is: of limits, or of all else.
+/// Returns the used and the hard amounts of a quota, either of limits or of everything else.
 fn quota(quota: &Value, of_limits: bool) -> Value {
     let hard = quota.at(&["status", "hard"]).and_then(Value::as_map);
     let entries = hard

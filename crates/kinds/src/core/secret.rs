@@ -10,7 +10,7 @@ use super::configmap::{DATA_SIZE, decoded_length, validate_frozen};
 use crate::defaults::empty_for_null;
 use crate::validation::Errors;
 
-/// What only Secrets do.
+/// Rules of Secrets only.
 pub(crate) struct Secret;
 
 impl Strategy for Secret {
@@ -68,7 +68,7 @@ impl Strategy for Secret {
     }
 }
 
-/// Checks that a Secret holds what its type asks for.
+/// Validates that a Secret has the keys that its type requires.
 fn validate_parts(root: &Field<'_, '_>, data: &Field<'_, '_>, errors: &mut Errors) {
     let require = |key: &str, errors: &mut Errors| {
         let entry = data.entry(key);

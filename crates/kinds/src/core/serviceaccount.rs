@@ -7,7 +7,7 @@ use crate::defaults::change_items;
 
 const MOUNTABLE_SECRETS: &str = "kubernetes.io/enforce-mountable-secrets";
 
-/// What only ServiceAccounts do.
+/// Rules of ServiceAccounts only.
 pub(crate) struct ServiceAccount;
 
 impl Strategy for ServiceAccount {
@@ -33,7 +33,7 @@ impl Strategy for ServiceAccount {
     }
 }
 
-/// Of the references to secrets only names are kept.
+/// Keeps only the names of references to secrets.
 fn keep_names_of_secrets(object: &mut Value) {
     let holds_more = |secret: &Value| {
         secret

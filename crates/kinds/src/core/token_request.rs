@@ -1,4 +1,4 @@
-//! Requests for tokens of service accounts
+//! Token requests of service accounts
 //! (<https://kubernetes.io/docs/reference/kubernetes-api/authentication-resources/token-request-v1/>).
 
 use holdfast_resource::access::{BoundObject, ServiceAccountToken};
@@ -11,7 +11,7 @@ use crate::defaults::is_zero;
 use crate::features::{Feature, Features};
 use crate::time::time_text;
 
-/// Makes tokens for a service account.
+/// Action that issues tokens for a service account.
 pub(super) struct TokenRequest {
     pub(super) features: Features,
 }
@@ -20,9 +20,9 @@ const SHORTEST: i64 = 600;
 const LONGEST: i64 = 1 << 32;
 const TOO_SHORT: &str = "may not specify a duration less than 10 minutes";
 const TOO_LONG: &str = "may not specify a duration larger than 2^32 seconds";
-/// The lifetime that kubelets request so that the pod's client is warned to read its token again.
+/// Lifetime that kubelets request. The server extends it and logs clients that do not reload their token.
 const WARNED_AFTER: i64 = 60 * 60 + 7;
-/// For how long such a token goes on being good.
+/// Lifetime of such a token after the extension.
 const EXTENDED: i64 = 365 * 24 * 60 * 60;
 
 impl Review for TokenRequest {
@@ -79,7 +79,7 @@ impl Review for TokenRequest {
         });
         let token = token.map_err(|why| Refusal::Failed(format!("failed to generate token: {why}")))?;
         context.annotate(ISSUED, || token.credential);
-        // The answer states the requested time, even where the token is valid for longer.
+        // The response contains the requested expiration, even if the token is valid for longer.
         let end = context.now + std::time::Duration::from_secs(seconds.unsigned_abs());
         let mut status = Value::empty_map();
         status.set_at(&["expirationTimestamp"], time_text(end));
@@ -90,7 +90,7 @@ impl Review for TokenRequest {
 }
 
 impl TokenRequest {
-    /// A uid in the body must be that of the account. While the gate is off, another one leads to a warning.
+    /// Checks that a uid in the body is that of the account. While the gate is off, a mismatch only causes a warning.
     fn check_uid(&self, context: &WriteContext<'_>, request: &Value, account: &Value) -> Result<(), Refusal> {
         let [uid, own] = [request, account].map(|object| object.str_at(&["metadata", "uid"]).unwrap_or_default());
         if uid.is_empty() || uid == own {
@@ -118,17 +118,17 @@ impl TokenRequest {
 const GROUP: &str = "authentication.k8s.io";
 const KIND: &str = "TokenRequest";
 
-/// What the audit log says of a uid that is not that of the account.
+/// Audit annotation for a uid that does not match the account.
 const MISMATCH: &str = "authentication.k8s.io/token-request-uid-mismatch";
 
-/// What the audit log says of the token that is made.
+/// Audit annotation for the issued token.
 const ISSUED: &str = "authentication.kubernetes.io/issued-credential-id";
 
 fn texts(list: &Field<'_, '_>) -> Vec<SmolStr> {
     list.items().map(|item| SmolStr::new(item.text())).collect()
 }
 
-/// A name and a namespace in the body must be those of the address.
+/// Checks that a name and a namespace in the body match the request path.
 fn check_metadata(context: &WriteContext<'_>, request: &Value) -> Result<(), Refusal> {
     for (field, wanted) in [("name", context.name), ("namespace", context.namespace)] {
         let found = request.str_at(&["metadata", field]).unwrap_or_default();
@@ -152,7 +152,7 @@ fn invalid(name: &str, error: FieldError) -> Refusal {
     }
 }
 
-/// The requested seconds.
+/// Returns the requested lifetime in seconds.
 fn lifetime(request: &Value) -> Result<i64, Refusal> {
     let root = Field::root(request);
     let spec = root.child("spec");
@@ -166,7 +166,7 @@ fn lifetime(request: &Value) -> Result<i64, Refusal> {
     Err(invalid("", seconds.invalid_as(number, why)))
 }
 
-/// What a token ends with, and the node that a pod is on.
+/// Object that a token is bound to, and the node of a pod.
 #[derive(Default)]
 struct Bound {
     pod: Option<BoundObject>,
@@ -228,7 +228,8 @@ impl Bound {
     }
 }
 
-/// Group and version of an `apiVersion`; neither where it is none. Of the core group any version will do.
+/// Returns the group and the version of an `apiVersion`, both empty if it is malformed. Any version of the core group
+/// matches.
 fn group_and_version(api_version: &str) -> (&str, &str) {
     match api_version.split_once('/') {
         None => ("", api_version),
@@ -237,7 +238,7 @@ fn group_and_version(api_version: &str) -> (&str, &str) {
     }
 }
 
-/// The node that a pod is on; without a uid where the server does not know it.
+/// Returns the node of a pod, without a uid if the server does not know the node.
 fn node_of(context: &WriteContext<'_>, pod: &Value) -> Option<BoundObject> {
     let name = pod.str_at(&["spec", "nodeName"]).filter(|name| !name.is_empty())?;
     let node = context.lookup.get(&of_core("nodes"), "", name);
@@ -289,7 +290,7 @@ mod tests {
         ask_and_hear(name, spec).map(|(answer, _)| answer)
     }
 
-    /// The answer, and what the client is warned of.
+    /// Returns the response and the warnings.
     fn ask_and_hear(name: &str, spec: &str) -> Result<(holdfast_value::Value, Vec<String>), String> {
         let request = format!("{{apiVersion: authentication.k8s.io/v1, kind: TokenRequest, spec: {{{spec}}}}}");
         harness().subresource_answer("serviceaccounts", "token", name, &request)
@@ -315,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_lives_shorter_than_requested_comes_with_a_warning() {
+    fn token_with_shortened_lifetime_causes_warning() {
         let messages = |seconds: i64| {
             ask_and_hear("robot", &format!("expirationSeconds: {seconds}"))
                 .unwrap()
@@ -342,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_lives_ten_minutes_at_least_and_no_longer_than_the_server_grants() {
+    fn token_lifetime_is_between_ten_minutes_and_server_maximum() {
         assert!(
             ask("robot", "expirationSeconds: 5")
                 .unwrap_err()

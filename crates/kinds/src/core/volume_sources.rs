@@ -1,4 +1,4 @@
-//! The sources that volumes of Pods and PersistentVolumes share, and the rule that a volume has one.
+//! Sources that volumes of Pods and PersistentVolumes share, and the rule that a volume has exactly one.
 
 use holdfast_resource::metadata::formats::{dns_label, dns_subdomain};
 use holdfast_resource::{Check, Field, Part, Rules};
@@ -6,7 +6,7 @@ use holdfast_resource::{Check, Field, Part, Rules};
 use crate::validation::paths::no_back_steps;
 use crate::validation::{Errors, report, required_fields, required_text};
 
-/// A source of volumes: its field, and the names under which the reference reports a second source and the faults of the only
+/// Volume source: its field, and the names under which the reference reports a second source and the errors of the only
 /// one, which differ in places.
 pub(super) struct Source {
     field: &'static str,
@@ -14,17 +14,17 @@ pub(super) struct Source {
     shown: &'static str,
 }
 
-/// A source that is reported by its own name.
+/// Returns a source that is reported by its own name.
 pub(super) const fn source(field: &'static str) -> Source {
     named_source(field, field, field)
 }
 
-/// A source that is reported by other names.
+/// Returns a source that is reported by other names.
 pub(super) const fn named_source(field: &'static str, second: &'static str, shown: &'static str) -> Source {
     Source { field, second, shown }
 }
 
-/// Checks that one of `sources` is set, and that one; `more` checks what the source alone does not show.
+/// Validates that exactly one of `sources` is set. `more` validates whatever the source itself does not contain.
 pub(super) fn validate_one_source<'v>(
     volume: &Part<'v, '_>,
     sources: &[Source],
@@ -37,7 +37,7 @@ pub(super) fn validate_one_source<'v>(
         let Some(value) = check.child(volume, source.field).filter(|value| value.is_set()) else {
             continue;
         };
-        // One source of PersistentVolumes is checked even where it is the second.
+        // One source of PersistentVolumes is validated even if it is the second.
         if found && !source.second.is_empty() {
             let second = volume.child(source.second);
             check
@@ -59,7 +59,7 @@ pub(super) fn validate_one_source<'v>(
     }
 }
 
-/// What the reference checks of sources in code, for a volume of `name` where that matters.
+/// Checks of sources that the reference makes in code, for a volume of `name` where the name matters.
 pub(super) struct SourceRules<'a> {
     pub(super) name: &'a str,
 }
@@ -92,7 +92,9 @@ impl<'v> Rules<'v> for SourceRules<'_> {
     }
 }
 
-/// `validateHostPathVolumeSource`; that the path is missing is said already, and nothing else is looked at then.
+/// Validates a host path. If the path is missing, which is reported already, nothing else is validated.
+///
+/// upstream: `pkg/apis/core/validation#validateHostPathVolumeSource`.
 fn host_path<'v>(source: &Part<'v, '_>, rules: &SourceRules<'_>, check: &mut Check<'_>) {
     let path = source.child("path");
     if !path.text().is_empty() {
@@ -101,7 +103,9 @@ fn host_path<'v>(source: &Part<'v, '_>, rules: &SourceRules<'_>, check: &mut Che
     }
 }
 
-/// `validateNFSVolumeSource`
+/// Validates that the path of an NFS volume is absolute.
+///
+/// upstream: `pkg/apis/core/validation#validateNFSVolumeSource`.
 fn absolute_path(source: &Field<'_, '_>, errors: &mut Errors) {
     let path = source.child("path");
     if !path.text().starts_with('/') {
@@ -109,7 +113,7 @@ fn absolute_path(source: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// What the names of iSCSI initiators and targets look like, where `text` is none.
+/// Returns the description of valid iSCSI initiator and target names if `text` is not one.
 fn iscsi_name_fault(text: &str, unknown: &'static str) -> Option<&'static str> {
     let plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric());
     let well_formed = match text.get(..3) {
@@ -121,7 +125,7 @@ fn iscsi_name_fault(text: &str, unknown: &'static str) -> Option<&'static str> {
     (!well_formed).then_some("must be valid format")
 }
 
-/// `iqn.yyyy-mm.reversed.domain:name`, as the reference's expression reads it.
+/// Returns true for `iqn.yyyy-mm.reversed.domain:name`, as the reference's regular expression matches it.
 fn is_qualified_iscsi_name(text: &str) -> bool {
     let Some(rest) = text.strip_prefix("iqn.") else {
         return false;
@@ -153,7 +157,7 @@ fn iscsi_name(source: &Field<'_, '_>, unknown: &'static str, errors: &mut Errors
     }
 }
 
-/// A target that asks who comes needs a secret to answer with.
+/// Validates that a target with CHAP authentication has a secret.
 fn iscsi_secret(source: &Field<'_, '_>, errors: &mut Errors) {
     let secret = source.child("secretRef");
     let authenticates = ["chapAuthDiscovery", "chapAuthSession"];
@@ -172,7 +176,8 @@ fn iscsi_initiator(source: &Field<'_, '_>, unknown: &'static str, errors: &mut E
     }
 }
 
-/// What is wrong with a volume of `name` whose iSCSI target is given an initiator of a name of its own.
+/// Returns the error of an iSCSI volume called `name` that sets an initiator name, if the volume name and the target
+/// portal are too long together.
 pub(super) fn iscsi_too_long(source: &Field<'_, '_>, name: &str) -> Option<&'static str> {
     const MOST: usize = 64;
     let portal = source.child("targetPortal").text();
@@ -182,7 +187,9 @@ pub(super) fn iscsi_too_long(source: &Field<'_, '_>, name: &str) -> Option<&'sta
     )
 }
 
-/// `validateISCSIPersistentVolumeSource`, for a volume called `name`.
+/// Validates the length of the names of a volume called `name`.
+///
+/// upstream: `pkg/apis/core/validation#validateISCSIPersistentVolumeSource`.
 fn total_length(source: &Field<'_, '_>, name: &str, errors: &mut Errors) {
     if let Some(fault) = iscsi_too_long(source, name) {
         let portal = source.child("targetPortal").text();
@@ -190,7 +197,9 @@ fn total_length(source: &Field<'_, '_>, name: &str, errors: &mut Errors) {
     }
 }
 
-/// `validateFCVolumeSource`
+/// Validates a Fibre Channel volume.
+///
+/// upstream: `pkg/apis/core/validation#validateFCVolumeSource`.
 fn fibre_channel<'v>(source: &Part<'v, '_>, rules: &SourceRules<'_>, check: &mut Check<'_>) {
     let (targets, ids) = (source.child("targetWWNs"), source.child("wwids"));
     if targets.is_empty() && ids.is_empty() {
@@ -208,7 +217,9 @@ fn fibre_channel<'v>(source: &Part<'v, '_>, rules: &SourceRules<'_>, check: &mut
 
 const PAIRS: &str = "must be a host:port pair or multiple pairs separated by commas";
 
-/// `validateQuobyteVolumeSource`
+/// Validates the registries of a Quobyte volume.
+///
+/// upstream: `pkg/apis/core/validation#validateQuobyteVolumeSource`.
 fn quobyte_registry(source: &Field<'_, '_>, errors: &mut Errors) {
     let (registry, tenant) = (source.child("registry"), source.child("tenant"));
     if registry.text().is_empty() {
@@ -221,7 +232,7 @@ fn quobyte_registry(source: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Whether Go's `net.SplitHostPort` takes the text apart.
+/// Returns true if Go's `net.SplitHostPort` parses the text.
 fn is_host_and_port(text: &str) -> bool {
     let Some((host, port)) = text.rsplit_once(':') else {
         return false;
@@ -237,7 +248,9 @@ fn is_host_and_port(text: &str) -> bool {
     !inner.contains(['[', ']']) && !port.contains(['[', ']'])
 }
 
-/// `validateFlockerVolumeSource`
+/// Validates a Flocker volume.
+///
+/// upstream: `pkg/apis/core/validation#validateFlockerVolumeSource`.
 fn flocker(source: &Field<'_, '_>, errors: &mut Errors) {
     let (name, uuid) = (source.child("datasetName"), source.child("datasetUUID"));
     if name.text().is_empty() && uuid.text().is_empty() {
@@ -254,7 +267,9 @@ fn flocker(source: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `validateGlusterfsPersistentVolumeSource`
+/// Validates the namespace of the endpoints of a Glusterfs volume.
+///
+/// upstream: `pkg/apis/core/validation#validateGlusterfsPersistentVolumeSource`.
 fn endpoints_namespace(source: &Field<'_, '_>, errors: &mut Errors) {
     let namespace = source.child("endpointsNamespace");
     if namespace.is_set() {
@@ -266,7 +281,7 @@ fn endpoints_namespace(source: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// The name of `secretRef`, where that is set.
+/// Validates the name of `secretRef` if it is set.
 fn secret_name(source: &Field<'_, '_>, errors: &mut Errors) {
     let secret = source.child("secretRef");
     if secret.is_set() {
@@ -274,7 +289,7 @@ fn secret_name(source: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// The name and the namespace of `secretRef`, where that is set.
+/// Validates the name and the namespace of `secretRef` if it is set.
 fn secret_in_namespace(source: &Field<'_, '_>, errors: &mut Errors) {
     let secret = source.child("secretRef");
     if secret.is_set() {
@@ -282,7 +297,9 @@ fn secret_in_namespace(source: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `validateFlexVolumeSource`
+/// Validates the options of a FlexVolume.
+///
+/// upstream: `pkg/apis/core/validation#validateFlexVolumeSource`.
 fn flex_options(source: &Field<'_, '_>, errors: &mut Errors) {
     for (key, option) in source.child("options").entries() {
         let namespace = key.split_once('/').map_or(key, |(namespace, _)| namespace);
@@ -293,7 +310,9 @@ fn flex_options(source: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `validateAzureDisk`
+/// Validates the URI of an Azure disk.
+///
+/// upstream: `pkg/apis/core/validation#validateAzureDisk`.
 fn azure_disk_uri(source: &Field<'_, '_>, errors: &mut Errors) {
     let (kind, uri) = (source.child("kind"), source.child("diskURI"));
     if !kind.is_set() {
@@ -315,7 +334,9 @@ fn azure_disk_uri(source: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `validateCSIVolumeSource`
+/// Validates the secret of an inline CSI volume.
+///
+/// upstream: `pkg/apis/core/validation#validateCSIVolumeSource`.
 fn csi_secret(source: &Field<'_, '_>, errors: &mut Errors) {
     let secret = source.child("nodePublishSecretRef");
     if !secret.is_set() {
@@ -325,7 +346,7 @@ fn csi_secret(source: &Field<'_, '_>, errors: &mut Errors) {
     if name.text().is_empty() {
         errors.push(name.required(""));
     } else {
-        // The reference shows the name beside the reference rather than in it.
+        // The reference reports the name next to the secret reference, not inside it.
         let faults = dns_subdomain(name.text());
         errors.extend(
             faults
@@ -335,7 +356,9 @@ fn csi_secret(source: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `validateCSIPersistentVolumeSource`
+/// Validates the secrets of a CSI volume.
+///
+/// upstream: `pkg/apis/core/validation#validateCSIPersistentVolumeSource`.
 fn persistent_csi_secrets(source: &Field<'_, '_>, errors: &mut Errors) {
     for part in [
         "controllerPublishSecretRef",

@@ -1,4 +1,4 @@
-//! IP addresses and blocks of them.
+//! IP addresses and CIDRs.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -13,18 +13,18 @@ use crate::features::{Feature, Features};
 const NOT_AN_ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 const NOT_A_BLOCK: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
 
-/// How addresses and blocks are read in fields that took more once than all programs read alike (`IsValidIPForLegacyField`,
-/// `IsValidCIDRForLegacyField`).
+/// Strictness of parsing of addresses and CIDRs in fields that once accepted ambiguous forms
+/// (`IsValidIPForLegacyField`, `IsValidCIDRForLegacyField`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reading {
-    /// As in fields that are new.
+    /// Same strictness as in new fields.
     Strict,
-    /// Numbers may have leading zeros, an IPv4 address may be dressed as IPv6, and bits may be set beyond a prefix.
+    /// Accepts leading zeros in numbers, IPv4-mapped IPv6 addresses, and bits beyond the prefix.
     Lenient,
 }
 
 impl Reading {
-    /// What the gate `StrictIPCIDRValidation` says.
+    /// Returns the strictness by the gate `StrictIPCIDRValidation`.
     pub(crate) fn of(features: Features) -> Self {
         match features.has(Feature::StrictIPCIDRValidation) {
             true => Self::Strict,
@@ -32,7 +32,7 @@ impl Reading {
         }
     }
 
-    /// Reports what is no IP address.
+    /// Reports an invalid IP address.
     pub(crate) fn address(self, field: &Field<'_, '_>, errors: &mut Errors) {
         match self {
             Self::Strict => address(field, errors),
@@ -43,19 +43,20 @@ impl Reading {
         }
     }
 
-    /// As [`Reading::address`], but for an address that stands in the list `old` already: what was stored may stay.
+    /// Reports an invalid IP address, like [`Reading::address`], unless the list `old` contains it: stored addresses
+    /// may stay.
     pub(crate) fn kept_or_address(self, field: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
         if !stands_in(field.text(), old) {
             self.address(field, errors);
         }
     }
 
-    /// Reports what is no block of IP addresses.
+    /// Reports an invalid CIDR.
     pub(crate) fn block(self, field: &Field<'_, '_>, errors: &mut Errors) {
         self.block_text(field, field.text(), errors);
     }
 
-    /// Reports the block of IP addresses `text` at `field`.
+    /// Reports the CIDR `text` at `field` if it is invalid.
     pub(crate) fn block_text(self, field: &Field<'_, '_>, text: &str, errors: &mut Errors) {
         let fault = match self {
             Self::Strict => block_fault(text),
@@ -65,12 +66,12 @@ impl Reading {
     }
 }
 
-/// Reports what is no IP address, is written with leading zeros, or is an IPv4 address dressed as IPv6.
+/// Reports an invalid IP address, leading zeros, or an IPv4-mapped IPv6 address.
 fn address(field: &Field<'_, '_>, errors: &mut Errors) {
     report(field, address_faults(field.text()), errors);
 }
 
-/// Why a text is no IP address that all programs read alike.
+/// Returns the errors of a text that is not an unambiguous IP address.
 fn address_faults(text: &str) -> Faults {
     let fault = match (lenient_address(text), text.parse::<IpAddr>()) {
         (None, _) => NOT_AN_ADDRESS,
@@ -81,12 +82,14 @@ fn address_faults(text: &str) -> Faults {
     vec![fault.into()]
 }
 
-/// As [`Reading::Strict`] reads an address, and reports one that is not written as all programs write it (`IsValidIP`).
+/// Reports an address that [`Reading::Strict`] rejects or that is not in canonical form.
+///
+/// upstream: `apimachinery/pkg/util/validation#IsValidIP`.
 pub(crate) fn canonical_address(field: &Field<'_, '_>, errors: &mut Errors) {
     report(field, canonical_address_faults(field.text()), errors);
 }
 
-/// Why a text is no IP address as all programs write it.
+/// Returns the errors of a text that is not an IP address in canonical form.
 pub(crate) fn canonical_address_faults(text: &str) -> Faults {
     let mut faults = address_faults(text);
     let canonical = text.parse::<IpAddr>().map(|address| address.to_string());
@@ -97,7 +100,9 @@ pub(crate) fn canonical_address_faults(text: &str) -> Faults {
     faults
 }
 
-/// As [`Reading::Strict`] reads a block, and reports one that is not written as all programs write it (`IsValidCIDR`).
+/// Reports a CIDR that [`Reading::Strict`] rejects or that is not in canonical form.
+///
+/// upstream: `apimachinery/pkg/util/validation#IsValidCIDR`.
 pub(crate) fn canonical_block(field: &Field<'_, '_>, errors: &mut Errors) {
     let before = errors.len();
     Reading::Strict.block(field, errors);
@@ -110,12 +115,12 @@ pub(crate) fn canonical_block(field: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Whether `text` is an item of the list.
+/// Returns true if `text` is an item of the list.
 pub(crate) fn stands_in(text: &str, list: &Field<'_, '_>) -> bool {
     list.slice().iter().any(|one| one.as_str() == Some(text))
 }
 
-/// Why a text is no block of IP addresses, is written with leading zeros, or has bits beyond its prefix.
+/// Returns the error of a text that is not a CIDR, has leading zeros, or has bits beyond its prefix.
 fn block_fault(text: &str) -> Option<&'static str> {
     match (lenient_block(text), Block::read(text)) {
         (None, _) => Some(NOT_A_BLOCK),
@@ -126,8 +131,9 @@ fn block_fault(text: &str) -> Option<&'static str> {
     }
 }
 
-/// Reports what is no address of an interface with the length of its prefix, or is written in another way than all programs read
-/// alike: `IsValidInterfaceAddress`.
+/// Reports a text that is not an interface address with a prefix length, or that is not in canonical form.
+///
+/// upstream: `apimachinery/pkg/util/validation#IsValidInterfaceAddress`.
 pub(crate) fn interface_address(field: &Field<'_, '_>, errors: &mut Errors) {
     let text = field.text();
     let Some(Block { address, prefix }) = lenient_block(text) else {
@@ -145,7 +151,7 @@ pub(crate) fn interface_address(field: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// A block of IP addresses as older versions read it: numbers may have leading zeros.
+/// Returns the CIDR as older versions parse it, with leading zeros allowed.
 pub(crate) fn lenient_block(text: &str) -> Option<Block> {
     let (address, prefix) = text.split_once('/')?;
     Block::read(&format!(
@@ -159,7 +165,7 @@ fn is_mapped(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some())
 }
 
-/// What is to be said of an IP address that is not written in the one way that all programs read alike.
+/// Returns the warning about an IP address that is not in canonical form.
 pub(crate) fn address_warning(field: &Field<'_, '_>) -> Option<String> {
     let text = field.text();
     let lenient = lenient_address(text)?;
@@ -180,7 +186,7 @@ pub(crate) fn address_warning(field: &Field<'_, '_>) -> Option<String> {
     }
 }
 
-/// What is to be said of a block of IP addresses that is not written in the one way that all programs read alike.
+/// Returns the warning about a CIDR that is not in canonical form.
 pub(crate) fn block_warning(field: &Field<'_, '_>) -> Option<String> {
     let text = field.text();
     let lenient = lenient_block(text)?;
@@ -208,7 +214,7 @@ pub(crate) fn block_warning(field: &Field<'_, '_>) -> Option<String> {
     }
 }
 
-/// Reports an IP address that no endpoint of a service can have, but for that of the server itself (`own`).
+/// Reports an IP address that no endpoint of a Service can have, except the address of the server itself (`own`).
 pub(crate) fn endpoint_address(field: &Field<'_, '_>, own: Option<IpAddr>, errors: &mut Errors) {
     let Some(address) = lenient_address(field.text()) else {
         errors.push(field.invalid_text(NOT_AN_ADDRESS));
@@ -246,7 +252,7 @@ pub(crate) fn endpoint_address(field: &Field<'_, '_>, own: Option<IpAddr>, error
     );
 }
 
-/// A block of IP addresses: an address and how many of its leading bits all addresses of the block share.
+/// CIDR: an IP address and the number of leading bits that all addresses of the block share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
     address: IpAddr,
@@ -260,13 +266,13 @@ impl std::fmt::Display for Block {
 }
 
 impl Block {
-    /// Where services get their addresses by default: `10.0.0.0/24`.
+    /// Default CIDR of Services: `10.0.0.0/24`.
     pub const DEFAULT_SERVICES: Self = Self {
         address: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0)),
         prefix: 24,
     };
 
-    /// Reads `ADDRESS/PREFIX`.
+    /// Parses `ADDRESS/PREFIX`.
     pub fn read(text: &str) -> Option<Self> {
         let (address, prefix) = text.split_once('/')?;
         let address: IpAddr = address.parse().ok()?;
@@ -280,29 +286,29 @@ impl Block {
         (prefix <= bits(address)).then_some(Self { address, prefix })
     }
 
-    /// Whether no bit is set beyond the prefix.
+    /// Returns true if no bit is set beyond the prefix.
     pub(crate) fn is_canonical(&self) -> bool {
         number(self.address) == number(self.address) & self.mask()
     }
 
-    /// Whether `address` is in the block.
+    /// Returns true if `address` is in the block.
     pub fn contains(&self, address: IpAddr) -> bool {
         address.is_ipv4() == self.address.is_ipv4()
             && number(address) & self.mask() == number(self.address) & self.mask()
     }
 
-    /// Whether all addresses of the block are in `outer`, which has others besides.
+    /// Returns true if `outer` contains all addresses of the block and others.
     pub(crate) fn is_strictly_within(&self, outer: &Self) -> bool {
         outer.contains(self.address.to_canonical()) && self.prefix > outer.prefix
     }
 
-    /// How many addresses there are; `u128::MAX` for all of IPv6.
+    /// Returns the number of addresses; `u128::MAX` for all of IPv6.
     pub(crate) fn size(&self) -> u128 {
         let free = u32::from(bits(self.address) - self.prefix);
         1u128.checked_shl(free).unwrap_or(u128::MAX)
     }
 
-    /// The address that stands `offset` behind the first one.
+    /// Returns the address at `offset` from the first one.
     pub(crate) fn nth(&self, offset: u128) -> IpAddr {
         let found = (number(self.address) & self.mask()).wrapping_add(offset);
         match self.address {
@@ -311,18 +317,18 @@ impl Block {
         }
     }
 
-    /// How far behind the first address `address` stands, if it is in the block.
+    /// Returns the offset of `address` from the first address, if it is in the block.
     pub(crate) fn offset(&self, address: IpAddr) -> Option<u128> {
         self.contains(address)
             .then(|| number(address) - (number(self.address) & self.mask()))
     }
 
-    /// Returns true if the block is of IPv4 addresses.
+    /// Returns true if the block has IPv4 addresses.
     pub fn is_ipv4(&self) -> bool {
         self.address.is_ipv4()
     }
 
-    /// Whether the block is of IPv4 addresses, be they dressed as IPv6.
+    /// Returns true if the block has IPv4 or IPv4-mapped IPv6 addresses.
     pub(crate) fn is_ipv4_or_mapped(&self) -> bool {
         self.address.to_canonical().is_ipv4()
     }
@@ -385,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_once_may_be_taken_still() {
+    fn stored_addresses_stay_valid() {
         let errors = |check: fn(Reading, &Field<'_, '_>, &mut Errors), text: &str| {
             let mut errors = Errors::new();
             check(Reading::Lenient, &Field::placed(Some(&text.into()), "a"), &mut errors);
@@ -402,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn what_programs_read_differently_is_warned_of() {
+    fn ambiguous_addresses_cause_warnings() {
         let warning = |text: &str| address_warning(&Field::placed(Some(&text.into()), "a"));
         assert_eq!(warning("10.1.2.3"), None);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Checks that the fields of many kinds share, in the words that clients see.
+//! Validation that many kinds share, with the messages that clients see.
 
 pub(crate) mod addresses;
 pub(crate) mod numbers;
@@ -12,15 +12,15 @@ pub(crate) use holdfast_resource::same;
 use holdfast_resource::{Field, FieldError, FieldErrorKind};
 use holdfast_value::{Limits, Value, json};
 
-/// What is wrong with an object, in the order of the checks.
+/// Validation errors of an object, in the order of the checks.
 pub(crate) type Errors = Vec<FieldError>;
 
-/// Reports each fault of the text at `field`.
+/// Reports each error of the text at `field`.
 pub(crate) fn report(field: &Field<'_, '_>, faults: Faults, errors: &mut Errors) {
     errors.extend(faults.into_iter().map(|fault| field.invalid_text(fault)));
 }
 
-/// Reports a text that is missing, or else its faults.
+/// Reports a missing text, or else its errors.
 pub(crate) fn required_text(field: &Field<'_, '_>, form: impl Fn(&str) -> Faults, errors: &mut Errors) {
     match field.text() {
         "" => errors.push(field.required("")),
@@ -28,7 +28,7 @@ pub(crate) fn required_text(field: &Field<'_, '_>, form: impl Fn(&str) -> Faults
     }
 }
 
-/// Reports the faults of a text that may be left out.
+/// Reports the errors of an optional text.
 pub(crate) fn optional_text(field: &Field<'_, '_>, form: impl Fn(&str) -> Faults, errors: &mut Errors) {
     match field.text() {
         "" => {}
@@ -36,7 +36,7 @@ pub(crate) fn optional_text(field: &Field<'_, '_>, form: impl Fn(&str) -> Faults
     }
 }
 
-/// Reports each of `fields` that holds no text and nothing else.
+/// Reports each of `fields` that is empty.
 pub(crate) fn required_fields(parent: &Field<'_, '_>, fields: &[&str], errors: &mut Errors) {
     for field in fields {
         let field = parent.child(field);
@@ -46,7 +46,7 @@ pub(crate) fn required_fields(parent: &Field<'_, '_>, fields: &[&str], errors: &
     }
 }
 
-/// Reports a text that is missing or none of `supported`.
+/// Reports a text that is missing or not in `supported`.
 pub(crate) fn one_of(field: &Field<'_, '_>, supported: &[&str], errors: &mut Errors) {
     match field.text() {
         "" => errors.push(field.required("")),
@@ -55,15 +55,15 @@ pub(crate) fn one_of(field: &Field<'_, '_>, supported: &[&str], errors: &mut Err
     }
 }
 
-/// Reports a text that is none of `supported`; the field is a pointer in the reference, so that none is well and an empty
-/// one is not.
+/// Reports a text that is set but not in `supported`. The field is a pointer in the reference, so that a missing text
+/// is valid and an empty one is not.
 pub(crate) fn set_one_of(field: &Field<'_, '_>, supported: &[&str], errors: &mut Errors) {
     if field.is_set() && !supported.contains(&field.text()) {
         errors.push(field.not_supported(supported));
     }
 }
 
-/// That an item stands in its list twice; `shown` is what the reference's own type of it prints, member by member.
+/// Returns the error for a duplicate item. `shown` is the reference's internal type of the item as Go prints it.
 pub(crate) fn repeated(field: &Field<'_, '_>, shown: String) -> FieldError {
     FieldError {
         kind: FieldErrorKind::Duplicate,
@@ -73,19 +73,19 @@ pub(crate) fn repeated(field: &Field<'_, '_>, shown: String) -> FieldError {
     }
 }
 
-/// Reads the JSON that an annotation holds.
+/// Parses the JSON in an annotation.
 pub(crate) fn read_json(text: &str) -> Result<Value, String> {
     json::parse(text.as_bytes(), &Limits::default()).map_err(|error| error.to_string())
 }
 
-/// Reports a field that differs from what it was.
+/// Reports a changed field.
 pub(crate) fn immutable(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     if !same(new.value(), old.value()) {
         errors.push(new.invalid("field is immutable"));
     }
 }
 
-/// Reports a text that differs from what it was; `""` is shown where there is none.
+/// Reports a changed text; the error has the value `""` if there is none.
 pub(crate) fn immutable_text(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     if new.text() != old.text() {
         errors.push(new.invalid_text("field is immutable"));

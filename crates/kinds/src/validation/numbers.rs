@@ -1,4 +1,4 @@
-//! Numbers, and numbers that may be percentages.
+//! Numbers and percentages.
 
 use std::borrow::Cow;
 
@@ -11,14 +11,14 @@ const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
 const PERCENT: &str = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex \
      used for validation is '[0-9]+%')";
 
-/// Reports a number below zero.
+/// Reports a negative number.
 pub(crate) fn not_negative(field: &Field<'_, '_>, errors: &mut Errors) {
     if field.number().is_some_and(|number| number < 0) {
         errors.push(field.invalid(NOT_NEGATIVE));
     }
 }
 
-/// Reports what is neither a whole number from zero up nor a percentage.
+/// Reports a value that is neither a non-negative integer nor a percentage.
 pub(crate) fn number_or_percent(field: &Field<'_, '_>, errors: &mut Errors) {
     match field.value() {
         Some(Value::String(text)) => {
@@ -37,13 +37,13 @@ pub(crate) fn at_most_all(field: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// The number or the percentage that stands here; 0 if neither does. A text of a number is one, though it is not valid.
+/// Returns the number or the percentage in the field, or 0. A number in a text counts, although it is invalid.
 pub(crate) fn count(field: &Field<'_, '_>) -> i64 {
     let text = || field.text().parse().ok();
     percent(field).or(field.number()).or_else(text).unwrap_or_default()
 }
 
-/// The percentage here, if it is one.
+/// Returns the percentage in the field, if it is one.
 pub(crate) fn percent(field: &Field<'_, '_>) -> Option<i64> {
     let digits = field.text().strip_suffix('%')?;
     let all_digits = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());

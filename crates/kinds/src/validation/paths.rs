@@ -1,4 +1,4 @@
-//! Paths in file systems.
+//! File system paths.
 
 use holdfast_resource::Field;
 
@@ -19,8 +19,8 @@ pub(crate) fn descending(field: &Field<'_, '_>, errors: &mut Errors) {
     no_back_steps(field, errors);
 }
 
-/// Reports a path that is absolute, has `..` in it, or whose first part begins with two dots, which are kept for the
-/// writer of the volume.
+/// Reports a path that is absolute, contains `..`, or starts with two dots, which are reserved for the writer of the
+/// volume.
 pub(crate) fn descending_not_reserved(field: &Field<'_, '_>, errors: &mut Errors) {
     descending(field, errors);
     if field.text().starts_with("..") && !field.text().starts_with("../") {

@@ -8,7 +8,7 @@ use super::{Errors, report};
 
 const NAME_LENGTH: usize = 15;
 
-/// Reports a number that is no port; a missing number counts as 0.
+/// Reports an invalid port number; a missing number counts as 0.
 pub(crate) fn port_number(field: &Field<'_, '_>, errors: &mut Errors) {
     let number = field.number().unwrap_or_default();
     if !(1..=65535).contains(&number) {
@@ -16,7 +16,7 @@ pub(crate) fn port_number(field: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Reports what is neither the number nor the name of a port.
+/// Reports a value that is neither the number nor the name of a port.
 pub(crate) fn port_number_or_name(field: &Field<'_, '_>, errors: &mut Errors) {
     match field.value() {
         Some(Value::String(name)) => report(field, port_name(name), errors),
@@ -24,7 +24,7 @@ pub(crate) fn port_number_or_name(field: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// What is wrong with the name of a port (an IANA service name, RFC 6335).
+/// Returns the errors of a port name (an IANA service name, RFC 6335).
 pub(crate) fn port_name(name: &str) -> Faults {
     let mut faults = Faults::new();
     if name.len() > NAME_LENGTH {

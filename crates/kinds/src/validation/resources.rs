@@ -1,4 +1,4 @@
-//! Amounts of resources: which names they may have and which quantities make sense.
+//! Resource amounts: valid names and quantities.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,16 +10,16 @@ use holdfast_resource::{Field, FieldError};
 use super::{Errors, report};
 use crate::pod_resources::of_containers;
 
-/// Names that containers may use without a domain.
+/// Resource names that containers may use without a domain.
 const OF_CONTAINERS: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 
-/// What quotas count of claims, whatever their class.
+/// Name under which quotas count the storage of all claims.
 pub(crate) const CLAIMED_STORAGE: &str = "requests.storage";
 
-/// What quotas count of Services.
+/// Names under which quotas count parts of Services.
 pub(crate) const OF_SERVICES: [&str; 2] = ["services.nodeports", "services.loadbalancers"];
 
-/// The kinds that quotas count by their plural names.
+/// Kinds that quotas count by their plural names.
 const KINDS: [&str; 7] = [
     "pods",
     "resourcequotas",
@@ -30,18 +30,18 @@ const KINDS: [&str; 7] = [
     "persistentvolumeclaims",
 ];
 
-/// Whether quotas count the amount of Pods: what containers may have, also as what they request or are limited to.
+/// Returns true if quotas sum the resource over Pods: a container resource, optionally as `requests.` or `limits.`.
 pub(crate) fn is_counted_of_pods(name: &str) -> bool {
     let part = name.strip_prefix("requests.").or_else(|| name.strip_prefix("limits."));
     OF_CONTAINERS.contains(&part.unwrap_or(name))
 }
 
-/// Whether quotas count whole objects or ports by the name, so that its amounts are whole numbers.
+/// Returns true if quotas count objects or ports under the name, so that its amounts are integers.
 fn is_counted(name: &str) -> bool {
     KINDS.contains(&name) || OF_SERVICES.contains(&name)
 }
 
-/// Whether a quantity below zero stands here.
+/// Returns true if the field has a negative quantity.
 pub(crate) fn is_negative(field: &Field<'_, '_>) -> bool {
     quantity(field).is_some_and(|quantity| quantity.is_negative())
 }
@@ -50,22 +50,24 @@ fn is_hugepages(name: &str) -> bool {
     name.starts_with("hugepages-")
 }
 
-/// Whether the name belongs to Kubernetes itself.
+/// Returns true if the name belongs to Kubernetes itself.
 pub(crate) fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 
-/// Whether the name is of a device or the like that some domain defines.
+/// Returns true if the name is that of an extended resource, which some domain defines.
 pub(crate) fn is_extended(name: &str) -> bool {
     !is_native(name) && !name.starts_with("requests.") && qualified_name(&format!("requests.{name}")).is_empty()
 }
 
-/// Whether requests may be lower than limits.
+/// Returns true if requests may be lower than limits.
 pub(crate) fn may_overcommit(name: &str) -> bool {
     is_native(name) && !is_hugepages(name)
 }
 
-/// Whether a name needs no domain in quotas: `IsStandardQuotaResourceName`
+/// Returns true if a name needs no domain in quotas.
+///
+/// upstream: `pkg/apis/core/helper#IsStandardQuotaResourceName`.
 pub(crate) fn is_standard_for_quota(name: &str) -> bool {
     is_counted_of_pods(name)
         || is_counted(name)
@@ -74,12 +76,12 @@ pub(crate) fn is_standard_for_quota(name: &str) -> bool {
         || name.starts_with("requests.hugepages-")
 }
 
-/// Whether a name needs no domain in any list of resources.
+/// Returns true if a name needs no domain in any list of resources.
 pub(crate) fn is_standard(name: &str) -> bool {
     is_standard_for_quota(name) || name == "storage"
 }
 
-/// Reports a name that is neither standard nor qualified. Says whether it was well-formed.
+/// Reports a name that is neither standard nor qualified. Returns true if its format is valid.
 pub(crate) fn validate_name(name: &str, field: &Field<'_, '_>, errors: &mut Errors) -> bool {
     let faults = qualified_name(name);
     let malformed = !faults.is_empty();
@@ -93,7 +95,9 @@ pub(crate) fn validate_name(name: &str, field: &Field<'_, '_>, errors: &mut Erro
     true
 }
 
-/// `validateContainerResourceName`
+/// Validates the name of a container resource.
+///
+/// upstream: `pkg/apis/core/validation#validateContainerResourceName`.
 pub(crate) fn validate_container_name(name: &str, field: &Field<'_, '_>, errors: &mut Errors) {
     validate_name(name, field, errors);
     if !name.contains('/') {
@@ -105,7 +109,7 @@ pub(crate) fn validate_container_name(name: &str, field: &Field<'_, '_>, errors:
     }
 }
 
-/// Reports an amount below zero, or a fraction of what comes in whole numbers.
+/// Reports a negative amount, or a fraction of a resource that only has integers.
 pub(crate) fn validate_amount(name: &str, amount: &Field<'_, '_>, errors: &mut Errors) {
     let Some(quantity) = quantity(amount) else {
         return;
@@ -118,13 +122,13 @@ pub(crate) fn validate_amount(name: &str, amount: &Field<'_, '_>, errors: &mut E
     }
 }
 
-/// Whether an amount is no whole number, as the reference sees it: by its thousandths as it counts them, so that what 64 bits
-/// do not hold may be either.
+/// Returns true if the reference considers an amount a fraction. It computes thousandths in 64 bits, so that either
+/// result is possible for amounts that do not fit.
 fn is_fraction(amount: &str) -> bool {
     ExactQuantity::parse(amount).is_ok_and(|quantity| quantity.thousandths() % 1000 != 0)
 }
 
-/// The names of the claims that a Pod has, which its containers may use.
+/// Names of the resource claims of a Pod, which its containers may use.
 #[derive(Default)]
 pub(crate) struct ClaimNames<'v>(BTreeSet<&'v str>);
 
@@ -135,9 +139,11 @@ impl<'v> ClaimNames<'v> {
         Self(names.filter(|name| !name.is_empty()).collect())
     }
 
-    /// `validateResourceClaimNames`
+    /// Validates the claims that a container references.
+    ///
+    /// upstream: `pkg/apis/core/validation#validateResourceClaimNames`.
     fn validate(&self, claims: &Field<'_, '_>, errors: &mut Errors) {
-        // The requests of each claim that are referred to; an empty text is all of them.
+        // The requests of each claim that are referenced; an empty text means all of them.
         let mut seen: HashMap<&str, Vec<&str>> = HashMap::new();
         for claim in claims.items() {
             let (name, request) = (claim.child("name").text(), claim.child("request"));
@@ -173,13 +179,17 @@ impl<'v> ClaimNames<'v> {
     }
 }
 
-/// `ValidateContainerResourceRequirements`
+/// Validates the resources of a container.
+///
+/// upstream: `pkg/apis/core/validation#ValidateContainerResourceRequirements`.
 pub(crate) fn validate_container_resources(resources: &Field<'_, '_>, claims: &ClaimNames<'_>, errors: &mut Errors) {
     validate_requirements(resources, validate_container_name, errors);
     claims.validate(&resources.child("claims"), errors);
 }
 
-/// `validateResourceRequirements`: the amounts of a container, or of a Pod as a whole.
+/// Validates the resources of a container or the pod-level resources.
+///
+/// upstream: `pkg/apis/core/validation#validateResourceRequirements`.
 fn validate_requirements(
     resources: &Field<'_, '_>,
     check_name: fn(&str, &Field<'_, '_>, &mut Errors),
@@ -200,7 +210,7 @@ fn validate_requirements(
     }
 }
 
-/// Checks limits. Says whether a basic resource is among them, and whether large pages are.
+/// Validates limits. Returns two flags: they contain cpu or memory, and they contain huge pages.
 fn validate_limits(
     limits: &Field<'_, '_>,
     check_name: fn(&str, &Field<'_, '_>, &mut Errors),
@@ -237,7 +247,9 @@ fn validate_request(
     errors.push(requests.invalid_as(request.text(), format!("must be {fault} {name} limit of {limit}")));
 }
 
-/// `validateResourceQuantityHugePageValue`: huge pages are requested in whole pages.
+/// Validates that huge pages are requested in whole pages.
+///
+/// upstream: `pkg/apis/core/validation#validateResourceQuantityHugePageValue`.
 fn validate_pages(name: &str, amount: &Field<'_, '_>, errors: &mut Errors) {
     let Some(size) = name.strip_prefix("hugepages-") else {
         return;
@@ -255,7 +267,9 @@ fn validate_pages(name: &str, amount: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `validatePodResourceName`: what a Pod may ask for as a whole.
+/// Validates the name of a pod-level resource.
+///
+/// upstream: `pkg/apis/core/validation#validatePodResourceName`.
 fn validate_pod_name(name: &str, field: &Field<'_, '_>, errors: &mut Errors) {
     let before = errors.len();
     validate_name(name, field, errors);
@@ -268,12 +282,14 @@ fn validate_pod_name(name: &str, field: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Whether a Pod may ask for the resource as a whole.
+/// Returns true if the resource can be set at pod level.
 pub(crate) fn is_of_pods(name: &str) -> bool {
     matches!(name, "cpu" | "memory") || is_hugepages(name)
 }
 
-/// `validatePodResources`: what a Pod asks for as a whole, and that its containers stay within.
+/// Validates pod-level resources, and that the containers stay within them.
+///
+/// upstream: `pkg/apis/core/validation#validatePodResources`.
 pub(crate) fn validate_pod_resources(spec: &Field<'_, '_>, names: &ClaimNames<'_>, errors: &mut Errors) {
     let resources = spec.child("resources");
     if !resources.is_set() {
@@ -288,7 +304,7 @@ pub(crate) fn validate_pod_resources(spec: &Field<'_, '_>, names: &ClaimNames<'_
     let requests = resources.child("requests");
     for (name, sum) in of_containers(spec, "requests") {
         let of_pod = requests.entry(&name);
-        // What the pod says nothing of is not compared.
+        // Resources that are not set at pod level are not compared.
         if quantity(&of_pod).is_some_and(|most| sum > most) {
             let sum = only_request(spec, &name).map_or_else(|| sum.to_string(), str::to_owned);
             errors.push(of_pod.invalid_as(
@@ -300,7 +316,7 @@ pub(crate) fn validate_pod_resources(spec: &Field<'_, '_>, names: &ClaimNames<'_
     validate_limits_within(spec, &resources, errors);
 }
 
-/// The text of a request that only one container makes: it is no sum, and stays as it was written.
+/// Returns the text of a request that only one container has: it is not a sum, so its format is kept.
 fn only_request<'v>(spec: &Field<'v, '_>, name: &str) -> Option<&'v str> {
     let mut found = None;
     for list in ["containers", "initContainers"] {
@@ -334,12 +350,12 @@ fn validate_limits_within(spec: &Field<'_, '_>, resources: &Field<'_, '_>, error
     }
 }
 
-/// Checks what the sandbox of a Pod takes beside its containers.
+/// Validates the overhead of the sandbox of a Pod.
 pub(crate) fn validate_overhead(overhead: &Field<'_, '_>, errors: &mut Errors) {
     if !overhead.is_set() {
         return;
     }
-    // The reference checks it as the limits of a container.
+    // The reference validates it like the limits of a container.
     let limits = overhead.shown_as("limits");
     let (basic, huge) = validate_limits(&limits, validate_container_name, errors);
     if huge && !basic {
@@ -347,7 +363,9 @@ pub(crate) fn validate_overhead(overhead: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `validateContainerResourceDivisor`: by what a selected resource is divided.
+/// Validates the divisor of a selected resource.
+///
+/// upstream: `pkg/apis/core/validation#validateContainerResourceDivisor`.
 pub(crate) fn validate_divisor(resource: &str, divisor: &Field<'_, '_>, errors: &mut Errors) {
     const OF_BYTES: [&str; 13] = [
         "1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei",
@@ -366,7 +384,7 @@ pub(crate) fn validate_divisor(resource: &str, divisor: &Field<'_, '_>, errors: 
         _ => return,
     };
     if !supported.contains(&divisor.text()) {
-        // The reference shows the resource as the wrong value.
+        // The reference prints the resource as the invalid value.
         let fault = format!("only divisor's values {values} are supported with the {kind} resource");
         errors.push(divisor.invalid_as(resource, fault));
     }
@@ -374,7 +392,7 @@ pub(crate) fn validate_divisor(resource: &str, divisor: &Field<'_, '_>, errors: 
 
 const BYTES: &str = "1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei";
 
-/// Warns of an amount of bytes that is no whole number.
+/// Adds a warning about a fractional number of bytes.
 pub(crate) fn fractional_bytes(list: &Field<'_, '_>, name: &str, warnings: &mut Vec<String>) {
     let amount = list.entry(name);
     let Some(text) = Some(amount.text()).filter(|text| !text.is_empty()) else {
@@ -388,7 +406,9 @@ pub(crate) fn fractional_bytes(list: &Field<'_, '_>, name: &str, warnings: &mut 
     }
 }
 
-/// `GetWarningsForPersistentVolumeClaimSpec`
+/// Adds the warnings about a claim specification.
+///
+/// upstream: `pkg/api/persistentvolumeclaim#GetWarningsForPersistentVolumeClaimSpec`.
 pub(crate) fn fractional_claim(spec: &Field<'_, '_>, warnings: &mut Vec<String>) {
     let resources = spec.child("resources");
     for list in ["requests", "limits"] {
@@ -401,7 +421,7 @@ mod tests {
     use crate::harness::Harness;
 
     #[test]
-    fn a_claim_is_referred_to_as_a_whole_or_by_each_of_its_requests_once() {
+    fn claim_is_referenced_as_whole_or_once_per_request() {
         let errors = |claims: &str| {
             let pod = format!(
                 "{{apiVersion: v1, kind: Pod, metadata: {{name: a}}, spec: {{resourceClaims: [{{name: r, resourceClaimName: x}}], \

@@ -1,4 +1,4 @@
-//! The metadata that objects made from a template get.
+//! Metadata of objects that are created from a template.
 
 use holdfast_resource::Field;
 use holdfast_resource::metadata::labels::validate_labels;
@@ -8,7 +8,7 @@ use holdfast_value::Value;
 
 use super::Errors;
 
-/// What a template may not set, and how the reference names it, in the order of its fields.
+/// Fields that a template must not set, with the reference's names, in the order of its fields.
 const FORBIDDEN: [(&str, &str); 13] = [
     ("name", "name"),
     ("generateName", "generateName"),
@@ -25,7 +25,9 @@ const FORBIDDEN: [(&str, &str); 13] = [
     ("managedFields", "managedFields"),
 ];
 
-/// Reports what a template can not give its objects: `ValidateTemplateObjectMeta`, by which it has labels and annotations alone.
+/// Reports metadata other than labels and annotations in a template.
+///
+/// upstream: `pkg/apis/core/validation#ValidateTemplateObjectMeta`.
 pub(crate) fn validate_template_metadata(metadata: &Field<'_, '_>, empties: &[EmptyField], errors: &mut Errors) {
     let annotations = metadata.child("annotations");
     if let Some(map) = annotations.value().and_then(Value::as_map) {
@@ -41,7 +43,7 @@ pub(crate) fn validate_template_metadata(metadata: &Field<'_, '_>, empties: &[Em
             Some(Value::String(text)) => text.is_empty(),
             Some(_) => false,
         };
-        // A list that is given is set, even where it is empty.
+        // A list that the client sends counts as set even if it is empty.
         let given_empty = |sent: &EmptyField| sent.path == metadata.child(name).path();
         if !zero || empties.iter().any(given_empty) {
             errors.push(metadata.child(shown).forbidden("cannot be set"));

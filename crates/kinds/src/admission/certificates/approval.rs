@@ -4,7 +4,7 @@ use holdfast_value::Value;
 
 use super::{GROUP, REQUESTS, check_signer};
 
-/// Who approves or denies a request needs `approve` for its signer.
+/// Plugin that requires `approve` on the signer to approve or deny a request.
 pub(in super::super) struct CertificateApproval;
 
 impl AdmissionPlugin for CertificateApproval {
@@ -33,7 +33,7 @@ impl AdmissionPlugin for CertificateApproval {
         _object: Option<&Value>,
         old: Option<&Value>,
     ) -> Result<(), Refusal> {
-        // The signer of the stored request counts, whatever the new one says.
+        // The signer of the existing request counts, not that of the update.
         old.map_or(Ok(()), |old| check_signer(context, "approve", old))
     }
 }

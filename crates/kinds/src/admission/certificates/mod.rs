@@ -1,4 +1,4 @@
-//! Admission of CertificateSigningRequests and trust bundles: permissions to approve and sign, and subjects that are refused
+//! Admission of CertificateSigningRequests and trust bundles: permissions to approve and sign, and forbidden subjects
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/#authorization>).
 
 mod approval;
@@ -22,7 +22,7 @@ fn signer(request: &Value) -> &str {
     request.str_at(&["spec", "signerName"]).unwrap_or_default()
 }
 
-/// Refuses a user who may not do `verb` for the signer of a request: neither for its name nor for all of its domain.
+/// Rejects a user without the permission `verb` for the signer of a request, by its name or for all of its domain.
 fn check_signer(context: &WriteContext<'_>, verb: &str, request: &Value) -> Result<(), Refusal> {
     let signer = signer(request);
     if may_use_signer(context, verb, signer) {
@@ -32,7 +32,7 @@ fn check_signer(context: &WriteContext<'_>, verb: &str, request: &Value) -> Resu
         "user not permitted to {verb} requests with signerName {signer:?}"
     )))
 }
-/// Whether the user of a request may do `verb` in the name of `signer`, or of all signers of its domain.
+/// Returns true if the user of a request has the permission `verb` for `signer`, or for all signers of its domain.
 pub(crate) fn may_use_signer(context: &WriteContext<'_>, verb: &str, signer: &str) -> bool {
     let domain = signer.split('/').next().unwrap_or_default();
     let may = |name: &str| {

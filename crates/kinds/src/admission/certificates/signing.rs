@@ -5,7 +5,7 @@ use holdfast_value::Value;
 use super::{GROUP, REQUESTS, check_signer};
 use crate::validation::same;
 
-/// Who issues a certificate, or says what becomes of a request, needs `sign` for its signer.
+/// Plugin that requires `sign` on the signer to issue a certificate or to change the status of a request.
 pub(in super::super) struct CertificateSigning;
 
 impl AdmissionPlugin for CertificateSigning {

@@ -6,7 +6,7 @@ use holdfast_value::Value;
 use super::{GROUP, REQUESTS, signer};
 use crate::certificates::pem;
 
-/// Refuses requests to the signer of client certificates for the group `system:masters`.
+/// Plugin that rejects requests to the signer of client certificates for the group `system:masters`.
 pub(in super::super) struct CertificateSubjectRestriction;
 
 const OF_CLIENTS: &str = "kubernetes.io/kube-apiserver-client";

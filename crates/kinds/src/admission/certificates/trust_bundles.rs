@@ -6,7 +6,7 @@ use super::{GROUP, may_use_signer, signer};
 use crate::features::Feature;
 use crate::rbac::changes_ownership_alone;
 
-/// Who says what certificates to trust in the name of a signer needs `attest` for it.
+/// Plugin that requires `attest` on the signer to write a trust bundle of that signer.
 pub(in super::super) struct ClusterTrustBundleAttest;
 
 impl AdmissionPlugin for ClusterTrustBundleAttest {
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn who_speaks_for_a_signer_needs_the_right_to() {
+    fn trust_bundle_of_signer_requires_attest() {
         const PLUGIN: &str = "ClusterTrustBundleAttest";
         let (named, unnamed) = (bundle("a.io/b", ""), bundle("", ""));
         let refused = "user not permitted to attest for signerName \"a.io/b\"";

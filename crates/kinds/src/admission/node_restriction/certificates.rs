@@ -10,7 +10,7 @@ use crate::certificates::pem;
 use crate::core::pod_spec::MIRROR;
 use crate::features::Feature;
 
-/// The signers of certificates for the agents of nodes.
+/// Signers of kubelet certificates.
 const SIGNERS: [&str; 2] = [
     "kubernetes.io/kubelet-serving",
     "kubernetes.io/kube-apiserver-client-kubelet",
@@ -34,7 +34,7 @@ impl Write<'_> {
         }
     }
 
-    /// A node asks for certificates for the Pods that run on it.
+    /// Admits a certificate request of a node for a Pod that runs on it.
     pub(super) fn admit_pod_certificate(&self) -> Result<(), Refusal> {
         if !self.features.has(Feature::PodCertificateRequest) {
             return refuse("PodCertificateRequest feature gate is disabled");
@@ -79,7 +79,8 @@ impl Write<'_> {
         self.check_running_pod(&pod, node_name, &shown)
     }
 
-    /// The pod of a request, `shown` in messages, runs on the node of that name, as the service account that the request names.
+    /// Checks that the pod of a request, `shown` in messages, runs on the node of that name, as the service account
+    /// that the request names.
     fn check_running_pod(&self, pod: &Value, node_name: &str, shown: &str) -> Result<(), Refusal> {
         if text(Some(pod), &NODE_NAME) != node_name {
             return refuse(format!(
@@ -115,18 +116,18 @@ impl Write<'_> {
         Ok(())
     }
 
-    /// A field of the specification of the request.
+    /// Returns a field of the specification of the request.
     fn requested(&self, field: &str) -> &str {
         text(self.object, &["spec", field])
     }
 
-    /// The name of an object in the namespace of the request, as messages show it.
+    /// Returns the name of an object in the namespace of the request, as messages quote it.
     fn quoted(&self, name: &str) -> String {
         quote(&format!("{}/{name}", self.context.namespace))
     }
 }
 
-/// The refusal of a request that names an object which does not exist. What is wrapped has no status in the reference.
+/// Returns the error for a request that names a missing object. The reference wraps the error, which loses its status.
 fn missing(what: &str, shown: &str, kind: &str, name: &str) -> Refusal {
     Refusal::Failed(format!(
         "while retrieving {what} {shown} named in the PodCertificateRequest: {kind} {} not found",

@@ -1,4 +1,4 @@
-//! What the agents of nodes may write: what is of their own node
+//! Restriction of kubelets to writes that concern their own node
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction>).
 
 mod certificates;
@@ -16,7 +16,7 @@ use holdfast_value::Value;
 use super::group_resource;
 use crate::features::Features;
 
-/// Nodes write their own object, the Pods that run on them, and what belongs to these.
+/// Plugin that restricts nodes to their own object, the Pods that run on them, and related objects.
 pub(super) struct NodeRestriction {
     pub(super) features: Features,
 }
@@ -74,13 +74,13 @@ impl AdmissionPlugin for NodeRestriction {
     }
 }
 
-/// The name of the node whose agent the user is.
+/// Returns the name of the node whose kubelet the user is.
 fn node_of(user: &User) -> Option<&str> {
     let name = user.name.strip_prefix(OF_NODE)?;
     user.is_in(NODES).then_some(name)
 }
 
-/// What the agent of the node `name` writes.
+/// Write by the kubelet of the node `name`.
 struct Write<'a> {
     name: &'a str,
     context: &'a WriteContext<'a>,
@@ -90,7 +90,7 @@ struct Write<'a> {
 }
 
 impl Write<'_> {
-    /// The name of the node as refusals show it.
+    /// Returns the name of the node as error messages quote it.
     fn node(&self) -> String {
         quote(self.name)
     }
@@ -103,7 +103,7 @@ impl Write<'_> {
         operation_name(self.context.operation)
     }
 
-    /// The name of the object, but not one that is yet to be made up.
+    /// Returns the name of the object, empty if it is not generated yet.
     fn object_name(&self) -> &str {
         match self.context.operation {
             Operation::Create => text(self.object, &["metadata", "name"]),
@@ -111,10 +111,10 @@ impl Write<'_> {
         }
     }
 
-    /// Another object.
+    /// Returns another object.
     fn find(&self, resource: &'static str, kind: &'static str, namespace: &str, name: &str) -> Result<Value, Refusal> {
         let found = self.context.lookup.get(&group_resource("", resource), namespace, name);
-        // The reference says of what kind it is, not which resource.
+        // The reference names the kind, not the resource.
         found.ok_or_else(|| Refusal::NotFound {
             resource: group_resource("", kind),
             name: name.to_owned(),
@@ -141,7 +141,7 @@ mod testing {
 
     pub(super) const PLUGIN: &str = "NodeRestriction";
 
-    /// Objects as the agent of the node `n1` writes them.
+    /// Returns a harness that writes as the kubelet of the node `n1`.
     pub(super) fn harness() -> Harness {
         by_node(Harness::new())
     }

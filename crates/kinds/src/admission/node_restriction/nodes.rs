@@ -1,4 +1,4 @@
-//! What is of the node itself: its object, its lease, its volumes and its devices.
+//! Objects of the node itself: the node, its lease, its volumes and its devices.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::validation::same;
 const OF_LEASES: &str = "kube-node-lease";
 const RESTRICTED: &str = "node-restriction.kubernetes.io";
 
-/// The labels of Kubernetes that the agent of a node sets.
+/// Labels of Kubernetes that kubelets may set.
 const LABELS: [&str; 11] = [
     "kubernetes.io/hostname",
     "topology.kubernetes.io/zone",
@@ -26,7 +26,7 @@ const LABELS: [&str; 11] = [
     "beta.kubernetes.io/os",
     "beta.kubernetes.io/arch",
 ];
-/// The domains of other such labels.
+/// Domains of further labels that kubelets may set.
 const DOMAINS: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
 
 impl Write<'_> {
@@ -69,7 +69,7 @@ impl Write<'_> {
         }
     }
 
-    /// The status of a claim describes the volume; the rest is for others.
+    /// Admits an update of the status of a claim that changes only the fields for kubelets.
     pub(super) fn admit_claim(&self) -> Result<(), Refusal> {
         if self.subresource() != "status" {
             return refuse("may only update PVC status");
@@ -143,7 +143,7 @@ impl Write<'_> {
     }
 }
 
-/// The fields of a part that differ, each with its place.
+/// Returns the fields of a part that differ, each with its path.
 fn changed_fields(part: &str, old: Option<&Value>, new: Option<&Value>) -> Vec<String> {
     let (old, new) = (Field::placed(old, ""), Field::placed(new, ""));
     let names: BTreeSet<&str> = old.entries().chain(new.entries()).map(|(name, _)| name).collect();
@@ -155,7 +155,7 @@ fn changed_fields(part: &str, old: Option<&Value>, new: Option<&Value>) -> Vec<S
         .collect()
 }
 
-/// The labels that change and that are not for the agent of a node, as a text.
+/// Returns the changed labels that kubelets must not modify, as text.
 fn forbidden_labels(object: Option<&Value>, old: Option<&Value>) -> Option<String> {
     let labels = |object: Option<&Value>| object.and_then(|object| object.at(&["metadata", "labels"])).cloned();
     let (old, new) = (labels(old), labels(object));
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_has_one_lease_one_object_for_drivers_and_its_own_slices() {
+    fn node_writes_only_its_lease_csi_node_and_slices() {
         let harness = harness();
         let lease =
             |name: &str| format!("{{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {{name: {name}}}}}");

@@ -1,4 +1,4 @@
-//! The Pods that run on a node.
+//! Pods that run on a node.
 
 use holdfast_gotext::quote::quote;
 use holdfast_resource::table::items;
@@ -47,7 +47,7 @@ impl Write<'_> {
         }
     }
 
-    /// A node makes the Pods that mirror what it runs by itself.
+    /// Admits the creation of a mirror Pod by its node.
     fn admit_new_pod(&self) -> Result<(), Refusal> {
         let node = self.node();
         let Some(pod) = self.object else {
@@ -97,7 +97,7 @@ impl Write<'_> {
         let here = self.find("nodes", "node", "", self.name)?;
         let (stated, uid) = (owner.child("uid").text(), text(Some(&here), &["metadata", "uid"]));
         if stated != uid {
-            // The reference names the two in this order.
+            // The reference has the two in this order.
             return refuse(format!("node {} UID mismatch: expected {stated} got {uid}", self.name));
         }
         Ok(())
@@ -142,7 +142,7 @@ impl Write<'_> {
     }
 }
 
-/// Volumes that need no other object.
+/// Volume sources that reference no API object.
 const ALONE: [&str; 22] = [
     "awsElasticBlockStore",
     "azureDisk",
@@ -168,7 +168,7 @@ const ALONE: [&str; 22] = [
     "vsphereVolume",
 ];
 
-/// Volumes that need one, and what that is called.
+/// Volume sources that reference an API object, each with the name of that object.
 const NEEDY: [(&str, &str); 7] = [
     ("configMap", "configmaps (via configmap volumes)"),
     ("secret", "secrets (via secret volumes)"),
@@ -179,7 +179,7 @@ const NEEDY: [(&str, &str); 7] = [
     ("azureFile", "secrets (via azureFile volumes)"),
 ];
 
-/// The parts of projected volumes that need one.
+/// Sources of projected volumes that reference an API object.
 const PROJECTED: [(&str, &str); 5] = [
     ("configMap", "configmaps (via projected volumes)"),
     ("secret", "secrets (via projected volumes)"),
@@ -188,7 +188,7 @@ const PROJECTED: [(&str, &str); 5] = [
     ("podCertificate", "podcertificates"),
 ];
 
-/// What other objects a Pod needs, in the words of the reference: the first that is found.
+/// Returns the first kind of object that a Pod references, in the words of the reference.
 fn reference_of(pod: &Value) -> Result<Option<&'static str>, String> {
     let root = Field::root(pod);
     let spec = root.child("spec");

@@ -1,4 +1,4 @@
-//! Tokens of the service accounts that Pods run as.
+//! Tokens of the service accounts of Pods.
 
 use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget};
 use holdfast_gotext::quote::quote;
@@ -11,7 +11,7 @@ use super::pods::NODE_NAME;
 use super::{Write, refuse, text};
 use crate::features::Feature;
 
-/// The drivers that took over volumes of other types.
+/// CSI drivers that replaced in-tree volume types.
 const DRIVERS: [(&str, &str); 7] = [
     ("gcePersistentDisk", "pd.csi.storage.gke.io"),
     ("awsElasticBlockStore", "ebs.csi.aws.com"),
@@ -23,7 +23,7 @@ const DRIVERS: [(&str, &str); 7] = [
 ];
 
 impl Write<'_> {
-    /// A node asks for tokens for the Pods that run on it, for the audiences that they name.
+    /// Admits a token request of a node for a Pod that runs on it and for an audience that the Pod uses.
     pub(super) fn admit_token(&self) -> Result<(), Refusal> {
         if self.context.operation != Operation::Create || self.subresource() != "token" {
             return Ok(());
@@ -86,7 +86,7 @@ impl Write<'_> {
         }
     }
 
-    /// Whether a volume of the Pod, or the driver of one, is for tokens for the audience.
+    /// Returns true if a volume of the Pod, or the driver of one, requests tokens for the audience.
     fn pod_names_audience(&self, pod: &Value, audience: &str) -> Result<bool, String> {
         let mut errors: Vec<String> = Vec::new();
         let root = Field::root(pod);
@@ -119,7 +119,7 @@ impl Write<'_> {
         }
     }
 
-    /// The driver of a volume; empty where it has none.
+    /// Returns the driver of a volume; empty if it has none.
     fn driver_of(&self, pod: &Value, volume: &Field<'_, '_>) -> Result<String, String> {
         let ephemeral = volume.child("ephemeral");
         if ephemeral.child("volumeClaimTemplate").is_set() {

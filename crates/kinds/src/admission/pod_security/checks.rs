@@ -1,6 +1,6 @@
-//! What the Pod Security Standards forbid: <https://kubernetes.io/docs/concepts/security/pod-security-standards/>.
+//! Checks of the Pod Security Standards: <https://kubernetes.io/docs/concepts/security/pod-security-standards/>.
 //!
-//! One function a control; [`CHECKS`] says from which version on and at which level it holds.
+//! Each control is one function; [`BASELINE`] and [`RESTRICTED`] list the versions since which it applies.
 
 use std::collections::BTreeSet;
 
@@ -10,13 +10,13 @@ use super::policy::{Level, Standard};
 use super::restricted;
 use crate::core::pod_spec::CONTAINERS;
 
-/// A violation: what is violated, and by what.
+/// Violation of a control, with the offending parts.
 pub(super) struct Violation {
     pub(super) reason: &'static str,
     pub(super) detail: String,
 }
 
-/// What is checked: the metadata and the specification of a Pod or of a template.
+/// Input of the checks: the metadata and the specification of a Pod or of a template.
 pub(super) struct Checked<'f> {
     pub(super) metadata: Field<'f, 'f>,
     pub(super) spec: Field<'f, 'f>,
@@ -25,8 +25,8 @@ pub(super) struct Checked<'f> {
 
 type Check = fn(&Checked<'_>) -> Option<Violation>;
 
-/// Each control: from which minor version on, and whether the restricted level has another in its place, from a version
-/// on. The order is that in which violations are reported.
+/// Controls of the baseline level: the minor version since which a control applies, and the version since which the
+/// restricted level replaces it, if it does. Violations are reported in this order.
 const BASELINE: [(u32, Option<u32>, Check); 12] = [
     (0, None, app_armor),
     (0, Some(22), added_capabilities),
@@ -42,7 +42,7 @@ const BASELINE: [(u32, Option<u32>, Check); 12] = [
     (0, None, windows_host_process),
 ];
 
-/// What the restricted level adds.
+/// Controls that the restricted level adds.
 const RESTRICTED: [(u32, Check); 7] = [
     (8, restricted::privilege_escalation),
     (22, restricted::dropped_capabilities),
@@ -53,7 +53,7 @@ const RESTRICTED: [(u32, Check); 7] = [
     (19, restricted::seccomp_required),
 ];
 
-/// All violations, in their order.
+/// Returns all violations, in order.
 pub(super) fn violations(checked: &Checked<'_>) -> Vec<Violation> {
     let standard = checked.standard;
     if standard.level == Level::Privileged {
@@ -72,7 +72,7 @@ pub(super) fn violations(checked: &Checked<'_>) -> Vec<Violation> {
     baseline.chain(added).collect()
 }
 
-/// The violations in one line.
+/// Returns the violations in one line.
 pub(super) fn violations_text(violations: &[Violation]) -> String {
     let texts = violations.iter().map(|violation| match violation.detail.as_str() {
         "" => violation.reason.to_owned(),
@@ -82,7 +82,7 @@ pub(super) fn violations_text(violations: &[Violation]) -> String {
 }
 
 impl Checked<'_> {
-    /// Shows each container of any type with its security context.
+    /// Calls `visit` for each container of any type with its security context.
     pub(super) fn each_container(&self, visit: &mut dyn FnMut(&Field<'_, '_>, &Field<'_, '_>)) {
         for list in CONTAINERS {
             for container in self.spec.child(list).items() {
@@ -91,7 +91,7 @@ impl Checked<'_> {
         }
     }
 
-    /// The names of the containers that are at fault.
+    /// Returns the names of the containers with a violation.
     pub(super) fn containers(&self, fault: &dyn Fn(&Field<'_, '_>, &Field<'_, '_>) -> bool) -> Vec<String> {
         let mut names = Vec::new();
         self.each_container(&mut |container, security| {
@@ -102,7 +102,7 @@ impl Checked<'_> {
         names
     }
 
-    /// The violators among the Pod and its containers, in words; `None` if there is none.
+    /// Returns a description of the violators among the Pod and its containers, or `None` if there is none.
     pub(super) fn setters(&self, fault: &dyn Fn(&Field<'_, '_>) -> bool) -> Option<String> {
         let mut setters = Vec::new();
         if fault(&self.spec.child("securityContext")) {
@@ -115,12 +115,12 @@ impl Checked<'_> {
         (!setters.is_empty()).then(|| setters.join(" and "))
     }
 
-    /// Whether the Pod is for Windows, where the confinements of Linux do not exist.
+    /// Returns true if the Pod is for Windows, which does not have the isolation features of Linux.
     pub(super) fn is_for_windows(&self) -> bool {
         self.standard.is_since(25) && self.spec.child("os").child("name").text() == "windows"
     }
 
-    /// Whether the users of the Pod are none of the node's.
+    /// Returns true if the Pod has its own user namespace.
     pub(super) fn has_own_users(&self) -> bool {
         let host_users = self.spec.child("hostUsers");
         self.standard.is_since(35) && host_users.is_set() && !host_users.is_true()
@@ -151,7 +151,7 @@ pub(super) fn violation(reason: &'static str, detail: String) -> Option<Violatio
     Some(Violation { reason, detail })
 }
 
-/// The violation of containers that are at fault, if any are.
+/// Returns the violation of the named containers, if there are any.
 pub(super) fn of_containers(reason: &'static str, names: &[String], what: &str) -> Option<Violation> {
     if names.is_empty() {
         return None;
@@ -206,7 +206,7 @@ fn app_armor(checked: &Checked<'_>) -> Option<Violation> {
     violation(reason, faults.join("; "))
 }
 
-/// The violation of containers that add other capabilities than those allowed.
+/// Returns the description of containers that add capabilities other than the allowed ones.
 pub(super) fn adds_others(checked: &Checked<'_>, allowed: &[&str]) -> Option<String> {
     let mut others = BTreeSet::new();
     let names = checked.containers(&|_, security| {
@@ -379,7 +379,7 @@ fn se_linux(checked: &Checked<'_>) -> Option<Violation> {
     )
 }
 
-/// The type of a seccomp profile that is set and is none of those allowed.
+/// Returns the type of a seccomp profile that is set but not allowed.
 fn odd_seccomp(security: &Field<'_, '_>) -> Option<String> {
     let profile = security.child("seccompProfile");
     let text = profile.child("type").text();
@@ -429,7 +429,7 @@ fn seccomp_annotations(checked: &Checked<'_>) -> Option<Violation> {
 }
 
 fn sysctls(checked: &Checked<'_>) -> Option<Violation> {
-    /// Each with the minor version from which on it is safe.
+    /// Safe sysctls, each with the minor version since which it is safe.
     const SAFE: [(&str, u32); 12] = [
         ("kernel.shm_rmid_forced", 0),
         ("net.ipv4.ip_local_port_range", 0),

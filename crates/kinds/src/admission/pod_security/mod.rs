@@ -1,4 +1,4 @@
-//! Pods keep to the Pod Security Standard that their namespace asks for:
+//! Enforcement of the Pod Security Standard of a namespace:
 //! <https://kubernetes.io/docs/concepts/security/pod-security-admission/>.
 
 mod checks;
@@ -17,12 +17,12 @@ use self::policy::{Level, OPEN, Policy, Standard};
 use super::group_resource;
 use crate::counters::Counters;
 
-/// Refuses Pods that violate what their namespace enforces, and warns of Pods and templates.
+/// Plugin that rejects Pods that violate the standard of their namespace, and warns about Pods and templates.
 pub(super) struct PodSecurity {
     pub(super) counters: Counters,
 }
 
-/// How many Pods are checked when a namespace begins to enforce more.
+/// Maximum number of Pods that are checked when a namespace begins to enforce a stricter standard.
 const PODS_LOOKED_AT: usize = 3000;
 
 const WRITTEN: &[Operation] = &[Operation::Create, Operation::Update];
@@ -68,13 +68,13 @@ impl AdmissionPlugin for PodSecurity {
     }
 }
 
-/// What the audit log says of a pod: the standard that its namespace enforces, how it violates the one that is audited, and
-/// what is wrong with the labels of the namespace.
+/// Audit annotations of a pod: the standard that its namespace enforces, the violations of the audited standard, and
+/// the errors in the labels of the namespace.
 const ENFORCED: &str = "pod-security.kubernetes.io/enforce-policy";
 const VIOLATIONS: &str = "pod-security.kubernetes.io/audit-violations";
 const ERROR: &str = "pod-security.kubernetes.io/error";
 
-/// What holds in the namespace that is written to, and what is wrong with it.
+/// Returns the policy of the namespace of the write, and the errors in its labels.
 fn policy(context: &WriteContext<'_>) -> Option<(Policy, Vec<FieldError>)> {
     let namespace = context
         .lookup
@@ -98,7 +98,7 @@ fn violations(pod: &Value, standard: Standard) -> Vec<Violation> {
     })
 }
 
-/// What a standard is evaluated for.
+/// Mode in which a standard is evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Enforce,
@@ -141,7 +141,7 @@ impl PodSecurity {
         }
     }
 
-    /// Records in the audit log how a pod violates the standard that is audited, and what is wrong with the labels that
+    /// Records in the audit log the violations of the audited standard by a pod, and the errors in the labels that
     /// state it.
     fn audit(&self, context: &WriteContext<'_>, pod: &Value, standard: Standard, errors: &[FieldError]) {
         if !errors.is_empty() {
@@ -165,7 +165,7 @@ impl PodSecurity {
         }
     }
 
-    /// Counts an evaluation. Like the reference, callers count only violations of the standards of audits and warnings.
+    /// Counts an evaluation. Like the reference, callers count audit and warn evaluations only on violations.
     fn count(&self, context: &WriteContext<'_>, standard: Standard, mode: Mode, allowed: bool) {
         // The lowest level is the same in all versions.
         let minor = standard.version.0.filter(|_| standard.level != Level::Privileged);
@@ -203,7 +203,7 @@ fn request_labels<'c>(context: &'c WriteContext<'_>) -> [&'c str; 3] {
     [operation, resource, context.subresource.unwrap_or_default()]
 }
 
-/// Whether an update changes what is checked: images, the number of containers, annotations of seccomp.
+/// Returns true if an update changes checked fields: images, the number of containers, seccomp annotations.
 fn matters(pod: &Value, old: &Value) -> bool {
     const SECCOMP: [&str; 2] = [
         "seccomp.security.alpha.kubernetes.io/pod",
@@ -254,9 +254,9 @@ fn check_namespace(context: &WriteContext<'_>, namespace: &Value, old: Option<&V
     Ok(())
 }
 
-/// Reports the Pods of a namespace that violate the level that it begins to enforce.
+/// Warns about the Pods of a namespace that violate the level that it begins to enforce.
 fn warn_of_pods(context: &WriteContext<'_>, standard: Standard) {
-    // What is violated, by how many Pods, and the first of them by name.
+    // Each violation with the number of its Pods, and the first of them by name.
     let mut found: BTreeMap<String, (usize, String)> = BTreeMap::new();
     let (mut looked_at, mut all) = (0, 0);
     context
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forbidden_depends_on_the_version() {
+    fn forbidden_settings_depend_on_version() {
         let probe = "livenessProbe: {httpGet: {port: 80, host: h}}";
         let harness = |version| Harness::new().with(&namespace(&format!("enforce=baseline enforce-version={version}")));
         assert!(harness("v1.33").admit(PLUGIN, &pod("", probe)).is_ok());
@@ -434,7 +434,7 @@ mod tests {
     fn templates_are_warned_of_and_never_refused() {
         let job = "{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {template: {spec: {hostNetwork: true, \
                    containers: [{name: c, image: i}]}}}}";
-        // What a namespace enforces it warns of, unless it says otherwise.
+        // A namespace also warns about the enforced standard unless its labels set another one for warnings.
         for (labels, warned) in [
             ("enforce=baseline enforce-version=v1.29", true),
             ("warn=baseline warn-version=v1.29", true),

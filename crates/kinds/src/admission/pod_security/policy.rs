@@ -1,4 +1,4 @@
-//! What a namespace asks of its pods by its labels:
+//! Policy of a namespace for its pods, from its labels:
 //! <https://kubernetes.io/docs/concepts/security/pod-security-admission/>.
 
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use holdfast_resource::{FieldError, FieldPath};
 use holdfast_value::Value;
 
-/// How much is forbidden; each level forbids more than the one before.
+/// Level of a standard; each level forbids more than the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
     Privileged,
@@ -25,35 +25,35 @@ impl Level {
     }
 }
 
-/// A minor version of the standards; `None` is the latest.
+/// Minor version of the standards; `None` is the latest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Version(pub(super) Option<u32>);
 
-/// A level as it was in some version.
+/// Level in a specific version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Standard {
     pub(super) level: Level,
     pub(super) version: Version,
 }
 
-/// What holds in a namespace.
+/// Standards of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Policy {
-    /// Pods that violate it are refused.
+    /// Standard whose violation rejects a Pod.
     pub(super) enforce: Standard,
-    /// The audit log reports pods and templates that violate it.
+    /// Standard whose violations by pods or templates are recorded in the audit log.
     pub(super) audit: Standard,
-    /// Writers of pods or templates that violate it are warned.
+    /// Standard whose violations by pods or templates cause warnings.
     pub(super) warn: Standard,
 }
 
-/// What forbids nothing.
+/// Standard that forbids nothing.
 pub(super) const OPEN: Standard = Standard {
     level: Level::Privileged,
     version: Version(None),
 };
 
-/// The labels that state the level and the version of a mode.
+/// Labels for the level and the version of a mode.
 struct Mode {
     level: &'static str,
     version: &'static str,
@@ -73,7 +73,7 @@ const WARN: Mode = Mode {
 };
 
 impl Standard {
-    /// Whether the standard is at least as new as that of `1.minor`.
+    /// Returns true if the standard has version `1.minor` or newer.
     pub(super) fn is_since(self, minor: u32) -> bool {
         self.version.0.is_none_or(|version| version >= minor)
     }
@@ -90,14 +90,14 @@ impl fmt::Display for Standard {
 }
 
 impl Policy {
-    /// Whether no level restricts anything.
+    /// Returns true if no mode restricts anything.
     pub(super) fn is_open(&self) -> bool {
         let standards = [self.enforce, self.audit, self.warn];
         standards.iter().all(|standard| standard.level == Level::Privileged)
     }
 
-    /// What the labels of a namespace ask for, and what is wrong with them. What cannot be read enforces the most and
-    /// warns of nothing.
+    /// Returns the policy of a namespace from its labels, and their errors. An invalid level enforces the restricted
+    /// level, and causes no audit records or warnings.
     pub(super) fn of_namespace(namespace: &Value) -> (Self, Vec<FieldError>) {
         let Some(labels) = namespace.at(&["metadata", "labels"]) else {
             let policy = Self {
@@ -121,7 +121,7 @@ impl Policy {
     }
 }
 
-/// The standard of a mode, and whether its level is stated.
+/// Returns the standard of a mode, and true if its level is set.
 fn standard(labels: &Value, mode: &Mode, unreadable: Level, errors: &mut Vec<FieldError>) -> (Standard, bool) {
     let mut standard = OPEN;
     let level = labels.str_at(&[mode.level]);
@@ -149,7 +149,7 @@ fn standard(labels: &Value, mode: &Mode, unreadable: Level, errors: &mut Vec<Fie
     (standard, level.is_some())
 }
 
-/// The number of `v1.NUMBER`, which has no leading zeros.
+/// Returns the number of `v1.NUMBER`, which has no leading zeros.
 fn minor(text: &str) -> Option<u32> {
     let digits = text.strip_prefix("v1.")?;
     let well_formed = digits.bytes().all(|byte| byte.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));

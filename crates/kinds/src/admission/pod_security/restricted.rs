@@ -1,4 +1,4 @@
-//! What the restricted level adds to the baseline: one function a control.
+//! Controls that the restricted level adds to the baseline, one function for each.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Bindings: a scheduler says which node a Pod is to run on.
+//! Bindings: a scheduler assigns a Pod to a node.
 
 use holdfast_gotext::errors::aggregate;
 use holdfast_resource::metadata::formats::check_key;
@@ -9,7 +9,8 @@ use super::super::of_core;
 use crate::time::time_text;
 use crate::validation::Errors;
 
-/// Puts a Pod on a node: the one of the path, or for the resource `bindings` the one that the body names.
+/// Action that assigns a Pod to a node: the Pod of the path, or for the resource `bindings` the Pod that the body
+/// names.
 pub(crate) struct Binding;
 
 impl SubresourceAction for Binding {
@@ -48,7 +49,7 @@ impl SubresourceAction for Binding {
     }
 }
 
-/// What is wrong with a binding, reported as the reference does: as an error that has no reason of its own.
+/// Validates a binding. Like the reference, it returns an error without a status reason.
 fn validate(request: &Value) -> Result<(), Refusal> {
     let root = Field::root(request);
     let target = root.child("target");
@@ -69,9 +70,9 @@ fn validate(request: &Value) -> Result<(), Refusal> {
 
 fn check_preconditions(context: &WriteContext<'_>, request: &Value, pod: &Value) -> Result<(), Refusal> {
     let name = context_name(pod);
-    // A dry run of the reference does not come down to where keys get their prefix.
+    // A dry run of the reference does not reach the layer that prefixes keys.
     let prefix = if context.dry_run { "" } else { "/registry" };
-    // A uid is taken from what is created as it is from any new object, but for subresources.
+    // A create clears the uid of the body, as for any new object, except on subresources.
     let uid = context.subresource.map(|_| ("uid", "UID", "UID"));
     let version = ("resourceVersion", "ResourceVersion", "ResourceVersion");
     for (field, called, found) in uid.into_iter().chain([version]) {
@@ -97,7 +98,7 @@ fn context_name(pod: &Value) -> &str {
     pod.str_at(&["metadata", "name"]).unwrap_or_default()
 }
 
-/// Why a Pod cannot be put on a node.
+/// Returns the reason why a Pod cannot be assigned to a node, if there is one.
 fn unassignable(pod: &Value) -> Option<String> {
     let (root, name) = (Field::root(pod), context_name(pod));
     let (metadata, spec) = (root.child("metadata"), root.child("spec"));
@@ -112,7 +113,7 @@ fn unassignable(pod: &Value) -> Option<String> {
     gated.then(|| format!("pod {name} has non-empty .spec.schedulingGates"))
 }
 
-/// The Pod on its node, with the annotations and the labels that the binding brings.
+/// Returns the Pod with its node and with the annotations and labels of the binding.
 fn assigned(context: &WriteContext<'_>, request: &Value, mut pod: Value) -> Value {
     let node = request.str_at(&["target", "name"]).unwrap_or_default();
     pod.set_at(&["spec", "nodeName"], node.into());
@@ -130,7 +131,7 @@ fn assigned(context: &WriteContext<'_>, request: &Value, mut pod: Value) -> Valu
     pod
 }
 
-/// Says in the status that the Pod has a node.
+/// Sets the condition PodScheduled in the status.
 fn set_scheduled(context: &WriteContext<'_>, pod: &mut Value) {
     let mut scheduled = Value::empty_map();
     scheduled.set_at(&["status"], "True".into());
@@ -138,7 +139,7 @@ fn set_scheduled(context: &WriteContext<'_>, pod: &mut Value) {
     set_condition(context, pod, scheduled);
 }
 
-/// Has a condition that holds from now on take the place of the one of its type.
+/// Replaces the condition of the same type, or adds it, with the current time as transition time.
 pub(super) fn set_condition(context: &WriteContext<'_>, pod: &mut Value, mut condition: Value) {
     condition.set_at(&["lastProbeTime"], Value::Null);
     condition.set_at(&["lastTransitionTime"], time_text(context.now));

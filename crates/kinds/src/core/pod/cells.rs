@@ -1,4 +1,4 @@
-//! The cells of Pods in tables: how many containers are ready, what the Pod does, how often it restarted.
+//! Cells of Pods in tables: ready containers, status and restarts.
 
 use std::collections::HashSet;
 use std::time::SystemTime;
@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use holdfast_resource::table::{NamedCell, age, condition, items, parse_time};
 use holdfast_value::Value;
 
-/// The cells of tables that show more than a path.
+/// Table cells that show more than the value at one path.
 pub(in crate::core) const CELLS: &[NamedCell] = &[
     ("pod-ip", |object, _| match items(object, &["status", "podIPs"]) {
         [first, ..] => first.str_at(&["ip"]).unwrap_or_default().into(),
@@ -18,14 +18,14 @@ pub(in crate::core) const CELLS: &[NamedCell] = &[
     ("pod-status", |object, _| status(object)),
 ];
 
-/// Containers that are ready, of all: `1/2`. Init containers that go on beside the others count too.
+/// Returns the number of ready containers of all: `1/2`. Sidecars count too.
 fn ready(pod: &Value) -> Value {
     let containers = Containers::of(pod);
     let total = items(pod, &["spec", "containers"]).len() + containers.sidecars.len();
     format!("{}/{total}", containers.ready()).into()
 }
 
-/// How often containers restarted, and how long ago the last time was: `3 (5m ago)`.
+/// Returns the number of restarts and the time since the last one: `3 (5m ago)`.
 fn restarts(pod: &Value, now: SystemTime) -> Value {
     let statuses = Containers::of(pod).restarting();
     let counts = statuses
@@ -41,13 +41,13 @@ fn restarts(pod: &Value, now: SystemTime) -> Value {
     }
 }
 
-/// How long ago the latest of some times was, as it stands behind a number of restarts.
+/// Returns the time since the latest of `times`, as printed after the number of restarts.
 fn ago(times: impl Iterator<Item = String>, now: SystemTime) -> Option<String> {
     let latest = times.max_by_key(|time| parse_time(time))?;
     Some(age(Some(&latest), now))
 }
 
-/// What the pod does, in a word.
+/// Returns the status of the pod in one word.
 fn status(pod: &Value) -> Value {
     let reason = pod.str_at(&["status", "reason"]).filter(|reason| !reason.is_empty());
     let phase = pod.str_at(&["status", "phase"]).unwrap_or_default();
@@ -73,14 +73,14 @@ fn status(pod: &Value) -> Value {
     status.into()
 }
 
-/// The containers of a pod as far as they count: those behind the init container that the pod waits for do not.
+/// Containers of a pod that count: those after the init container that the pod waits for do not.
 struct Containers<'v> {
     pod: &'v Value,
-    /// The names of the init containers that go on beside the others.
+    /// Names of the sidecars.
     sidecars: HashSet<&'v str>,
-    /// The statuses of the init containers up to the one that is not done, if there is any.
+    /// Statuses of the init containers up to the first one that is not done, if there is one.
     init: &'v [Value],
-    /// Whether the last of these is not done.
+    /// True if the last of these is not done.
     waits: bool,
 }
 
@@ -103,7 +103,7 @@ impl<'v> Containers<'v> {
         containers
     }
 
-    /// Whether the pod waits no longer for the init container.
+    /// Returns true if the pod no longer waits for the init container.
     fn is_done(&self, status: &Value) -> bool {
         let ended = status.at(&["state", "terminated"]).and_then(exit_code);
         ended == Some(0) || self.is_sidecar(status) && flag(status, "started")
@@ -115,7 +115,7 @@ impl<'v> Containers<'v> {
             .is_some_and(|name| self.sidecars.contains(name))
     }
 
-    /// Whether the containers behind the init containers count: those are done, or a condition says so.
+    /// Returns true if the main containers count: the init containers are done or the condition Initialized is true.
     fn counts_main(&self) -> bool {
         let initialized = || condition(self.pod, "Initialized").and_then(|found| found.str_at(&["status"]));
         !self.waits || initialized() == Some("True")
@@ -136,14 +136,15 @@ impl<'v> Containers<'v> {
         sidecars.count() + self.main().iter().filter(|status| is_running(status)).count()
     }
 
-    /// The statuses whose restarts count: of the init containers those that go on, once the others have begun.
+    /// Returns the statuses whose restarts count. Once the main containers started, only sidecars of the init
+    /// containers do.
     fn restarting(&self) -> Vec<&'v Value> {
         let all = !self.counts_main();
         let init = self.init.iter().filter(|status| all || self.is_sidecar(status));
         init.chain(self.main()).collect()
     }
 
-    /// What the init container does that the pod waits for; `None` where it waits for none.
+    /// Returns the state of the init container that the pod waits for, or `None` if it waits for none.
     fn initializing(&self) -> Option<String> {
         let status = self.init.last().filter(|_| self.waits)?;
         let waiting = status.str_at(&["state", "waiting", "reason"]);
@@ -158,7 +159,7 @@ impl<'v> Containers<'v> {
     }
 }
 
-/// How many of the conditions that the pod asks for hold, of all: `1/2`.
+/// Returns the number of readiness gates whose conditions are true, of all: `1/2`.
 fn readiness_gates(pod: &Value) -> Value {
     let gates = items(pod, &["spec", "readinessGates"]);
     if gates.is_empty() {
@@ -205,7 +206,7 @@ fn is_running(container: &Value) -> bool {
     flag(container, "ready") && container.at(&["state", "running"]).is_some()
 }
 
-/// How a container ended.
+/// Returns the reason, signal or exit code of a terminated container.
 fn end(terminated: &Value) -> String {
     if let Some(reason) = terminated.str_at(&["reason"]).filter(|reason| !reason.is_empty()) {
         return reason.to_owned();
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_behind_the_one_that_the_pod_waits_for_do_not_count() {
+    fn containers_after_waiting_init_container_do_not_count() {
         let of = |conditions: &str| {
             pod(&format!(
                 r#"{{"spec":{{"containers":[{{"name":"c"}}],"initContainers":[{{"name":"a"}},{{"name":"s","restartPolicy":"Always"}}]}},

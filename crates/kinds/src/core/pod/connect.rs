@@ -1,4 +1,4 @@
-//! Logs, commands and proxies of Pods, as far as they come where no node is behind the server.
+//! Logs, commands and proxies of Pods, up to the point where the reference would contact the node.
 
 use holdfast_resource::ParameterForm::{Flag, Number, Ports, Text, Texts, Time};
 use holdfast_resource::{
@@ -9,16 +9,16 @@ use holdfast_value::Value;
 use super::super::{of_core, proxied_name, proxy_parameters};
 use crate::features::{Feature, Features};
 
-/// A subresource through which requests reach the node of a Pod.
+/// Subresource that connects requests to the node of a Pod.
 #[derive(Clone, Copy)]
 pub(crate) struct OfPod {
     pub(crate) name: &'static str,
     parameters: &'static [ConnectParameter],
-    /// The verb that a request needs besides that of its method.
+    /// Verb that a request needs in addition to that of its method.
     also_needs: Option<&'static str>,
 }
 
-/// The subresources through which requests reach the node of a Pod, where these features are on.
+/// Returns the subresources that connect requests to the node of a Pod, with these features enabled.
 pub(crate) fn of_pod(features: Features) -> [OfPod; 5] {
     let checks = features.has(Feature::AuthorizePodWebsocketUpgradeCreatePermission);
     OF_POD.map(|of| OfPod {
@@ -27,7 +27,7 @@ pub(crate) fn of_pod(features: Features) -> [OfPod; 5] {
     })
 }
 
-/// Those by which clients act within a Pod need the right to create, be it with a GET, as WebSockets begin
+/// Verb for acting within a Pod: `create`, even for a GET, which starts a WebSocket
 /// (<https://github.com/kubernetes/kubernetes/issues/133515>).
 const ACTS: Option<&str> = Some("create");
 
@@ -160,13 +160,13 @@ fn answer(context: &WriteContext<'_>, subresource: &str, options: &Value) -> Res
         _ => {}
     }
     if context.lookup.get(&of_core("nodes"), "", node).is_none() {
-        // The reference has it that a pod of this name is missing.
+        // The reference reports a missing pod of this name.
         return Err(missing("pods", node));
     }
     Err(unreachable_at(node))
 }
 
-/// Refuses options of a log that make no sense.
+/// Rejects invalid log options.
 fn check_log_options(name: &str, options: &Value) -> Result<(), Refusal> {
     let number = |field: &str| options.at(&[field]).and_then(Value::as_i64);
     let mut errors = Vec::new();
@@ -205,7 +205,7 @@ fn unreachable_at(place: &str) -> Refusal {
     Refusal::Unavailable(format!("error trying to reach service: {place:?} cannot be reached"))
 }
 
-/// The container must be one of the Pod, and must be named where there are several.
+/// Checks that the container belongs to the Pod and is named if there are several.
 fn check_container(pod: &Value, requested: &str) -> Result<(), Refusal> {
     const DEFAULT: &str = "kubectl.kubernetes.io/default-container";
     let (root, name) = (Field::root(pod), pod.str_at(&["metadata", "name"]).unwrap_or_default());
@@ -262,7 +262,7 @@ mod tests {
     const TWO: &str = "containers: [{name: c, image: i}, {name: d, image: i}]";
 
     #[test]
-    fn to_act_within_a_pod_takes_the_right_to_create_while_that_is_on() {
+    fn acting_in_pod_requires_create_while_gate_is_enabled() {
         use holdfast_resource::Connecter as _;
 
         use crate::features::FeatureGates;
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn options_of_a_log_are_checked_before_anybody_looks_for_the_pod() {
+    fn log_options_are_validated_before_pod_lookup() {
         for (name, value, why) in [
             ("tailLines", "-1", "must be greater than or equal to 0"),
             ("limitBytes", "0", "must be greater than 0"),

@@ -1,4 +1,4 @@
-//! Evictions: deletions that keep to disruption budgets
+//! Evictions: deletions that respect disruption budgets
 //! (<https://kubernetes.io/docs/concepts/scheduling-eviction/api-eviction/>).
 
 use std::ops::ControlFlow;
@@ -13,22 +13,22 @@ use holdfast_value::{SmolStr, Value};
 use super::super::of_core;
 use crate::time::time_text;
 
-/// Deletes a Pod where its budget allows.
+/// Action that deletes a Pod if its budget allows it.
 pub(crate) struct Eviction;
 
 const BUDGETS: GroupResource = GroupResource {
     group: SmolStr::new_static("policy"),
     resource: SmolStr::new_static("poddisruptionbudgets"),
 };
-/// As refusals about budgets name them.
+/// Resource that errors about budgets name.
 const BUDGET: GroupResource = GroupResource {
     group: SmolStr::new_static("policy"),
     resource: SmolStr::new_static("poddisruptionbudget"),
 };
-/// How many evictions may be under way that the controller of budgets has not seen.
+/// Maximum number of evictions that the disruption controller has not observed yet.
 const DISRUPTED: usize = 2000;
 const RETRY_SECONDS: u32 = 10;
-/// The condition of a budget that says whether it has disruptions to give.
+/// Condition of a budget that states if it allows disruptions.
 const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
 
 impl SubresourceAction for Eviction {
@@ -79,7 +79,7 @@ impl SubresourceAction for Eviction {
     }
 }
 
-/// The options of the deletion; a dry run may be requested there or in the query.
+/// Returns the delete options. A dry run may be requested there or in the query.
 fn options(context: &WriteContext<'_>, request: &Value) -> Result<Value, Refusal> {
     let sent = request.get("deleteOptions").filter(|options| !options.is_null());
     let mut options = sent.cloned().unwrap_or_else(Value::empty_map);
@@ -101,7 +101,7 @@ fn options(context: &WriteContext<'_>, request: &Value) -> Result<Value, Refusal
     Ok(options)
 }
 
-/// Refuses an option that is for objects that cannot be read.
+/// Rejects the option for deleting unreadable objects.
 fn check_options(options: &Value, name: &str) -> Result<(), Refusal> {
     const UNSAFE: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
     if options.get(UNSAFE).and_then(Value::as_bool) != Some(true) {
@@ -126,7 +126,8 @@ fn is_dry(options: &Value) -> bool {
         .is_some_and(|list| !list.is_empty())
 }
 
-/// Whether a Pod goes whatever budgets say, because nothing is lost; if so, whether it must still be as it is now.
+/// Returns `Some` if a Pod is deleted regardless of budgets, because nothing is lost; true if it must still be
+/// unchanged.
 fn ignores_budgets(pod: &Value) -> Option<bool> {
     let ended = pod.at(&["metadata", "deletionTimestamp"]).is_some();
     match pod.str_at(&["status", "phase"]) {
@@ -137,7 +138,7 @@ fn ignores_budgets(pod: &Value) -> Option<bool> {
     }
 }
 
-/// Says in the status of a Pod why it goes, and deletes it.
+/// Sets the reason of the disruption in the status of a Pod, and deletes the Pod.
 fn mark_and_delete(
     context: &WriteContext<'_>,
     pod: Value,
@@ -196,7 +197,7 @@ fn delete(
     }
 }
 
-/// The budget that a Pod falls under, if there is one.
+/// Returns the budget that selects a Pod, if there is one.
 fn budget_of(context: &WriteContext<'_>, pod: &Value) -> Result<Option<Value>, Refusal> {
     let mut found: Vec<Value> = Vec::new();
     let root = Field::root(pod);
@@ -221,7 +222,8 @@ fn budget_of(context: &WriteContext<'_>, pod: &Value) -> Result<Option<Value>, R
     Ok(found.pop())
 }
 
-/// Whether a Pod that is not ready may go because the healthy ones are enough, or because its budget says so.
+/// Returns true if a Pod that is not ready may be evicted because enough Pods are healthy, or because the budget's
+/// policy allows it.
 fn is_spared(pod: &Value, budget: &Value) -> bool {
     let conditions = pod.at(&["status", "conditions"]).and_then(Value::as_list);
     let ready = conditions
@@ -247,7 +249,7 @@ fn name_of(budget: &Value) -> &str {
     budget.str_at(&["metadata", "name"]).unwrap_or_default()
 }
 
-/// The budget with one disruption less to give.
+/// Returns the budget with one allowed disruption less.
 fn disrupt(context: &WriteContext<'_>, pod: &str, mut budget: Value) -> Result<Value, Refusal> {
     let generation = budget
         .at(&["metadata", "generation"])
@@ -282,7 +284,7 @@ fn disrupt(context: &WriteContext<'_>, pod: &str, mut budget: Value) -> Result<V
     Ok(budget)
 }
 
-/// Why a budget allows no disruption. Where it failed to sync, its numbers say nothing.
+/// Returns the reason why a budget allows no disruption. If its last sync failed, its numbers mean nothing.
 fn none_allowed(budget: &Value) -> String {
     let name = name_of(budget);
     let (desired, healthy) = (count(budget, "desiredHealthy"), count(budget, "currentHealthy"));
@@ -305,7 +307,7 @@ fn none_allowed(budget: &Value) -> String {
     }
 }
 
-/// Says in the status that no more disruptions are allowed.
+/// Sets the condition that no more disruptions are allowed.
 #[expect(clippy::indexing_slicing, reason = "the index was found in this very list")]
 fn set_no_more_allowed(context: &WriteContext<'_>, budget: &mut Value) {
     let list = budget.at(&["status", "conditions"]).and_then(Value::as_list);
@@ -484,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_serve_no_requests_go_at_once_but_only_as_they_were_seen() {
+    fn inactive_pod_is_evicted_at_once_if_unchanged() {
         for (phase, ready, version) in [
             ("Succeeded", false, "nothing"),
             ("Pending", false, r#""7""#),

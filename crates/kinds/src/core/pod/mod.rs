@@ -30,13 +30,13 @@ use crate::features::{Feature, Features};
 use crate::time::time_text;
 use crate::validation::Errors;
 
-/// What only Pods do.
+/// Rules of Pods only.
 pub(crate) struct Pod {
     pub(crate) config: Config,
 }
 
-/// Makes `podIP` and the first of `podIPs` the same, as conversion does in the reference: where both are set and differ,
-/// `podIP` counts alone.
+/// Makes `podIP` equal to the first of `podIPs`, as the reference's conversion does. If both are set and differ, only
+/// `podIP` is kept.
 fn match_addresses(status: &mut Value) {
     let first = match status.get("podIPs").and_then(Value::as_list).map(|list| &list[..]) {
         Some([first, ..]) => Some(first.str_at(&["ip"]).unwrap_or_default().to_owned()),
@@ -73,7 +73,7 @@ impl Strategy for Pod {
         }
         let mut status = Map::new();
         status.insert("phase", "Pending");
-        // `GetPodQOS`: a class that is given stays.
+        // `GetPodQOS`: an existing class stays.
         let given = object.at(&["status", "qosClass"]).filter(|class| !is_zero(Some(class)));
         let class = given
             .cloned()
@@ -179,7 +179,7 @@ impl Strategy for Pod {
     }
 }
 
-/// What the row of a Pod that is over says.
+/// Conditions of the table row of a Pod that has ended.
 pub(super) const ROW_CONDITIONS: RowConditions = RowConditions {
     of: row_conditions,
     read: &["status", "phase"],
@@ -204,7 +204,7 @@ fn row_conditions(pod: &Value) -> Option<Value> {
     Some(vec![condition].into())
 }
 
-/// Only a Pod that a node may be running needs time to end.
+/// Returns the grace period in seconds: 0 for a Pod that no node can be running.
 pub(super) fn grace_period(object: &Value, requested: Option<i64>) -> i64 {
     let on_node = !is_zero(object.at(&["spec", "nodeName"]));
     let over = matches!(object.str_at(&["status", "phase"]), Some("Failed" | "Succeeded"));
@@ -236,7 +236,7 @@ impl Pod {
         );
         let name = metadata.child("name");
         let old_spec = old.and_then(|old| old.get("spec"));
-        // What `old` has already is allowed as long as it has it, and the name stays.
+        // Values that `old` has stay allowed, and the name does not change.
         check.alone(&spec, |check| {
             let rules = PodRules::new(self.config.pods(), Some(name.text()), old_spec);
             validate_pod_spec(&spec, rules, check);
@@ -246,7 +246,7 @@ impl Pod {
     }
 }
 
-/// What is wrong with the annotations that mean something to Pods, and with changes of them.
+/// Validates the annotations that have a meaning for Pods, and changes of them.
 fn validate_annotations_update(object: &Value, old: &Value, features: Features, errors: &mut Errors) {
     let (root, old) = (Field::root(object), Field::root(old));
     let (metadata, before) = (root.child("metadata"), old.child("metadata"));
@@ -255,7 +255,7 @@ fn validate_annotations_update(object: &Value, old: &Value, features: Features, 
     validate_pod_annotations(&annotations, &root.child("spec"), features, errors);
 }
 
-/// What is said of a Pod that no scheduler may look at yet.
+/// Returns the condition of a Pod with scheduling gates.
 fn gated_condition(now: SystemTime) -> Value {
     let texts = [
         ("type", "PodScheduled"),

@@ -1,4 +1,4 @@
-//! How a Pod fares when its node runs short: <https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/>.
+//! Quality of service classes of Pods: <https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/>.
 
 use holdfast_resource::Field;
 
@@ -6,7 +6,7 @@ use crate::validation::resources::quantity;
 
 const COUNTED: [&str; 2] = ["cpu", "memory"];
 
-/// The quality of service class of a pod specification.
+/// Returns the quality of service class of a pod specification.
 pub(crate) fn class(spec: &Field<'_, '_>) -> &'static str {
     let whole = spec.child("resources");
     if ["limits", "requests"].iter().any(|part| !whole.child(part).is_empty()) {
@@ -32,7 +32,7 @@ fn name(any: bool, guaranteed: bool) -> &'static str {
     }
 }
 
-/// Whether any counted resource is requested, and whether limits guarantee all of it.
+/// Returns two flags: any counted resource is requested, and limits guarantee all of them.
 fn rate(resources: &Field<'_, '_>) -> (bool, bool) {
     let (limits, requests) = (resources.child("limits"), resources.child("requests"));
     let amount = |list: &Field<'_, '_>, name: &str| quantity(&list.entry(name)).filter(|amount| amount.is_positive());

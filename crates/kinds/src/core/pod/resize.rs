@@ -1,4 +1,4 @@
-//! Resizing: a running Pod gets other amounts of processors and memory.
+//! Resizing: a running Pod gets different amounts of cpu and memory.
 
 use holdfast_resource::Field;
 use holdfast_value::Value;
@@ -9,12 +9,14 @@ use crate::defaults::put_at;
 use crate::features::{Feature, Features};
 use crate::validation::{Errors, same};
 
-/// The parts of containers that a write to `resize` takes.
+/// Container fields that a write to `resize` may change.
 const RESIZED: [&str; 2] = ["resources", "resizePolicy"];
 const LISTS: [&str; 2] = ["initContainers", "containers"];
 
-/// Of a write to `resize` only the resources of the Pod and of its containers are taken: `dropNonResizeUpdates`. Where the
-/// containers are not the same ones, they stay as they were sent, so that validation refuses them.
+/// Keeps only the resources of the Pod and of its containers from a write to `resize`. If the containers differ, they
+/// stay as sent, so that validation rejects them.
+///
+/// upstream: `pkg/registry/core/pod#dropNonResizeUpdates`.
 pub(super) fn only_resources(object: &mut Value, old: &Value) {
     let containers = |pod: &Value, list: &str| -> Vec<Value> {
         let found = pod.at(&["spec", list]).and_then(Value::as_list);
@@ -51,7 +53,7 @@ pub(super) fn only_resources(object: &mut Value, old: &Value) {
     }
 }
 
-/// The stored container, with what a resize takes of the requested one.
+/// Returns the stored container with the resizable fields of the requested one.
 fn resized(requested: &Value, mut there: Value) -> Value {
     for part in RESIZED {
         put_at(&mut there, &[part], requested.get(part).cloned());
@@ -59,7 +61,9 @@ fn resized(requested: &Value, mut there: Value) -> Value {
     there
 }
 
-/// `ValidatePodResize`
+/// Validates the resize of a Pod.
+///
+/// upstream: `pkg/apis/core/validation#ValidatePodResize`.
 pub(super) fn validate_resize(new: &Field<'_, '_>, old: &Field<'_, '_>, features: Features, errors: &mut Errors) {
     let (spec, old_spec) = (new.child("spec"), old.child("spec"));
     if is_mirror(old) {
@@ -109,7 +113,7 @@ pub(super) fn validate_resize(new: &Field<'_, '_>, old: &Field<'_, '_>, features
     }
 }
 
-/// Whether nothing changes but amounts of processors and memory, of what a resize takes.
+/// Returns true if, among the resizable fields, only amounts of cpu and memory change.
 fn changes_amounts_alone(container: &Field<'_, '_>, before: &Field<'_, '_>) -> bool {
     let [policy, old_policy] = [container, before].map(|container| container.child("resizePolicy").value());
     same(policy, old_policy) && only_processors_and_memory(&container.child("resources"), &before.child("resources"))
@@ -119,7 +123,8 @@ fn is_sidecar(container: &Field<'_, '_>) -> bool {
     container.child("restartPolicy").text() == "Always"
 }
 
-/// Init containers that are no sidecars are resized where the gate for that is on, and where they need not restart for it.
+/// Validates the resize of an init container. One that is not a sidecar may only be resized if its feature gate is
+/// enabled and if the resize does not need a restart.
 fn validate_init_container(
     (container, before): (&Field<'_, '_>, &Field<'_, '_>),
     spec: &Field<'_, '_>,
@@ -153,7 +158,7 @@ fn validate_init_container(
     }
 }
 
-/// The containers are the same ones, in the same order. Says whether the rest is worth a look.
+/// Validates that the containers are the same, in the same order. Returns true if the other checks should run.
 fn validate_same_containers(spec: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) -> bool {
     let before = errors.len();
     for list in ["containers", "initContainers"] {
@@ -172,7 +177,7 @@ fn validate_same_containers(spec: &Field<'_, '_>, old: &Field<'_, '_>, errors: &
     errors.len() == before
 }
 
-/// Whether the node of the Pod says how containers are resized, as far as the Pod shows it.
+/// Returns true if, judging by the status of the Pod, its node supports resizing.
 fn node_resizes(status: &Field<'_, '_>) -> bool {
     let statuses = status.child("containerStatuses");
     let running = statuses
@@ -182,7 +187,7 @@ fn node_resizes(status: &Field<'_, '_>) -> bool {
     running.is_none_or(|status| status.get("resources").is_some())
 }
 
-/// What a Pod asks for as a whole stays, but for the amounts of processors and memory.
+/// Validates that of the pod-level resources only amounts of cpu and memory change.
 fn validate_pod_level(spec: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let (resources, before) = (spec.child("resources"), old.child("resources"));
     if !before.is_set() {
@@ -198,7 +203,7 @@ fn validate_pod_level(spec: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Er
     }
 }
 
-/// A resource that has a request or a limit keeps one, whatever the amount.
+/// Validates that no request and no limit is removed, whatever its amount.
 fn validate_kept(resources: &Field<'_, '_>, before: &Field<'_, '_>, what: &str, errors: &mut Errors) {
     for part in ["requests", "limits"] {
         let (list, old) = (resources.child(part), before.child(part));
@@ -208,7 +213,7 @@ fn validate_kept(resources: &Field<'_, '_>, before: &Field<'_, '_>, what: &str, 
     }
 }
 
-/// Whether nothing but amounts of processors and memory differs.
+/// Returns true if only amounts of cpu and memory differ.
 fn only_processors_and_memory(resources: &Field<'_, '_>, before: &Field<'_, '_>) -> bool {
     let others = |resources: &Field<'_, '_>| {
         let mut left = resources.value().cloned().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What may change in the status of a Pod.
+//! Validation of changes of the status of a Pod.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
@@ -19,8 +19,9 @@ const STATUSES: [&str; 3] = [
     "ephemeralContainerStatuses",
 ];
 
-/// Generations that the status and its conditions said they were of stay where a write leaves them out
-/// (`preserveOldObservedGeneration`).
+/// Keeps the `observedGeneration` of the status and of its conditions if a write omits it.
+///
+/// upstream: `pkg/registry/core/pod#preserveOldObservedGeneration`.
 pub(super) fn keep_observed_generations(object: &mut Value, old: &Value) {
     const FIELD: &str = "observedGeneration";
     let (Some(status), Some(before)) = (object.at_mut(&["status"]), old.get("status")) else {
@@ -37,7 +38,7 @@ pub(super) fn keep_observed_generations(object: &mut Value, old: &Value) {
     if !is_lost {
         return;
     }
-    // Conditions may share a type: the first of one is that of the first of the other.
+    // Conditions may share a type: they are matched in order.
     let mut known: HashMap<&str, VecDeque<Option<&Value>>> = HashMap::new();
     for condition in before {
         known
@@ -63,7 +64,9 @@ fn type_of(condition: &Value) -> &str {
     condition.str_at(&["type"]).unwrap_or_default()
 }
 
-/// `ValidatePodStatusUpdate`
+/// Validates an update of the status of a Pod.
+///
+/// upstream: `pkg/apis/core/validation#ValidatePodStatusUpdate`.
 pub(super) fn validate_status_update(
     context: &WriteContext<'_>,
     features: Features,
@@ -132,7 +135,7 @@ pub(super) fn validate_status_update(
     check.errors
 }
 
-/// What is to be said of addresses in a status.
+/// Returns warnings about addresses in a status.
 pub(super) fn status_warnings(pod: &Field<'_, '_>, old: &Field<'_, '_>) -> Vec<String> {
     let (status, old) = (pod.child("status"), old.child("status"));
     let mut warnings = Vec::new();
@@ -148,7 +151,9 @@ pub(super) fn status_warnings(pod: &Field<'_, '_>, old: &Field<'_, '_>) -> Vec<S
     warnings
 }
 
-/// `validatePodConditions`
+/// Validates the conditions of a Pod.
+///
+/// upstream: `pkg/apis/core/validation#validatePodConditions`.
 fn validate_conditions(status: &Field<'_, '_>, errors: &mut Errors) {
     for condition in status.child("conditions").items() {
         not_negative_generation(&condition, errors);
@@ -181,8 +186,10 @@ fn validate_nomination(status: &Field<'_, '_>, old: &Field<'_, '_>, bound: bool,
     }
 }
 
-/// `ValidateContainerStateTransition`: a container that has ended does not run again where neither it nor its Pod is to be
-/// started again.
+/// Validates that a terminated container only runs again if its restart rules, its policy or the Pod's policy restart
+/// it.
+///
+/// upstream: `pkg/apis/core/validation#ValidateContainerStateTransition`.
 fn validate_restarts(
     new: &Field<'_, '_>,
     old: &Field<'_, '_>,
@@ -208,13 +215,13 @@ fn validate_restarts(
             .iter()
             .find(|container| container.str_at(&["name"]) == Some(name));
         if !is_restarted(container, policy, code) {
-            // The place is that in the old list, under the name of the new.
+            // The path has the index in the old list, under the name of the new list.
             errors.push(state.forbidden("may not be transitioned to non-terminated state"));
         }
     }
 }
 
-/// Whether a container that ended with a code is started again: by its rules, by its own policy, or by that of its Pod.
+/// Returns true if a container that exited with `code` is restarted: by its rules, its own policy, or its Pod's policy.
 fn is_restarted(container: Option<&Value>, of_pod: &str, code: i64) -> bool {
     let container = Field::placed(container, "");
     for rule in container.child("restartPolicyRules").items() {
@@ -236,7 +243,9 @@ fn is_restarted(container: Option<&Value>, of_pod: &str, code: i64) -> bool {
     }
 }
 
-/// `validatePodResourceClaimStatuses`
+/// Validates the statuses of the resource claims of a Pod.
+///
+/// upstream: `pkg/apis/core/validation#validatePodResourceClaimStatuses`.
 fn validate_claim_statuses(statuses: &Field<'_, '_>, claims: &Field<'_, '_>, errors: &mut Errors) {
     let known: HashSet<&str> = claims
         .slice()
@@ -259,7 +268,9 @@ fn validate_claim_statuses(statuses: &Field<'_, '_>, claims: &Field<'_, '_>, err
     }
 }
 
-/// `validatePodExtendedResourceClaimStatus`
+/// Validates the status of the claim for extended resources of a Pod.
+///
+/// upstream: `pkg/apis/core/validation#validatePodExtendedResourceClaimStatus`.
 fn validate_extended_claim(pod: &Part<'_, '_>, spec: &Field<'_, '_>, check: &mut Check<'_>) {
     let status = check.child(pod, "extendedResourceClaimStatus");
     let Some(status) = status.filter(|status| status.is_set()) else {
@@ -294,7 +305,7 @@ fn validate_extended_claim(pod: &Part<'_, '_>, spec: &Field<'_, '_>, check: &mut
                 errors.push(field.duplicate());
             }
         }
-        // The reference leaves the mapping out of this place.
+        // The reference omits the mapping from this path.
         let shown = status.child("requestName");
         let faults = dns_label(request.text());
         errors.extend(faults.into_iter().map(|fault| shown.invalid_as(request.text(), fault)));
@@ -304,7 +315,9 @@ fn validate_extended_claim(pod: &Part<'_, '_>, spec: &Field<'_, '_>, check: &mut
 
 const ONE_OF_EACH: &str = "may specify no more than one IP for each IP family";
 
-/// `validatePodIPs`
+/// Validates the addresses of a Pod.
+///
+/// upstream: `pkg/apis/core/validation#validatePodIPs`.
 fn validate_pod_ips(addresses: &Field<'_, '_>, old: &Field<'_, '_>, reading: Reading, errors: &mut Errors) {
     validate_each(addresses, old, reading, errors);
     if addresses.len() < 2 {
@@ -313,7 +326,7 @@ fn validate_pod_ips(addresses: &Field<'_, '_>, old: &Field<'_, '_>, reading: Rea
     validate_families(addresses, errors);
 }
 
-/// Reports what is no address and did not stand there before.
+/// Reports invalid addresses that the old list does not contain.
 fn validate_each(addresses: &Field<'_, '_>, old: &Field<'_, '_>, reading: Reading, errors: &mut Errors) {
     for one in addresses.items() {
         let shown = one.path();
@@ -324,18 +337,18 @@ fn validate_each(addresses: &Field<'_, '_>, old: &Field<'_, '_>, reading: Readin
     }
 }
 
-/// The address of an item, shown as the item itself.
+/// Returns the address of an item, reported at the path of the item itself.
 fn shown_at_item<'v, 'p>(item: &Field<'v, '_>, place: &'p str) -> Field<'v, 'p> {
     Field::placed(item.child("ip").value(), place)
 }
 
-/// At most one address of IPv4 and one of IPv6.
+/// Validates that there is at most one IPv4 and one IPv6 address.
 fn validate_families(addresses: &Field<'_, '_>, errors: &mut Errors) {
     let mut families = HashSet::new();
     let mut unreadable = false;
     for (at, one) in addresses.items().enumerate() {
         let text = one.child("ip").text();
-        // An address of IPv4 within IPv6 is one of IPv4.
+        // An IPv4-mapped IPv6 address counts as IPv4.
         match lenient_address(text).map(|address| address.to_canonical()) {
             Some(IpAddr::V4(_)) => drop(families.insert("IPv4")),
             Some(IpAddr::V6(_)) => drop(families.insert("IPv6")),
@@ -350,7 +363,7 @@ fn validate_families(addresses: &Field<'_, '_>, errors: &mut Errors) {
         }
     }
     if unreadable || families.len() < 2 || addresses.len() > 2 {
-        // The reference shows its own structs here.
+        // The reference prints its own structs here.
         let shown = addresses.items().map(|one| {
             let mut shown = Value::empty_map();
             shown.set_at(&["IP"], one.child("ip").text().into());
@@ -361,7 +374,9 @@ fn validate_families(addresses: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `validateHostIPs`
+/// Validates the host addresses of a Pod.
+///
+/// upstream: `pkg/apis/core/validation#validateHostIPs`.
 fn validate_host_ips(status: &Field<'_, '_>, old: &Field<'_, '_>, reading: Reading, errors: &mut Errors) {
     let addresses = status.child("hostIPs");
     let Some(first) = addresses.items().next() else {
@@ -377,7 +392,9 @@ fn validate_host_ips(status: &Field<'_, '_>, old: &Field<'_, '_>, reading: Readi
     }
 }
 
-/// `validateContainerStatusUsers`
+/// Validates the users in the statuses of containers.
+///
+/// upstream: `pkg/apis/core/validation#validateContainerStatusUsers`.
 fn validate_users(pod: &Part<'_, '_>, list: &str, os: &Field<'_, '_>, check: &mut Check<'_>) {
     let windows = os.child("name").text() == "windows";
     let statuses = pod.child(list);
@@ -396,7 +413,9 @@ fn validate_users(pod: &Part<'_, '_>, list: &str, os: &Field<'_, '_>, check: &mu
 
 const MESSAGE: usize = 1024;
 
-/// `validateContainerStatusAllocatedResourcesStatus`
+/// Validates the statuses of the allocated resources of containers.
+///
+/// upstream: `pkg/apis/core/validation#validateContainerStatusAllocatedResourcesStatus`.
 fn validate_devices(statuses: &Field<'_, '_>, containers: &Field<'_, '_>, errors: &mut Errors) {
     for status in statuses.items() {
         let of = status.child("name").text();

@@ -1,4 +1,4 @@
-//! What may change in a Pod once it is there, and what its subresources may change.
+//! Validation of updates of a Pod and of writes to its subresources.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,7 +14,7 @@ const MUTABLE: &str = "pod updates may not change fields other than `spec.contai
      `spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),\
      `spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
-/// Reports changes of a Pod that no update may make.
+/// Reports changes of immutable parts of a Pod.
 pub(super) fn validate_update(object: &Value, old_object: &Value, features: Features, errors: &mut Errors) {
     let (root, old_root) = (Field::root(object), Field::root(old_object));
     let (spec, old) = (root.child("spec"), old_root.child("spec"));
@@ -39,7 +39,7 @@ pub(super) fn validate_update(object: &Value, old_object: &Value, features: Feat
     }
 }
 
-/// The deadline may be set once, and then only come closer. Says whether the rest is worth a look.
+/// Validates that the deadline is set once and then only decreases. Returns true if the other checks should run.
 fn validate_deadline(spec: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) -> bool {
     let deadline = spec.child("activeDeadlineSeconds");
     let before = old.child("activeDeadlineSeconds").number();
@@ -58,7 +58,7 @@ fn validate_deadline(spec: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Err
     true
 }
 
-/// Tolerations may be added, and those that were there may change how long they last.
+/// Validates that tolerations are only added, or changed in their `tolerationSeconds`.
 fn validate_added_tolerations(new: &Field<'_, '_>, old: &Field<'_, '_>, compares: bool, errors: &mut Errors) {
     let without_seconds = |toleration: &Value| {
         let mut toleration = toleration.clone();
@@ -75,7 +75,9 @@ fn validate_added_tolerations(new: &Field<'_, '_>, old: &Field<'_, '_>, compares
     validate_tolerations(new, compares, errors);
 }
 
-/// `validateOnlyDeletedSchedulingGates`
+/// Validates that scheduling gates are only removed.
+///
+/// upstream: `pkg/apis/core/validation#validateOnlyDeletedSchedulingGates`.
 fn validate_gates(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let before: HashSet<&str> = old
         .slice()
@@ -98,7 +100,7 @@ fn validate_gates(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors)
     }
 }
 
-/// Takes what an update may change from the old specification, so that what differs then is what it may not.
+/// Copies the mutable fields from the old specification, so that any remaining difference is an invalid change.
 fn take_over_mutable(spec: &mut Value, old: &Field<'_, '_>) {
     for list in ["containers", "initContainers"] {
         let images: Vec<Option<Value>> = old
@@ -121,7 +123,7 @@ fn take_over_mutable(spec: &mut Value, old: &Field<'_, '_>) {
     if grace.number().is_some_and(|seconds| seconds < 0) && now == Some(1) {
         put_at(spec, &["terminationGracePeriodSeconds"], grace.value().cloned());
     }
-    // Removing gates is checked on its own.
+    // The removal of gates has its own check.
     put_at(
         spec,
         &["schedulingGates"],
@@ -129,7 +131,8 @@ fn take_over_mutable(spec: &mut Value, old: &Field<'_, '_>) {
     );
 }
 
-/// While a Pod is gated, what it asks of its node may be narrowed.
+/// Validates changes of the node selector and of the node affinity of a gated Pod, which may only narrow, and copies
+/// the old values to `left`.
 fn take_over_scheduling(left: &mut Value, new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let (now, before) = (new.child("nodeSelector"), old.child("nodeSelector"));
     let kept = |(key, value): (&str, Field<'_, '_>)| now.entry(key).value() == value.value();
@@ -157,7 +160,9 @@ fn take_over_scheduling(left: &mut Value, new: &Field<'_, '_>, old: &Field<'_, '
     put_at(left, &["affinity", "nodeAffinity"], before.value().cloned());
 }
 
-/// `validateNodeAffinityMutation`
+/// Validates that the node affinity of a gated Pod only narrows.
+///
+/// upstream: `pkg/apis/core/validation#validateNodeAffinityMutation`.
 fn validate_node_affinity_mutation(now: &Field<'_, '_>, before: &Field<'_, '_>, errors: &mut Errors) {
     const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
     let (required, old_required) = (now.child(REQUIRED), before.child(REQUIRED));
@@ -176,7 +181,7 @@ fn validate_node_affinity_mutation(now: &Field<'_, '_>, before: &Field<'_, '_>, 
     }
 }
 
-/// Whether a term of a node selector keeps all its requirements, and stays empty where it was empty.
+/// Returns true if a node selector term keeps all its requirements, and stays empty if it was empty.
 fn only_adds(term: &Field<'_, '_>, old: &Field<'_, '_>) -> bool {
     let parts = ["matchExpressions", "matchFields"];
     let asks = |term: &Field<'_, '_>| parts.iter().any(|part| !term.child(part).is_empty());
@@ -190,19 +195,19 @@ fn only_adds(term: &Field<'_, '_>, old: &Field<'_, '_>) -> bool {
     })
 }
 
-/// Whether a Pod mirrors a file of its node.
+/// Returns true if a Pod is a mirror Pod.
 pub(super) fn is_mirror(pod: &Field<'_, '_>) -> bool {
     let metadata = pod.child("metadata");
     let annotations = metadata.child("annotations");
     annotations.entry("kubernetes.io/config.mirror").is_set()
 }
 
-/// What the reference refuses of an object as a whole: it shows the place as an empty list.
+/// Returns the error for an object as a whole. The reference prints its path as an empty list.
 pub(super) fn of_object(why: &str) -> FieldError {
     FieldError::forbidden(&FieldPath::new("[]"), why)
 }
 
-/// Of a write to `ephemeralcontainers` only those containers are taken.
+/// Keeps only the ephemeral containers from a write to `ephemeralcontainers`.
 pub(super) fn only_ephemeral_containers(object: &mut Value, old: &Value) {
     let containers = object.at(&["spec", "ephemeralContainers"]).cloned();
     let version = object.at(&["metadata", "resourceVersion"]).cloned();
@@ -218,7 +223,7 @@ pub(super) fn only_ephemeral_containers(object: &mut Value, old: &Value) {
     }
 }
 
-/// Checks a write to `ephemeralcontainers`: it only adds.
+/// Validates that a write to `ephemeralcontainers` only adds containers.
 pub(super) fn validate_ephemeral_update(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     if is_mirror(old) {
         *errors = vec![of_object("static pods do not support ephemeral containers")];
@@ -243,8 +248,8 @@ pub(super) fn validate_ephemeral_update(new: &Field<'_, '_>, old: &Field<'_, '_>
     }
 }
 
-/// Turns `matchLabelKeys` and `mismatchLabelKeys` into expressions of the selectors beside them, with the values that the
-/// labels of this Pod have.
+/// Merges `matchLabelKeys` and `mismatchLabelKeys` into their label selectors as expressions with the label values of
+/// this Pod.
 pub(super) fn match_label_keys(pod: &mut Value, of_constraints: bool) {
     let Some(labels) = pod.at(&["metadata", "labels"]).and_then(Value::as_map).cloned() else {
         return;

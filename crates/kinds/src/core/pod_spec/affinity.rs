@@ -1,4 +1,4 @@
-//! Which nodes a Pod prefers, and which other Pods it wants near or far.
+//! Node affinity, Pod affinity and Pod anti-affinity.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use holdfast_value::Value;
 use super::scheduling::{validate_label_keys, validate_merged_keys, validate_node_selector};
 use crate::validation::Errors;
 
-/// Checks the nodes that a Pod needs.
+/// Validates the required node affinity.
 pub(super) fn validate_required(affinity: &Field<'_, '_>, errors: &mut Errors) {
     let required = affinity.child("requiredDuringSchedulingIgnoredDuringExecution");
     if required.is_set() {
@@ -17,7 +17,7 @@ pub(super) fn validate_required(affinity: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Checks the namespaces and the keys of labels of a term that looks for Pods.
+/// Validates the namespaces and the label keys of a Pod affinity term.
 pub(super) fn validate_namespaces(term: &Field<'_, '_>, errors: &mut Errors) {
     let namespace = term.child("namespace");
     for name in term.child("namespaces").items() {
@@ -27,7 +27,9 @@ pub(super) fn validate_namespaces(term: &Field<'_, '_>, errors: &mut Errors) {
     validate_term_keys(term, errors);
 }
 
-/// `validateMatchLabelKeysAndMismatchLabelKeys`
+/// Validates the label keys of a Pod affinity term.
+///
+/// upstream: `pkg/apis/core/validation#ValidateMatchLabelKeysAndMismatchLabelKeys`.
 fn validate_term_keys(term: &Field<'_, '_>, errors: &mut Errors) {
     let (keys, others) = (term.child("matchLabelKeys"), term.child("mismatchLabelKeys"));
     let selector = term.child("labelSelector");

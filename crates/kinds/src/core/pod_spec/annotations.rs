@@ -1,5 +1,5 @@
-//! Annotations that mean something to Pods: profiles of AppArmor and seccomp from before there were fields, tolerations, the
-//! cost of a deletion, and the mark of Pods that mirror files of a node.
+//! Annotations with a meaning for Pods: AppArmor and seccomp profiles from before the fields, tolerations, the deletion
+//! cost, and the annotation of mirror Pods.
 
 use holdfast_resource::Field;
 use holdfast_value::{Map, Value};
@@ -11,7 +11,7 @@ use crate::features::{Feature, Features};
 use crate::validation::paths::descending;
 use crate::validation::{Errors, read_json};
 
-/// Marks a Pod that shows what a node runs by itself.
+/// Annotation of mirror Pods, which represent static Pods of a node.
 pub(crate) const MIRROR: &str = "kubernetes.io/config.mirror";
 const TOLERATIONS: &str = "scheduler.alpha.kubernetes.io/tolerations";
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
@@ -20,7 +20,9 @@ pub(super) const SECCOMP_OF_CONTAINER: &str = "container.seccomp.security.alpha.
 pub(super) const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 const LOCALHOST: &str = "localhost/";
 
-/// `ValidatePodSpecificAnnotations`
+/// Validates the annotations of a Pod.
+///
+/// upstream: `pkg/apis/core/validation#ValidatePodSpecificAnnotations`.
 pub(crate) fn validate_pod_annotations(
     annotations: &Field<'_, '_>,
     spec: &Field<'_, '_>,
@@ -56,7 +58,7 @@ pub(crate) fn validate_pod_annotations(
     }
 }
 
-/// Tolerations as JSON; checked as those of the specification.
+/// Validates tolerations in JSON like those of the specification.
 fn validate_tolerations_text(annotations: &Field<'_, '_>, text: &str, errors: &mut Errors) {
     match read_json(text) {
         Err(fault) => errors.push(annotations.invalid_as(TOLERATIONS, fault)),
@@ -67,14 +69,16 @@ fn validate_tolerations_text(annotations: &Field<'_, '_>, text: &str, errors: &m
     }
 }
 
-/// Whether a text is a whole number of 32 bits, written in the one way there is.
+/// Returns true if a text is a 32-bit integer in canonical form.
 fn is_cost(text: &str) -> bool {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let first = digits.bytes().next();
     (text == "0" || first.is_some_and(|digit| (b'1'..=b'9').contains(&digit))) && text.parse::<i32>().is_ok()
 }
 
-/// `ValidateSeccompPodAnnotations`
+/// Validates the seccomp annotations of a Pod.
+///
+/// upstream: `pkg/apis/core/validation#ValidateSeccompPodAnnotations`.
 fn validate_seccomp_annotations(annotations: &Field<'_, '_>, errors: &mut Errors) {
     let own = annotations.entry(SECCOMP);
     let own = own.is_set().then_some((SECCOMP, own));
@@ -95,8 +99,10 @@ fn validate_seccomp_annotations(annotations: &Field<'_, '_>, errors: &mut Errors
     }
 }
 
-/// `validateSeccompAnnotationsAndFields` and `validateAppArmorAnnotationsAndFieldsMatchOnCreate`: where there is an
-/// annotation and a field, both say the same.
+/// Validates that an annotation and the field that replaces it agree if both are set.
+///
+/// upstream: `pkg/apis/core/validation#validateSeccompAnnotationsAndFields`.
+/// upstream: `pkg/apis/core/validation#validateAppArmorAnnotationsAndFieldsMatchOnCreate`.
 pub(crate) fn validate_profile_annotations(annotations: &Field<'_, '_>, spec: &Field<'_, '_>, errors: &mut Errors) {
     if annotations.is_empty() {
         return;
@@ -161,7 +167,9 @@ fn is_windows(spec: Option<&Value>) -> bool {
     spec.is_some_and(|spec| spec.str_at(&["os", "name"]) == Some("windows"))
 }
 
-/// `ValidatePodSpecificAnnotationUpdates`: what may not change once a Pod is there.
+/// Reports changes of immutable annotations of a Pod.
+///
+/// upstream: `pkg/apis/core/validation#ValidatePodSpecificAnnotationUpdates`.
 pub(crate) fn validate_annotation_changes(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let mut report = |key: &str, annotation: Field<'_, '_>, done: &str| {
         if key.starts_with(APP_ARMOR) {
@@ -181,7 +189,9 @@ pub(crate) fn validate_annotation_changes(new: &Field<'_, '_>, old: &Field<'_, '
     }
 }
 
-/// Makes fields of the annotations of AppArmor in a new Pod: `applyAppArmorVersionSkew`. Gives back what is to be warned of.
+/// Sets fields from the AppArmor annotations of a new Pod. Returns the warnings.
+///
+/// upstream: `pkg/registry/core/pod#applyAppArmorVersionSkew`.
 pub(crate) fn app_armor_fields(pod: &mut Value) -> Vec<String> {
     let mut warnings = Vec::new();
     if is_windows(pod.get("spec")) {
@@ -233,7 +243,7 @@ fn app_armor_of_container(
     }
 }
 
-/// The profile that says what an annotation says, if that is a valid one.
+/// Returns the profile field equivalent to an annotation, if the annotation is valid.
 pub(super) fn app_armor_field(annotation: &str) -> Option<Value> {
     let mut profile = Map::new();
     match annotation {

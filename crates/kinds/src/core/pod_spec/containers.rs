@@ -1,4 +1,4 @@
-//! Containers: what ordinary, init and ephemeral ones share, and what each may not have.
+//! Containers: rules shared by ordinary, init and ephemeral containers, and fields that each must not set.
 
 use holdfast_resource::{Check, Field, FieldError, Part};
 use holdfast_value::Seen;
@@ -10,17 +10,17 @@ use crate::validation::ports::port_name;
 use crate::validation::resources::ClaimNames;
 use crate::validation::{Errors, one_of, report};
 
-/// What the checks of a container need to know of its Pod.
+/// Parts of a Pod that the validation of its containers reads.
 pub(super) struct PodParts<'a, 'v> {
     pub(super) volumes: &'a Volumes<'v>,
     pub(super) claims: &'a ClaimNames<'v>,
     pub(super) rules: PodRules<'a>,
-    /// Whether its users are those of the host.
+    /// True if it uses the host's user namespace.
     pub(super) host_users: bool,
     pub(super) restart_policy: &'v str,
-    /// How long it has to end.
+    /// Termination grace period in seconds.
     pub(super) grace: Option<i64>,
-    /// The operating system that it names.
+    /// Operating system in `spec.os`.
     pub(super) operating_system: Option<&'v str>,
 }
 
@@ -33,7 +33,7 @@ pub(super) fn visit_containers(spec: &Field<'_, '_>, with: &mut dyn FnMut(&Field
     }
 }
 
-/// Checks all containers of a pod specification.
+/// Validates all containers of a pod specification.
 pub(super) fn validate_all<'v>(spec: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check: &mut Check<'_>) {
     validate_ordinary(spec, pod, check);
     let mut names: Seen<&'v str> = container_names(&spec.child("containers")).collect();
@@ -49,7 +49,9 @@ fn container_names<'v>(containers: &Field<'v, '_>) -> impl Iterator<Item = &'v s
     containers.map(|container| container.str_at(&["name"]).unwrap_or_default())
 }
 
-/// `validateContainers`
+/// Validates the ordinary containers of a Pod.
+///
+/// upstream: `pkg/apis/core/validation#validateContainers`.
 fn validate_ordinary<'v>(spec: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check: &mut Check<'_>) {
     let containers = spec.child("containers");
     if containers.is_empty() {
@@ -69,7 +71,7 @@ fn validate_ordinary<'v>(spec: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check: &mu
     validate_host_port_conflicts(containers.items(), &mut check.errors);
 }
 
-/// The lifecycle and the probes of a container that keeps running.
+/// Validates the lifecycle and the probes of a container that keeps running.
 fn validate_running<'v>(container: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check: &mut Check<'_>) {
     check.field(container, "lifecycle", pod);
     validate_stop_signal(container, pod.operating_system, &mut check.errors);
@@ -81,7 +83,9 @@ fn validate_running<'v>(container: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check:
     probes::validate_success_threshold(&container.child("startupProbe"), &mut check.errors);
 }
 
-/// `validateInitContainers`
+/// Validates the init containers of a Pod.
+///
+/// upstream: `pkg/apis/core/validation#validateInitContainers`.
 fn validate_init<'v>(spec: &Part<'v, '_>, pod: &PodParts<'_, 'v>, names: &mut Seen<&'v str>, check: &mut Check<'_>) {
     let containers = spec.child("initContainers");
     for container in check.items(spec, "initContainers", &containers) {
@@ -89,7 +93,7 @@ fn validate_init<'v>(spec: &Part<'v, '_>, pod: &PodParts<'_, 'v>, names: &mut Se
         if container.child("restartPolicy").is_set() {
             validate_restart_policy(&container, pod, check);
         } else {
-            // `validateInitContainerRestartPolicy`: rules are not looked at where there is no policy.
+            // `validateInitContainerRestartPolicy`: rules are not validated if there is no policy.
             require_restart_policy(&container, check);
         }
         let always = container.child("restartPolicy").text() == "Always";
@@ -116,7 +120,7 @@ fn validate_init<'v>(spec: &Part<'v, '_>, pod: &PodParts<'_, 'v>, names: &mut Se
     }
 }
 
-/// What ephemeral containers may not have, in the order of the reference's fields.
+/// Fields that ephemeral containers must not set, in the order of the reference's fields.
 const NOT_EPHEMERAL: [&str; 9] = [
     "ports",
     "resources",
@@ -129,7 +133,9 @@ const NOT_EPHEMERAL: [&str; 9] = [
     "lifecycle",
 ];
 
-/// `validateEphemeralContainers`
+/// Validates the ephemeral containers of a Pod.
+///
+/// upstream: `pkg/apis/core/validation#validateEphemeralContainers`.
 fn validate_ephemeral<'v>(
     spec: &Part<'v, '_>,
     pod: &PodParts<'_, 'v>,
@@ -172,7 +178,9 @@ fn validate_ephemeral<'v>(
     }
 }
 
-/// `validateContainerOnlyForPod`: what templates may have and Pods may not.
+/// Validates what templates may contain and Pods must not.
+///
+/// upstream: `pkg/apis/core/validation#validateContainerOnlyForPod`.
 pub(super) fn validate_image_of_pod(container: &Field<'_, '_>, errors: &mut Errors) {
     let image = container.child("image");
     if image.text().trim() != image.text() {
@@ -180,7 +188,9 @@ pub(super) fn validate_image_of_pod(container: &Field<'_, '_>, errors: &mut Erro
     }
 }
 
-/// `validateContainerPorts`
+/// Validates the ports of a container.
+///
+/// upstream: `pkg/apis/core/validation#validateContainerPorts`.
 pub(super) fn validate_ports<'v>(container: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check: &mut Check<'_>) {
     let ports = container.child("ports");
     let mut names = Seen::new();
@@ -197,7 +207,9 @@ pub(super) fn validate_ports<'v>(container: &Part<'v, '_>, pod: &PodParts<'_, 'v
     }
 }
 
-/// `checkHostPortConflicts`: no two of the containers take the same port of the host.
+/// Validates that no two containers use the same host port.
+///
+/// upstream: `pkg/apis/core/validation#checkHostPortConflicts`.
 fn validate_host_port_conflicts<'v: 'p, 'p>(containers: impl Iterator<Item = Field<'v, 'p>>, errors: &mut Errors) {
     let mut taken = Seen::new();
     for container in containers {
@@ -215,7 +227,9 @@ fn validate_host_port_conflicts<'v: 'p, 'p>(containers: impl Iterator<Item = Fie
     }
 }
 
-/// `validateContainerRestartPolicy`
+/// Validates the restart policy and the restart rules of a container.
+///
+/// upstream: `pkg/apis/core/validation#validateContainerRestartPolicy`.
 fn validate_restart_policy<'v>(container: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check: &mut Check<'_>) {
     check.field(container, "restartPolicy", pod);
     let rules = container.child("restartPolicyRules");
@@ -240,7 +254,9 @@ fn require_restart_policy<'v>(container: &Part<'v, '_>, check: &mut Check<'_>) {
     }
 }
 
-/// `validateResizePolicy`; the reference reports all but a repeated resource at the list.
+/// Validates a resize policy. The reference reports all errors at the list, except a duplicate resource.
+///
+/// upstream: `pkg/apis/core/validation#validateResizePolicy`.
 pub(super) fn validate_resize_policy(policies: &Field<'_, '_>, pod_restart_policy: &str, errors: &mut Errors) {
     let mut names = Seen::new();
     for policy in policies.items() {
@@ -261,8 +277,10 @@ pub(super) fn validate_resize_policy(policies: &Field<'_, '_>, pod_restart_polic
     }
 }
 
-/// `ValidateContainerUpdates`: an update of a Pod neither adds nor removes containers and leaves each an image. Says whether
-/// the rest of the update is worth a look.
+/// Validates that an update of a Pod neither adds nor removes containers and that each keeps an image. Returns true if
+/// the other checks of the update should run.
+///
+/// upstream: `pkg/apis/core/validation#ValidateContainerUpdates`.
 pub(crate) fn validate_container_updates(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) -> bool {
     if new.len() != old.len() {
         errors.push(new.forbidden("pod updates may not add or remove containers"));

@@ -1,4 +1,4 @@
-//! What a pod specification gets that it leaves out, where that depends on other fields.
+//! Defaults of a pod specification that depend on other fields.
 
 use holdfast_resource::Field;
 use holdfast_value::{Map, Value};
@@ -8,10 +8,10 @@ use crate::defaults::{change_items, set_missing};
 use crate::pod_resources::of_containers;
 use crate::validation::resources::is_of_pods;
 
-/// The lists of containers in a pod specification.
+/// Lists of containers in a pod specification.
 const CONTAINERS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
 
-/// Fills in a Pod: its specification, and what templates do not get.
+/// Sets the defaults of a Pod: those of its specification, and those that templates do not get.
 pub(crate) fn default_pod(pod: &mut Value) {
     let Some(spec) = pod.as_map_mut().and_then(|pod| pod.get_mut("spec")) else {
         return;
@@ -32,7 +32,10 @@ pub(crate) fn default_pod(pod: &mut Value) {
     }
 }
 
-/// What a Pod asks for as a whole where it says only a part: `defaultHugePagePodLimits` and `defaultPodRequests`.
+/// Completes pod-level resources that are partly set.
+///
+/// upstream: `pkg/apis/core/v1#defaultHugePagePodLimits`.
+/// upstream: `pkg/apis/core/v1#defaultPodRequests`.
 fn default_pod_resources(spec: &mut Value) {
     let resources = spec.get("resources").and_then(Value::as_map);
     let part = |name: &str| {
@@ -50,7 +53,7 @@ fn default_pod_resources(spec: &mut Value) {
             limits.insert(name, sum.to_string());
         }
     }
-    // A pod that limits nothing as a whole asks for no more than it says.
+    // A Pod without pod-level limits gets no further requests from its containers.
     let requested = match limits.is_empty() {
         true => Vec::new(),
         false => of_containers("requests").into_iter().collect(),
@@ -72,7 +75,7 @@ fn default_pod_resources(spec: &mut Value) {
     }
 }
 
-/// Fills in the template of a workload that stands at `path`.
+/// Sets the defaults of the pod template at `path`.
 pub(crate) fn default_template(object: &mut Value, path: &[&str]) {
     if let Some(spec) = object
         .at_mut(path)
@@ -83,7 +86,7 @@ pub(crate) fn default_template(object: &mut Value, path: &[&str]) {
     }
 }
 
-/// Fills in a pod specification.
+/// Sets the defaults of a pod specification.
 fn default_pod_spec(spec: &mut Value) {
     mirror_service_account(spec);
     for list in CONTAINERS {
@@ -107,7 +110,7 @@ fn default_pod_spec(spec: &mut Value) {
     });
 }
 
-/// Keeps the older name of the service account alike with the newer one.
+/// Keeps the deprecated name of the service account equal to the current one.
 fn mirror_service_account(spec: &mut Value) {
     let text = |key: &str| spec.get(key).and_then(Value::as_str).unwrap_or_default();
     let (old, new) = (text("serviceAccount"), text("serviceAccountName"));

@@ -1,4 +1,4 @@
-//! The environment of a container, and selectors of fields and resources as values.
+//! Environment of a container, and field and resource selectors as values.
 
 use holdfast_resource::metadata::formats::{Faults, dns_subdomain, qualified_name};
 use holdfast_resource::{Check, Field, Part, Rules};
@@ -7,18 +7,18 @@ use super::volumes::Volumes;
 use crate::validation::resources::validate_divisor;
 use crate::validation::{Errors, required_text};
 
-/// Where a value comes from that is read from the Pod itself.
+/// Destination of a value that is read from the Pod itself.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum DownwardTo {
-    /// A variable of the environment.
+    /// Environment variable.
     Env,
-    /// A file of a volume.
+    /// File of a volume.
     Volume,
 }
 
 const NAME: &str = "a valid environment variable name must consist only of printable ASCII characters other than '='";
 
-/// Fields of a Pod that can be read at all.
+/// Fields of a Pod that can be selected.
 const POD_FIELDS: [&str; 14] = [
     "metadata.annotations",
     "metadata.labels",
@@ -62,7 +62,7 @@ const CONTAINER_RESOURCES: [&str; 6] = [
     "requests.memory",
 ];
 
-/// Checks a list of variables.
+/// Validates a list of variables.
 pub(super) fn validate_env<'v>(container: &Part<'v, '_>, rules: &dyn Rules<'v>, check: &mut Check<'_>) {
     let env = container.child("env");
     for variable in check.items(container, "env", &env) {
@@ -107,7 +107,7 @@ fn validate_value_from<'v>(variable: &Part<'v, '_>, rules: &dyn Rules<'v>, check
     check.errors.push(from.invalid_as("", fault));
 }
 
-/// Checks that the files that variables are read from are in volumes of the Pod's own.
+/// Validates that the files that variables are read from are in emptyDir volumes of the Pod.
 pub(super) fn validate_env_files(env: &Field<'_, '_>, volumes: &Volumes<'_>, errors: &mut Errors) {
     for variable in env.items() {
         let from = variable.child("valueFrom");
@@ -126,7 +126,7 @@ pub(super) fn validate_env_files(env: &Field<'_, '_>, volumes: &Volumes<'_>, err
     }
 }
 
-/// Checks sources of whole sets of variables.
+/// Validates sources of whole sets of variables.
 pub(super) fn validate_env_from(sources: &Field<'_, '_>, errors: &mut Errors) {
     for source in sources.items() {
         let prefix = source.child("prefix");
@@ -142,7 +142,7 @@ pub(super) fn validate_env_from(sources: &Field<'_, '_>, errors: &mut Errors) {
             let reference = source.child(part);
             if reference.is_set() {
                 found += 1;
-                // What is wrong with a name is seen as what is wrong with the start of one.
+                // The reference validates the name like a name prefix.
                 required_text(&reference.child("name"), prefix_faults, errors);
             }
         }
@@ -154,7 +154,7 @@ pub(super) fn validate_env_from(sources: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// What is wrong with the start of names.
+/// Returns the errors of a name prefix.
 fn prefix_faults(name: &str) -> Faults {
     match name.strip_suffix('-') {
         Some(head) if !head.is_empty() => dns_subdomain(&format!("{head}a")),
@@ -162,7 +162,7 @@ fn prefix_faults(name: &str) -> Faults {
     }
 }
 
-/// Checks a selector of a field of the Pod.
+/// Validates a selector of a field of the Pod.
 pub(super) fn validate_field_selector(selector: &Field<'_, '_>, to: DownwardTo, errors: &mut Errors) {
     let (version, path) = (selector.child("apiVersion"), selector.child("fieldPath"));
     if version.text().is_empty() {
@@ -215,7 +215,7 @@ pub(super) fn validate_field_selector(selector: &Field<'_, '_>, to: DownwardTo, 
     }
 }
 
-/// Checks a selector of a resource of a container.
+/// Validates a selector of a resource of a container.
 pub(super) fn validate_resource_selector(selector: &Field<'_, '_>, to: DownwardTo, errors: &mut Errors) {
     let (container, resource) = (selector.child("containerName"), selector.child("resource"));
     let name = resource.text();

@@ -1,14 +1,14 @@
 //! Names of images: <https://github.com/distribution/reference>.
 
-/// The longest path of an image.
+/// Maximum length of the path of an image.
 const LONGEST: usize = 255;
-/// The longest tag.
+/// Maximum length of a tag.
 const LONGEST_TAG: usize = 128;
-/// What an image of the default registry without a folder is taken to be in.
+/// Folder of images of the default registry that name none.
 const DEFAULT_FOLDER: &str = "library/";
 
-/// Whether an image is the latest one: by its tag, or because it has neither tag nor digest. What is no name of an image is
-/// not (`ParseImageName` gives no tag then).
+/// Returns true if an image is the latest one: it has the tag `latest`, or neither tag nor digest. Returns false for an
+/// invalid name (`ParseImageName` gives no tag then).
 pub(super) fn is_latest(image: &str) -> bool {
     let (named, digest) = match image.split_once('@') {
         Some((named, digest)) => (named, Some(digest)),
@@ -26,7 +26,7 @@ pub(super) fn is_latest(image: &str) -> bool {
     is_latest && !is_identifier(image) && is_name(name) && digest.is_none_or(is_digest) && tag.is_none_or(is_tag)
 }
 
-/// Whether a text is the identifier of an image, which is no name.
+/// Returns true if a text is the identifier of an image, which is not a name.
 fn is_identifier(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(is_lower_hex)
 }
@@ -35,7 +35,7 @@ fn is_lower_hex(byte: u8) -> bool {
     byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte)
 }
 
-/// Whether a name without tag and digest is one: a registry, if it looks like one, and a path.
+/// Returns true if a name without tag and digest is valid: an optional registry and a path.
 fn is_name(name: &str) -> bool {
     let looks_like_registry = |domain: &str| {
         domain.contains(['.', ':']) || domain == "localhost" || domain.contains(|c: char| c.is_uppercase())
@@ -50,12 +50,12 @@ fn is_name(name: &str) -> bool {
     } else {
         0
     };
-    // What cannot be a registry may still be the first folder.
+    // A first part that is not a valid registry may still be the first folder.
     let in_registry = domain.is_none_or(is_domain) && is_path(path);
     path.len() + added <= LONGEST && (in_registry || is_path(name))
 }
 
-/// `host[:port]`
+/// Returns true for `host[:port]`.
 fn is_domain(domain: &str) -> bool {
     let (host, port) = match domain.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((address, port)) => {
@@ -82,7 +82,8 @@ fn is_domain(domain: &str) -> bool {
         && port.is_none_or(|port| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Lower-case words between slashes, each of parts with `.`, `_`, `__` or any number of `-` between them.
+/// Returns true for lower-case words between slashes, each of parts with `.`, `_`, `__` or any number of `-` between
+/// them.
 fn is_path(path: &str) -> bool {
     path.split('/').all(|component| {
         let is_part = |byte: char| byte.is_ascii_lowercase() || byte.is_ascii_digit();
@@ -99,7 +100,7 @@ fn is_tag(tag: &str) -> bool {
         && tag.bytes().all(|byte| is_word(byte) || matches!(byte, b'.' | b'-'))
 }
 
-/// Whether a digest is one of an algorithm that is known.
+/// Returns true if a digest has a known algorithm.
 fn is_digest(digest: &str) -> bool {
     let Some((algorithm, hex)) = digest.split_once(':') else {
         return false;
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_of_an_image_is_not_the_latest() {
+    fn invalid_image_name_is_not_latest() {
         let bad = [
             ".",
             "..",

@@ -1,5 +1,5 @@
-//! The specification of a Pod, as Pods hold it and as the templates of workloads hold it: its conditional defaults, its
-//! checks by topic, and what clients are warned of.
+//! Specification of a Pod, in Pods and in the templates of workloads: its conditional defaults, its validation by
+//! topic, and its warnings.
 
 mod affinity;
 mod annotations;
@@ -43,7 +43,7 @@ use crate::config::PodSettings;
 use crate::features::{Feature, Features};
 use crate::validation::Errors;
 
-/// The lists of containers, in the order in which the reference visits them.
+/// Lists of containers, in the order in which the reference visits them.
 pub(crate) const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 use crate::validation::addresses::Reading;
 use crate::validation::paths::no_back_steps;
@@ -53,28 +53,28 @@ use crate::validation::resources::{
 };
 use scheduling::validate_node_selector_term;
 
-/// What the checks of a pod specification depend on beside the specification.
+/// Inputs of the validation of a pod specification other than the specification.
 #[derive(Clone, Copy)]
 pub(crate) struct PodRules<'a> {
-    /// Whether containers may be privileged.
+    /// True if containers may be privileged.
     pub(crate) allow_privileged: bool,
-    /// The name of the Pod; none for a template of Pods.
+    /// Name of the Pod; `None` for a pod template.
     pub(crate) name: Option<&'a str>,
-    /// Whether SELinux labels may be set by mounts.
+    /// True if SELinux labels may be set with mount options.
     pub(crate) labels_mounts: bool,
-    /// Whether tolerations may compare numbers.
+    /// True if tolerations may compare numbers.
     pub(crate) compares: bool,
-    /// Whether users of its own go with the network of the host.
+    /// True if a user namespace may be combined with the host network.
     pub(crate) own_users_on_host: bool,
-    /// Whether a container may start all others again.
+    /// True if a container may restart all others.
     pub(crate) restarts_all: bool,
-    /// How addresses are read.
+    /// Strictness of address parsing.
     pub(crate) reading: Reading,
 }
 
 impl<'a> PodRules<'a> {
-    /// The rules for a Pod of that name, or a template. What the specification in place, `old`, has already stays allowed
-    /// without its feature.
+    /// Returns the rules for a Pod of that name, or for a template. Values of the existing specification, `old`, stay
+    /// allowed without their feature.
     pub(crate) fn new(settings: PodSettings, name: Option<&'a str>, old: Option<&Value>) -> Self {
         let allows = |feature, is_used: fn(&Value) -> bool| settings.features.has(feature) || old.is_some_and(is_used);
         Self {
@@ -100,17 +100,19 @@ impl<'a> PodRules<'a> {
     }
 }
 
-/// Whether tolerations may compare numbers in a specification that takes the place of `old`.
+/// Returns true if tolerations may compare numbers in a specification that replaces `old`.
 pub(crate) fn tolerations_compare(features: Features, old: Option<&Value>) -> bool {
     let compares = |one: &Value| matches!(one.str_at(&["operator"]), Some("Lt" | "Gt"));
     features.has(Feature::TaintTolerationComparisonOperators)
         || old.is_some_and(|old| items(old, &["tolerations"]).iter().any(compares))
 }
 
-/// What starts all containers of a Pod again.
+/// Action that restarts all containers of a Pod.
 const RESTART_ALL: &str = "RestartAllContainers";
 
-/// `ValidatePodSpec`: checks the specification of a Pod or of a template of Pods.
+/// Validates the specification of a Pod or of a pod template.
+///
+/// upstream: `pkg/apis/core/validation#ValidatePodSpec`.
 pub(crate) fn validate_pod_spec(spec: &Part<'_, '_>, rules: PodRules<'_>, check: &mut Check<'_>) {
     let volumes = volumes::validate_volumes(spec, rules.name.unwrap_or_default(), check);
     let claims = spec.child("resourceClaims");
@@ -129,7 +131,7 @@ pub(crate) fn validate_pod_spec(spec: &Part<'_, '_>, rules: PodRules<'_>, check:
     check.values(spec, &pod);
 }
 
-/// What the reference checks of a pod specification in code.
+/// Checks of a pod specification that the reference makes in code.
 impl<'v> Rules<'v> for containers::PodParts<'_, 'v> {
     fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
         match name {
@@ -163,7 +165,7 @@ impl<'v> Rules<'v> for containers::PodParts<'_, 'v> {
 }
 
 impl containers::PodParts<'_, '_> {
-    /// The rules that look at no marks below; says whether `name` is one of them.
+    /// Runs a rule that uses no validation tags of nested fields. Returns true if `name` is such a rule.
     fn rule_of_values(&self, name: &str, part: &Field<'_, '_>, errors: &mut Errors) -> bool {
         match name {
             "resources" => {
@@ -199,7 +201,9 @@ impl containers::PodParts<'_, '_> {
     }
 }
 
-/// What is wrong with a Pod beyond what its specification would be wrong with in a template: `validatePodMetadataAndSpec`.
+/// Validates what is allowed in a template but not in a Pod.
+///
+/// upstream: `pkg/apis/core/validation#validatePodMetadataAndSpec`.
 pub(crate) fn validate_only_for_pod(spec: &Field<'_, '_>, errors: &mut Errors) {
     if spec.child("serviceAccountName").text().is_empty() {
         for volume in spec.child("volumes").items() {
@@ -223,7 +227,7 @@ pub(crate) fn validate_only_for_pod(spec: &Field<'_, '_>, errors: &mut Errors) {
 mod tests {
     use crate::harness::Harness;
 
-    /// The errors of a Pod whose only container, or whose spec, is extended by these lines of YAML.
+    /// Returns the errors of a Pod whose only container, or whose spec, is extended by these lines of YAML.
     fn of_container(parts: &str) -> Vec<String> {
         of(&format!("containers: [{{name: c, image: i, {parts}}}]"))
     }
@@ -278,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pod_asks_for_as_a_whole_is_completed_beside_limits_alone() {
+    fn pod_level_requests_are_completed_only_with_limits() {
         let pod = |resources: &str| {
             let text = format!(
                 "{{apiVersion: v1, kind: Pod, metadata: {{name: a}}, spec: {{resources: {{{resources}}}, containers: [{{name: c, image: i, \
@@ -411,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn users_of_their_own_go_with_an_unmasked_proc_and_with_nothing_of_the_host() {
+    fn user_namespace_allows_unmasked_proc_but_no_host_namespace() {
         assert_eq!(
             of_container("securityContext: {procMount: Unmasked}"),
             [

@@ -1,4 +1,4 @@
-//! The network of a Pod: ports of the host, name resolution, host aliases.
+//! Network of a Pod: host ports, DNS, host aliases.
 
 use holdfast_resource::Field;
 use holdfast_resource::metadata::formats::{dns_subdomain, underscored_subdomain};
@@ -10,7 +10,9 @@ const NAMESERVERS: usize = 3;
 const SEARCHES: usize = 32;
 const SEARCH_CHARACTERS: usize = 2048;
 
-/// `validatePodHostNetworkDeps`: with the network of the host, the ports of containers are the ports of the host.
+/// Validates that with the host network, host ports equal container ports.
+///
+/// upstream: `pkg/apis/core/validation#validatePodHostNetworkDeps`.
 pub(super) fn validate_host_ports(spec: &Field<'_, '_>, is_pod: bool, errors: &mut Errors) {
     if !spec.child("hostNetwork").is_true() {
         return;
@@ -26,7 +28,7 @@ pub(super) fn validate_host_ports(spec: &Field<'_, '_>, is_pod: bool, errors: &m
     }
 }
 
-/// `validateHostnameOverride`
+/// Validates the hostname override.
 pub(super) fn validate_hostname_override(spec: &Field<'_, '_>, errors: &mut Errors) {
     const MOST: usize = 64;
     let name = spec.child("hostnameOverride");
@@ -50,7 +52,7 @@ pub(super) fn validate_hostname_override(spec: &Field<'_, '_>, errors: &mut Erro
     report(&name, dns_subdomain(name.text()), errors);
 }
 
-/// Checks the settings of name resolution.
+/// Validates the DNS settings.
 pub(super) fn validate_dns_config(spec: &Field<'_, '_>, reading: Reading, errors: &mut Errors) {
     let config = spec.child("dnsConfig");
     let servers = config.child("nameservers");
@@ -95,7 +97,7 @@ pub(super) fn validate_dns_config(spec: &Field<'_, '_>, reading: Reading, errors
     }
 }
 
-/// Checks names that are written to the hosts file.
+/// Validates entries of the hosts file.
 pub(super) fn validate_host_aliases(aliases: &Field<'_, '_>, reading: Reading, errors: &mut Errors) {
     for alias in aliases.items() {
         reading.address(&alias.child("ip"), errors);

@@ -1,4 +1,4 @@
-//! Files of one volume whose paths are in each other's way.
+//! Overlapping paths of files of one volume.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -7,13 +7,15 @@ use holdfast_gotext::quote::quote;
 use holdfast_resource::Field;
 use holdfast_value::Value;
 
-/// Paths that were seen, with how many were seen before each.
+/// Paths so far, each with the number of paths before it.
 type Seen<'v> = BTreeMap<&'v str, usize>;
 
-/// Clients get no more than some kilobytes of warnings.
+/// Maximum number of warnings: clients receive only some kilobytes of them.
 const MAX_WARNINGS: usize = 100;
 
-/// Warns of the volumes whose files overlap: `warningsForOverlappingVirtualPaths`.
+/// Adds warnings about volumes whose files overlap.
+///
+/// upstream: `pkg/api/pod#warningsForOverlappingVirtualPaths`.
 pub(super) fn warnings(volumes: &Field<'_, '_>, warnings: &mut Vec<String>) {
     for volume in volumes.items() {
         let called = volume.child("name").text();
@@ -37,7 +39,7 @@ pub(super) fn warnings(volumes: &Field<'_, '_>, warnings: &mut Vec<String>) {
     }
 }
 
-/// Warns of the overlaps of a source with itself, and then with those before it; of one that names nothing, that.
+/// Adds warnings about overlaps within a source, then with the sources before it, or about an empty source.
 fn projection_warnings<'v>(volume: &str, projection: &Field<'v, '_>, all: &mut Seen<'v>, warnings: &mut Vec<String>) {
     if projection
         .value()
@@ -96,7 +98,7 @@ fn warn_of_projected<'v>(
     warn(volume, &what, paths, all, warnings);
 }
 
-/// What kind of source it is, with its name where it has one.
+/// Returns the kind of a source, with its name if it has one.
 fn source_text(kind: &str, name: Option<&str>) -> String {
     match name {
         Some(name) => format!("{kind} {name:?}"),
@@ -110,7 +112,7 @@ fn item_paths<'v>(source: &Field<'v, '_>) -> Vec<&'v str> {
     paths.collect()
 }
 
-/// Warns of the paths that overlap with those `seen` or with each other, and adds them to those.
+/// Adds warnings about paths that overlap with `seen` or with each other, and adds the paths to `seen`.
 fn warn<'v>(volume: &str, what: &str, paths: Vec<&'v str>, seen: &mut Seen<'v>, warnings: &mut Vec<String>) {
     for path in paths {
         let path = path.trim_end_matches('/');
@@ -127,7 +129,7 @@ fn warn<'v>(volume: &str, what: &str, paths: Vec<&'v str>, seen: &mut Seen<'v>, 
     }
 }
 
-/// Those of the `paths` that are `path` itself, lead to it or begin with it, in the order in which they were seen.
+/// Returns the members of `paths` that equal `path`, contain it or are below it, in the order in which they were seen.
 fn overlaps<'v>(paths: &Seen<'v>, path: &str) -> Vec<&'v str> {
     if path.is_empty() {
         return Vec::new();
@@ -171,7 +173,7 @@ mod tests {
             warnings(&format!("downwardAPI: {{{files}}}")),
             [r#"volume "v" (DownwardAPI): overlapping paths: "a" with "a/b""#]
         );
-        // What stands between two of them in order hides neither.
+        // A path between the two in sort order hides neither.
         let items = "items: [{key: a, path: a}, {key: b, path: a/a}, {key: c, path: a/b}, {key: d, path: b}]";
         assert_eq!(warnings(&format!("configMap: {{name: c, {items}}}")).len(), 2);
     }

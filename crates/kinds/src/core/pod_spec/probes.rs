@@ -4,7 +4,7 @@ use holdfast_resource::{Field, FieldError};
 
 use crate::validation::Errors;
 
-/// Checks a probe with a success threshold of one: liveness and startup.
+/// Validates that the success threshold of a liveness or startup probe is one.
 pub(super) fn validate_success_threshold(probe: &Field<'_, '_>, errors: &mut Errors) {
     let threshold = probe.child("successThreshold");
     if probe.is_set() && threshold.number() != Some(1) {
@@ -12,7 +12,7 @@ pub(super) fn validate_success_threshold(probe: &Field<'_, '_>, errors: &mut Err
     }
 }
 
-/// Checks what a readiness probe may not have.
+/// Validates that a readiness probe sets no field that it must not have.
 pub(super) fn validate_readiness(probe: &Field<'_, '_>, errors: &mut Errors) {
     let grace = probe.child("terminationGracePeriodSeconds");
     if grace.is_set() {
@@ -20,7 +20,7 @@ pub(super) fn validate_readiness(probe: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Checks the headers of a request; the reference gives their place without the index.
+/// Validates the headers of an HTTP action. The reference omits the index from their path.
 pub(super) fn validate_headers(action: &Field<'_, '_>, errors: &mut Errors) {
     for header in action.child("httpHeaders").items() {
         let name = header.child("name");
@@ -36,7 +36,9 @@ pub(super) fn validate_headers(action: &Field<'_, '_>, errors: &mut Errors) {
 const HEADER_NAME: &str = "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used \
      for validation is '[-A-Za-z0-9]+')";
 
-/// `validateSleepAction`: a Pod does not sleep longer than it has to end.
+/// Validates that a sleep action is not longer than the grace period.
+///
+/// upstream: `pkg/apis/core/validation#validateSleepAction`.
 pub(super) fn validate_sleep(action: &Field<'_, '_>, grace: Option<i64>, errors: &mut Errors) {
     let seconds = action.child("seconds").number().unwrap_or_default();
     if let Some(grace) = grace.filter(|grace| !(0..=*grace).contains(&seconds)) {

@@ -1,10 +1,10 @@
-//! What other objects a Pod names.
+//! References of a Pod to other objects.
 
 use holdfast_resource::Field;
 
 use super::CONTAINERS;
 
-/// Where volumes name secrets.
+/// Paths at which volumes name secrets.
 const SECRETS: [[&str; 3]; 10] = [
     ["azureFile", "secretName", ""],
     ["cephfs", "secretRef", "name"],
@@ -18,7 +18,7 @@ const SECRETS: [[&str; 3]; 10] = [
     ["csi", "nodePublishSecretRef", "name"],
 ];
 
-/// Whether a Pod names a secret: for its images, for the environment of a container, or in a volume.
+/// Returns true if a Pod references a secret: for its images, in the environment of a container, or in a volume.
 pub(crate) fn names_secret(spec: &Field<'_, '_>) -> bool {
     let named = |field: &Field<'_, '_>| !field.text().is_empty();
     spec.child("imagePullSecrets")
@@ -39,12 +39,12 @@ pub(crate) fn names_secret(spec: &Field<'_, '_>) -> bool {
         || volumes_name(spec, "secret", "name")
 }
 
-/// Whether a Pod names a ConfigMap: for the environment of a container, or in a volume.
+/// Returns true if a Pod references a ConfigMap: in the environment of a container, or in a volume.
 pub(crate) fn names_config_map(spec: &Field<'_, '_>) -> bool {
     containers_name(spec, "configMapRef", "configMapKeyRef") || volumes_name(spec, "configMap", "name")
 }
 
-/// Whether the environment of a container is of such an object, as a whole or in part.
+/// Returns true if the environment of a container comes from such an object, as a whole or in part.
 fn containers_name(spec: &Field<'_, '_>, whole: &str, part: &str) -> bool {
     CONTAINERS.into_iter().any(|list| {
         spec.child(list).items().any(|container| {
@@ -56,7 +56,7 @@ fn containers_name(spec: &Field<'_, '_>, whole: &str, part: &str) -> bool {
     })
 }
 
-/// Whether a volume, or a part of a projected one, names such an object.
+/// Returns true if a volume, or a source of a projected volume, references such an object.
 fn volumes_name(spec: &Field<'_, '_>, source: &str, name: &str) -> bool {
     spec.child("volumes").items().any(|volume| {
         let projected = volume.child("projected");

@@ -1,4 +1,4 @@
-//! Where a Pod may run: node selectors, tolerations, gates and spreading over topologies.
+//! Scheduling: node selectors, tolerations, gates and topology spread constraints.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,7 +11,9 @@ use crate::validation::{Errors, report};
 
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
-/// `validateSchedulingGroup`: the one group that it belongs to.
+/// Validates the scheduling group of a Pod.
+///
+/// upstream: `pkg/apis/core/validation#validateSchedulingGroup`.
 pub(super) fn validate_group(group: &Field<'_, '_>, errors: &mut Errors) {
     if !group.is_set() {
         return;
@@ -24,7 +26,7 @@ pub(super) fn validate_group(group: &Field<'_, '_>, errors: &mut Errors) {
     report(&name, dns_subdomain(name.text()), errors);
 }
 
-/// Checks a selector of nodes: at least one term.
+/// Validates a node selector, which has at least one term.
 pub(crate) fn validate_node_selector(selector: &Field<'_, '_>, errors: &mut Errors) {
     let terms = selector.child("nodeSelectorTerms");
     if terms.is_empty() {
@@ -35,7 +37,7 @@ pub(crate) fn validate_node_selector(selector: &Field<'_, '_>, errors: &mut Erro
     }
 }
 
-/// Checks one term of a selector of nodes; values of labels that only a preference asks for may be malformed.
+/// Validates one node selector term. Label values of a mere preference may be malformed.
 pub(super) fn validate_node_selector_term(term: &Field<'_, '_>, required: bool, errors: &mut Errors) {
     for requirement in term.child("matchExpressions").items() {
         validate_operator(&requirement, true, errors);
@@ -64,7 +66,7 @@ pub(super) fn validate_node_selector_term(term: &Field<'_, '_>, required: bool, 
     }
 }
 
-/// Checks tolerations of taints, which may compare numbers where `compares` says so.
+/// Validates tolerations, which may compare numbers if `compares` is true.
 pub(crate) fn validate_tolerations(tolerations: &Field<'_, '_>, compares: bool, errors: &mut Errors) {
     for toleration in tolerations.items() {
         let (key, operator) = (toleration.child("key"), toleration.child("operator"));
@@ -100,7 +102,7 @@ pub(crate) fn validate_tolerations(tolerations: &Field<'_, '_>, compares: bool, 
     }
 }
 
-/// Checks what a toleration compares the value of a taint with: an integer as Go writes it.
+/// Validates the value that a toleration compares the value of a taint with: an integer in Go's format.
 fn validate_compared(value: &Field<'_, '_>, errors: &mut Errors) {
     let text = value.text();
     let digits = text.strip_prefix('-').unwrap_or(text);
@@ -119,12 +121,14 @@ fn validate_compared(value: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Checks the effect of a taint.
+/// Validates the effect of a taint.
 pub(crate) fn validate_taint_effect(effect: &Field<'_, '_>, errors: &mut Errors) {
     crate::validation::one_of(effect, &EFFECTS, errors);
 }
 
-/// `validateSchedulingGates`
+/// Validates the scheduling gates of a Pod.
+///
+/// upstream: `pkg/apis/core/validation#validateSchedulingGates`.
 pub(super) fn validate_gates(spec: &Field<'_, '_>, errors: &mut Errors) {
     let mut names = HashSet::new();
     for gate in spec.child("schedulingGates").items() {
@@ -141,7 +145,9 @@ pub(super) fn validate_gates(spec: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `validatePodResourceClaims`
+/// Validates the resource claims of a Pod.
+///
+/// upstream: `pkg/apis/core/validation#validatePodResourceClaims`.
 pub(super) fn validate_resource_claims(claims: &Field<'_, '_>, errors: &mut Errors) {
     let mut names = HashSet::new();
     for claim in claims.items() {
@@ -173,7 +179,9 @@ pub(super) fn validate_resource_claims(claims: &Field<'_, '_>, errors: &mut Erro
     }
 }
 
-/// `validateTopologySpreadConstraints`
+/// Validates the topology spread constraints of a Pod.
+///
+/// upstream: `pkg/apis/core/validation#validateTopologySpreadConstraints`.
 pub(super) fn validate_spread_constraints(spec: &Part<'_, '_>, check: &mut Check<'_>) {
     let constraints = spec.child("topologySpreadConstraints");
     let kind = |constraint: &Field<'_, '_>| {
@@ -192,7 +200,7 @@ pub(super) fn validate_spread_constraints(spec: &Part<'_, '_>, check: &mut Check
     }
 }
 
-/// What is checked in code of a constraint, which may be the same as a later one.
+/// Checks of a spread constraint in code. A later constraint may duplicate it.
 struct SpreadRules {
     repeated: bool,
 }
@@ -220,7 +228,7 @@ fn repeated_constraint(constraint: &Field<'_, '_>) -> FieldError {
     FieldError::duplicate(&place, format!("{{{}, {}}}", key.text(), action.text()))
 }
 
-/// A least count of domains goes with one of the actions alone.
+/// Validates that `minDomains` is only set together with `DoNotSchedule`.
 fn validate_min_domains(constraint: &Field<'_, '_>, errors: &mut Errors) {
     let (domains, action) = (
         constraint.child("minDomains"),
@@ -233,7 +241,9 @@ fn validate_min_domains(constraint: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `validateLabelKeys`: keys whose values a Pod's labels add to a selector.
+/// Validates the keys of labels that are added to a selector.
+///
+/// upstream: `pkg/apis/core/validation#validateLabelKeys`.
 pub(super) fn validate_label_keys(keys: &Field<'_, '_>, selector: &Field<'_, '_>, errors: &mut Errors) {
     if keys.is_empty() {
         return;
@@ -247,8 +257,8 @@ pub(super) fn validate_label_keys(keys: &Field<'_, '_>, selector: &Field<'_, '_>
     }
 }
 
-/// Keys stand in the selector once, since they were merged into it; one that stands there more often was there before. The
-/// reference reports the last place of such a key, below the term itself.
+/// Validates that a merged key occurs only once in the selector: a second one was there before the merge. The reference
+/// reports the last index of such a key, directly below the term.
 pub(super) fn validate_merged_keys(
     term: &Field<'_, '_>,
     keys: &Field<'_, '_>,

@@ -1,4 +1,4 @@
-//! Security contexts of Pods and containers, and what of the host a Pod shares.
+//! Security contexts of Pods and containers, and host namespaces that a Pod uses.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,9 @@ use super::windows::validate_options;
 use crate::validation::paths::descending;
 use crate::validation::{Errors, set_one_of};
 
-/// `validatePodSpecSecurityContext`
+/// Validates the security context of a Pod.
+///
+/// upstream: `pkg/apis/core/validation#validatePodSpecSecurityContext`.
 pub(super) fn validate_pod_security<'v>(spec: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check: &mut Check<'_>) {
     let Some(context) = check.child(spec, "securityContext") else {
         return;
@@ -19,7 +21,7 @@ pub(super) fn validate_pod_security<'v>(spec: &Part<'v, '_>, pod: &PodParts<'_, 
     }
     let shared = spec.child("shareProcessNamespace");
     if shared.is_true() && spec.child("hostPID").is_true() {
-        // The reference keeps what is shared with the host in the security context.
+        // The reference has the fields of host namespaces in the security context.
         let place = context.child("shareProcessNamespace");
         let fault = "ShareProcessNamespace and HostPID cannot both be enabled";
         check.errors.push(place.invalid_as(true, fault));
@@ -38,7 +40,9 @@ pub(super) fn validate_pod_security<'v>(spec: &Part<'v, '_>, pod: &PodParts<'_, 
     set_one_of(&context.child("seLinuxChangePolicy"), changes, &mut check.errors);
 }
 
-/// `validateHostUsers`; two of the fields are named as in the reference's own types.
+/// Validates user namespaces. Two of the fields have the names of the reference's internal types.
+///
+/// upstream: `pkg/apis/core/validation#validateHostUsers`.
 pub(super) fn validate_host_users(spec: &Field<'_, '_>, allows_network: bool, errors: &mut Errors) {
     if shares_users(spec) {
         return;
@@ -62,13 +66,15 @@ pub(super) fn validate_host_users(spec: &Field<'_, '_>, allows_network: bool, er
     }
 }
 
-/// Whether the users in containers are those of the host.
+/// Returns true if containers use the host's user namespace.
 pub(super) fn shares_users(spec: &Field<'_, '_>) -> bool {
     let host_users = spec.child("hostUsers");
     !host_users.is_set() || host_users.is_true()
 }
 
-/// `ValidateSecurityContext`
+/// Validates the security context of a container.
+///
+/// upstream: `pkg/apis/core/validation#ValidateSecurityContext`.
 pub(super) fn validate_container_security<'v>(container: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check: &mut Check<'_>) {
     let context = check.child(container, "securityContext");
     let Some(context) = context.filter(|context| context.is_set()) else {
@@ -111,7 +117,9 @@ fn validate_no_escalation(context: &Field<'_, '_>, errors: &mut Errors) {
 
 const PROFILES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
 
-/// `validateSeccompProfileField`
+/// Validates a seccomp profile.
+///
+/// upstream: `pkg/apis/core/validation#validateSeccompProfileField`.
 fn validate_seccomp(profile: &Field<'_, '_>, errors: &mut Errors) {
     if !profile.is_set() {
         return;
@@ -129,7 +137,7 @@ fn validate_seccomp(profile: &Field<'_, '_>, errors: &mut Errors) {
             errors.push(local.required("must be set when seccomp type is Localhost"));
         }
     } else if local.is_set() {
-        // The reference shows the whole profile.
+        // The reference prints the whole profile.
         let shown = profile.value().cloned().unwrap_or_default();
         errors.push(local.invalid_as(shown, "can only be set when seccomp type is Localhost"));
     }
@@ -137,7 +145,9 @@ fn validate_seccomp(profile: &Field<'_, '_>, errors: &mut Errors) {
 
 const APP_ARMOR_PATH: usize = 4095;
 
-/// `ValidateAppArmorProfileField`
+/// Validates an AppArmor profile.
+///
+/// upstream: `pkg/apis/core/validation#ValidateAppArmorProfileField`.
 pub(super) fn validate_app_armor(profile: &Field<'_, '_>, errors: &mut Errors) {
     if !profile.is_set() {
         return;
@@ -173,7 +183,9 @@ const SYSCTL_LENGTH: usize = 253;
 const SYSCTL: &str = "must have at most 253 characters and match regex \
      ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
 
-/// `validateSysctls`
+/// Validates the sysctls of a Pod.
+///
+/// upstream: `pkg/apis/core/validation#validateSysctls`.
 fn validate_sysctls(spec: &Field<'_, '_>, sysctls: &Field<'_, '_>, errors: &mut Errors) {
     let mut names = HashSet::new();
     for sysctl in sysctls.items() {
@@ -196,7 +208,7 @@ fn validate_sysctls(spec: &Field<'_, '_>, sysctls: &Field<'_, '_>, errors: &mut 
     }
 }
 
-/// Whether a setting of the kernel is one of the IPC namespace.
+/// Returns true if a sysctl belongs to the IPC namespace.
 fn is_of_ipc(name: &str) -> bool {
     name == "kernel.sem"
         || ["kernel.shm", "kernel.msg", "fs.mqueue."]
@@ -212,7 +224,11 @@ fn is_sysctl(text: &str) -> bool {
     })
 }
 
-/// `validateOS`, `validateLinux` and `validateWindows`: what the operating system of a Pod rules out.
+/// Reports fields that the operating system of a Pod rules out.
+///
+/// upstream: `pkg/apis/core/validation#validateOS`.
+/// upstream: `pkg/apis/core/validation#validateLinux`.
+/// upstream: `pkg/apis/core/validation#validateWindows`.
 pub(super) fn validate_operating_system(spec: &Field<'_, '_>, errors: &mut Errors) {
     let os = spec.child("os");
     if !os.is_set() {
@@ -244,7 +260,7 @@ fn validate_linux(spec: &Field<'_, '_>, errors: &mut Errors) {
     });
 }
 
-/// The fields of a Pod that mean nothing on Windows, in the order of the reference, and whether they stand in the security
+/// Fields of a Pod that do not apply to Windows, in the order of the reference; true if a field is in the security
 /// context.
 const NOT_ON_WINDOWS: [(&str, bool); 15] = [
     ("appArmorProfile", true),
@@ -264,7 +280,7 @@ const NOT_ON_WINDOWS: [(&str, bool); 15] = [
     ("seLinuxChangePolicy", true),
 ];
 
-/// The fields of a container's security context that mean nothing on Windows.
+/// Fields of a container's security context that do not apply to Windows.
 const NOT_IN_WINDOWS_CONTAINERS: [&str; 10] = [
     "appArmorProfile",
     "seLinuxOptions",

@@ -1,10 +1,10 @@
-//! The signals that end containers.
+//! Stop signals of containers.
 
 use holdfast_resource::Field;
 
 use crate::validation::Errors;
 
-/// The signals of Linux, as messages list them.
+/// Signals of Linux, as messages list them.
 const LINUX: [&str; 65] = [
     "SIGABRT",
     "SIGALRM",
@@ -75,7 +75,9 @@ const LINUX: [&str; 65] = [
 
 const WINDOWS: [&str; 2] = ["SIGKILL", "SIGTERM"];
 
-/// `validateStopSignal`: one that the operating system of the Pod knows, which the Pod must name.
+/// Validates that the Pod names its operating system and that it supports the stop signal.
+///
+/// upstream: `pkg/apis/core/validation#validateStopSignal`.
 pub(super) fn validate_stop_signal(container: &Field<'_, '_>, operating_system: Option<&str>, errors: &mut Errors) {
     let lifecycle = container.child("lifecycle");
     let signal = lifecycle.child("stopSignal");

@@ -1,4 +1,4 @@
-//! The template from which a workload makes its Pods.
+//! Pod templates of workloads.
 
 use holdfast_resource::metadata::labels::{LabelSelector, validate_labels};
 use holdfast_resource::metadata::validate_annotations;
@@ -12,15 +12,15 @@ use crate::config::PodSettings;
 use crate::features::Features;
 use crate::validation::Errors;
 
-/// What a workload asks of its template.
+/// Requirements of a workload for its pod template.
 pub(crate) struct Template<'a> {
-    /// How the reference names the workload that takes no deadline.
+    /// Name that the reference uses for the workload, which allows no `activeDeadlineSeconds`.
     pub(crate) workload: &'a str,
-    /// The settings of the server.
+    /// Settings of the server.
     pub(crate) settings: PodSettings,
 }
 
-/// Checks a template of Pods that restart always and that `selector` must find again.
+/// Validates a template of Pods that always restart and that `selector` must match.
 pub(crate) fn validate_template_of_replicas(
     template: &Part<'_, '_>,
     selector: &LabelSelector<'_>,
@@ -32,7 +32,7 @@ pub(crate) fn validate_template_of_replicas(
     validate_restarting(template, of.workload, &mut check.errors);
 }
 
-/// Reports labels of a template that `selector` does not find.
+/// Reports a template whose labels `selector` does not match.
 pub(crate) fn validate_selected(template: &Field<'_, '_>, selector: &LabelSelector<'_>, errors: &mut Errors) {
     let metadata = template.child("metadata");
     let labels = metadata.child("labels");
@@ -41,7 +41,7 @@ pub(crate) fn validate_selected(template: &Field<'_, '_>, selector: &LabelSelect
     }
 }
 
-/// Checks that the Pods of a template run for ever.
+/// Validates that the Pods of a template always restart and have no deadline.
 pub(crate) fn validate_restarting(template: &Field<'_, '_>, workload: &str, errors: &mut Errors) {
     let spec = template.child("spec");
     let restart_policy = spec.child("restartPolicy");
@@ -54,10 +54,10 @@ pub(crate) fn validate_restarting(template: &Field<'_, '_>, workload: &str, erro
     }
 }
 
-/// Checks labels and annotations of a template.
+/// Validates labels and annotations of a template.
 pub(crate) fn validate_template_metadata(template: &Field<'_, '_>, features: Features, errors: &mut Errors) {
     let metadata = template.child("metadata");
-    // The reference leaves out `metadata` in the paths of these.
+    // The reference omits `metadata` from these paths.
     let (labels, annotations) = (metadata.child("labels"), metadata.child("annotations"));
     validate_labels(&template.child("labels").in_place(labels.value()), errors);
     let placed = template.child("annotations");
@@ -68,7 +68,7 @@ pub(crate) fn validate_template_metadata(template: &Field<'_, '_>, features: Fea
     validate_pod_annotations(&placed, &template.child("spec"), features, errors);
 }
 
-/// Checks a template of Pods, by what it holds alone.
+/// Validates a pod template independently of its workload.
 pub(crate) fn validate_template(template: &Part<'_, '_>, settings: PodSettings, check: &mut Check<'_>) {
     check.alone(template, |check| validate_whole_template(template, settings, check));
 }

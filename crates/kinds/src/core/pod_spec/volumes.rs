@@ -1,4 +1,4 @@
-//! Volumes of a Pod, and where its containers mount them.
+//! Volumes of a Pod, and their mounts in containers.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,10 +14,10 @@ use crate::validation::paths::{descending, descending_not_reserved};
 use crate::validation::template_metadata::validate_template_metadata;
 use crate::validation::{Errors, resources};
 
-/// The volumes of a Pod that are well-formed, by name.
+/// Valid volumes of a Pod, by name.
 pub(super) type Volumes<'v> = HashMap<&'v str, &'v Value>;
 
-/// The sources of volumes in the order in which the reference looks at them.
+/// Volume sources in the order in which the reference validates them.
 const SOURCES: [Source; 30] = [
     source("emptyDir"),
     source("hostPath"),
@@ -51,7 +51,7 @@ const SOURCES: [Source; 30] = [
     source("image"),
 ];
 
-/// What the reference checks of the sources of a Pod's volumes in code.
+/// Checks of the sources of a Pod's volumes that the reference makes in code.
 struct VolumeRules;
 
 impl<'v> Rules<'v> for VolumeRules {
@@ -68,7 +68,7 @@ impl<'v> Rules<'v> for VolumeRules {
     }
 }
 
-/// Checks the volumes of a Pod called `pod_name` and gives back those that containers can mount.
+/// Validates the volumes of a Pod called `pod_name` and returns those that containers can mount.
 pub(super) fn validate_volumes<'v>(spec: &Part<'v, '_>, pod_name: &str, check: &mut Check<'_>) -> Volumes<'v> {
     let volumes = spec.child("volumes");
     let made = claims_made(&volumes, pod_name);
@@ -94,7 +94,7 @@ pub(super) fn validate_volumes<'v>(spec: &Part<'v, '_>, pod_name: &str, check: &
     known
 }
 
-/// The names of the claims that are created with the Pod; none where its name is not known.
+/// Returns the names of the claims that are created with the Pod; empty if the Pod's name is unknown.
 fn claims_made(volumes: &Field<'_, '_>, pod_name: &str) -> HashSet<String> {
     if pod_name.is_empty() {
         return HashSet::new();
@@ -121,7 +121,7 @@ fn validate_source(volume: &Part<'_, '_>, pod_name: &str, check: &mut Check<'_>)
     }
 }
 
-/// `validateEmptyDirVolumeSource`
+/// Validates the size limit of an emptyDir volume.
 fn validate_size_limit(source: &Field<'_, '_>, errors: &mut Errors) {
     let limit = source.child("sizeLimit");
     if resources::is_negative(&limit) {
@@ -129,7 +129,9 @@ fn validate_size_limit(source: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `validateDownwardAPIVolumeSource`
+/// Validates the files of a downward API volume.
+///
+/// upstream: `pkg/apis/core/validation#validateDownwardAPIVolumeSource`.
 fn validate_downward_files(source: &Part<'_, '_>, check: &mut Check<'_>) {
     let list = source.child("items");
     for item in check.items(source, "items", &list) {
@@ -137,7 +139,7 @@ fn validate_downward_files(source: &Part<'_, '_>, check: &mut Check<'_>) {
     }
 }
 
-/// Checks a file; the reference reports what is wrong at the list's parent.
+/// Validates a file. The reference reports its errors at the parent of the list.
 fn validate_downward_file(item: &Part<'_, '_>, source: &Field<'_, '_>, check: &mut Check<'_>) {
     let place = source.path();
     let item = item.shown_at(Field::placed(item.value(), place.as_str()));
@@ -167,10 +169,12 @@ fn validate_downward_file(item: &Part<'_, '_>, source: &Field<'_, '_>, check: &m
 const TOKEN_SECONDS_LEAST: i64 = 600;
 const TOKEN_SECONDS_MOST: i64 = 1 << 32;
 
-/// The paths that the sources of a projected volume have written so far.
+/// Paths that the sources of a projected volume have used so far.
 type Paths<'v> = HashSet<&'v str>;
 
-/// `validateProjectionSources`
+/// Validates the sources of a projected volume.
+///
+/// upstream: `pkg/apis/core/validation#validateProjectionSources`.
 fn validate_projections(volume: &Part<'_, '_>, check: &mut Check<'_>) {
     let mut paths = Paths::new();
     let list = volume.child("sources");
@@ -189,7 +193,7 @@ fn validate_projections(volume: &Part<'_, '_>, check: &mut Check<'_>) {
     }
 }
 
-/// Checks one source of a projected volume; the volume itself is where the reference reports conflicts.
+/// Check of one source of a projected volume. The reference reports conflicts at the volume.
 type Projection = for<'v> fn(&Part<'v, '_>, &Field<'_, '_>, &mut Paths<'v>, &mut Check<'_>);
 
 const PROJECTIONS: [(&str, Projection); 6] = [
@@ -290,7 +294,7 @@ fn project_trust_bundle<'v>(one: &Part<'v, '_>, volume: &Field<'_, '_>, paths: &
     }
 }
 
-/// The kinds of keys that a projected certificate may have.
+/// Key types that a projected certificate supports.
 const KEY_TYPES: [&str; 6] = ["ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519", "RSA3072", "RSA4096"];
 
 fn project_certificate<'v>(one: &Part<'v, '_>, volume: &Field<'_, '_>, paths: &mut Paths<'v>, check: &mut Check<'_>) {
@@ -312,7 +316,9 @@ fn project_certificate<'v>(one: &Part<'v, '_>, volume: &Field<'_, '_>, paths: &m
     }
 }
 
-/// `validateEphemeralVolumeSource`
+/// Validates the claim template of an ephemeral volume.
+///
+/// upstream: `pkg/apis/core/validation#validateEphemeralVolumeSource`.
 fn validate_claim_template(source: &Part<'_, '_>, check: &mut Check<'_>) {
     let Some(template) = check
         .child(source, "volumeClaimTemplate")
@@ -326,7 +332,7 @@ fn validate_claim_template(source: &Part<'_, '_>, check: &mut Check<'_>) {
     check.field(&template, "spec", &ClaimRules);
 }
 
-/// Where a container has volumes already: names with paths, the last of each name.
+/// Returns the paths at which a container already has volumes, by volume name; the last one of each name.
 fn mounted<'v>(list: &Field<'v, '_>, path: &str) -> HashMap<&'v str, &'v str> {
     list.slice()
         .iter()
@@ -339,7 +345,7 @@ fn mounted<'v>(list: &Field<'v, '_>, path: &str) -> HashMap<&'v str, &'v str> {
         .collect()
 }
 
-/// Checks where a container mounts volumes.
+/// Validates the volume mounts of a container.
 pub(super) fn validate_mounts(container: &Part<'_, '_>, volumes: &Volumes<'_>, check: &mut Check<'_>) {
     let mut paths = HashSet::new();
     let devices = mounted(&container.child("volumeDevices"), "devicePath");
@@ -413,7 +419,7 @@ fn validate_recursive_read_only(mount: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Checks which volumes a container sees as block devices.
+/// Validates the block devices of a container.
 pub(super) fn validate_devices(container: &Field<'_, '_>, volumes: &Volumes<'_>, errors: &mut Errors) {
     let (mut names, mut paths) = (HashSet::new(), HashSet::new());
     let mounts = mounted(&container.child("volumeMounts"), "mountPath");

@@ -1,4 +1,4 @@
-//! Warnings about pod specifications that are accepted but unlikely to do what their writers want.
+//! Warnings about pod specifications that are accepted but probably not intended.
 
 use std::collections::HashMap;
 
@@ -11,9 +11,9 @@ use super::{CONTAINERS, overlapping_paths};
 use crate::validation::addresses::address_warning;
 use crate::validation::resources;
 
-/// What is counted in bytes.
+/// Resources in bytes.
 const BYTES: [&str; 2] = ["memory", "ephemeral-storage"];
-/// How many warnings there may be before ports are no longer compared: an answer takes fewer.
+/// Number of warnings at which ports are no longer compared: a response holds fewer.
 const MOST_OF_PORTS: usize = 500;
 
 /// Deprecated labels of nodes and the text of their warning.
@@ -75,7 +75,7 @@ pub(crate) fn deprecated_node_label(label: &str) -> Option<&'static str> {
     Some(text)
 }
 
-/// What is to be said of the template at `path` of a workload, if it is new or changed.
+/// Returns the warnings about the pod template of a workload at `path`, if it is new or changed.
 pub(crate) fn template_warnings(parts: &Parts<'_>, object: &Value, path: &[&str]) -> Vec<String> {
     with_field(&Field::root(object), path, |template| {
         let mut warnings = Vec::new();
@@ -90,7 +90,7 @@ pub(crate) fn template_warnings(parts: &Parts<'_>, object: &Value, path: &[&str]
     })
 }
 
-/// What `of` makes of the field that `path` leads to.
+/// Calls `of` with the field at `path` and returns its result.
 fn with_field<T>(field: &Field<'_, '_>, path: &[&str], of: impl FnOnce(&Field<'_, '_>) -> T) -> T {
     match path.split_first() {
         Some((name, path)) => with_field(&field.child(name), path, of),
@@ -98,8 +98,10 @@ fn with_field<T>(field: &Field<'_, '_>, path: &[&str], of: impl FnOnce(&Field<'_
     }
 }
 
-/// What is to be said of a pod specification and the metadata beside it: `warningsForPodSpecAndMeta`. A new Pod is warned of
-/// annotations of AppArmor where fields are made of them.
+/// Returns warnings about a pod specification and its metadata. A new Pod gets warnings about AppArmor annotations when
+/// fields are set from them.
+///
+/// upstream: `pkg/api/pod#warningsForPodSpecAndMeta`.
 pub(crate) fn pod_spec_warnings(
     metadata: &Field<'_, '_>,
     spec: &Field<'_, '_>,
@@ -168,7 +170,7 @@ fn topology_spread(spec: &Field<'_, '_>, warnings: &mut Vec<String>) {
     }
 }
 
-/// Warns of the containers, and of annotations that stand for their security context and that of the Pod.
+/// Adds warnings about the containers, and about annotations that replace their security context or that of the Pod.
 fn containers(annotations: &Field<'_, '_>, spec: &Field<'_, '_>, is_template: bool, warnings: &mut Vec<String>) {
     let is_annotated = annotations.is_set();
     let security = spec.child("securityContext");
@@ -235,7 +237,7 @@ fn node_affinity(spec: &Field<'_, '_>, warnings: &mut Vec<String>) {
     }
 }
 
-/// What is to be said of a selector of nodes.
+/// Adds warnings about a node selector.
 pub(crate) fn node_selector_warnings(selector: &Field<'_, '_>, warnings: &mut Vec<String>) {
     for term in selector.child("nodeSelectorTerms").items() {
         for expression in term.child("matchExpressions").items() {
@@ -284,7 +286,7 @@ fn volumes(spec: &Field<'_, '_>, warnings: &mut Vec<String>) {
     ];
     let warn = |volume: &Field<'_, '_>, sources: &[(&str, &str)], warnings: &mut Vec<String>| {
         for (source, text) in sources {
-            // One of them is shown by its name in Go.
+            // One of them is reported by its Go name.
             let shown = if *source == "storageos" { "storageOS" } else { source };
             if volume.child(source).is_set() {
                 warnings.push(format!("{}: {text}", volume.child(shown).path()));
@@ -343,7 +345,7 @@ fn container_warnings(container: &Field<'_, '_>, warnings: &mut Vec<String>) {
     }
 }
 
-/// What stands out among the ports of all containers.
+/// Adds warnings about suspicious ports among those of all containers.
 fn port_warnings(spec: &Field<'_, '_>, warnings: &mut Vec<String>) {
     let mut taken: HashMap<(i64, &str), TakenPorts<'_>> = HashMap::new();
     for list in CONTAINERS {
@@ -365,13 +367,13 @@ fn port_warnings(spec: &Field<'_, '_>, warnings: &mut Vec<String>) {
     }
 }
 
-/// Where a port stands in a specification; its path is written where there is something to warn of.
+/// Position of a port in a specification. Its path is only formatted if there is a warning.
 #[derive(Clone, Copy)]
 struct PortPlace {
     list: &'static str,
-    /// The number of the container in the list.
+    /// Index of the container in the list.
     of: usize,
-    /// The number of the port of the container.
+    /// Index of the port in the container.
     at: usize,
 }
 
@@ -382,21 +384,21 @@ impl PortPlace {
     }
 }
 
-/// Where a port of a container is on its host.
+/// Host address and host port of a container port.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
 struct HostPort<'v> {
     ip: &'v str,
     port: i64,
 }
 
-/// The ports of one number and protocol that came before, by where they are on the host.
+/// Earlier ports with the same number and protocol, with their host ports.
 #[derive(Default)]
 struct TakenPorts<'v> {
     places: Vec<(HostPort<'v>, PortPlace)>,
 }
 
 impl<'v> TakenPorts<'v> {
-    /// How many of the ports before are compared with each: what a list holds is up to its writer.
+    /// Maximum number of earlier ports to compare with, since clients choose the length of the list.
     const COMPARED: usize = 100;
 
     fn warn(&mut self, on_host: HostPort<'v>, place: PortPlace, spec: &Field<'_, '_>, warnings: &mut Vec<String>) {
@@ -433,7 +435,7 @@ fn ip_without_port(port: &Field<'_, '_>) -> String {
     )
 }
 
-/// Warns of ports of one name.
+/// Adds warnings about ports with the same name.
 fn port_name_warnings(spec: &Field<'_, '_>, warnings: &mut Vec<String>) {
     let mut names: HashMap<&str, PortPlace> = HashMap::new();
     for list in CONTAINERS {

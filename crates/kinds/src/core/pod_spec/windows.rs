@@ -1,4 +1,4 @@
-//! What is only there for Windows: options of security contexts, and containers that are processes of the host.
+//! Windows: options of security contexts, and HostProcess containers.
 
 use holdfast_resource::metadata::formats::dns_subdomain;
 use holdfast_resource::{Field, FieldError};
@@ -12,7 +12,9 @@ const DOMAIN_LENGTH: usize = 256;
 const USER_LENGTH: usize = 104;
 const NET_BIOS_LENGTH: usize = 15;
 
-/// `validateWindowsSecurityContextOptions`
+/// Validates the Windows options of a security context.
+///
+/// upstream: `pkg/apis/core/validation#validateWindowsSecurityContextOptions`.
 pub(super) fn validate_options(options: &Field<'_, '_>, errors: &mut Errors) {
     let (name, credential) = (
         options.child("gmsaCredentialSpecName"),
@@ -87,7 +89,9 @@ fn is_dns(domain: &str) -> bool {
     })
 }
 
-/// `validateWindowsHostProcessPod`: containers are processes of the host all together, and with the host's network.
+/// Validates that either all containers are HostProcess containers, with the host network, or none is.
+///
+/// upstream: `pkg/apis/core/validation#validateWindowsHostProcessPod`.
 pub(super) fn validate_host_processes(spec: &Field<'_, '_>, rules: PodRules<'_>, errors: &mut Errors) {
     let process = |context: &Field<'_, '_>| -> Option<bool> {
         let options = context.child("windowsOptions");

@@ -1,11 +1,11 @@
-//! The cells of Services in tables.
+//! Cells of Services in tables.
 
 use holdfast_resource::table::{NamedCell, items, scalar_text};
 use holdfast_value::Value;
 
 use crate::cells::ingress_addresses;
 
-/// The cells of tables that show more than a path.
+/// Table cells that show more than the value at one path.
 pub(in crate::core) const CELLS: &[NamedCell] = &[
     ("service-external-ip", |object, _| service_external_ip(object)),
     ("service-ports", |object, _| service_ports(object)),

@@ -1,5 +1,5 @@
-//! The addresses and ports of Services as kube-apiserver keeps them: an IPAddress for each address, and one map of bits for the
-//! ports of the nodes. Each server guards them in the transaction that writes the Service, so that none is given twice.
+//! Addresses and ports of Services as kube-apiserver stores them: an IPAddress for each address, and one bitmap for the
+//! node ports. Each server claims them in the transaction that writes the Service, so that none is allocated twice.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -16,14 +16,14 @@ use super::allocation::{blocks_of, held};
 use super::{Service, repair};
 use crate::validation::addresses::Block;
 
-/// The key of the ports of the nodes.
+/// Key of the bitmap of node ports.
 const PORTS: &str = "/registry/ranges/servicenodeports";
-/// What the keys of IPAddresses begin with.
+/// Key prefix of IPAddresses.
 const ADDRESSES: &str = "/registry/ipaddresses/";
-/// What the keys of ServiceCIDRs begin with.
+/// Key prefix of ServiceCIDRs.
 const SERVICE_CIDRS: &str = "/registry/servicecidrs/";
 
-/// The labels of an IPAddress that a Service has, and who makes them.
+/// Labels of an IPAddress of a Service, and the name of its manager.
 pub(super) const FAMILY: &str = "ipaddress.kubernetes.io/ip-family";
 pub(super) const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
 pub(super) const MANAGER: &str = "ipallocator.k8s.io";
@@ -72,7 +72,7 @@ impl Claims for Service {
     }
 }
 
-/// Returns true if an IPAddress says that the address is not this Service's.
+/// Returns true if an IPAddress assigns the address to another object than this Service.
 pub(super) fn is_of_another(address: IpAddr, service: &Value, lookup: &dyn Lookup) -> bool {
     let addresses = GroupResource {
         group: "networking.k8s.io".into(),
@@ -86,7 +86,7 @@ pub(super) fn key_of(address: IpAddr) -> String {
     format!("{ADDRESSES}{address}")
 }
 
-/// What makes an address one of this Service; `None` where it is one already.
+/// Returns the claim of an address for this Service, or `None` if the Service holds it already.
 fn take(address: IpAddr, service: &Value, read: &dyn Fn(&str) -> Option<Value>, now: SystemTime) -> Option<Claim> {
     let key = key_of(address);
     if read(&key).is_some_and(|there| is_of(&there, service)) {
@@ -108,15 +108,15 @@ fn give_back(address: IpAddr, service: &Value, read: &dyn Fn(&str) -> Option<Val
     })
 }
 
-/// Whether an IPAddress is held by this Service.
+/// Returns true if this Service holds an IPAddress.
 pub(super) fn is_of(address: &Value, service: &Value) -> bool {
     let parent = |field: &str| address.str_at(&["spec", "parentRef", field]).unwrap_or_default();
     let own = |field: &str| service.str_at(&["metadata", field]).unwrap_or_default();
     parent("resource") == "services" && parent("namespace") == own("namespace") && parent("name") == own("name")
 }
 
-/// The IPAddress of an address, as kube-apiserver makes it. Its identity is that of the Service's own, distinguished by the
-/// address.
+/// Returns the IPAddress object of an address, as kube-apiserver creates it. Its uid derives from the Service's uid and
+/// from the address.
 pub(super) fn object(address: IpAddr, service: &Value, now: SystemTime) -> String {
     let text = |field: &str| json::to_string(&service.at(&["metadata", field]).cloned().unwrap_or_default());
     let now = Timestamp::from(now).text(Precision::Seconds);
@@ -133,7 +133,7 @@ pub(super) fn family_of(address: IpAddr) -> &'static str {
     if address.is_ipv4() { "IPv4" } else { "IPv6" }
 }
 
-/// A uid that no other object has: the Service's, whose random digits are mixed with those of the address.
+/// Returns a unique uid: the random digits of the Service's uid mixed with those of the address.
 fn uid_of(address: IpAddr, service: &str) -> String {
     let bits = match address {
         IpAddr::V4(address) => u128::from(u32::from(address)),
@@ -141,7 +141,7 @@ fn uid_of(address: IpAddr, service: &str) -> String {
     };
     let digits: String = service.chars().filter(char::is_ascii_hexdigit).collect();
     let own = u128::from_str_radix(&digits, 16).unwrap_or_default();
-    // An odd factor keeps different numbers different.
+    // An odd factor maps distinct numbers to distinct numbers.
     let mixed = own
         ^ bits
             .wrapping_add(1)
@@ -159,7 +159,7 @@ fn uid_of(address: IpAddr, service: &str) -> String {
 }
 
 impl Service {
-    /// The ports of the nodes once `had` are given back and `has` are taken.
+    /// Returns the bitmap of node ports after `had` is released and `has` is allocated.
     fn ports(&self, had: &BTreeSet<u16>, has: &BTreeSet<u16>, read: &dyn Fn(&str) -> Option<Value>) -> Claim {
         let mut bits = Bits::of(read(PORTS).as_ref());
         for at in had.difference(has).filter_map(|port| self.offset(*port)) {
@@ -175,13 +175,14 @@ impl Service {
             bits.set(at, true);
         }
         Claim {
-            // Another has one of them, as this server has yet to hear: what is there is not absent, and the write starts over.
+            // Another server allocated one of them and this server has not observed it yet. The map exists, so a claim
+            // for a new object fails, and the write is retried.
             is_new: is_lost,
             ..self.map_of_ports(bits)
         }
     }
 
-    /// The place of a port in the map.
+    /// Returns the index of a port in the bitmap.
     fn offset(&self, port: u16) -> Option<usize> {
         let range = &self.config.node_ports;
         port.checked_sub(*range.start())
@@ -210,7 +211,7 @@ impl Service {
     }
 }
 
-/// A set of numbers as Go's `big.Int` writes one: the highest byte first, without zeros before it.
+/// Bit set in the encoding of Go's `big.Int`: the highest byte first, without leading zeros.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bits(Vec<u8>);
 
@@ -221,13 +222,13 @@ impl PartialEq for Bits {
 }
 
 impl Bits {
-    /// Those of a stored map; none where there is no map.
+    /// Decodes a stored bitmap; empty if there is none.
     fn of(map: Option<&Value>) -> Self {
         let data = map.and_then(|map| map.str_at(&["data"])).unwrap_or_default();
         Self::read(&STANDARD.decode(data).unwrap_or_default())
     }
 
-    /// The numbers.
+    /// Iterates over the numbers.
     pub(super) fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.0.len() * 8).filter(|at| self.has(*at))
     }
@@ -283,12 +284,12 @@ mod tests {
         yaml::parse(text.as_bytes(), &Limits::default()).unwrap()
     }
 
-    /// What is stored, to which claims are made.
+    /// Stored objects that claims are applied to.
     #[derive(Default)]
     struct Stored(RefCell<BTreeMap<String, Value>>);
 
     impl Stored {
-        /// Whether the claims of a change hold; if so they are done.
+        /// Applies the claims of a change. Returns true if all of them held.
         fn change(&self, old: Option<&Value>, new: Option<&Value>) -> bool {
             let kind = Service::new(&Config::default());
             let read = |key: &str| self.0.borrow().get(key).cloned();
@@ -315,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_service_holds_another_cannot_take_until_it_is_given_back() {
+    fn held_address_is_unavailable_until_released() {
         let stored = Stored::default();
         let first = service("first", "10.0.0.5", 30000);
         assert!(stored.change(None, Some(&first)));

@@ -1,6 +1,6 @@
-//! Which address families a Service has, and which addresses go with them.
+//! Address families of a Service, and the addresses that belong to them.
 //!
-//! The reference checks this first, so that a Service that is wrong here is refused for nothing else.
+//! The reference validates these first: a Service with an error here is rejected without any further checks.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -17,7 +17,9 @@ const POLICIES: [&str; 3] = ["PreferDualStack", "RequireDualStack", "SingleStack
 const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];
 const DUAL: &str = "must be 'RequireDualStack' or 'PreferDualStack' when multiple";
 
-/// Reports addresses, families and a policy that do not go together (`ValidateServiceClusterIPsRelatedFields`).
+/// Validates that addresses, families and policy are consistent.
+///
+/// upstream: `pkg/apis/core/validation#ValidateServiceClusterIPsRelatedFields`.
 pub(super) fn validate_addresses(spec: &Field<'_, '_>, old: &Field<'_, '_>, reading: Reading, errors: &mut Errors) {
     if spec.child("type").text() == "ExternalName" {
         return;
@@ -47,7 +49,7 @@ pub(super) fn validate_addresses(spec: &Field<'_, '_>, old: &Field<'_, '_>, read
     }
 }
 
-/// Reports where the list of addresses does not begin with the single one, which older clients know alone.
+/// Validates that the list of addresses begins with the single one, the only one that older clients know.
 fn validate_first(ip: &Field<'_, '_>, ips: &Field<'_, '_>, errors: &mut Errors) {
     match (ip.text(), ips.slice().first()) {
         ("", None) => {}
@@ -60,7 +62,7 @@ fn validate_first(ip: &Field<'_, '_>, ips: &Field<'_, '_>, errors: &mut Errors) 
     }
 }
 
-/// Reports what is no address; whether all are, or there is none on purpose.
+/// Reports invalid addresses. Returns true if all are valid, or there is none on purpose.
 fn validate_forms(ips: &Field<'_, '_>, old: &Field<'_, '_>, reading: Reading, errors: &mut Errors) -> bool {
     let before = errors.len();
     for (at, one) in ips.items().enumerate() {
@@ -73,7 +75,7 @@ fn validate_forms(ips: &Field<'_, '_>, old: &Field<'_, '_>, reading: Reading, er
     errors.len() == before
 }
 
-/// Reports two addresses of one family, and addresses of another family than the one named for them.
+/// Reports two addresses of one family, and addresses whose family is not the one that the Service lists for them.
 fn validate_kinds(ips: &Field<'_, '_>, families: &Field<'_, '_>, errors: &mut Errors) {
     if ips.slice().first().and_then(Value::as_str) == Some("None") {
         return;
@@ -97,11 +99,11 @@ fn family_of(ip: &str) -> &'static str {
     }
 }
 
-/// Fills in the families and the policy of a Service that leaves them out. `served` are the families of the cluster, the
-/// default one first (`initIPFamilyFields`).
+/// Sets the families and the policy of a Service that omits them. `served` are the families of the cluster, the default
+/// one first (`initIPFamilyFields`).
 ///
 /// # Errors
-/// Why the Service can have no addresses.
+/// If the Service cannot have addresses, with the reasons.
 pub(super) fn complete(
     object: &mut Value,
     old: Option<&Value>,
@@ -146,7 +148,7 @@ pub(super) fn complete(
     Ok(())
 }
 
-/// Gives the families of a Service that was kept before there were any: those of its addresses.
+/// Sets the families of a Service that was stored before the field existed to those of its addresses.
 pub(super) fn infer_for_old(object: &mut Value) {
     if is_external(object) || policy(object).is_some() || !is_zero(object.at(&["spec", "ipFamilies"])) {
         return;
@@ -182,7 +184,7 @@ fn unchanged(object: &Value, old: &Value, part: &str) -> bool {
     same(object.at(&["spec", part]), old.at(&["spec", part]))
 }
 
-/// Whether a Service that may have two families stays as it is: it is not to get or lose one because the cluster did.
+/// Returns true if a PreferDualStack Service is unchanged: it does not gain or lose a family because the cluster did.
 pub(super) fn keeps_preferring(object: &Value, old: &Value) -> bool {
     policy(object) == Some("PreferDualStack")
         && ["ipFamilyPolicy", "type", "clusterIPs", "ipFamilies"]
@@ -193,13 +195,13 @@ pub(super) fn keeps_preferring(object: &Value, old: &Value) -> bool {
 fn default_policy<'v>(object: &Value, old: Option<&'v Value>) -> &'v str {
     match old.and_then(policy) {
         Some(before) => before,
-        // The addresses behind a headless Service without a selector are not known.
+        // The endpoint addresses of a headless Service without a selector are unknown.
         None if is_headless(object) && is_zero(object.at(&["spec", "selector"])) => "RequireDualStack",
         None => "SingleStack",
     }
 }
 
-/// A change to one family gives up what belongs to the second one; nothing else gives it up.
+/// Releases the secondary address and family when the policy changes to one family, and rejects any other release.
 #[expect(clippy::indexing_slicing, reason = "looked at where it is not empty alone")]
 fn fit_to_policy(object: &mut Value, old: &Value, errors: &mut Errors) {
     let single = policy(object) == Some("SingleStack");
@@ -228,7 +230,7 @@ fn validate_single(spec: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Adds the families of addresses for which none is named.
+/// Adds the families of addresses for which the Service lists none.
 fn infer(spec: &Field<'_, '_>, served: &[&str], families: &mut Vec<String>, errors: &mut Errors) {
     let ips = spec.child("clusterIPs");
     for (at, ip) in ips.items().enumerate().take_while(|(_, ip)| ip.text() != "None") {
@@ -249,7 +251,7 @@ fn infer(spec: &Field<'_, '_>, served: &[&str], families: &mut Vec<String>, erro
     }
 }
 
-/// A headless Service that selects nothing may have families that the cluster has not.
+/// Completes the families of a headless Service without a selector, which may have families that the cluster lacks.
 fn any_families(object: &Value, served: &[&str], families: &mut Vec<String>) {
     if families.is_empty() {
         families.extend(served.first().map(|&family| family.to_owned()));
@@ -283,7 +285,9 @@ fn validate_served(spec: &Field<'_, '_>, served: &[&str], families: &[String], e
     }
 }
 
-/// Reports addresses that changed once they were given (`validateUpgradeDowngradeClusterIPs`).
+/// Reports changes of assigned addresses.
+///
+/// upstream: `pkg/apis/core/validation#validateUpgradeDowngradeClusterIPs`.
 #[expect(clippy::indexing_slicing, reason = "looked at where it is not empty alone")]
 pub(super) fn validate_kept_addresses(object: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let headless = |spec: &Field<'_, '_>| is_none(spec.child("clusterIPs").slice());
@@ -316,7 +320,9 @@ pub(super) fn validate_kept_addresses(object: &Field<'_, '_>, old: &Field<'_, '_
     }
 }
 
-/// Reports families that changed once they were given (`validateUpgradeDowngradeIPFamilies`).
+/// Reports changes of assigned families.
+///
+/// upstream: `pkg/apis/core/validation#validateUpgradeDowngradeIPFamilies`.
 #[expect(clippy::indexing_slicing, reason = "looked at where it is not empty alone")]
 pub(super) fn validate_kept_families(object: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let headless = |spec: &Field<'_, '_>| is_none(spec.child("clusterIPs").slice());
@@ -338,7 +344,7 @@ pub(super) fn validate_kept_families(object: &Field<'_, '_>, old: &Field<'_, '_>
         errors.push(FieldError::invalid(&place, shown(&families), why));
     }
     if !now.is_empty() && !was.is_empty() && now[0] != was[0] {
-        // The reference shows the addresses here.
+        // The reference prints the addresses here.
         errors.push(FieldError::invalid(&place, shown(&ips), "may not change once set"));
     }
     if was.len() > now.len() && now.len() == 1 {

@@ -29,11 +29,11 @@ use crate::defaults::{change_items, is_zero, set_missing};
 use crate::validation::addresses::Reading;
 use crate::validation::{Errors, same};
 
-/// What only Services do: they take addresses and ports that no other Service has.
+/// Rules of Services only: they allocate addresses and ports that no other Service has.
 pub(crate) struct Service {
     allocations: Arc<Allocations>,
     config: Config,
-    /// Ports that are marked as taken and that no Service has.
+    /// Ports that are allocated in the bitmap and that no Service has.
     leaks: Mutex<repair::Leaks>,
 }
 
@@ -46,7 +46,7 @@ impl Service {
         }
     }
 
-    /// How addresses are read.
+    /// Returns the strictness of address parsing.
     fn reading(&self) -> Reading {
         Reading::of(self.config.features)
     }
@@ -149,7 +149,7 @@ impl Followed for Service {
 }
 
 impl InitialObjects for Service {
-    /// The service by which those inside of the cluster find the server, at the first address of the block.
+    /// Returns the Service by which clients in the cluster reach the server, at the first address of the CIDR.
     fn initial_objects(&self) -> Vec<Value> {
         let mut port = Value::empty_map();
         port.set_at(&["name"], "https".into());
@@ -168,8 +168,8 @@ impl InitialObjects for Service {
 }
 
 impl Service {
-    /// Sets the address families and allocates the addresses and ports that the Service lacks; they are given back if
-    /// the write fails. Faults found here are reported before those of validation.
+    /// Sets the address families and allocates the addresses and ports that the Service lacks; they are released if
+    /// the write fails. Errors found here are reported before those of validation.
     fn allocate(&self, context: &WriteContext<'_>, object: &mut Value, old: Option<&Value>) -> Result<(), Refusal> {
         families::complete(object, old, &self.allocations.families(), self.reading()).map_err(Refusal::Invalid)?;
         let requested = texts_at(object, "clusterIPs");
@@ -209,7 +209,7 @@ fn service_cidrs(lookup: &dyn Lookup) -> Vec<Value> {
     found
 }
 
-/// A Service as it is shown: older servers kept one address only, and policies for traffic where there is none.
+/// Converts a stored Service: older servers stored only one address, and traffic policies that do not apply.
 pub(super) fn from_rest(mut object: Value) -> Value {
     mirror_cluster_ip(&mut object, None);
     families::infer_for_old(&mut object);
@@ -217,7 +217,8 @@ pub(super) fn from_rest(mut object: Value) -> Value {
     object
 }
 
-/// A Service as it is kept: one that leaves the cluster takes its policy for traffic within it along, though no read shows it.
+/// Returns a Service in its stored form. One that becomes an ExternalName keeps its internal traffic policy, which
+/// reads omit.
 pub(super) fn to_rest(mut object: Value, old: Old<'_>) -> Value {
     let path = ["spec", "internalTrafficPolicy"];
     if is_external(&object)
@@ -230,7 +231,7 @@ pub(super) fn to_rest(mut object: Value, old: Old<'_>) -> Value {
     object
 }
 
-/// Services outside of the cluster show no policy for traffic within it, although they may be written with one.
+/// Removes the internal traffic policy of an ExternalName Service, which may be written with one.
 fn hide_internal_policy(object: &mut Value) {
     let path = ["spec", "internalTrafficPolicy"];
     if is_external(object) && matches!(object.str_at(&path), Some("Cluster" | "Local")) {
@@ -238,29 +239,29 @@ fn hide_internal_policy(object: &mut Value) {
     }
 }
 
-/// Whether a Service stands for something outside of the cluster and has no address of its own.
+/// Returns true if a Service refers to an external name and has no address of its own.
 fn is_external(object: &Value) -> bool {
     sort_of(object) == "ExternalName"
 }
 
-/// Whether a Service has no address of its own on purpose.
+/// Returns true if a Service deliberately has no address of its own.
 fn is_headless(object: &Value) -> bool {
     object.str_at(&["spec", "clusterIP"]) == Some("None")
 }
 
-/// The texts of a list of `spec`.
+/// Returns the texts of a list of `spec`.
 fn texts_at(object: &Value, list: &str) -> Vec<String> {
     let list = object.at(&["spec", list]).and_then(Value::as_list);
     let texts = list.into_iter().flat_map(|list| list.iter()).filter_map(Value::as_str);
     texts.map(str::to_owned).collect()
 }
 
-/// Whether Services of this type have ports of the nodes.
+/// Returns true if Services of this type have node ports.
 fn takes_node_ports(type_name: &str) -> bool {
     matches!(type_name, "NodePort" | "LoadBalancer")
 }
 
-/// Whether ports of the nodes are allocated for a Service: a load balancer may do without.
+/// Returns true if node ports are allocated for a Service, which a load balancer may disable.
 fn needs_node_ports(object: &Value) -> bool {
     match sort_of(object) {
         "LoadBalancer" => {
@@ -277,12 +278,14 @@ fn sort_of(object: &Value) -> &str {
     object.str_at(&["spec", "type"]).unwrap_or_default()
 }
 
-/// Whether a load balancer asks the nodes which of them has endpoints.
+/// Returns true if a load balancer needs health checks to find the nodes with endpoints.
 fn needs_health_check(object: &Value) -> bool {
     sort_of(object) == "LoadBalancer" && object.str_at(&["spec", "externalTrafficPolicy"]) == Some("Local")
 }
 
-/// Keeps `clusterIPs` alike with `clusterIP`, which older clients know alone (`normalizeClusterIPs`).
+/// Keeps `clusterIPs` consistent with `clusterIP`, the only field that older clients know.
+///
+/// upstream: `pkg/registry/core/service/storage#normalizeClusterIPs`.
 fn mirror_cluster_ip(object: &mut Value, old: Option<&Value>) {
     let ip = object.str_at(&["spec", "clusterIP"]).unwrap_or_default().to_owned();
     let list = texts_at(object, "clusterIPs");
@@ -314,7 +317,7 @@ fn mirror_cluster_ip(object: &mut Value, old: Option<&Value>) {
     }
 }
 
-/// A client that leaves out what was allocated keeps it.
+/// Keeps allocated values that the client omits.
 fn keep_allocated(object: &mut Value, old: &Value) {
     if !is_external(object) && !is_external(old) {
         if is_zero(object.at(&["spec", "clusterIP"]))
@@ -340,7 +343,7 @@ fn keep_allocated(object: &mut Value, old: &Value) {
     }
 }
 
-/// Ports keep those of the nodes by their names, whatever else of them changed.
+/// Keeps the node ports of ports with the same names, whatever else of them changed.
 fn keep_node_ports(object: &mut Value, old: &Value) {
     let name = |port: &Value| port.str_at(&["name"]).unwrap_or_default().to_owned();
     let number = |port: &Value| port.get("nodePort").and_then(Value::as_i64).unwrap_or_default();
@@ -360,7 +363,7 @@ fn keep_node_ports(object: &mut Value, old: &Value) {
     }
 }
 
-/// A Service that changes its type loses what only the old type has, unless the client changed that as well.
+/// Removes fields that only the old type has, unless the client changed them as well.
 fn drop_what_the_type_dropped(object: &mut Value, old: &Value) {
     let (new_sort, old_sort) = (sort_of(object).to_owned(), sort_of(old).to_owned());
     let drop_unchanged = |object: &mut Value, part: &str| {
@@ -373,7 +376,7 @@ fn drop_what_the_type_dropped(object: &mut Value, old: &Value) {
             drop_unchanged(object, part);
         }
     }
-    // One that does without new ports keeps those that it has.
+    // Node ports are only removed if the update sets no new ones.
     if takes_node_ports(&old_sort)
         && !takes_node_ports(&new_sort)
         && node_ports(object).is_subset(&node_ports(old))
@@ -454,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_allocated_stays_until_the_type_drops_it() {
+    fn allocated_values_stay_until_type_drops_them() {
         let harness = Harness::new();
         let created = harness.create(&of("{type: NodePort, ports: [{port: 80}]}"));
         let same = harness.update(&created, &of("{type: NodePort, ports: [{port: 80}]}"));
@@ -550,7 +553,7 @@ mod tests {
             harness.update_errors(&named("10.0.0.98", "10.0.0.98"), &named("10.0.0.99", "10.0.0.98")),
             [r#"spec.clusterIPs[0]: Invalid value: ["10.0.0.99"]: may not change once set"#]
         );
-        // The forms of the addresses are looked at before what became of them.
+        // The format of addresses is validated before their changes.
         assert_eq!(
             harness.update_errors(&named("10.0.0.97", "10.0.0.97"), &named("x", "10.0.0.97")),
             ["spec.clusterIPs[0]: Invalid value: \"x\": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"]

@@ -1,11 +1,11 @@
-//! The proxy to a Service, as far as it comes where no network is behind the server.
+//! Proxy to a Service, up to the point where the reference would contact an endpoint.
 
 use holdfast_resource::{ConnectParameter, Connecter, Connection, Field, Refusal, WriteContext};
 use holdfast_value::Value;
 
 use super::super::{of_core, proxied_name, proxy_parameters};
 
-/// The proxy to a Service.
+/// Proxy to a Service.
 pub(crate) struct Proxy;
 
 impl Connecter for Proxy {
@@ -18,7 +18,7 @@ impl Connecter for Proxy {
     }
 }
 
-/// Why a proxy does not reach the endpoints of a service.
+/// Returns the error of a proxy that cannot reach the endpoints of a service.
 fn unreached(context: &WriteContext<'_>) -> Refusal {
     let (_, name, port) = proxied_name(context.name);
     let missing = || Refusal::NotFound {
@@ -36,7 +36,7 @@ fn unreached(context: &WriteContext<'_>) -> Refusal {
             return Refusal::Unavailable(format!("no service port {number} found for service {name:?}"));
         }
     }
-    // A service without endpoints counts as one that does not exist.
+    // The reference reports a Service without Endpoints as missing.
     let Some(endpoints) = context.lookup.get(&of_core("endpoints"), context.namespace, name) else {
         return missing();
     };

@@ -1,5 +1,5 @@
-//! What is amiss of the addresses and ports of Services as they are stored, and what mends it, as kube-apiserver's repair
-//! controllers do: addresses that are missing, wrong or without a Service, ports that are not marked or that no Service has.
+//! Repair of the stored addresses and ports of Services, as by kube-apiserver's repair controllers: addresses that are
+//! missing, wrong or without a Service, ports that are not allocated in the bitmap or that no Service has.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
@@ -14,17 +14,18 @@ use super::claims::{Bits, FAMILY, MANAGED_BY, MANAGER, family_of, is_of, key_of,
 use super::is_external;
 use crate::validation::addresses::Block;
 
-/// How long an address may be without its Service, which other servers write after it.
+/// Grace period for an address without its Service, which other servers write after it.
 const GRACE: Duration = Duration::from_secs(60);
-/// How long an address that is newer than its Service may be one of a write that is taken back.
+/// Time in which an address that is newer than its Service may belong to a write that is rolled back.
 const TAKEN_BACK: Duration = Duration::from_secs(5);
-/// The number of the look that frees a port without a Service: a Service may be under way.
+/// Number of consecutive checks after which a port without a Service is released, since its Service may still be
+/// written.
 const LOOKS: u32 = 3;
 
-/// The ports that no Service has, and how often each was seen so.
+/// Ports that no Service has, with the number of checks that found them so.
 pub(super) type Leaks = BTreeMap<usize, u32>;
 
-/// Where an object stands: namespace and name.
+/// Namespace and name of an object.
 type NamespacedName<'v> = (&'v str, &'v str);
 
 fn place(object: &Value) -> NamespacedName<'_> {
@@ -37,13 +38,14 @@ fn parent(address: &Value) -> NamespacedName<'_> {
     (text("namespace"), text("name"))
 }
 
-/// Whether an address says that a Service has it.
+/// Returns true if the parent of an address is a Service.
 fn names_service(address: &Value) -> bool {
     let text = |field| address.str_at(&["spec", "parentRef", field]).unwrap_or_default();
     text("group").is_empty() && text("resource") == "services"
 }
 
-/// What mends the IPAddresses `there` of `services`, as far as their addresses lie in `blocks`. One that has to be recreated is removed first, and is missing after that.
+/// Returns the claims that repair the IPAddresses `there` of `services`, for addresses in `blocks`. An IPAddress that
+/// must be recreated is deleted first, and the next repair creates it.
 pub(super) fn addresses(services: &[Value], there: &[Value], blocks: &[Block], now: SystemTime) -> Vec<Claim> {
     let by_name: HashMap<NamespacedName<'_>, &Value> =
         services.iter().map(|service| (place(service), service)).collect();
@@ -84,8 +86,8 @@ pub(super) fn addresses(services: &[Value], there: &[Value], blocks: &[Block], n
     claims
 }
 
-/// Whether an IPAddress is what it should be for a Service that has the address; or is that of another that has it too, which
-/// only people can mend.
+/// Returns true if an IPAddress is correct for a Service that has the address. It is also correct if it belongs to
+/// another existing Service: only people can resolve that conflict.
 fn is_right(there: &Value, address: IpAddr, service: &Value, services: &HashMap<NamespacedName<'_>, &Value>) -> bool {
     if !names_service(there) || !is_of(there, service) && !services.contains_key(&parent(there)) {
         return false;
@@ -94,7 +96,7 @@ fn is_right(there: &Value, address: IpAddr, service: &Value, services: &HashMap<
     label(FAMILY) == Some(family_of(address)) && label(MANAGED_BY) == Some(MANAGER)
 }
 
-/// Whether an address that was made for a Service has none any more.
+/// Returns true if an address was created for a Service that no longer has it.
 fn is_orphan(address: &Value, services: &HashMap<NamespacedName<'_>, &Value>, now: SystemTime) -> bool {
     if address.str_at(&["metadata", "labels", MANAGED_BY]) != Some(MANAGER) {
         return false;
@@ -129,8 +131,8 @@ fn age(object: &Value, now: SystemTime) -> Duration {
     Duration::from_secs(u64::try_from(age).unwrap_or(0))
 }
 
-/// What the map of ports should be: those of `services`, and those that no Service has as long as a Service may still take
-/// them right now. `offset` gives the place of a port in it.
+/// Returns the correct bitmap of ports: those of `services`, and those without a Service that a running write may still
+/// claim. `offset` returns the index of a port in the bitmap.
 pub(super) fn ports(
     services: &[Value],
     stored: &Bits,
@@ -205,7 +207,7 @@ mod tests {
         let web = service("web", "ClusterIP", "10.0.0.5");
         assert_eq!(mends(std::slice::from_ref(&web), &[], 0), made("10.0.0.5"));
         assert_eq!(mends(std::slice::from_ref(&web), &[address("10.0.0.5", &web)], 99), []);
-        // Beyond the block, and of no address.
+        // An address outside the block, and a Service without an address.
         assert_eq!(
             mends(&[service("far", "ClusterIP", "10.9.0.5")], &[], 0),
             made("10.9.0.5")[1..]
@@ -227,18 +229,18 @@ mod tests {
         let mut unlabelled = address("10.0.0.5", &web);
         unlabelled.remove_at(&["metadata", "labels", FAMILY]);
         assert_eq!(mends(services, &[unlabelled], 0), removed("10.0.0.5"));
-        // Two that have the same address cannot be distinguished: the first stays.
+        // Two Services with the same address cannot be distinguished: the first one keeps it.
         let other = service("other", "ClusterIP", "10.0.0.5");
         assert_eq!(mends(&[web.clone(), other], &[address("10.0.0.5", &web)], 99), []);
     }
 
     #[test]
-    fn an_address_without_a_service_goes_when_no_write_of_the_service_can_be_running() {
+    fn orphaned_address_is_removed_after_grace_period() {
         let web = service("web", "ClusterIP", "10.0.0.5");
         let leaked = [address("10.0.0.5", &web)];
         assert_eq!(mends(&[], &leaked, 60), []);
         assert_eq!(mends(&[], &leaked, 61), removed("10.0.0.5"));
-        // What others made is theirs.
+        // Addresses of other managers are left unchanged.
         let mut theirs = leaked[0].clone();
         theirs.set_at(&["metadata", "labels", MANAGED_BY], "me".into());
         assert_eq!(mends(&[], &[theirs], 99), []);
@@ -262,7 +264,7 @@ mod tests {
             assert!(right.has(1), "a port that was not marked");
             assert_eq!(right.has(7), look < 3, "{look}");
         }
-        // The count of one that was taken meanwhile starts again.
+        // The count of a port that was allocated meanwhile restarts.
         let right = ports(&[], &stored, &mut leaks, offset);
         assert!(right.has(7));
         stored.set(7, false);

@@ -1,4 +1,4 @@
-//! What is wrong with a Service.
+//! Validation of a Service.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ use crate::validation::{Errors, repeated, report, same, set_one_of};
 const AFFINITY_SECONDS_MOST: i64 = 86400;
 const KUBELET_PORT: i64 = 10250;
 
-/// What `ValidateService` checks in code, of a Service that is to take the place of `old`, whose addresses may stay as they are.
+/// Checks of `ValidateService` in code, for a Service that replaces `old`. Unchanged addresses stay allowed.
 pub(super) struct ServiceRules<'v> {
     service: Field<'v, 'v>,
     old: Field<'v, 'v>,
@@ -22,7 +22,7 @@ pub(super) struct ServiceRules<'v> {
 }
 
 impl<'v> ServiceRules<'v> {
-    /// The rules for `service` in place of `old`.
+    /// Returns the rules for `service`, which replaces `old`.
     pub(super) fn of(service: &'v Value, old: Option<&'v Value>, reading: Reading) -> Self {
         Self {
             service: Field::root(service),
@@ -56,7 +56,7 @@ impl<'v> Rules<'v> for ServiceRules<'_> {
     }
 }
 
-/// The type and the ports, which most types need.
+/// Validates the type and the ports, which most types require.
 fn validate_ports<'v>(spec: &Part<'v, '_>, rules: &dyn Rules<'v>, check: &mut Check<'_>) {
     let ports = spec.child("ports");
     let headless = spec.child("clusterIP").text() == "None";
@@ -71,7 +71,7 @@ fn validate_ports<'v>(spec: &Part<'v, '_>, rules: &dyn Rules<'v>, check: &mut Ch
     }
 }
 
-/// Addresses from outside: those that were there, or of endpoints.
+/// Validates external addresses: unchanged ones, or valid endpoint addresses.
 fn validate_external(spec: &Field<'_, '_>, old: &Field<'_, '_>, reading: Reading, errors: &mut Errors) {
     let (external, old_external) = (spec.child("externalIPs"), old.child("externalIPs"));
     for external in external.items() {
@@ -83,7 +83,7 @@ fn validate_external(spec: &Field<'_, '_>, old: &Field<'_, '_>, reading: Reading
     }
 }
 
-/// No port of nodes where the type has none, and no port twice.
+/// Reports node ports that the type does not have, and duplicate ports.
 fn validate_port_numbers(spec: &Field<'_, '_>, errors: &mut Errors) {
     let ports = spec.child("ports");
     if spec.child("type").text() == "ClusterIP" {
@@ -97,7 +97,7 @@ fn validate_port_numbers(spec: &Field<'_, '_>, errors: &mut Errors) {
     validate_repeated_ports(&ports, errors);
 }
 
-/// Reports two annotations that say different things of the same.
+/// Reports two equivalent annotations with different values.
 fn validate_topology(metadata: &Field<'_, '_>, errors: &mut Errors) {
     const HINTS: &str = "service.kubernetes.io/topology-aware-hints";
     let annotations = metadata.child("annotations");
@@ -206,7 +206,7 @@ fn validate_repeated_ports(ports: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// A port that stands there twice, shown as the reference's own type has it.
+/// Returns the error for a duplicate port, printed like the reference's internal type.
 fn repeated_port(port: &Field<'_, '_>, protocol: &str, number: i64) -> FieldError {
     let protocol = Value::from(protocol);
     let shown = format!(
@@ -217,7 +217,7 @@ fn repeated_port(port: &Field<'_, '_>, protocol: &str, number: i64) -> FieldErro
 
 const ONLY_BALANCERS: &str = "may only be used when `type` is 'LoadBalancer'";
 
-/// Checks who may reach a load balancer, be it said by the field or by the annotation from before it.
+/// Validates the source ranges of a load balancer, in the field or in the annotation that preceded it.
 fn validate_ranges(service: &Field<'_, '_>, old: &Field<'_, '_>, reading: Reading, errors: &mut Errors) {
     const ANNOTATION: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
     let (spec, old_spec) = (service.child("spec"), old.child("spec"));
@@ -227,7 +227,7 @@ fn validate_ranges(service: &Field<'_, '_>, old: &Field<'_, '_>, reading: Readin
         old_spec.child("loadBalancerSourceRanges"),
     );
     if !ranges.is_empty() {
-        // The reference writes this name with a capital letter.
+        // The reference capitalizes this name.
         let place = spec.path().child("LoadBalancerSourceRanges");
         let ranges = Field::placed(ranges.value(), place.as_str());
         if !balancer {
@@ -296,7 +296,7 @@ fn validate_traffic<'v>(spec: &Part<'v, '_>, rules: &dyn Rules<'v>, check: &mut 
     }
 }
 
-/// `validateHealthCheckNodePort`
+/// Validates the health check node port.
 fn validate_health_check(spec: &Field<'_, '_>, errors: &mut Errors) {
     let port = spec.child("healthCheckNodePort");
     let balancer = spec.child("type").text() == "LoadBalancer";
@@ -312,7 +312,7 @@ fn validate_health_check(spec: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Reports changes of what a Service keeps for its life.
+/// Reports changes of immutable parts of a Service.
 pub(super) fn validate_change(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let (new, old) = (new.child("spec"), old.child("spec"));
     let external = |spec: &Field<'_, '_>| spec.child("type").text() == "ExternalName";
@@ -325,7 +325,7 @@ pub(super) fn validate_change(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: 
     if balancer(&new) && balancer(&old) && !same(class.value(), old.child("loadBalancerClass").value()) {
         errors.push(class.invalid("may not change once set"));
     }
-    // The reference checks the class here and once more with all else.
+    // The reference validates the class here, and again with all other fields.
     validate_class(&new, errors);
     let checked = |spec: &Field<'_, '_>| balancer(spec) && spec.child("externalTrafficPolicy").text() == "Local";
     let number = |spec: &Field<'_, '_>| spec.child("healthCheckNodePort").number().unwrap_or_default();
@@ -334,7 +334,7 @@ pub(super) fn validate_change(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: 
     }
 }
 
-/// Checks the status of a Service that is to take the place of `old`.
+/// Validates the status of a Service that replaces `old`.
 pub(super) fn validate_status(service: &Field<'_, '_>, old: &Field<'_, '_>, reading: Reading, errors: &mut Errors) {
     let (status, old_status) = (service.child("status"), old.child("status"));
     let (balancer, old_balancer) = (status.child("loadBalancer"), old_status.child("loadBalancer"));

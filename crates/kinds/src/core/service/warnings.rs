@@ -1,10 +1,10 @@
-//! What writers of Services are warned of (`GetWarningsForService`).
+//! Warnings about Services (`GetWarningsForService`).
 
 use holdfast_resource::Field;
 
 use crate::validation::addresses::{address_warning, block_warning};
 
-/// What a Service asks for that is of no use or will go.
+/// Returns warnings about deprecated or ineffective settings of a Service.
 pub(super) fn of_object(service: &Field<'_, '_>) -> Vec<String> {
     let (metadata, spec) = (service.child("metadata"), service.child("spec"));
     let mut warnings = Vec::new();
@@ -21,7 +21,7 @@ pub(super) fn of_object(service: &Field<'_, '_>) -> Vec<String> {
     warnings
 }
 
-/// What is to be said of the addresses that a status names.
+/// Returns warnings about the addresses in a status.
 pub(super) fn of_status(status: &Field<'_, '_>) -> Vec<String> {
     let balancer = status.child("loadBalancer");
     let points = balancer.child("ingress");
@@ -32,7 +32,7 @@ pub(super) fn of_status(status: &Field<'_, '_>) -> Vec<String> {
     said.collect()
 }
 
-/// What is to be said of the addresses and blocks that a Service names, and of what its type makes of them.
+/// Returns warnings about the addresses and CIDRs of a Service, and about settings that its type ignores.
 fn of_spec(spec: &Field<'_, '_>) -> Vec<String> {
     let text = |name: &str| spec.child(name).text().to_owned();
     let (service_type, cluster_ip) = (text("type"), text("clusterIP"));
@@ -80,7 +80,7 @@ mod tests {
     use crate::harness::Harness;
 
     #[test]
-    fn what_the_type_makes_of_addresses_is_warned_of_in_the_order_of_the_reference() {
+    fn ignored_address_settings_warn_in_reference_order() {
         let warnings = |spec: &str| {
             let service = format!(
                 "{{apiVersion: v1, kind: Service, metadata: {{name: a}}, spec: {{{spec}, ports: [{{port: 80}}]}}}}"

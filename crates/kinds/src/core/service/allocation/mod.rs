@@ -1,7 +1,7 @@
-//! Which addresses and ports are taken.
+//! Allocation of addresses and ports.
 //!
-//! What a Service holds is taken from the moment a write reserves it until the Service is gone. A reservation becomes
-//! lasting when the write is stored, and is given back when it is not.
+//! Addresses and ports of a Service are allocated from the moment a write reserves them until the Service is gone. A
+//! reservation becomes permanent when the write is stored, and is released when it is not.
 
 mod taking;
 
@@ -21,9 +21,9 @@ use super::{is_external, sort_of, takes_node_ports};
 use crate::config::Config;
 use crate::validation::addresses::Block;
 
-/// The addresses and ports of all Services.
+/// Addresses and ports of all Services.
 pub(super) struct Allocations {
-    /// Blocks of the flags; the first one is of the default family.
+    /// CIDRs of the flags; the first one has the default family.
     blocks: Vec<Block>,
     ports: RangeInclusive<u16>,
     random: fn() -> u64,
@@ -34,19 +34,19 @@ pub(super) struct Allocations {
 struct Taken {
     addresses: HashMap<IpAddr, Hold>,
     ports: HashMap<u16, Hold>,
-    /// Ports that the map of all servers marks, though no Service is known to have them.
+    /// Ports that are allocated in the shared bitmap, although no known Service has them.
     marked: HashSet<u16>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Hold {
-    /// By a write whose outcome is not known.
+    /// Held by a write whose outcome is unknown.
     Reserved,
-    /// By a stored Service.
+    /// Held by a stored Service.
     Stored,
 }
 
-/// What one write has reserved.
+/// Address or port that a write has reserved.
 #[derive(Clone, Copy)]
 pub(super) enum Reservation {
     Address(IpAddr),
@@ -63,8 +63,8 @@ impl Reservation {
     }
 }
 
-/// The start of a range is left for clients that ask for a certain address or port, as long as others are free: how much of
-/// it, at least and at most, and the part of the whole.
+/// Start of a range that is left, while others are free, for clients that request a specific address or port: its
+/// minimum and maximum size, and the divisor of the size of the range.
 #[derive(Clone, Copy)]
 struct Band {
     least: u128,
@@ -75,7 +75,7 @@ struct Band {
 pub(super) const TAKEN_ADDRESS: &str = "provided IP is already allocated";
 const TAKEN_PORT: &str = "provided port is already allocated";
 
-/// The first port that a dry run is shown stands behind this one.
+/// Port before the first one that a dry run returns.
 const DRY_RUN_PORT: i64 = 32768;
 
 const ADDRESSES: Band = Band {
@@ -90,7 +90,7 @@ const PORTS: Band = Band {
 };
 
 impl Band {
-    /// How much of a range of `size` is left: nothing of a small one.
+    /// Returns the size of the band in a range of `size`; 0 for a small range.
     fn of(self, size: u128) -> u128 {
         if size <= self.least {
             return 0;
@@ -99,7 +99,7 @@ impl Band {
     }
 }
 
-/// All places from `from` to before `to`, beginning at a random one.
+/// Returns all offsets from `from` up to but excluding `to`, starting at a random one.
 fn around(from: u128, to: u128, random: u64) -> impl Iterator<Item = u128> {
     let size = to.saturating_sub(from);
     let start = u128::from(random) % size.max(1);
@@ -121,10 +121,10 @@ impl Allocations {
         self.blocks.iter().map(family_of).collect()
     }
 
-    /// Returns the blocks that new addresses are taken from: those of ServiceCIDRs that are ready, those of the flags first.
-    /// A block of the flags that no ServiceCIDR has is ready, since the default ServiceCIDR is created later.
+    /// Returns the CIDRs that new addresses are allocated from: those of ready ServiceCIDRs, those of the flags first.
+    /// A CIDR of the flags without a ServiceCIDR is ready, since the default ServiceCIDR is created later.
     ///
-    /// upstream: pkg/registry/core/service/ipallocator#MetaAllocator
+    /// upstream: `pkg/registry/core/service/ipallocator#MetaAllocator`
     pub(super) fn ready_blocks(&self, service_cidrs: &[Value]) -> Vec<Block> {
         let mut listed: Vec<(Block, bool)> = Vec::new();
         for service_cidr in service_cidrs {
@@ -145,9 +145,9 @@ impl Allocations {
         ready
     }
 
-    /// Gives `object` the addresses and ports that it needs and lacks, and reserves those that it asks for and did not
-    /// have. On failure nothing stays reserved. A dry run reserves nothing, and what it is given is a stand-in. `blocks`
-    /// returns the [blocks](Self::ready_blocks) to take addresses from; it is called only if an address is needed.
+    /// Assigns the addresses and ports that `object` needs and lacks, and reserves those that it newly requests. On
+    /// failure nothing stays reserved. A dry run reserves nothing and assigns placeholders. `blocks` returns the
+    /// [blocks](Self::ready_blocks) to allocate addresses from; it is only called if an address is needed.
     pub(super) fn allocate_from(
         &self,
         blocks: &dyn Fn() -> Vec<Block>,
@@ -175,7 +175,7 @@ impl Allocations {
         }
     }
 
-    /// Makes reservations lasting, or gives them back.
+    /// Makes reservations permanent, or releases them.
     pub(super) fn finish(&self, reservations: &[Reservation], stored: bool) {
         let mut taken = self.taken();
         for reservation in reservations {
@@ -186,7 +186,7 @@ impl Allocations {
         }
     }
 
-    /// Follows the stored Services.
+    /// Applies a change of a stored Service.
     pub(super) fn observe(&self, old: Option<&Value>, new: Option<&Value>) {
         let mut taken = self.taken();
         let (addresses, ports) = new.map(held).unwrap_or_default();
@@ -197,7 +197,7 @@ impl Allocations {
         for port in old_ports.iter().filter(|port| !ports.contains(port)) {
             taken.ports.remove(port);
         }
-        // Whose they are, or were, is known now.
+        // The owner of these ports is known now.
         for port in old_ports.iter().chain(&ports) {
             taken.marked.remove(port);
         }
@@ -207,7 +207,8 @@ impl Allocations {
         taken.ports.extend(ports.into_iter().map(|port| (port, Hold::Stored)));
     }
 
-    /// A port turned out to be marked as taken in the map of all servers. The next attempt reports it to who requested it.
+    /// Records that a port is allocated in the shared bitmap. The next attempt reports it to the client that requested
+    /// it.
     pub(super) fn is_marked(&self, port: u16) {
         self.taken().marked.insert(port);
     }
@@ -240,13 +241,13 @@ impl Allocations {
 
     fn free_address_of(&self, block: &Block) -> Option<IpAddr> {
         let mut taken = self.taken();
-        // The first address names the block, and the last of IPv4 reaches all of them. The second address of the first block
-        // is the API server's own.
+        // The first address is the network address, and the last one of IPv4 the broadcast address. The second address
+        // of the first CIDR belongs to the API server.
         let end = block.size().saturating_sub(u128::from(block.is_ipv4()));
         let start = if self.blocks.first() == Some(block) { 2 } else { 1 };
         let middle = ADDRESSES.of(block.size()).clamp(start, end.max(start));
         let random = (self.random)();
-        // Of more addresses than are taken one is free, so the search ends.
+        // One more address than are allocated must include a free one, so the search ends.
         let enough = taken.addresses.len().saturating_add(1);
         let offsets = around(middle, end, random)
             .take(enough)
@@ -270,7 +271,7 @@ impl Allocations {
             ));
         };
         let mut taken = self.taken();
-        // A mark may have gone since: the next one who asks finds out.
+        // The port may have been released since, which the next request finds out.
         if taken.ports.contains_key(&port) || taken.marked.remove(&port) {
             return Err(TAKEN_PORT.to_owned());
         }
@@ -296,8 +297,8 @@ impl Allocations {
     }
 }
 
-/// Returns true if Services may have the address of the block: the first one names the block, and the last one of IPv4 is
-/// the broadcast address.
+/// Returns true if Services may have the address of the CIDR. The first address is the network address, and the last
+/// one of IPv4 the broadcast address.
 fn is_usable(block: &Block, address: IpAddr) -> bool {
     let offset = block.offset(address);
     offset.is_some_and(|offset| offset > 0 && (!block.is_ipv4() || offset + 1 < block.size()))
@@ -307,14 +308,14 @@ fn family_of(block: &Block) -> &'static str {
     if block.is_ipv4() { "IPv4" } else { "IPv6" }
 }
 
-/// Returns the blocks of a ServiceCIDR.
+/// Returns the CIDRs of a ServiceCIDR.
 pub(super) fn blocks_of(service_cidr: &Value) -> impl Iterator<Item = Block> {
     let cidrs = items(service_cidr, &["spec", "cidrs"]).iter();
     cidrs.filter_map(|cidr| Block::read(cidr.as_str()?))
 }
 
-/// Returns true if addresses can be taken from a ServiceCIDR. One without the condition is ready, since not every cluster
-/// has the controller that sets it.
+/// Returns true if addresses can be allocated from a ServiceCIDR. One without the condition is ready, since not every
+/// cluster runs the controller that sets it.
 fn is_ready(service_cidr: &Value) -> bool {
     let conditions = items(service_cidr, &["status", "conditions"]).iter();
     let mut conditions = conditions.filter(|condition| condition.str_at(&["type"]) == Some("Ready"));
@@ -332,7 +333,7 @@ fn finish_one<K: std::hash::Hash + Eq>(holds: &mut HashMap<K, Hold>, key: &K, st
     }
 }
 
-/// The addresses and ports that a Service holds.
+/// Returns the addresses and ports that a Service holds.
 pub(super) fn held(service: &Value) -> (Vec<IpAddr>, Vec<u16>) {
     let root = Field::root(service);
     let spec = root.child("spec");

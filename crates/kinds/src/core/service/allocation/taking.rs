@@ -1,4 +1,4 @@
-//! What one write takes of the addresses and ports.
+//! Allocations of one write.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
@@ -12,20 +12,20 @@ use super::super::{is_external, needs_health_check, ports_of, sort_of, takes_nod
 use super::{Allocations, DRY_RUN_PORT, Reservation, TAKEN_PORT, family_of, is_usable};
 use crate::validation::addresses::{Block, lenient_address};
 
-/// What one write takes.
+/// Allocations of one write.
 pub(super) struct Taking<'a> {
     pub(super) allocations: &'a Allocations,
-    /// Returns the blocks that addresses are taken from.
+    /// Returns the CIDRs that addresses are allocated from.
     pub(super) blocks: &'a dyn Fn() -> Vec<Block>,
     pub(super) dry_run: bool,
-    /// The ports that the write has taken so far.
+    /// Ports that the write has allocated so far.
     pub(super) ports: BTreeSet<i64>,
     pub(super) made: Vec<Reservation>,
 }
 
 impl Taking<'_> {
-    /// Takes the addresses of a Service that is new or had none by its type, and the second address of one that becomes
-    /// dual-stack; others keep theirs.
+    /// Allocates the addresses of a Service that is new or whose old type had none, and the second address of one that
+    /// becomes dual-stack; others keep theirs.
     #[expect(clippy::indexing_slicing, reason = "the list has an entry for each family")]
     pub(super) fn take_addresses(&mut self, object: &mut Value, old: Option<&Value>) -> Result<(), Refusal> {
         let first = match old.filter(|old| !is_external(old)) {
@@ -49,7 +49,7 @@ impl Taking<'_> {
         if addresses.len() < families.len() {
             addresses.resize(families.len(), String::new());
         }
-        // The reference reports empty texts for addresses that it has yet to choose.
+        // The reference prints empty texts for addresses that it has not chosen yet.
         let shown = match addresses.iter().any(String::is_empty) {
             true => list_of(&addresses),
             false => object.at(&["spec", "clusterIPs"]).cloned().unwrap_or_default(),
@@ -94,7 +94,8 @@ impl Taking<'_> {
         }
     }
 
-    /// The reference makes an object of each address before it looks at the Service that this is for, which must have a name.
+    /// Checks that the Service has a name: the reference creates an object for each address before it validates the
+    /// Service.
     fn check_parent(&self, object: &Value, address: &str) -> Result<(), String> {
         let name = object.str_at(&["metadata", "name"]).unwrap_or_default();
         if self.dry_run || !name.is_empty() {
@@ -116,7 +117,7 @@ impl Taking<'_> {
             self.made.push(Reservation::Address(address));
             return Ok(());
         }
-        // A dry run of the reference looks at one block of the family.
+        // The error of a dry run of the reference names only the first CIDR of the family.
         let blocks = (self.blocks)();
         let mut of_family = blocks.iter().filter(|block| block.is_ipv4() == address.is_ipv4());
         match of_family.next() {
@@ -128,7 +129,7 @@ impl Taking<'_> {
         }
     }
 
-    /// A free address; a dry run is shown the one that names the block.
+    /// Returns a free address; the network address for a dry run.
     fn next_address(&mut self, family: &str) -> Option<IpAddr> {
         let mut blocks = (self.blocks)();
         blocks.retain(|block| family_of(block) == family);
@@ -150,7 +151,8 @@ impl Taking<'_> {
         }
     }
 
-    /// The ports of a new Service: those that serve the same port by several protocols share one of the nodes.
+    /// Allocates the node ports of a new Service. Ports with the same number and different protocols share one node
+    /// port.
     fn take_first_ports(&mut self, object: &mut Value) -> Result<(), Refusal> {
         let ports = numbers_of(object);
         let mut requested: HashMap<i64, i64> = HashMap::new();
@@ -182,7 +184,7 @@ impl Taking<'_> {
         Ok(())
     }
 
-    /// The ports that a Service has not yet.
+    /// Allocates the node ports that a Service lacks.
     #[expect(clippy::indexing_slicing, reason = "the place of one of the ports")]
     fn take_further_ports(&mut self, object: &mut Value, old: &Value) -> Result<(), Refusal> {
         let draws = draws_node_ports(object);
@@ -244,7 +246,7 @@ impl Taking<'_> {
         self.next_port().ok_or_else(full)
     }
 
-    /// Takes a certain port. A dry run does not look at the range.
+    /// Allocates a specific port. A dry run does not check the range.
     fn port(&mut self, number: i64) -> Result<(), String> {
         if !self.dry_run {
             let port = self.allocations.reserve_port(number)?;
@@ -256,7 +258,7 @@ impl Taking<'_> {
         Ok(())
     }
 
-    /// A free port; a dry run is shown one behind those that it has, in the range or not.
+    /// Returns a free port. A dry run returns the port after its last one, even outside the range.
     fn next_port(&mut self) -> Option<i64> {
         let number = if self.dry_run {
             self.ports.last().copied().unwrap_or(DRY_RUN_PORT) + 1
@@ -270,7 +272,7 @@ impl Taking<'_> {
     }
 }
 
-/// What is said of an address that a Service asks for and cannot have.
+/// Returns the error for a requested address that cannot be allocated.
 pub(in super::super) fn refused_address(object: &Value, requested: &str, fault: &str) -> Refusal {
     let shown = object.at(&["spec", "clusterIPs"]).cloned().unwrap_or_default();
     refused_address_of(shown, requested, fault)
@@ -282,7 +284,7 @@ fn refused_address_of(shown: Value, requested: &str, fault: &str) -> Refusal {
     Refusal::Invalid(vec![FieldError::invalid(&place, shown, detail)])
 }
 
-/// Returns true if an update makes a Service dual-stack that had an address of one family.
+/// Returns true if an update makes a single-stack Service dual-stack.
 fn adds_family(object: &Value, old: &Value) -> bool {
     let count = |object: &Value| texts_at(object, "ipFamilies").len();
     let is_headless = texts_at(old, "clusterIPs").first().is_some_and(|ip| ip == "None");
@@ -294,7 +296,7 @@ fn list_of(texts: &[String]) -> Value {
     texts.into()
 }
 
-/// The port and the port of the nodes of each port.
+/// Returns the port and the node port of each port.
 pub(super) fn numbers_of(object: &Value) -> Vec<(i64, i64)> {
     let number = |port: &Value, name: &str| port.get(name).and_then(Value::as_i64).unwrap_or_default();
     let ports = ports_of(object).iter();
@@ -303,13 +305,13 @@ pub(super) fn numbers_of(object: &Value) -> Vec<(i64, i64)> {
         .collect()
 }
 
-/// Whether ports that name none of the nodes get one.
+/// Returns true if ports without a node port get one.
 fn draws_node_ports(object: &Value) -> bool {
     let allocate = object.at(&["spec", "allocateLoadBalancerNodePorts"]);
     sort_of(object) == "NodePort" || allocate.and_then(Value::as_bool) == Some(true)
 }
 
-/// Gives the port at `index` one of the nodes.
+/// Sets the node port of the port at `index`.
 pub(in super::super) fn set_node_port(object: &mut Value, index: usize, port: i64) {
     let list = object.at_mut(&["spec", "ports"]).and_then(Value::as_list_mut);
     if let Some(item) = list.and_then(|list| list.make_mut().get_mut(index)) {

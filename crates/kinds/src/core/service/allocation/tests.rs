@@ -3,7 +3,7 @@ use super::taking::numbers_of;
 use super::*;
 
 impl Allocations {
-    /// Allocates from the blocks of the flags.
+    /// Allocates from the CIDRs of the flags.
     fn allocate(&self, object: &mut Value, old: Option<&Value>, dry_run: bool) -> Result<Vec<Reservation>, Refusal> {
         self.allocate_from(&|| self.ready_blocks(&[]), object, old, dry_run)
     }
@@ -53,7 +53,7 @@ fn an_address_is_for_a_service_with_a_name() {
 }
 
 #[test]
-fn what_a_failed_write_took_is_free_again() {
+fn failed_write_releases_its_allocations() {
     let allocations = allocations();
     let mut wanted = service("ClusterIP", "10.9.8.3");
     let taken = allocations.allocate(&mut wanted, None, false).unwrap();
@@ -89,7 +89,7 @@ fn every_address_is_given_once_and_then_none() {
             Err(_) => unreachable!(),
         }
     }
-    // Of eight addresses: not the first, the API server's, and the last.
+    // Eight addresses without the first, the API server's and the last.
     assert_eq!(seen.len(), 5);
 }
 
@@ -102,7 +102,7 @@ fn addresses_and_ports_are_drawn_from_the_upper_band_first() {
     });
     let mut object = service("NodePort", "");
     allocations.allocate(&mut object, None, false).unwrap();
-    // 16 addresses of 256 and 86 ports of 2768 are left to those who ask for them.
+    // 16 of 256 addresses and 86 of 2768 ports are left to clients that request them.
     assert_eq!(object.str_at(&["spec", "clusterIP"]), Some("10.9.8.60"));
     let port = object.at(&["spec", "ports"]).and_then(Value::as_list).unwrap()[0].get("nodePort");
     assert_eq!(port.and_then(Value::as_i64), Some(30000 + 86 + 1000));
@@ -131,7 +131,7 @@ fn a_dry_run_takes_nothing_and_sees_what_is_taken() {
             Err(_) => unreachable!(),
         }
     };
-    // An address is not looked up and the range of ports is not looked at.
+    // A dry run checks neither if the address is allocated nor the range of ports.
     assert_eq!(dry_run("10.9.8.3", 1), Ok(("10.9.8.3".to_owned(), 1)));
     assert_eq!(dry_run("10.9.8.4", 30001), Ok(("10.9.8.4".to_owned(), 30001)));
     assert_eq!(dry_run("10.9.8.4", 30001), Ok(("10.9.8.4".to_owned(), 30001)));
