@@ -36,6 +36,14 @@ impl Process {
         self.status("VmRSS:")
     }
 
+    /// Resident memory that is not of files, in bytes: what the process allocated.
+    ///
+    /// # Errors
+    /// If the process is gone.
+    pub fn anonymous_memory(self) -> Result<u64> {
+        self.status("RssAnon:")
+    }
+
     /// The most resident memory that it ever had, in bytes.
     ///
     /// # Errors

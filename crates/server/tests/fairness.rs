@@ -442,3 +442,18 @@ async fn level_dumps_and_metrics_use_names_of_the_reference() {
         assert!(metrics.contains(line), "{line}");
     }
 }
+
+#[tokio::test]
+async fn list_takes_seats_for_objects_created_just_now() {
+    let server = server_with_one_seat(REJECT).await;
+    const SEATS: &str =
+        "apiserver_flowcontrol_work_estimated_seats_sum{flow_schema=\"exempt\",priority_level=\"exempt\"}";
+    for number in 0..5 {
+        let large = config_map(&format!("large-{number}"), &"x".repeat(100_000));
+        assert_eq!(server.post(CONFIG_MAPS, &large).await.code, 201);
+    }
+    let before = metric(&server, SEATS).await.unwrap_or_default();
+    assert_eq!(server.get(CONFIG_MAPS).await.code, 200);
+    let after = metric(&server, SEATS).await.unwrap();
+    assert!(after - before >= 5.0, "{before} {after}");
+}

@@ -141,6 +141,73 @@ async fn a_body_that_does_not_come_is_given_up() {
     assert!(answer.contains("\"reason\":\"Timeout\""), "{answer}");
 }
 
+/// The beginning of a head, which has `bytes` bytes.
+fn partial_head(bytes: usize) -> Vec<u8> {
+    let mut head = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Filler: ".to_vec();
+    head.resize(bytes, b'x');
+    head
+}
+
+#[tokio::test]
+async fn partial_heads_share_a_budget_of_bytes() {
+    let server = server(Limits {
+        head: NEVER,
+        head_arrival: NEVER,
+        pending_head_bytes: 80 * 1024,
+        ..Limits::default()
+    })
+    .await;
+    let mut first = server.connect(b"http/1.1", None).await.unwrap();
+    first.write_all(&partial_head(60 * 1024)).await.unwrap();
+    // The second goes beyond the budget, whichever of the two is read first.
+    let mut second = server.connect(b"http/1.1", None).await.unwrap();
+    let _ = second.write_all(&partial_head(60 * 1024)).await;
+    let (_, _) = tokio::select! {
+        text = read_all(&mut first) => (text, String::new()),
+        text = read_all(&mut second) => (String::new(), text),
+    };
+    // Ordinary heads do not need the budget.
+    server.answers().await;
+}
+
+#[tokio::test]
+async fn complete_head_frees_its_part_of_the_budget() {
+    let server = server(Limits {
+        pending_head_bytes: 80 * 1024,
+        ..Limits::default()
+    })
+    .await;
+    let mut stream = server.connect(b"http/1.1", None).await.unwrap();
+    for _ in 0..3 {
+        stream.write_all(&partial_head(60 * 1024)).await.unwrap();
+        stream.write_all(b"\r\n\r\n").await.unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"ok") {
+            assert_ne!(stream.read_buf(&mut answer).await.unwrap(), 0);
+        }
+    }
+}
+
+#[tokio::test]
+async fn head_that_trickles_in_is_given_up() {
+    let server = server(Limits {
+        head: NEVER,
+        head_arrival: SHORT,
+        ..Limits::default()
+    })
+    .await;
+    for protocol in [&b"http/1.1"[..], b"h2"] {
+        let mut stream = server.connect(protocol, None).await.unwrap();
+        let begin = match protocol {
+            b"h2" => b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\x40\0\x01\0\0\0\0\x01x".to_vec(),
+            _ => partial_head(1000),
+        };
+        // The time may be over before.
+        let _ = stream.write_all(&begin).await;
+        read_all(&mut stream).await;
+    }
+}
+
 #[tokio::test]
 async fn connections_of_one_address_beyond_its_limit_are_closed() {
     let server = server(Limits {
