@@ -74,8 +74,9 @@ fn main() {
     }
 }
 
-/// True if this is a build of the profile `dist`. Cargo tells build scripts only whether a profile derives from `release`, but
-/// the output folder has the profile's name: `target/PROFILE/build/PACKAGE/out`, or `target/TARGET/PROFILE/…`.
+/// True if this is a build of the profile `dist`. Cargo only reports to build scripts if a profile derives from
+/// `release`, but the output folder has the profile's name: `target/PROFILE/build/PACKAGE/out`, or
+/// `target/TARGET/PROFILE/…`.
 fn is_package() -> bool {
     let folder = env::var("OUT_DIR").unwrap_or_default();
     let profile = Path::new(&folder).ancestors().nth(3).and_then(Path::file_name);

@@ -1,4 +1,4 @@
-//! What the server and its clients show each other, and the names that it is known by.
+//! Certificates that the server and its clients present to each other, and the names of the server.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
@@ -13,13 +13,13 @@ use crate::flags::Serve;
 use crate::pki::{Names, Pair, Pki};
 use crate::{files, kubeconfig};
 
-/// What the server and its clients show each other.
+/// Certificates that the server and its clients present to each other.
 pub(crate) struct Certificates {
-    /// What connections are accepted with.
+    /// Files of the TLS configuration for accepted connections.
     pub(crate) tls: TlsFiles,
     /// The certificate that the server makes for itself; none where it makes none.
     pub(crate) own: Option<Pair>,
-    /// What clients know the server by: its authority, or the certificate that was brought along.
+    /// Certificate with which clients verify the server: its authority, or the certificate that the flags provide.
     root: PathBuf,
     /// The administrator's kubeconfig; none where there is no administrator.
     pub(crate) kubeconfig: Option<PathBuf>,
@@ -114,7 +114,7 @@ fn tls_files(server: &Pair, client_authorities: Vec<PathBuf>, proxies: Option<Pa
     }
 }
 
-/// Where clients reach the server.
+/// Returns the address at which clients reach the server.
 pub(crate) fn reached_at(flags: &Serve) -> IpAddr {
     let listened = match flags.bind_address {
         IpAddr::V4(address) if address.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

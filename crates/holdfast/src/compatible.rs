@@ -138,7 +138,7 @@ pub(crate) fn reduce(words: impl IntoIterator<Item = OsString>, command: &Comman
     reduced
 }
 
-/// Says once which flags were taken and change nothing.
+/// Logs once which flags were accepted and have no effect.
 pub(crate) fn report<'n>(names: impl IntoIterator<Item = &'n str>) {
     let flags: Vec<String> = names.into_iter().map(|name| format!("--{name}")).collect();
     if !flags.is_empty() {

@@ -30,16 +30,16 @@ pub(crate) struct CopyFlags {
     #[arg(long, value_name = "DIR|URLS", value_parser = location)]
     to: StoreLocation,
 
-    /// The ports that Services may have on nodes, as the flags of the servers of an etcd say
+    /// Port range for Services with NodePort visibility, as in the flags of the servers of an etcd
     #[arg(long, value_name = "FROM-TO", default_value = "30000-32767", value_parser = ports)]
     service_node_port_range: RangeInclusive<u16>,
 
-    /// How etcd is spoken to
+    /// Connection to etcd
     #[command(flatten)]
     storage: StorageFlags,
 }
 
-/// Where a store is.
+/// Location of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum StoreLocation {
     Directory(PathBuf),
@@ -55,7 +55,8 @@ fn location(text: &str) -> Result<StoreLocation, String> {
     })
 }
 
-/// What servers that run keep of themselves, and what is made again beside the objects that are written.
+/// Key prefixes of entries that running servers store about themselves, and of entries that writing the objects
+/// recreates.
 const OF_SERVERS: [&str; 3] = [
     "/registry/masterleases/",
     "/registry/peerserverleases/",
@@ -66,10 +67,10 @@ const CLAIMS: &str = "/registry/ipaddresses/";
 /// The owner of a claim.
 const CLAIMANTS: &str = "/registry/services/specs/";
 
-/// How many objects are written by one transaction, and about how many bytes: what an etcd takes by default.
+/// Maximum number of objects in one transaction, and approximate maximum of bytes: the default limits of etcd.
 const BATCH: usize = 128;
 const BATCH_BYTES: usize = 1 << 20;
-/// How many transactions are under way at a time.
+/// Maximum number of concurrent transactions.
 const PARALLEL: usize = 4;
 
 pub(crate) fn run(flags: &CopyFlags) -> Result<()> {
@@ -84,7 +85,7 @@ pub(crate) fn run(flags: &CopyFlags) -> Result<()> {
         flags.storage.etcd_servers_overrides.is_empty(),
         "one etcd is copied at a time: --etcd-servers-overrides has no meaning here"
     );
-    // Says that etcd is waited for.
+    // Logs while it waits for etcd.
     logging::start(LogFormat::Text, 0);
     flags.storage.check()?;
     compatible::report(flags.storage.unused());
@@ -160,15 +161,15 @@ fn between_directories(from: &Path, to: &Path) -> Result<()> {
 struct CopiedObject {
     /// The object, without a revision.
     value: Value,
-    /// True if it was written again after it was created. etcd then holds fields that a new object takes from defaults on
-    /// every read.
+    /// True if the object was updated after its creation. etcd then holds fields that defaulting adds to a new object
+    /// on every read.
     is_updated: bool,
 }
 
 /// Objects to copy, by their keys.
 type Copied = HashMap<String, CopiedObject>;
 
-/// Whether a key is that of an object, and not of what servers keep of themselves.
+/// Returns true if a key is that of an object and not of an entry that servers store about themselves.
 fn is_of_clients(key: &str) -> bool {
     !OF_SERVERS.iter().any(|prefix| key.starts_with(prefix))
 }
@@ -244,7 +245,7 @@ async fn to_etcd(objects: &Copied, flags: &CopyFlags, servers: &[String]) -> Res
     check_target(objects, &store.snapshot())?;
     let mut progress = Progress::new("copied", objects.len() as u64);
     let mut done = 0;
-    // What claims comes last and one by one, so that what it claims is there as it was.
+    // Objects that claim others are written last and one by one, so that the claimed objects exist unchanged.
     for (claims, most, parallel) in [(false, BATCH, PARALLEL), (true, 1, 1)] {
         let part = objects.iter().filter(|(key, _)| key.starts_with(CLAIMANTS) == claims);
         let writes = stream::iter(batches(part, most)).map(|batch| write(&store, batch));
@@ -271,7 +272,7 @@ async fn to_etcd(objects: &Copied, flags: &CopyFlags, servers: &[String]) -> Res
     Ok(())
 }
 
-/// Refuses objects that would not come back from etcd as they are.
+/// Rejects objects that would be read from etcd in a different form.
 fn check_form(objects: &Copied, codec: &dyn Codec) -> Result<()> {
     for (key, object) in objects {
         let kept = codec.encode(key.as_bytes(), &object.value, None);
@@ -285,13 +286,13 @@ fn check_form(objects: &Copied, codec: &dyn Codec) -> Result<()> {
     Ok(())
 }
 
-/// Whether two values are the same object.
+/// Returns true if two values are the same object.
 fn is_same(one: &Value, other: &Value) -> bool {
     let tree = |value: &Value| json::parse(value.bytes(), &Limits::TRUSTED).ok();
     one == other || tree(one).is_some_and(|one| tree(other) == Some(one))
 }
 
-/// Refuses to write into a store that holds anything else.
+/// Rejects a target store that holds any other object.
 fn check_target(objects: &Copied, there: &Snapshot) -> Result<()> {
     for entry in there.range(b"") {
         let key = String::from_utf8_lossy(entry.key());
@@ -363,7 +364,7 @@ async fn write(store: &Store, batch: Batch<'_>) -> Result<u64> {
     Ok(batch.len() as u64)
 }
 
-/// Writes the objects in one transaction, or one by one if etcd refuses that.
+/// Writes the objects in one transaction, or one by one if etcd rejects the transaction.
 async fn put_all(store: &Store, puts: Vec<Put<'_>>) -> Result<()> {
     match commit(store, &puts).await {
         // The limits of an etcd may be lower.

@@ -1,4 +1,4 @@
-//! What the flags of kube-controller-manager say of leader election. It has a meaning where several servers share one etcd.
+//! kube-controller-manager's flags for leader election. They matter if several servers share one etcd.
 
 use std::time::Duration;
 
@@ -17,15 +17,15 @@ pub(crate) struct ElectionFlags {
           num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     leader_elect: bool,
 
-    /// How long others wait for a leader that does not renew its lease before one of them takes it
+    /// Time that non-leader candidates wait after they observe a lease renewal before they try to acquire the lease
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration::parse_from_zero)]
     leader_elect_lease_duration: Duration,
 
-    /// How long a leader tries to renew its lease before it stops its controllers
+    /// Time in which a leader must renew its lease before it stops its controllers
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse_from_zero)]
     leader_elect_renew_deadline: Duration,
 
-    /// How long to wait between attempts to take or renew the lease
+    /// Time between attempts to acquire or renew the lease
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration::parse_from_zero)]
     leader_elect_retry_period: Duration,
 
@@ -39,7 +39,7 @@ pub(crate) struct ElectionFlags {
 }
 
 impl ElectionFlags {
-    /// The election that a server on this host takes part in, where there is one.
+    /// Returns the election in which a server on this host takes part, if there is one.
     pub(crate) fn election(&self, host: &str) -> Result<Option<Election>> {
         if !self.leader_elect {
             return Ok(None);

@@ -1,5 +1,5 @@
-//! What the flags of kube-apiserver say of the endpoints of the service `kubernetes`, and the leases by which the servers on one
-//! etcd know which of them live: entries of the store that go by themselves, with the keys and bytes of kube-apiserver.
+//! kube-apiserver's flags for the endpoints of the Service `kubernetes`, and the leases that record which of the
+//! servers on one etcd are alive: store entries that expire, with kube-apiserver's keys and encoding.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use holdfast_value::{Value, json};
 /// Flags about the endpoints of the service `kubernetes`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct EndpointFlags {
-    /// How the servers on one etcd keep the endpoints of the service kubernetes: by leases, by their number, or not at all
+    /// Endpoint reconciler for the Service kubernetes of servers that share an etcd: lease, master-count or none
     #[arg(long, value_name = "TYPE", default_value = "lease")]
     endpoint_reconciler_type: ReconcilerType,
 
-    /// How many servers there are, for --endpoint-reconciler-type=master-count
+    /// Number of servers in the cluster. Only used with --endpoint-reconciler-type=master-count
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     apiserver_count: i64,
 }
@@ -33,7 +33,7 @@ enum ReconcilerType {
 }
 
 impl EndpointFlags {
-    /// Refuses values that kube-apiserver refuses.
+    /// Rejects values that kube-apiserver rejects.
     pub(crate) fn check(&self) -> Result<()> {
         ensure!(
             self.apiserver_count > 0,
@@ -43,7 +43,7 @@ impl EndpointFlags {
         Ok(())
     }
 
-    /// Whether anybody keeps the endpoints.
+    /// Returns true if a server maintains the endpoints.
     pub(crate) fn are_kept(&self) -> bool {
         self.endpoint_reconciler_type != ReconcilerType::None
     }
@@ -112,10 +112,10 @@ fn is_endpoint_address(ip: IpAddr) -> bool {
     !ip.is_loopback() && !ip.is_unspecified() && !is_link_local
 }
 
-/// What the keys of the leases begin with.
+/// Key prefix of the leases.
 const ADDRESSES: &str = "/registry/masterleases/";
 const IDENTITIES: &str = "/registry/peerserverleases/";
-/// What says whose lease one is.
+/// Field with the identity of the owner of a lease.
 const IDENTITY: &str = "apiserverIdentity";
 
 struct Leases {

@@ -32,7 +32,7 @@ pub(crate) fn private_folder(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes the rights of other users to the file `path`, and reports that they had some. A missing file is left alone.
+/// Removes the permissions of other users from the file `path`, and reports that they had some. Ignores a missing file.
 pub(crate) fn restrict(path: &Path) {
     let Some(mode) = loose_mode(path) else { return };
     let (file, mode) = (path.display(), format!("{mode:o}"));

@@ -56,22 +56,23 @@ const IN_FLIGHT_FILTER: &str = "poststarthook/max-in-flight-filter";
 /// The check by which clients learn whether the store can be written to before they are sent here.
 const STORAGE_READINESS: &str = "poststarthook/storage-readiness";
 
-/// The checks of the lease by which a server says that it lives, and of what takes away leases of servers that are gone.
+/// Health checks of the lease that shows that a server is alive, and of the cleanup of leases of stopped servers.
 const IDENTITY_LEASE: &str = "poststarthook/start-kube-apiserver-identity-lease-controller";
 const IDENTITY_LEASES: &str = "poststarthook/start-kube-apiserver-identity-lease-garbage-collector";
 
-/// What checks of health learn while the server starts.
+/// State of the start that health checks read.
 #[derive(Default)]
 pub(crate) struct Milestones {
-    /// Whether the first objects are there.
+    /// Completion of the creation of the initial objects.
     pub(crate) prepared: Hook,
-    /// When the server's own certificate ends.
+    /// Expiration time of the server's own certificate.
     pub(crate) certificate_end: Arc<OnceLock<OffsetDateTime>>,
     /// The tasks that run for as long as the server does.
     pub(crate) background: Background,
 }
 
-/// The checks that only etcd has: its readiness, and the other clusters. `overrides` has the cluster of each store beside `store`.
+/// Adds the checks that exist only for etcd: its readiness, and the other clusters. `overrides` has the cluster of each
+/// additional store.
 fn with_etcds(health: Health, store: &Arc<Store>, overrides: &[usize]) -> Health {
     let main = Arc::clone(store);
     let health = health.with("etcd-readiness", &[Endpoint::Readyz], move || main.readiness());
@@ -82,7 +83,7 @@ fn with_etcds(health: Health, store: &Arc<Store>, overrides: &[usize]) -> Health
     })
 }
 
-/// The checks of another etcd, which has these of the stores beside `store`.
+/// Adds the checks of another etcd cluster, which holds the additional stores `stores`.
 fn with_override(health: Health, store: &Arc<Store>, cluster: usize, stores: Vec<usize>) -> Health {
     let check = |outcome: fn(&Store) -> Result<(), String>| {
         let (store, stores) = (Arc::clone(store), stores.clone());
@@ -100,10 +101,10 @@ fn with_override(health: Health, store: &Arc<Store>, cluster: usize, stores: Vec
         )
 }
 
-/// Where a server had better be started anew if it is not well.
+/// Endpoints that fail if the server should be restarted.
 const LIVE: &[Endpoint] = &[Endpoint::Healthz, Endpoint::Livez];
 
-/// Whether the store takes writes.
+/// Checks that the store accepts writes.
 fn stored(store: &Arc<Store>) -> impl Fn() -> Result<(), String> + Send + Sync + 'static {
     let store = Arc::clone(store);
     move || store.health()
@@ -149,7 +150,7 @@ pub(crate) fn checks(
                 Ok(())
             }
         })
-        // Monitoring asks for this name, which stands for the embedded store, too.
+        // Monitoring tools expect this name. It denotes the embedded store, too.
         .with("etcd", Endpoint::ALL, stored(&store));
     let health = match store.is_shared() {
         true => with_etcds(health, &store, overrides),
@@ -162,7 +163,7 @@ pub(crate) fn checks(
         STORAGE_READINESS if !features.has(Feature::WatchCacheInitializationPostStartHook) => health,
         IDENTITY_LEASE | IDENTITY_LEASES if !features.has(Feature::APIServerIdentity) => health,
         STORAGE_READINESS => health.with(STORAGE_READINESS, Endpoint::ALL, stored(&store)),
-        // Where there are no levels, limits stand in their place.
+        // Without priority levels, the limits of concurrent requests replace them.
         FAIRNESS_FILTER if !flags.fairness.enable_priority_and_fairness => health.with_hook(
             IN_FLIGHT_FILTER,
             &milestones.prepared,

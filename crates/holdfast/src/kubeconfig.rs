@@ -52,8 +52,8 @@ contexts:
     files::write_private(path, &text)
 }
 
-/// A key in the older of its two forms, whose name says that it is of an elliptic curve: fabric8's client takes the newer form for
-/// one of RSA. A key of another type stays as it is.
+/// Converts a key to the older of its two encodings, whose label names an elliptic-curve key: fabric8's client parses
+/// the newer encoding as an RSA key. Returns keys of other types unchanged.
 fn client_key(text: Vec<u8>) -> Vec<u8> {
     let key = PrivateKeyDer::from_pem_slice(&text).ok();
     let key = key.and_then(|key| PrivateKey::from_private_key_der(&ECDH_P256, key.secret_der()).ok());

@@ -123,7 +123,7 @@ fn blame(object: &ObjectFlags) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Says that a server is ready, for those who wait for it.
+/// Reports that a server is ready, for callers that wait for it.
 fn ready(access: &AccessFlags) -> anyhow::Result<()> {
     let said = remote::ready(access)?;
     writeln!(std::io::stdout(), "{said}")?;

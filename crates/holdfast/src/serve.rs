@@ -32,7 +32,7 @@ use crate::store;
 use crate::waiting::Waiting;
 use crate::{audit, compatible, files, logging, pki, reload, validation};
 
-/// Serves until a signal says to end.
+/// Serves until a termination signal.
 pub(crate) fn run(flags: &Serve) -> Result<()> {
     let started = Instant::now();
     logging::start(flags.log_format, flags.v);
@@ -55,12 +55,12 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     let (listener, reached) = listen(flags).await?;
     let url = format!("https://{reached}");
     let trigger = ShutdownTrigger::new();
-    // A start that fails ends what runs already, and that is no news beside the reason.
+    // A failed start stops the tasks that already run. Only the reason for the failure is worth reporting.
     let _ended = CloseAtEnd(&trigger);
     let kinds = settings.kinds(flags, reached)?;
     let registry = holdfast_kinds::registry(&kinds).context("cannot read the built-in kinds")?;
     let registry = Arc::new(ArcSwap::from_pointee(registry));
-    // The store's lock comes first: nothing in the directory is written while another process has it.
+    // The store's lock is acquired first: nothing in the directory is written while another process holds it.
     files::private_folder(&flags.data_dir)?;
     let (listener, waiting) = wait_for_store(flags, listener, &url, &settings.rules).await?;
     let opened = tokio::select! {
@@ -108,7 +108,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     serving.end(flags, &mut signals, &trigger).await
 }
 
-/// Has what runs beside the server end when that ends, however it does.
+/// Guard that stops the tasks alongside the server when the server ends for any reason.
 struct CloseAtEnd<'a>(&'a ShutdownTrigger);
 
 impl Drop for CloseAtEnd<'_> {
@@ -131,7 +131,7 @@ impl Signals {
         })
     }
 
-    /// Waits for the next; says which one it is.
+    /// Waits for the next signal and returns its name.
     async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
@@ -140,7 +140,7 @@ impl Signals {
     }
 }
 
-/// What the flags say that may be wrong, read before anything is begun.
+/// Flag values that may be invalid, read before anything starts.
 struct Settings {
     gates: FeatureGates,
     controllers: Selection,
@@ -157,7 +157,7 @@ impl Settings {
         flags.endpoints.check()?;
         let rules = flags.transport.tls()?;
         let host = hostname();
-        // A server with a store of its own takes part in no election.
+        // A server with its own store does not take part in leader election.
         let election = match flags.storage.etcd_servers.is_empty() {
             true => None,
             false => flags.election.election(&host)?,
@@ -188,7 +188,7 @@ impl Settings {
     }
 }
 
-/// Begins to listen; says where clients reach the server.
+/// Starts to listen and returns the address at which clients reach the server.
 async fn listen(flags: &Serve) -> Result<(TcpListener, SocketAddr)> {
     let address = SocketAddr::new(flags.bind_address, flags.secure_port);
     let listener = TcpListener::bind(address).await;
@@ -215,14 +215,14 @@ async fn wait_for_store(
     Ok((listener, Some(Waiting::begin(other, &tls.config))))
 }
 
-/// Two that take connections from the same queue.
+/// Returns two listeners that accept connections from the same queue.
 fn twice(listener: TcpListener) -> std::io::Result<(TcpListener, TcpListener)> {
     let listener = listener.into_std()?;
     let other = listener.try_clone()?;
     Ok((TcpListener::from_std(listener)?, TcpListener::from_std(other)?))
 }
 
-/// Makes the first objects, and begins to follow those that the service itself goes by.
+/// Creates the initial objects and starts the informers that the service itself depends on.
 async fn prepare(
     flags: &Serve,
     service: &Arc<Service>,
@@ -257,7 +257,7 @@ fn limits(flags: &Serve) -> Limits {
     Limits {
         concurrent_streams: flags.http2_max_streams_per_connection,
         connections_per_address: flags.max_connections_per_address,
-        // As long as the work may take, and as long again to take the answer.
+        // The time limit of the request, and the same time again for reading the response.
         exchange: 2 * flags.request_timeout,
         body: flags.request_timeout,
         ..Limits::default()

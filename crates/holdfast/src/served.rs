@@ -1,4 +1,4 @@
-//! Which features are on and which APIs are served, as flags of kube-apiserver say it.
+//! Feature gates and served APIs, from kube-apiserver's flags.
 
 use anyhow::Result;
 use clap::Args;

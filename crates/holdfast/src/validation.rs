@@ -15,7 +15,7 @@ use rustls::pki_types::pem::PemObject as _;
 use crate::admission;
 use crate::flags::Serve;
 
-/// Reads a number that may not be below zero; `refusal` says so.
+/// Parses a number that must not be negative; `refusal` is the error message.
 pub(crate) fn number<N>(refusal: &'static str) -> impl Fn(&str) -> Result<N, String> + Clone
 where
     N: FromStr<Err: Display>,
@@ -28,7 +28,7 @@ where
     }
 }
 
-/// Reads a duration that may not be below zero; `refusal` says so.
+/// Parses a duration that must not be negative; `refusal` is the error message.
 pub(crate) fn time(refusal: &'static str) -> impl Fn(&str) -> Result<Duration, String> + Clone {
     move |text: &str| {
         let nanoseconds = u64::try_from(duration::parse(text)?);
@@ -36,10 +36,10 @@ pub(crate) fn time(refusal: &'static str) -> impl Fn(&str) -> Result<Duration, S
     }
 }
 
-/// Refuses what kube-apiserver refuses of flags before it begins anything, all of it at once.
+/// Rejects flag values that kube-apiserver rejects, all at once and before anything starts.
 ///
 /// # Errors
-/// All that is wrong.
+/// If any value is invalid; the error lists all of them.
 pub(crate) fn check(flags: &Serve) -> Result<()> {
     let mut faults = flags.transport.faults();
     if flags.fairness.enable_priority_and_fairness {

@@ -1,5 +1,5 @@
-//! What is answered while the server waits for etcd: the checks of health say that it is not there, and all else that it is
-//! too early. A supervisor sees that the process lives and what it waits for.
+//! Responses while the server waits for etcd: health checks report that etcd is unavailable, and all other requests
+//! that the server is not ready. A supervisor sees that the process is alive and what it waits for.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -18,9 +18,9 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 
-/// How many connections are served at a time; more wait.
+/// Maximum number of concurrent connections; further ones wait.
 const CONNECTIONS: usize = 64;
-/// How long one may last: a probe is short.
+/// Maximum duration of a connection: a probe is short.
 const LAST: Duration = Duration::from_secs(10);
 
 /// Answers as long as it is there.

@@ -1,5 +1,5 @@
-//! What the binary documents of itself: completions for shells, manual pages, and the pages of the reference in `docs/reference`,
-//! which are made of what the code has and so cannot be out of date for long.
+//! Documentation that the binary generates about itself: shell completions, manual pages, and the pages of
+//! `docs/reference`, which are derived from the code and therefore stay up to date.
 
 mod reference;
 
@@ -23,7 +23,7 @@ pub(crate) struct CompletionFlags {
     shell: Shell,
 }
 
-/// Where manual pages go.
+/// Output location of manual pages.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ManFlags {
     /// The directory to put one page for each command into; without it the page of holdfast itself is printed

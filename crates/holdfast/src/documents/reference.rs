@@ -114,7 +114,7 @@ fn table_of_flags(page: &mut String, command: &Command) {
     }
 }
 
-/// What stands for the value of an argument.
+/// Returns the placeholder for the value of an argument.
 fn value(argument: &Arg) -> String {
     let names = argument.get_value_names().unwrap_or_default();
     let shown = match names {

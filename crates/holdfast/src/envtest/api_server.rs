@@ -1,4 +1,4 @@
-//! What is different where the binary is called as kube-apiserver.
+//! Differences if the binary is invoked as kube-apiserver.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -8,10 +8,10 @@ use anyhow::{Result, ensure};
 use super::etcd::StoreOfStub;
 use crate::flags::Serve;
 
-/// The variable that says which controllers run; none where it is not set.
+/// Environment variable with the controllers to run. If it is not set, none run.
 pub(super) const CONTROLLERS: &str = "HOLDFAST_CONTROLLERS";
 
-/// Where kube-apiserver keeps the certificates that it makes for itself.
+/// Default directory of the certificates that kube-apiserver creates for itself.
 const CERTIFICATES: &str = "/var/run/kubernetes";
 
 /// The command line with kube-apiserver's defaults before the flags that were set. It runs no controllers, which are another

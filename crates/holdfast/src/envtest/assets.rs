@@ -12,20 +12,20 @@ use holdfast_controllers::Selection;
 use super::Role;
 use super::api_server::CONTROLLERS;
 
-/// Where the assets go.
+/// Output location of the assets.
 #[derive(Debug, Args)]
 pub(crate) struct EnvtestFlags {
     /// The directory to make; without it holdfast/envtest in the user's data directory
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 
-    /// Controllers that run in every environment, as the server's flag of this name takes them: * collects garbage and ends
-    /// namespaces. None run without it, as in envtest
+    /// Controllers that run in every environment, as in the server's flag of this name; * includes the garbage
+    /// collector and the namespace controller. If not set, none run, as in envtest
     #[arg(long, value_name = "NAMES", allow_hyphen_values = true)]
     controllers: Option<String>,
 }
 
-/// Makes the directory and prints the lines to export; what is to be said about them goes to the standard error.
+/// Creates the directory and prints the lines to export. Explanations are written to the standard error.
 pub(crate) fn run(flags: &EnvtestFlags) -> Result<()> {
     if let Some(names) = &flags.controllers {
         let names: Vec<&str> = names.split(',').collect();
@@ -78,7 +78,7 @@ fn make(directory: &Path, binary: &Path, kubectl: Option<&Path>) -> Result<PathB
     Ok(directory)
 }
 
-/// Makes a link, in the place of the one before. What is no link is a program of the user's.
+/// Creates a link and replaces the previous one. A file that is not a link is a program of the user.
 fn link(target: &Path, path: &Path) -> Result<()> {
     match fs::symlink_metadata(path) {
         Ok(there) if !there.is_symlink() => bail!(

@@ -18,7 +18,7 @@ pub(crate) use client::{Client, beginning};
 use resource::Resource;
 pub(crate) use users::read_users;
 
-/// Which object is meant, and where it is.
+/// Selection of an object and of its server.
 #[derive(Debug, Args)]
 pub(crate) struct ObjectFlags {
     /// The kind of the object, such as deploy, Deployment or deployments.apps; or KIND/NAME
@@ -52,7 +52,7 @@ pub(crate) fn object(flags: &ObjectFlags) -> Result<Value> {
     }
 }
 
-/// What a server says of itself where it is ready; an error where it is not, or cannot be reached.
+/// Returns the readiness report of a server; an error if the server is not ready or cannot be reached.
 pub(crate) fn ready(flags: &AccessFlags) -> Result<String> {
     let access = Access::of(flags)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -1,11 +1,11 @@
-//! Which resource a person means by `deploy`, `Deployment` or `deployments.v1.apps`, by what the server says it serves.
+//! Resolution of resource names such as `deploy`, `Deployment` or `deployments.v1.apps` through the server's discovery.
 
 use anyhow::{Context as _, Result};
 use holdfast_value::Value;
 
 use super::client::Client;
 
-/// Where the objects of a resource are found.
+/// Location of the objects of a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Resource {
     /// The path of its group version: `/api/v1`, `/apis/apps/v1`.
@@ -95,7 +95,7 @@ impl Wanted {
         None
     }
 
-    /// Whether this is the `GROUP` or `VERSION.GROUP` that the user typed, if any.
+    /// Returns true if this is the `GROUP` or `VERSION.GROUP` that the user typed, if any.
     fn fits_group(&self, group: &str, version: &str) -> bool {
         let Some(rest) = &self.rest else { return true };
         rest == group || rest.strip_prefix(version).and_then(|rest| rest.strip_prefix('.')) == Some(group)

@@ -17,7 +17,7 @@ use crate::webhook::{ImageWebhook, Webhook};
 const VERSIONS: [&str; 2] = ["apiserver.config.k8s.io/v1", "apiserver.k8s.io/v1alpha1"];
 const CONFIGURATIONS: [&str; 1] = ["apiserver.config.k8s.io/v1"];
 
-/// The plugins that take more than directories.
+/// Plugins that have more configuration than directories.
 pub(crate) const NODE_SELECTOR: &str = "PodNodeSelector";
 pub(crate) const TOLERATIONS: &str = "PodTolerationRestriction";
 pub(crate) const EVENTS: &str = "EventRateLimit";
@@ -32,8 +32,8 @@ const QUOTA_KINDS: [(&str, &str); 3] = [
     ("resourcequota.admission.k8s.io/v1alpha1", "Configuration"),
 ];
 
-/// What the configurations of [`NODE_SELECTOR`] and [`IMAGES`] hold. A file of these alone is of the form that there was before
-/// versions.
+/// Fields with the configurations of [`NODE_SELECTOR`] and [`IMAGES`]. A file with only these fields has the format
+/// that predates versions.
 const NODE_SELECTORS: &str = "podNodeSelectorPluginConfig";
 const IMAGE_POLICY: &str = "imagePolicy";
 
@@ -41,14 +41,14 @@ const IMAGE_POLICY: &str = "imagePolicy";
 #[derive(Clone, Debug)]
 pub(crate) struct Configuration {
     value: Value,
-    /// Where it stands, for people.
+    /// Location for error messages.
     place: String,
 }
 
 /// The configurations of plugins, by their names.
 pub(crate) type Configurations = BTreeMap<String, Configuration>;
 
-/// What the file says of each plugin.
+/// Returns the configuration of each plugin in the file.
 pub(super) fn configurations(path: &Path) -> Result<Configurations> {
     let object = read(path)?;
     let is_old = [NODE_SELECTORS, IMAGE_POLICY]
@@ -88,7 +88,7 @@ pub(super) fn configurations(path: &Path) -> Result<Configurations> {
     Ok(configurations)
 }
 
-/// The directory of each plugin that has one. `allowed` says whether the gate for directories is on.
+/// Returns the directory of each plugin that has one. `allowed` is true if the feature gate for directories is enabled.
 pub(super) fn folders(configurations: &Configurations, allowed: bool) -> Result<BTreeMap<Plugin, PathBuf>> {
     let mut folders = BTreeMap::new();
     for plugin in Plugin::ALL {
@@ -102,7 +102,7 @@ pub(super) fn folders(configurations: &Configurations, allowed: bool) -> Result<
     Ok(folders)
 }
 
-/// What a plugin makes of its configuration, which is of a kind named `Configuration`; the default where there is none.
+/// Reads the configuration of a plugin, which has a kind named `Configuration`; returns the default if there is none.
 pub(crate) fn read_for<T: Default>(
     configurations: &Configurations,
     plugin: &str,
@@ -226,7 +226,7 @@ fn read(path: &Path) -> Result<Value> {
     Ok(parsed.value)
 }
 
-/// Refuses an object of another kind.
+/// Rejects an object of another kind.
 fn expect(object: &Value, versions: &[&str], expected: &str) -> Result<()> {
     let text = |field| object.str_at(&[field]).unwrap_or_default();
     let (version, kind) = (text("apiVersion"), text("kind"));
@@ -238,7 +238,7 @@ fn expect(object: &Value, versions: &[&str], expected: &str) -> Result<()> {
     Ok(())
 }
 
-/// Refuses an object with other fields than these.
+/// Rejects an object with other fields than these.
 fn only(object: &Value, place: &str, fields: &[&str]) -> Result<()> {
     let Some(map) = object.as_map() else {
         bail!(

@@ -12,10 +12,10 @@ use sha2::{Digest as _, Sha256};
 use super::{Plugin, read_file};
 use crate::reload::{self, FileState};
 
-/// What names in files end with, and no others.
+/// Required suffix of names in files, which no other objects may have.
 const SUFFIX: &str = ".static.k8s.io";
 const VERSION: &str = "admissionregistration.k8s.io/v1";
-/// How deep lists may stand in lists.
+/// Maximum depth of lists in lists.
 const DEPTH: usize = 8;
 
 /// An object of a file.
@@ -32,13 +32,13 @@ pub(super) struct Manifest {
 }
 
 impl Manifest {
-    /// Whether it binds a policy.
+    /// Returns true if it is a policy binding.
     pub(super) fn is_binding(&self) -> bool {
         self.kind.ends_with("Binding")
     }
 }
 
-/// What shows whether a directory has changed: its files, in the order of their names.
+/// Files of a directory in the order of their names, with the state that shows that one has changed.
 pub(super) type State = Vec<(PathBuf, Option<FileState>)>;
 
 /// The state of a directory now.
@@ -124,13 +124,13 @@ fn documents(text: &str) -> Vec<String> {
 
 struct Found {
     plugin: Plugin,
-    /// In which file each name stands, of each kind.
+    /// File of each name, for each kind.
     seen: BTreeMap<(&'static str, String), PathBuf>,
     manifests: Vec<Manifest>,
 }
 
 impl Found {
-    /// Takes an object, or those of a list.
+    /// Adds an object, or the objects of a list.
     fn take(&mut self, object: Value, path: &Path, depth: usize) -> Result<(), String> {
         let text = |field: &str| object.str_at(&[field]).unwrap_or_default();
         let (version, kind) = (text("apiVersion"), text("kind"));
@@ -213,7 +213,7 @@ impl Found {
     }
 }
 
-/// What objects of files may not say: they name nothing that clients can change.
+/// Rejects objects of files that refer to objects that clients can change.
 fn check_rules(kind: &str, name: &str, object: &Value, path: &Path) -> Result<(), String> {
     let has = |field: &str| object.at(&["spec", field]).is_some_and(|value| !value.is_null());
     if kind.ends_with("Binding") {

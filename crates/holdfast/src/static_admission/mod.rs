@@ -1,8 +1,8 @@
-//! The file that configures admission plugins, and policies and webhooks of admission that come from files of the server rather than from the API, so that no client can change
-//! them (`staticManifestsDir`, KEP-5793).
+//! The configuration file of admission plugins, and admission policies and webhooks that come from files of the server
+//! instead of the API, so that no client can change them (`staticManifestsDir`, KEP-5793).
 //!
-//! Each object is checked as a creation through the API would be, by a dry run under another name. What a directory holds is taken
-//! whole: where anything in it cannot be used, the start ends, or what was there before stays.
+//! Each object is validated like a creation through the API, by a dry run under another name. A directory is loaded as
+//! a whole: if anything in it is invalid, the start fails, or the previous content remains in effect.
 
 pub(crate) mod config;
 mod manifests;
@@ -29,7 +29,7 @@ use sha2::{Digest as _, Sha256};
 use self::manifests::Manifest;
 use crate::reload::{self, Changes};
 
-/// What the flags say of files of admission plugins.
+/// Flags for files of admission plugins.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct StaticAdmissionFlags {
     /// A file that configures admission plugins, as kube-apiserver reads it: EventRateLimit, ImagePolicyWebhook,
@@ -90,7 +90,7 @@ pub(crate) struct StaticAdmission {
 }
 
 impl StaticAdmissionFlags {
-    /// What the file says of each plugin; nothing where there is none.
+    /// Returns the configuration of each plugin in the file; nothing if there is no file.
     pub(crate) fn configurations(&self) -> Result<config::Configurations> {
         let Some(path) = &self.admission_control_config_file else {
             return Ok(config::Configurations::new());
@@ -118,10 +118,10 @@ impl StaticAdmissionFlags {
 const USER: &str = "static-admission-manifests";
 
 impl StaticAdmission {
-    /// Takes what the directories hold, and follows them for as long as the server serves.
+    /// Loads the directories and watches them for as long as the server runs.
     ///
     /// # Errors
-    /// Where a directory holds what cannot be used.
+    /// If the content of a directory is invalid.
     pub(crate) async fn begin(self, service: &Arc<Service>, kinds: &holdfast_kinds::Config, host: &str) -> Result<()> {
         if self.folders.is_empty() {
             return Ok(());
@@ -134,7 +134,7 @@ impl StaticAdmission {
             let files = folder.clone();
             let changes = Changes::new(&context.shutdown, move || manifests::state(&files));
             let mut follower = Follower {
-                // What files say holds for the API, not for other files.
+                // Rules in files apply to the API, not to other files.
                 client: Client::new(Arc::clone(service), USER).unadmitted(),
                 policies: Arc::clone(&kinds.policies),
                 webhooks: Arc::clone(&kinds.webhooks),
@@ -166,7 +166,7 @@ struct Follower {
     metrics: ManifestMetrics,
     plugin: Plugin,
     folder: PathBuf,
-    /// The hash of what was read last.
+    /// Hash of the content that was read last.
     seen: String,
 }
 
@@ -193,7 +193,7 @@ impl Follower {
         }
     }
 
-    /// Reads the directory, and takes what it holds in place of what it held before.
+    /// Reads the directory and replaces the previous content by the new one.
     async fn load(&mut self) -> Result<(), String> {
         let (folder, plugin) = (self.folder.clone(), self.plugin);
         let read = tokio::task::spawn_blocking(move || manifests::read(&folder, plugin)).await;
@@ -229,7 +229,7 @@ async fn check(client: &Client, manifest: &Manifest) -> Result<Value, String> {
         manifest.plural
     );
     let mut object = manifest.object.clone();
-    // Names of this form are for files alone, so that the check needs another.
+    // Names with this suffix are reserved for files, so the dry run needs another name.
     let name = format!("{}.{}", manifest.name, RandomIdentifiers::default().uid());
     object.set_at(&["metadata", "name"], name.as_str().into());
     let made = client.create(&path, &object).await;
