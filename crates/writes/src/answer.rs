@@ -31,10 +31,10 @@ impl Stage<'_> {
         Ok((answer, warnings))
     }
 
-    /// Admission of a request for an action. Gives what the client is to be warned of.
+    /// Runs admission for a request for an action. Returns the warnings for the client.
     ///
     /// # Errors
-    /// Why the request is refused.
+    /// If the request is rejected.
     pub async fn admit_action(
         &self,
         action: &dyn SubresourceAction,

@@ -1,4 +1,4 @@
-//! What the steps of one run share, and the hooks that run after the commit.
+//! Shared state of the steps of one run, and the hooks that run after the commit.
 
 use std::ops::Deref;
 
@@ -24,7 +24,7 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// The same run, whose object takes the place of `old`, of which that is known.
+    /// Returns the same run for an object that replaces `old`. `known` are the known properties of `old`.
     #[must_use]
     pub fn in_place_of(mut self, old: &'a Value, known: Known) -> Self {
         self.0.parts = std::mem::take(&mut self.0.parts).in_place_of(old, known);
@@ -50,12 +50,12 @@ impl<'a> Call<'a> {
         self.0.beside.lock().warnings.extend(warnings);
     }
 
-    /// Takes the warnings for the client.
+    /// Removes and returns the warnings for the client.
     pub fn warnings(&self) -> Vec<String> {
         std::mem::take(&mut self.0.beside.lock().warnings)
     }
 
-    /// A refusal with the warnings so far.
+    /// Adds the warnings so far to the error of a rejection.
     pub fn refused(&self, error: Error) -> Error {
         error.with_warnings(self.warnings())
     }

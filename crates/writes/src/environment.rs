@@ -13,10 +13,10 @@ use holdfast_resource::{ConversionCaller, Lookup};
 
 use crate::FieldManagers;
 
-/// What a run needs of the server around it.
+/// Parts of the server that a run needs.
 #[derive(Clone, Copy)]
 pub struct Environment<'a> {
-    /// Who owns what in objects, and the types of the built-in kinds.
+    /// Field managers of objects, and the types of the built-in kinds.
     pub field_managers: &'a FieldManagers,
     /// The admission plugins.
     pub plugins: &'a AdmissionChain,
@@ -60,7 +60,7 @@ pub trait Callers: ConversionCaller {
     /// Counts how the call of a webhook ended.
     fn called(&self, call: WebhookCall<'_>, ending: Ending);
 
-    /// Counts the evaluation of a policy, which may change objects or refuse writes.
+    /// Counts the evaluation of a policy, which may change objects or reject writes.
     fn evaluated(&self, webhook_type: WebhookType, check: &Check);
 
     /// Counts the evaluation of match conditions for a write whose operation has that name.
@@ -70,7 +70,7 @@ pub trait Callers: ConversionCaller {
     fn excluded(&self, webhook_type: WebhookType, operation: &str, webhook: &str);
 }
 
-/// What match conditions are a part of.
+/// Owner of match conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConditionOwner {
     /// An admission policy.
@@ -96,24 +96,24 @@ pub struct Unanswered {
 pub struct WebhookCall<'a> {
     /// The name of the webhook.
     pub name: &'a str,
-    /// Whether it may change objects.
+    /// Type of the webhook, which tells if it may change objects.
     pub webhook_type: WebhookType,
     /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
     pub operation: &'static str,
-    /// How long it took.
+    /// Duration of the call.
     pub taken: Duration,
     /// The code of its answer.
     pub code: u16,
 }
 
-/// How the call of an admission webhook ended for the write.
+/// Result of the call of an admission webhook for the write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// The webhook lets it pass.
     Passed,
     /// The write goes on without the answer.
     FailedOpen,
-    /// The webhook refuses it.
+    /// The webhook rejects it.
     Refused,
     /// The webhook could not be called.
     Unanswered,

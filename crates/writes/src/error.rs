@@ -3,7 +3,7 @@ use std::fmt;
 use holdfast_resource::{ConversionError, FieldError, GroupKind, GroupResource, Refusal};
 use holdfast_value::{SmolStr, Value};
 
-/// A write that is refused. One word in size, so that results stay small.
+/// Error of a rejected write. One word in size, so that results stay small.
 #[derive(Clone, Debug)]
 pub struct Error(Box<Refused>);
 
@@ -13,7 +13,7 @@ struct Refused {
     warnings: Vec<String>,
 }
 
-/// Why a write is refused. The server makes a `Status` of each.
+/// Reason for which a write is rejected. The server converts each to a `Status`.
 #[derive(Clone, Debug)]
 pub enum ErrorKind {
     /// 404: the object is not there.
@@ -37,12 +37,12 @@ pub enum ErrorKind {
         kind: GroupKind,
         /// Its name; may be empty.
         name: String,
-        /// What is wrong.
+        /// Validation errors.
         errors: Vec<FieldError>,
     },
     /// 422: a patch cannot be carried out on the object.
     UnprocessablePatch,
-    /// 403: the write is refused; an empty name is left out of the message.
+    /// 403: the write is rejected; an empty name is left out of the message.
     Forbidden {
         /// The resource.
         resource: GroupResource,
@@ -51,7 +51,7 @@ pub enum ErrorKind {
         /// Why.
         why: String,
     },
-    /// 403: the user lacks a permission that the write needs besides.
+    /// 403: the user lacks an additional permission that the write needs.
     Unauthorized {
         /// The verb that is needed.
         verb: &'static str,
@@ -63,21 +63,21 @@ pub enum ErrorKind {
         namespace: SmolStr,
         /// The name of the object.
         name: String,
-        /// What the authorizer says about it; may be empty.
+        /// Reason from the authorizer; may be empty.
         reason: String,
     },
-    /// A kind or an admission plugin refuses the write, in the frame of the object that is written.
+    /// A kind or an admission plugin rejects the write; the message names the written object.
     Refusal {
         /// Why.
         refusal: Refusal,
         /// The resource.
         resource: GroupResource,
-        /// The kind that refusals name.
+        /// Kind that the message names.
         kind: GroupKind,
         /// The name of the object.
         name: String,
     },
-    /// An admission policy refuses the write.
+    /// An admission policy denies the write.
     Denied {
         /// The resource.
         resource: GroupResource,
@@ -89,10 +89,10 @@ pub enum ErrorKind {
         reason: SmolStr,
         /// The message.
         message: String,
-        /// The messages of all policies that refuse.
+        /// Messages of all policies that deny it.
         causes: Vec<String>,
     },
-    /// An admission webhook refuses the write.
+    /// An admission webhook rejects the write.
     Rejected {
         /// The code, from 400 to 999.
         code: u16,
@@ -155,7 +155,7 @@ impl Error {
         ErrorKind::Invalid { kind, name, errors }.into()
     }
 
-    /// The write is refused.
+    /// Returns the error of a forbidden write.
     pub fn forbidden(resource: &GroupResource, name: &str, why: impl fmt::Display) -> Self {
         let (resource, name, why) = (resource.clone(), name.to_owned(), why.to_string());
         ErrorKind::Forbidden { resource, name, why }.into()
@@ -171,12 +171,12 @@ impl Error {
         ErrorKind::TooLarge(why.to_string()).into()
     }
 
-    /// A fault of the server.
+    /// Returns an internal error of the server.
     pub fn internal(why: impl Into<String>) -> Self {
         ErrorKind::Internal(why.into()).into()
     }
 
-    /// What the reference has no `Status` for.
+    /// Returns an error for which the reference has no `Status`.
     pub fn unclassified(message: impl Into<String>) -> Self {
         ErrorKind::Unclassified(message.into()).into()
     }

@@ -1,4 +1,4 @@
-//! What the server itself puts into an object's metadata, whatever its kind.
+//! Metadata that the server itself sets in objects of every kind.
 
 use std::time::SystemTime;
 
@@ -21,7 +21,7 @@ const SERVER_OWNED: [&str; 5] = [
     "uid",
 ];
 
-/// Takes out of a new object what a client cannot set.
+/// Removes the fields that a client cannot set from a new object.
 pub fn wipe(object: &mut Value) {
     for field in SERVER_OWNED {
         object.remove_at(&["metadata", field]);
@@ -53,7 +53,7 @@ pub fn fill_in(object: &mut Value, namespace: &str, identifiers: &dyn Identifier
     object.set_at(&["metadata", "creationTimestamp"], rfc3339(now).into());
 }
 
-/// Puts the namespace of the address into the object; takes it out for cluster-scoped resources.
+/// Sets the namespace of the object to that of the request path; removes it for cluster-scoped resources.
 pub fn set_namespace(object: &mut Value, namespace: &str) {
     if namespace.is_empty() {
         object.remove_at(&["metadata", "namespace"]);
@@ -62,7 +62,7 @@ pub fn set_namespace(object: &mut Value, namespace: &str) {
     }
 }
 
-/// Takes over from the object in place what an update can neither change nor leave out.
+/// Copies the fields that an update can neither change nor omit from the existing object.
 pub fn keep(object: &mut Value, old: &Value) {
     for field in ["creationTimestamp", "generation"] {
         take(object, old, &["metadata", field]);
@@ -93,7 +93,7 @@ pub fn take(object: &mut Value, old: &Value, path: &[&str]) {
     }
 }
 
-/// What a write to a subresource that does not touch the metadata does not change (`ResetObjectMetaForStatus`).
+/// Fields that a write to a subresource without metadata changes leaves unchanged (`ResetObjectMetaForStatus`).
 const NOT_OF_A_STATUS: [[&str; 2]; 7] = [
     ["metadata", "annotations"],
     ["metadata", "deletionTimestamp"],
@@ -104,7 +104,7 @@ const NOT_OF_A_STATUS: [[&str; 2]; 7] = [
     ["metadata", "selfLink"],
 ];
 
-/// Makes what stands at `paths` what it is in `old`; takes it out where there is no `old`.
+/// Resets the fields at `paths` to their values in `old`; removes them if there is no `old`.
 pub fn reset_fields(object: &mut Value, old: Option<&Value>, paths: &[Vec<SmolStr>]) {
     for path in paths {
         let path: Vec<&str> = path.iter().map(SmolStr::as_str).collect();
@@ -158,7 +158,7 @@ pub fn raise_generation(object: &mut Value, old: &Value) {
     );
 }
 
-/// Whether the objects differ at a dotted path; `*` stands for everything but metadata.
+/// Returns true if the objects differ at a dotted path; `*` means everything except metadata.
 fn differs(a: &Value, b: &Value, path: &str, is_same: Comparison) -> bool {
     if path != "*" {
         let path: Vec<&str> = path.split('.').collect();
@@ -168,7 +168,8 @@ fn differs(a: &Value, b: &Value, path: &str, is_same: Comparison) -> bool {
     changed || all_but_metadata(b).any(|(name, _)| a.get(name).is_none())
 }
 
-/// Whether two fields hold the same: to the structs of built-in kinds an empty list is as good as none; custom objects are trees.
+/// Returns the comparison of two fields: in the structs of built-in kinds an empty list equals a missing one; custom
+/// objects are compared as trees.
 pub(crate) fn comparison(rules: &ResourceRules) -> Comparison {
     match rules.protobuf {
         true => same_once_stored,
@@ -197,7 +198,7 @@ pub fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
     list.into_iter().flat_map(|list| list.iter()).filter_map(Value::as_str)
 }
 
-/// Sets the finalizers; none takes the field out.
+/// Sets the finalizers; an empty list removes the field.
 pub fn set_finalizers(object: &mut Value, finalizers: Vec<SmolStr>) {
     if finalizers.is_empty() {
         object.remove_at(&["metadata", "finalizers"]);
@@ -207,8 +208,8 @@ pub fn set_finalizers(object: &mut Value, finalizers: Vec<SmolStr>) {
     }
 }
 
-/// Owner references that stand there twice are written once. What the client is to be warned of: nothing where there are
-/// none. `after_admission` says that mutating admission was asked already.
+/// Removes duplicate owner references and returns the warnings for the client: none without duplicates.
+/// `after_admission` is true if mutating admission was already called.
 pub fn drop_repeated_owners(object: &mut Value, after_admission: bool) -> Vec<String> {
     let list = object.at(&["metadata", "ownerReferences"]).and_then(Value::as_list);
     let Some(list) = list.filter(|list| list.len() > 1) else {

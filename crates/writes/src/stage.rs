@@ -23,10 +23,10 @@ impl<'a> Stage<'a> {
         Self { environment, target }
     }
 
-    /// The type of what the address takes.
+    /// Returns the type of the bodies of the target.
     ///
     /// # Errors
-    /// [`ErrorKind::Internal`](crate::ErrorKind::Internal) where there is none.
+    /// [`ErrorKind::Internal`](crate::ErrorKind::Internal) if there is none.
     pub(crate) fn kind_type(&self) -> Result<&'a dyn KindType, Error> {
         let body = &self.target.body;
         let missing = || Error::internal(format!("{} in {} has no type", body.kind, body.api_version));
@@ -72,7 +72,8 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Whether what is stored has the form that the type of the address gives it: it is neither converted nor of another kind.
+    /// Returns true if the stored object has the form of the target's type: it is neither converted nor of another
+    /// kind.
     pub(crate) fn stores_form_of_type(&self) -> bool {
         let (resource, body) = (self.resource(), &self.target.body);
         let storage = resource.storage.as_ref();
@@ -91,7 +92,7 @@ impl<'a> Stage<'a> {
         Attributes::new(operation, name, Options::Write(&self.target.request.options, kind))
     }
 
-    /// The error that a client gets of a refusal by a kind or a plugin.
+    /// Returns the error for a client whose write is rejected by a kind or a plugin.
     pub fn refusal(&self, refusal: Refusal, name: &str) -> Error {
         let resource = self.resource();
         ErrorKind::Refusal {
@@ -103,8 +104,8 @@ impl<'a> Stage<'a> {
         .into()
     }
 
-    /// The error that a client gets of a refusal by a kind that is answered and not stored. Where an object is invalid, it names
-    /// the kind `named` rather than that of the object.
+    /// Returns the error for a client whose request is rejected by a kind that is answered and not stored. For an
+    /// invalid object, it names the kind `named` rather than that of the object.
     pub fn refusal_of_answer(&self, refusal: Refusal, named: Option<&'static str>) -> Error {
         let (resource, body) = (self.resource(), &self.target.body.kind);
         let group = GroupVersion::parse(&self.target.body.api_version).map(|version| version.group);
@@ -121,8 +122,8 @@ impl<'a> Stage<'a> {
         .into()
     }
 
-    /// Refuses an object of another kind than the definition names, in the name of that kind, before all other errors.
-    /// Built-in kinds are of their kind once they are read.
+    /// Rejects an object of another kind than that of the CRD before all other errors, with an error about that kind.
+    /// Built-in objects have their kind once they are decoded.
     pub(crate) fn refuse_unidentified(&self, name: &str, object: &Value) -> Result<(), Error> {
         let resource = self.resource();
         let found = object.str_at(&["kind"]).unwrap_or_default();
@@ -145,8 +146,8 @@ impl<'a> Stage<'a> {
         Err(Error::invalid(&self.resource().stored_kind(), name, errors))
     }
 
-    /// Whether objects are checked in the version of the request, and stored in the storage version after that; else they
-    /// are checked in the storage version.
+    /// Returns true if objects are validated in the requested version and converted to the storage version after that.
+    /// If false, they are validated in the storage version.
     pub(crate) fn checks_as_sent(&self) -> bool {
         self.resource().conventions.checked_as_sent
     }
@@ -186,7 +187,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// The object in place as clients see it in the version of the request.
+    /// Converts the existing object to the requested version, as clients see it.
     pub(crate) async fn shown(&self, live: &Live) -> Result<Value, Error> {
         if live.shown_as_stored {
             return Ok(live.stored.clone());
@@ -195,8 +196,8 @@ impl<'a> Stage<'a> {
         Ok(convert::shown(callers, self.resource(), live.stored.clone(), version).await?)
     }
 
-    /// The object in place in the form that its version has now. It stays in that version, which may be an older storage
-    /// version, so that this calls no webhook.
+    /// Returns the existing object in the current form of its version. It stays in that version, which may be an older
+    /// storage version, so that this calls no webhook.
     pub(crate) fn formed(&self, live: &Live) -> Value {
         if !self.resource().conventions.form_changes {
             return live.stored.clone();

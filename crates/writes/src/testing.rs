@@ -1,5 +1,5 @@
-//! A world for tests of writes: what a run needs of the outside, without a server. Webhooks do not answer by default, everything is
-//! allowed, all objects get one uid, and time stands still.
+//! Environment for tests of writes without a server. By default webhooks do not answer, everything is allowed, all
+//! objects get the same uid, and the clock does not advance.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -22,7 +22,7 @@ use crate::{
 /// The uid of all objects.
 pub const UID: &str = "11111111-2222-4333-8444-555555555555";
 
-/// What a run needs of the outside.
+/// Parts of the server that a run needs.
 pub struct World {
     /// The resources.
     pub registry: Arc<Registry>,
@@ -37,7 +37,7 @@ pub struct World {
     /// The user who writes.
     pub user: Arc<User>,
     field_managers: FieldManagers,
-    /// What users may do besides what brought them here.
+    /// Authorizer for the additional permissions of users.
     pub authorizer: Arc<dyn Authorizer>,
 }
 
@@ -65,7 +65,7 @@ impl World {
         SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000)
     }
 
-    /// What a run needs that sees the other objects by `lookup`.
+    /// Returns the environment of a run that reads other objects through `lookup`.
     pub fn environment<'a>(&'a self, lookup: &'a dyn Lookup, access: Access<'a>) -> Environment<'a> {
         Environment {
             field_managers: &self.field_managers,

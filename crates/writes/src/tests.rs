@@ -1,4 +1,4 @@
-//! What a run makes of small objects, rule by rule.
+//! Results of runs over small objects, rule by rule.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 
@@ -103,7 +103,7 @@ fn put(object: Value) -> Change {
     }
 }
 
-/// A PUT of `text` in place of `live`.
+/// Runs a PUT of `text` over the existing object `live`.
 fn replace(world: &World, live: &Value, subresource: &str, text: &str) -> Result<Staged, Error> {
     let target = target(world, live, subresource);
     update_at(world, &target, Some(live), &put(decoded(world, text)))
@@ -305,7 +305,7 @@ fn a_stale_version_is_refused_and_a_missing_one_filled_in() {
         let object = replace(&world, &live, "", &at(version)).unwrap().object;
         assert_eq!(object.str_at(&["metadata", "resourceVersion"]), Some("7"));
     }
-    // A kind that takes no unconditional updates.
+    // A kind that rejects unconditional updates.
     let lease = "{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: a}}";
     let live = stored(&world, lease);
     let missing = kind_of(replace(

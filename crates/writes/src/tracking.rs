@@ -97,7 +97,7 @@ impl FieldManagers {
         Some(manager)
     }
 
-    /// The field manager of a subresource that takes objects of another kind, such as a Scale.
+    /// Creates the field manager of a subresource whose bodies have another kind, such as a Scale.
     fn make_for_body(&self, target: &Target) -> Option<FieldManager> {
         let (version, kind) = (&target.body.api_version, &target.body.kind);
         let kind_type = target.body.kind_type.as_ref()?;
@@ -183,8 +183,8 @@ impl Versions for ResourceVersions {
     }
 }
 
-/// Records in `object`, which takes the place of `live`, which manager changed what. `formed` says whether `live` is known to have the
-/// form of its type.
+/// Records in `object`, which replaces `live`, which fields each manager changed. `formed` is true if `live` is known
+/// to have the form of its type.
 pub(crate) async fn update(stage: &Stage<'_>, live: Option<&Value>, formed: bool, object: &mut Value) {
     let managers = stage.environment.field_managers;
     let Some(webhook) = webhook(stage.target) else {
@@ -209,8 +209,8 @@ pub fn update_as(field_managers: &FieldManagers, target: &Target, live: Option<&
     }
 }
 
-/// Has `record` write the managers of a new object into it. They get what other versions make of the object, which may
-/// be less than it says.
+/// Calls `record` to write the managers into a new object. `record` receives the object after conversion through other
+/// versions, which may lose some of its fields.
 fn note(target: &Target, object: &mut Value, record: impl FnOnce(Value) -> Value) {
     if target.resource.capabilities.converts.is_none() {
         *object = record(std::mem::take(object));
@@ -220,8 +220,8 @@ fn note(target: &Target, object: &mut Value, record: impl FnOnce(Value) -> Value
     metadata::take(object, &noted, &["metadata", "managedFields"]);
 }
 
-/// `stored` with what `object`, the same in another version, says of managers: an apply that changes no field keeps the object
-/// as it is stored, whatever a way through other versions would do to it.
+/// Returns `stored` with the managers of `object`, which is the same object in another version: an apply that changes
+/// no field keeps the stored object, even if conversion through other versions would change it.
 pub(crate) fn with_managers_of(stored: &Value, object: &Value) -> Value {
     let mut kept = stored.clone();
     for path in [

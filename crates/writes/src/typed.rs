@@ -16,7 +16,7 @@ pub trait Content {
     /// Why there is none.
     fn tree(self, kind_type: &dyn KindType) -> Result<Parsed, String>;
 
-    /// The names of the fields that it has besides those that say what the object is.
+    /// Returns the names of its fields other than `apiVersion` and `kind`.
     fn fields(&self) -> Vec<&str>;
 }
 
@@ -32,12 +32,12 @@ impl Content for Parsed {
     }
 }
 
-/// What is made of an object for an address that takes a certain type.
+/// Result of decoding an object for a target with a certain type.
 pub enum Reading {
     /// An object of that type.
     Own(TypedObject),
-    /// One in another version, with what is unknown in it. The reference converts it before it finds that the address does
-    /// not take that version.
+    /// An object in another version, with its unknown fields. The reference converts it before it detects that the
+    /// target does not accept that version.
     Other(Vec<String>),
 }
 
@@ -98,7 +98,7 @@ pub fn read_as(content: impl Content, kind_type: &dyn KindType, source: Source<'
     typed(&value, findings, source, kind_type)
 }
 
-/// What the reference reads an object from.
+/// Input from which the reference decodes an object.
 #[derive(Clone, Copy)]
 pub enum Source<'a> {
     /// From this JSON, so that what it finds is in the order of the text.
@@ -125,10 +125,10 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Types `object` and puts together all that strict validation finds: `findings` first, unless the order is that of a text.
+/// Types `object` and combines all findings of strict validation: `findings` first, unless they are ordered by a text.
 ///
 /// # Errors
-/// Why the object cannot be taken, for the message of the caller.
+/// If the object cannot be decoded; the error is for the message of the caller.
 pub fn typed(
     object: &Value,
     mut findings: Vec<String>,
@@ -177,10 +177,10 @@ fn take_as_written(typed: &mut TypedObject, text: &[u8]) {
     }
 }
 
-/// What clients are warned of where `findings` are no reason to refuse the object.
+/// Returns the warnings for the client if `findings` are not a reason to reject the object.
 ///
 /// # Errors
-/// What is wrong with the object where they are.
+/// If they are; the error lists them.
 pub fn judged(findings: Vec<String>, validation: FieldValidation) -> Result<Vec<String>, String> {
     match validation {
         FieldValidation::Ignore => Ok(Vec::new()),
@@ -190,7 +190,7 @@ pub fn judged(findings: Vec<String>, validation: FieldValidation) -> Result<Vec<
     }
 }
 
-/// What strict validation says: the keys that YAML repeats are one error of several lines.
+/// Returns the error message of strict validation: the keys that YAML repeats are one error of several lines.
 fn strict_error(findings: &[String]) -> String {
     let (of_yaml, mut errors): (Vec<&str>, Vec<&str>) = findings
         .iter()
@@ -230,7 +230,7 @@ pub fn order_by_text(findings: &mut Vec<String>, text: &[u8]) {
     findings.extend(placed.into_iter().map(|(_, finding)| finding));
 }
 
-/// Leaves out repeated fields that are unknown, or that stand below an unknown one.
+/// Removes repeated fields that are unknown, or that are inside an unknown one.
 fn leave_out_unseen(findings: &mut Vec<String>) {
     fn path<'f>(finding: &'f str, prefix: &str) -> Option<&'f str> {
         finding.strip_prefix(prefix)?.strip_suffix('"')
@@ -252,7 +252,7 @@ fn leave_out_unseen(findings: &mut Vec<String>) {
     });
 }
 
-/// What became of an object that a patch changed.
+/// Result of decoding an object that a patch changed.
 pub enum Patched {
     /// An object of the type of the address.
     Own(TypedObject),
@@ -260,11 +260,11 @@ pub enum Patched {
     Nameless(Vec<String>),
 }
 
-/// Reads what a patch made of an object, which is the `source`, as what it says it is, which must be an object of `kind_type`. The
-/// findings in the patch itself come first.
+/// Decodes the `source`, an object that a patch changed, as the kind in it, which must be `kind_type`. The findings in
+/// the patch itself come first.
 ///
 /// # Errors
-/// Why it is not, for the message of the caller.
+/// If it is of another kind or cannot be decoded; the error is for the message of the caller.
 pub fn patched(
     object: &Value,
     findings: Vec<String>,
@@ -309,7 +309,7 @@ fn check_kind_of_custom(stated: &Stated, kind_type: &dyn KindType) -> Result<(),
     Err(stated.unregistered())
 }
 
-/// Why an object cannot take the place of one of another type.
+/// Reason for which an object cannot replace one of another type.
 pub enum Unconvertible {
     /// Its kind is unknown.
     Unknown(String),
@@ -317,10 +317,10 @@ pub enum Unconvertible {
     Other(String),
 }
 
-/// Checks that an object can take the place of one of `kind_type`. Validation reports another kind of a custom resource.
+/// Checks that an object can replace one of `kind_type`. For custom resources, validation reports a different kind.
 ///
 /// # Errors
-/// Why not, in the words of the reference.
+/// If it cannot; the message is the reference's.
 pub fn check_converted(object: &Value, types: &KindTypes, kind_type: &dyn KindType) -> Result<(), Unconvertible> {
     let text = |name: &str| object.str_at(&[name]).unwrap_or_default();
     let (kind, api_version) = (text("kind"), text("apiVersion"));

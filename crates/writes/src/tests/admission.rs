@@ -1,4 +1,4 @@
-//! Which writes policies, webhooks and plugins have a say in.
+//! Writes for which policies, webhooks and plugins are called.
 
 use holdfast_admission::webhooks::WebhookType;
 use holdfast_resource::Verb;

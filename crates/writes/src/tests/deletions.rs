@@ -1,4 +1,4 @@
-//! What a DELETE comes to.
+//! Results of DELETE runs.
 
 use super::*;
 use crate::PropagationPolicy;

@@ -1,4 +1,4 @@
-//! What this process found of an object when it stored it is not looked for again.
+//! Properties of an object that this process computed when it stored the object are not computed again.
 
 use holdfast_resource::Known;
 

@@ -1,4 +1,4 @@
-//! What patches make of the object in place, and which changes create one.
+//! Results of patches of the existing object, and the changes that create one.
 
 use holdfast_value::json_patch;
 

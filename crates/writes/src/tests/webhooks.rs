@@ -1,4 +1,4 @@
-//! What the answers of admission webhooks do to a write.
+//! Effects of the responses of admission webhooks on a write.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,8 +14,8 @@ use super::*;
 use crate::testing::Unreachable;
 use crate::{Callers, ConditionOwner, Ending, Unanswered, WebhookAnswer, WebhookCall};
 
-/// A client of webhooks each of which answers by its address: what stands behind `https://localhost/` is a number that names one
-/// of the answers.
+/// Webhook client that selects the response by the address of the webhook: the path after `https://localhost/` is the
+/// index of a response.
 #[derive(Default)]
 struct Hooks {
     answers: Vec<String>,
