@@ -1,5 +1,5 @@
-//! What stands behind a server that aggregates: certificates for both sides, and a small server of `metrics.k8s.io`, as
-//! metrics-server is.
+//! Backend of a server that aggregates: certificates for both sides, and a small server of `metrics.k8s.io` like
+//! metrics-server.
 
 #![allow(
     clippy::unwrap_used,
@@ -90,7 +90,7 @@ impl Certificates {
         self.write(&format!("{name}.key"), &key.serialize_pem());
     }
 
-    /// Writes a file beside the others.
+    /// Writes a file to the folder of the certificates.
     pub fn write(&self, name: &str, text: &str) {
         std::fs::write(self.path(name), text).unwrap();
     }
@@ -104,7 +104,7 @@ impl Certificates {
         format!("--{flag}={}", self.path(name).display())
     }
 
-    /// What certificates of the server behind come from, as a `caBundle`.
+    /// Returns the issuer of the backend's certificates as a `caBundle`.
     pub fn bundle(&self) -> String {
         STANDARD.encode(std::fs::read(self.path("back-ca.crt")).unwrap())
     }
@@ -138,10 +138,10 @@ impl Certificates {
     }
 }
 
-/// A server of `metrics.k8s.io/v1beta1` that trusts front proxies alone. On a request for `closed`, it closes a connection that it
-/// has answered on before.
+/// Server of `metrics.k8s.io/v1beta1` that only trusts front proxies. On a request for `closed`, it closes a connection
+/// on which it has responded before.
 pub struct MetricsServer {
-    /// Where it listens.
+    /// Port that it listens on.
     pub port: u16,
     /// The requests that it got, each as `USER METHOD PATH`.
     requests: Arc<Mutex<Vec<String>>>,

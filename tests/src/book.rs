@@ -20,9 +20,9 @@ const HEALTH: [&str; 3] = ["/healthz", "/livez", "/readyz"];
 
 /// A page of the reference.
 pub struct Page {
-    /// Where it is kept.
+    /// Path of its file.
     pub path: PathBuf,
-    /// What it says.
+    /// Its text.
     pub text: String,
 }
 
@@ -54,7 +54,7 @@ fn page(name: &str, text: String) -> Page {
     }
 }
 
-/// What a server serves.
+/// Returns the endpoints that a server serves.
 async fn endpoints(connection: &mut Connection) -> Result<String> {
     let mut text = String::from(
         "# Endpoints\n\nWhat a server with the default flags serves; `--runtime-config` and `--feature-gates` switch further APIs on. \
@@ -120,12 +120,12 @@ fn strings<'v>(value: &'v Value, field: &str) -> impl Iterator<Item = &'v str> +
     array(value, field).filter_map(Value::as_str)
 }
 
-/// A block of code that says what it is.
+/// Code block with a language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Block<'t> {
     /// Commands for a shell.
     Commands(&'t str),
-    /// What the commands before print, in part.
+    /// Part of the output of the preceding commands.
     Output(&'t str),
 }
 
@@ -144,7 +144,7 @@ pub fn blocks(text: &str) -> Vec<Block<'_>> {
     let mut parts = text.split("\n```");
     parts.next();
     let mut blocks = Vec::new();
-    // What stands between two blocks is every other part.
+    // The text between two code blocks is every other part.
     for part in parts.step_by(2) {
         match part.split_once('\n') {
             Some(("sh", commands)) => blocks.push(Block::Commands(commands)),
@@ -155,8 +155,8 @@ pub fn blocks(text: &str) -> Vec<Block<'_>> {
     blocks
 }
 
-/// The first line of `shown` that `printed` does not have behind those before it. Any blank space is alike, and `…` stands for
-/// anything.
+/// Returns the first line of `shown` that `printed` does not contain after the preceding ones. Any white space is
+/// equal, and `…` matches anything.
 pub fn missing<'t>(shown: &'t str, printed: &str) -> Option<&'t str> {
     let mut lines = printed.lines();
     shown.lines().find(|line| {

@@ -34,7 +34,7 @@ pub struct Http2 {
     sender: http2::SendRequest<Full<Bytes>>,
 }
 
-/// What a connection needs to know of the server.
+/// Properties of the server that a connection needs.
 #[derive(Clone)]
 pub struct Target {
     address: SocketAddr,
@@ -53,7 +53,7 @@ struct Connectors {
 }
 
 impl Connectors {
-    /// Those that trust the authorities in a file.
+    /// Creates roots that trust the authorities in a file.
     fn trusting(authority: &Path) -> Result<Self> {
         let mut roots = rustls::RootCertStore::empty();
         for certificate in CertificateDer::pem_file_iter(authority).with_context(|| authority.display().to_string())? {
@@ -143,7 +143,7 @@ impl Target {
         })
     }
 
-    /// Whether the check of health at `path` says yes.
+    /// Returns true if the health check at `path` succeeds.
     pub async fn is_healthy(&self, path: &str) -> bool {
         let Ok(mut connection) = self.connect().await else {
             return false;
@@ -181,10 +181,10 @@ impl Target {
         })
     }
 
-    /// A connection on which the caller says what it likes.
+    /// Opens a connection on which the caller sends arbitrary bytes.
     ///
     /// # Errors
-    /// Where the connection fails.
+    /// If the connection fails.
     pub async fn raw(&self) -> Result<TlsStream<TcpStream>> {
         let connectors = self.connectors.as_ref().context("a server without TLS")?;
         self.stream(&connectors.http1).await

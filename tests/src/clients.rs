@@ -11,7 +11,7 @@ use crate::server::root;
 /// Clients are installed one at a time: several tests use what is in one folder.
 static INSTALLING: Mutex<()> = Mutex::new(());
 
-/// How often a command is tried that asks a registry: one that fails for once may answer the next time.
+/// Number of attempts of a command that downloads from a registry: one that fails once may succeed the next time.
 const TRIES: usize = 3;
 
 /// The folder of a client's checks.

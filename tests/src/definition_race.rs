@@ -22,10 +22,10 @@ const CREATORS: usize = 4;
 /// The number of objects that exist before the CRD is deleted.
 const OBJECTS_BEFORE_DELETION: usize = 12;
 
-/// How long a step may take.
+/// Time limit of a step.
 const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What happened in one round.
+/// Events of one round.
 #[derive(Clone, Copy, Debug)]
 pub struct RaceOutcome {
     /// The number of objects that were created.
@@ -99,7 +99,7 @@ async fn define(servers: &[Target]) -> Result<()> {
     Ok(())
 }
 
-/// Creates objects until the race has ended. That servers refuse some is part of it.
+/// Creates objects until the race has ended. Servers are expected to reject some of them.
 async fn create(server: &Target, number: usize, created: &AtomicUsize, ended: &AtomicBool) -> Result<()> {
     let mut connection = server.connect().await?;
     let mut attempt = 0;

@@ -25,7 +25,7 @@ pub struct Environment {
     api_server: Option<Running>,
     etcd_port: u16,
     port: u16,
-    /// What envtest removes at the end.
+    /// Folder that envtest removes at the end.
     folder: TempDir,
 }
 
@@ -34,7 +34,7 @@ struct Running {
     child: Child,
     log: PathBuf,
     began: Instant,
-    /// From its start until its check of health said yes.
+    /// Time from its start until its health check succeeded.
     took: Duration,
 }
 
@@ -123,10 +123,10 @@ impl Environment {
         Ok(())
     }
 
-    /// How to reach the `kube-apiserver`, as a user of `system:masters`.
+    /// Returns the target for requests to the `kube-apiserver` as a user of `system:masters`.
     ///
     /// # Errors
-    /// Where it has no certificate yet.
+    /// If it has no certificate yet.
     pub fn target(&self) -> Result<Target> {
         let url = format!("https://127.0.0.1:{}", self.port);
         let authority = self.folder.path().join("certs/apiserver.crt");
@@ -165,10 +165,10 @@ impl Environment {
         self.folder.path().join(name)
     }
 
-    /// The names of what the servers made in the environment's folder, beside their logs.
+    /// Returns the names of the files that the servers created in the environment's folder, except for their logs.
     ///
     /// # Errors
-    /// Where the folder cannot be read.
+    /// If the folder cannot be read.
     pub fn made(&self) -> Result<Vec<String>> {
         let files = [TOKEN_FILE, KEY, PUBLIC_KEY, ETCD_LOG, API_SERVER_LOG];
         let mut names = Vec::new();
@@ -204,7 +204,7 @@ impl Running {
         (Process(self.child.id()), self.took)
     }
 
-    /// Waits until its check of health says yes.
+    /// Waits until its health check succeeds.
     fn wait(&mut self, target: impl Fn() -> Result<Target>, path: &str) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         loop {
@@ -217,7 +217,7 @@ impl Running {
             }
             let elapsed = self.began.elapsed();
             ensure!(elapsed < START_LIMIT, "not healthy:\n{}", tail(&self.log));
-            // Twenty environments that ask at each turn would hold up each other's start.
+            // Twenty environments that poll without a pause would delay each other's start.
             std::thread::sleep((elapsed / 50).max(Duration::from_millis(1)));
         }
     }

@@ -1,4 +1,4 @@
-//! What the kernel reports of a process, and its end.
+//! Kernel statistics of a process, and its end.
 
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
@@ -89,10 +89,10 @@ pub fn wait_for_end(child: &mut Child, limit: Duration) -> Result<ExitStatus> {
     }
 }
 
-/// Kills a process where it stands.
+/// Kills a process immediately.
 ///
 /// # Errors
-/// Where the system refuses.
+/// If the system call fails.
 pub(crate) fn kill(child: &mut Child) -> Result<()> {
     child.kill()?;
     child.wait()?;

@@ -1,4 +1,4 @@
-//! A kube-apiserver on an etcd of the test, beside servers of our own.
+//! A kube-apiserver on an etcd of the test, alongside servers of our own.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -13,9 +13,9 @@ use crate::client::Target;
 use crate::process::{self, Process};
 use crate::server::{ADMIN_TOKEN, TOKENS, tail};
 
-/// How long it may take until it is ready, on a machine that builds beside the tests.
+/// Time limit for becoming ready, on a machine that also runs builds.
 pub(crate) const START_LIMIT: Duration = Duration::from_secs(300);
-/// How long it may take to end.
+/// Time limit for the shutdown.
 pub(crate) const END_LIMIT: Duration = Duration::from_secs(60);
 
 /// The files of users and of the key for tokens of service accounts.
@@ -78,10 +78,10 @@ impl Reference {
         Ok(reference)
     }
 
-    /// How to reach it, as a user of `system:masters`.
+    /// Returns the target for requests to it as a user of `system:masters`.
     ///
     /// # Errors
-    /// Where it has no certificate yet.
+    /// If it has no certificate yet.
     pub fn target(&self) -> Result<Target> {
         let url = format!("https://{}", self.address);
         let certificate = self.folder.path().join("certificates/apiserver.crt");
@@ -114,7 +114,7 @@ impl Reference {
         }
     }
 
-    /// The last lines of its log.
+    /// Returns the last lines of its log.
     pub fn log_tail(&self) -> String {
         tail(&self.folder.path().join("log"))
     }

@@ -18,26 +18,26 @@ use crate::process::{self, Process};
 /// The token of the user `admin` of group `system:masters`.
 pub const ADMIN_TOKEN: &str = "admintoken";
 
-/// The token of the user alice, who has the rights that somebody gives her.
+/// Token of the user alice, who has only the permissions that a test grants.
 pub const USER_TOKEN: &str = "usertoken";
 
-/// The token of the agent of the node `n`, who has the rights that somebody gives it.
+/// Token of the agent of the node `n`, which has only the permissions that a test grants.
 pub const NODE_TOKEN: &str = "nodetoken";
 
 /// The users that the traces name, in kube-apiserver's format.
 pub(crate) const TOKENS: &str = "admintoken,admin,admin-uid,\"system:masters\"\nusertoken,alice,alice-uid,\"devs\"\n\
      nodetoken,system:node:n,node-uid,\"system:nodes\"\n";
 
-/// The file, beside the data directory, that a server writes when it is ready and takes away at its end.
+/// File next to the data directory that a server writes when it is ready and deletes when it exits.
 const READY: &str = "ready";
 
-/// How long a server may take until it is ready.
+/// Time limit for a server to become ready.
 const START_LIMIT: Duration = Duration::from_secs(120);
 
-/// How long it may take until something stands in the log.
+/// Time limit for a message to appear in the log.
 const LOG_LIMIT: Duration = Duration::from_secs(60);
 
-/// How long it may take to end before it is killed, where a test relies on what it does at its end.
+/// Time limit of the shutdown before the server is killed, if a test relies on its actions at the end.
 const END_LIMIT: Duration = Duration::from_secs(90);
 
 /// The same where what it leaves is not looked at.
@@ -47,7 +47,7 @@ const DROP_LIMIT: Duration = Duration::from_secs(10);
 pub struct Server {
     child: Child,
     binary: Binary,
-    /// Where it listens.
+    /// Address that it listens on.
     pub address: SocketAddr,
     /// Its data directory and token file.
     folder: TempDir,
@@ -90,7 +90,7 @@ impl Binary {
         if debug { Self::debug() } else { Self::dist() }
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -100,10 +100,10 @@ impl Binary {
         Command::new(&self.path)
     }
 
-    /// What it says of flags with which it does not start.
+    /// Returns its error message for flags with which it does not start.
     ///
     /// # Errors
-    /// Where it cannot be run, or ends well.
+    /// If it cannot be run, or exits with success.
     pub fn refusal(&self, flags: &[impl AsRef<OsStr> + Debug]) -> Result<String> {
         let folder = TempDir::new().context("a folder for the server's data")?;
         let output = self
@@ -152,20 +152,20 @@ impl Server {
         Ok(self)
     }
 
-    /// Kills it where it stands and starts it again on its data.
+    /// Kills it immediately and starts it again on its data.
     ///
     /// # Errors
-    /// As for [`Server::start`].
+    /// The same as [`Server::start`].
     pub fn kill_and_restart(mut self, more: &[&str]) -> Result<Self> {
         self.kill()?;
         self.start_anew(more)?;
         Ok(self)
     }
 
-    /// Kills it where it stands. Its data stay.
+    /// Kills it immediately. Its data stays.
     ///
     /// # Errors
-    /// Where the system refuses.
+    /// If the system call fails.
     pub fn kill(&mut self) -> Result<()> {
         process::kill(&mut self.child)
     }
@@ -223,17 +223,17 @@ impl Server {
         Ok(())
     }
 
-    /// Whether the process is still there.
+    /// Returns true if the process still exists.
     pub fn running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// The last lines of its log.
+    /// Returns the last lines of its log.
     pub fn log_tail(&self) -> String {
         tail(&self.folder.path().join("log"))
     }
 
-    /// Whether its log, from the last start on, has a line with all these parts.
+    /// Returns true if its log, since the last start, has a line with all these parts.
     pub fn logged(&self, parts: &[&str]) -> bool {
         let log = std::fs::read(self.folder.path().join("log")).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
@@ -263,7 +263,7 @@ impl Server {
         self.data_dir().join("kubeconfig")
     }
 
-    /// Where its files are.
+    /// Returns the directory of its files.
     pub fn data_dir(&self) -> PathBuf {
         self.folder.path().join("data")
     }
@@ -304,7 +304,7 @@ impl Server {
         Ok(status.code())
     }
 
-    /// Asks it to end, and waits; kills it if it takes too long.
+    /// Sends the termination signal and waits; kills it if the shutdown exceeds the time limit.
     pub fn end(&mut self) {
         self.end_within(END_LIMIT);
     }
@@ -332,7 +332,7 @@ impl From<&Server> for Process {
     }
 }
 
-/// The last lines of a file; none where it cannot be read.
+/// Returns the last lines of a file; none if it cannot be read.
 pub(crate) fn tail(path: &Path) -> String {
     let Ok(file) = std::fs::File::open(path) else {
         return String::new();

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::server::{Binary, Server};
 
-/// How long anything may take that the server does in its own time.
+/// Time limit of anything that the server does asynchronously.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A tool and its server.
@@ -50,23 +50,23 @@ impl Tool {
         command
             .env("KUBECONFIG", self.server.kubeconfig())
             .env("HOME", self.server.data_dir())
-            // Sets of applied objects are a feature of kubectl that its users turn on.
+            // ApplySets are a feature of kubectl that its users enable.
             .env("KUBECTL_APPLYSET", "true")
             .args(arguments);
         command
     }
 
-    /// What becomes of a call with that input.
+    /// Returns the output of a call with that input.
     pub fn output(&self, arguments: &[&str], input: &str) -> Output {
         finish(&mut self.command(arguments), input)
     }
 
-    /// What it prints where it must succeed.
+    /// Returns the standard output of a call that must succeed.
     pub fn says(&self, arguments: &[&str], input: &str) -> String {
         printed(&mut self.command(arguments), input)
     }
 
-    /// What another program prints where it must succeed.
+    /// Returns the standard output of another program, which must succeed.
     pub fn has_say(&self, program: &Path, arguments: &[&str]) -> String {
         printed(&mut self.command_of(program, arguments), "")
     }
@@ -94,7 +94,7 @@ impl Tool {
         }
     }
 
-    /// What it complains of where it must fail.
+    /// Returns the error message of a call that must fail.
     pub fn refuses(&self, arguments: &[&str], input: &str) -> String {
         let output = self.output(arguments, input);
         assert!(
@@ -129,7 +129,7 @@ fn finish(command: &mut Command, input: &str) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// What a program prints.
+/// Returns the output of a program as text.
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

@@ -22,7 +22,7 @@ const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitio
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const WIDGETS: &str = "/apis/x.example.com/v1/namespaces/default/widgets";
 
-/// How long anything may take that happens in its own time.
+/// Time limit of anything that happens asynchronously.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn start(flags: &[String]) -> Server {
@@ -366,7 +366,7 @@ async fn a_server_that_is_away_is_reported_until_it_is_there_again() {
     let before = both.before();
     until(&before, "/apis", AGGREGATED, |list| list.to_string().contains("Widget")).await;
     both.behind.kill().unwrap();
-    // A request finds out at once, the condition as soon as somebody looks.
+    // A request detects this immediately, the condition on its next check.
     let (code, reported) = get(&before, WIDGETS).await;
     assert_eq!(code, StatusCode::SERVICE_UNAVAILABLE);
     assert!(
@@ -457,13 +457,13 @@ async fn metrics_come_from_a_small_server_behind() {
         "{requests:?}"
     );
     assert!(requests.contains(&"system:kube-aggregator GET /apis/metrics.k8s.io/v1beta1".to_owned()));
-    // It knows the older form of discovery alone.
+    // It only supports the older form of discovery.
     let list = until(&before, "/apis", AGGREGATED, |list| {
         list.to_string().contains("NodeMetrics")
     })
     .await;
     assert!(!list.to_string().contains("Stale"));
-    // It has OpenAPI of version 2 alone.
+    // It only has OpenAPI v2.
     let index = until(&before, "/openapi/v3", JSON, |index| {
         index["paths"].get(METRICS).is_some()
     })
@@ -669,7 +669,7 @@ async fn each_group_version_that_is_served_here_has_an_api_service() {
     client.until(&of("v1beta1"), |code, _| code == StatusCode::OK).await;
     assert_eq!(client.get(&of("v0")).await.0, StatusCode::NOT_FOUND);
 
-    // What somebody else does to it is undone.
+    // Changes by other clients are reverted.
     let uid = made["metadata"]["uid"].clone();
     client.delete(&of("v1"), Value::Null).await;
     client
@@ -698,7 +698,7 @@ async fn each_group_version_that_is_served_here_has_an_api_service() {
     client.delete(&path, Value::Null).await;
     client.until_gone(&of("v1")).await;
 
-    // Priorities say in which order groups are listed.
+    // Priorities determine the order of the listed groups.
     let groups = |list: &Value| {
         list["groups"].as_array().unwrap()[..3]
             .iter()
@@ -807,7 +807,7 @@ async fn aggregated_servers_learn_which_authorities_to_trust() {
             .unwrap()
             .starts_with("-----BEGIN CERTIFICATE-----")
     );
-    // What others say there stays; what is taken away comes again.
+    // Entries of other clients stay; removed entries are restored.
     let patch = json!({"data": {"requestheader-allowed-names": "[\"other\"]", "requestheader-group-headers": null}});
     client.ask(Method::PATCH, path, MERGE, patch).await;
     let right = |_, object: &Value| {

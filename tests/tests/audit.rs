@@ -1,4 +1,4 @@
-//! The audit log, by the real binary: what its flags do, what stands in it, and that nothing of it is lost.
+//! The audit log of the real binary: effects of its flags, its content, and that no event is lost.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 
@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// How long anything may take.
+/// Time limit of every wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 const JSON: &str = "application/json";
 
@@ -32,7 +32,7 @@ fn policy(level: &str, more: &str) -> String {
     )
 }
 
-/// A policy that audits requests for the version alone.
+/// A policy that only audits requests for the version.
 const VERSION_ALONE: &str = "{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: Metadata, nonResourceURLs: \
                              ['/version']}]}";
 
@@ -458,11 +458,11 @@ async fn admission_records_what_it_did() {
     );
 }
 
-/// Whether a write meets the webhook and the policy by now.
+/// Returns true if the webhook and the policy already apply to a write.
 async fn said_by_hook(server: &Audited, at: usize) -> bool {
     server.post(CONFIG_MAPS, &config_map(&format!("probe-{at}"))).await;
     let log = fs::read_to_string(server.log()).unwrap();
-    // The last line may be under way.
+    // The last line may be incomplete.
     let (whole, _) = log.rsplit_once('\n').unwrap();
     let events = events(whole);
     let annotations = &last(&events, "create")["annotations"];
@@ -509,7 +509,7 @@ async fn files_are_put_aside_compressed_and_removed() {
         assert_eq!(server.post(CONFIG_MAPS, &body).await, 201);
     }
     let folder = server.log().parent().unwrap().to_owned();
-    // Old files are looked after beside the work.
+    // Old files are cleaned up in the background.
     let end = Instant::now() + PATIENCE;
     let names = loop {
         let entries = fs::read_dir(&folder).unwrap();
@@ -662,7 +662,7 @@ async fn a_webhook_gets_lists_of_events_until_it_takes_them() {
     let ([first, again], [rest]) = (full.as_slice(), rest.as_slice()) else {
         panic!("{lists:?}");
     };
-    // What was not taken is sent again.
+    // Events that were not accepted are sent again.
     assert_eq!(first, again);
     assert_eq!(
         (&first["kind"], &first["apiVersion"]),

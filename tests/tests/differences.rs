@@ -1,5 +1,5 @@
-//! Where answers differ from kube-apiserver's on purpose or by how objects are kept: each row of `docs/differences.md` that a request
-//! shows. A difference that is gone fails here, and its row goes with it.
+//! Responses that differ from kube-apiserver's on purpose or due to the storage of objects: each row of
+//! `docs/differences.md` that a request can show. If a difference disappears, its test fails, and its row is removed.
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 

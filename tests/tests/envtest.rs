@@ -89,7 +89,7 @@ fn an_environment_serves_and_leaves_nothing_behind() {
         }
         let (status, answer) = ask(&environment, Method::POST, "/apis/example.com/v1/widgets", &widget).await;
         assert_eq!(status, StatusCode::CREATED, "{answer}");
-        // No controllers run: a namespace stays until somebody finalizes it.
+        // No controllers run: a namespace stays until a client finalizes it.
         assert_eq!(
             ask(&environment, Method::POST, NAMESPACES, &namespace("a")).await.0,
             StatusCode::CREATED
@@ -109,7 +109,7 @@ fn an_environment_serves_and_leaves_nothing_behind() {
     });
     assert_eq!(environment.stop_api_server().unwrap(), Some(0));
     assert_eq!(environment.stop_etcd().unwrap(), Some(0));
-    // All there is lies in the directories that envtest gave and takes away.
+    // All files are in the directories that envtest provides and removes.
     let mut certificates: Vec<String> = std::fs::read_dir(environment.path("certs"))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())

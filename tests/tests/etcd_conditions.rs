@@ -1,5 +1,5 @@
-//! What clients get when etcd refuses, is full or has no leader; etcd behind TLS that requires a certificate; and what servers
-//! keep and mend there together.
+//! Responses to clients if etcd rejects writes, is full or has no leader; etcd with TLS that requires a client
+//! certificate; and the entries that several servers keep and repair there together.
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
@@ -21,7 +21,7 @@ use tokio::net::{TcpStream, UnixListener};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const JSON: &str = "application/json";
-/// How long to wait for what is sure to come.
+/// Time limit for events that are certain to happen.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn start(etcd: &Etcd, more: &[&str]) -> Server {
@@ -47,7 +47,7 @@ fn message(answer: &Value) -> &str {
     answer["message"].as_str().unwrap_or_default()
 }
 
-/// Waits until the server says that etcd is as it should be, or is not.
+/// Waits until the server reports that etcd is in the expected state.
 async fn until_ready(server: &Server, ready: bool) {
     let end = Instant::now() + PATIENCE;
     let mut connection = Target::of(server).unwrap().connect().await.unwrap();
@@ -207,7 +207,7 @@ async fn a_full_etcd_refuses_writes_and_is_read() {
     assert_eq!(objects.get(&format!("{CONFIG_MAPS}/c0")).await.0, StatusCode::OK);
     let (code, list) = objects.get(CONFIG_MAPS).await;
     assert_eq!(code, StatusCode::OK);
-    // etcd stores the write that fills it and refuses it none the less, where it notices only as it applies it.
+    // etcd stores the write that fills it and still rejects it if it only detects the limit while it applies the write.
     let listed = list["items"].as_array().map(Vec::len);
     assert!(
         listed == Some(made) || listed == Some(made + 1),
@@ -287,7 +287,7 @@ async fn without_a_leader_nothing_is_acknowledged_until_there_is_one() {
     assert_eq!(code, StatusCode::OK);
 }
 
-/// The map of node ports with the mark of 30007 alone, as kube-apiserver writes it.
+/// Bitmap of node ports in which only 30007 is allocated, in kube-apiserver's encoding.
 const LEAKED: &[u8] = b"k8s\0\x0a\x15\x0a\x02v1\x12\x0fRangeAllocation\x12\x22\x0a\x10\x0a\0\x12\0\x1a\0\x22\0*\x002\08\0B\0\x12\x0b30000-32767\x1a\x01\x80\x1a\0\x22\0";
 
 #[needs(etcd)]
@@ -354,7 +354,7 @@ async fn the_service_kubernetes_leads_to_the_servers_that_live() {
             .is_some_and(|leases| leases.len() == 2 && leases.iter().all(lives)),
         "{leases}"
     );
-    // One that ends takes its address away.
+    // A server that exits removes its address.
     other.end();
     client
         .until(ENDPOINTS, |_, endpoints| addresses(endpoints) == ["192.0.2.2"])
@@ -501,7 +501,7 @@ async fn resources_are_kept_in_another_etcd_with_versions_of_their_own() {
         (&reported["type"], &reported["object"]["count"]),
         (&json!("MODIFIED"), &json!(2))
     );
-    // Controllers see what is there: the end of a namespace takes its events along.
+    // Controllers see existing objects: the deletion of a namespace also deletes its events.
     objects.delete("/api/v1/namespaces/sent", Value::Null).await;
     objects.until_gone("/api/v1/namespaces/sent").await;
     assert_eq!(keys(&other, "/registry/").len(), 0);

@@ -20,7 +20,7 @@ async fn a_hog_gets_no_more_than_its_share() {
         &[
             "--max-requests-inflight=1",
             "--max-mutating-requests-inflight=1",
-            // A request waits for its turn for a quarter of that.
+            // A request is queued for a quarter of that.
             "--request-timeout=10m",
         ],
     )

@@ -8,8 +8,8 @@ use std::path::Path;
 use conformance::{ADMIN_TOKEN, Binary, Server, Target};
 use tempfile::TempDir;
 
-/// A flag that names a file: how refusals of the file begin, flags that go with it, and the reasons where the file holds nothing or
-/// nonsense.
+/// A flag that names a file: prefix of the errors about the file, flags that it needs, and the errors for an empty file
+/// and for an invalid one.
 struct Named {
     flag: &'static str,
     prefix: &'static str,
@@ -129,15 +129,15 @@ fn a_file_that_cannot_be_used_ends_the_start_with_flag_file_and_reason() {
     }
 }
 
-/// A file that can be read and does not fit: the flag that leads to it, what it holds, and the reason. FOLDER stands for the folder
-/// of the files.
+/// A readable file with invalid content: its flag, its content, and the error. FOLDER is replaced by the folder of the
+/// files.
 struct Misfit {
     flag: &'static str,
     with: &'static [&'static str],
     text: &'static str,
     /// Another file that the first one names.
     named: Option<(&'static str, &'static str)>,
-    /// The place and the reason; none where the reference takes the file.
+    /// Location and error; `None` if the reference accepts the file.
     why: Option<&'static str>,
 }
 

@@ -99,7 +99,7 @@ async fn servers_publish_in_which_versions_they_store_objects() {
         "--runtime-config=internal.apiserver.k8s.io/v1alpha1=true",
     ];
     let (_server, mut client) = server(&flags).await;
-    // Until that is published, writes of the resource are refused.
+    // Until that is published, writes of the resource are rejected.
     let waiting = "wait for storage version registration to complete for resource: configmaps, last seen error: <nil>";
     let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
     loop {

@@ -13,7 +13,7 @@ use conformance::tool::printed;
 use conformance::{Binary, Server, clients};
 use test_support::needs;
 
-/// What fetches the clients.
+/// Maven plugin that downloads the clients.
 const PLUGIN: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies";
 
 /// The folder of the clients' archives.
@@ -31,7 +31,7 @@ fn archives() -> PathBuf {
     folder.unwrap().join("archives")
 }
 
-/// Where Java finds classes: a folder of them, and all archives.
+/// Returns Java's class path: a folder of classes, and all archives.
 fn class_path(classes: &Path, archives: &Path) -> OsString {
     std::env::join_paths([classes.to_owned(), archives.join("*")]).unwrap()
 }

@@ -1,4 +1,4 @@
-//! What `packaging` holds: the unit for systemd and the recipe of the image.
+//! Contents of `packaging`: the systemd unit and the image recipe.
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
@@ -95,8 +95,8 @@ fn words_of(instruction: &str) -> Vec<String> {
     words[1..].to_vec()
 }
 
-/// The root of the image in a folder, made by the commands of the recipe, with the binary of the tests in the place of the one that
-/// they build. That one is static; this one gets the libraries that it is linked with.
+/// Creates the root file system of the image in a folder with the commands of the recipe, but with the tests' binary
+/// instead of the one that they build. That one is static; this one gets the libraries that it is linked with.
 fn image(folder: &Path) -> PathBuf {
     let recipe = recipe("Containerfile").replace("\\\n", " ");
     let (built, root) = (folder.join("built"), folder.join("image"));
@@ -153,7 +153,7 @@ fn serves(root: &Path) {
     let mut words = words_of("ENTRYPOINT");
     words.push(format!("--secure-port={}", free_address().unwrap().port()));
     let mut server = Ended(in_image(root, &words).stdout(Stdio::piped()).spawn().unwrap());
-    // Its first line says that it serves.
+    // Its first line reports that it serves.
     let mut said = String::new();
     BufReader::new(server.0.stdout.take().unwrap())
         .read_line(&mut said)
@@ -179,7 +179,7 @@ impl Engine {
         Self { folder }
     }
 
-    /// What a command of the engine prints.
+    /// Returns the output of a command of the engine.
     fn says(&self, arguments: &[&str]) -> String {
         let mut command = Command::new("buildah");
         for (flag, name) in [("--root", "store"), ("--runroot", "running")] {
@@ -190,7 +190,7 @@ impl Engine {
             .to_owned()
     }
 
-    /// Keeps a folder as an image of this name, in the place of one from a registry.
+    /// Imports a folder as an image of this name, which replaces one from a registry.
     fn keep(&self, folder: &Path, name: &str) {
         let container = self.says(&["from", "scratch"]);
         self.says(&["copy", "--quiet", &container, folder.to_str().unwrap(), "/"]);
@@ -199,8 +199,8 @@ impl Engine {
     }
 }
 
-/// The root of an image to build in: a shell with a few programs, and the tests' binary in the place of the one that Cargo would
-/// build.
+/// Creates the root file system of a build image: a shell with a few programs, and the tests' binary instead of the one
+/// that Cargo would build.
 fn builder(folder: &Path) -> PathBuf {
     let root = folder.join("builder");
     let binary = Binary::debug().unwrap();

@@ -1,4 +1,5 @@
-//! What the process promises its supervisor: data outlives it, it ends when asked, and no two share a directory.
+//! Guarantees of the process for its supervisor: data survives it, it exits on request, and no two processes share a
+//! directory.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "what fails here is the test")]
 
@@ -123,7 +124,7 @@ async fn a_second_process_on_the_same_directory_is_refused() {
 async fn a_damaged_log_is_refused_until_the_loss_is_accepted() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     apply(&Target::of(&server).unwrap(), "kept", "1").await;
-    // A graceful end moves that into the file; what comes after stands in the log alone.
+    // A graceful shutdown moves that into the file; later writes are only in the log.
     let mut server = server.restart(&[]).unwrap();
     let lost = apply(&Target::of(&server).unwrap(), "lost", "1").await;
     let log = server.data_dir().join("store.db-wal");

@@ -134,7 +134,7 @@ async fn what_was_charged_for_nothing_is_given_back_after_a_while() {
     let mut client = Client::of(&server).await;
     quota(&mut client, json!({"hard": {"pods": "5"}})).await;
     until_used(&mut client, json!({"pods": "0"})).await;
-    // As a kube-apiserver on the same store charges a pod that never came to be.
+    // A kube-apiserver on the same store charges a Pod like this whose creation then fails.
     let charge = json!({"status": {"used": {"pods": "1"}}});
     let (status, charged) = client
         .ask(Method::PATCH, &format!("{QUOTA}/status"), MERGE, charge)

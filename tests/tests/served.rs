@@ -1,4 +1,4 @@
-//! What is served: `--feature-gates` and `--runtime-config` of the real binary.
+//! Features and APIs: `--feature-gates` and `--runtime-config` of the real binary.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "what fails here is the test")]
 
@@ -24,7 +24,7 @@ async fn text(server: &Server, path: &str) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Why a start with these flags ends.
+/// Returns the error with which a start with these flags fails.
 fn refused(flags: &[&str]) -> String {
     match Server::start(&Binary::debug().unwrap(), flags) {
         Ok(_) => String::new(),
@@ -505,7 +505,7 @@ async fn clients_are_reached_as_flags_say() {
 async fn connections_end_by_chance_where_a_flag_says_so() {
     let server = Server::start(&Binary::debug().unwrap(), &["--goaway-chance=0.02"]).unwrap();
     let mut connection = Target::of(&server).unwrap().connect_http2().await.unwrap();
-    // That none of these is the last happens once in 10^87 times.
+    // The probability that none of these is the last request is 1 in 10^87.
     let mut answered = 0;
     while answered < 10_000
         && let Ok(answer) = connection.get("/version", "*/*").await
@@ -660,7 +660,7 @@ async fn used_service_cidr_stays_until_its_addresses_are_gone() {
     assert_eq!(send(&server, Method::DELETE, &path, "").await.0, 200);
     let kept = client.until(&path, |_, object| ready(object) == "False").await;
     assert_eq!(kept["status"]["conditions"][0]["reason"], "Terminating");
-    // Nothing is taken of it any more.
+    // Its addresses are no longer allocated.
     let other = service("other", r#","clusterIP":"10.77.0.6""#);
     assert_eq!(send(&server, Method::POST, SERVICES, &other).await.0, 422);
     assert_eq!(

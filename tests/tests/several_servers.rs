@@ -19,7 +19,7 @@ const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 
-/// How long to wait for what is sure to come.
+/// Time limit for events that are certain to happen.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The flags of servers on one etcd, which wait less for each other than by default, and long enough for a machine that is busy:
@@ -33,7 +33,7 @@ fn flags(etcd: &Etcd) -> [String; 4] {
     ]
 }
 
-/// What ends first stands first: servers give away what they hold in etcd.
+/// Processes in the order in which they end: servers release their leases in etcd.
 struct Cluster {
     servers: Vec<Server>,
     etcd: Etcd,

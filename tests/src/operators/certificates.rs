@@ -188,7 +188,7 @@ fn issuer(types: &Types) -> Version {
     }
 }
 
-/// How a name is proved: by a record or by a pod that answers.
+/// Schema of the method that proves a name: by a DNS record or by a Pod that responds.
 fn solver(types: &Types) -> Value {
     let pod = object(
         "The pod that answers.",

@@ -1,9 +1,9 @@
-//! Definitions of the size and shape that well-known operators have, to test and to measure with: certificates, monitoring
+//! CRDs with the size and shape of those of well-known operators, for tests and benchmarks: certificates, monitoring
 //! and compositions.
 //!
-//! The large ones embed pods, as those of operators do. Their schemas are made of a server's own OpenAPI document of `v1` in the
-//! way in which controller-gen makes them of Go types: references are put in place, markers that definitions do not know are
-//! left out, and quantities and ports become int-or-string.
+//! The large ones embed Pods, as those of operators do. Their schemas are generated from a server's own OpenAPI
+//! document of `v1` in the way in which controller-gen generates them from Go types: references are inlined, extensions
+//! that CRDs do not know are left out, and quantities and ports become int-or-string.
 
 mod certificates;
 mod compositions;
@@ -15,13 +15,13 @@ pub use certificates::certificates;
 pub use compositions::compositions;
 pub use monitoring::{collectors, monitoring};
 
-/// Where the OpenAPI document of the types is served.
+/// Path of the OpenAPI document of the types.
 pub const DOCUMENT: &str = "/openapi/v3/api/v1";
 
-/// What begins a reference to another schema.
+/// Prefix of a reference to another schema.
 const REFERENCE: &str = "#/components/schemas/";
 
-/// What controller-gen says of a quantity.
+/// Pattern that controller-gen writes for a quantity.
 const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
 
 /// The types of `v1`, as a server publishes them.
@@ -38,8 +38,8 @@ impl Types {
         }
     }
 
-    /// The structural schema of a type of `v1`, such as `Container`, with everything in it. A type that is not there takes
-    /// anything.
+    /// Returns the structural schema of a type of `v1`, such as `Container`, with all referenced types inlined. A
+    /// missing type accepts any value.
     pub fn core(&self, name: &str) -> Value {
         self.named(&format!("io.k8s.api.core.v1.{name}"))
     }
@@ -115,7 +115,7 @@ fn int_or_string() -> Value {
     json!({"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": true})
 }
 
-/// What operators let users say of the metadata of what they make.
+/// Returns the schema of the metadata that operators let users set on generated objects.
 fn embedded_metadata() -> Value {
     object(
         "Labels and annotations of what is made.",

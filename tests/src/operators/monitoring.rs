@@ -10,7 +10,7 @@ use super::{
 
 const GROUP: &str = "monitoring.example.com";
 
-/// What a duration looks like.
+/// Pattern of a duration.
 const DURATION: &str = "^(0|(([0-9]+)y)?(([0-9]+)w)?(([0-9]+)d)?(([0-9]+)h)?(([0-9]+)m)?(([0-9]+)s)?(([0-9]+)ms)?)$";
 
 /// Collectors, of which one definition is larger than 300 KB, with monitors and rules.
@@ -33,7 +33,7 @@ pub fn monitoring(types: &Types) -> Vec<Value> {
     ]
 }
 
-/// The largest of them: more than 300 KB, since it lets users say everything of its pods.
+/// Returns the largest of them: more than 300 KB, since it lets users configure every field of its Pods.
 pub fn collectors(types: &Types) -> Value {
     let names = json!({
         "plural": "collectors", "singular": "collector", "kind": "Collector", "shortNames": ["coll"],

@@ -1,8 +1,8 @@
 #![forbid(unsafe_code)]
-//! What tests need beside the repository: recorded data of the reference, programs, clients in other languages.
+//! Requirements of tests outside the repository: recorded data of the reference, programs, clients in other languages.
 //!
-//! A test says what it needs by [`needs`]. Where that is absent the test is ignored, and the test runner says so.
-//! `HOLDFAST_REQUIRE=shared,kubectl,clients,etcd,kube_apiserver` makes absence a failure.
+//! A test declares its requirements with [`needs`]. If one is absent, the test is ignored, and the test runner reports
+//! it. `HOLDFAST_REQUIRE=shared,kubectl,clients,etcd,kube_apiserver` makes absence a failure.
 
 pub mod e2e;
 pub mod etcd;
@@ -19,8 +19,8 @@ pub use link::Link;
 pub use ports::free_address;
 pub use test_support_macros::needs;
 
-/// The folder with the corpus, the traces and the facts: `$HOLDFAST_SHARED`, or `shared` beside the repository. It may be
-/// absent.
+/// Returns the folder with the corpus, the traces and the facts: `$HOLDFAST_SHARED`, or `shared` next to the
+/// repository. It may be absent.
 pub fn shared_folder() -> PathBuf {
     let beside = || root().join("../shared");
     std::env::var_os("HOLDFAST_SHARED").map_or_else(beside, PathBuf::from)

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 /// The most bytes that are forwarded at a time.
 const CHUNK: usize = 16 << 10;
 
-/// What a link does with what it is given.
+/// Handling of the bytes that a link receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// It forwards, each piece after some time.
@@ -45,7 +45,7 @@ impl Link {
         Ok(Self { address, state, task })
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

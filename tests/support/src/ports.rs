@@ -7,18 +7,18 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::net::TcpSocket;
 
-/// The ports that are given out. They are below those that the system gives to connections and to listeners that name none
-/// (from 32768 on Linux, from 49152 elsewhere), so that none is taken by chance before its server listens, or while the server
-/// starts again.
+/// Range of assigned ports. They are below the ephemeral ports that the system assigns to connections and to listeners
+/// without a port (from 32768 on Linux, from 49152 elsewhere), so that no other program gets one by chance before its
+/// server listens, or while the server restarts.
 const PORTS: Range<u16> = 20_000..32_000;
 
-/// What marks a port as given out for as long as this process runs: a socket of UDP, which is in the way of no server.
+/// Sockets that reserve ports for as long as this process runs. They are UDP sockets, which do not block any server.
 static MARKS: Mutex<Vec<UdpSocket>> = Mutex::new(Vec::new());
 
-/// An address of loopback that nothing listens on, and that no other test is given.
+/// Returns a loopback address that nothing listens on and that no other test gets.
 ///
 /// # Errors
-/// Where all ports are taken.
+/// If all ports are in use.
 pub fn free_address() -> io::Result<SocketAddr> {
     let mut marks = MARKS.lock().unwrap_or_else(PoisonError::into_inner);
     // Other processes begin elsewhere, so that they seldom try the same ports.

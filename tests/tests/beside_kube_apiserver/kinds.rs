@@ -15,16 +15,17 @@ use crate::{JSON, Pair, Side, named, version};
 /// The namespace of all objects here.
 const NAMESPACE: &str = "beside";
 
-/// An object of each kind, by its collection. `NS`, `NAME`, `NUMBER` and `REQUEST` stand for what is known later.
+/// An object of each kind, by its collection. `NS`, `NAME`, `NUMBER` and `REQUEST` are placeholders for values known
+/// later.
 const OBJECTS: &str = include_str!("objects.json");
 
-/// How often what differs is looked at.
+/// Number of attempts before a difference is reported.
 const LOOKS: usize = 20;
 
 #[needs(etcd, kube_apiserver)]
 #[tokio::test]
 async fn every_kind_is_read_and_changed_by_one_server_as_the_other_wrote_it() {
-    // Their controllers would write beside the test.
+    // Their controllers would write concurrently with the test.
     let quiet = "--controllers=*,-clusterrole-aggregation-controller,-resourcequota-controller,\
                  -validatingadmissionpolicy-status-controller";
     let pair = Pair::start(&[quiet]).await;
@@ -141,7 +142,7 @@ impl Subject {
         found.differences
     }
 
-    /// Both show the same, alone and in lists.
+    /// Checks that both servers return the same object, individually and in lists.
     async fn read(&self, writer: &Side, other: &Side, found: &mut Found) {
         let path = format!("{}/{}", self.collection, self.name());
         for path in [&path, &self.collection] {
@@ -158,7 +159,7 @@ impl Subject {
         }
     }
 
-    /// What changes nothing is not written: the version stays.
+    /// Checks that a write that changes nothing is not stored: the resource version stays the same.
     async fn unchanged(
         &self,
         side: &Side,
@@ -216,7 +217,7 @@ impl Subject {
     }
 }
 
-/// What differs.
+/// Differences between the servers.
 struct Found {
     of: String,
     differences: Vec<String>,
@@ -243,7 +244,8 @@ impl Found {
     }
 }
 
-/// Looks again where there is a difference: controllers write beside the test. The last one counts.
+/// Repeats a comparison that finds a difference, because controllers write concurrently with the test. The last result
+/// applies.
 async fn retried(mut look: impl AsyncFnMut() -> Option<String>) -> Option<String> {
     let mut last = None;
     for _ in 0..LOOKS {

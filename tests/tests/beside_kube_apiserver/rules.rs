@@ -60,14 +60,15 @@ async fn addresses_and_ports_are_given_once_and_given_back_through_either() {
         allocated.iter().map(|(_, port)| port).collect::<BTreeSet<_>>().len(),
         40
     );
-    // Each address is an object that says whose it is.
+    // Each address has an object that names its owner.
     for (ip, _) in &allocated {
         let (code, address) = pair.reference.get(&format!("{ADDRESSES}/{ip}")).await;
         assert_eq!(code, StatusCode::OK, "{address}");
         let owner = items.iter().find(|one| one["spec"]["clusterIP"] == *ip).unwrap();
         assert_eq!(address["spec"]["parentRef"]["name"], owner["metadata"]["name"]);
     }
-    // What is given is refused by the other, with the same words, and free again when its Service is gone.
+    // The other server rejects an allocated address with the same message. It is free again when its Service is
+    // deleted.
     for (taker, (owner, other)) in ["s0", "s1"].into_iter().zip(pair.ways()) {
         let (_, taken) = other.get(&format!("{SERVICES}/{taker}")).await;
         let (ip, port) = (&taken["spec"]["clusterIP"], &taken["spec"]["ports"][0]["nodePort"]);
@@ -237,7 +238,7 @@ async fn policies_and_webhooks_of_one_server_hold_for_the_other() {
             .until_refused(CONFIG_MAPS, &config_map("hooked", "1"), "the hook says no")
             .await;
 
-        // What is taken away through the other holds no more for the one.
+        // Rules deleted through one server no longer apply to the other.
         for resource in [
             "validatingadmissionpolicybindings",
             "validatingadmissionpolicies",

@@ -13,7 +13,7 @@ use tokio::sync::watch::Receiver;
 
 use super::{DEFINITION, JSON, MERGE, PATIENCE, WIDGETS, ask, define, definition, get, widget};
 
-/// How often the definition changes.
+/// Number of changes of the CRD.
 const ROUNDS: usize = 12;
 const WRITERS: usize = 3;
 const WATCHERS: usize = 2;

@@ -1,4 +1,4 @@
-//! What is refused, warned of and reported of definitions, beyond their schemas
+//! Errors, warnings and conditions of CRDs, except for those about their schemas
 //! (<https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/>).
 
 use conformance::{Binary, Server, Target};
@@ -9,7 +9,7 @@ use super::{
     DEFINITION, DEFINITIONS, JSON, MERGE, WIDGETS, ask, define, definition, get, is_established, sizes, until,
 };
 
-/// Asks, and returns the texts of the warnings besides the code and the answer.
+/// Sends a request and returns the texts of the warnings along with the code and the response.
 async fn warned(
     target: &Target,
     method: Method,
@@ -109,7 +109,7 @@ async fn what_may_never_be_said_is_refused() {
         assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
         answer["message"].as_str().unwrap().to_owned()
     };
-    // A definition cannot take a built-in group.
+    // A CRD cannot use a built-in group.
     let apps = [
         ("/metadata/name", json!("widgets.apps")),
         ("/spec/group", json!("apps")),
@@ -154,7 +154,7 @@ async fn definition_of_built_in_resource_changes_nothing() {
     until(&target, &path, |_, definition| is_established(definition)).await;
     let (_, list) = get(&target, "/apis/networking.k8s.io/v1/ingresses").await;
     assert_eq!(list["apiVersion"], "networking.k8s.io/v1");
-    // kube-apiserver's handler takes all paths of the group.
+    // kube-apiserver's handler serves all paths of the group.
     assert_eq!(
         get(&target, "/apis/networking.k8s.io/v9/ingresses").await.0,
         StatusCode::NOT_FOUND
@@ -239,7 +239,8 @@ async fn assert_has_unique_names(target: &Target, path: &str) {
         .await
         .unwrap();
     assert_eq!(code, StatusCode::OK);
-    // A parsed object keeps the last of several members of one name, so that writing it again makes the text shorter.
+    // A parsed object keeps the last of several members of one name, so that serializing it again makes the text
+    // shorter.
     let parsed: Value = serde_json::from_slice(&bytes).unwrap();
     let members = |text: &[u8]| text.iter().filter(|byte| **byte == b':').count();
     assert_eq!(members(parsed.to_string().as_bytes()), members(&bytes));

@@ -22,7 +22,7 @@ const JSON: &str = "application/json";
 const MERGE: &str = "application/merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
-/// How long anything takes at the longest that takes its own time.
+/// Time limit of anything that happens asynchronously.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn definition(spec: &Value) -> Value {
@@ -150,7 +150,7 @@ async fn objects_are_pruned_filled_in_and_checked_as_the_definition_says() {
     assert_eq!(code, StatusCode::UNSUPPORTED_MEDIA_TYPE);
 }
 
-/// What a write is refused with.
+/// Returns the error message of a rejected write.
 async fn refused(target: &Target, method: Method, path: &str, media_type: &str, body: &Value) -> String {
     let (code, answer) = ask(target, method, path, media_type, body).await;
     assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");

@@ -49,7 +49,7 @@ async fn applied(target: &Target, path: &str, manager: &str, body: &Value) -> Va
     object
 }
 
-/// Who owns what: `MANAGER VERSION SUBRESOURCE` and the fields, in the order of the object.
+/// Returns the field owners: `MANAGER VERSION SUBRESOURCE` and the fields, in the order of the object.
 fn owners(object: &Value) -> Vec<(String, Value)> {
     let entries = object["metadata"]["managedFields"].as_array().unwrap();
     let owner = |entry: &Value| {
@@ -329,7 +329,8 @@ async fn status_and_scale_have_owners_of_their_own() {
     assert_eq!((code, &scaled["status"]["replicas"]), (StatusCode::OK, &json!(7)));
     let now = get(&target, &path).await.1;
     assert!(owners(&now).contains(&("scaler v1 scale".to_owned(), json!({"f:replicas": {}}))));
-    // Who scales has taken the number from who applied it, as the documentation of horizontal scaling has it.
+    // The user who scales has taken over `replicas` from the applier, as described in the documentation of horizontal
+    // scaling.
     let (code, refused) = apply(&target, &path, "a", &widget("one", &json!({"replicas": 1}))).await;
     assert_eq!(code, StatusCode::CONFLICT);
     let shown = "Apply failed with 1 conflict: conflict with \"scaler\" with subresource \"scale\" using example.com/v1: .spec.replicas";
@@ -338,7 +339,7 @@ async fn status_and_scale_have_owners_of_their_own() {
     assert_eq!(without["spec"], json!({"replicas": 4, "color": "red"}));
 }
 
-/// As Flux's `ssa` knows it of clusters (`TestApply_MigrateAPIVersion` of its suite).
+/// Flux's `ssa` expects this of clusters (`TestApply_MigrateAPIVersion` of its suite).
 #[tokio::test]
 async fn managers_of_a_version_that_is_served_no_more_are_owners_still() {
     let (text, default) = (json!({"type": "string"}), json!({"type": "string", "default": "x"}));

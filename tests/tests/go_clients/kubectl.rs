@@ -58,7 +58,7 @@ fn daily_work(module: &str, minor: &str) {
     assert!(required.contains(&pinned), "{module} has another kubectl than {minor}");
 }
 
-/// Runs lines of kubectl; each says what is beside it.
+/// Runs lines of kubectl and compares the output of each with the expected one.
 fn each(kubectl: &Tool, lines: &[(&str, &str)]) {
     for (line, expected) in lines {
         let said = kubectl.says(&words(line), "");

@@ -349,7 +349,7 @@ async fn two_derived_versions_show_the_same_objects() {
     for _begin_object_end in 0..3 {
         next(&mut events).await.unwrap();
     }
-    // What the old version has no place for cannot be applied while somebody owns fields in that version.
+    // A value that the old version cannot represent cannot be applied while a manager owns fields in that version.
     let mut wish = cache("old", &["a"]);
     wish["spec"].as_object_mut().unwrap().remove("engine");
     wish["spec"]["zones"] = json!(["south"]);
@@ -396,7 +396,7 @@ async fn two_derived_versions_show_the_same_objects() {
     );
 }
 
-/// What one cache wants: a map for each shard, a status that says so, and a note when it is gone.
+/// Reconciles one cache: a ConfigMap for each shard, a status that reports it, and a note when the cache is deleted.
 async fn reconcile(cache: Arc<Cache>, client: Arc<Client>) -> Result<Action, kube::runtime::finalizer::Error<Error>> {
     let client = Client::clone(&client);
     let caches: Api<Cache> = Api::default_namespaced(client.clone());
@@ -509,7 +509,7 @@ async fn an_operator_keeps_its_resources_and_what_they_own() {
     assert_eq!(object.finalizers(), [FINALIZER]);
     assert_eq!(shards().await, ["main-a", "main-b"]);
 
-    // The user changes the wish and leaves the status alone; somebody else has a condition there.
+    // The user changes the spec and not the status; another client adds a condition to the status.
     let other = json!({
         "apiVersion": "caches.example.com/v1", "kind": "Cache",
         "status": {"conditions": [condition("Backed-up", None)]},
@@ -549,7 +549,7 @@ async fn an_operator_keeps_its_resources_and_what_they_own() {
         .expect("not gone in time")
         .unwrap();
     assert_eq!(maps.get("notes").await.unwrap().data.unwrap()["main"], "cleaned up");
-    // The references do not block the deletion of their owner: the collector takes the maps when it is gone.
+    // The references do not block the deletion of their owner: the garbage collector deletes the ConfigMaps after it.
     until("the maps are gone", async || shards().await.is_empty()).await;
     running.abort();
 }
@@ -582,7 +582,7 @@ async fn a_definition_takes_its_objects_and_theirs_along() {
         .await
         .expect("not gone in time")
         .unwrap();
-    // The server hears of it as this watch does, maybe a moment later.
+    // The server receives the change through its own watch, maybe a moment after this watch.
     until(
         "its objects are not served",
         async || matches!(caches.list(&ListParams::default()).await, Err(Error::Api(status)) if status.code == 404),

@@ -21,7 +21,7 @@ use futures_util::{Stream, StreamExt as _};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config, Error};
 
-/// How long anything that the server or a controller does in its own time may take.
+/// Time limit of anything that the server or a controller does asynchronously.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server of its own and a client that is set up by the kubeconfig the server wrote.
@@ -37,7 +37,7 @@ async fn start() -> (Server, Client) {
     (server, Client::try_from(config).unwrap())
 }
 
-/// The code and reason of a refusal.
+/// Returns the code and reason of a rejection.
 fn refusal<T: std::fmt::Debug>(answer: Result<T, Error>) -> (u16, String) {
     match answer {
         Err(Error::Api(status)) => (status.code, status.reason.clone()),

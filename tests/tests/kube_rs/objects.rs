@@ -70,7 +70,7 @@ async fn objects_are_made_read_changed_and_deleted() {
         .unwrap();
     assert_eq!(patched.data.as_ref().unwrap().len(), 2);
 
-    // Somebody who read before the patch may not overwrite it.
+    // A client that read the object before the patch may not overwrite it.
     let mut stale = made.clone();
     stale.data = Some(BTreeMap::from([("key".into(), "stale".into())]));
     let refused = maps.replace("one", &PostParams::default(), &stale).await;
@@ -398,7 +398,7 @@ async fn a_controller_keeps_what_it_owns_and_cleans_up() {
     })
     .await;
     assert_eq!(maps.get("notes").await.unwrap().data.unwrap()["one"], "cleaned up");
-    // The garbage collector takes what it owned.
+    // The garbage collector deletes the objects that it owned.
     until("the secret is gone", || async {
         secrets.get_opt("one").await.unwrap().is_none()
     })

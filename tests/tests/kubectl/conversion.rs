@@ -33,7 +33,7 @@ fn definition(hook: &Hook) -> String {
     definition.to_string()
 }
 
-/// What is `hostPort` in `v1` is `host` in `v2`.
+/// Converts objects: `hostPort` of `v1` is `host` in `v2`.
 fn convert(review: &Value) -> Reply {
     let wanted = &review["request"]["desiredAPIVersion"];
     let (from, to) = match wanted == "x.example.com/v2" {

