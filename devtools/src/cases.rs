@@ -21,20 +21,20 @@ const SUITES: [&str; 3] = ["kinds", "extension", "protocol"];
 /// range of addresses for Services that some cases name.
 const FLAGS: [&str; 2] = ["--service-cluster-ip-range=10.0.0.0/16", RECORDED_CONTROLLERS];
 
-/// How many bytes of a line of the replay are printed: refused setups print whole answers.
+/// Maximum number of printed bytes of a line of the replay: rejected setups print whole responses.
 const SHOWN_LINE: usize = 300;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Write the lists of passing cases anew.
+    /// Rewrite the lists of passing cases.
     #[arg(long)]
     bless: bool,
-    /// Replay these files alone, as `kinds/core-pods`, or these suites (kinds, extension, protocol).
+    /// Replay only these files, such as `kinds/core-pods`, or these suites (kinds, extension, protocol).
     files: Vec<String>,
     /// Show the differences of this many failing cases (-1: of all).
     #[arg(long, default_value_t = 0, allow_hyphen_values = true)]
     show: i64,
-    /// What keeps the server's objects.
+    /// Storage backend of the server.
     #[arg(long, value_enum, default_value_t)]
     store: StoreKind,
 }
@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     names::compare("cases", &known, &passing)
 }
 
-/// What a replay needs.
+/// Inputs of a replay.
 struct Replay {
     server: Server,
     tool: PathBuf,
@@ -143,7 +143,7 @@ impl Replay {
             self.server.log_tail()
         );
         let text = String::from_utf8_lossy(&output.stdout);
-        // The last line is the sum, which repeats the line of the file.
+        // The last line is the total, which repeats the line of the file.
         for line in text.lines().filter(|line| !line.ends_with(" failed")) {
             say(line.get(..SHOWN_LINE).unwrap_or(line));
         }

@@ -11,8 +11,8 @@ use test_support::etcd::{self, Origin};
 pub(crate) const RECORDED_CONTROLLERS: &str = "--controllers=*,-clusterrole-aggregation-controller,-resourcequota-controller,\
                                                -validatingadmissionpolicy-status-controller";
 
-/// The folder with the corpus and the traces: `$HOLDFAST_SHARED`, else `../shared` beside the repository. `None` where
-/// there is none.
+/// Returns the folder with the corpus and the traces: `$HOLDFAST_SHARED`, else `../shared` next to the repository.
+/// Returns `None` if there is none.
 pub(crate) fn shared() -> Option<PathBuf> {
     Some(test_support::shared_folder()).filter(|folder| folder.is_dir())
 }

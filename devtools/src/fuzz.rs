@@ -15,14 +15,14 @@ use crate::commands::say;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// How long to feed all targets together.
+    /// Total duration for all targets.
     #[arg(long, default_value_t = 5.0)]
     minutes: f64,
-    /// Feed these targets alone.
+    /// Run only these targets.
     targets: Vec<String>,
 }
 
-/// What libFuzzer needs of the compiler.
+/// Compiler flags that libFuzzer needs.
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
                      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
                      -Cllvm-args=-sanitizer-coverage-trace-compares";
@@ -30,7 +30,7 @@ const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer
 /// The platform is named so that build scripts, which run as they are, are not instrumented.
 const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 
-/// An input that takes longer, in seconds, or more memory, in megabytes, is a fault.
+/// Time limit in seconds and memory limit in megabytes of an input; exceeding one is a failure.
 const MOST_SECONDS: u32 = 10;
 const MOST_MEGABYTES: u32 = 2048;
 const MOST_BYTES: u32 = 4096;

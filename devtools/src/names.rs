@@ -1,4 +1,4 @@
-//! Lists of the names that passed once, and what is said where a name is lost.
+//! Lists of the names that passed once, and the report if a name is lost.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,10 +7,10 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::commands::say;
 
-/// How many lost or gained names are printed one by one.
+/// Maximum number of lost or gained names that are printed individually.
 const SHOWN: usize = 50;
 
-/// How often what seems lost is tried again before it is.
+/// Number of retries before a name counts as lost.
 const AGAIN: usize = 3;
 
 /// The names of a list, one a line.

@@ -1,4 +1,4 @@
-//! What keeps the objects of a server that a habit starts.
+//! Storage backends of the servers that commands start.
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;

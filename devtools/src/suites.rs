@@ -1,4 +1,4 @@
-//! `cargo xtask suites`: runs the suites of published Go modules that test with envtest, with this server in the place of
+//! `cargo xtask suites`: runs the suites of published Go modules that test with envtest, with this server instead of
 //! envtest's binaries.
 
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use conformance::{Binary, root};
 use crate::bench::table;
 use crate::commands::say;
 
-/// Where the outcome is kept.
+/// Document with the results.
 const DOCUMENT: &str = "docs/compatibility.md";
 const BEGIN: &str = "<!-- suites: written by `cargo xtask suites --write` -->\n";
 
@@ -20,7 +20,7 @@ const HEAD: &str = "| module | package | passed | failed | skipped | remarks |\n
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Run these packages alone, such as `pkg/cache`; the document keeps what it says of the others.
+    /// Run only these packages, such as `pkg/cache`; the document keeps the results of the others.
     #[arg(value_name = "PACKAGE")]
     packages: Vec<String>,
     /// Run the debug build of the server.
@@ -43,10 +43,10 @@ struct Suite {
     skipped: &'static [Skipped],
 }
 
-/// Tests of one package that need something else than what stands in the place of envtest's binaries.
+/// Tests of one package that need something other than the replacements of envtest's binaries.
 struct Skipped {
     package: &'static str,
-    /// As `go test -skip` takes it.
+    /// Value for `go test -skip`.
     tests: &'static str,
     why: &'static str,
 }
@@ -97,19 +97,19 @@ const SUITES: [Suite; 3] = [
     },
 ];
 
-/// What became of one package.
+/// Result of one package.
 struct Outcome {
     module: &'static str,
     version: &'static str,
     package: &'static str,
-    /// Whether `go test` ended well.
+    /// True if `go test` succeeded.
     passed: bool,
     numbers: Numbers,
     failures: Vec<String>,
     skipped: Option<&'static Skipped>,
 }
 
-/// How many tests ended how. A test that holds others, as those of Ginkgo do, counts as these.
+/// Numbers of tests by result. A test that contains others, as those of Ginkgo do, counts as these.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Numbers {
     passed: usize,
@@ -174,7 +174,7 @@ fn document(kept: &str, rows: &[String]) -> String {
 }
 
 impl Suite {
-    /// How the row of a package begins.
+    /// Returns the beginning of the row of a package.
     fn row_start(&self, package: &str) -> String {
         let package = package.trim_start_matches("./");
         format!("| {} {} | {package} |", self.module, self.version)
@@ -214,7 +214,7 @@ impl Suite {
             .arg(package)
             .current_dir(folder)
             .env("KUBEBUILDER_ASSETS", assets)
-            // What is counted stands between colours otherwise.
+            // Without this, colour codes surround the counts.
             .env("GINKGO_NO_COLOR", "TRUE")
             .output()
             .context("go")?;
@@ -261,7 +261,7 @@ impl Outcome {
     }
 }
 
-/// Reads what `go test -v` says: the numbers, and the names of what failed.
+/// Parses the output of `go test -v`: the numbers, and the names of failed tests.
 fn read(said: &str) -> (Numbers, Vec<String>) {
     let lines = || said.lines().map(str::trim_start);
     let named = |outcome: &str| -> Vec<&str> {
@@ -309,7 +309,7 @@ fn read(said: &str) -> (Numbers, Vec<String>) {
     (numbers, failures)
 }
 
-/// Whether a test of Go is one of those that another holds.
+/// Returns true if a Go test is a subtest of another.
 fn is_below(name: &str, other: &str) -> bool {
     name.strip_prefix(other).is_some_and(|rest| rest.starts_with('/'))
 }

@@ -21,15 +21,15 @@ const SUITES: [(&str, usize); 4] = [("ssa", 4), ("concepts", 8), ("kinds", 8), (
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Write the list of passing traces anew.
+    /// Rewrite the list of passing traces.
     #[arg(long)]
     bless: bool,
-    /// Replay these suites alone (ssa, concepts, kinds, extension); nothing is compared with the list then.
+    /// Replay only these suites (ssa, concepts, kinds, extension); nothing is compared with the list then.
     suites: Vec<String>,
     /// Show the differences of this many failing traces of each suite.
     #[arg(long, default_value_t = 0)]
     show: usize,
-    /// What keeps the server's objects.
+    /// Storage backend of the server.
     #[arg(long, value_enum, default_value_t)]
     store: StoreKind,
 }

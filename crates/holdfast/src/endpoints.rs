@@ -115,7 +115,7 @@ fn is_endpoint_address(ip: IpAddr) -> bool {
 /// Key prefix of the leases.
 const ADDRESSES: &str = "/registry/masterleases/";
 const IDENTITIES: &str = "/registry/peerserverleases/";
-/// Field with the identity of the owner of a lease.
+/// Label of an identity lease with the identity of its server.
 const IDENTITY: &str = "apiserverIdentity";
 
 struct Leases {

@@ -14,10 +14,10 @@ use super::{Row, megabytes, micros, millis, row};
 
 const APPLY: &str = "application/apply-patch+yaml";
 
-/// How many rules the second definition has.
+/// Number of validation rules of the second CRD.
 const RULES: usize = 50;
 
-/// Collectors that say of their pods what the Deployments of the other rows say.
+/// Collectors whose Pods are configured like the Deployments of the other rows.
 const COLLECTORS: Objects = Objects {
     collection: "/apis/monitoring.example.com/v1/namespaces/default/collectors",
     object: collector,
@@ -111,7 +111,7 @@ async fn define(connection: &mut Connection, definition: &Value, of: &Objects) -
     }
 }
 
-/// Makes sure that what the rules rule out is refused where there are rules, and nowhere else.
+/// Checks that an object that violates the rules is rejected if there are rules, and accepted if not.
 async fn ensure_rules(connection: &mut Connection, of: &Objects) -> Result<()> {
     let wrong = String::from_utf8((of.object)(0, 3).to_vec())?.replace("\"least0\":1", "\"least0\":10");
     let path = format!("{}/bench-0?fieldManager=bench&dryRun=All", of.collection);

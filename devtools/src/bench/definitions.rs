@@ -1,4 +1,4 @@
-//! What a thousand CustomResourceDefinitions cost: to make them, to start with them, to hold them.
+//! Cost of a thousand CRDs: of their creation, of a start with them, and of their memory.
 
 use std::time::{Duration, Instant};
 
@@ -14,11 +14,11 @@ use super::{Row, megabytes, millis, quantile, row};
 const JSON: &str = "application/json";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// How many definitions there are, and how many groups they are spread over.
+/// Number of CRDs, and number of groups that they belong to.
 const COUNT: usize = 1_000;
 const GROUPS: usize = 40;
 
-/// How many clients make them at the same time.
+/// Number of clients that create them concurrently.
 const CONNECTIONS: usize = 4;
 
 /// All rows.
@@ -130,7 +130,7 @@ async fn read_documents(target: &Target, named: &str, rows: &mut Vec<Row>) -> Re
     Ok(())
 }
 
-/// Waits until the last definitions of all writers are served.
+/// Waits until the last CRDs of all writers are served.
 async fn until_served(target: &Target) -> Result<()> {
     let mut connection = target.connect().await?;
     for number in COUNT - CONNECTIONS..COUNT {

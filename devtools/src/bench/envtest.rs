@@ -1,5 +1,6 @@
-//! `cargo xtask bench --envtest`: environments of controller-runtime's package `envtest`, with this server in the place of its
-//! binaries, and, where `HOLDFAST_KUBE_APISERVER` and `HOLDFAST_ETCD` name them, with those of the reference, in one run.
+//! `cargo xtask bench --envtest`: environments of controller-runtime's package `envtest`, with this server instead of
+//! its binaries, and, if `HOLDFAST_KUBE_APISERVER` and `HOLDFAST_ETCD` name them, with those of the reference, in one
+//! run.
 
 use std::fmt::Write as _;
 use std::os::unix::fs::symlink;
@@ -13,16 +14,16 @@ use conformance::{Binary, Environment};
 use super::table;
 use super::{megabytes, millis, quantile};
 
-/// How often an environment is started; the median counts.
+/// Number of starts of an environment; the median counts.
 const STARTS: usize = 7;
-/// How many environments run at once.
+/// Number of concurrent environments.
 const MANY: usize = 20;
 
 /// Both documents that show the table.
 const DOCUMENTS: [&str; 2] = ["README.md", "docs/compatibility.md"];
 const BEGIN: &str = "<!-- figures of envtest: written by `cargo xtask bench --envtest --write` -->\n";
 
-/// What one directory of assets comes to.
+/// Measurements of one directory of assets.
 struct Figures {
     etcd: Program,
     api_server: Program,
@@ -129,7 +130,7 @@ fn text(own: &Figures, reference: Option<&(Figures, String)>) -> String {
     let mut text = format!("| | Holdfast | {name} | target |\n|---|---:|---:|---:|\n");
     let mut row = |what: &str, of: &dyn Fn(&Figures) -> Option<String>, target: &str| {
         let there = reference.and_then(|(figures, _)| of(figures)).unwrap_or_default();
-        // A text takes whatever is written to it.
+        // Writes to a string cannot fail.
         let _ = writeln!(
             text,
             "| {what} | {} | {there} | {target} |",

@@ -1,8 +1,8 @@
-//! `cargo xtask bench --instructions`: how many instructions a request takes, which says the same on a busy machine as on
+//! `cargo xtask bench --instructions`: counts the instructions of a request, which are the same on a busy machine as on
 //! an idle one. The counts are kept in `tests/instructions.txt`; one that grows by more than [`MOST`] is a failure.
 //!
-//! Each row is run twice under callgrind, with a lower and a higher count of requests: the difference is what the requests
-//! take, without the start of the server and what is prepared for them.
+//! Each row runs twice under callgrind, with a lower and a higher number of requests: the difference is the cost of the
+//! requests, without the start of the server and their preparation.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -19,10 +19,10 @@ use crate::commands::{need_valgrind, say};
 /// By how much a count may grow, as a part of what is kept.
 const MOST: f64 = 0.05;
 
-/// How many times more a row is counted that seems to have grown.
+/// Number of additional counts of a row that seems to have grown.
 const AGAIN: usize = 3;
 
-/// Where the counts are kept.
+/// File of the counts.
 const KEPT: &str = "tests/instructions.txt";
 
 const HEAD: &str = "# Instructions for one request, counted by `cargo xtask bench --instructions`; written by `--bless`.\n\
@@ -80,7 +80,7 @@ pub(super) fn run(bless: bool) -> Result<()> {
     Ok(())
 }
 
-/// Whether a count is more than what is kept allows.
+/// Returns true if a count exceeds the limit of the recorded one.
 fn grown(count: Option<&u64>, kept: Option<&u64>) -> bool {
     let (Some(count), Some(kept)) = (count, kept) else {
         return false;
@@ -88,7 +88,7 @@ fn grown(count: Option<&u64>, kept: Option<&u64>) -> bool {
     *count as f64 > *kept as f64 * (1.0 + MOST)
 }
 
-/// Builds the program that sends the requests, and says where it is.
+/// Builds the program that sends the requests, and returns its path.
 fn build() -> Result<PathBuf> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let mut command = Command::new(cargo);

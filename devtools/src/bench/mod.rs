@@ -27,10 +27,10 @@ use crate::stores::StoreKind;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// How many Deployments the phases of single objects work on.
+    /// Number of Deployments for the phases of single objects.
     #[arg(long, default_value_t = 4000)]
     objects: usize,
-    /// How many connections send at the same time.
+    /// Number of connections that send concurrently.
     #[arg(long, default_value_t = 16)]
     connections: usize,
     /// Measure only what there is much of: long lists, many watchers, large stores.
@@ -42,14 +42,14 @@ pub(crate) struct Arguments {
     /// Measure only what operators switch on and off: priority levels, the audit log, gates, aggregated APIs.
     #[arg(long, conflicts_with_all = ["scale_only", "custom_only"])]
     operators_only: bool,
-    /// Measure beside a million objects as well, which takes minutes to prepare.
+    /// Also measure in a store of a million objects, which takes minutes to prepare.
     #[arg(long)]
     million: bool,
     /// Write the table to docs/performance.md, and its first rows to README.
     #[arg(long, conflicts_with_all = ["scale_only", "custom_only", "operators_only", "instructions"])]
     write: bool,
-    /// Measure environments of envtest instead, with this server in the place of its binaries, and, where HOLDFAST_KUBE_APISERVER
-    /// and HOLDFAST_ETCD name them, with the reference's.
+    /// Measure environments of envtest instead, with this server instead of its binaries, and, if
+    /// HOLDFAST_KUBE_APISERVER and HOLDFAST_ETCD name them, with the reference's.
     #[arg(long, conflicts_with_all = ["scale_only", "custom_only", "operators_only", "instructions", "million"])]
     envtest: bool,
     /// Count the instructions of requests under callgrind instead, and compare with the counts that are kept.
@@ -58,8 +58,8 @@ pub(crate) struct Arguments {
     /// Keep the counts of this run.
     #[arg(long, requires = "instructions")]
     bless: bool,
-    /// With etcd: measure the embedded store, etcd, and, where HOLDFAST_KUBE_APISERVER names it, kube-apiserver on the same
-    /// etcd, beside each other.
+    /// With etcd: compare the embedded store, etcd, and, if HOLDFAST_KUBE_APISERVER names it, kube-apiserver on the
+    /// same etcd.
     #[arg(long, value_enum, default_value_t, conflicts_with_all = ["scale_only", "custom_only", "operators_only", "instructions", "million", "envtest", "plot"])]
     store: StoreKind,
     /// With `--store etcd`: how many objects there are when servers start.
@@ -71,7 +71,7 @@ pub(crate) struct Arguments {
     plot: bool,
     #[command(flatten)]
     curves: curves::Sizes,
-    /// Use a debug build; its figures say nothing.
+    /// Use a debug build; its figures are meaningless.
     #[arg(long)]
     debug: bool,
 }
@@ -190,7 +190,7 @@ async fn measure(binary: &Binary, arguments: &Arguments) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Starts a server and returns how long it took until `/readyz` said yes.
+/// Starts a server and returns the time until `/readyz` succeeded.
 async fn started(start: impl FnOnce() -> Result<Server>) -> Result<(Server, Duration)> {
     let begin = Instant::now();
     let server = start()?;

@@ -1,5 +1,5 @@
-//! What costs a request that operators switch on and off: priority levels, the audit log, feature gates, aggregated APIs; and how
-//! long a user waits beside one who sends as fast as it can.
+//! Cost of features that operators enable and disable, per request: priority levels, the audit log, feature gates,
+//! aggregated APIs; and the latency of a user alongside one that sends requests as fast as possible.
 
 use std::fs;
 
@@ -74,7 +74,7 @@ pub(super) async fn rows(binary: &Binary, objects: usize, connections: usize) ->
     Ok(rows)
 }
 
-/// How many requests of the quiet user are measured, alone and beside the other.
+/// Number of measured requests of the quiet user, without and with the other user.
 const REQUESTS: usize = 2000;
 /// The connections of the other.
 const HOG: usize = 60;

@@ -1,5 +1,5 @@
-//! Pods like those of a cluster, in numbers that no one wants to wait for: one is made through the API, and its stored
-//! bytes are the pattern of the others, which are put into the store while no server has it.
+//! Pods like those of a cluster, in numbers that take too long to create through the API: one is created through the
+//! API, and its stored bytes are the pattern of the others, which are written to the store while no server uses it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use serde_json::json;
 pub(super) const SMALL: &str = "small";
 pub(super) const LARGE: &str = "large";
 
-/// How many pods are put into the store in one step.
+/// Number of pods that are written to the store in one step.
 const STEP: usize = 500;
 
 /// An object of the API as it is stored, to make others of.
 pub(super) struct Pattern {
     /// The JSON without the digits of the resource version.
     text: String,
-    /// Where those were.
+    /// Position of those digits.
     revision_at: usize,
     /// The names in it that are each object's own.
     name: String,
@@ -72,13 +72,13 @@ impl Pattern {
     }
 }
 
-/// What is put into a store.
+/// Objects to write to a store.
 pub(super) struct Filling<'p> {
-    /// What the keys begin with, such as `/registry/pods/`.
+    /// Key prefix, such as `/registry/pods/`.
     pub(super) prefix: &'static str,
     /// The object that the others are like.
     pub(super) pattern: &'p Pattern,
-    /// How many objects there are to be in which namespace.
+    /// Number of objects by namespace.
     pub(super) counts: &'p [(&'static str, usize)],
 }
 

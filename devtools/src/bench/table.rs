@@ -10,14 +10,14 @@ use super::Row;
 
 /// The whole table.
 const WHOLE: &str = "docs/performance.md";
-/// The rows that say most.
+/// Document with the most important rows.
 const FRONT: &str = "README.md";
 
-/// Where the table stands in a document.
+/// Markers around the table in a document.
 const BEGIN: &str = "<!-- figures: written by `cargo xtask bench --write` -->\n";
 const END: &str = "<!-- end of figures -->\n";
 
-/// Where the table of the stores stands.
+/// Markers around the table of the stores.
 const BEGIN_STORES: &str = "<!-- figures of stores: written by `cargo xtask bench --store etcd --write` -->\n";
 
 /// The rows that README shows: how they begin.
@@ -64,7 +64,7 @@ pub(super) fn write_stores(table: &str) -> Result<()> {
 fn table<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
     let mut text = "| | Holdfast | kube-apiserver 1.36.2 + etcd | target |\n|---|---:|---:|---:|\n".to_owned();
     for row in rows {
-        // A text takes whatever is written to it.
+        // Writes to a string cannot fail.
         let _ = writeln!(
             text,
             "| {} | {} | {} | {} |",

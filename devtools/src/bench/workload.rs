@@ -79,7 +79,7 @@ impl Phase {
     }
 }
 
-/// What a phase of single operations came to.
+/// Result of a phase of single operations.
 pub(super) struct Figure {
     /// Processor time of the server for each operation, in microseconds.
     pub(super) cpu_micros: f64,
@@ -89,7 +89,7 @@ pub(super) struct Figure {
     pub(super) p99: Duration,
 }
 
-/// What a phase of lists came to.
+/// Result of a phase of lists.
 pub(super) struct ListFigure {
     /// Processor time of the server for each list, in microseconds.
     pub(super) cpu_micros: f64,
@@ -180,7 +180,7 @@ impl Workload {
         })
     }
 
-    /// How long it takes from sending a write until a watcher has its event, sorted.
+    /// Measures the times from sending a write until a watcher has its event, sorted.
     pub(super) async fn watch_delays(&self, times: usize) -> Result<Vec<Duration>> {
         self.delays_until_seen_at(&self.target, times).await
     }

@@ -1,4 +1,4 @@
-//! Answers, without what two servers never say alike.
+//! Responses, without the values that always differ between two servers.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,7 +10,7 @@ use super::bodies::Kind;
 use super::line;
 use super::steps::Step;
 
-/// Fields that each server draws for itself, or takes from the time of day.
+/// Fields whose values each server generates, or derives from the time of day.
 const DRAWN: [&str; 11] = [
     "clusterIP",
     "clusterIPs",
@@ -25,7 +25,7 @@ const DRAWN: [&str; 11] = [
     "uid",
 ];
 
-/// What stands in the place of a drawn value.
+/// Replacement of a generated value.
 const MASK: &str = "*";
 
 /// An answer to one write.
@@ -36,7 +36,7 @@ pub(super) struct Answer {
     body: Value,
 }
 
-/// Where two answers differ first.
+/// First difference of two responses.
 #[derive(Clone, Debug)]
 pub(super) struct Difference {
     place: String,
@@ -52,7 +52,7 @@ impl Answer {
 }
 
 impl Difference {
-    /// The first difference of two answers to the same step, `None` where they say the same.
+    /// Returns the first difference of two responses to the same step, `None` if they are equal.
     pub(super) fn between(kind: &Kind, step: &Step, reference: &Answer, holdfast: &Answer) -> Option<Self> {
         let (path, left, right) = first(reference, holdfast)?;
         Some(Self {
@@ -71,7 +71,7 @@ impl Difference {
         }
     }
 
-    /// Kind, verb and path without indexes: differences in one place are taken for one.
+    /// Returns the kind, verb and path without indexes: differences at the same path count as one.
     pub(super) fn place(&self) -> &str {
         &self.place
     }
@@ -160,7 +160,7 @@ fn masked(text: &str) -> String {
         } else {
             word
         });
-        // Quotes and a colon stand between the name and its value.
+        // Quotes and a colon are between the name and its value.
         versioned = word == "resourceVersion" || versioned && matches!(word, "" | ":");
         let next = more.chars().next().map_or(0, char::len_utf8);
         let (between, after) = more.split_at(next);

@@ -13,9 +13,9 @@ use super::steps::{Step, Verb};
 /// One valid object of each kind, with the collection it is written to.
 const SEEDS: &str = include_str!("seeds.json");
 
-/// How deep values that a schema describes are made.
+/// Maximum depth of values that are generated from a schema.
 const DEPTH: usize = 5;
-/// How deep below the object a field may be that is changed.
+/// Maximum depth below the object of a field that is changed.
 const REACH: usize = 12;
 
 const TEXTS: [&str; 16] = [
@@ -199,7 +199,7 @@ impl Kind {
         }
     }
 
-    /// What the schema allows, most of the time.
+    /// Returns a value that the schema allows, most of the time.
     fn replacement(&self, schema: &Value, choices: &mut Choices<'_>) -> Value {
         let wrong = [Value::Null, json!({}), json!([]), json!("a"), json!(5), json!(true)];
         match choices.below(8) {

@@ -1,6 +1,6 @@
-//! Choices that were drawn before: what they lead to is a function of them alone, so that shrinking them shrinks it.
+//! Choices drawn in advance: their result is a function of only them, so that shrinking them shrinks it.
 
-/// Drawn numbers, taken one after another. Where they end, each further choice is the first one.
+/// Drawn numbers, used one after another. After their end, each further choice is the first one.
 pub(super) struct Choices<'a>(std::slice::Iter<'a, u32>);
 
 impl<'a> Choices<'a> {

@@ -37,20 +37,21 @@ pub(crate) struct Arguments {
     /// A file with the bearer token to show to the reference.
     #[arg(long)]
     token_file: Option<PathBuf>,
-    /// How many sequences of writes to send.
+    /// Number of sequences of writes to send.
     #[arg(long, default_value_t = 500)]
     cases: u64,
-    /// What the choices follow from.
+    /// Seed of the choices.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Use a debug build.
     #[arg(long)]
     debug: bool,
-    /// Compare these kinds alone, as `Deployment`.
+    /// Compare only these kinds, such as `Deployment`.
     kinds: Vec<String>,
 }
 
-/// The controllers of Holdfast that would fill in what the reference alone leaves empty.
+/// Flag that disables Holdfast's controllers, which would fill in fields that are empty on the reference without
+/// controllers.
 const FLAGS: [&str; 1] = ["--controllers="];
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
@@ -82,7 +83,7 @@ struct Comparison {
     reference: Side,
     holdfast: Side,
     kinds: Vec<Kind>,
-    /// How many objects there were: the next one's name.
+    /// Number of objects so far: the name of the next one.
     objects: u64,
 }
 

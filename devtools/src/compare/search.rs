@@ -11,14 +11,14 @@ use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, Test
 
 use super::answers::Difference;
 
-/// What a sequence follows from: the choices of each of its steps.
+/// Choices of each step, which determine a sequence.
 pub(super) type Draws = Vec<Vec<u32>>;
 
-/// How many shorter sequences are tried for one that makes a difference.
+/// Maximum number of shorter sequences that are tried for one that shows a difference.
 const SHRINKS: u32 = 400;
-/// How many choices a step has at most.
+/// Maximum number of choices of a step.
 const CHOICES: usize = 32;
-/// How many steps a sequence has at most.
+/// Maximum number of steps of a sequence.
 const STEPS: usize = 5;
 
 /// Plays `cases` sequences. Each difference is shrunk and found once: what differs in the same place of an answer to the same verb is the same.

@@ -5,7 +5,7 @@ use std::fmt;
 use http::Method;
 use serde_json::{Value, json};
 
-/// What may be done to an object.
+/// Operation on an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verb {
     Create,
@@ -19,7 +19,7 @@ pub(super) enum Verb {
 }
 
 impl Verb {
-    /// What a sequence can begin with.
+    /// Operations that can begin a sequence.
     pub(super) const FIRST: [Self; 2] = [Self::Create, Self::Apply];
 
     pub(super) const ALL: [Self; 8] = [

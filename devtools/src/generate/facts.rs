@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use serde_json::Value;
 
-/// All that the generator reads besides the sources of crates.
+/// Inputs of the generator other than the sources of crates.
 pub(super) struct Facts {
     /// The OpenAPI v2 document.
     pub(super) openapi: Value,
@@ -19,11 +19,11 @@ pub(super) struct Facts {
     pub(super) proto: Value,
     /// `defaults.json`.
     pub(super) defaults: Value,
-    /// `kinds.json`: what is known of each resource.
+    /// `kinds.json`: facts about each resource.
     pub(super) kinds: Value,
     /// The discovery documents in the legacy form, by file name without ending.
     pub(super) discovery: BTreeMap<String, Value>,
-    /// Whether fields of versions that are off by default have the defaults that OpenAPI documents state.
+    /// True if fields of versions that are off by default have the defaults of OpenAPI documents.
     pub(super) takes_published_defaults: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Protobuf messages as `proto.json` has them, seen from JSON: the fields of inlined messages stand in their parent.
+//! Protobuf messages of `proto.json`, from the view of JSON: the fields of inlined messages belong to their parent.
 
 use std::collections::BTreeMap;
 
@@ -77,7 +77,7 @@ impl<'f> Messages<'f> {
 }
 
 impl MessageField<'_> {
-    /// Adds to a field what its message says of it.
+    /// Adds the facts of its message to a field.
     pub(super) fn complete(&self, field: &mut Field) -> anyhow::Result<()> {
         let mut numbers = self.numbers.clone();
         if matches!(field.shape, Shape::List(_)) && self.fact["repeated"] != true {

@@ -40,8 +40,8 @@ const UNPUBLISHED_KINDS: [(&str, &str); 11] = [
     ("v1", "io.k8s.apimachinery.pkg.apis.meta.v1.List"),
 ];
 
-/// The fields whose struct takes no defaults of its own: a CronJob does not default the spec of its jobs, only their pods, and
-/// a volume that is described where it is attached is no PersistentVolume.
+/// Fields whose struct gets no defaults: a CronJob does not default the spec of its Jobs, only their Pods, and an
+/// inline volume of an attachment is not a PersistentVolume.
 const UNDEFAULTED: [(&str, &str); 3] = [
     ("io.k8s.api.apps.v1.StatefulSetSpec", "updateStrategy"),
     ("io.k8s.api.batch.v1.JobTemplateSpec", "spec"),
@@ -106,7 +106,7 @@ pub(super) fn text(table: &TypeTable) -> String {
     write_table(table, &packages)
 }
 
-/// The types of `text` that stand in packages which `known` lacks, by package: `resource.v1beta1` and the like.
+/// Returns the types of `text` in packages that `known` lacks, by package: `resource.v1beta1` and the like.
 pub(super) fn beyond(known: &str, text: &str) -> BTreeMap<String, String> {
     let mut found: BTreeMap<String, String> = BTreeMap::new();
     let packages = text.lines().filter(|line| line.starts_with("package "));
@@ -125,7 +125,7 @@ pub(super) fn beyond(known: &str, text: &str) -> BTreeMap<String, String> {
             beside.push((name, block));
         }
     }
-    // Types of known packages that no other version needs stand beside those that do.
+    // Types of known packages that no other version needs go into the same file as those that do.
     for (name, block) in beside {
         let used = format!(" {name} ");
         if let Some(of_package) = found.values_mut().find(|text| text.contains(&used)) {
@@ -207,8 +207,8 @@ impl Assembly<'_, '_> {
         Ok(())
     }
 
-    /// Puts fields into the order in which the reference writes them: kind and version first, the others as its sources have
-    /// them. Those of no message come last, by their names.
+    /// Sorts fields into the order in which the reference writes them: kind and version first, the others in the order
+    /// of its sources. Fields of no message come last, sorted by name.
     fn sort_as_written(&self, messages: Option<&BTreeMap<&str, MessageField<'_>>>, fields: &mut [Field]) {
         let places = |field: &Field| -> Vec<usize> {
             let message = messages.and_then(|messages| messages.get(field.name.as_str()));
@@ -328,7 +328,8 @@ impl Assembly<'_, '_> {
         Ok(())
     }
 
-    /// Compares the markers of the OpenAPI document with those of the facts, which were taken from it and from the source.
+    /// Compares the markers of the OpenAPI document with those of the facts, which were extracted from it and from the
+    /// source.
     fn check_merge_facts(&mut self) {
         for (name, fact) in self.facts.merge["types"].as_object().into_iter().flatten() {
             let definition = &self.facts.openapi["definitions"][name];
@@ -363,7 +364,7 @@ impl Assembly<'_, '_> {
     }
 }
 
-/// Whether the shapes say the same. A list of texts within a map, and a few others, are messages of their own in
+/// Returns true if the shapes are equal. A list of strings within a map, and a few others, are messages of their own in
 /// protobuf; they have no shape.
 fn same_shape(message: Option<&Shape>, published: &Shape) -> bool {
     match (message, published) {

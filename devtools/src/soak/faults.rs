@@ -1,4 +1,4 @@
-//! What befalls the etcd below the servers.
+//! Injected faults of the etcd below the servers.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use test_support::etcd::Etcd;
 
 use super::random::Random;
 
-/// The kinds of faults.
+/// All faults.
 const ALL: [Fault; 10] = [
     Fault::None,
     Fault::LeaderKilled,
@@ -27,7 +27,7 @@ const ALL: [Fault; 10] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fault {
     None,
-    /// The leader is gone where it stands, and comes back.
+    /// The leader is killed immediately, and started again.
     LeaderKilled,
     /// So is another member.
     MemberKilled,
@@ -41,9 +41,9 @@ pub(super) enum Fault {
     Delayed,
     /// All history is compacted.
     Compacted,
-    /// So it is while one server hears nothing, and before it heard what happened meanwhile.
+    /// The history is compacted while one server is cut off, before it received the events in between.
     CompactedUnseen,
-    /// The members say that their disks are full, and take no writes.
+    /// The members report full disks and reject writes.
     NoSpace,
 }
 
@@ -52,7 +52,7 @@ impl Fault {
         random.one_of(&ALL).copied().unwrap_or(Self::None)
     }
 
-    /// Brings it about. What it gives is what [`Fault::mend`] wants to know: the member that it befell.
+    /// Causes the fault. Returns the affected member for [`Fault::mend`].
     pub(super) fn begin(self, etcd: &mut Etcd, links: &[Link], random: &mut Random) -> Result<usize> {
         let leader = etcd.leader().unwrap_or_default();
         let other = (leader + 1 + random.below(2) as usize) % etcd.size();
@@ -73,7 +73,7 @@ impl Fault {
         Ok(leader)
     }
 
-    /// Takes it back.
+    /// Removes the fault.
     pub(super) fn mend(self, member: usize, etcd: &mut Etcd, links: &[Link]) -> Result<()> {
         match self {
             Self::LeaderKilled | Self::MemberKilled => etcd.revive(member)?,

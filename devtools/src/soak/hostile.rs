@@ -18,7 +18,7 @@ use super::random::Random;
 
 /// The collection of objects with defaults that multiply.
 pub(super) const DEFAULTING: &str = "/apis/soak.example.com/v1/namespaces/soak/defaultings";
-/// How long one attempt may take.
+/// Time limit of one attempt.
 const PATIENCE: Duration = Duration::from_secs(4);
 
 /// The kinds of attempts.
@@ -49,15 +49,15 @@ pub(super) enum Attempt {
     Defaults,
     /// A body that nests.
     DeepBody,
-    /// Patches that take long.
+    /// Patches that are expensive.
     WidePatch,
 }
 
-/// What hostile clients have done and do.
+/// Past and current attempts of hostile clients.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
     pub(super) done: u64,
-    /// What each of them does now.
+    /// Current attempt of each of them.
     pub(super) under_way: BTreeMap<u64, Attempt>,
 }
 
@@ -199,7 +199,7 @@ fn deep(random: &mut Random) -> Value {
 
 async fn post(target: &Target, path: &str, body: &Value) -> Result<()> {
     let mut connection = target.connect().await?;
-    // A text stands for itself: bodies that are no JSON.
+    // A string is sent unchanged, for bodies that are not JSON.
     let text = body.as_str().map_or_else(|| body.to_string(), str::to_owned);
     let path = format!("{path}?dryRun=All");
     connection
@@ -212,7 +212,7 @@ fn request(method: &str, path: &str, headers: &str) -> String {
     format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {USER_TOKEN}\r\n{headers}\r\n")
 }
 
-/// What lets the hostile user do everything: one who may do nothing does no harm.
+/// Returns the role binding that grants the hostile user everything: one without permissions does no harm.
 pub(super) fn rights() -> Value {
     let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"});
     let user = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "alice"});

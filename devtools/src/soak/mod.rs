@@ -1,13 +1,15 @@
-//! `cargo xtask soak`: writers, watchers, hostile clients and kills, for as long as one likes.
+//! `cargo xtask soak`: writers, watchers, hostile clients and kills, for any duration.
 //!
-//! A run is made of rounds. In each the server is used and abused for some seconds, then killed, now and then asked to end, and
-//! started again. After each restart every acknowledged write is there or was overwritten by a later one, revisions have not gone
-//! back, and each watcher, which goes on from where it was, got every acknowledged write, once and in order, and knows what is
-//! there. What racers won belongs to one of them. Throughout, readers see nothing that was overwritten before they asked, `/livez` answers, and memory stays below a
-//! bound. Choices follow from the seed; the moments do not.
+//! A run consists of rounds. In each round the server is used and abused for some seconds, then killed or sometimes
+//! shut down, and started again. After each restart every acknowledged write exists or was overwritten by a later one,
+//! revisions have not decreased, and each watcher, which resumes from its last revision, received every acknowledged
+//! write, once and in order, and knows the current objects. Each prize of racers belongs to one of them. Throughout,
+//! readers see nothing that was overwritten before their request, `/livez` responds, and memory stays below a bound.
+//! Choices follow from the seed; timing does not.
 //!
-//! With `--store etcd` a cluster of three keeps the objects, a second server serves them too and is never ended, writers, readers
-//! and watchers are at both, and each round the cluster or the connections of the first server meet a fault.
+//! With `--store etcd` a cluster of three stores the objects, a second server serves them too and is never stopped,
+//! writers, readers and watchers use both, and in each round the cluster or the connections of the first server have a
+//! fault.
 
 mod faults;
 mod hostile;
@@ -47,10 +49,10 @@ use crate::stores::{Backing, StoreKind};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// How long to go on.
+    /// Duration of the run.
     #[arg(long, default_value_t = 10)]
     minutes: u64,
-    /// What the choices follow from.
+    /// Seed of the choices.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// The resident memory of the server that is too much, in MiB.
@@ -59,7 +61,7 @@ pub(crate) struct Arguments {
     /// Use a debug build.
     #[arg(long)]
     debug: bool,
-    /// What keeps the objects.
+    /// Storage backend.
     #[arg(long, value_enum, default_value_t)]
     store: StoreKind,
 }
@@ -69,11 +71,11 @@ const WATCHERS: usize = 4;
 const READERS: u64 = 3;
 const RACERS: u64 = 4;
 const HOSTILE: u64 = 6;
-/// How many members an etcd has.
+/// Number of members of an etcd.
 const MEMBERS: usize = 3;
-/// How often memory and `/livez` are looked at.
+/// Interval between checks of memory and `/livez`.
 const LOOK: Duration = Duration::from_millis(200);
-/// How long `/livez` may take, while other clients do their worst.
+/// Time limit of `/livez` while hostile clients are active.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
@@ -105,9 +107,9 @@ struct Soak {
     watchers: Vec<Watcher>,
     attempts: Arc<Mutex<Attempts>>,
     seen: Seen,
-    /// The last that befell the store.
+    /// Last fault of the store.
     fault: Fault,
-    /// How often each befell it.
+    /// Number of occurrences of each fault.
     faults: BTreeMap<Fault, u64>,
 }
 
@@ -218,7 +220,7 @@ impl Soak {
         self.round_of(fault, lasting, random).await
     }
 
-    /// A round with this fault, if there is an etcd for it to befall.
+    /// Runs a round with this fault, if there is an etcd.
     async fn round_of(&mut self, fault: Fault, lasting: Duration, mut random: Random) -> Result<()> {
         self.round += 1;
         self.fault = fault;
@@ -247,7 +249,7 @@ impl Soak {
         self.audit().await
     }
 
-    /// Writers and readers, in turn at each of the servers.
+    /// Starts writers and readers, distributed over the servers.
     fn clients(&self, targets: &[Target], stop: &watch::Receiver<bool>) -> JoinSet<Result<()>> {
         let mut clients = JoinSet::new();
         for (number, target) in (0..WRITERS).zip(targets.iter().cycle()) {
@@ -283,7 +285,7 @@ impl Soak {
         clients
     }
 
-    /// Looks after the server while its store meets a fault, which is mended at the end.
+    /// Checks the server while its store has a fault, which is removed at the end.
     async fn suffer(
         &mut self,
         target: &Target,
@@ -331,7 +333,7 @@ impl Soak {
             let (status, _) = tokio::time::timeout(PATIENCE, answer)
                 .await
                 .context("/livez does not answer")??;
-            // A server without its etcd says so.
+            // A server without its etcd reports that.
             ensure!(status.is_success() || self.beside.is_some(), "/livez says {status}");
             seen = seen.and(Seen {
                 memory: self.server.memory()?,

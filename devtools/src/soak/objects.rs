@@ -26,7 +26,7 @@ pub(super) fn path(object: &str) -> String {
     format!("{COLLECTION}/{object}")
 }
 
-/// An object in which a member holds a number, with some text beside it.
+/// Returns an object in which a member holds a number, with some additional text.
 pub(super) fn config_map(object: &str, member: &str, value: u64, padding: usize) -> Value {
     let data = json!({member: value.to_string(), format!("padding-of-{member}"): "x".repeat(padding)});
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": object}, "data": data})
@@ -45,7 +45,7 @@ pub(super) fn name(object: &Value) -> &str {
     name.unwrap_or_default()
 }
 
-/// What the members of an object hold, by the keys of the ledger.
+/// Returns the values of the members of an object, by the keys of the ledger.
 pub(super) fn contents(object: &Value) -> Contents {
     let data = object.get("data").and_then(Value::as_object);
     let members = data.into_iter().flatten();

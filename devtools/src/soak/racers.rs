@@ -20,7 +20,7 @@ const SECRETS: &str = "/api/v1/namespaces/soak/secrets";
 const QUOTAS: &str = "/api/v1/namespaces/soak/resourcequotas";
 const ADDRESSES: &str = "/apis/networking.k8s.io/v1/ipaddresses";
 
-/// How many Secrets the quota lets in, and how many names are tried.
+/// Number of Secrets that the quota admits, and number of names that are tried.
 const HARD: u64 = 6;
 const NAMES: u64 = 10;
 
@@ -38,7 +38,7 @@ pub(super) struct Races {
     made: BTreeMap<String, BTreeSet<String>>,
     /// The uids that a deletion was acknowledged or may have happened of.
     deleted: BTreeSet<String>,
-    /// How often something was won, and how often another had it.
+    /// Number of prizes won, and number of attempts that found one owned by another racer.
     pub(super) won: u64,
     pub(super) lost: u64,
 }
@@ -50,7 +50,7 @@ impl Races {
         self.made.entry(path.to_owned()).or_default().insert(uid);
     }
 
-    /// What was won and not given back is there, with its own uid.
+    /// Checks that each prize that was won and not given back exists, with its own uid.
     fn audit(&mut self, there: &BTreeMap<String, String>) -> Result<()> {
         for (path, uids) in std::mem::take(&mut self.made) {
             let kept: Vec<&String> = uids.difference(&self.deleted).collect();
@@ -78,7 +78,7 @@ pub(super) struct Racer {
 }
 
 impl Racer {
-    /// Takes and gives back until it is to end or the connection breaks.
+    /// Acquires and gives back prizes until it should stop or the connection breaks.
     pub(super) async fn run(mut self) -> Result<()> {
         let Ok(mut connection) = self.target.connect().await else {
             return Ok(());
@@ -119,7 +119,7 @@ fn service(number: u64) -> Value {
     json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": format!("race-{number}")}, "spec": spec})
 }
 
-/// Whether the connection lives.
+/// Tries to acquire a prize. Returns true if the connection is still open.
 async fn take(
     connection: &mut Connection,
     collection: &str,
@@ -145,7 +145,7 @@ async fn take(
     Ok(true)
 }
 
-/// Whether the connection lives.
+/// Gives back a prize. Returns true if the connection is still open.
 async fn give_back(connection: &mut Connection, path: &str, races: &Mutex<Races>) -> Result<bool> {
     let Ok((status, found)) = connection.ask(Method::GET, path, "", Bytes::new()).await else {
         return Ok(false);
@@ -184,7 +184,7 @@ pub(super) async fn audit(target: &Target, races: &Mutex<Races>) -> Result<()> {
             .map(|object| (format!("{collection}/{}", name(object)), uid(object).to_owned()));
         there.extend(places);
     }
-    // Each address has its object, which says whose it is.
+    // Each address has its object, which names its owner.
     for service in &services {
         let ip = service
             .pointer("/spec/clusterIP")

@@ -19,7 +19,7 @@ pub(super) struct Reader {
     pub(super) target: Target,
     pub(super) ledger: Arc<Mutex<Ledger>>,
     pub(super) random: Random,
-    /// How many writers there are.
+    /// Number of writers.
     pub(super) writers: u64,
     pub(super) stop: watch::Receiver<bool>,
 }
@@ -54,7 +54,7 @@ impl Reader {
                     objects::contents(&object).get(&key).copied()
                 }
                 StatusCode::NOT_FOUND => None,
-                // It says that it does not know.
+                // The server reports that it cannot answer.
                 _ => continue,
             };
             self.ledger.lock().read_ends(&key, begun, found)?;

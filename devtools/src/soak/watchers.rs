@@ -1,4 +1,4 @@
-//! Watchers that go on from where they were, across kills and restarts, and know the objects by events alone.
+//! Watchers that resume from their last revision, across kills and restarts, and know the objects only from events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,10 +15,10 @@ use tokio::sync::watch;
 use super::ledger::Contents;
 use super::objects::{self, COLLECTION, MARKER};
 
-/// How long a watcher may take for what it has missed.
+/// Time limit in which a watcher must catch up with missed events.
 const CATCH_UP: Duration = Duration::from_secs(60);
 
-/// How following came to its end.
+/// Reason for the end of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Followed {
     /// All that was waited for came, or the stream ended.
@@ -33,12 +33,12 @@ pub(super) struct Watcher {
     objects: BTreeMap<String, Contents>,
     /// The revision up to which events were seen.
     last: u64,
-    /// The events since the last audit, by revision and object.
+    /// Events since the last audit, by revision and object.
     seen: BTreeSet<(u64, String)>,
     pub(super) events: u64,
-    /// Whether its server forgets the history when it ends, so that the watcher has to list again.
+    /// True if its server loses the history when it ends, so that the watcher has to list again.
     may_expire: bool,
-    /// Whether it listed since the last audit, so that there are events that it did not get.
+    /// True if it listed since the last audit, so that it did not receive some events.
     has_listed: bool,
 }
 
@@ -121,7 +121,7 @@ impl Watcher {
         Ok(answer.into_body())
     }
 
-    /// Takes events until `revision` was seen or the stream ends. What was cut off is sent again on the next stream.
+    /// Reads events until `revision` was seen or the stream ends. A truncated event is sent again on the next stream.
     async fn follow(&mut self, mut stream: Incoming, revision: u64) -> Result<Followed> {
         let mut buffer = BytesMut::new();
         while let Some(Ok(frame)) = stream.frame().await {
@@ -173,7 +173,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// Whether it saw all that was acknowledged, and knows what is there.
+    /// Checks that it saw all acknowledged writes, and knows the current objects.
     pub(super) fn audit(&mut self, there: &Contents, written: &BTreeSet<(u64, String)>) -> Result<()> {
         let missed = written.difference(&self.seen).next();
         let has_listed = std::mem::take(&mut self.has_listed);

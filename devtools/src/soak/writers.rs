@@ -27,9 +27,9 @@ pub(super) struct Writer {
     pub(super) target: Target,
     pub(super) ledger: Arc<Mutex<Ledger>>,
     pub(super) random: Random,
-    /// Whether the store may fail to say what became of a write.
+    /// True if the store may be unable to report the result of a write.
     pub(super) may_be_unsure: bool,
-    /// Says when to end.
+    /// Signal to stop.
     pub(super) stop: watch::Receiver<bool>,
 }
 
@@ -40,7 +40,7 @@ struct Write {
     path: String,
     media_type: &'static str,
     body: Value,
-    /// What the writer's member holds afterwards.
+    /// Value of the writer's member afterwards.
     state: Option<u64>,
 }
 
@@ -126,7 +126,7 @@ impl Writer {
         self.whole(object, Method::PATCH, path, APPLY)
     }
 
-    /// A patch of an object that may not be there any more, or not yet: then it is refused.
+    /// Returns a patch of an object that may not exist any more, or not yet: then it is rejected.
     fn merge_patch(&mut self, object: String) -> Write {
         let value = self.random.below(1 << 40);
         Write {
@@ -167,8 +167,8 @@ impl Writer {
         self.refused(&key, &write, status, &answer)
     }
 
-    /// Some writes may be refused: those of a server that ends or has no room, and patches of what is not there. Whether
-    /// the writer may go on.
+    /// Handles a rejected write. Servers that end or have no space, and patches of missing objects, may cause
+    /// rejections. Returns true if the writer may continue.
     fn refused(&self, key: &str, write: &Write, status: StatusCode, answer: &[u8]) -> Result<bool> {
         let known = match status {
             StatusCode::TOO_MANY_REQUESTS => true,
@@ -179,7 +179,7 @@ impl Writer {
             self.ledger.lock().refused(key);
             return Ok(true);
         }
-        // Where the server cannot say what became of it, it may be there or not: nothing more is sent for this key.
+        // If the server cannot report the result, the object may exist or not: nothing more is sent for this key.
         if self.may_be_unsure && status.is_server_error() {
             return Ok(true);
         }

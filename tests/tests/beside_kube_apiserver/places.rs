@@ -11,7 +11,7 @@ use test_support::needs;
 use crate::{ONE, Pair, RANGE, Side, config_map, holdfast, kube_apiserver, named, version};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
-/// Flag for the missing controllers, because no kube-controller-manager runs alongside kube-apiserver.
+/// Flag that disables controllers of kube-controller-manager, because none runs alongside kube-apiserver.
 const CONTROLLERS: &str =
     "--controllers=*,-clusterrole-aggregation-controller,-validatingadmissionpolicy-status-controller";
 const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";

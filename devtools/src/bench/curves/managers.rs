@@ -49,7 +49,7 @@ struct Shared {
     changes: u64,
 }
 
-/// How many requests there are between two looks at the clock.
+/// Number of requests between two reads of the clock.
 const BATCH: u64 = 20;
 
 impl Shared {

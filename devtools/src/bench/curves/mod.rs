@@ -22,7 +22,7 @@ use super::workload::Objects;
 const DOCUMENT: &str = "BENCHMARKS.md";
 const PICTURE: &str = "docs/scale.svg";
 
-/// Where the tables stand in the document.
+/// Markers around the tables in the document.
 const BEGIN: &str = "<!-- figures: written by `cargo xtask bench --plot --write` -->\n";
 
 /// The size that `--million` adds.
@@ -42,7 +42,7 @@ pub(super) struct Sizes {
     /// With `--plot`: how many policies there are.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 10, 100, 1_000])]
     plot_policies: Vec<u64>,
-    /// With `--plot`: how much processor time of the server a point takes at least, in milliseconds.
+    /// With `--plot`: minimum processor time of the server for a point, in milliseconds.
     #[arg(long, default_value_t = 300)]
     plot_time: u64,
 }
@@ -56,7 +56,7 @@ impl Sizes {
 
 /// The curves of what one number makes more expensive or not.
 struct Chart {
-    /// What there is more and more of.
+    /// Things whose number grows.
     of: &'static str,
     curves: Vec<Curve>,
 }
@@ -64,7 +64,7 @@ struct Chart {
 /// The cost of one operation, by a number.
 struct Curve {
     operation: &'static str,
-    /// Why it grows, where it does.
+    /// Reason for the growth, if the cost grows.
     reason: &'static str,
     /// Numbers, each with microseconds of the server's processor time for one operation.
     points: Vec<(u64, f64)>,
@@ -79,7 +79,7 @@ impl Curve {
         }
     }
 
-    /// How many times as much the last point is as the first; `None` where the first is too little to be measured.
+    /// Returns the ratio of the last point to the first; `None` if the first is too small to be measured.
     fn growth(&self) -> Option<f64> {
         let [(_, first), .., (_, last)] = self.points.as_slice() else {
             return None;
@@ -150,7 +150,7 @@ fn text(charts: &[Chart]) -> String {
         let numbers: Vec<u64> = chart.curves.first().map_or_else(Vec::new, |curve| {
             curve.points.iter().map(|(number, _)| *number).collect()
         });
-        // A text takes whatever is written to it.
+        // Writes to a string cannot fail.
         let _ = write!(text, "\n### By the number of {}\n\n| server CPU of one |", chart.of);
         for number in &numbers {
             let _ = write!(text, " {} |", grouped(*number));

@@ -6,7 +6,7 @@ use plotters::prelude::*;
 
 use super::{Chart, Curve};
 
-/// The size of a panel, and how many stand beside each other.
+/// Size of a panel, and number of panels in a row.
 const PANEL: (u32, u32) = (560, 400);
 const COLUMNS: usize = 2;
 
@@ -31,7 +31,7 @@ fn draw_chart(chart: &Chart, panel: &DrawingArea<SVGBackend<'_>, plotters::coord
     let points = || chart.curves.iter().flat_map(|curve| &curve.points);
     let numbers = points().map(|(number, _)| *number as f64);
     let (least, most) = bounds(numbers);
-    // Names stand above the curves.
+    // Names are above the curves.
     let (low, high) = bounds(points().map(|(_, micros)| *micros));
     let mut context = ChartBuilder::on(panel)
         .caption(format!("server CPU by the number of {}", chart.of), (FONT, 17))
