@@ -97,7 +97,7 @@ impl Counts {
         Self(counts)
     }
 
-    /// Returns the shortest prefix of a name that distinguishes it from others.
+    /// Returns the name without its hash, or with it if several functions share the name.
     fn kept<'n>(&self, name: &'n str) -> &'n str {
         let bare = bare(name);
         match self.0.get(bare) {

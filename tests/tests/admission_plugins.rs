@@ -308,7 +308,7 @@ async fn everything_is_denied_where_flags_say_so() {
 }
 
 #[test]
-fn what_plugins_cannot_use_ends_the_start() {
+fn invalid_plugin_configuration_ends_the_start() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("admission.yaml");
     let flag = format!("--admission-control-config-file={}", path.display());

@@ -175,7 +175,7 @@ impl Both {
 }
 
 #[tokio::test]
-async fn requests_for_another_server_are_made_there_in_the_name_of_the_user() {
+async fn requests_are_proxied_in_the_name_of_the_user() {
     let both = Both::start().await;
     let (before, behind) = (both.before(), both.behind());
     let (code, made) = ask(&before, Method::POST, WIDGETS, &widget("a").to_string()).await;
@@ -549,7 +549,7 @@ async fn connection_header_does_not_remove_forwarded_identity() {
 }
 
 #[tokio::test]
-async fn what_only_reads_is_sent_again_where_the_server_behind_closes_the_connection() {
+async fn reads_are_retried_if_the_backend_closes_the_connection() {
     let (_certificates, _server, before, _metrics) = before_metrics().await;
     for _ in 0..5 {
         let path = "/apis/metrics.k8s.io/v1beta1/closed";

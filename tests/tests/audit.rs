@@ -306,7 +306,7 @@ async fn the_first_rule_that_matches_decides() {
 }
 
 #[tokio::test]
-async fn who_asks_and_in_whose_name_is_logged() {
+async fn user_and_impersonated_user_are_logged() {
     let server = Audited::start(&policy("Metadata", "omitStages: [RequestReceived]"), &[]);
     let get = format!("GET {CONFIG_MAPS} HTTP/1.1\r\nAudit-ID: mine");
     let through = "X-Forwarded-For: 1.2.3.4, nonsense, 010.0.0.1\r\nX-Real-Ip: 5.6.7.8";

@@ -78,7 +78,7 @@ fn links_of_root_documents_lead_to_files() {
 }
 
 #[test]
-fn what_pages_name_in_the_repository_is_there() {
+fn paths_in_pages_exist_in_the_repository() {
     for page in pages() {
         let text = fs::read_to_string(docs().join(&page)).unwrap();
         let named = text.split('`').skip(1).step_by(2).filter(|code| {
@@ -216,7 +216,7 @@ fn both_servers_run_beside_each_other_as_it_stands_there() {
 }
 
 #[test]
-fn what_is_installed_is_made_as_it_stands_there() {
+fn install_page_commands_succeed() {
     Programs::new().run("install.md");
 }
 

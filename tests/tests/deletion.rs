@@ -61,7 +61,7 @@ async fn orphans_stay_and_forget_their_owner() {
 }
 
 #[tokio::test]
-async fn an_owner_in_the_foreground_waits_for_a_dependent_that_is_held() {
+async fn foreground_owner_waits_for_a_dependent_with_finalizer() {
     let server = server(&[]);
     let mut client = Client::of(&server).await;
     let owner = client.config_map("default", json!({"name": "owner"})).await;
@@ -88,7 +88,7 @@ async fn an_owner_in_the_foreground_waits_for_a_dependent_that_is_held() {
 }
 
 #[tokio::test]
-async fn who_has_no_owner_left_goes_and_who_has_one_forgets_the_others() {
+async fn dependent_without_owners_goes_and_others_drop_absent_owners() {
     let server = server(&[]);
     let mut client = Client::of(&server).await;
     let owner = client.config_map("default", json!({"name": "owner"})).await;
@@ -147,7 +147,7 @@ async fn thousands_of_absent_owners_hold_up_no_other_object() {
 }
 
 #[tokio::test]
-async fn an_owner_in_another_namespace_counts_as_absent_and_is_reported() {
+async fn owner_in_another_namespace_is_absent_and_reported() {
     let server = server(&[]);
     let mut client = Client::of(&server).await;
     client.namespace("other").await;
@@ -266,7 +266,7 @@ async fn nothing_outlives_a_namespace_that_is_made_while_it_goes() {
 }
 
 #[tokio::test]
-async fn what_was_under_way_goes_on_after_a_kill() {
+async fn deletion_resumes_after_a_kill() {
     let server = server(&[]);
     let mut client = Client::of(&server).await;
     client.namespace("going").await;
@@ -401,7 +401,7 @@ async fn a_collection_of_many_goes_and_is_answered_as_it_was() {
 }
 
 #[tokio::test]
-async fn a_claim_goes_once_no_pod_uses_it_and_a_volume_once_it_is_not_bound() {
+async fn unused_claim_and_unbound_volume_are_deleted() {
     const CLAIMS: &str = "/api/v1/namespaces/held/persistentvolumeclaims";
     const PODS: &str = "/api/v1/namespaces/held/pods";
     const VOLUMES: &str = "/api/v1/persistentvolumes";

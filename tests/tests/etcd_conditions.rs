@@ -292,7 +292,7 @@ const LEAKED: &[u8] = b"k8s\0\x0a\x15\x0a\x02v1\x12\x0fRangeAllocation\x12\x22\x
 
 #[needs(etcd)]
 #[tokio::test]
-async fn what_services_hold_is_mended_at_the_start_and_a_marked_port_is_refused_at_once() {
+async fn service_allocations_are_repaired_and_leaked_port_rejected() {
     const SERVICES: &str = "/api/v1/namespaces/default/services";
     let service = |name: &str, port: u16| {
         json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
@@ -457,7 +457,7 @@ fn version(object: &Value) -> u64 {
 
 #[needs(etcd)]
 #[tokio::test]
-async fn resources_are_kept_in_another_etcd_with_versions_of_their_own() {
+async fn resources_in_another_etcd_have_their_own_versions() {
     const EVENTS: &str = "/api/v1/namespaces/sent/events";
     let (etcd, other) = (Etcd::one().unwrap(), Etcd::one().unwrap());
     let flag = format!("--etcd-servers-overrides=/events#{}", other.endpoint(0));

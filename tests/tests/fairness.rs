@@ -75,7 +75,7 @@ async fn levels_may_be_switched_off() {
 }
 
 #[tokio::test]
-async fn objects_that_every_server_has_are_kept_as_this_version_has_them() {
+async fn mandatory_and_suggested_objects_are_restored_at_the_start() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     let mut client = Client::of(&server).await;
     let (low, system) = (format!("{LEVELS}/workload-low"), format!("{LEVELS}/system"));

@@ -99,7 +99,7 @@ fn flags(named: &Named, folder: &Path, file: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_file_that_cannot_be_used_ends_the_start_with_flag_file_and_reason() {
+fn unusable_file_ends_the_start_with_flag_file_and_reason() {
     let (binary, folder) = (Binary::debug().unwrap(), TempDir::new().unwrap());
     let path = |name: &str| folder.path().join(name);
     fs::write(path("policy.yaml"), POLICY).unwrap();
@@ -257,7 +257,7 @@ fn misfits() -> Vec<Misfit> {
 }
 
 #[test]
-fn a_file_with_unknown_fields_or_of_another_version_ends_the_start() {
+fn file_with_unknown_fields_or_version_ends_the_start() {
     let (binary, folder) = (Binary::debug().unwrap(), TempDir::new().unwrap());
     let place = folder.path().to_str().unwrap();
     let path = |name: &str| folder.path().join(name);
@@ -348,7 +348,7 @@ const READ_AGAIN: [(Flagged, Option<Flagged>); 4] = [
 type Flagged = (&'static str, &'static str);
 
 #[tokio::test]
-async fn files_are_read_again_and_the_old_ones_stay_where_the_new_cannot_be_used() {
+async fn changed_files_are_reloaded_unless_they_are_invalid() {
     const STAY: &str = "files have changed and cannot be used; the old ones stay";
     let folder = TempDir::new().unwrap();
     let path = |name: &str| folder.path().join(name);

@@ -193,7 +193,7 @@ async fn connections_of_who_is_unknown_end_with_the_first_request() {
 }
 
 #[tokio::test]
-async fn objects_that_can_be_read_are_not_deleted_as_if_they_could_not() {
+async fn unsafe_deletion_of_a_readable_object_is_rejected() {
     const OPTION: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
     let (server, mut client) = server(&["--feature-gates=AllowUnsafeMalformedObjectDeletion=true"]).await;
     client.config_map("default", json!({"name": "a"})).await;

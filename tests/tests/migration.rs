@@ -135,7 +135,7 @@ async fn migrations_of_a_resource_come_one_after_the_other() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_migrated_is_reported_once() {
+async fn migration_of_unsupported_resource_fails_once() {
     let (_server, mut client) = server().await;
     let path = migrate(&mut client, "a", "", "bindings").await;
     let ended = client

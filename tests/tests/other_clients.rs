@@ -76,7 +76,7 @@ fn the_python_client_works_typed_dynamic_and_watching() {
 
 #[needs(clients)]
 #[test]
-fn an_operator_by_kopf_handles_creation_update_deletion_and_timers() {
+fn kopf_operator_handles_creation_update_deletion_and_timers() {
     python(|sources, folder| in_python(folder, &sources.join("operator_checks.py"))).check(&[]);
 }
 

@@ -68,7 +68,7 @@ fn systemd_takes_the_unit_and_finds_it_little_exposed() {
 }
 
 #[test]
-fn the_image_has_a_user_without_rights_a_volume_and_a_check_of_health() {
+fn image_has_an_unprivileged_user_a_volume_and_a_health_check() {
     let recipe = recipe("Containerfile");
     let (_, image) = recipe.rsplit_once("\nFROM ").unwrap();
     let line = |instruction: &str| {
@@ -234,7 +234,7 @@ fn add_libraries(program: &Path, root: &Path) {
 
 #[needs(root, buildah)]
 #[test]
-fn an_engine_builds_the_image_and_its_server_writes_to_the_volume_alone() {
+fn engine_builds_image_whose_server_writes_only_to_the_volume() {
     let engine = Engine::new();
     let folder = tempfile::tempdir().unwrap();
     let text = recipe("Containerfile");

@@ -165,7 +165,7 @@ async fn unstamped_build_reports_default_version() {
 }
 
 #[tokio::test]
-async fn who_brings_no_credentials_may_ask_for_health_alone_or_not_at_all() {
+async fn anonymous_requests_reach_only_health_checks_or_nothing() {
     let cases: [(&[&str], _, _); 2] = [
         (&[], StatusCode::OK, (StatusCode::FORBIDDEN, "Forbidden")),
         (
@@ -242,7 +242,7 @@ async fn get_status(server: &Server, path: &str) -> StatusCode {
 }
 
 #[tokio::test]
-async fn what_was_done_is_shown_by_metrics() {
+async fn metrics_report_completed_operations() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     let target = Target::of(&server).unwrap();
     apply(&target, "counted", "1").await;
@@ -281,7 +281,7 @@ async fn what_was_done_is_shown_by_metrics() {
 }
 
 #[tokio::test]
-async fn the_service_of_the_server_is_complete_where_it_is_reached_by_loopback_alone() {
+async fn kubernetes_service_is_complete_on_a_loopback_address() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     let mut connection = Target::of(&server).unwrap().connect().await.unwrap();
     for (path, address) in [

@@ -73,7 +73,7 @@ async fn a_quota_counts_what_is_there_what_comes_and_what_goes() {
 }
 
 #[tokio::test]
-async fn limits_that_change_are_counted_anew_and_scopes_say_what_counts() {
+async fn changed_limits_are_recounted_within_their_scopes() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     let mut client = Client::of(&server).await;
     quota(&mut client, json!({"hard": {"pods": "5"}, "scopes": ["Terminating"]})).await;
@@ -129,7 +129,7 @@ async fn a_quota_may_be_there_before_what_it_counts_is_defined() {
 }
 
 #[tokio::test]
-async fn what_was_charged_for_nothing_is_given_back_after_a_while() {
+async fn charge_without_an_object_is_released_by_the_resync() {
     let server = Server::start(&Binary::debug().unwrap(), &["--resource-quota-sync-period=100ms"]).unwrap();
     let mut client = Client::of(&server).await;
     quota(&mut client, json!({"hard": {"pods": "5"}})).await;

@@ -91,7 +91,7 @@ fn holder(lease: &Value) -> &str {
 
 #[needs(etcd)]
 #[tokio::test]
-async fn what_one_server_acknowledged_another_shows_at_once() {
+async fn acknowledged_write_is_visible_on_another_server_at_once() {
     let cluster = Cluster::start(Etcd::one().unwrap(), 2, &[]);
     let (one, other) = (cluster.target(0), cluster.target(1));
     for round in 0..30 {

@@ -226,7 +226,7 @@ async fn webhooks_of_files_are_called_for_all_and_are_read_again() {
 }
 
 #[test]
-fn what_cannot_be_used_ends_the_start() {
+fn invalid_manifest_directory_ends_the_start() {
     let folder = TempDir::new().unwrap();
     let flag = flag(folder.path());
     let file = folder.path().join("manifests/policy.yaml");

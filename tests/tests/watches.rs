@@ -86,7 +86,7 @@ async fn a_watch_goes_on_where_it_broke_off_even_across_a_crash() {
 }
 
 #[tokio::test]
-async fn a_watcher_that_does_not_read_holds_up_no_other_and_misses_nothing() {
+async fn idle_watcher_delays_no_other_and_misses_no_event() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     let target = Target::of(&server).unwrap();
     let mut writer = target.connect().await.unwrap();

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_reported_with_its_flag_and_file() {
+    fn unreadable_file_is_reported_with_its_flag() {
         let message = refused(&["--requestheader-client-ca-file=/nowhere/ca.crt"]);
         assert!(
             message.starts_with("--requestheader-client-ca-file: ") && message.contains("/nowhere/ca.crt"),
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn aggregated_servers_learn_trusted_authorities_where_a_flag_says_so() {
+    fn trusted_authorities_are_published_if_a_flag_names_them() {
         assert!(flags(&[]).trust(false, Vec::new()).is_none());
         assert!(flags(&[]).trust(true, Vec::new()).is_some());
         let trust = flags(&[

@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_reference_refuses_is_refused_in_its_words() {
+    fn invalid_flags_have_the_messages_of_the_reference() {
         for (flags, message) in [
             (
                 "--audit-log-mode=foo",
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_used_is_not_checked() {
+    fn unused_flags_are_not_validated() {
         let line = ["holdfast", "--audit-log-mode=foo", "--audit-webhook-mode=foo"];
         assert!(Line::try_parse_from(line).unwrap().audit.faults().is_empty());
         let line = ["holdfast", "--audit-log-path=/log", "--audit-log-batch-buffer-size=0"];

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_is_left_to_be_refused() {
+    fn unknown_flags_are_kept_for_the_parser() {
         let (words, ignored) = reduced(&["--no-such-flag=1", "--", "-v=2"]);
         assert_eq!(words, ["--no-such-flag=1", "--", "-v=2"]);
         assert_eq!(ignored, [""; 0]);

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_private_file_is_for_this_user_alone_and_replaces_the_old_one() {
+    fn private_file_is_only_for_this_user_and_replaces_the_old_one() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a/b/key");
         private_folder(path.parent().unwrap()).unwrap();

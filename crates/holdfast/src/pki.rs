@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_is_renewed_before_its_end_and_the_authority_stays() {
+    fn certificate_is_renewed_before_expiration_by_same_authority() {
         let folder = tempfile::tempdir().unwrap();
         let now = OffsetDateTime::now_utc();
         let ensure = |now| texts(&Pki::ensure(folder.path(), &names(&["localhost"]), now).unwrap());

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn health_reports_that_etcd_is_not_there_and_all_else_that_it_is_too_early() {
+    fn health_checks_fail_and_requests_are_unavailable_without_etcd() {
         for (path, query, status) in [
             ("/livez", "", 500),
             ("/livez", "verbose", 500),
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_too_early_gets_a_status_that_says_so() {
+    fn early_request_gets_a_service_unavailable_status() {
         let status = holdfast_value::json::parse(TOO_EARLY.as_bytes(), &holdfast_value::Limits::TRUSTED).unwrap();
         assert_eq!(status.at(&["code"]).and_then(holdfast_value::Value::as_i64), Some(503));
     }

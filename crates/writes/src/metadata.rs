@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_of_all_metadata_leaves_the_version_and_the_managers_of_the_write() {
+    fn metadata_reset_keeps_resource_version_and_managers() {
         let old =
             object(r#"{"metadata":{"labels":{"a":"1"},"managedFields":[],"name":"n","resourceVersion":"7"},"spec":1}"#);
         let mut new = object(
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn where_everything_counts_metadata_does_not() {
+    fn wildcard_path_ignores_metadata() {
         let old = object(r#"{"metadata":{"labels":{"a":"b"}},"spec":{"a":1}}"#);
         for (text, counts) in [
             (r#"{"metadata":{},"spec":{"a":1}}"#, false),

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_open_is_that_of_the_address() {
+    fn missing_values_come_from_the_request_path() {
         let or = |api_version: &str| {
             let stated = Stated::new(api_version, "").unwrap().or("apps", "v1", "Deployment");
             (stated.api_version(), stated.kind)

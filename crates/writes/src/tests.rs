@@ -132,7 +132,7 @@ const DEPLOYMENT: &str = "{apiVersion: apps/v1, kind: Deployment, metadata: {nam
                           image: i}]}}}}";
 
 #[test]
-fn a_new_object_gets_an_identity_that_its_writer_does_not_choose() {
+fn new_object_gets_an_identity_from_the_server() {
     let world = world();
     let text = "{apiVersion: v1, kind: ConfigMap, metadata: {generateName: a-, uid: mine, creationTimestamp: \
                 '2000-01-01T00:00:00Z'}}";
@@ -173,7 +173,7 @@ fn defaults_are_filled_in_before_ownership_is_tracked() {
 }
 
 #[test]
-fn what_a_write_does_not_touch_stays_as_it_is_and_gets_no_owner() {
+fn reset_fields_keep_their_values_and_get_no_owner() {
     let world = world();
     let live = stored(&world, DEPLOYMENT);
     let with_status = DEPLOYMENT

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_one_field_manager_until_its_resource_is_forgotten() {
+    fn field_manager_is_cached_until_its_resource_is_forgotten() {
         let world = World::new(holdfast_kinds::registry(&holdfast_kinds::Config::default()).unwrap());
         let managers = FieldManagers::new(Arc::clone(world.registry.types()));
         let (object, status) = (target(&world, ""), target(&world, "status"));

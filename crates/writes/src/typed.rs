@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn findings_stand_in_the_order_of_the_text_without_what_its_reader_does_not_see() {
+    fn findings_follow_the_text_and_skip_unread_fields() {
         let text = br#"{"b":1,"spec":{"x":{"y":1,"y":2},"a":1,"a":2}}"#;
         let mut findings = texts(&[
             "duplicate field \"spec.a\"",

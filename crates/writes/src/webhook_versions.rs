@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn conversions_go_by_way_of_the_version_of_the_address_one_at_a_time() {
+    fn conversions_pass_through_the_requested_version_one_by_one() {
         let versions = WebhookVersions::new(None, SmolStr::new_static("g/v2"));
         let mut steps = Vec::new();
         while versions.convert(&object("g/v1"), "g/v3").is_err() {

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_a_case_ends_the_search() {
+    fn error_in_a_case_ends_the_search() {
         let error = search(1, 5, |case, _| if case == 2 { bail!("broken") } else { Ok(None) });
         assert_eq!(error.err().map(|error| error.to_string()).as_deref(), Some("broken"));
     }

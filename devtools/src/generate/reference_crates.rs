@@ -183,7 +183,7 @@ fn check_numbers(of: &Type, known: &NumbersByName, inlined: &Messages<'_>, disag
     }
 }
 
-/// Returns only the lower-case letters: prost writes names in its own way (`clusterIPs` is `cluster_i_ps` there).
+/// Returns the name in lower case without underscores: prost writes names in its own way (`clusterIPs` is `cluster_i_ps` there).
 fn folded(name: &str) -> String {
     name.trim_start_matches("r#").replace('_', "").to_lowercase()
 }

@@ -29,17 +29,17 @@ pub(super) enum Fault {
     None,
     /// The leader is killed immediately, and started again.
     LeaderKilled,
-    /// So is another member.
+    /// Another member is killed immediately, and started again.
     MemberKilled,
-    /// The leader answers nothing for a while.
+    /// The leader does not respond for a while.
     LeaderPaused,
-    /// The connections of one server to all members break, and new ones.
+    /// The connections of one server to all members break, and new ones fail.
     Cut,
-    /// Nothing comes through them.
+    /// The connections of one server to all members transfer nothing.
     Stalled,
-    /// All comes late.
+    /// The connections of one server to all members delay everything.
     Delayed,
-    /// All history is compacted.
+    /// The whole history is compacted.
     Compacted,
     /// The history is compacted while one server is cut off, before it received the events in between.
     CompactedUnseen,

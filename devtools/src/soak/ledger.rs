@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_that_show_what_was_overwritten_or_never_written_are_found() {
+    fn reads_of_overwritten_or_unwritten_values_are_detected() {
         let mut ledger = ledger();
         let begun = ledger.read_begins("a");
         ledger.attempt("a", Some(2));

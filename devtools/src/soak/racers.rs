@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_two_won_and_what_was_won_and_is_gone_are_found() {
+    fn double_wins_and_lost_prizes_are_detected() {
         let there = |uid: &str| BTreeMap::from([("p".to_owned(), uid.to_owned())]);
         let mut races = Races::default();
         races.won("p", &object("1"));

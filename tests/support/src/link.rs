@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_stalled_comes_when_the_link_is_mended_and_what_was_cut_does_not() {
+    async fn stalled_bytes_arrive_after_the_mend_and_cut_bytes_do_not() {
         let link = Link::to(echo().await).await.unwrap();
         let mut stream = TcpStream::connect(link.address()).await.unwrap();
         assert_eq!(echoed(&mut stream).await.unwrap(), b'x');

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_listened_on_is_passed_over() {
+    fn used_ports_are_skipped() {
         let taken = free_address().unwrap();
         let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, taken.port())).unwrap();
         assert!((0..50).all(|_| free_address().unwrap() != taken));

@@ -24,7 +24,7 @@ const LOOKS: usize = 20;
 
 #[needs(etcd, kube_apiserver)]
 #[tokio::test]
-async fn every_kind_is_read_and_changed_by_one_server_as_the_other_wrote_it() {
+async fn each_server_reads_and_changes_every_kind_of_the_other() {
     // Their controllers would write concurrently with the test.
     let quiet = "--controllers=*,-clusterrole-aggregation-controller,-resourcequota-controller,\
                  -validatingadmissionpolicy-status-controller";
@@ -286,7 +286,7 @@ fn difference(one: &Value, other: &Value) -> String {
 
 #[needs(etcd, kube_apiserver)]
 #[tokio::test]
-async fn what_a_definition_of_one_server_adds_both_serve_in_every_version() {
+async fn both_servers_serve_every_version_of_a_custom_resource() {
     let pair = Pair::start(&[]).await;
     for (number, (writer, other)) in pair.ways().into_iter().enumerate() {
         let group = format!("g{number}.example.com");

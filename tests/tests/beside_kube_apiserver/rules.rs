@@ -30,7 +30,7 @@ fn service(name: &str, more: Value) -> Value {
 
 #[needs(etcd, kube_apiserver)]
 #[tokio::test]
-async fn addresses_and_ports_are_given_once_and_given_back_through_either() {
+async fn addresses_and_ports_are_allocated_once_by_either_server() {
     let pair = Pair::start(&[]).await;
     let services: Vec<Value> = (0..40)
         .map(|number| service(&format!("s{number}"), json!({})))
@@ -288,7 +288,7 @@ async fn until_made(side: &crate::Side, name: &str) {
 
 #[needs(etcd, kube_apiserver)]
 #[tokio::test]
-async fn fields_belong_to_their_managers_whichever_server_they_wrote_through() {
+async fn fields_belong_to_their_managers_on_either_server() {
     let pair = Pair::start(&[]).await;
     for (number, (writer, other)) in pair.ways().into_iter().enumerate() {
         let name = format!("owned{number}");

@@ -49,7 +49,7 @@ async fn unknown_formats_of_texts_are_warned_of() {
 }
 
 #[tokio::test]
-async fn what_was_left_out_of_a_refused_change_is_warned_of_once() {
+async fn rejected_change_warns_once_about_unknown_fields() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     let target = Target::of(&server).unwrap();
     define(&target, &sizes()).await;
@@ -72,7 +72,7 @@ async fn what_was_left_out_of_a_refused_change_is_warned_of_once() {
 }
 
 #[tokio::test]
-async fn generation_counts_changes_of_the_spec_and_names_are_accepted_anew() {
+async fn spec_changes_raise_the_generation_and_update_accepted_names() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     let target = Target::of(&server).unwrap();
     define(&target, &sizes()).await;
@@ -90,7 +90,7 @@ async fn generation_counts_changes_of_the_spec_and_names_are_accepted_anew() {
 }
 
 #[tokio::test]
-async fn what_may_never_be_said_is_refused() {
+async fn invalid_definitions_are_rejected() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     let target = Target::of(&server).unwrap();
     let reported = async |change: &[(&str, Value)]| {

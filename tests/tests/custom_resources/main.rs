@@ -106,7 +106,7 @@ async fn define_as(target: &Target, definition: &Value) {
 }
 
 #[tokio::test]
-async fn objects_are_pruned_filled_in_and_checked_as_the_definition_says() {
+async fn objects_are_pruned_defaulted_and_validated() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     let target = Target::of(&server).unwrap();
     define(&target, &sizes()).await;

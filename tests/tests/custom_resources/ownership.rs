@@ -80,7 +80,7 @@ fn pair(map_type: &str) -> Value {
 }
 
 #[tokio::test]
-async fn lists_without_markers_have_one_owner_and_maps_one_for_each_key() {
+async fn lists_are_owned_as_a_whole_and_maps_by_key() {
     let any = json!({"l": items(&json!({})), "m": {"type": "object", "additionalProperties": {"type": "string"}}});
     let (_server, target) = start(&[version("v1", true, &any)]).await;
     let path = format!("{WIDGETS}/one");
@@ -141,7 +141,7 @@ async fn sets_and_lists_by_key_are_shared_item_by_item() {
 }
 
 #[tokio::test]
-async fn what_becomes_granular_is_treated_as_if_it_always_had_been() {
+async fn field_that_becomes_granular_counts_as_always_granular() {
     let before = json!({"l": items(&json!({})), "o": pair("atomic")});
     let after = json!({"l": by_name(), "o": pair("granular")});
     let (_server, target) = start(&[version("v1", true, &before)]).await;
@@ -173,7 +173,7 @@ async fn what_becomes_granular_is_treated_as_if_it_always_had_been() {
 }
 
 #[tokio::test]
-async fn what_becomes_atomic_belongs_to_all_who_had_a_part_of_it() {
+async fn field_that_becomes_atomic_belongs_to_all_former_owners() {
     let before = json!({"l": by_name(), "o": pair("granular")});
     let after = json!({"l": items(&json!({})), "o": pair("atomic")});
     let (_server, target) = start(&[version("v1", true, &before)]).await;
@@ -341,7 +341,7 @@ async fn status_and_scale_have_owners_of_their_own() {
 
 /// Flux's `ssa` expects this of clusters (`TestApply_MigrateAPIVersion` of its suite).
 #[tokio::test]
-async fn managers_of_a_version_that_is_served_no_more_are_owners_still() {
+async fn managers_of_an_unserved_version_are_still_owners() {
     let (text, default) = (json!({"type": "string"}), json!({"type": "string", "default": "x"}));
     let (old, new) = (json!({"a": text}), json!({"a": text, "b": default}));
     let unserved = |spec: &Value| {

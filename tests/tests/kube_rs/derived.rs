@@ -230,7 +230,7 @@ async fn a_derived_definition_is_served_as_soon_as_it_is_established() {
 }
 
 #[tokio::test]
-async fn what_a_derived_schema_rules_out_is_refused_with_each_cause() {
+async fn object_violating_a_derived_schema_is_rejected_with_causes() {
     let (_server, client) = start().await;
     define(&client, &Cache::crd()).await;
     let caches: Api<Cache> = Api::default_namespaced(client);

@@ -195,7 +195,7 @@ async fn subresources_are_read_and_written_apart() {
 }
 
 #[tokio::test]
-async fn objects_of_kinds_that_are_discovered_are_handled_without_types() {
+async fn discovered_kinds_are_handled_without_types() {
     let (_server, client) = start().await;
     let group = kube::discovery::group(&client, "apps").await.unwrap();
     let (resource, capabilities) = group.recommended_kind("Deployment").unwrap();
@@ -263,7 +263,7 @@ async fn a_watch_sends_each_change_in_order() {
 }
 
 #[tokio::test]
-async fn a_watcher_begins_with_what_is_there_and_goes_on_with_what_changes() {
+async fn watcher_starts_with_existing_objects_and_follows_changes() {
     let (_server, client) = start().await;
     let maps: Api<ConfigMap> = Api::default_namespaced(client);
     maps.create(&PostParams::default(), &config_map("before", "a"))

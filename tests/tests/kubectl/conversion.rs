@@ -64,7 +64,7 @@ fn widget(version: &str, field: &str, host: &str) -> String {
 
 #[needs(kubectl)]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_webhook_converts_what_is_applied_patched_and_listed_in_another_version() {
+async fn webhook_converts_applied_patched_and_listed_objects() {
     let kubectl = Kubectl::start();
     let hook = Hook::start(convert).await;
     let (old, new) = ("widgets.v1.x.example.com/a", "widgets.v2.x.example.com/a");

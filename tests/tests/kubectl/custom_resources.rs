@@ -120,7 +120,7 @@ fn rows(table: &str) -> Vec<Vec<&str>> {
 
 #[needs(kubectl)]
 #[test]
-fn what_was_defined_a_moment_ago_is_discovered() {
+fn established_definition_is_discovered() {
     let kubectl = Kubectl::start();
     let unknown = kubectl.refuses(&["get", "shops"], "");
     assert_eq!(unknown, "error: the server doesn't have a resource type \"shops\"\n");
@@ -515,7 +515,7 @@ fn labels_annotations_edits_and_replacements_are_kept() {
 
 #[needs(kubectl)]
 #[test]
-fn what_the_schema_rules_out_is_refused_in_words() {
+fn schema_violation_is_rejected_with_messages() {
     let kubectl = start();
     let refuse = |from: &str, to: &str| kubectl.refuses(&["create", "-f", "-"], &SHOP.replace(from, to));
     assert_eq!(

@@ -68,7 +68,7 @@ fn versions(kubectl: &Kubectl) -> String {
 
 #[needs(kubectl)]
 #[test]
-fn a_definition_of_hundreds_of_kilobytes_is_applied_and_explained() {
+fn large_definition_is_applied_and_explained() {
     let (kubectl, definitions) = start(monitoring);
     let largest = definitions
         .iter()

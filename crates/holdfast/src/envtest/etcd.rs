@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_stub_has_no_store_and_a_broken_one_is_an_error() {
+    fn real_etcd_has_no_store_and_broken_stub_is_an_error() {
         assert_eq!(StoreOfStub::read(b"HTTP/1.1 404 Not Found\r\n\r\n{}").unwrap(), None);
         assert_eq!(StoreOfStub::read(b"anything").unwrap(), None);
         assert_eq!(StoreOfStub::ask("https://127.0.0.1:9").unwrap(), None);

@@ -239,7 +239,7 @@ users:
     }
 
     #[test]
-    fn what_cannot_be_used_is_said() {
+    fn unusable_kubeconfig_is_reported() {
         let message = |context| format!("{:#}", of(Some(context)).unwrap_err());
         assert!(
             message("three").ends_with("not supported; give --token"),

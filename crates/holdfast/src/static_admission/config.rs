@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_file_may_not_say_is_refused_with_the_reason() {
+    fn invalid_file_is_rejected_with_the_reason() {
         for (text, allowed, why) in [
             (
                 with("staticManifestsDir: FOLDER"),

@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_files_may_not_hold_is_reported_with_the_file() {
+    fn invalid_manifest_is_reported_with_its_file() {
         let webhooks = |client: &str| {
             format!(
                 "{{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {{name: \

@@ -75,7 +75,7 @@ fn policies_have_no_say_in_policies_and_reviews() {
 }
 
 #[test]
-fn a_mutating_policy_changes_what_plugins_and_validation_see_and_owns_nothing() {
+fn mutating_policy_precedes_validation_and_owns_no_fields() {
     let world = world();
     let mutate = |expression: &str| {
         let spec = format!(
@@ -100,7 +100,7 @@ fn a_mutating_policy_changes_what_plugins_and_validation_see_and_owns_nothing() 
 }
 
 #[test]
-fn webhooks_have_no_say_in_webhooks_and_policies_nor_in_what_the_server_does_by_itself() {
+fn webhooks_skip_admission_configurations_and_internal_writes() {
     let world = world();
     dead_webhook(&world, "");
     assert!(is_called(&world, CONFIG));
@@ -112,7 +112,7 @@ fn webhooks_have_no_say_in_webhooks_and_policies_nor_in_what_the_server_does_by_
 }
 
 #[test]
-fn a_namespace_is_selected_by_its_own_labels_and_other_objects_by_those_of_theirs() {
+fn namespace_selector_matches_own_labels_of_a_namespace() {
     let world = world();
     dead_webhook(&world, ", namespaceSelector: {matchLabels: {a: b}}");
     assert!(is_called(

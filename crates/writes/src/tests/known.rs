@@ -45,7 +45,7 @@ fn patched(world: &World, stored: &Value, known: Known, patch: &str) -> Result<S
 const LABELS: &str = "{metadata: {labels: {a: b}}}";
 
 #[test]
-fn a_stored_template_that_is_wrong_is_refused_where_this_process_did_not_find_it_right() {
+fn invalid_stored_template_is_rejected_unless_known_as_valid() {
     let world = world();
     for text in WORKLOADS {
         let stored = broken(&stored(&world, &workload(text)));
@@ -55,7 +55,7 @@ fn a_stored_template_that_is_wrong_is_refused_where_this_process_did_not_find_it
 }
 
 #[test]
-fn a_template_that_is_known_to_be_right_is_not_looked_at_until_it_changes() {
+fn known_valid_template_is_not_validated_until_it_changes() {
     let world = world();
     for text in WORKLOADS {
         let staged = create(&world, &workload(text)).unwrap();

@@ -122,7 +122,7 @@ fn a_webhook_reviews_what_those_before_it_made_of_the_object() {
 }
 
 #[test]
-fn a_webhook_is_called_again_after_a_later_change_where_it_wants_that() {
+fn webhook_is_reinvoked_after_a_later_change_if_needed() {
     let answers = [
         answer("allowed: true"),
         changing("[{op: add, path: /data/b, value: added}]"),
@@ -170,7 +170,7 @@ fn an_answer_to_another_review_counts_as_none() {
 }
 
 #[test]
-fn a_change_that_cannot_be_made_is_refused_whatever_the_failure_policy_says() {
+fn inapplicable_patch_is_rejected_with_any_failure_policy() {
     for operations in [
         "[{op: remove, path: /data/missing}]",
         "[{op: replace, path: /data, value: [1]}]",
@@ -186,7 +186,7 @@ fn a_change_that_cannot_be_made_is_refused_whatever_the_failure_policy_says() {
 }
 
 #[test]
-fn what_a_webhook_makes_invalid_is_refused_with_its_faults() {
+fn invalid_result_of_a_webhook_is_rejected_with_its_errors() {
     let (world, _) = world_of(
         WebhookType::Mutating,
         "",
