@@ -83,10 +83,10 @@ pub(crate) fn faults(on: &[String], off: &[String]) -> Vec<String> {
     faults
 }
 
-/// The plugins that are left where `on` are switched on and `off` are switched off.
+/// Returns the enabled plugins if `on` are enabled and `off` are disabled.
 ///
 /// # Errors
-/// Where a name is not known, or switched on and off, and where a plugin that is switched on lacks its configuration.
+/// If a name is unknown, or both enabled and disabled, or if an enabled plugin lacks its configuration.
 pub(crate) fn chain(on: &[String], off: &[String], settings: &PluginSettings) -> Result<AdmissionChain> {
     let faults = faults(on, off);
     if !faults.is_empty() {

@@ -24,11 +24,11 @@ use crate::reload;
 /// kube-apiserver's flags for aggregated servers and front proxies.
 #[derive(Debug, Args)]
 pub(crate) struct AggregationFlags {
-    /// The client certificate that this server shows aggregated servers (PEM); it is read again when it changes
+    /// Client certificate that this server presents to aggregated servers (PEM). Reloaded when it changes
     #[arg(long, value_name = "FILE", requires = "proxy_client_key_file")]
     pub(crate) proxy_client_cert_file: Option<PathBuf>,
 
-    /// The key of that certificate (PEM)
+    /// Private key of that certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "proxy_client_cert_file")]
     pub(crate) proxy_client_key_file: Option<PathBuf>,
 
@@ -42,16 +42,16 @@ pub(crate) struct AggregationFlags {
           num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(crate) aggregator_reject_forwarding_redirect: bool,
 
-    /// Authorities of front proxies (PEM): who shows a certificate of theirs may name users in headers. Read again when it
-    /// changes
+    /// Certificate authorities of front proxies (PEM). A client with a certificate from one of them may set user names
+    /// in request headers. Reloaded when it changes
     #[arg(long, value_name = "FILE")]
     pub(crate) requestheader_client_ca_file: Option<PathBuf>,
 
-    /// The common names that certificates of front proxies may have; none for any
+    /// Common names that are allowed in client certificates of front proxies. If empty, any name is allowed
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) requestheader_allowed_names: Vec<String>,
 
-    /// The headers in which front proxies name users
+    /// Request headers that front proxies set to the user name
     #[arg(long, value_name = "HEADERS", value_delimiter = ',')]
     pub(crate) requestheader_username_headers: Vec<String>,
 
@@ -59,7 +59,7 @@ pub(crate) struct AggregationFlags {
     #[arg(long, value_name = "HEADERS", value_delimiter = ',')]
     pub(crate) requestheader_uid_headers: Vec<String>,
 
-    /// The headers in which front proxies name groups of users
+    /// Request headers that front proxies set to the groups of the user
     #[arg(long, value_name = "HEADERS", value_delimiter = ',')]
     pub(crate) requestheader_group_headers: Vec<String>,
 
@@ -72,7 +72,7 @@ pub(crate) struct AggregationFlags {
 pub(crate) struct Aggregation {
     /// The proxies that may name users.
     pub(crate) front_proxy: Option<Arc<FrontProxy>>,
-    /// The servers behind this one.
+    /// Proxy to the aggregated servers.
     pub(crate) aggregator: Arc<Aggregator>,
     identity: Option<Arc<ProxyIdentity>>,
 }
@@ -123,7 +123,7 @@ impl AggregationFlags {
         })
     }
 
-    /// The proxies that may name users.
+    /// Returns the front proxies that may set user names.
     fn front_proxy(&self) -> Result<Option<Arc<FrontProxy>>> {
         let headers = self.headers()?;
         check_names("requestheader-allowed-names", &self.requestheader_allowed_names)?;

@@ -19,7 +19,7 @@ use holdfast_server::runtime::shutdown::Shutdown;
 use crate::remote::beginning;
 use crate::webhook::Webhook;
 
-/// The check that fails where the audit log is not written any more.
+/// Health check that fails if the audit log is no longer written.
 pub(crate) const CHECK: &str = "audit";
 
 /// Time limit at shutdown for writing and sending the remaining events.
@@ -31,15 +31,15 @@ const VERSION: &str = "audit.k8s.io/v1";
 /// Flags about the audit log.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct AuditFlags {
-    /// The file of the audit policy: which requests are audited, and how
+    /// File with the audit policy, which defines the audited requests and their level
     #[arg(long, value_name = "FILE", value_parser = file)]
     audit_policy_file: Option<PathBuf>,
 
-    /// The file of the audit log; - is the standard output
+    /// File of the audit log; - means standard output
     #[arg(long, value_name = "FILE", value_parser = file)]
     audit_log_path: Option<PathBuf>,
 
-    /// For how many days old files of the audit log stay; 0 for ever
+    /// Maximum number of days to retain old audit log files; 0 retains them forever
     #[arg(long, value_name = "DAYS", default_value_t = 366, allow_negative_numbers = true)]
     audit_log_maxage: i64,
 
@@ -47,7 +47,7 @@ pub(crate) struct AuditFlags {
     #[arg(long, value_name = "NUMBER", default_value_t = 100, allow_negative_numbers = true)]
     audit_log_maxbackup: i64,
 
-    /// The most megabytes of the audit log before it is put aside; 0 for no limit
+    /// Maximum size in megabytes of the audit log file before it is rotated; 0 for no limit
     #[arg(long, value_name = "MEGABYTES", default_value_t = 100, allow_negative_numbers = true)]
     audit_log_maxsize: i64,
 
@@ -56,7 +56,7 @@ pub(crate) struct AuditFlags {
           num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     audit_log_compress: bool,
 
-    /// The form of the audit log: json, or legacy, a line of text for each event
+    /// Format of saved audit events: json, or legacy for one line of text per event
     #[arg(long, value_name = "FORMAT", default_value = "json")]
     audit_log_format: String,
 
@@ -95,15 +95,16 @@ pub(crate) struct AuditFlags {
           num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     audit_log_truncate_enabled: bool,
 
-    /// The most bytes of events that are written together
+    /// Maximum size in bytes of a batch of events
     #[arg(long, value_name = "BYTES", default_value_t = 10 << 20, allow_negative_numbers = true)]
     audit_log_truncate_max_batch_size: i64,
 
-    /// The most bytes of an event in the log: larger ones lose their objects, or are dropped
+    /// Maximum size in bytes of an event. The request and response objects of larger events are removed; if that is not
+    /// enough, the event is discarded
     #[arg(long, value_name = "BYTES", default_value_t = 100 << 10, allow_negative_numbers = true)]
     audit_log_truncate_max_event_size: i64,
 
-    /// The version of the events in the log
+    /// API group and version of the events in the log
     #[arg(long, value_name = "VERSION", default_value = VERSION)]
     audit_log_version: String,
 
@@ -151,25 +152,26 @@ pub(crate) struct AuditFlags {
           num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     audit_webhook_truncate_enabled: bool,
 
-    /// The most bytes of events that are sent together
+    /// Maximum size in bytes of a batch of events
     #[arg(long, value_name = "BYTES", default_value_t = 10 << 20, allow_negative_numbers = true)]
     audit_webhook_truncate_max_batch_size: i64,
 
-    /// The most bytes of an event that is sent: larger ones lose their objects, or are dropped
+    /// Maximum size in bytes of an event. The request and response objects of larger events are removed; if that is not
+    /// enough, the event is discarded
     #[arg(long, value_name = "BYTES", default_value_t = 100 << 10, allow_negative_numbers = true)]
     audit_webhook_truncate_max_event_size: i64,
 
-    /// The version of the events that are sent
+    /// API group and version of the events that are sent
     #[arg(long, value_name = "VERSION", default_value = VERSION)]
     audit_webhook_version: String,
 }
 
-/// A file; an empty name is that of none.
+/// Parses a file name; an empty one means no file.
 fn file(text: &str) -> Result<PathBuf, Infallible> {
     Ok(text.into())
 }
 
-/// A file that a flag names.
+/// Returns the file that a flag names.
 fn named(path: Option<&PathBuf>) -> Option<&Path> {
     path.map(PathBuf::as_path).filter(|path| !path.as_os_str().is_empty())
 }
@@ -253,8 +255,8 @@ impl BackendFlags<'_> {
 }
 
 impl AuditFlags {
-    /// The writer of the audit log; `None` where the flags name no policy, or neither a log nor a webhook. Where its writer ends
-    /// before the server does, the health check fails.
+    /// Returns the writer of the audit log; `None` if the flags name no policy, or neither a log nor a webhook. If the
+    /// writer ends before the server does, the health check fails.
     pub(crate) fn auditor(
         &self,
         observer: Arc<dyn Observer>,
@@ -386,7 +388,7 @@ impl AuditFlags {
     }
 }
 
-/// Has the health check fail where a backend ends before the server does.
+/// Makes the health check fail if a backend ends before the server does.
 fn watch(task: &'static str, ended: Ended, background: &Background, shutdown: &Shutdown) {
     background.spawn(CHECK, task, shutdown, ended);
 }

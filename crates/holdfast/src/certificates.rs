@@ -17,23 +17,23 @@ use crate::{files, kubeconfig};
 pub(crate) struct Certificates {
     /// Files of the TLS configuration for accepted connections.
     pub(crate) tls: TlsFiles,
-    /// The certificate that the server makes for itself; none where it makes none.
+    /// Certificate that the server creates for itself; `None` if it creates none.
     pub(crate) own: Option<Pair>,
     /// Certificate with which clients verify the server: its authority, or the certificate that the flags provide.
     root: PathBuf,
-    /// The administrator's kubeconfig; none where there is no administrator.
+    /// The administrator's kubeconfig; `None` if there is no administrator.
     pub(crate) kubeconfig: Option<PathBuf>,
 }
 
 impl Certificates {
-    /// The text of what clients know the server by.
+    /// Returns the text of the certificate with which clients verify the server.
     pub(crate) fn root(&self) -> Result<Arc<str>> {
         Ok(files::read_text(&self.root)?.into())
     }
 }
 
-/// Makes what the server and its first clients show each other, where it is not there. Clients are trusted if the server's own
-/// authority or that of the flags signed their certificate.
+/// Creates the missing certificates of the server and its first clients. Client certificates are trusted if the
+/// server's own authority or that of the flags signed them.
 pub(crate) fn certificates(flags: &Serve, url: &str, rules: TlsRules) -> JoinHandle<Result<Certificates>> {
     let (names, url, folder) = (names(flags), url.to_owned(), flags.data_dir.clone());
     let brought = match (&flags.tls_cert_file, &flags.tls_private_key_file) {
@@ -124,7 +124,7 @@ pub(crate) fn reached_at(flags: &Serve) -> IpAddr {
     flags.advertise_address.unwrap_or(listened)
 }
 
-/// The names that the server's own certificate is for.
+/// Returns the names in the server's own certificate.
 fn names(flags: &Serve) -> Names {
     const DNS: [&str; 5] = [
         "localhost",
@@ -149,7 +149,7 @@ fn names(flags: &Serve) -> Names {
     names
 }
 
-/// The name of this host; empty where it has none.
+/// Returns the name of this host; empty if it has none.
 pub(crate) fn hostname() -> String {
     let read = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     read.trim().to_owned()

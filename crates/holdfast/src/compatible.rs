@@ -149,7 +149,8 @@ pub(crate) fn report<'n>(names: impl IntoIterator<Item = &'n str>) {
     }
 }
 
-/// The name of a flag and what follows its equals sign; `None` for what is no long flag, or has a name that is no text.
+/// Splits a word into the name of a flag and the text after its equals sign; `None` if it is not a long flag, or its
+/// name is not text.
 fn flag(word: &OsStr) -> Option<(String, Option<OsString>)> {
     let text = word.to_str()?.strip_prefix("--")?;
     if text.is_empty() {

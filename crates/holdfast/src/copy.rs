@@ -19,14 +19,14 @@ use crate::progress::Progress;
 use crate::storage::StorageFlags;
 use crate::{compatible, logging};
 
-/// From where and whereto.
+/// Source and target of a copy.
 #[derive(Debug, Args)]
 pub(crate) struct CopyFlags {
-    /// The data directory, or the members of the etcd (URLs with commas between them), to copy from
+    /// Data directory, or comma-separated URLs of the members of the etcd, to copy from
     #[arg(long, value_name = "DIR|URLS", value_parser = location)]
     from: StoreLocation,
 
-    /// The data directory or etcd to copy to. It must hold nothing but what an earlier attempt brought there
+    /// Data directory or etcd to copy to. It must be empty except for objects from an earlier attempt
     #[arg(long, value_name = "DIR|URLS", value_parser = location)]
     to: StoreLocation,
 
@@ -118,7 +118,7 @@ struct Opened {
 }
 
 async fn open(flags: &CopyFlags, servers: &[String]) -> Result<Opened> {
-    // All that was served is copied. Feature gates keep their defaults: one that is turned on adds defaults to objects.
+    // All served objects are copied. Feature gates keep their defaults: an enabled gate adds defaults to objects.
     let kinds = holdfast_kinds::Config {
         node_ports: flags.service_node_port_range.clone(),
         apis: Apis::set(&["api/all=true".to_owned()])?,
@@ -146,7 +146,7 @@ fn between_directories(from: &Path, to: &Path) -> Result<()> {
     let copied = image.restore(to, summary.revision, |done| progress.reached(done));
     match copied {
         Ok(_) => progress.finish(&format!(" to {}", to.display())),
-        // An attempt whose answer came too late is no failure.
+        // An earlier attempt may have completed although its response arrived too late.
         Err(error @ OpenError::Occupied { .. }) => match Image::of_idle_directory(to) {
             Ok(there) if there.equals(&image)? => progress.finish(&format!(", which were in {} already", to.display())),
             _ => bail!(error),
@@ -193,7 +193,7 @@ fn of_image(image: &Image) -> Result<Copied> {
     Ok(objects)
 }
 
-/// The objects of a state that are to be copied. An object that cannot be read is an error, not left out.
+/// Returns the objects of a state that are to be copied. An unreadable object is an error and not skipped.
 fn of_snapshot(snapshot: &Snapshot, is_copied: impl Fn(&Entry) -> bool) -> Result<Copied> {
     let mut objects = Copied::new();
     for entry in snapshot.range(b"").filter(|entry| is_copied(entry)) {
@@ -256,7 +256,7 @@ async fn to_etcd(objects: &Copied, flags: &CopyFlags, servers: &[String]) -> Res
         }
     }
     store.close().await?;
-    // This store shows what it wrote without asking for it, another one shows what is there.
+    // This store returns its own writes without reading them from etcd; a second one reads what etcd has stored.
     let there = open(flags, servers).await?.store;
     let snapshot = there.snapshot();
     for (key, object) in objects {
@@ -301,7 +301,7 @@ fn check_target(objects: &Copied, there: &Snapshot) -> Result<()> {
                 is_same(&entry.value(), &object.value),
                 "etcd holds another {key}; nothing was written"
             ),
-            // An earlier attempt made these, or nothing refers to them.
+            // An earlier attempt created these, or nothing refers to them.
             None => ensure!(
                 key.starts_with(CLAIMS) || !is_of_clients(&key),
                 "etcd holds {key}, which is not copied; nothing was written"
@@ -314,7 +314,7 @@ fn check_target(objects: &Copied, there: &Snapshot) -> Result<()> {
 /// Objects that are written together.
 type Batch<'o> = Vec<(&'o str, &'o CopiedObject)>;
 
-/// Objects by so many, or fewer where they are large.
+/// Splits objects into batches of at most `most` objects, fewer if they are large.
 fn batches<'o>(objects: impl Iterator<Item = (&'o String, &'o CopiedObject)>, most: usize) -> Vec<Batch<'o>> {
     let (mut batches, mut batch, mut bytes) = (Vec::new(), Batch::new(), 0);
     for (key, object) in objects {
@@ -349,7 +349,7 @@ impl<'o> Put<'o> {
     }
 }
 
-/// Writes those objects that are not there, and writes updated ones a second time. Returns how many are there now.
+/// Writes the missing objects, and writes updated ones a second time. Returns the number of objects that exist now.
 async fn write(store: &Store, batch: Batch<'_>) -> Result<u64> {
     let there = store.snapshot();
     let missing = batch.iter().filter(|(key, _)| there.get(key.as_bytes()).is_none());
@@ -389,7 +389,7 @@ async fn commit(store: &Store, puts: &[Put<'_>]) -> Result<(), CommitError> {
     store.commit(transaction).await.map(drop)
 }
 
-/// The outcome of a transaction that began with `key`, with a message where it failed.
+/// Adds a message to the error of a transaction that began with `key`.
 fn explained(outcome: Result<(), CommitError>, key: &str) -> Result<()> {
     match outcome {
         Ok(()) => Ok(()),

@@ -12,7 +12,7 @@ use smol_str::SmolStr;
 /// Flags about leader election.
 #[derive(Debug, Args)]
 pub(crate) struct ElectionFlags {
-    /// Whether, of the servers on one etcd, one runs the controllers. Otherwise each of them does
+    /// Elect one of the servers that share an etcd to run the controllers. If false, every server runs them
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set,
           num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     leader_elect: bool,
@@ -29,11 +29,12 @@ pub(crate) struct ElectionFlags {
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration::parse_from_zero)]
     leader_elect_retry_period: Duration,
 
-    /// The name of the lease. That of a kube-controller-manager keeps these controllers and all of its own apart
+    /// Name of the lease. With the name that a kube-controller-manager uses, these controllers never run at the same
+    /// time as its own
     #[arg(long, value_name = "NAME", default_value = "holdfast-controller-manager")]
     leader_elect_resource_name: SmolStr,
 
-    /// The namespace of the lease
+    /// Namespace of the lease
     #[arg(long, value_name = "NAMESPACE", default_value = "kube-system")]
     leader_elect_resource_namespace: SmolStr,
 }

@@ -48,7 +48,7 @@ impl EndpointFlags {
         self.endpoint_reconciler_type != ReconcilerType::None
     }
 
-    /// Keeps the endpoints together with the other servers on the same store.
+    /// Maintains the endpoints together with the other servers on the same store.
     pub(crate) fn run(
         &self,
         service: &Arc<Service>,
@@ -88,7 +88,7 @@ pub(crate) fn advertised_address(reached: SocketAddr) -> Option<SocketAddr> {
 
 /// Returns the address from which the host reaches others by its default route.
 fn default_address(is_ipv4: bool) -> Option<IpAddr> {
-    // Addresses for documentation. Connecting a socket of datagrams chooses the route and sends nothing.
+    // These are documentation addresses. Connecting a UDP socket selects the route and sends nothing.
     let (any, other): (IpAddr, IpAddr) = match is_ipv4 {
         true => (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::new(192, 0, 2, 1).into()),
         false => (
@@ -133,7 +133,7 @@ impl Leases {
         format!("{IDENTITIES}{}", self.identity)
     }
 
-    /// Writes the entry after the one that is there.
+    /// Replaces the entry by `next` of the existing one.
     async fn write(&self, key: &str, next: impl Fn(Option<Value>) -> Value + Sync) -> Result<(), String> {
         loop {
             let snapshot = self.store.newest();
@@ -153,7 +153,7 @@ impl Leases {
         }
     }
 
-    /// Removes the entry, if it is there.
+    /// Removes the entry if it exists.
     async fn delete(&self, key: &str) -> Result<bool, String> {
         loop {
             let snapshot = self.store.newest();
@@ -200,7 +200,8 @@ impl ServerLeases for Leases {
     }
 }
 
-/// The lease of an address after `there`. Each renewal counts up, since what does not change is not written.
+/// Returns the lease of an address that follows `there`. Each renewal increments a counter, since an unchanged object
+/// is not written.
 fn lease(there: Option<Value>, reached: SocketAddr) -> Value {
     let mut lease = there.unwrap_or_else(|| {
         let mut lease = Value::empty_map();
@@ -221,7 +222,7 @@ fn lease(there: Option<Value>, reached: SocketAddr) -> Value {
     lease
 }
 
-/// The lease of an identity after `there`.
+/// Returns the lease of an identity that follows `there`.
 fn identity_lease(there: Option<Value>, reached: SocketAddr, identity: &str) -> Value {
     let mut lease = lease(there, reached);
     let mut port = Value::empty_map();

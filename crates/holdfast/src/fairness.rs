@@ -20,8 +20,8 @@ pub(crate) struct FairnessFlags {
 }
 
 impl FairnessFlags {
-    /// The priority levels of a server that serves so many requests that read and so many others; none where they are switched
-    /// off.
+    /// Returns the priority levels of a server with these limits of concurrent read-only and mutating requests; `None`
+    /// if they are disabled.
     pub(crate) fn levels(
         self,
         [read_only, mutating]: [usize; 2],

@@ -7,12 +7,12 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
-/// The bytes of the file `path`.
+/// Returns the bytes of the file `path`.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).with_context(|| unreadable(path))
 }
 
-/// The text of the file `path`.
+/// Returns the text of the file `path`.
 pub(crate) fn read_text(path: &Path) -> Result<String> {
     fs::read_to_string(path).with_context(|| unreadable(path))
 }
@@ -21,8 +21,8 @@ fn unreadable(path: &Path) -> String {
     format!("cannot read {}", path.display())
 }
 
-/// Makes the folder `path`, and those it lies in; only this user may enter it. Reports an existing folder that other users may
-/// enter. Its mode stays, because the folder may serve others, too.
+/// Creates the folder `path` and its parents; only this user may enter it. Reports an existing folder that other users
+/// may enter. Its mode stays, because the folder may serve other purposes, too.
 pub(crate) fn private_folder(path: &Path) -> Result<()> {
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.with_context(|| format!("cannot make the folder {}", path.display()))?;
@@ -50,7 +50,7 @@ fn loose_mode(path: &Path) -> Option<u32> {
     (mode & 0o077 != 0).then_some(mode)
 }
 
-/// Opens the file `path` for locking. It is made where it is missing, for this user only.
+/// Opens the file `path` for locking. Creates it if it is missing, for this user only.
 pub(crate) fn open_lock(path: &Path) -> std::io::Result<fs::File> {
     let opened = OpenOptions::new()
         .write(true)

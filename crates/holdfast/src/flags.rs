@@ -1,4 +1,4 @@
-//! The command line. Flags have kube-apiserver's names where it has one for the same thing.
+//! The command line. Flags have kube-apiserver's names if it has one for the same purpose.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -30,7 +30,7 @@ use crate::validation;
 
 /// A Kubernetes-compatible API server in one binary.
 ///
-/// Without a command it serves. At its first start it makes certificates and a kubeconfig in its data directory.
+/// Without a command it runs the server. The first start creates certificates and a kubeconfig in the data directory.
 #[derive(Debug, Parser)]
 #[command(
     name = "holdfast",
@@ -55,7 +55,7 @@ pub(crate) enum Command {
     Version,
     /// Print an object with the manager, operation and age of each field.
     Blame(Box<ObjectFlags>),
-    /// Ask a server whether it is ready, and fail where it is not.
+    /// Check that a server is ready, and fail if it is not.
     Ready(Box<AccessFlags>),
     /// Save, restore and verify snapshots of an embedded store.
     Snapshot {
@@ -91,7 +91,7 @@ pub(crate) struct Serve {
     #[command(flatten)]
     pub(crate) served: ServedFlags,
 
-    /// The endpoints of the service kubernetes
+    /// Endpoints of the Service kubernetes
     #[command(flatten)]
     pub(crate) endpoints: EndpointFlags,
 
@@ -99,7 +99,7 @@ pub(crate) struct Serve {
     #[command(flatten)]
     pub(crate) controller: ControllerFlags,
 
-    /// The audit log
+    /// Audit log
     #[command(flatten)]
     pub(crate) audit: AuditFlags,
 
@@ -108,12 +108,12 @@ pub(crate) struct Serve {
     #[arg(long)]
     pub(crate) accept_data_loss: bool,
 
-    /// Do not wait for the disk before a write is acknowledged: a crash of the machine may lose or damage the store. For tests
+    /// Acknowledge writes before they are on disk: a crash of the machine may lose or damage the store. Only for tests
     #[arg(long, value_name = "BOOL", default_value_t = false, action = ArgAction::Set,
           num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(crate) unsafe_no_fsync: bool,
 
-    /// The address to listen on
+    /// IP address to listen on
     #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
     pub(crate) bind_address: IpAddr,
 
@@ -121,7 +121,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "PORT", default_value_t = 6443)]
     pub(crate) secure_port: u16,
 
-    /// The address for clients, where it is not the one to listen on
+    /// IP address to advertise to clients, if it differs from the one to listen on
     #[arg(long, value_name = "IP")]
     pub(crate) advertise_address: Option<IpAddr>,
 
@@ -129,7 +129,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE")]
     pub(crate) ready_file: Option<PathBuf>,
 
-    /// A file of bearer tokens: lines of token,user,uid,"group1,group2"
+    /// File with static bearer tokens, as lines of token,user,uid,"group1,group2"
     #[arg(long, value_name = "FILE")]
     pub(crate) token_auth_file: Option<PathBuf>,
 
@@ -137,15 +137,15 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE")]
     pub(crate) client_ca_file: Option<PathBuf>,
 
-    /// Other API servers behind this one, and front proxies before it
+    /// Aggregated API servers and front proxies
     #[command(flatten)]
     pub(crate) aggregation: AggregationFlags,
 
-    /// Keys that tokens of service accounts are checked with (PEM, public or private); the key that signs is one of them
+    /// Keys to verify service account tokens (PEM, public or private). One of them must belong to the signing key
     #[arg(long, value_name = "FILE")]
     pub(crate) service_account_key_file: Vec<PathBuf>,
 
-    /// The key that signs tokens of service accounts (PEM); without it one is made in the data directory
+    /// Private key to sign service account tokens (PEM). If not set, the server creates one in the data directory
     #[arg(long, value_name = "FILE")]
     pub(crate) service_account_signing_key_file: Option<PathBuf>,
 
@@ -162,7 +162,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "AUDIENCES", value_delimiter = ',')]
     pub(crate) api_audiences: Vec<String>,
 
-    /// The longest life of a token of a service account; without it tokens live as long as requested
+    /// Maximum validity of a service account token. If not set, tokens have the requested validity
     #[arg(long, value_name = "DURATION", value_parser = token_life)]
     pub(crate) service_account_max_token_expiration: Option<Duration>,
 
@@ -181,20 +181,21 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "MODES", value_delimiter = ',', default_value = "RBAC", value_parser = authorization_mode)]
     pub(crate) authorization_mode: Vec<AuthorizationMode>,
 
-    /// The server's certificate (PEM); without it one is made in the data directory
+    /// Certificate of the server for HTTPS (PEM). If not set, the server creates one in the data directory
     #[arg(long, value_name = "FILE", requires = "tls_private_key_file")]
     pub(crate) tls_cert_file: Option<PathBuf>,
 
-    /// The key of the server's certificate (PEM)
+    /// Private key of --tls-cert-file (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     pub(crate) tls_private_key_file: Option<PathBuf>,
 
-    /// The directory of the server's certificate, apiserver.crt and apiserver.key, which are made there where they are missing;
-    /// --tls-cert-file and --tls-private-key-file come before it
+    /// Directory of the server's certificate, apiserver.crt and apiserver.key. Missing files are created. Ignored if
+    /// --tls-cert-file and --tls-private-key-file are set
     #[arg(long, value_name = "DIR")]
     pub(crate) cert_dir: Option<PathBuf>,
 
-    /// The addresses that Services get their cluster IPs from: one block, or one of each IP family, separated by a comma
+    /// CIDR from which to assign cluster IPs of Services; two comma-separated ones of different IP families for
+    /// dual-stack
     #[arg(long, value_name = "CIDR", default_value = "10.0.0.0/24", value_parser = service_blocks)]
     pub(crate) service_cluster_ip_range: ServiceBlocks,
 
@@ -214,7 +215,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) enable_admission_plugins: Vec<String>,
 
-    /// Admission plugins to switch off
+    /// Admission plugins to disable
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) disable_admission_plugins: Vec<String>,
 
@@ -247,12 +248,12 @@ pub(crate) struct Serve {
           value_parser = validation::number::<usize>("--max-requests-inflight can not be negative value"))]
     pub(crate) max_requests_inflight: usize,
 
-    /// The most requests at a time that change something; 0 for no limit
+    /// Maximum number of concurrent mutating requests; 0 for no limit
     #[arg(long, value_name = "NUMBER", default_value_t = 200, allow_negative_numbers = true,
           value_parser = validation::number::<usize>("--max-mutating-requests-inflight can not be negative value"))]
     pub(crate) max_mutating_requests_inflight: usize,
 
-    /// Priority levels, in which requests wait for each other
+    /// API Priority and Fairness
     #[command(flatten)]
     pub(crate) fairness: FairnessFlags,
 
@@ -268,8 +269,8 @@ pub(crate) struct Serve {
     #[command(flatten)]
     pub(crate) tolerations: TolerationFlags,
 
-    /// The size limit of an object, in bytes of the form in which kube-apiserver stores it (protobuf for most built-in kinds).
-    /// By default 1572864 on the embedded store and 2097152 on etcd, which has a limit of its own
+    /// Maximum size of an object in bytes, in the encoding in which kube-apiserver stores it (protobuf for most
+    /// built-in kinds). The default is 1572864 on the embedded store and 2097152 on etcd, which has a limit of its own
     #[arg(long, value_name = "BYTES")]
     pub(crate) max_object_bytes: Option<usize>,
 
@@ -288,7 +289,7 @@ pub(crate) struct Serve {
           value_parser = validation::time("--livez-grace-period can not be a negative value"))]
     pub(crate) livez_grace_period: Duration,
 
-    /// The most requests at a time on one HTTP/2 connection
+    /// Maximum number of concurrent streams on an HTTP/2 connection
     #[arg(long, value_name = "NUMBER", default_value_t = 250)]
     pub(crate) http2_max_streams_per_connection: u32,
 
@@ -297,11 +298,11 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub(crate) max_connections_per_address: usize,
 
-    /// Threads that serve requests
+    /// Number of threads that serve requests
     #[arg(long, value_name = "NUMBER", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) worker_threads: u16,
 
-    /// The form of log lines
+    /// Log format
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
 
@@ -309,11 +310,11 @@ pub(crate) struct Serve {
     #[arg(short, long, value_name = "LEVEL", default_value_t = 0)]
     pub(crate) v: u8,
 
-    /// Flags of kube-apiserver that were set and mean nothing here.
+    /// Flags of kube-apiserver that were set and have no effect here.
     #[arg(skip)]
     pub(crate) ignored: BTreeSet<String>,
 
-    /// All flags of the server with their values, as they were set or are by default.
+    /// All flags of the server with their values, set or by default.
     #[arg(skip)]
     pub(crate) stated: BTreeMap<String, String>,
 
@@ -402,7 +403,8 @@ pub(crate) fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Reads the longest life of a token, which has the bounds of the lives that clients may ask for; zero for none.
+/// Parses the maximum validity of a token, which has the same bounds as the validity that clients may request; zero for
+/// none.
 fn token_life(text: &str) -> Result<Duration, String> {
     let nanoseconds = duration::parse(text)?;
     let life = u64::try_from(nanoseconds).map(Duration::from_nanos);

@@ -1,4 +1,4 @@
-//! The checks of health, by the names that kube-apiserver gives them.
+//! Health checks with kube-apiserver's names.
 
 use std::sync::{Arc, OnceLock};
 
@@ -49,11 +49,11 @@ const HOOKS: [&str; 31] = [
     "poststarthook/apiservice-openapiv3-controller",
 ];
 
-/// The check of what gives requests their turns, and of what counts them where nothing does.
+/// Check of the request queues of priority and fairness, or of the request limits if that is disabled.
 const FAIRNESS_FILTER: &str = "poststarthook/priority-and-fairness-filter";
 const IN_FLIGHT_FILTER: &str = "poststarthook/max-in-flight-filter";
 
-/// The check by which clients learn whether the store can be written to before they are sent here.
+/// Check that tells load balancers if the store is writable before they send clients here.
 const STORAGE_READINESS: &str = "poststarthook/storage-readiness";
 
 /// Health checks of the lease that shows that a server is alive, and of the cleanup of leases of stopped servers.
@@ -125,7 +125,7 @@ fn with_storage_versions(health: Health, barrier: Arc<StorageVersionBarrier>, ba
         .with(NAME, &[Endpoint::Livez], move || live.outcome(NAME))
 }
 
-/// The checks of health, in the order of kube-apiserver.
+/// Returns the health checks in kube-apiserver's order.
 pub(crate) fn checks(
     flags: &Serve,
     (store, overrides): (Arc<Store>, &[usize]),
@@ -137,9 +137,9 @@ pub(crate) fn checks(
     let certificate_end = Arc::clone(&milestones.certificate_end);
     let (background, followers) = (&milestones.background, milestones.background.clone());
     let health = Health::new()
-        // What is logged is written at once, so that nothing can be held up.
+        // Log messages are written immediately, so nothing can block.
         .with("log", Endpoint::ALL, || Ok(()))
-        // The server speaks to itself without a connection; what can end is the certificate that it made for others.
+        // The server calls itself without a connection. Only the certificate that it created for others can expire.
         .with("loopback-serving-certificate", LIVE, move || {
             let ended = certificate_end
                 .get()
@@ -157,7 +157,7 @@ pub(crate) fn checks(
         false => health,
     };
     let health = health
-        // Nothing is served before the state in memory is complete, and all that follows it is there.
+        // Nothing is served before the state in memory is complete and all informers are synced.
         .with("informer-sync", &[Endpoint::Readyz], move || followers.all());
     let hooks = HOOKS.iter().fold(health, |health, name| match *name {
         STORAGE_READINESS if !features.has(Feature::WatchCacheInitializationPostStartHook) => health,

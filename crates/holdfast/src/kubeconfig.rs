@@ -1,4 +1,4 @@
-//! The kubeconfig by which clients find the server and show who they are
+//! The kubeconfig with the address of the server and the credentials of a client
 //! (<https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/>).
 
 use std::fs;
@@ -16,8 +16,8 @@ use rustls::pki_types::pem::PemObject as _;
 use crate::files;
 use crate::pki::Pki;
 
-/// Writes the administrator's kubeconfig of the server at `url`, unless it is there already as it should be. Clients trust
-/// the server by the certificates in `authority`.
+/// Writes the administrator's kubeconfig of the server at `url`, unless it exists with the same content. Clients verify
+/// the server with the certificates in `authority`.
 pub(crate) fn write(path: &Path, url: &str, authority: &Path, pki: &Pki) -> Result<()> {
     let encoded = |path: &Path| -> Result<String> { Ok(STANDARD.encode(files::read(path)?)) };
     let text = format!(

@@ -26,7 +26,7 @@ const AUTHORITY_LIFE: Duration = Duration::days(3650);
 const LIFE: Duration = Duration::days(365);
 /// Time before its expiration at which a certificate is renewed.
 const RENEWAL: Duration = Duration::days(90);
-/// Clocks of clients may be behind by this much.
+/// Time by which clocks of clients may be behind.
 const CLOCK_SKEW: Duration = Duration::hours(1);
 
 /// The files of a certificate and its key, in PEM.
@@ -81,7 +81,8 @@ impl Pki {
     /// DNS names and addresses of the server.
     pub(crate) fn ensure(folder: &Path, names: &Names, now: OffsetDateTime) -> Result<Self> {
         files::private_folder(folder)?;
-        // Two processes that start at once would mix their keys and certificates; the lock goes with the file.
+        // Two processes that start concurrently would mix their keys and certificates. The lock is released with the
+        // file.
         let lock = files::open_lock(&folder.join("lock")).and_then(|file| file.lock().map(|()| file));
         let _lock = lock.with_context(|| format!("cannot lock {}", folder.display()))?;
         let pki = Self {
@@ -131,7 +132,7 @@ fn authority_parameters(now: OffsetDateTime) -> CertificateParams {
 fn server_parameters(names: &Names, now: OffsetDateTime) -> CertificateParams {
     let mut parameters = parameters("holdfast-server", now, LIFE);
     parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    // A name that no certificate can hold (such as one with letters beyond ASCII) is left out.
+    // A name that no certificate can contain (such as one with non-ASCII letters) is skipped.
     let dns = names.dns.iter().filter_map(|name| name.as_str().try_into().ok());
     let addresses = names.addresses.iter().copied().map(SanType::IpAddress);
     parameters.subject_alt_names = dns.map(SanType::DnsName).chain(addresses).collect();
@@ -188,7 +189,7 @@ fn is_usable(pair: &Pair, names: Option<&Names>, now: OffsetDateTime) -> Result<
     let pem = certificate_pem(pair)?;
     let certificate = pem.parse_x509().with_context(|| format!("{shown} is no certificate"))?;
     let validity = certificate.validity();
-    // A certificate that was made while the clock was ahead is not valid yet.
+    // A certificate that was created while the clock was ahead is not valid yet.
     if validity.not_after.to_datetime() < now + RENEWAL || validity.not_before.to_datetime() > now {
         return Ok(false);
     }

@@ -8,7 +8,7 @@ const FOR_PEOPLE: Duration = Duration::from_millis(200);
 /// Interval of log lines.
 const FOR_LOGS: Duration = Duration::from_secs(5);
 
-/// Reports how many of so many entries are done.
+/// Progress report: number of finished entries and of all entries.
 pub(crate) struct Progress {
     /// Past participle of the action, such as `saved`.
     deed: &'static str,
@@ -30,7 +30,7 @@ impl Progress {
         }
     }
 
-    /// So many are done.
+    /// Reports the number of finished entries.
     pub(crate) fn reached(&mut self, done: u64) {
         let pause = if self.terminal { FOR_PEOPLE } else { FOR_LOGS };
         if self.reported.elapsed() < pause {

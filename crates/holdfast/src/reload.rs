@@ -11,7 +11,7 @@ use holdfast_server::runtime::shutdown::Shutdown;
 use holdfast_server::wire::connection::CurrentTls;
 use holdfast_server::wire::tls::TlsFiles;
 
-/// The health check that fails where files are no longer watched.
+/// Health check that fails if files are no longer watched.
 pub(crate) const CHECK: &str = background::API_SERVICES;
 
 /// Interval between checks of the files.
@@ -82,7 +82,7 @@ impl<S: PartialEq> Changes<S> {
 /// Modification time and length of a file, which show that it has changed.
 pub(crate) type FileState = (SystemTime, u64);
 
-/// The state of a file; `None` where it cannot be found.
+/// Returns the state of a file; `None` if it does not exist.
 pub(crate) fn state(path: &Path) -> Option<FileState> {
     let file = fs::metadata(path).ok()?;
     Some((file.modified().ok()?, file.len()))

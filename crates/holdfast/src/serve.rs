@@ -43,7 +43,7 @@ pub(crate) fn run(flags: &Serve) -> Result<()> {
         .build()
         .context("cannot start threads")?;
     let outcome = runtime.block_on(serve(flags, started));
-    // What is still under way had its time to end.
+    // The remaining tasks already had their time to finish.
     runtime.shutdown_timeout(Duration::from_secs(1));
     outcome
 }
@@ -69,7 +69,8 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     };
     drop(waiting);
     let opened = opened?;
-    // Certificates and the first objects wait for different things at a first start, and are made side by side.
+    // At a first start, certificates and the initial objects wait for different things, so they are created
+    // concurrently.
     let certificates = certificates(flags, &url, settings.rules.clone());
     let milestones = Milestones::default();
     let assembly = Assembly {
@@ -171,7 +172,7 @@ impl Settings {
         })
     }
 
-    /// The built-in kinds of a server that is reached there.
+    /// Returns the configuration of the built-in kinds for a server that clients reach at `reached`.
     fn kinds(&self, flags: &Serve, reached: SocketAddr) -> Result<holdfast_kinds::Config> {
         Ok(holdfast_kinds::Config {
             service_cidr: flags.service_cluster_ip_range.primary,
@@ -197,7 +198,7 @@ async fn listen(flags: &Serve) -> Result<(TcpListener, SocketAddr)> {
     Ok((listener, SocketAddr::new(reached_at(flags), port)))
 }
 
-/// Begins to answer health checks while etcd cannot be reached. The embedded store needs no such wait.
+/// Responds to health checks while etcd cannot be reached. The embedded store does not need this.
 async fn wait_for_store(
     flags: &Serve,
     listener: TcpListener,
@@ -306,7 +307,7 @@ impl Serving {
         })
     }
 
-    /// Waits for a signal, and then for the end of all that is under way.
+    /// Waits for a signal, and then for the end of all tasks.
     async fn end(mut self, flags: &Serve, signals: &mut Signals, trigger: &ShutdownTrigger) -> Result<()> {
         let name = tokio::select! {
             name = signals.next() => name,

@@ -69,7 +69,7 @@ pub(crate) struct Assembly<'a> {
 }
 
 impl Assembly<'_> {
-    /// Puts the service together.
+    /// Assembles the service.
     pub(crate) fn service(&self) -> Result<(Arc<Service>, Aggregation)> {
         let (flags, registry) = (self.flags, &self.registry);
         let token_file = flags
@@ -146,7 +146,7 @@ impl Assembly<'_> {
         Ok((Arc::new(service), aggregation))
     }
 
-    /// The service accounts, and the public documents of their issuer.
+    /// Returns the service accounts and the public documents of their issuer.
     fn accounts(&self) -> Result<(Arc<ServiceAccounts>, Option<IssuerDocuments>)> {
         let flags = self.flags;
         let keys = TokenKeys::load(

@@ -22,7 +22,7 @@ pub(crate) enum Snapshot {
         #[command(flatten)]
         store: StoreFlags,
     },
-    /// Make a store of a snapshot, in a data directory that has none
+    /// Create a store from a snapshot, in a data directory without a store
     Restore {
         /// The snapshot
         file: PathBuf,
@@ -42,7 +42,7 @@ pub(crate) enum Snapshot {
 /// Location of the store.
 #[derive(Debug, Args)]
 pub(crate) struct StoreFlags {
-    /// The data directory
+    /// Data directory
     #[arg(long, value_name = "DIR", default_value = "./holdfast-data")]
     data_dir: PathBuf,
 }

@@ -31,15 +31,15 @@ pub(crate) struct StorageFlags {
     #[arg(long, value_name = "URLS", value_delimiter = ',')]
     pub(crate) etcd_servers: Vec<String>,
 
-    /// Authorities that sign the certificates of the members of etcd (PEM); those of the system without it
+    /// Certificate authorities to verify etcd's certificates (PEM). The default is the authorities of the system
     #[arg(long, value_name = "FILE")]
     pub(crate) etcd_cafile: Option<PathBuf>,
 
-    /// The certificate by which etcd knows this server (PEM)
+    /// Client certificate for connections to etcd (PEM)
     #[arg(long, value_name = "FILE", requires = "etcd_keyfile")]
     pub(crate) etcd_certfile: Option<PathBuf>,
 
-    /// The key of that certificate (PEM)
+    /// Private key of --etcd-certfile (PEM)
     #[arg(long, value_name = "FILE", requires = "etcd_certfile")]
     pub(crate) etcd_keyfile: Option<PathBuf>,
 
@@ -67,7 +67,8 @@ pub(crate) struct StorageFlags {
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration::parse_from_zero)]
     pub(crate) etcd_readycheck_timeout: Duration,
 
-    /// Other servers for some built-in resources, as group/resource#url;url. Their objects have resource versions of their own
+    /// Other etcd servers for some built-in resources, as group/resource#url;url. Their objects have separate resource
+    /// versions
     #[arg(long, value_name = "OVERRIDES", value_delimiter = ',')]
     pub(crate) etcd_servers_overrides: Vec<String>,
 
@@ -79,7 +80,7 @@ pub(crate) struct StorageFlags {
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub(crate) lease_reuse_duration_seconds: u32,
 
-    /// The form in which built-in objects are kept in etcd
+    /// Media type of built-in objects in etcd
     #[arg(long, value_name = "TYPE", default_value = PROTOBUF)]
     pub(crate) storage_media_type: String,
 
@@ -142,7 +143,7 @@ impl StorageFlags {
         Ok(())
     }
 
-    /// The names of flags that were given and have no meaning here.
+    /// Returns the names of the set flags that have no effect.
     pub(crate) fn unused(&self) -> Vec<&'static str> {
         let chosen = [
             (
@@ -270,7 +271,7 @@ impl StorageFlags {
     }
 }
 
-/// The etcds that hold the objects.
+/// etcd clusters of the objects.
 pub(crate) struct Clusters {
     /// Configuration of the cluster of all other objects.
     pub(crate) main: EtcdConfig,
@@ -287,7 +288,7 @@ pub(crate) struct Elsewhere {
     pub(crate) config: EtcdConfig,
 }
 
-/// A resource whose objects another etcd holds.
+/// Resource whose objects are in another etcd.
 struct Overridden {
     /// Prefix of their keys.
     prefix: Key,

@@ -17,14 +17,15 @@ use crate::files;
 
 /// Signing key of tokens, and the keys of accepted tokens.
 pub(crate) struct TokenKeys {
-    /// The key that signs; none where the flags name keys to check tokens with and none to sign them.
+    /// Signing key; `None` if the flags only name keys that verify tokens.
     pub(crate) signing: Option<SigningKey>,
     /// The public keys.
     pub(crate) verifying: Keys,
 }
 
 impl TokenKeys {
-    /// The keys in the files of the flags. Where there are none, that in `folder`, which is made if it is missing.
+    /// Loads the keys in the files of the flags. Without any, loads the key in `folder`, and creates it if it is
+    /// missing.
     pub(crate) fn load(folder: &Path, signing: Option<&Path>, verifying: &[PathBuf]) -> Result<Self> {
         let signing = match (signing, verifying) {
             (None, []) => Some(own(folder)?),
@@ -77,7 +78,7 @@ struct Signing {
     public_der: Vec<u8>,
 }
 
-/// The first private key in a text of PEM.
+/// Returns the first private key in a PEM text.
 fn signing_key(text: &str) -> Result<Signing> {
     let block = first_private_key(text)?;
     let public_der = public_half(&block.contents)?;
@@ -103,12 +104,12 @@ fn first_private_key(text: &str) -> Result<Pem> {
     bail!("there is no private key in it")
 }
 
-/// The public half of a private key, in DER.
+/// Returns the public key of a private key, in DER.
 fn public_half(private: &[u8]) -> Result<Vec<u8>> {
     Ok(KeyPair::try_from(private)?.subject_public_key_info())
 }
 
-/// An elliptic key of SEC 1 in the form of PKCS #8.
+/// Converts an elliptic-curve key from SEC 1 to PKCS #8.
 fn modern(key: &[u8]) -> Result<Vec<u8>> {
     let curves = [
         &ECDSA_P256_SHA256_FIXED_SIGNING,

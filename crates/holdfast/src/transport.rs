@@ -17,7 +17,7 @@ pub(crate) struct TransportFlags {
     #[arg(long, value_name = "VERSION", default_value = "VersionTLS12", value_parser = min_version)]
     tls_min_version: MinVersion,
 
-    /// The cipher suites of TLS 1.2, by Go's names; those of TLS 1.3 are all there
+    /// TLS 1.2 cipher suites by Go's names. Those of TLS 1.3 are always enabled
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     tls_cipher_suites: Vec<String>,
 
@@ -31,7 +31,7 @@ pub(crate) struct TransportFlags {
     #[arg(long, value_name = "CHANCE", default_value_t = 0.0)]
     goaway_chance: f64,
 
-    /// The origins of pages whose scripts may use the API, as regular expressions that name the beginning and the end of the host
+    /// Allowed origins for CORS, as regular expressions that pin the start and the end of the host
     #[arg(long, value_name = "ORIGINS", value_delimiter = ',')]
     cors_allowed_origins: Vec<String>,
 
@@ -55,7 +55,7 @@ fn min_version(text: &str) -> Result<MinVersion, String> {
     }
 }
 
-/// The cipher suites that Go knows and that no connection is made with here: they lack forward secrecy or authenticated
+/// Cipher suites that Go knows and that connections never use here: they lack forward secrecy or authenticated
 /// encryption.
 const WEAK_SUITES: [&str; 16] = [
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
@@ -110,10 +110,10 @@ impl TransportFlags {
         checks.filter_map(|check| Some(check.err()?.to_string())).collect()
     }
 
-    /// The headers for browsers; `None` where there are none.
+    /// Returns the headers for browsers; `None` if there are none.
     ///
     /// # Errors
-    /// What is wrong with an origin or a directive, in the words of the reference.
+    /// If an origin or a directive is invalid; the message is the reference's.
     pub(crate) fn browsers(&self) -> Result<Option<Arc<Browsers>>> {
         for origin in &self.cors_allowed_origins {
             check_origin(origin)?;

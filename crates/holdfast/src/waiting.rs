@@ -23,7 +23,7 @@ const CONNECTIONS: usize = 64;
 /// Maximum duration of a connection: a probe is short.
 const LAST: Duration = Duration::from_secs(10);
 
-/// Answers as long as it is there.
+/// Server that responds until it is dropped.
 pub(crate) struct Waiting(JoinHandle<()>);
 
 impl Waiting {

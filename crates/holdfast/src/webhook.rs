@@ -25,10 +25,10 @@ const QUERY: &str = "timeout=30s";
 const IDLE: usize = 4;
 
 impl Webhook {
-    /// The webhook that the kubeconfig at `path` names.
+    /// Reads the webhook from the kubeconfig at `path`.
     ///
     /// # Errors
-    /// Where the file cannot be used.
+    /// If the file cannot be used.
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let access = Access::read(path, None)?;
         access.check()?;
@@ -38,10 +38,10 @@ impl Webhook {
         })
     }
 
-    /// Posts JSON, and gives the answer.
+    /// Posts JSON and returns the response.
     ///
     /// # Errors
-    /// Where there is none.
+    /// If there is no response.
     pub(crate) async fn send(&self, body: Bytes) -> Result<(StatusCode, Bytes)> {
         let kept = self.idle.lock().pop();
         if let Some(mut client) = kept {

@@ -24,7 +24,7 @@ const STEPS: [(u64, Unit, Option<Unit>); 9] = [
 /// Length of a unit in seconds, and its letter.
 type Unit = (u64, char);
 
-/// The age at `now` of what happened at `time`, in seconds since 1970; `-` where that is not known.
+/// Returns the age at `now` of an event at `time`, in seconds since 1970; `-` if the time is unknown.
 pub(super) fn of(time: Option<i64>, now: SystemTime) -> String {
     let Some(time) = time else {
         return "-".to_owned();

@@ -41,7 +41,7 @@ pub(crate) fn render(object: &Value, now: SystemTime) -> String {
     out
 }
 
-/// One row for each owner of the field on a line.
+/// Returns one row for each owner of the field on a line.
 fn cells(line: &Line<'_>, now: SystemTime) -> Vec<[String; 3]> {
     let owners = line.blame.map_or(&[][..], |Blame { owners, .. }| owners);
     owners
@@ -50,7 +50,7 @@ fn cells(line: &Line<'_>, now: SystemTime) -> Vec<[String; 3]> {
         .collect()
 }
 
-/// The manager, so that nothing in its name can leave its column.
+/// Returns the manager without control characters, so that its name cannot break the column.
 fn manager(owner: &Owner) -> String {
     owner
         .manager

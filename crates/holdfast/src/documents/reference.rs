@@ -26,7 +26,7 @@ pub(crate) enum Page {
 }
 
 impl Page {
-    /// The page in Markdown.
+    /// Returns the page in Markdown.
     pub(crate) fn text(self) -> Result<String> {
         match self {
             Self::Flags => Ok(flags()),
@@ -67,7 +67,7 @@ fn table_of_reference_flags(page: &mut String) {
     }
 }
 
-/// A section about a command, and the sections of those below it.
+/// Writes a section about a command, and the sections of its subcommands.
 fn of_command(page: &mut String, before: &str, command: &Command) {
     let called = format!("{before} {}", command.get_name());
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
@@ -150,7 +150,7 @@ fn help(argument: &Arg) -> String {
     help
 }
 
-/// A text in a cell of a table.
+/// Escapes a text for a table cell.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|")
         .replace('<', "&lt;")

@@ -17,16 +17,16 @@ use tokio::task::JoinSet;
 
 /// Path under which the stub describes its store. A real etcd has nothing there.
 const STORE: &str = "/holdfast/store";
-/// The fields of that answer.
+/// Fields of that response.
 const DIRECTORY: &str = "directory";
 const SYNC: &str = "sync";
 
 /// Time limit for which the two programs wait for each other.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The most bytes of a request or an answer.
+/// Maximum number of bytes of a request or a response.
 const MOST: usize = 64 * 1024;
 
-/// The release of etcd whose flags and answers these are.
+/// Release of etcd with these flags and responses.
 const VERSION: &str = "3.6.0";
 
 /// The flags that have a meaning, as `etcd --help` lists flags.
@@ -214,7 +214,7 @@ impl Flags {
     }
 }
 
-/// The address of a URL; `None` where it is not one of HTTP without TLS.
+/// Returns the address of a URL; `None` if it is not HTTP without TLS.
 fn address_of(url: &str) -> Result<Option<SocketAddr>> {
     let unreadable = || format!("cannot read the URL {url}");
     let uri: Uri = url.parse().with_context(unreadable)?;
@@ -240,10 +240,10 @@ pub(super) struct StoreOfStub {
 }
 
 impl StoreOfStub {
-    /// The store of the stub at `server`; `None` where that is something else, or nothing yet.
+    /// Returns the store of the stub at `server`; `None` if another program or nothing listens there.
     ///
     /// # Errors
-    /// Where a stub gives an answer that cannot be read.
+    /// If the response of a stub cannot be parsed.
     pub(super) fn ask(server: &str) -> Result<Option<Self>> {
         let Ok(Some(address)) = address_of(server) else {
             return Ok(None);

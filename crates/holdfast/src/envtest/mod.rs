@@ -15,7 +15,7 @@ pub(crate) use api_server::{adapt, command_line};
 pub(crate) use assets::{EnvtestFlags, run};
 pub(crate) use etcd::run as run_etcd;
 
-/// The names that the binary answers to.
+/// Role of the binary, selected by the name with which it is invoked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// `kube-apiserver`: a server with that program's defaults.

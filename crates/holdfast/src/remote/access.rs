@@ -14,11 +14,11 @@ use crate::files;
 /// Flags that select the server, with kubectl's names.
 #[derive(Debug, Default, Args)]
 pub(crate) struct AccessFlags {
-    /// The kubeconfig to use; otherwise that of $KUBECONFIG, or ~/.kube/config
+    /// Path of the kubeconfig. The default is $KUBECONFIG, or ~/.kube/config
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
 
-    /// The context of the kubeconfig to use
+    /// Name of the kubeconfig context
     #[arg(long, value_name = "NAME")]
     pub(crate) context: Option<String>,
 
@@ -30,11 +30,11 @@ pub(crate) struct AccessFlags {
     #[arg(long, value_name = "TOKEN")]
     pub(crate) token: Option<String>,
 
-    /// The authority that the server's certificate must come from (PEM)
+    /// Certificate authority to verify the server's certificate (PEM)
     #[arg(long, value_name = "FILE")]
     pub(crate) certificate_authority: Option<PathBuf>,
 
-    /// Trust any certificate of the server
+    /// Accept any certificate of the server
     #[arg(long)]
     pub(crate) insecure_skip_tls_verify: bool,
 }
@@ -44,7 +44,7 @@ pub(crate) struct AccessFlags {
 pub(crate) struct Access {
     /// The URL.
     pub(crate) server: String,
-    /// The name that the server's certificate must hold, where it is not that of the URL.
+    /// Name that the server's certificate must contain, if it is not that of the URL.
     pub(crate) server_name: Option<String>,
     /// The authorities that the server's certificate must come from, in PEM.
     pub(crate) authority: Option<Vec<u8>>,
@@ -54,7 +54,7 @@ pub(crate) struct Access {
     pub(crate) token: Option<String>,
     /// A client certificate and its key, in PEM.
     pub(crate) certificate: Option<(Vec<u8>, Vec<u8>)>,
-    /// The namespace to look in where none is named.
+    /// Default namespace.
     pub(crate) namespace: Option<String>,
 }
 
@@ -176,7 +176,7 @@ pub(super) fn data(value: &Value, key: &str, folder: &Path) -> Result<Option<Vec
         .transpose()
 }
 
-/// The kubeconfig that is meant where none is named: the first of `KUBECONFIG` that exists, or that of the home folder.
+/// Returns the default kubeconfig: the first of `KUBECONFIG` that exists, or that of the home folder.
 fn usual_kubeconfig() -> Option<PathBuf> {
     let named = std::env::var_os("KUBECONFIG").unwrap_or_default();
     let named: Vec<PathBuf> = std::env::split_paths(&named)

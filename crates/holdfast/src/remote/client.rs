@@ -25,14 +25,14 @@ use super::access::Access;
 /// Time limit for a response.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The most bytes of an answer: discovery of a server with many custom resources is the largest.
+/// Maximum number of bytes of a response: discovery of a server with many custom resources is the largest.
 const MAX_ANSWER: usize = 64 << 20;
 
 /// A connection to a server.
 pub(crate) struct Client {
     sender: SendRequest<Full<Bytes>>,
     host: String,
-    /// The path of the server's URL, which all others begin with.
+    /// Path of the server's URL, the prefix of all other paths.
     root: String,
     token: Option<String>,
 }
@@ -80,7 +80,7 @@ impl Client {
         })
     }
 
-    /// The JSON document at `path`.
+    /// Returns the JSON document at `path`.
     pub(crate) async fn get(&mut self, path: &str, accept: &str) -> Result<Value> {
         let request = Request::get(format!("{}{path}", self.root)).header(header::ACCEPT, accept);
         let answer = self.ask(request, Bytes::new()).await;
@@ -96,7 +96,7 @@ impl Client {
         value.with_context(|| format!("the answer to GET {path} is no JSON"))
     }
 
-    /// The text at `path`.
+    /// Returns the text at `path`.
     pub(crate) async fn text(&mut self, path: &str) -> Result<String> {
         let request = Request::get(format!("{}{path}", self.root)).header(header::ACCEPT, "*/*");
         let (status, body) = self.ask(request, Bytes::new()).await?;

@@ -79,7 +79,7 @@ pub(super) fn configurations(path: &Path) -> Result<Configurations> {
             }
             _ => continue,
         };
-        // Of several for one plugin the first holds.
+        // The first of several configurations for one plugin applies.
         configurations.entry(name.to_owned()).or_insert(Configuration {
             value: configuration,
             place,
@@ -116,7 +116,7 @@ pub(crate) fn read_for<T: Default>(
     read.map_err(|why| anyhow!("couldn't init admission plugin {plugin:?}: {place}: {why}"))
 }
 
-/// Reads the resources that can only be consumed where a quota covers them.
+/// Reads the resources that can only be consumed if a quota covers them.
 pub(crate) fn limited_resources(configurations: &Configurations) -> Result<Vec<LimitedResource>> {
     let Some(Configuration { value, place }) = configurations.get(QUOTAS) else {
         return Ok(Vec::new());
@@ -152,7 +152,7 @@ pub(crate) fn webhook_credentials(configurations: &Configurations) -> Result<Web
     })
 }
 
-/// The webhook that decides about images.
+/// Reads the configuration of the webhook that decides about images.
 pub(crate) fn image_policy(configurations: &Configurations) -> Result<ImagePolicy> {
     let why = |why: String| anyhow!("couldn't init admission plugin {IMAGES:?}: {why}");
     let configuration = configurations.get(IMAGES);
@@ -165,7 +165,7 @@ pub(crate) fn image_policy(configurations: &Configurations) -> Result<ImagePolic
     Ok(ImagePolicy::new(settings, Box::new(ImageWebhook { webhook, backoff })))
 }
 
-/// The node selectors of namespaces, by name.
+/// Reads the node selectors of namespaces, by name.
 pub(crate) fn node_selectors(configurations: &Configurations) -> Result<BTreeMap<String, String>> {
     let configuration = configurations.get(NODE_SELECTOR);
     let Some(selectors) = configuration.and_then(|configuration| configuration.value.get(NODE_SELECTORS)) else {
@@ -180,7 +180,7 @@ pub(crate) fn node_selectors(configurations: &Configurations) -> Result<BTreeMap
     })
 }
 
-/// The directory that the configuration of a plugin names.
+/// Returns the directory in the configuration of a plugin.
 fn folder_of(plugin: Plugin, configuration: &Value, allowed: bool) -> Result<Option<PathBuf>> {
     match plugin {
         Plugin::ValidatingPolicies | Plugin::MutatingPolicies => {

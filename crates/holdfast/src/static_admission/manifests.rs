@@ -1,4 +1,4 @@
-//! The manifests of a directory: read, split and checked as far as they have rules of their own.
+//! The manifests of a directory: reads, splits and validates them as far as they have rules of their own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -41,7 +41,7 @@ impl Manifest {
 /// Files of a directory in the order of their names, with the state that shows that one has changed.
 pub(super) type State = Vec<(PathBuf, Option<FileState>)>;
 
-/// The state of a directory now.
+/// Returns the current state of a directory.
 pub(super) fn state(folder: &Path) -> State {
     let files = files(folder).unwrap_or_default().into_iter();
     files
@@ -52,7 +52,7 @@ pub(super) fn state(folder: &Path) -> State {
         .collect()
 }
 
-/// The files with manifests, in the order of their names.
+/// Returns the files with manifests, in the order of their names.
 fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -67,7 +67,8 @@ fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The manifests of a directory, in the order of their names, and the hash of its files; empty where there is nothing in them.
+/// Reads the manifests of a directory, in the order of their names, and the hash of its files; empty if the files are
+/// empty.
 pub(super) fn read(folder: &Path, plugin: Plugin) -> Result<(Vec<Manifest>, String), String> {
     let files = files(folder);
     let files = files.map_err(|error| {
@@ -107,7 +108,7 @@ pub(super) fn read(folder: &Path, plugin: Plugin) -> Result<(Vec<Manifest>, Stri
     Ok((manifests, hash))
 }
 
-/// The documents of a text, those that are not empty.
+/// Splits a text into its non-empty documents.
 fn documents(text: &str) -> Vec<String> {
     let mut all = vec![String::new()];
     for line in text.lines() {
@@ -172,7 +173,7 @@ impl Found {
         kinds.find(|(known, _)| Some(*known) == kind).copied()
     }
 
-    /// `ValidateManifestName`
+    /// Validates the name of a manifest (`ValidateManifestName`).
     fn check_name(&mut self, kind: &'static str, name: &str, path: &Path) -> Result<(), String> {
         let file = path.display().to_string();
         if name.is_empty() {
@@ -192,7 +193,7 @@ impl Found {
         }
     }
 
-    /// Every binding names a policy that is there.
+    /// Checks that every binding names an existing policy.
     fn check_references(&self) -> Result<(), String> {
         let policies: BTreeSet<&str> = self
             .manifests

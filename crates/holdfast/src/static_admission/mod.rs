@@ -32,10 +32,10 @@ use crate::reload::{self, Changes};
 /// Flags for files of admission plugins.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct StaticAdmissionFlags {
-    /// A file that configures admission plugins, as kube-apiserver reads it: EventRateLimit, ImagePolicyWebhook,
-    /// PodNodeSelector, PodTolerationRestriction and ResourceQuota; of the plugins of webhooks, the kubeconfig with the users
-    /// that they are called as; and of those of policies and webhooks, the directory of those that no client can change, which
-    /// is read again when it changes
+    /// File with the configuration of admission plugins, in kube-apiserver's format: EventRateLimit,
+    /// ImagePolicyWebhook, PodNodeSelector, PodTolerationRestriction and ResourceQuota; for the webhook plugins, the
+    /// kubeconfig with the credentials for webhooks; and for the webhook and policy plugins, the directory of manifests
+    /// that no client can change, which is reloaded when it changes
     #[arg(long, value_name = "FILE")]
     admission_control_config_file: Option<PathBuf>,
 }
@@ -66,7 +66,7 @@ impl Plugin {
         }
     }
 
-    /// The kinds that its directory may hold, each with the plural name of its resource.
+    /// Returns the kinds that its directory may contain, each with the plural name of its resource.
     fn kinds(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::ValidatingPolicies => &[
@@ -99,7 +99,7 @@ impl StaticAdmissionFlags {
         read.with_context(|| format!("--admission-control-config-file: {}", path.display()))
     }
 
-    /// The directories that the file names.
+    /// Reads the directories that the file names.
     pub(crate) fn read(&self, features: Features, chain: &AdmissionChain) -> Result<StaticAdmission> {
         let Some(path) = &self.admission_control_config_file else {
             return Ok(StaticAdmission::default());
@@ -222,7 +222,7 @@ impl Follower {
     }
 }
 
-/// The object as the API would store it, under its own name.
+/// Returns the object as the API would store it, under its own name.
 async fn check(client: &Client, manifest: &Manifest) -> Result<Value, String> {
     let path = format!(
         "/apis/admissionregistration.k8s.io/v1/{}?dryRun=All&fieldValidation=Strict",
@@ -238,7 +238,7 @@ async fn check(client: &Client, manifest: &Manifest) -> Result<Value, String> {
     Ok(made)
 }
 
-/// The bytes of a file. The words of a failure are those of the reference.
+/// Returns the bytes of a file. Error messages are the reference's.
 fn read_file(path: &Path) -> Result<Vec<u8>, String> {
     std::fs::read(path).map_err(|error| format!("failed to read file {:?}: {error}", path.display().to_string()))
 }
