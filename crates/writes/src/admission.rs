@@ -104,7 +104,7 @@ impl Stage<'_> {
 
 /// Objects that take part in a write.
 pub(crate) struct Seen<'a> {
-    /// The new one; none for deletions.
+    /// The new object; `None` for deletions.
     pub(crate) object: Option<&'a Value>,
     /// The existing object; `None` for creations.
     pub(crate) old: Option<&'a Value>,

@@ -12,12 +12,12 @@ use crate::Error;
 pub struct Call<'a>(WriteContext<'a>);
 
 impl<'a> Call<'a> {
-    /// The context of a new run.
+    /// Creates the context of a new run.
     pub fn new(context: WriteContext<'a>) -> Self {
         Self(context)
     }
 
-    /// The same run, where what was given as empty is known to be this.
+    /// Returns the same run with these fields that were set to an empty value.
     #[must_use]
     pub fn with_empties(mut self, empties: &'a [EmptyField]) -> Self {
         self.0.empties = empties;
@@ -31,14 +31,14 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// The same run, where raw extensions are other bytes than before.
+    /// Returns the same run; `rewritten` is true if the bytes of raw extensions differ from before.
     #[must_use]
     pub fn with_raw_rewritten(mut self, rewritten: bool) -> Self {
         self.0.raw_rewritten = rewritten;
         self
     }
 
-    /// The same run after its object got another name.
+    /// Moves the state of this run into `renamed`, after its object was renamed.
     pub fn renamed(self, renamed: Self) -> Self {
         *renamed.outcome.lock() = std::mem::take(&mut *self.outcome.lock());
         renamed.warn_all(self.warnings());
@@ -60,7 +60,7 @@ impl<'a> Call<'a> {
         error.with_warnings(self.warnings())
     }
 
-    /// The hooks of a run that did not break off. They run when the outcome of the write is known.
+    /// Returns the hooks of a successful run. They run when the result of the commit is known.
     pub fn after_commit(self) -> AfterCommit {
         AfterCommit(std::mem::take(&mut *self.0.outcome.lock()))
     }

@@ -76,7 +76,7 @@ pub(crate) enum RawEffect {
 }
 
 impl Next {
-    /// The object of a PUT.
+    /// Returns the object of a PUT.
     fn replacement(object: &Value, warnings: &[String]) -> Self {
         Self {
             object: object.clone(),
@@ -111,7 +111,7 @@ impl Change {
         }
     }
 
-    /// The uid that the object must have where a PUT names one.
+    /// Returns the uid that the object must have, if a PUT contains one.
     pub(crate) fn required_uid(&self) -> Option<&str> {
         match self {
             Self::Replace { object, .. } => Some(metadata::uid(object)).filter(|uid| !uid.is_empty()),
@@ -132,7 +132,7 @@ impl Change {
         }
     }
 
-    /// The object that the change creates.
+    /// Returns the object that the change creates.
     pub(crate) async fn first(&self, stage: &Stage<'_>) -> Result<Next, Error> {
         match self {
             Self::Replace { object, warnings } => Ok(Next::replacement(object, warnings)),
@@ -296,7 +296,7 @@ impl Patch {
     }
 }
 
-/// 422: the object that a patch makes cannot be read.
+/// Returns the 422 error for a patched object that cannot be decoded.
 fn invalid_patch(shown: String, why: String) -> Error {
     let nameless = GroupKind {
         group: Default::default(),
@@ -306,7 +306,7 @@ fn invalid_patch(shown: String, why: String) -> Error {
     Error::invalid(&nameless, "", vec![error])
 }
 
-/// The error of a strategic merge patch that cannot be applied.
+/// Returns the error of a strategic merge patch that cannot be applied.
 fn patch_error(error: &PatchError) -> Error {
     match error.kind() {
         PatchErrorKind::BadRequest => Error::bad_request(error.to_string()),

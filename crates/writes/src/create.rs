@@ -29,7 +29,7 @@ impl Stage<'_> {
         self.finish_create(object, &[], false).await
     }
 
-    /// The run of an update where no object is: creation, where the change or the kind allows it.
+    /// Runs an update of a missing object: a creation, if the change or the kind allows it.
     pub(crate) async fn update_of_nothing(&self, change: &Change, key: &str) -> Result<Staged, Error> {
         let target = self.target;
         if target.body.scale.is_some() || !change.may_create(self.resource(), &target.subresource) {
@@ -50,7 +50,7 @@ impl Stage<'_> {
         }
         self.check_uid(change, key, None)?;
         version_number(&object)?;
-        // A dry run answers with what was sent.
+        // A dry run returns the object that was sent.
         if !target.request.dry_run {
             object.remove_at(&["metadata", "resourceVersion"]);
         }
@@ -98,7 +98,7 @@ impl Stage<'_> {
         })
     }
 
-    /// Mutating admission of a new object, and then its identity: admission does not see a generated name.
+    /// Runs mutating admission of a new object, and then sets its identity: admission does not see a generated name.
     async fn admit_new(&self, call: &Call<'_>, object: &mut Value, by_update: bool) -> Result<(), Error> {
         let target = self.target;
         let name = SmolStr::new(metadata::name(object));
@@ -125,7 +125,7 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// Preparation, validation and validating admission of a new object.
+    /// Runs preparation, validation and validating admission of a new object.
     async fn check_new(&self, call: &Call<'_>, object: &mut Value, by_update: bool) -> Result<(), Error> {
         self.target.check_deadline()?;
         let name = call.name;

@@ -39,7 +39,7 @@ pub(crate) fn check_preconditions(resource: &Resource, options: &DeleteOptions, 
     Ok(())
 }
 
-/// 409: a precondition names another value than that of the object, to which something may have happened since.
+/// Returns the 409 error for a precondition that does not match the object, which may have changed since.
 fn unmet(resource: &Resource, object: &Value, (what, wanted, found): (&str, &str, &str), then: &str) -> Error {
     let name = metadata::name(object);
     if resource.capabilities.deletion.checks_preconditions {

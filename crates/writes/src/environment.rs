@@ -38,17 +38,17 @@ pub struct Environment<'a> {
 
 /// A source of uids and of the suffixes of generated names.
 pub trait Identifiers: Send + Sync {
-    /// A new uid: a UUID of version 4 in small letters.
+    /// Returns a new uid: a UUID of version 4 in lower case.
     fn uid(&self) -> String;
 
-    /// Five letters or digits that make a name of a `generateName`. They leave out vowels, and digits that look like them,
-    /// so that they form no words.
+    /// Returns five letters or digits that complete a `generateName`. They exclude vowels, and digits that look like
+    /// them, so that they form no words.
     fn name_suffix(&self) -> String;
 }
 
 /// Calls webhooks and counts what admission does.
 pub trait Callers: ConversionCaller {
-    /// Sends a review to an admission webhook and gives what it answers with a code of success.
+    /// Sends a review to an admission webhook and returns the body of a successful response.
     fn call<'a>(
         &'a self,
         webhook_type: WebhookType,
@@ -79,15 +79,15 @@ pub enum ConditionOwner {
     Webhook(WebhookType),
 }
 
-/// The future answer of an admission webhook.
+/// Future response of an admission webhook.
 pub type WebhookAnswer<'a> = BoxFuture<'a, Result<Bytes, Unanswered>>;
 
 /// The failure of a call of a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unanswered {
-    /// The status code of the answer; 503 where there was none.
+    /// Status code of the response; 503 if there was none.
     pub code: u16,
-    /// Why, in the words that clients see.
+    /// Reason, in the words that clients see.
     pub why: String,
 }
 
@@ -102,21 +102,21 @@ pub struct WebhookCall<'a> {
     pub operation: &'static str,
     /// Duration of the call.
     pub taken: Duration,
-    /// The code of its answer.
+    /// Code of its response.
     pub code: u16,
 }
 
 /// Result of the call of an admission webhook for the write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// The webhook lets it pass.
+    /// The webhook admits the write.
     Passed,
-    /// The write goes on without the answer.
+    /// The call failed, and the failure policy ignores that.
     FailedOpen,
     /// The webhook rejects it.
     Refused,
     /// The webhook could not be called.
     Unanswered,
-    /// The change that the webhook wants cannot be made.
+    /// The patch of the webhook cannot be applied.
     Failed,
 }

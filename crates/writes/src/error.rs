@@ -16,7 +16,7 @@ struct Refused {
 /// Reason for which a write is rejected. The server converts each to a `Status`.
 #[derive(Clone, Debug)]
 pub enum ErrorKind {
-    /// 404: the object is not there.
+    /// 404: the object does not exist.
     NotFound(GroupResource, String),
     /// 409: the write does not fit the object as it is now.
     Conflict {
@@ -29,7 +29,8 @@ pub enum ErrorKind {
     },
     /// 409: the resource version that the client names is not that of the object.
     Modified(GroupResource, String),
-    /// 409: other managers own fields that an apply changes. Each conflict is the manager as messages name it, and the field.
+    /// 409: other managers own fields that an apply changes. Each conflict is the manager as it appears in messages,
+    /// and the field.
     ApplyConflict(Vec<(String, String)>),
     /// 422: fields of the object are wrong.
     Invalid {
@@ -105,7 +106,7 @@ pub enum ErrorKind {
     },
     /// An object cannot be converted to another version.
     Unconverted(ConversionError),
-    /// 400: the request makes no sense.
+    /// 400: the request is invalid.
     BadRequest(String),
     /// 413: the object is too large, or becomes so.
     TooLarge(String),
@@ -133,18 +134,18 @@ impl From<ConversionError> for Error {
 }
 
 impl Error {
-    /// The object `name` is not there.
+    /// Returns the error for an object `name` that does not exist.
     pub fn not_found(resource: &GroupResource, name: &str) -> Self {
         ErrorKind::NotFound(resource.clone(), name.to_owned()).into()
     }
 
-    /// The write does not fit the object as it is now.
+    /// Returns the error for a write that conflicts with the current object.
     pub fn conflict(resource: &GroupResource, name: &str, why: impl fmt::Display) -> Self {
         let (resource, name, why) = (resource.clone(), name.to_owned(), why.to_string());
         ErrorKind::Conflict { resource, name, why }.into()
     }
 
-    /// The resource version that the client names is not that of the object.
+    /// Returns the error for a resource version in the request that is not that of the object.
     pub fn modified(resource: &GroupResource, name: &str) -> Self {
         ErrorKind::Modified(resource.clone(), name.to_owned()).into()
     }
@@ -161,12 +162,12 @@ impl Error {
         ErrorKind::Forbidden { resource, name, why }.into()
     }
 
-    /// The request makes no sense.
+    /// Returns the error for an invalid request.
     pub fn bad_request(message: impl Into<String>) -> Self {
         ErrorKind::BadRequest(message.into()).into()
     }
 
-    /// The object is too large, or becomes so.
+    /// Returns the error for an object that is or becomes too large.
     pub fn too_large_because(why: impl fmt::Display) -> Self {
         ErrorKind::TooLarge(why.to_string()).into()
     }
@@ -181,19 +182,19 @@ impl Error {
         ErrorKind::Unclassified(message.into()).into()
     }
 
-    /// The same error with these warnings before its own.
+    /// Returns the same error with these warnings before its own.
     #[must_use]
     pub fn with_warnings(mut self, warnings: Vec<String>) -> Self {
         self.0.warnings.splice(0..0, warnings);
         self
     }
 
-    /// Why.
+    /// Returns the reason.
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind
     }
 
-    /// The reason, and the warnings for the client.
+    /// Returns the reason, and the warnings for the client.
     pub fn into_parts(self) -> (ErrorKind, Vec<String>) {
         (self.0.kind, self.0.warnings)
     }

@@ -9,7 +9,7 @@ use holdfast_value::{List, Seen, SmolStr, Value};
 
 use crate::Identifiers;
 
-/// The most letters of `generateName` that make it into the name; a name is at most 63 letters, five of them made up.
+/// Maximum number of letters of `generateName` in the name; a name has at most 63 letters, five of them generated.
 const GENERATED_PREFIX: usize = 58;
 
 /// Metadata that a client cannot set on an object that it creates.
@@ -28,7 +28,7 @@ pub fn wipe(object: &mut Value) {
     }
 }
 
-/// The name of a new object, or what its name is to be made of.
+/// Returns the name of a new object, or its `generateName`.
 pub fn wanted_name(object: &Value) -> &str {
     match name(object) {
         "" => object.str_at(&["metadata", "generateName"]).unwrap_or_default(),
@@ -36,7 +36,7 @@ pub fn wanted_name(object: &Value) -> &str {
     }
 }
 
-/// Gives a new object its identity: name (where one is to be made up), namespace, uid and time of birth.
+/// Sets the identity of a new object: name (if it is to be generated), namespace, uid and creation timestamp.
 pub fn fill_in(object: &mut Value, namespace: &str, identifiers: &dyn Identifiers, now: SystemTime) {
     let prefix = object.str_at(&["metadata", "generateName"]).unwrap_or_default();
     if !prefix.is_empty() && name(object).is_empty() {
@@ -78,7 +78,7 @@ pub fn keep(object: &mut Value, old: &Value) {
     }
 }
 
-/// Makes the node at `path` what it is in `old`, missing where it is missing there.
+/// Sets the node at `path` to its value in `old`; removes it if `old` lacks it.
 pub fn take(object: &mut Value, old: &Value, path: &[&str]) {
     match old.at(path) {
         Some(value) => {
@@ -131,7 +131,7 @@ pub fn first_generation(object: &mut Value, rules: &ResourceRules) {
     }
 }
 
-/// Raises the generation where a field that counts has changed by a write to the object itself or to a subresource that
+/// Increments the generation if a write to the object itself, or to a subresource that counts, has changed a field that
 /// counts.
 pub fn next_generation(object: &mut Value, old: &Value, rules: &ResourceRules, subresource: &str) {
     let Generation::Counted {
@@ -182,17 +182,17 @@ fn all_but_metadata(object: &Value) -> impl Iterator<Item = &(SmolStr, Value)> {
     fields.filter(|(name, _)| name != "metadata")
 }
 
-/// The name; empty where there is none.
+/// Returns the name; empty if there is none.
 pub fn name(object: &Value) -> &str {
     object.str_at(&["metadata", "name"]).unwrap_or_default()
 }
 
-/// The uid; empty where there is none.
+/// Returns the uid; empty if there is none.
 pub fn uid(object: &Value) -> &str {
     object.str_at(&["metadata", "uid"]).unwrap_or_default()
 }
 
-/// The finalizers.
+/// Returns the finalizers.
 pub fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
     let list = object.at(&["metadata", "finalizers"]).and_then(Value::as_list);
     list.into_iter().flat_map(|list| list.iter()).filter_map(Value::as_str)
@@ -240,7 +240,7 @@ pub fn drop_repeated_owners(object: &mut Value, after_admission: bool) -> Vec<St
     vec![warning]
 }
 
-/// A time as objects have it: RFC 3339 in UTC, in whole seconds.
+/// Formats a time for an object: RFC 3339 in UTC, in whole seconds.
 pub fn rfc3339(time: SystemTime) -> SmolStr {
     Timestamp::from(time).text(Precision::Seconds)
 }

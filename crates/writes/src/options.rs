@@ -32,7 +32,7 @@ impl FieldValidation {
 pub struct WriteOptions {
     /// True if nothing is stored (`dryRun=All`).
     pub dry_run: bool,
-    /// The name of the field manager; empty where the client leaves it to the User-Agent.
+    /// Name of the field manager; empty if the client leaves it to the User-Agent.
     pub field_manager: String,
     /// Handling of unknown and repeated fields.
     pub field_validation: FieldValidation,
@@ -77,7 +77,7 @@ pub struct DeleteOptions {
 }
 
 impl WriteOptions {
-    /// The options as an object of that kind, such as `CreateOptions`.
+    /// Returns the options as an object of that kind, such as `CreateOptions`.
     pub fn to_object(&self, kind: &str) -> Value {
         let mut object = options_object(kind, self.dry_run);
         if !self.field_manager.is_empty() {
@@ -106,7 +106,7 @@ fn options_object(kind: &str, dry_run: bool) -> Value {
 const IGNORES_READ_ERROR: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
 
 impl DeleteOptions {
-    /// The options as an object.
+    /// Returns the options as an object.
     pub fn to_object(&self) -> Value {
         let mut object = options_object("DeleteOptions", self.dry_run);
         if let Some(seconds) = self.grace_period_seconds {
@@ -136,7 +136,7 @@ impl DeleteOptions {
     /// Reads the options of a DELETE from an object that has the form of its type.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for values that are none.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if a value is not allowed.
     pub fn from_object(object: &Value) -> Result<Self, Error> {
         let text = |path: &[&str]| object.str_at(path).map(str::to_owned);
         let dry_runs = object
@@ -156,10 +156,10 @@ impl DeleteOptions {
         })
     }
 
-    /// The options without preconditions.
+    /// Returns the options without preconditions.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for values that are none.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if a value is not allowed.
     pub fn check<'a>(
         dry_runs: impl Iterator<Item = &'a str>,
         grace_period_seconds: Option<i64>,
@@ -201,7 +201,7 @@ impl DeleteOptions {
     }
 }
 
-/// The value of that name among `names`; an error that lists the `supported` names where there is none.
+/// Returns the value of that name among `names`; an error that lists the `supported` names if there is none.
 pub fn named<T: Copy>(
     names: &[(&str, T)],
     field: &str,

@@ -150,7 +150,7 @@ impl Stage<'_> {
             && !self.target.writer.internal
     }
 
-    /// The write as policies and match conditions see it.
+    /// Returns the write in the form that policies and match conditions receive.
     pub(crate) fn policy_request<'b>(&'b self, attributes: &'b Attributes<'_>, old: Option<&'b Value>) -> Request<'b> {
         Request {
             registry: &self.target.registry,

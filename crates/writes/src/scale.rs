@@ -22,7 +22,7 @@ const UNSET: i64 = i32::MIN as i64;
 /// The metadata of an object that its Scale shows.
 const METADATA: [&str; 5] = ["creationTimestamp", "name", "namespace", "resourceVersion", "uid"];
 
-/// The Scale of `parent`.
+/// Returns the Scale of `parent`.
 pub fn of(parent: &Value, fields: &ScaleFields) -> Value {
     let mut scale = Value::empty_map();
     scale.set_at(&["kind"], KIND.into());
@@ -60,7 +60,7 @@ fn selector_text(selector: &Value) -> String {
     }
 }
 
-/// The run of a write to the Scale of a stored object.
+/// Runs a write to the Scale of a stored object.
 pub(crate) async fn update(
     stage: &Stage<'_>,
     change: &Change,
@@ -139,7 +139,7 @@ fn ownership(resource: &Resource, api_version: &SmolStr) -> ScaleOwnership {
 /// Validates a Scale that was sent.
 fn check(resource: &Resource, scale: &Value, stored: &Value) -> Result<(), Error> {
     let name = metadata::name(stored);
-    // Definitions have words of their own for this.
+    // Custom resources have different messages for this.
     let errors = if resource.conventions.untyped_scale {
         Vec::new()
     } else {

@@ -1,5 +1,5 @@
-//! One run of a write over one state of the other objects: what its steps share. The runs themselves are in `create.rs`,
-//! `update.rs`, `delete.rs`, `answer.rs` and `connect.rs`.
+//! One run of a write over one state of the other objects: shared parts of its steps. The runs themselves are in
+//! `create.rs`, `update.rs`, `delete.rs`, `answer.rs` and `connect.rs`.
 
 use holdfast_gotext::number::parse_uint;
 use holdfast_resource::{
@@ -18,7 +18,7 @@ pub struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    /// A run of a write to `target`.
+    /// Creates a run of a write to `target`.
     pub fn new(environment: Environment<'a>, target: &'a Target) -> Self {
         Self { environment, target }
     }
@@ -33,12 +33,12 @@ impl<'a> Stage<'a> {
         body.kind_type.as_deref().ok_or_else(missing)
     }
 
-    /// The resource that is written.
+    /// Returns the resource that is written.
     pub fn resource(&self) -> &'a Resource {
         &self.target.resource
     }
 
-    /// The context of the steps of this run.
+    /// Returns the context of the steps of this run.
     pub fn call<'b>(&'b self, operation: Operation, name: &'b str) -> Call<'b> {
         Call::new(WriteContext {
             operation,
@@ -64,7 +64,7 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// The parts of which something may be known: of objects that are checked as they are stored.
+    /// Returns the parts with known properties, for objects that are validated in their stored form.
     fn parts(&self) -> Parts<'a> {
         match self.checks_as_sent() {
             true => Parts::default(),
@@ -82,7 +82,7 @@ impl<'a> Stage<'a> {
             && storage.is_some_and(|storage| storage.api_version == body.api_version)
     }
 
-    /// The admission attributes of a creation or an update.
+    /// Returns the admission attributes of a creation or an update.
     pub(crate) fn attributes<'b>(&'b self, operation: &'static str, name: &'b str) -> Attributes<'b> {
         let kind = if operation == "CREATE" {
             "CreateOptions"
@@ -152,7 +152,7 @@ impl<'a> Stage<'a> {
         self.resource().conventions.checked_as_sent
     }
 
-    /// An object of the version of the request in the version in which it is checked.
+    /// Converts an object from the requested version to the version in which it is validated.
     pub(crate) async fn to_be_checked(&self, object: Value) -> Result<Value, Error> {
         match self.checks_as_sent() {
             true => Ok(object),
@@ -160,8 +160,8 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// A checked object in its storage version, as the store will show it: most built-in kinds are kept in protobuf, which has
-    /// no empty lists. Dry runs of the reference go that way, too.
+    /// Converts a validated object to its storage version, as the store will return it: most built-in kinds are stored
+    /// in protobuf, which has no empty lists. Dry runs of the reference do the same.
     pub(crate) async fn to_be_stored(&self, object: Value) -> Result<Value, Error> {
         let object = match self.checks_as_sent() {
             true => self.to_storage_version(object).await?,
@@ -221,17 +221,17 @@ pub fn check_place(object: &mut Value, name: &str, namespace: &str) -> Result<()
     }
 }
 
-/// The object that the address calls `name` has no name.
+/// Returns the error for an object without a name at the path of `name`.
 pub(crate) fn nameless(name: &str) -> Error {
     Error::bad_request(format!(
         "the name of the object ({name} based on URL) was undeterminable: name must be provided"
     ))
 }
 
-/// The number that the resource version of `object` is; 0 where it has none.
+/// Parses the resource version of `object`; 0 if it has none.
 ///
 /// # Errors
-/// [`ErrorKind::Unclassified`](crate::ErrorKind::Unclassified) where it is no number.
+/// [`ErrorKind::Unclassified`](crate::ErrorKind::Unclassified) if it is not a number.
 pub(crate) fn version_number(object: &Value) -> Result<u64, Error> {
     let version = object.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();
     if version.is_empty() {
@@ -240,10 +240,10 @@ pub(crate) fn version_number(object: &Value) -> Result<u64, Error> {
     parse_uint(version).map_err(Error::unclassified)
 }
 
-/// A new object has no version yet. What is no version does not count.
+/// Checks that a new object has no resource version. Ignores one that is not a number.
 ///
 /// # Errors
-/// [`ErrorKind::Unclassified`](crate::ErrorKind::Unclassified).
+/// [`ErrorKind::Unclassified`](crate::ErrorKind::Unclassified) if it has one.
 pub fn check_has_no_version(object: &Value) -> Result<(), Error> {
     let version = object.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();
     let is_number = version.bytes().all(|byte| byte.is_ascii_digit());
@@ -256,10 +256,10 @@ pub fn check_has_no_version(object: &Value) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks that `object` is in the namespace of the address, where it is in any.
+/// Checks that `object` is in the namespace of the request path, if it has one.
 ///
 /// # Errors
-/// [`ErrorKind::BadRequest`](crate::ErrorKind::BadRequest).
+/// [`ErrorKind::BadRequest`](crate::ErrorKind::BadRequest) if it is in another one.
 pub fn check_namespace(object: &mut Value, namespace: &str) -> Result<(), Error> {
     let found = object.str_at(&["metadata", "namespace"]).unwrap_or_default();
     if !found.is_empty() && !namespace.is_empty() && found != namespace {

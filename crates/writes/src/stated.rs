@@ -82,7 +82,7 @@ impl Stated {
         self.kind == kind_type.kind() && self.version == *version && self.group == *group
     }
 
-    /// The `apiVersion`.
+    /// Returns the `apiVersion`.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.to_string()
@@ -145,7 +145,7 @@ impl Stated {
     }
 }
 
-/// The groups that the reference has a server of their own for.
+/// Groups for which the reference has a separate server.
 const OWN_SERVERS: [&str; 2] = ["apiextensions.k8s.io", "apiregistration.k8s.io"];
 
 /// The kinds of the core group that each of the servers knows.
@@ -168,9 +168,9 @@ const OF_ALL_SERVERS: [&str; 12] = [
 pub enum Known {
     /// A type.
     Type(Arc<dyn KindType>),
-    /// A kind in the reference's own form: none of the fields that JSON can have.
+    /// A kind in the reference's internal form, without any field that JSON can have.
     Internal,
-    /// A kind that is not served, or a list; of these nothing but the name is known.
+    /// A kind that is not served, or a list; only its name is known.
     Other,
 }
 
@@ -194,7 +194,7 @@ fn not_an_object(value: &Value) -> String {
     )
 }
 
-/// The group where the reference keeps a kind that has moved from one to another, or is served in two.
+/// Returns the group in which the reference stores a kind that has moved to another group, or is served in two.
 fn home<'g>(group: &'g str, kind: &str) -> &'g str {
     match (group, kind) {
         ("extensions", "DaemonSet" | "Deployment" | "ReplicaSet") => "apps",
@@ -205,7 +205,7 @@ fn home<'g>(group: &'g str, kind: &str) -> &'g str {
     }
 }
 
-/// The package that messages name for the reference's own form of the kinds of a group.
+/// Returns the package that error messages name for the internal form of the kinds of a group.
 fn package(group: &str) -> &str {
     match group {
         "" => "core",

@@ -9,7 +9,7 @@ use holdfast_value::{SmolStr, Value};
 
 use crate::{Error, ErrorKind, WriteOptions, metadata};
 
-/// The field manager for the server's own writes.
+/// Field manager of the server's own writes.
 const SERVER_MANAGER: &str = "kube-apiserver";
 
 /// A write request: target resource, requester, options and expected body type.
@@ -40,7 +40,7 @@ pub struct TargetBody {
     pub api_version: SmolStr,
     /// Its kind.
     pub kind: SmolStr,
-    /// Its type, where it has one.
+    /// Its type, if it has one.
     pub kind_type: Option<Arc<dyn KindType>>,
     /// Paths of the fields of the Scale, for writes to one.
     pub scale: Option<ScaleFields>,
@@ -66,7 +66,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// A user who writes as the server does.
+    /// Creates a writer for a user that writes on behalf of the server.
     fn new(user: Arc<User>) -> Self {
         Self {
             user,
@@ -96,7 +96,7 @@ pub struct WriteRequest {
 }
 
 impl WriteRequest {
-    /// A write at `now` without options, deadline and audit.
+    /// Creates a write at `now` without options, deadline and audit.
     pub fn new(now: SystemTime) -> Self {
         Self {
             options: WriteOptions::default(),
@@ -109,7 +109,7 @@ impl WriteRequest {
         }
     }
 
-    /// A write that belongs to this request and has no options of its own.
+    /// Creates a write that belongs to this request and has no options of its own.
     pub fn inner(&self) -> Self {
         Self {
             options: WriteOptions::default(),
@@ -119,7 +119,7 @@ impl WriteRequest {
     }
 }
 
-/// The fields of `reset_fields` that a write does not change. The others it may change without owning them.
+/// Returns the fields of `reset_fields` that a write does not change. It may change the others without owning them.
 fn untouched(reset_fields: &Arc<[Vec<SmolStr>]>, resource: &Resource, subresource: &str) -> Arc<[Vec<SmolStr>]> {
     let unowned = resource.capabilities.unowned_fields.iter();
     let mut unowned = unowned.filter(|(of, _)| *of == subresource).peekable();
@@ -135,8 +135,8 @@ fn untouched(reset_fields: &Arc<[Vec<SmolStr>]>, resource: &Resource, subresourc
 }
 
 impl Target {
-    /// A write of `user` at `now` to `resource`, or to a subresource of it, in the version `api_version` in which it is served
-    /// or stored. Namespace and name, the field manager and the options are left to be filled in.
+    /// Creates a write of `user` at `now` to `resource`, or to a subresource of it, in the served or storage version
+    /// `api_version`. The caller fills in the namespace, the name, the field manager and the options.
     pub fn new(
         registry: &Arc<Registry>,
         resource: &Arc<Resource>,
@@ -180,14 +180,14 @@ impl Target {
         }
     }
 
-    /// The same for the object of that namespace and name.
+    /// Returns the same target for the object of that namespace and name.
     #[must_use]
     pub fn at(mut self, namespace: &str, name: &str) -> Self {
         (self.namespace, self.name) = (SmolStr::new(namespace), SmolStr::new(name));
         self
     }
 
-    /// The same for `object`, by its own metadata.
+    /// Returns the same target for `object`, from its metadata.
     #[must_use]
     pub fn at_object(self, object: &Value) -> Self {
         let namespace = object.str_at(&["metadata", "namespace"]).unwrap_or_default();
@@ -199,7 +199,7 @@ impl Target {
         self.request.audit.as_deref()
     }
 
-    /// A stored object as it is stored, whatever versions are served.
+    /// Creates a target for a stored object in its storage version, even if that is not served.
     pub fn of_stored(
         registry: &Arc<Registry>,
         resource: &Arc<Resource>,
@@ -272,7 +272,7 @@ impl Target {
         formats::check_key(self.resource.namespaced(), &self.namespace, &self.name).map_err(Error::bad_request)
     }
 
-    /// The key of the object `name`; empty for what is not stored.
+    /// Returns the key of the object `name`; empty if the resource is not stored.
     pub fn key(&self, name: &str) -> String {
         let storage = self.resource.storage.as_ref();
         storage

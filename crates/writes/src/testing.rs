@@ -32,7 +32,7 @@ pub struct World {
     pub policies: Arc<Policies>,
     /// The admission webhooks.
     pub webhooks: Arc<Webhooks>,
-    /// The client of webhooks; by default none of them answers.
+    /// Webhook client; by default no webhook answers.
     pub callers: Arc<dyn Callers>,
     /// The user who writes.
     pub user: Arc<User>,
@@ -42,7 +42,7 @@ pub struct World {
 }
 
 impl World {
-    /// A world with these resources and no admission.
+    /// Creates a world with these resources and no admission.
     pub fn new(registry: Registry) -> Self {
         Self {
             field_managers: FieldManagers::new(Arc::clone(registry.types())),
@@ -60,7 +60,7 @@ impl World {
         }
     }
 
-    /// The time of day.
+    /// Returns the time of day.
     pub fn now() -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000)
     }
@@ -80,7 +80,7 @@ impl World {
         }
     }
 
-    /// A write of `object`, at the address of its name in the namespace `default`, or of a subresource of it.
+    /// Creates a write of `object`, or of a subresource of it, in the namespace `default`.
     pub fn target(&self, resource: &Arc<Resource>, object: &Value, subresource: &str) -> Target {
         let version = SmolStr::new(object.str_at(&["apiVersion"]).unwrap_or_default());
         let namespace = if resource.namespaced() { "default" } else { "" };
@@ -105,7 +105,7 @@ impl Identifiers for OneUid {
 
 const UNREACHABLE: &str = "there is no server";
 
-/// No webhook answers.
+/// Webhook client without any reachable webhook.
 pub struct Unreachable;
 
 impl ConversionCaller for Unreachable {

@@ -55,7 +55,7 @@ fn resource_of<'w>(world: &'w World, object: &Value) -> &'w Arc<Resource> {
         .unwrap()
 }
 
-/// The object as a body is decoded: typed, with its defaults.
+/// Decodes an object like a request body: typed, with its defaults.
 fn decoded(world: &World, text: &str) -> Value {
     let object = tree(text);
     let version = object.str_at(&["apiVersion"]).unwrap();
@@ -78,7 +78,7 @@ fn create(world: &World, text: &str) -> Result<Staged, Error> {
     run(world, &target, async |stage| stage.create(object).await)
 }
 
-/// The object that a creation stores, at the version 7.
+/// Returns the object that a creation stores, at resource version 7.
 fn stored(world: &World, text: &str) -> Value {
     let mut object = create(world, text).unwrap().object;
     object.set_at(&["metadata", "resourceVersion"], "7".into());

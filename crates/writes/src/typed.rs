@@ -10,10 +10,10 @@ use crate::{FieldValidation, INTERNAL, Known, Stated};
 
 /// A body that states its kind and is not decoded yet.
 pub trait Content {
-    /// The tree of an object of `kind_type`, and the keys that its text repeats.
+    /// Returns the tree of an object of `kind_type`, and the keys that its text repeats.
     ///
     /// # Errors
-    /// Why there is none.
+    /// If it cannot be parsed.
     fn tree(self, kind_type: &dyn KindType) -> Result<Parsed, String>;
 
     /// Returns the names of its fields other than `apiVersion` and `kind`.
@@ -41,10 +41,10 @@ pub enum Reading {
     Other(Vec<String>),
 }
 
-/// Reads `content` as what it states to be, and checks that it can become an object of `kind_type`.
+/// Decodes `content` as the kind in it, and checks that it can be converted to `kind_type`.
 ///
 /// # Errors
-/// Why it is none, in the words of the reference.
+/// If it cannot; the message is the reference's.
 pub fn read_as_stated(
     content: impl Content,
     stated: &Stated,
@@ -67,7 +67,7 @@ pub fn read_as_stated(
     Err(stated.unconvertible(group, kind_type.kind()))
 }
 
-/// All fields are unknown to the reference's own form of an object.
+/// Returns all fields as unknown, since the reference's internal form of an object knows none.
 fn unknown_fields(content: &impl Content, source: Source<'_>) -> Vec<String> {
     let mut findings: Vec<String> = content
         .fields()
@@ -80,10 +80,10 @@ fn unknown_fields(content: &impl Content, source: Source<'_>) -> Vec<String> {
     findings
 }
 
-/// Reads `content` as an object of `kind_type`, whatever it states.
+/// Decodes `content` as an object of `kind_type`, regardless of the kind in it.
 ///
 /// # Errors
-/// Why it is none.
+/// If it cannot be decoded.
 pub fn read_as(content: impl Content, kind_type: &dyn KindType, source: Source<'_>) -> Result<TypedObject, String> {
     let Parsed { mut value, findings } = content.tree(kind_type)?;
     if value.is_null() {
@@ -114,7 +114,8 @@ pub enum Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// The JSON or the tree of `live` after a change, where that is `known` to have the form of its type.
+    /// Returns the source for the JSON or the tree of `live` after a change. `known` is true if `live` has the form of
+    /// its type.
     pub fn changed(live: &'a Value, known: bool, from_tree: bool) -> Self {
         match (known, from_tree) {
             (true, true) => Self::ChangedTree(live),
@@ -156,7 +157,8 @@ pub fn typed(
     Ok(TypedObject { findings, ..typed })
 }
 
-/// Reads amounts that are written as numbers from their text: the reference does, whatever floats make of them.
+/// Reads quantities that are written as numbers from their text, as the reference does, to avoid the rounding of
+/// floats.
 fn take_as_written(typed: &mut TypedObject, text: &[u8]) {
     if typed.floats.is_empty() {
         return;
@@ -204,8 +206,9 @@ fn strict_error(findings: &[String]) -> String {
     format!("strict decoding error: {}", errors.join(", "))
 }
 
-/// Puts findings into the order in which a reader of the JSON `text` comes upon them: unknown fields by their key, repeated
-/// ones by its second place. What is repeated in an unknown field, or is unknown itself, such a reader does not see.
+/// Sorts findings into the order in which a decoder of the JSON `text` reports them: unknown fields by their key,
+/// repeated ones by its second occurrence. The decoder does not report repeated or unknown fields inside an unknown
+/// field.
 pub fn order_by_text(findings: &mut Vec<String>, text: &[u8]) {
     if findings.len() < 2 {
         return;

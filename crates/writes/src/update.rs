@@ -44,7 +44,7 @@ impl Stage<'_> {
         outcome.map_err(|error| error.with_warnings(warnings))
     }
 
-    /// The run of an update whose result before admission is known.
+    /// Runs an update whose object before admission is `next`.
     async fn update_to(&self, change: &Change, next: Next, live: &Live, shown: &Value) -> Result<Staged, Error> {
         let Next {
             mut object,
@@ -55,7 +55,7 @@ impl Stage<'_> {
         } = next;
         self.target.check_deadline()?;
         self.check_place(&mut object)?;
-        // Where versions are converted, what is reset may become annotations that are the writer's.
+        // If versions are converted, reset fields may become annotations, which belong to the writer.
         let mut sent = (!change.tracks() && self.resource().capabilities.converts.is_some()).then(|| object.clone());
         metadata::reset_fields(&mut object, Some(shown), &self.target.body.reset_fields);
         let formed = live.shown_as_stored && live.known.formed;
@@ -121,7 +121,7 @@ impl Stage<'_> {
         checked.map_err(|error| call.refused(error))?;
         let completes = deletion::completes(self.resource(), &object, old);
         if !self.target.request.dry_run {
-            // The store drops it; a dry run answers with what was sent.
+            // The store drops it; a dry run returns the object that was sent.
             object.remove_at(&["metadata", "selfLink"]);
         }
         let object = self.to_be_stored(object).await?;
@@ -155,7 +155,7 @@ impl Stage<'_> {
         let refuse = |refusal| self.refusal(refusal, name);
         let attributes = self.attributes("UPDATE", name);
         match scaled {
-            // Policies and webhooks had the Scale that was sent.
+            // Policies and webhooks received the Scale that was sent.
             Some(_) => plugins.mutate(call, Some(object), Some(old)).map_err(refuse)?,
             None => {
                 let mutated = self.mutate(call, &attributes, Some(object), Some(old), Some(&refuse));
@@ -227,7 +227,7 @@ impl Stage<'_> {
         errors
     }
 
-    /// The subresource that is written to. A write to the Scale counts as one to the object itself.
+    /// Returns the subresource that is written to. A write to the Scale counts as one to the object itself.
     fn address(&self) -> &str {
         match self.target.body.scale {
             Some(_) => "",
@@ -235,12 +235,13 @@ impl Stage<'_> {
         }
     }
 
-    /// Name and namespace must be those of the address; a namespace that is left out is filled in.
+    /// Checks that name and namespace are those of the request path; fills in a missing namespace.
     pub(crate) fn check_place(&self, object: &mut Value) -> Result<(), Error> {
         check_place(object, &self.target.name, &self.target.namespace)
     }
 
-    /// A uid in the body of a PUT is a precondition that the store checks in the reference, and reports in its words.
+    /// Checks the uid in the body of a PUT. It is a precondition that the reference's store checks, with its own error
+    /// message.
     pub(crate) fn check_uid(&self, change: &Change, key: &str, stored: Option<&Value>) -> Result<(), Error> {
         let Some(wanted) = change.required_uid() else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The call of one webhook for a write, and the use of its answer.
+//! The call of one webhook for a write, and the handling of its response.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(crate) enum Fault {
     Unanswered(Unanswered),
     /// It rejects the write.
     Refused { code: u16, error: Error },
-    /// The change that it wants cannot be made.
+    /// Its patch cannot be applied.
     Failed(Error),
 }
 
@@ -139,7 +139,7 @@ impl Stage<'_> {
                     WebhookType::Validating => "failed-open.validating.webhook.admission.k8s.io",
                 };
                 self.annotate(&record.key(prefix), || webhook.name.to_string());
-                // Where the request itself ran out of time, no policy lets it go on.
+                // If the request itself timed out, it fails with any failure policy.
                 self.target.check_deadline().map(|()| T::default())
             }
             Fault::Unanswered(Unanswered { code, why }) => {
@@ -252,7 +252,8 @@ impl Stage<'_> {
         Ok(changed)
     }
 
-    /// The type of what a webhook made of an object of `expected`, which may be another version of its kind.
+    /// Returns the type of an object of `expected` after a webhook patched it, which may be another version of its
+    /// kind.
     fn patched_type(&self, patched: &mut Value, expected: Arc<dyn KindType>) -> Result<Arc<dyn KindType>, Fault> {
         let types = self.environment.field_managers.types();
         if expected.conventions().states_identity && patched.str_at(&["kind"]).unwrap_or_default().is_empty() {
@@ -281,7 +282,7 @@ impl Stage<'_> {
         }
     }
 
-    /// Restores the managed fields `before` where webhooks left some that cannot be read.
+    /// Restores the managed fields `before` if webhooks set some that cannot be decoded.
     pub(crate) fn keep_managers(&self, call: &Call<'_>, object: &mut Value, before: Option<&Value>) {
         const PATH: [&str; 2] = ["metadata", "managedFields"];
         if object.at(&PATH) == before {

@@ -19,7 +19,7 @@ const MOST: usize = 256;
 /// Versions of a resource, with the conversions of objects so far.
 pub(crate) struct WebhookVersions<V = ResourceVersions> {
     versions: V,
-    /// The version of the address, by way of which all conversions go.
+    /// The requested version, through which all conversions pass.
     hub: SmolStr,
     known: Mutex<Known>,
 }

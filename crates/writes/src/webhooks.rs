@@ -22,7 +22,7 @@ pub(crate) struct Attributes<'a> {
     pub(crate) name: &'a str,
     /// The options of the write as the client sent them.
     sent: Options<'a>,
-    /// The same as an object, made when first needed.
+    /// Options as an object, created on demand.
     options: OnceLock<Value>,
 }
 
@@ -32,7 +32,7 @@ pub(crate) enum Options<'a> {
     /// Of a creation or a change: an object of that kind.
     Write(&'a WriteOptions, &'static str),
     Delete(&'a DeleteOptions),
-    /// There are none.
+    /// No options.
     Nothing,
 }
 
@@ -46,7 +46,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// The options of the write, as an object.
+    /// Returns the options of the write as an object.
     pub(crate) fn options(&self) -> &Value {
         self.options.get_or_init(|| match self.sent {
             Options::Write(options, kind) => options.to_object(kind),
@@ -60,7 +60,7 @@ impl<'a> Attributes<'a> {
 pub(crate) struct CallRecord {
     pub(crate) webhook_type: WebhookType,
     pub(crate) started: Instant,
-    /// The round and the place, as annotations of the audit log name them.
+    /// Round and index, as audit annotations name them.
     place: (usize, usize),
 }
 
@@ -73,7 +73,7 @@ impl CallRecord {
         }
     }
 
-    /// The key of an annotation about this call.
+    /// Returns the key of an annotation about this call.
     pub(crate) fn key(&self, prefix: &str) -> String {
         let (round, at) = self.place;
         format!("{prefix}/round_{round}_index_{at}")
@@ -358,7 +358,7 @@ impl Stage<'_> {
         self.resource().capabilities.is_namespace
     }
 
-    /// The namespace that policies and webhooks see. A namespace is in itself.
+    /// Returns the namespace that policies and webhooks see. A namespace is in itself.
     pub(crate) fn review_namespace<'b>(&'b self, name: &'b str) -> &'b str {
         if self.is_of_namespace() {
             name

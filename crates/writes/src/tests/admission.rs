@@ -28,7 +28,7 @@ fn refusing_policy(world: &World) {
     world.policies.validating.set_binding("b", Some(&binding));
 }
 
-/// A webhook that no server answers for, and that reviews what `more` leaves.
+/// Adds an unreachable webhook with the additional settings `more`.
 fn dead_webhook(world: &World, more: &str) {
     let configuration = format!(
         "{{webhooks: [{{name: a.io, clientConfig: {{url: 'https://localhost'}}, rules: [{{{EVERYTHING}}}], failurePolicy: \

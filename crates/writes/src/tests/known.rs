@@ -20,7 +20,7 @@ fn workload(text: &str) -> String {
     text.replace("TEMPLATE", &format!("{{metadata: {{labels: {{x: z}}}}, spec: {spec}}}"))
 }
 
-/// The object with a container whose name cannot be.
+/// Returns the object with an invalid container name.
 fn broken(object: &Value) -> Value {
     let text = json::to_string(object).replace(r#""name":"c""#, r#""name":"C""#);
     json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap()
@@ -61,7 +61,7 @@ fn known_valid_template_is_not_validated_until_it_changes() {
         let staged = create(&world, &workload(text)).unwrap();
         let mut stored = staged.object;
         stored.set_at(&["metadata", "resourceVersion"], "7".into());
-        // Only for who does not look at it.
+        // This is only accepted if the template is not validated.
         let stored = broken(&stored);
         let staged = patched(&world, &stored, staged.known, LABELS).unwrap();
         assert!(staged.known.formed, "{text}");

@@ -62,19 +62,19 @@ impl Callers for Hooks {
     fn excluded(&self, _: WebhookType, _: &str, _: &str) {}
 }
 
-/// A review with this response.
+/// Returns a review with this response.
 fn answer(response: &str) -> String {
     let head = format!("apiVersion: admission.k8s.io/v1, kind: AdmissionReview, response: {{uid: {UID}, {response}}}");
     json::to_string(&tree(&format!("{{{head}}}")))
 }
 
-/// The answer that makes these changes.
+/// Returns the response with this patch.
 fn changing(operations: &str) -> String {
     let patch = STANDARD.encode(json::to_string(&tree(operations)));
     answer(&format!("allowed: true, patchType: JSONPatch, patch: {patch}"))
 }
 
-/// A world where a webhook for ConfigMaps gives each of these answers.
+/// Creates a world with one webhook for ConfigMaps for each of these responses.
 fn world_of(webhook_type: WebhookType, more: &str, answers: &[String]) -> (World, Arc<Hooks>) {
     let hooks = Arc::new(Hooks {
         answers: answers.to_vec(),
