@@ -71,7 +71,7 @@ struct Replay {
 }
 
 impl Replay {
-    /// The files of cases that `chosen` names, all where it is empty.
+    /// Returns the files of cases that `chosen` names, all where it is empty.
     fn files(&self, chosen: &[String]) -> Result<Vec<File>> {
         let mut files = Vec::new();
         for suite in SUITES {
@@ -91,7 +91,7 @@ impl Replay {
         Ok(files)
     }
 
-    /// Replays these files and gives the cases that pass, by file.
+    /// Replays these files and returns the cases that pass, by file.
     fn all(&self, files: &[File], show: i64) -> Result<BTreeMap<File, BTreeSet<String>>> {
         let mut passing = BTreeMap::new();
         for suite in SUITES {
@@ -182,7 +182,7 @@ fn bless(passing: &BTreeMap<File, BTreeSet<String>>) -> Result<()> {
     Ok(())
 }
 
-/// The cases of all files, each as `file: case`.
+/// Returns the cases of all files, each as `file: case`.
 fn flat(by_file: &BTreeMap<File, BTreeSet<String>>) -> BTreeSet<String> {
     by_file
         .iter()

@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// The targets, by name.
+/// Returns the targets, by name.
 fn targets(folder: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder.join("fuzz_targets"))? {

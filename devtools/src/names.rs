@@ -13,10 +13,10 @@ const SHOWN: usize = 50;
 /// Number of retries before a name counts as lost.
 const AGAIN: usize = 3;
 
-/// The names of a list, one a line.
+/// Returns the names of a list, one a line.
 ///
 /// # Errors
-/// Where the file cannot be read.
+/// If the file cannot be read.
 pub(crate) fn read(list: &Path) -> Result<BTreeSet<String>> {
     let text = std::fs::read_to_string(list).with_context(|| list.display().to_string())?;
     Ok(text
@@ -29,7 +29,7 @@ pub(crate) fn read(list: &Path) -> Result<BTreeSet<String>> {
 /// Writes a list, one name a line, sorted.
 ///
 /// # Errors
-/// Where the file cannot be written.
+/// If the file cannot be written.
 pub(crate) fn write(list: &Path, names: &BTreeSet<String>) -> Result<()> {
     if let Some(folder) = list.parent() {
         std::fs::create_dir_all(folder)?;
@@ -63,11 +63,11 @@ pub(crate) fn again(
     Ok(())
 }
 
-/// Prints what passes now and did not before, and fails where something is lost. `what` names the things, in the plural,
-/// and is the habit that keeps the list.
+/// Prints what passes now and did not before, and fails where something is lost. `what` names the things, in the
+/// plural, and is the habit that keeps the list.
 ///
 /// # Errors
-/// Where a known name does not pass.
+/// If a known name does not pass.
 pub(crate) fn compare(what: &str, known: &BTreeSet<String>, passing: &BTreeSet<String>) -> Result<()> {
     let gained: Vec<&String> = passing.difference(known).collect();
     for name in gained.iter().take(SHOWN) {

@@ -45,7 +45,7 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// The functions that a start on the data in `folder` runs.
+/// Returns the functions that a start on the data in `folder` runs.
 fn profiled(binary: &Binary, folder: &Path) -> Result<BTreeSet<String>> {
     let (profile, ready, data) = (folder.join("profile"), folder.join("ready"), folder.join("data"));
     let address = free_address()?;
@@ -120,7 +120,7 @@ fn until_ready(child: &mut Child, file: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The functions of the program in a profile.
+/// Returns the functions of the program in a profile.
 fn names(profile: &str, program: &Path) -> BTreeSet<String> {
     let (mut objects, mut functions) = (Names::default(), Names::default());
     let (mut names, mut own) = (BTreeSet::new(), false);
@@ -155,7 +155,7 @@ fn section(name: &str) -> Option<String> {
     name.get(..end).map(str::to_owned)
 }
 
-/// A name without its hash.
+/// Returns a name without its hash.
 fn bare(name: &str) -> &str {
     hash(name).and_then(|hash| name.get(..hash)).unwrap_or(name)
 }

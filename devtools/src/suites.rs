@@ -156,7 +156,7 @@ impl Arguments {
     }
 }
 
-/// The table with `rows`, and of the other packages with those that `kept` has, in the order of the suites.
+/// Returns the table with `rows`, and of the other packages with those that `kept` has, in the order of the suites.
 fn document(kept: &str, rows: &[String]) -> String {
     let kept = kept.split_once(BEGIN).map_or("", |(_, kept)| kept);
     let mut text = HEAD.to_owned();
@@ -180,7 +180,7 @@ impl Suite {
         format!("| {} {} | {package} |", self.module, self.version)
     }
 
-    /// The module's sources below the build directory, where its tests may write.
+    /// Returns the module's sources below the build directory, where its tests may write.
     fn sources(&self) -> Result<PathBuf> {
         let name = format!("{}@{}", self.module.replace('/', "_"), self.version);
         let folder = root().join("target/suites").join(name);

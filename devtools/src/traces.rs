@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     names::compare("traces", &known, &passing)
 }
 
-/// Replays the traces of a folder and gives the names of those that pass.
+/// Replays the traces of a folder and returns the names of those that pass.
 fn replay(folder: &Path, suite: &str, jobs: usize, server: &Server, more: &[&str]) -> Result<BTreeSet<String>> {
     let tool = folder
         .ancestors()

@@ -95,7 +95,7 @@ impl Certificates {
         std::fs::write(self.path(name), text).unwrap();
     }
 
-    /// The path of a file.
+    /// Returns the path of a file.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -109,7 +109,7 @@ impl Certificates {
         STANDARD.encode(std::fs::read(self.path("back-ca.crt")).unwrap())
     }
 
-    /// The flags of the server before.
+    /// Returns the flags of the server before.
     pub fn before(&self) -> Vec<String> {
         vec![
             self.flag("proxy-client-cert-file", "proxy.crt"),
@@ -117,7 +117,7 @@ impl Certificates {
         ]
     }
 
-    /// The flags of the server behind.
+    /// Returns the flags of the server behind.
     pub fn behind(&self) -> Vec<String> {
         let mut flags = self.trusting_proxies();
         flags.push(self.flag("tls-cert-file", "back.crt"));
@@ -125,7 +125,7 @@ impl Certificates {
         flags
     }
 
-    /// The flags of a server that believes front proxies.
+    /// Returns the flags of a server that believes front proxies.
     pub fn trusting_proxies(&self) -> Vec<String> {
         vec![
             self.flag("requestheader-client-ca-file", "proxy-ca.crt"),
@@ -196,7 +196,7 @@ impl MetricsServer {
         server
     }
 
-    /// The requests that it got, each as `USER METHOD PATH`.
+    /// Returns the requests that it got, each as `USER METHOD PATH`.
     pub fn requests(&self) -> Vec<String> {
         self.requests.lock().clone()
     }
@@ -275,7 +275,7 @@ fn answer(request: &Request<Incoming>, requests: &Mutex<Vec<String>>) -> Respons
     response.body(Full::new(Bytes::from(body.to_string()))).unwrap()
 }
 
-/// The one OpenAPI document, of version 2.
+/// Returns the one OpenAPI document, of version 2.
 fn openapi() -> Value {
     let reference = json!({"$ref": "#/definitions/NodeMetrics"});
     let get = json!({"operationId": "readNodes", "produces": ["application/json"],

@@ -26,10 +26,10 @@ pub struct Page {
     pub text: String,
 }
 
-/// The pages of the reference as they are by `binary`.
+/// Returns the pages of the reference as they are by `binary`.
 ///
 /// # Errors
-/// Where the binary cannot be run.
+/// If the binary cannot be run.
 pub async fn reference(binary: &Binary) -> Result<Vec<Page>> {
     let mut pages = Vec::new();
     for name in WRITTEN {
@@ -130,7 +130,7 @@ pub enum Block<'t> {
 }
 
 impl<'t> Block<'t> {
-    /// The commands; `None` for output.
+    /// Returns the commands; `None` for output.
     pub fn commands(&self) -> Option<&'t str> {
         match self {
             Self::Commands(text) => Some(text),
@@ -139,7 +139,7 @@ impl<'t> Block<'t> {
     }
 }
 
-/// The blocks marked `sh` and `text` of a page.
+/// Returns the blocks marked `sh` and `text` of a page.
 pub fn blocks(text: &str) -> Vec<Block<'_>> {
     let mut parts = text.split("\n```");
     parts.next();
@@ -176,7 +176,7 @@ fn alike(shown: &[&str], printed: &[&str]) -> bool {
     }
 }
 
-/// The files that a page links to, without the part behind `#`.
+/// Returns the files that a page links to, without the part behind `#`.
 pub fn links(text: &str) -> Vec<String> {
     let targets = text.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
     let files = targets.map(|(target, _)| target.split('#').next().unwrap_or_default());

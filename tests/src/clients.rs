@@ -14,16 +14,16 @@ static INSTALLING: Mutex<()> = Mutex::new(());
 /// Number of attempts of a command that downloads from a registry: one that fails once may succeed the next time.
 const TRIES: usize = 3;
 
-/// The folder of a client's checks.
+/// Returns the folder of a client's checks.
 pub fn sources(name: &str) -> PathBuf {
     root().join("tests/clients").join(name)
 }
 
-/// The folder below the build directory that a client is installed in: once for each text of the file `wants` among its
-/// sources, by the commands for the sources and that folder.
+/// Returns the folder below the build directory that a client is installed in: once for each text of the file `wants`
+/// among its sources, by the commands for the sources and that folder.
 ///
 /// # Errors
-/// Where a command fails; its words are part of the error.
+/// If a command fails; its words are part of the error.
 pub fn installed(name: &str, wants: &str, commands: impl FnOnce(&Path, &Path) -> Vec<Command>) -> Result<PathBuf> {
     let _turn = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
     let (sources, folder) = (sources(name), root().join("target/clients").join(name));

@@ -37,7 +37,7 @@ pub struct RaceOutcome {
 /// Deletes a CRD while clients of all `servers` create its objects, and defines it again.
 ///
 /// # Errors
-/// Where a server does not answer, or a step does not end.
+/// If a server does not answer, or a step does not end.
 pub async fn race_with_definition_deletion(servers: &[Target]) -> Result<RaceOutcome> {
     let [first, ..] = servers else {
         bail!("there is no server");

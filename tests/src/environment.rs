@@ -39,10 +39,10 @@ struct Running {
 }
 
 impl Binary {
-    /// Makes the directory for `KUBEBUILDER_ASSETS`, as `holdfast envtest` does, and gives the path that it prints.
+    /// Makes the directory for `KUBEBUILDER_ASSETS`, as `holdfast envtest` does, and returns the path that it prints.
     ///
     /// # Errors
-    /// Where the command fails, or prints something else than the line to export.
+    /// If the command fails, or prints something else than the line to export.
     pub fn assets(&self, directory: &Path) -> Result<PathBuf> {
         let made = self.command().args(["envtest", "--dir"]).arg(directory).output()?;
         ensure!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
@@ -53,11 +53,11 @@ impl Binary {
 }
 
 impl Environment {
-    /// Starts the two programs of a directory of assets, with further flags and variables for `kube-apiserver`, and waits until
-    /// they are healthy.
+    /// Starts the two programs of a directory of assets, with further flags and variables for `kube-apiserver`, and
+    /// waits until they are healthy.
     ///
     /// # Errors
-    /// Where one of them ends or does not become healthy; the end of its log is part of the error.
+    /// If one of them ends or does not become healthy; the end of its log is part of the error.
     pub fn start(assets: &Path, more: &[&str], variables: &[(&str, &str)]) -> Result<Self> {
         let folder = TempDir::new()?;
         let path = |name: &str| folder.path().join(name);
@@ -94,7 +94,7 @@ impl Environment {
     /// Starts the `kube-apiserver` again, after its end, and waits until it is healthy.
     ///
     /// # Errors
-    /// As for [`Environment::start`].
+    /// The same as [`Environment::start`].
     pub fn start_api_server(&mut self, assets: &Path, more: &[&str], variables: &[(&str, &str)]) -> Result<()> {
         let path = |name: &str| self.folder.path().join(name);
         self.port = free_address()?.port();
@@ -133,34 +133,34 @@ impl Environment {
         Target::at(&url, Some(&authority), Some(ADMIN_TOKEN))
     }
 
-    /// The process of `etcd`, and how long it took until it was healthy.
+    /// Returns the process of `etcd`, and how long it took until it was healthy.
     pub fn etcd(&self) -> (Process, Duration) {
         self.etcd.figures()
     }
 
-    /// The process of `kube-apiserver`, and how long it took until it was healthy; none after its end.
+    /// Returns the process of `kube-apiserver`, and how long it took until it was healthy; none after its end.
     pub fn api_server(&self) -> Option<(Process, Duration)> {
         self.api_server.as_ref().map(Running::figures)
     }
 
-    /// Ends the `kube-apiserver`, as envtest does, and gives its exit code.
+    /// Ends the `kube-apiserver`, as envtest does, and returns its exit code.
     ///
     /// # Errors
-    /// Where it does not end.
+    /// If it does not end.
     pub fn stop_api_server(&mut self) -> Result<Option<i32>> {
         let mut running = self.api_server.take().context("it has ended already")?;
         running.stop()
     }
 
-    /// Ends `etcd`, as envtest does, and gives its exit code.
+    /// Ends `etcd`, as envtest does, and returns its exit code.
     ///
     /// # Errors
-    /// Where it does not end.
+    /// If it does not end.
     pub fn stop_etcd(&mut self) -> Result<Option<i32>> {
         self.etcd.stop()
     }
 
-    /// A file or folder of the environment: `etcd`, `certs`, `etcd.log`, `api-server.log`.
+    /// Returns a file or folder of the environment: `etcd`, `certs`, `etcd.log`, `api-server.log`.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -222,7 +222,7 @@ impl Running {
         }
     }
 
-    /// Asks it to end, and gives its exit code.
+    /// Asks it to end, and returns its exit code.
     fn stop(&mut self) -> Result<Option<i32>> {
         Process(self.child.id()).terminate();
         Ok(process::wait_for_end(&mut self.child, END_LIMIT)?.code())

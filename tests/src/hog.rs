@@ -29,8 +29,8 @@ const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
 /// Media type of lists that cost the server more time than the client.
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 
-/// A server with a level of its own for service accounts of the namespace `load`, which may do everything. The level has one seat
-/// where the server has few.
+/// Returns a server with a level of its own for service accounts of the namespace `load`, which may do everything. The
+/// level has one seat where the server has few.
 pub async fn server(binary: &Binary, flags: &[&str]) -> (Server, Client) {
     let server = Server::start(binary, flags).unwrap();
     let mut client = Client::of(&server).await;
@@ -64,7 +64,7 @@ pub async fn server(binary: &Binary, flags: &[&str]) -> (Server, Client) {
     (server, client)
 }
 
-/// The token of a service account of the namespace `load`.
+/// Returns the token of a service account of the namespace `load`.
 pub async fn token(client: &mut Client, name: &str) -> &'static str {
     let accounts = "/api/v1/namespaces/load/serviceaccounts";
     client.make(accounts, json!({"metadata": {"name": name}})).await;

@@ -26,7 +26,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client with a connection of its own, as a user of `system:masters`.
+    /// Returns a client with a connection of its own, as a user of `system:masters`.
     pub async fn of(server: &Server) -> Self {
         Self {
             connection: Target::of(server).unwrap().connect().await.unwrap(),

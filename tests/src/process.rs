@@ -13,7 +13,7 @@ impl Process {
     /// Processor time used so far, of all threads, user and system.
     ///
     /// # Errors
-    /// Where the process is gone.
+    /// If the process is gone.
     pub fn cpu(self) -> Result<Duration> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0))?;
         // Field 2 is the name in parentheses and may hold blanks; utime and stime are fields 14 and 15.
@@ -31,15 +31,15 @@ impl Process {
     /// Resident memory in bytes.
     ///
     /// # Errors
-    /// Where the process is gone.
+    /// If the process is gone.
     pub fn memory(self) -> Result<u64> {
         self.status("VmRSS:")
     }
 
-    /// The most resident memory that it ever had, in bytes.
+    /// Returns the most resident memory that it ever had, in bytes.
     ///
     /// # Errors
-    /// Where the process is gone.
+    /// If the process is gone.
     pub fn peak_memory(self) -> Result<u64> {
         self.status("VmHWM:")
     }
@@ -47,7 +47,7 @@ impl Process {
     /// Its share of memory in bytes: pages that several processes have are divided among them.
     ///
     /// # Errors
-    /// Where the process is gone.
+    /// If the process is gone.
     pub fn share_of_memory(self) -> Result<u64> {
         self.kilobytes("smaps_rollup", "Pss:")
     }
@@ -77,7 +77,7 @@ impl Process {
 /// Waits until a process has ended.
 ///
 /// # Errors
-/// Where it goes on past `limit`.
+/// If it goes on past `limit`.
 pub fn wait_for_end(child: &mut Child, limit: Duration) -> Result<ExitStatus> {
     let end = Instant::now() + limit;
     loop {

@@ -26,7 +26,7 @@ pub(crate) const PUBLIC_KEY: &str = "sa.pub";
 /// Makes these files, with a new key.
 ///
 /// # Errors
-/// Where they cannot be written.
+/// If they cannot be written.
 pub(crate) fn write_credentials(folder: &Path) -> Result<()> {
     std::fs::write(folder.join(TOKEN_FILE), TOKENS)?;
     let key = rcgen::KeyPair::generate()?;
@@ -47,7 +47,7 @@ impl Reference {
     /// Starts the program on the etcd of these addresses, with further flags, and waits until it is ready.
     ///
     /// # Errors
-    /// Where it ends or does not become ready; the end of its log is part of the error.
+    /// If it ends or does not become ready; the end of its log is part of the error.
     pub async fn start(program: &Path, etcd: &str, more: &[&str]) -> Result<Self> {
         let folder = TempDir::new().context("a folder for kube-apiserver")?;
         let at = |name: &str| folder.path().join(name);
@@ -88,12 +88,12 @@ impl Reference {
         Target::at(&url, Some(&certificate), Some(ADMIN_TOKEN))
     }
 
-    /// The key by which it signs tokens of service accounts.
+    /// Returns the key by which it signs tokens of service accounts.
     pub fn key(&self) -> PathBuf {
         self.folder.path().join(KEY)
     }
 
-    /// The public half of that key.
+    /// Returns the public half of that key.
     pub fn public_key(&self) -> PathBuf {
         self.folder.path().join(PUBLIC_KEY)
     }

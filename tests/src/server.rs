@@ -68,10 +68,10 @@ impl Binary {
         Self::build(&["--profile", "dist"], "dist/holdfast")
     }
 
-    /// The build that tests use, brought up to date once for each program that runs them.
+    /// Returns the build that tests use, brought up to date once for each program that runs them.
     ///
     /// # Errors
-    /// Where the build fails.
+    /// If the build fails.
     pub fn debug() -> Result<Self> {
         static BUILT: Mutex<Option<Binary>> = Mutex::new(None);
         let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -95,7 +95,7 @@ impl Binary {
         &self.path
     }
 
-    /// A command that runs it.
+    /// Returns a command that runs it.
     pub fn command(&self) -> Command {
         Command::new(&self.path)
     }
@@ -136,7 +136,7 @@ impl Server {
     /// Starts `binary` on a new data directory and a free port, with further flags, and waits until it is ready.
     ///
     /// # Errors
-    /// Where it ends or does not become ready; the end of its log is part of the error.
+    /// If it ends or does not become ready; the end of its log is part of the error.
     pub fn start(binary: &Binary, more: &[&str]) -> Result<Self> {
         let folder = TempDir::new().context("a folder for the server's data")?;
         Self::start_on(folder, binary, more)
@@ -145,7 +145,7 @@ impl Server {
     /// Asks it to end and starts it again on its data.
     ///
     /// # Errors
-    /// As for [`Server::start`].
+    /// The same as [`Server::start`].
     pub fn restart(mut self, more: &[&str]) -> Result<Self> {
         self.end();
         self.start_anew(more)?;
@@ -173,7 +173,7 @@ impl Server {
     /// Starts it again on its data, after its end.
     ///
     /// # Errors
-    /// As for [`Server::start`].
+    /// The same as [`Server::start`].
     pub fn start_anew(&mut self, more: &[&str]) -> Result<()> {
         self.address = free_address()?;
         self.child = Self::spawn(&self.folder, &self.binary, self.address, more)?;
@@ -243,7 +243,7 @@ impl Server {
     /// Waits until its log has a line with all these parts.
     ///
     /// # Errors
-    /// Where it has none after a minute.
+    /// If it has none after a minute.
     pub async fn until_logged(&self, parts: &[&str]) -> Result<()> {
         let end = Instant::now() + LOG_LIMIT;
         while !self.logged(parts) {
@@ -253,12 +253,12 @@ impl Server {
         Ok(())
     }
 
-    /// The binary that runs.
+    /// Returns the binary that runs.
     pub fn binary(&self) -> &Binary {
         &self.binary
     }
 
-    /// The kubeconfig that it wrote for its administrator.
+    /// Returns the kubeconfig that it wrote for its administrator.
     pub fn kubeconfig(&self) -> PathBuf {
         self.data_dir().join("kubeconfig")
     }
@@ -271,7 +271,7 @@ impl Server {
     /// Processor time used so far, of all threads, user and system.
     ///
     /// # Errors
-    /// Where the process is gone.
+    /// If the process is gone.
     pub fn cpu(&self) -> Result<Duration> {
         self.process().cpu()
     }
@@ -279,7 +279,7 @@ impl Server {
     /// Resident memory in bytes.
     ///
     /// # Errors
-    /// Where the process is gone.
+    /// If the process is gone.
     pub fn memory(&self) -> Result<u64> {
         self.process().memory()
     }
@@ -294,10 +294,10 @@ impl Server {
         self.process().terminate();
     }
 
-    /// Waits until it has ended, and gives its exit code.
+    /// Waits until it has ended, and returns its exit code.
     ///
     /// # Errors
-    /// Where it goes on past `limit`.
+    /// If it goes on past `limit`.
     pub fn wait_for_end(&mut self, limit: Duration) -> Result<Option<i32>> {
         let status = process::wait_for_end(&mut self.child, limit)
             .with_context(|| format!("the server did not end:\n{}", self.log_tail()))?;
@@ -341,7 +341,7 @@ pub(crate) fn tail(path: &Path) -> String {
     lines[lines.len().saturating_sub(20)..].join("\n")
 }
 
-/// The root of the repository.
+/// Returns the root of the repository.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()

@@ -31,7 +31,7 @@ impl Tool {
         Self { program, server }
     }
 
-    /// A file for the tool, in its home: the path.
+    /// Returns a file for the tool, in its home: the path.
     pub fn file(&self, name: &str, content: &str) -> String {
         let path = self.server.data_dir().join("files").join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -39,12 +39,12 @@ impl Tool {
         path.display().to_string()
     }
 
-    /// A call of the tool.
+    /// Returns a call of the tool.
     pub fn command(&self, arguments: &[&str]) -> Command {
         self.command_of(&self.program, arguments)
     }
 
-    /// A call of another program with the same kubeconfig and home.
+    /// Returns a call of another program with the same kubeconfig and home.
     pub fn command_of(&self, program: &Path, arguments: &[&str]) -> Command {
         let mut command = Command::new(program);
         command
@@ -106,7 +106,7 @@ impl Tool {
     }
 }
 
-/// Runs a command that must succeed, and gives what it prints.
+/// Runs a command that must succeed, and returns what it prints.
 pub fn printed(command: &mut Command, input: &str) -> String {
     let output = finish(command, input);
     assert!(
@@ -134,7 +134,7 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A program of the shell in a folder: its path.
+/// Returns a program of the shell in a folder: its path.
 pub fn script(folder: &Path, name: &str, body: &str) -> String {
     let path = folder.join(name);
     // Another process writes it: what other tests start holds copies of the files that are open here until it runs its program,

@@ -51,7 +51,7 @@ limits:
 - {type: Namespace, qps: 1, burst: 1}
 ";
 
-/// A server with these flags, and the file that configures plugins.
+/// Returns a server with these flags, and the file that configures plugins.
 async fn server(flags: &[&str]) -> (Server, Client, TempDir) {
     let folder = TempDir::new().unwrap();
     fs::write(folder.path().join("events.yaml"), EVENTS).unwrap();
@@ -73,7 +73,7 @@ fn pod(name: &str, spec: Value) -> Value {
     pod
 }
 
-/// A request of another user, with its answer.
+/// Returns a request of another user, with its answer.
 async fn refused(connection: &mut Connection, method: Method, path: &str, body: Value) -> (u16, String) {
     let media_type = if method == Method::PATCH {
         MERGE

@@ -30,7 +30,7 @@ fn start(flags: &[String]) -> Server {
     Server::start(&Binary::debug().unwrap(), &flags).unwrap()
 }
 
-/// The code and text of an answer, whatever it is.
+/// Returns the code and text of an answer, whatever it is.
 async fn ask(target: &Target, method: Method, path: &str, body: &str) -> (StatusCode, String) {
     let mut connection = target.connect().await.unwrap();
     let body = Bytes::copy_from_slice(body.as_bytes());
@@ -67,7 +67,7 @@ fn condition(api_service: &Value) -> (&str, &str, &str) {
     (text("status"), text("reason"), text("message"))
 }
 
-/// The service by which the host of this test is reached.
+/// Returns the service by which the host of this test is reached.
 fn service(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
         "spec": {"type": "ExternalName", "externalName": "localhost"}})
@@ -585,7 +585,7 @@ async fn spdy_goes_through_to_a_server_behind() {
     tokio::time::timeout(PATIENCE, exchange).await.unwrap();
 }
 
-/// A server that has `metrics.k8s.io` from a small one behind.
+/// Returns a server that has `metrics.k8s.io` from a small one behind.
 async fn before_metrics() -> (Certificates, Server, Target, MetricsServer) {
     let certificates = Certificates::new("metrics");
     let metrics = MetricsServer::start(&certificates).await;

@@ -24,7 +24,7 @@ const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const PATIENCE: Duration = Duration::from_secs(60);
 const JSON: &str = "application/json";
 
-/// A policy that audits what users do, and nothing that the server does by itself.
+/// Returns a policy that audits what users do, and nothing that the server does by itself.
 fn policy(level: &str, more: &str) -> String {
     format!(
         "apiVersion: audit.k8s.io/v1\nkind: Policy\n{more}\nrules:\n- level: None\n  users: [\"system:apiserver\"]\n- level: \
@@ -82,7 +82,7 @@ impl Audited {
         self.ask(Method::POST, path, JSON, body).await
     }
 
-    /// Sends these lines of a head, and gives the status line of the answer.
+    /// Sends these lines of a head, and returns the status line of the answer.
     async fn raw(&self, head: &str) -> String {
         let mut stream = self.target().raw().await.unwrap();
         let head = format!("{head}\r\nHost: localhost\r\nConnection: close\r\n\r\n");
@@ -106,14 +106,14 @@ impl Audited {
         self.folder.path().join("log/audit.log")
     }
 
-    /// Ends the server, and gives all events that it logged.
+    /// Ends the server, and returns all events that it logged.
     fn events(mut self) -> Vec<Value> {
         self.server.end();
         read(&self.log())
     }
 }
 
-/// The events of a log, without those of the server's own controllers.
+/// Returns the events of a log, without those of the server's own controllers.
 fn read(log: &Path) -> Vec<Value> {
     events(&fs::read_to_string(log).unwrap())
 }
@@ -129,7 +129,7 @@ fn text<'v>(event: &'v Value, pointer: &str) -> &'v str {
     event.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The stages of the events of requests with that verb.
+/// Returns the stages of the events of requests with that verb.
 fn stages<'v>(events: &'v [Value], verb: &str) -> Vec<&'v str> {
     let events = events.iter().filter(|event| text(event, "/verb") == verb);
     events.map(|event| text(event, "/stage")).collect()
@@ -614,7 +614,7 @@ async fn a_strict_log_that_cannot_be_written_refuses_requests() {
     }
 }
 
-/// A kubeconfig of the webhook.
+/// Returns a kubeconfig of the webhook.
 fn kubeconfig(folder: &Path, hook: &Hook) -> PathBuf {
     let authority = &hook.bundle;
     let text = format!(

@@ -24,7 +24,7 @@ fn docs() -> PathBuf {
     root().join("docs")
 }
 
-/// The pages of the book, below `docs`.
+/// Returns the pages of the book, below `docs`.
 fn pages() -> Vec<String> {
     let summary = fs::read_to_string(docs().join("SUMMARY.md")).unwrap();
     book::links(&summary)

@@ -133,7 +133,7 @@ async fn fill(target: &Target) {
     .await;
 }
 
-/// The objects without their revisions.
+/// Returns the objects without their revisions.
 async fn shown(target: &Target) -> Vec<Value> {
     let mut objects = Vec::new();
     for path in OBJECTS {

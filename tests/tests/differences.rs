@@ -16,7 +16,7 @@ const APPLY: &str = "application/apply-patch+yaml";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const DEFINITIONS_DRY: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?dryRun=All";
 
-/// The status of the answer, and the answer.
+/// Returns the status of the answer, and the answer.
 async fn ask(server: &Server, method: Method, path: &str, media_type: &str, body: &str) -> (u16, Value) {
     let mut connection = Target::of(server).unwrap().connect().await.unwrap();
     let body = Bytes::from(body.to_owned());
@@ -34,7 +34,7 @@ async fn start() -> Server {
         .unwrap()
 }
 
-/// A definition whose objects have this schema as their `spec`.
+/// Returns a definition whose objects have this schema as their `spec`.
 fn definition(spec: Value) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 const NAMESPACES: &str = "/api/v1/namespaces";
 
-/// The directory that `holdfast envtest` made.
+/// Returns the directory that `holdfast envtest` made.
 fn assets(folder: &TempDir) -> PathBuf {
     let directory = folder.path().join("assets");
     let named = Binary::debug().unwrap().assets(&directory).unwrap();
@@ -44,7 +44,7 @@ fn namespace(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 }
 
-/// A definition and an object of it.
+/// Returns a definition and an object of it.
 fn widgets() -> (Value, Value) {
     let definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1",

@@ -435,7 +435,7 @@ async fn a_full_disk_of_etcd_loses_nothing_that_was_acknowledged() {
     objects.make(CONFIG_MAPS, config_map("after", 10)).await;
 }
 
-/// The keys of an etcd that begin with `prefix`.
+/// Returns the keys of an etcd that begin with `prefix`.
 fn keys(etcd: &Etcd, prefix: &str) -> Vec<String> {
     let mut end = prefix.as_bytes().to_vec();
     *end.last_mut().unwrap() += 1;

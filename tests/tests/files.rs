@@ -91,7 +91,7 @@ const FILES: [Named; 9] = [
     },
 ];
 
-/// The flags with which `named` is `file`.
+/// Returns the flags with which `named` is `file`.
 fn flags(named: &Named, folder: &Path, file: &Path) -> Vec<String> {
     let with = named.with.iter();
     let with = with.map(|flag| flag.replace("FOLDER", folder.to_str().unwrap()));
@@ -322,7 +322,7 @@ fn a_token_is_not_sent_where_others_may_read_it() {
     assert!(said.contains(why) && !said.contains("secret"), "{said}");
 }
 
-/// A certificate of the server for its own address, which is its own authority, and its key.
+/// Returns a certificate of the server for its own address, which is its own authority, and its key.
 fn certificate() -> (String, String) {
     let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
     params

@@ -15,7 +15,7 @@ async fn server(flags: &[&str]) -> (Server, Client) {
     (server, client)
 }
 
-/// The part of the hashes of uids from `start` up to `end`, in the form of a query.
+/// Returns the part of the hashes of uids from `start` up to `end`, in the form of a query.
 fn shard(start: &str, end: &str) -> String {
     format!("shardSelector=shardRange(object.metadata.uid,'0x{start}','0x{end}')")
 }

@@ -16,7 +16,7 @@ use test_support::needs;
 /// Maven plugin that downloads the clients.
 const PLUGIN: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies";
 
-/// The folder of the clients' archives.
+/// Returns the folder of the clients' archives.
 fn archives() -> PathBuf {
     let folder = clients::installed("java", "pom.xml", |sources, folder| {
         let archives = folder.join("archives");

@@ -44,7 +44,7 @@ impl Client {
     }
 }
 
-/// The Python client and kopf, with the script that checks them.
+/// Returns the Python client and kopf, with the script that checks them.
 fn python(run: fn(&Path, &Path) -> Command) -> Client {
     Client {
         name: "python",

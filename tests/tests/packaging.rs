@@ -19,7 +19,7 @@ fn recipe(name: &str) -> String {
     fs::read_to_string(root().join("packaging").join(name)).unwrap()
 }
 
-/// The values of a field of the unit.
+/// Returns the values of a field of the unit.
 fn values<'u>(unit: &'u str, field: &str) -> Vec<&'u str> {
     let lines = unit.lines().filter_map(|line| line.split_once('='));
     lines
@@ -85,7 +85,7 @@ fn image_has_an_unprivileged_user_a_volume_and_a_health_check() {
     }
 }
 
-/// The words of an instruction of the image in the form of a list, behind the program's name.
+/// Returns the words of an instruction of the image in the form of a list, behind the program's name.
 fn words_of(instruction: &str) -> Vec<String> {
     let recipe = recipe("Containerfile");
     let (_, image) = recipe.rsplit_once("\nFROM ").unwrap();
@@ -118,7 +118,7 @@ fn image(folder: &Path) -> PathBuf {
     root
 }
 
-/// The program of the image as its user, with nothing of this machine to read.
+/// Returns the program of the image as its user, with nothing of this machine to read.
 fn in_image(root: &Path, words: &[String]) -> Command {
     let mut command = Command::new("chroot");
     command

@@ -7,7 +7,7 @@ use conformance::{Binary, Client, Server, Target};
 use http::Method;
 use http_body_util::BodyExt as _;
 
-/// The answer to a request with a body, as text.
+/// Returns the answer to a request with a body, as text.
 async fn send(server: &Server, method: Method, path: &str, body: &str) -> (u16, serde_json::Value) {
     let mut connection = Target::of(server).unwrap().connect().await.unwrap();
     let body = Bytes::from(body.to_owned());
@@ -359,14 +359,14 @@ fn apis_that_are_not_there_end_the_start() {
     );
 }
 
-/// A short text in CBOR.
+/// Returns a short text in CBOR.
 fn cbor(text: &str) -> Vec<u8> {
     let mut item = vec![0x40 | u8::try_from(text.len()).unwrap()];
     item.extend_from_slice(text.as_bytes());
     item
 }
 
-/// A ConfigMap in CBOR.
+/// Returns a ConfigMap in CBOR.
 fn cbor_config_map(name: &str) -> Bytes {
     let mut item = vec![0xd9, 0xd9, 0xf7, 0xa4];
     for text in ["apiVersion", "v1", "kind", "ConfigMap", "metadata"] {
@@ -522,7 +522,7 @@ const SERVICES: &str = "/api/v1/namespaces/default/services";
 const SERVICE_CIDRS: &str = "/apis/networking.k8s.io/v1/servicecidrs";
 const IP_ADDRESSES: &str = "/apis/networking.k8s.io/v1/ipaddresses";
 
-/// A Service named `name` with more fields in its specification.
+/// Returns a Service named `name` with more fields in its specification.
 fn service(name: &str, more: &str) -> String {
     format!(r#"{{"metadata":{{"name":"{name}"}},"spec":{{"ports":[{{"port":80}}]{more}}}}}"#)
 }

@@ -22,8 +22,8 @@ const SERVICES: &str = "/api/v1/namespaces/default/services";
 /// Time limit for events that are certain to happen.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The flags of servers on one etcd, which wait less for each other than by default, and long enough for a machine that is busy:
-/// a lease that is lost by chance would be one more.
+/// Returns the flags of servers on one etcd, which wait less for each other than by default, and long enough for a
+/// machine that is busy: a lease that is lost by chance would be one more.
 fn flags(etcd: &Etcd) -> [String; 4] {
     [
         format!("--etcd-servers={}", etcd.endpoints()),

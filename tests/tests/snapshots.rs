@@ -37,7 +37,7 @@ async fn create(target: &Target, name: &str) {
         .unwrap();
 }
 
-/// The list: its revision, and the objects.
+/// Returns the list: its revision, and the objects.
 async fn listed(target: &Target) -> (u64, serde_json::Value) {
     let mut connection = target.connect().await.unwrap();
     let list = connection

@@ -41,7 +41,7 @@ impl Events {
         serde_json::from_slice(&line).unwrap()
     }
 
-    /// The values of the next objects.
+    /// Returns the values of the next objects.
     async fn values(&mut self, count: usize) -> Vec<String> {
         let mut values = Vec::new();
         for _ in 0..count {

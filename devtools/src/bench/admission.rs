@@ -17,7 +17,7 @@ const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
 /// Name of the object that all of them reject: once it is rejected, they are in effect.
 pub(super) const REFUSED: &str = "refused";
 
-/// All rows, each of as many creations: CPU over many connections, and waiting over one.
+/// Returns all rows, each of as many creations: CPU over many connections, and waiting over one.
 pub(super) async fn rows(binary: &Binary, objects: usize, connections: usize) -> Result<Vec<Row>> {
     let server = Server::start(binary, &[])?;
     let target = Target::of(&server)?;
@@ -75,7 +75,7 @@ pub(super) async fn register(connection: &mut Connection, registrations: &[(&str
     Ok(())
 }
 
-/// A policy for what `rule` matches, and its binding.
+/// Returns a policy for what `rule` matches, and its binding.
 pub(super) fn policy(name: &str, rule: &Value, validations: &Value) -> [(&'static str, Value); 2] {
     let kind =
         |kind: &str| json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": name}});

@@ -36,7 +36,7 @@ const UNCHECKED: Objects = Objects {
     patch: SCALED,
 };
 
-/// All rows, each with as many objects and connections.
+/// Returns all rows, each with as many objects and connections.
 pub(super) async fn rows(binary: &Binary, objects: usize, connections: usize) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     let server = Server::start(binary, &[])?;
@@ -121,7 +121,7 @@ async fn ensure_rules(connection: &mut Connection, of: &Objects) -> Result<()> {
     Ok(())
 }
 
-/// A pod's part of a Deployment of the other rows, and as much around it.
+/// Returns a pod's part of a Deployment of the other rows, and as much around it.
 fn collector(number: usize, replicas: usize) -> Bytes {
     let name = format!("bench-{number}");
     let object = json!({
@@ -142,7 +142,7 @@ fn collector(number: usize, replicas: usize) -> Bytes {
     Bytes::from(object.to_string())
 }
 
-/// A definition of fields of five types, with rules for each where its resource is the checked one.
+/// Returns a definition of fields of five types, with rules for each where its resource is the checked one.
 fn definition_of_many_fields(of: &Objects) -> Value {
     let plural = of.collection.rsplit('/').next().unwrap_or_default();
     let fields = RULES / 5;

@@ -21,7 +21,7 @@ const GROUPS: usize = 40;
 /// Number of clients that create them concurrently.
 const CONNECTIONS: usize = 4;
 
-/// All rows.
+/// Returns all rows.
 pub(super) async fn rows(binary: &Binary) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for (size, limit, memory) in [(10_000, "a few s", "≤ 100 MB"), (50_000, "", "≤ 100 MB")] {
@@ -185,7 +185,7 @@ fn definition(number: usize, spec: &Value) -> Value {
     })
 }
 
-/// The conditions that objects of operators have.
+/// Returns the conditions that objects of operators have.
 fn status() -> Value {
     let condition = json!({"type": "object", "required": ["type", "status"], "properties": {
         "type": {"type": "string", "maxLength": 316},
@@ -202,7 +202,7 @@ fn status() -> Value {
     }}})
 }
 
-/// A schema of about `size` bytes, of the parts that schemas of operators are made of.
+/// Returns a schema of about `size` bytes, of the parts that schemas of operators are made of.
 fn fields(size: usize) -> Value {
     let mut properties = Map::new();
     let mut bytes = 0;

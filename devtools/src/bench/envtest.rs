@@ -38,7 +38,7 @@ struct Program {
     memory: u64,
 }
 
-/// Measures, and gives the table.
+/// Measures, and returns the table.
 pub(super) fn table(binary: &Binary) -> Result<String> {
     let folder = tempfile::tempdir()?;
     let own = Figures::measure(&binary.assets(&folder.path().join("own"))?, true)?;
@@ -56,7 +56,7 @@ pub(super) fn write(text: &str) -> Result<()> {
         .try_for_each(|document| table::put(document, BEGIN, text))
 }
 
-/// A directory of assets with the reference's binaries, and their version; none where no variable names them.
+/// Returns a directory of assets with the reference's binaries, and their version; none if no variable names them.
 fn reference(directory: &Path) -> Result<Option<(PathBuf, String)>> {
     let named = |name: &str| std::env::var_os(name).map(std::fs::canonicalize).transpose();
     let (Some(api_server), Some(etcd)) = (named("HOLDFAST_KUBE_APISERVER")?, named("HOLDFAST_ETCD")?) else {
@@ -110,7 +110,8 @@ impl Program {
     }
 }
 
-/// The mean share of memory of environments that run at once, and how long all took to start, one after another.
+/// Returns the mean share of memory of environments that run at once, and how long all took to start, one after
+/// another.
 fn shares(assets: &Path) -> Result<(u64, Duration)> {
     let begin = Instant::now();
     let environments: Vec<Environment> = (0..MANY)

@@ -153,7 +153,7 @@ fn count_all(program: &Path, rows: &[Row]) -> Result<BTreeMap<String, u64>> {
     Ok(counts.into_inner().unwrap_or_default())
 }
 
-/// The instructions for one request of a row.
+/// Returns the instructions for one request of a row.
 fn instructions(program: &Path, row: &Row) -> Result<u64> {
     let (low, high) = (collected(program, row, row.low)?, collected(program, row, row.high)?);
     Ok(high.saturating_sub(low) / (row.high - row.low))

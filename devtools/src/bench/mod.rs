@@ -225,7 +225,7 @@ fn row(what: &str, holdfast: &str, reference: &'static str, target: &str) -> Row
     }
 }
 
-/// The rows of one kind of operation.
+/// Returns the rows of one kind of operation.
 fn operation(title: &str, figure: &Figure, reference: &'static str, target: &str) -> [Row; 4] {
     let of = |what: &str| format!("{title}, {what}");
     [
@@ -248,7 +248,7 @@ fn megabytes(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1_000_000.0)
 }
 
-/// The value below which the share `of` of sorted durations lies.
+/// Returns the value below which the share `of` of sorted durations lies.
 fn quantile(sorted: &[Duration], of: f64) -> Duration {
     let at = ((sorted.len() as f64 - 1.0) * of).round() as usize;
     sorted.get(at).copied().unwrap_or_default()

@@ -25,7 +25,7 @@ const OFF: &str = "--enable-priority-and-fairness=false";
 /// Everybody may do everything, so that the requests are those of a user who has a priority level.
 const ALLOWED: &str = "--authorization-mode=AlwaysAllow";
 
-/// All rows, each with as many objects and connections.
+/// Returns all rows, each with as many objects and connections.
 pub(super) async fn rows(binary: &Binary, objects: usize, connections: usize) -> Result<Vec<Row>> {
     let folder = tempfile::tempdir()?;
     let policy = |name: &str, text: &str| -> Result<Vec<String>> {

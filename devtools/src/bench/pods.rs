@@ -54,7 +54,7 @@ impl Pattern {
         })
     }
 
-    /// The value of another object, with the place of its resource version.
+    /// Returns the value of another object, with the place of its resource version.
     fn object(&self, number: usize, namespace: &str, name: &str) -> Value {
         let uid = format!("{number:08x}-{}", &self.uid[9..]);
         let make = |text: &str| {
@@ -107,7 +107,7 @@ pub(super) async fn fill(directory: &Path, filling: &Filling<'_>) -> Result<usiz
     Ok(bytes)
 }
 
-/// The name of an object that was put into the store.
+/// Returns the name of an object that was put into the store.
 pub(super) fn name(number: usize) -> String {
     format!("web-7d4b9c6f5d-{number:07}")
 }
@@ -139,7 +139,8 @@ pub(super) async fn pod_pattern(server: &Server) -> Result<Pattern> {
     Ok(pattern)
 }
 
-/// A server that has ended, with so many ConfigMaps of the namespace [`LARGE`] in its store, and the bytes of them all.
+/// Returns a server that has ended, with so many ConfigMaps of the namespace [`LARGE`] in its store, and the bytes of
+/// them all.
 pub(super) async fn with_config_maps(binary: &Binary, count: usize) -> Result<(Server, usize)> {
     let mut server = Server::start(binary, &[])?;
     let pattern = config_map_pattern(&server).await?;
@@ -178,7 +179,7 @@ async fn namespace_of(connection: &mut Connection, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// A ConfigMap of some 200 bytes.
+/// Returns a ConfigMap of some 200 bytes.
 pub(super) fn config_map(name: &str, value: usize) -> Bytes {
     let object = json!({
         "apiVersion": "v1",

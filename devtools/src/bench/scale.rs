@@ -104,7 +104,7 @@ async fn with_many_pods(binary: &Binary, rows: &mut Vec<Row>) -> Result<()> {
     writes_beside_a_list(&target, rows).await
 }
 
-/// The processor time of the server for a list.
+/// Returns the processor time of the server for a list.
 async fn list(target: &Target, server: &Server, path: &str, accept: &str) -> Result<Duration> {
     let mut connection = target.connect().await?;
     let cpu = server.cpu()?;
@@ -217,7 +217,7 @@ async fn timed(writer: &mut Connection, path: &str, long: Duration) -> Result<Ve
     Ok(delays)
 }
 
-/// A patch of a ConfigMap that differs from the one before.
+/// Returns a patch of a ConfigMap that differs from the one before.
 pub(super) fn change(number: usize) -> Bytes {
     Bytes::from(format!(r#"{{"data":{{"value":"{number}"}}}}"#))
 }

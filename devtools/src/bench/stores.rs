@@ -94,7 +94,7 @@ impl Figures {
     }
 }
 
-/// The table of all figures.
+/// Returns the table of all figures.
 pub(super) async fn table(binary: &Binary, arguments: &Arguments) -> Result<String> {
     let mut figures = Figures::default();
     let mut bench = Bench {
@@ -149,7 +149,7 @@ impl Bench<'_> {
             .await
     }
 
-    /// All operations on one server.
+    /// Returns all operations on one server.
     async fn measure(
         &mut self,
         column: Column,
@@ -319,7 +319,7 @@ impl Bench<'_> {
     }
 }
 
-/// One member on a disk, with room for a million objects.
+/// Returns one member on a disk, with room for a million objects.
 fn durable_etcd() -> Result<Etcd> {
     let settings = Settings {
         flags: vec!["--quota-backend-bytes=8589934592".to_owned()],

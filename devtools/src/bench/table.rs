@@ -44,7 +44,7 @@ pub(super) fn text(rows: &[Row]) -> String {
 /// Writes the table into both documents.
 ///
 /// # Errors
-/// Where a document cannot be read or written, or has no place for the table.
+/// If a document cannot be read or written, or has no place for the table.
 pub(super) fn write(rows: &[Row]) -> Result<()> {
     put(WHOLE, BEGIN, &text(rows))?;
     let first = rows
@@ -56,7 +56,7 @@ pub(super) fn write(rows: &[Row]) -> Result<()> {
 /// Writes the table of the stores.
 ///
 /// # Errors
-/// As for [`write()`].
+/// The same as [`write()`].
 pub(super) fn write_stores(table: &str) -> Result<()> {
     put(WHOLE, BEGIN_STORES, table)
 }
@@ -81,7 +81,7 @@ pub(crate) fn put(document: &str, begin: &str, table: &str) -> Result<()> {
     fs::write(&path, after).with_context(|| document.to_owned())
 }
 
-/// The document with another table between the marks; `None` where they are missing.
+/// Returns the document with another table between the marks; `None` if they are missing.
 fn replaced(document: &str, begin: &str, table: &str) -> Option<String> {
     let (head, rest) = document.split_once(begin)?;
     let (_, tail) = rest.split_once(END)?;

@@ -185,7 +185,7 @@ impl Workload {
         self.delays_until_seen_at(&self.target, times).await
     }
 
-    /// The same for a watcher of another server.
+    /// Returns the same for a watcher of another server.
     pub(super) async fn delays_until_seen_at(&self, other: &Target, times: usize) -> Result<Vec<Duration>> {
         let mut writer = self.target.connect().await?;
         let mut watcher = other.connect().await?;
@@ -266,7 +266,7 @@ async fn drain(
     }
 }
 
-/// A Deployment of two containers, about 1 KB of JSON.
+/// Returns a Deployment of two containers, about 1 KB of JSON.
 fn deployment(number: usize, replicas: usize) -> Bytes {
     let object = serde_json::json!({
         "apiVersion": "apps/v1",
@@ -290,7 +290,7 @@ fn deployment(number: usize, replicas: usize) -> Bytes {
     Bytes::from(object.to_string())
 }
 
-/// The containers of each object that is measured.
+/// Returns the containers of each object that is measured.
 pub(super) fn containers() -> serde_json::Value {
     serde_json::json!([
         {

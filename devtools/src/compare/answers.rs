@@ -99,7 +99,7 @@ fn first(reference: &Answer, holdfast: &Answer) -> Option<(String, String, Strin
     Some((path, line(left), line(right)))
 }
 
-/// The first path, without indexes, where the values differ.
+/// Returns the first path, without indexes, where the values differ.
 fn differing<'a>(left: &'a Value, right: &'a Value) -> Option<(String, Option<&'a Value>, Option<&'a Value>)> {
     match (left, right) {
         (Value::Object(left), Value::Object(right)) => {
@@ -146,7 +146,7 @@ fn mask(value: &mut Value) {
     }
 }
 
-/// A text, which may hold a whole object, without the uids, times and resource versions in it.
+/// Returns a text, which may hold a whole object, without the uids, times and resource versions in it.
 fn masked(text: &str) -> String {
     let part_of_word = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | ':' | '.');
     let mut out = String::with_capacity(text.len());

@@ -8,13 +8,13 @@ impl<'a> Choices<'a> {
         Self(drawn.iter())
     }
 
-    /// A number below `end`; 0 where that is 0.
+    /// Returns a number below `end`; 0 where that is 0.
     pub(super) fn below(&mut self, end: usize) -> usize {
         let drawn = self.0.next().copied().unwrap_or_default();
         (drawn as usize).checked_rem(end).unwrap_or_default()
     }
 
-    /// One of these.
+    /// Returns one of these.
     pub(super) fn one_of<'b, T>(&mut self, choices: &'b [T]) -> Option<&'b T> {
         choices.get(self.below(choices.len()))
     }

@@ -109,7 +109,7 @@ impl Comparison {
         self.kinds.get(at)
     }
 
-    /// Sends one sequence to both and gives the first difference.
+    /// Sends one sequence to both and returns the first difference.
     fn play(&mut self, runtime: &Runtime, case: u64, draws: &Draws) -> Result<Option<Difference>> {
         self.objects += 1;
         let name = format!("case-{:x}", self.objects);
@@ -142,7 +142,7 @@ impl Comparison {
     }
 }
 
-/// A value as one line.
+/// Returns a value as one line.
 fn line(value: Option<&Value>) -> String {
     value.map_or_else(|| "nothing".to_owned(), Value::to_string)
 }

@@ -65,7 +65,7 @@ fn sequences() -> impl Strategy<Value = Draws> {
     vec(vec(any::<u32>(), 0..CHOICES), 1..=STEPS)
 }
 
-/// A runner of one case, which draws the same for the same seed.
+/// Returns a runner of one case, which draws the same for the same seed.
 fn runner(seed: u64, case: u64) -> TestRunner {
     let config = Config {
         cases: 1,

@@ -41,7 +41,7 @@ impl Side {
         Ok(())
     }
 
-    /// A document that the server serves.
+    /// Returns a document that the server serves.
     pub(super) async fn document(&mut self, path: &str) -> Result<Value> {
         let body = self.connection.send(Method::GET, path, JSON, Bytes::new()).await?;
         serde_json::from_slice(&body).with_context(|| path.to_owned())

@@ -50,7 +50,8 @@ impl Facts {
 }
 
 impl Facts {
-    /// The same, with the messages of versions that are off by default. What their OpenAPI documents give as defaults holds.
+    /// Returns the same, with the messages of versions that are off by default. What their OpenAPI documents give as
+    /// defaults holds.
     pub(super) fn with_unserved(mut self, kinds: &Path) -> anyhow::Result<Self> {
         let unserved = document(&kinds.join("proto-unserved.json"))?;
         let messages = unserved["messages"].as_object().context("no messages")?;
@@ -80,7 +81,7 @@ fn documents(folder: &Path) -> anyhow::Result<BTreeMap<String, Value>> {
     Ok(found)
 }
 
-/// The texts of a JSON list; none where there is no list.
+/// Returns the texts of a JSON list; none if there is no list.
 pub(super) fn texts(list: &Value) -> Vec<&str> {
     list.as_array()
         .into_iter()

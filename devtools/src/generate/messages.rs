@@ -31,7 +31,7 @@ impl<'f> Messages<'f> {
         }
     }
 
-    /// The fields of a message by their JSON names; `None` where there is no such message.
+    /// Returns the fields of a message by their JSON names; `None` if there is no such message.
     pub(super) fn fields(&self, definition: &str) -> Option<BTreeMap<&'f str, MessageField<'f>>> {
         let mut found = BTreeMap::new();
         self.gather(definition, (&[], &[]), &mut found)?;
@@ -63,7 +63,8 @@ impl<'f> Messages<'f> {
         Some(())
     }
 
-    /// The shape of a field; `None` if it names a message that is no type of its own, such as the wrapper of a list.
+    /// Returns the shape of a field; `None` if it names a message that is no type of its own, such as the wrapper of a
+    /// list.
     pub(super) fn shape(&self, fact: &Value, builder: &TypeTableBuilder) -> Option<Shape> {
         if let Some(value) = fact["map"][1].as_str() {
             return Some(Shape::Map(Box::new(plain_shape(value, builder)?)));

@@ -31,7 +31,7 @@ impl Orders {
         })
     }
 
-    /// The place of the field `number` in the message of that definition.
+    /// Returns the place of the field `number` in the message of that definition.
     pub(super) fn place(&self, definition: &str, number: u16) -> Option<usize> {
         let numbers = self.numbers.get(&folded(definition))?;
         numbers.iter().position(|known| *known == number)
@@ -54,7 +54,7 @@ pub(super) fn check(table: &TypeTable, facts: &Facts, disagreements: &mut Vec<St
     Ok(())
 }
 
-/// The source folders of the crates, by name.
+/// Returns the source folders of the crates, by name.
 fn sources() -> anyhow::Result<BTreeMap<String, PathBuf>> {
     let out = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--all-features"])
@@ -104,7 +104,7 @@ fn protobuf_messages(source: &Path) -> anyhow::Result<NumbersByName> {
     Ok(found)
 }
 
-/// The number in `#[prost(int64, optional, tag = "3")]`.
+/// Returns the number in `#[prost(int64, optional, tag = "3")]`.
 fn tag(field: &syn::Field) -> Option<u16> {
     let prost = field
         .attrs

@@ -65,7 +65,7 @@ const GENERATIONS: [(&str, &str); 11] = [
     ("", "unmanaged"),
 ];
 
-/// The text of the table: resources in the order of discovery, those of one group together.
+/// Returns the text of the table: resources in the order of discovery, those of one group together.
 pub(super) fn text(facts: &Facts) -> anyhow::Result<String> {
     let kinds = facts.kinds["kinds"].as_array().context("no kinds")?;
     let mut out = String::new();
@@ -220,7 +220,7 @@ fn list(out: &mut String, name: &str, words: &[&str]) {
     }
 }
 
-/// The fields of a FieldsV1 set as ` reset(a,b.c)`; nothing for none.
+/// Returns the fields of a FieldsV1 set as ` reset(a,b.c)`; nothing for none.
 fn reset(fields: &Value) -> anyhow::Result<String> {
     let mut paths = Vec::new();
     gather(fields, "", &mut paths)?;

@@ -54,7 +54,7 @@ const DEFAULTED_WITH_OTHERS: [(&str, &str); 1] = [("io.k8s.api.apps.v1.StatefulS
 /// The fields of every object that protobuf keeps outside of its message.
 const TYPE_META: [&str; 2] = ["apiVersion", "kind"];
 
-/// The table of all types.
+/// Returns the table of all types.
 pub(super) fn table(facts: &Facts, disagreements: &mut Vec<String>) -> anyhow::Result<TypeTable> {
     let mut assembly = Assembly {
         facts,
@@ -84,7 +84,7 @@ pub(super) fn table(facts: &Facts, disagreements: &mut Vec<String>) -> anyhow::R
     Ok(assembly.builder.build()?)
 }
 
-/// The text of the table, with a short name for each package that has one.
+/// Returns the text of the table, with a short name for each package that has one.
 pub(super) fn text(table: &TypeTable) -> String {
     let mut packages: BTreeMap<String, String> = BTreeMap::new();
     for (_, of) in table.iter() {
@@ -135,7 +135,7 @@ pub(super) fn beyond(known: &str, text: &str) -> BTreeMap<String, String> {
     found
 }
 
-/// The name of a type in the stable version of its group; the name itself where it has no other version.
+/// Returns the name of a type in the stable version of its group; the name itself where it has no other version.
 fn stable(name: &str) -> String {
     let is_version = |part: &str| part.starts_with('v') && (part.contains("alpha") || part.contains("beta"));
     let parts = name.split('.').map(|part| if is_version(part) { "v1" } else { part });
@@ -151,7 +151,7 @@ struct Assembly<'f, 'd> {
 }
 
 impl Assembly<'_, '_> {
-    /// The definitions that the unpublished kinds need and `known` lacks.
+    /// Returns the definitions that the unpublished kinds need and `known` lacks.
     fn unpublished(&self, known: BTreeSet<&str>) -> BTreeSet<String> {
         let mut found = BTreeSet::new();
         let mut open: Vec<String> = UNPUBLISHED_KINDS.iter().map(|(_, name)| (*name).to_owned()).collect();
@@ -269,8 +269,8 @@ impl Assembly<'_, '_> {
         self.note_published_default(of, field)
     }
 
-    /// The v3 documents state the zero value of what is never left out as its default, and what the source marks; the
-    /// latter is noted.
+    /// Returns the v3 documents state the zero value of what is never left out as its default, and what the source
+    /// marks; the latter is noted.
     fn note_published_default(&mut self, of: &str, field: &mut Field) -> anyhow::Result<()> {
         let schema = self.facts.schemas.get(of).unwrap_or(&Value::Null);
         let published = &schema["properties"][field.name.as_str()]["default"];

@@ -221,7 +221,7 @@ pub(super) fn rights() -> Value {
     json!({"apiVersion": version, "kind": "ClusterRoleBinding", "metadata": metadata, "roleRef": role, "subjects": [user]})
 }
 
-/// The definition whose defaults multiply.
+/// Returns the definition whose defaults multiply.
 pub(super) fn definition() -> Value {
     let text = json!({"type": "string", "default": "x".repeat(5_000)});
     let item = json!({"type": "object", "properties": {"text": text}});

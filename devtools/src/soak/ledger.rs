@@ -75,12 +75,12 @@ impl Ledger {
             .is_some_and(|account| account.attempted.is_some())
     }
 
-    /// A read of a key begins.
+    /// Returns a read of a key begins.
     pub(super) fn read_begins(&mut self, key: &str) -> ReadBegun {
         ReadBegun(self.account(key).least)
     }
 
-    /// The read shows that state.
+    /// Returns the read shows that state.
     pub(super) fn read_ends(&mut self, key: &str, begun: ReadBegun, found: State) -> Result<()> {
         self.reads += 1;
         let account = self.account(key);

@@ -207,7 +207,7 @@ impl Soak {
         )
     }
 
-    /// The servers.
+    /// Returns the servers.
     fn targets(&self) -> Result<Vec<Target>> {
         let other = self.beside.iter().map(|beside| &beside.server);
         [&self.server].into_iter().chain(other).map(Target::of).collect()

@@ -12,12 +12,12 @@ pub(super) const MARKER: &str = "marker";
 /// The members of `data` that count begin so.
 const COUNTED: &str = "w-";
 
-/// The key of the ledger for a member of an object.
+/// Returns the key of the ledger for a member of an object.
 pub(super) fn key(object: &str, member: &str) -> String {
     format!("{object}/{member}")
 }
 
-/// The member that belongs to a writer.
+/// Returns the member that belongs to a writer.
 pub(super) fn member(writer: u64) -> String {
     format!("{COUNTED}{writer}")
 }
@@ -55,7 +55,7 @@ pub(super) fn contents(object: &Value) -> Contents {
         .collect()
 }
 
-/// A list: its revision and its objects but for the marker.
+/// Returns a list: its revision and its objects but for the marker.
 pub(super) fn list(bytes: &[u8]) -> Result<(u64, Vec<Value>)> {
     let mut list: Value = serde_json::from_slice(bytes).context("a list")?;
     let Some(revision) = revision(&list) else {

@@ -24,7 +24,7 @@ const ADDRESSES: &str = "/apis/networking.k8s.io/v1/ipaddresses";
 const HARD: u64 = 6;
 const NAMES: u64 = 10;
 
-/// The quota of the namespace.
+/// Returns the quota of the namespace.
 pub(super) fn quota() -> (&'static str, Value) {
     let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "soak"},
         "spec": {"hard": {"count/secrets": HARD.to_string()}}});
@@ -78,7 +78,7 @@ pub(super) struct Racer {
 }
 
 impl Racer {
-    /// Acquires and gives back prizes until it should stop or the connection breaks.
+    /// Acquires and returns back prizes until it should stop or the connection breaks.
     pub(super) async fn run(mut self) -> Result<()> {
         let Ok(mut connection) = self.target.connect().await else {
             return Ok(());
@@ -112,7 +112,7 @@ fn secret(number: u64) -> Value {
     json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": format!("race-{number}")}})
 }
 
-/// A Service that asks for an address by name, so that two of them race for it, and for any port.
+/// Returns a Service that asks for an address by name, so that two of them race for it, and for any port.
 fn service(number: u64) -> Value {
     let spec =
         json!({"type": "NodePort", "ports": [{"port": 80}], "clusterIP": format!("10.0.0.{}", 100 + number / 2)});

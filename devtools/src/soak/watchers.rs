@@ -43,7 +43,7 @@ pub(super) struct Watcher {
 }
 
 impl Watcher {
-    /// One that knows what is there.
+    /// Returns one that knows what is there.
     pub(super) fn begin(list: &[u8], may_expire: bool) -> Result<Self> {
         let mut watcher = Self {
             objects: BTreeMap::new(),

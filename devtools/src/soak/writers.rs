@@ -97,7 +97,7 @@ impl Writer {
         self.random.one_of(&sizes).copied().unwrap_or_default()
     }
 
-    /// A write of the whole object.
+    /// Returns a write of the whole object.
     fn whole(&mut self, object: String, method: Method, path: String, media_type: &'static str) -> Write {
         let (value, padding) = (self.random.below(1 << 40), self.padding());
         let body = config_map(&object, &member(self.number), value, padding);

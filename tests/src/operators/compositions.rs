@@ -160,7 +160,7 @@ fn composite() -> Version {
     }
 }
 
-/// A managed resource has its wishes twice, for good and for the beginning, and once more as they were seen.
+/// Returns a managed resource has its wishes twice, for good and for the beginning, and once more as they were seen.
 fn managed(types: &Types) -> Version {
     let fields = || {
         let mut fields = types.core("Volume")["properties"].take();

@@ -53,7 +53,7 @@ impl Types {
         }
     }
 
-    /// A published schema as a definition may hold it.
+    /// Returns a published schema as a definition may hold it.
     fn structural(&self, published: &Value) -> Value {
         let Some(published) = published.as_object() else {
             return json!({"x-kubernetes-preserve-unknown-fields": true});
@@ -140,12 +140,12 @@ fn text(description: &str) -> Value {
     json!({"type": "string", "description": description})
 }
 
-/// A list whose items are distinguished by these keys.
+/// Returns a list whose items are distinguished by these keys.
 fn list_map(keys: &[&str], items: Value) -> Value {
     json!({"type": "array", "items": items, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": keys})
 }
 
-/// The conditions of a status, as `metav1.Condition` has them.
+/// Returns the conditions of a status, as `metav1.Condition` has them.
 fn conditions() -> Value {
     let condition = object(
         "What is known of one side of the object.",
@@ -162,7 +162,7 @@ fn conditions() -> Value {
     list_map(&["type"], condition)
 }
 
-/// A selector of objects by their labels.
+/// Returns a selector of objects by their labels.
 fn label_selector() -> Value {
     let expression = object(
         "A requirement on the values of a key.",
@@ -185,7 +185,7 @@ fn label_selector() -> Value {
     selector
 }
 
-/// A key of a secret.
+/// Returns a key of a secret.
 fn secret_key() -> Value {
     let mut key = object(
         "A key of a Secret in the same namespace.",
@@ -205,7 +205,7 @@ struct Version {
     scale: Value,
 }
 
-/// A definition of versions, of which the first is stored.
+/// Returns a definition of versions, of which the first is stored.
 fn definition(group: &str, scope: &str, names: &Value, versions: Vec<Version>) -> Value {
     let versions: Vec<Value> = versions
         .into_iter()

@@ -63,7 +63,7 @@ impl Program {
     }
 }
 
-/// The lines of a manifest that replace modules by folders, with published versions in their place.
+/// Returns the lines of a manifest that replace modules by folders, with published versions in their place.
 fn published(manifest: &str, version: &str) -> String {
     manifest
         .lines()

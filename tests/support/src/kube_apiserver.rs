@@ -18,7 +18,7 @@ pub(crate) const PROGRAM: Program = Program {
     is_test: false,
 };
 
-/// The program that `$HOLDFAST_KUBE_APISERVER` names.
+/// Returns the program that `$HOLDFAST_KUBE_APISERVER` names.
 pub fn named() -> Option<PathBuf> {
     std::env::var_os("HOLDFAST_KUBE_APISERVER").map(PathBuf::from)
 }

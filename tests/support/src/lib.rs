@@ -26,22 +26,22 @@ pub fn shared_folder() -> PathBuf {
     std::env::var_os("HOLDFAST_SHARED").map_or_else(beside, PathBuf::from)
 }
 
-/// A file or folder below the shared folder, in a test that needs it.
+/// Returns a file or folder below the shared folder, in a test that needs it.
 ///
 /// # Panics
-/// Where it is absent.
+/// If it is absent.
 pub fn shared(part: &str) -> PathBuf {
     let path = shared_folder().join(part);
     assert!(path.exists(), "{} is absent", path.display());
     path
 }
 
-/// The root of the repository.
+/// Returns the root of the repository.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Runs a program to its end and gives what it wrote.
+/// Runs a program to its end and returns what it wrote.
 fn run(mut command: Command) -> io::Result<String> {
     let output = command.output()?;
     match output.status.success() {

@@ -33,10 +33,10 @@ pub struct Link {
 }
 
 impl Link {
-    /// A link that forwards to `target`.
+    /// Returns a link that forwards to `target`.
     ///
     /// # Errors
-    /// Where there is no free port.
+    /// If there is no free port.
     pub async fn to(target: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;

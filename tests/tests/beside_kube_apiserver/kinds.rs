@@ -45,7 +45,7 @@ async fn each_server_reads_and_changes_every_kind_of_the_other() {
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
-/// The collections that a server has and the table has not.
+/// Returns the collections that a server has and the table has not.
 async fn missing(side: &Side, objects: &BTreeMap<String, Value>) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let (_, groups) = side.get("/apis").await;
@@ -114,7 +114,7 @@ impl Subject {
         self.object["metadata"]["name"].as_str().unwrap()
     }
 
-    /// One makes the object, and the other does with it all that can be done. What differs is reported.
+    /// Returns one makes the object, and the other does with it all that can be done. What differs is reported.
     async fn exchange(&self, writer: &Side, other: &Side) -> Vec<String> {
         let mut found = Found {
             of: format!("{} by {}", self.collection, writer.name),
@@ -258,7 +258,7 @@ async fn retried(mut look: impl AsyncFnMut() -> Option<String>) -> Option<String
     last
 }
 
-/// The first place where two values differ, with what each has there.
+/// Returns the first place where two values differ, with what each has there.
 fn difference(one: &Value, other: &Value) -> String {
     match (one, other) {
         (Value::Object(left), Value::Object(right)) => {

@@ -49,7 +49,7 @@ impl Pair {
         Self::with(more, &[]).await
     }
 
-    /// The same with flags for kube-apiserver, too.
+    /// Returns the same with flags for kube-apiserver, too.
     async fn with(more: &[&str], reference: &[&str]) -> Self {
         let one = ONE.lock().await;
         let etcd = Etcd::one().unwrap();
@@ -94,7 +94,7 @@ async fn kube_apiserver(etcd: &Etcd) -> Reference {
     Reference::start(&program, &etcd.endpoints(), &[RANGE]).await.unwrap()
 }
 
-/// A Holdfast on an etcd that signs by the key of a kube-apiserver.
+/// Returns a Holdfast on an etcd that signs by the key of a kube-apiserver.
 fn holdfast(etcd: &Etcd, apiserver: &Reference, more: &[&str]) -> Server {
     let endpoints = format!("--etcd-servers={}", etcd.endpoints());
     let key = format!("--service-account-signing-key-file={}", apiserver.key().display());
@@ -123,7 +123,7 @@ impl Side {
         }
     }
 
-    /// The same server for another user.
+    /// Returns the same server for another user.
     fn as_user(&self, token: &'static str) -> Self {
         Self::of(self.name, self.target.clone().with_token(token))
     }

@@ -353,7 +353,7 @@ async fn events_of_either_server_hang_on_a_lease_that_the_other_keeps() {
     }
 }
 
-/// The lease that an event hangs on.
+/// Returns the lease that an event hangs on.
 fn lease(pair: &Pair, event: &str) -> u64 {
     let key = STANDARD.encode(format!("/registry/events/default/{event}"));
     let answer = pair

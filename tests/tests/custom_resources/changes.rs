@@ -18,7 +18,7 @@ const ROUNDS: usize = 12;
 const WRITERS: usize = 3;
 const WATCHERS: usize = 2;
 
-/// A schema with a field for each round so far, each with a default.
+/// Returns a schema with a field for each round so far, each with a default.
 fn schema(round: usize) -> Value {
     let fields = (0..=round).map(|round| (format!("round{round}"), json!({"type": "integer", "default": round})));
     json!({"type": "object", "properties": fields.collect::<serde_json::Map<_, _>>()})

@@ -176,7 +176,7 @@ async fn definition_of_built_in_resource_changes_nothing() {
     );
 }
 
-/// A definition in a group of Kubernetes.
+/// Returns a definition in a group of Kubernetes.
 fn built_in_group_definition(version: &str) -> Value {
     let schema = json!({"openAPIV3Schema": {"type": "object"}});
     json!({

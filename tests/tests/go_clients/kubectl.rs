@@ -220,7 +220,7 @@ fn makes_and_asks(kubectl: &Tool) {
     assert!(twice.contains("already Approved"), "{twice}");
 }
 
-/// A request for a certificate, as PEM.
+/// Returns a request for a certificate, as PEM.
 fn certificate_request() -> String {
     let key = rcgen::KeyPair::generate().unwrap();
     let mut parameters = rcgen::CertificateParams::default();

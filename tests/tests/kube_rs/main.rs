@@ -24,7 +24,7 @@ use kube::{Client, Config, Error};
 /// Time limit of anything that the server or a controller does asynchronously.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A server of its own and a client that is set up by the kubeconfig the server wrote.
+/// Returns a server of its own and a client that is set up by the kubeconfig the server wrote.
 async fn start() -> (Server, Client) {
     let server = tokio::task::spawn_blocking(|| Server::start(&Binary::debug().unwrap(), &[]).unwrap())
         .await
@@ -45,7 +45,7 @@ fn refusal<T: std::fmt::Debug>(answer: Result<T, Error>) -> (u16, String) {
     }
 }
 
-/// The next item of a stream that does not end, in good time.
+/// Returns the next item of a stream that does not end, in good time.
 async fn next<T>(stream: &mut (impl Stream<Item = T> + Unpin)) -> T {
     tokio::time::timeout(PATIENCE, stream.next())
         .await

@@ -98,7 +98,7 @@ const PATCH_OPEN: [&str; 7] = [
     OPEN,
 ];
 
-/// A server that shops are defined on.
+/// Returns a server that shops are defined on.
 fn start() -> Kubectl {
     let kubectl = Kubectl::start();
     kubectl.says(&["apply", "-f", "-"], DEFINITION);
@@ -106,14 +106,14 @@ fn start() -> Kubectl {
     kubectl
 }
 
-/// The same with one shop on it.
+/// Returns the same with one shop on it.
 fn start_with_shop() -> Kubectl {
     let kubectl = start();
     kubectl.says(&["apply", "-f", "-"], SHOP);
     kubectl
 }
 
-/// The words of each line of a table.
+/// Returns the words of each line of a table.
 fn rows(table: &str) -> Vec<Vec<&str>> {
     table.lines().map(|line| line.split_whitespace().collect()).collect()
 }

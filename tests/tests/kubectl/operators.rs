@@ -47,7 +47,7 @@ spec:
   issuerRef: {name: internal}
 ";
 
-/// A server on which these are defined.
+/// Returns a server on which these are defined.
 fn start(make: fn(&Types) -> Vec<Value>) -> (Kubectl, Vec<Value>) {
     let kubectl = Kubectl::start();
     let document: Value = serde_json::from_str(&kubectl.says(&["get", "--raw", DOCUMENT], "")).unwrap();

@@ -48,7 +48,7 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    /// The time after which a point is known well enough: the kernel counts in hundredths of a second.
+    /// Returns the time after which a point is known well enough: the kernel counts in hundredths of a second.
     fn least(&self) -> Duration {
         Duration::from_millis(self.plot_time)
     }
@@ -105,8 +105,8 @@ pub(super) async fn run(binary: &Binary, sizes: &Sizes, million: bool, write: bo
     Ok(text)
 }
 
-/// The processor time of the server for one operation, in microseconds: `batch` does as many as it returns, and is called
-/// until they took `least` in all.
+/// Returns the processor time of the server for one operation, in microseconds: `batch` does as many as it returns, and
+/// is called until they took `least` in all.
 async fn cost(server: &Server, least: Duration, mut batch: impl AsyncFnMut() -> Result<u64>) -> Result<f64> {
     let (before, mut done) = (server.cpu()?, 0);
     loop {
@@ -118,7 +118,7 @@ async fn cost(server: &Server, least: Duration, mut batch: impl AsyncFnMut() -> 
     }
 }
 
-/// The same for one operation, which is repeated `times` between two looks at the clock.
+/// Returns the same for one operation, which is repeated `times` between two looks at the clock.
 async fn cost_of_each(
     server: &Server,
     least: Duration,
@@ -134,7 +134,7 @@ async fn cost_of_each(
     .await
 }
 
-/// The small ConfigMaps of a collection.
+/// Returns the small ConfigMaps of a collection.
 const fn config_maps(collection: &'static str) -> Objects {
     Objects {
         collection,
@@ -143,7 +143,7 @@ const fn config_maps(collection: &'static str) -> Objects {
     }
 }
 
-/// A table for each chart.
+/// Returns a table for each chart.
 fn text(charts: &[Chart]) -> String {
     let mut text = String::new();
     for chart in charts {
@@ -183,7 +183,7 @@ fn rounded(micros: f64) -> String {
     }
 }
 
-/// A number with commas between its thousands.
+/// Returns a number with commas between its thousands.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();

@@ -44,7 +44,7 @@ pub(super) async fn chart(binary: &Binary, counts: &[u64], least: Duration) -> R
     Ok(Chart { of: "objects", curves })
 }
 
-/// The costs of all operations among `count` objects.
+/// Returns the costs of all operations among `count` objects.
 async fn costs(binary: &Binary, count: u64, least: Duration) -> Result<Vec<f64>> {
     let (server, _) = pods::with_config_maps(binary, count as usize).await?;
     let server = server.restart(&[])?;

@@ -12,7 +12,7 @@ const COLUMNS: usize = 2;
 
 const FONT: &str = "sans-serif";
 
-/// The picture of all charts, as SVG.
+/// Returns the picture of all charts, as SVG.
 pub(super) fn draw(charts: &[Chart]) -> Result<String> {
     let mut picture = String::new();
     let rows = charts.len().div_ceil(COLUMNS).max(1);
@@ -66,7 +66,7 @@ fn line(curve: &Curve) -> impl Iterator<Item = (f64, f64)> {
     curve.points.iter().map(|(number, micros)| (*number as f64, *micros))
 }
 
-/// The least and the most of some numbers above zero, far enough apart for an axis.
+/// Returns the least and the most of some numbers above zero, far enough apart for an axis.
 fn bounds(numbers: impl Iterator<Item = f64>) -> (f64, f64) {
     let (least, most) = numbers
         .filter(|number| *number > 0.0)

@@ -61,7 +61,7 @@ fn is_present(need: &str) -> bool {
     }
 }
 
-/// The shared folder, as `test_support::shared_folder` finds it.
+/// Returns the shared folder, as `test_support::shared_folder` finds it.
 fn shared() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("HOLDFAST_SHARED") {
         return Some(PathBuf::from(named));
@@ -91,7 +91,7 @@ fn runs(program: &str, arguments: &[&str]) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// The root of the repository.
+/// Returns the root of the repository.
 fn root() -> Option<PathBuf> {
     let package = std::env::var_os("CARGO_MANIFEST_DIR")?;
     let mut folders = Path::new(&package).ancestors();

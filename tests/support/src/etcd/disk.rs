@@ -14,7 +14,7 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// One of so many bytes at `folder`, which others see as it was.
+    /// Returns one of so many bytes at `folder`, which others see as it was.
     pub(super) fn new(folder: &Path, bytes: u64) -> io::Result<Self> {
         let script = r#"mount -t tmpfs -o "size=$1" tmpfs "$0" && echo mounted && read -r _"#;
         let mut holder = Command::new("unshare")
@@ -39,7 +39,7 @@ impl Disk {
         }
     }
 
-    /// A command that sees it.
+    /// Returns a command that sees it.
     pub(super) fn command(&self, program: &Path) -> Command {
         let mut command = Command::new("nsenter");
         command

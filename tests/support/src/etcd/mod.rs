@@ -75,18 +75,18 @@ struct Member {
 }
 
 impl Etcd {
-    /// A single member that answers.
+    /// Returns a single member that answers.
     ///
     /// # Errors
-    /// Where there is no etcd, or it does not start.
+    /// If there is no etcd, or it does not start.
     pub fn one() -> io::Result<Self> {
         Self::start(Settings::default())
     }
 
-    /// A cluster of three that has a leader.
+    /// Returns a cluster of three that has a leader.
     ///
     /// # Errors
-    /// As for [`Etcd::one`].
+    /// The same as [`Etcd::one`].
     pub fn three() -> io::Result<Self> {
         Self::start(Settings {
             members: 3,
@@ -94,10 +94,10 @@ impl Etcd {
         })
     }
 
-    /// A cluster that has a leader.
+    /// Returns a cluster that has a leader.
     ///
     /// # Errors
-    /// As for [`Etcd::one`].
+    /// The same as [`Etcd::one`].
     pub fn start(settings: Settings) -> io::Result<Self> {
         let mut tried = 0;
         loop {
@@ -132,13 +132,13 @@ impl Etcd {
         all.collect::<Vec<_>>().join(",")
     }
 
-    /// The address of one member for clients, as a URL.
+    /// Returns the address of one member for clients, as a URL.
     pub fn endpoint(&self, member: usize) -> String {
         let scheme = if self.settings.tls { "https" } else { "http" };
         format!("{scheme}://{}", self.client(member))
     }
 
-    /// The address of one member for clients.
+    /// Returns the address of one member for clients.
     pub fn client(&self, member: usize) -> SocketAddr {
         self.members[member].client
     }
@@ -175,7 +175,7 @@ impl Etcd {
     /// Starts a member that was killed on its data, and waits until it serves.
     ///
     /// # Errors
-    /// As for [`Etcd::one`].
+    /// The same as [`Etcd::one`].
     pub fn revive(&mut self, member: usize) -> io::Result<()> {
         self.kill(member)?;
         self.spawn(member)?;
@@ -238,7 +238,7 @@ impl Etcd {
         ask(self.members[member].client, "POST", path, body)
     }
 
-    /// The number of a member's process, if it runs.
+    /// Returns the number of a member's process, if it runs.
     pub fn process(&self, member: usize) -> Option<u32> {
         self.members[member].process.as_ref().map(Child::id)
     }
@@ -355,7 +355,7 @@ impl Member {
     }
 }
 
-/// A folder in memory, where the system has such a place.
+/// Returns a folder in memory, where the system has such a place.
 fn in_memory() -> io::Result<TempDir> {
     let shared_memory = Path::new("/dev/shm");
     let there = shared_memory.is_dir().then(|| TempDir::new_in(shared_memory));
@@ -365,7 +365,7 @@ fn in_memory() -> io::Result<TempDir> {
     }
 }
 
-/// One request of HTTP/1.0, so that the answer ends with the connection and has no chunks.
+/// Returns one request of HTTP/1.0, so that the answer ends with the connection and has no chunks.
 fn ask(address: SocketAddr, method: &str, path: &str, body: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&address, ANSWER_LIMIT)?;
     stream.set_read_timeout(Some(ANSWER_LIMIT))?;

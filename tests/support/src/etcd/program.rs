@@ -67,10 +67,10 @@ pub enum Origin {
 impl Origin {
     const ALL: [Self; 3] = [Self::Go, Self::Python, Self::Debian];
 
-    /// Makes the program in `folder`, and gives the way to it.
+    /// Makes the program in `folder`, and returns the way to it.
     ///
     /// # Errors
-    /// Where the tool is absent or fails; its words are the message.
+    /// If the tool is absent or fails; its words are the message.
     pub fn make(self, folder: &Path) -> io::Result<PathBuf> {
         fs::create_dir_all(folder)?;
         match self {
@@ -90,15 +90,15 @@ impl Origin {
     }
 }
 
-/// The program of one origin, in a folder of `target/etcd`, whatever else is there.
+/// Returns the program of one origin, in a folder of `target/etcd`, whatever else is there.
 ///
 /// # Errors
-/// As for [`Origin::make`].
+/// The same as [`Origin::make`].
 pub fn program_of(origin: Origin) -> io::Result<PathBuf> {
     origin.make(&crate::root().join("target/etcd").join(origin.tool()))
 }
 
-/// The program in the build directory. One process at a time makes it, and it bears its name when it is whole.
+/// Returns the program in the build directory. One process at a time makes it, and it bears its name when it is whole.
 fn made() -> io::Result<PathBuf> {
     let folder = crate::root().join("target/etcd");
     let done = folder.join("etcd");
