@@ -34,13 +34,13 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-/// The name by which servers behind know the one before them.
+/// Common name with which the front server authenticates to aggregated servers.
 pub const PROXY_NAME: &str = "front-proxy-client";
 
 type Issuer = CertifiedIssuer<'static, KeyPair>;
 
-/// Certificates, in files: `proxy-ca.crt`, `proxy.crt` and `proxy.key` for the server before, `back-ca.crt`, `back.crt` and
-/// `back.key` for the one behind.
+/// Certificates, in files: `proxy-ca.crt`, `proxy.crt` and `proxy.key` for the front server, `back-ca.crt`, `back.crt`
+/// and `back.key` for the backend.
 pub struct Certificates {
     folder: TempDir,
     proxies: Issuer,

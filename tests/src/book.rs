@@ -1,4 +1,4 @@
-//! The book in `docs`: the pages that are written from the code, and what the others hold.
+//! The book in `docs`: the pages that are generated from the code, and the contents of the others.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -119,7 +119,7 @@ async fn create(server: &Target, number: usize, created: &AtomicUsize, ended: &A
     Ok(())
 }
 
-/// Asks until the answer is as it should be.
+/// Repeats a GET until the response satisfies `is_right`.
 async fn until(server: &Target, path: &str, is_right: impl Fn(StatusCode, &Value) -> bool) -> Result<()> {
     let begun = Instant::now();
     let mut connection = server.connect().await?;
@@ -133,7 +133,7 @@ async fn until(server: &Target, path: &str, is_right: impl Fn(StatusCode, &Value
     }
 }
 
-/// Asks, and reads the answer as JSON; null if it is none.
+/// Sends a request and parses the response as JSON; null if it is not JSON.
 async fn ask(connection: &mut Connection, method: Method, path: &str, body: &Value) -> Result<(StatusCode, Value)> {
     let body = match body {
         Value::Null => Bytes::new(),

@@ -117,7 +117,7 @@ impl Environment {
             .arg(format!("--token-auth-file={}", path(TOKEN_FILE).display()))
             .args(more);
         let mut api_server = Running::start(&mut command, path(API_SERVER_LOG))?;
-        // The certificate is there once the server has made it.
+        // The certificate exists once the server has created it.
         api_server.wait(|| self.target(), "/healthz")?;
         self.api_server = Some(api_server);
         Ok(())

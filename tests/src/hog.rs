@@ -78,7 +78,7 @@ pub async fn token(client: &mut Client, name: &str) -> &'static str {
     Box::leak(made["status"]["token"].as_str().unwrap().to_owned().into_boxed_str())
 }
 
-/// Lets so many connections ask one after the other, as fast as they can. `answers` learns of each answer.
+/// Starts connections that send sequential requests as fast as they can. `answers` receives each response.
 pub async fn load(
     target: &Target,
     connections: usize,
@@ -182,7 +182,7 @@ pub async fn figures(binary: &Binary, requests: usize, connections: usize) -> Fi
     drop(busy);
     let (mut tasks, (sender, mut answers)) = (JoinSet::new(), unbounded_channel());
     load(&hog, connections, "hog", (&mut tasks, &sender)).await;
-    // It is there when it counts.
+    // The hog is active before the measurement.
     for _ in 0..connections {
         answers.recv().await.unwrap();
     }

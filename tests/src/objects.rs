@@ -99,7 +99,7 @@ impl Client {
         }
     }
 
-    /// Waits until nothing is at `path`.
+    /// Waits until `path` is not found.
     pub async fn until_gone(&mut self, path: &str) {
         self.until(path, |status, _| status == StatusCode::NOT_FOUND).await;
     }

@@ -16,7 +16,7 @@ impl Process {
     /// If the process is gone.
     pub fn cpu(self) -> Result<Duration> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0))?;
-        // Field 2 is the name in parentheses and may hold blanks; utime and stime are fields 14 and 15.
+        // Field 2 is the name in parentheses and may contain spaces; utime and stime are fields 14 and 15.
         let behind_name = stat.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default();
         let ticks: u64 = behind_name
             .split_whitespace()
@@ -24,7 +24,7 @@ impl Process {
             .take(2)
             .filter_map(|field| field.parse::<u64>().ok())
             .sum();
-        // The kernel counts in hundredths of a second for user space, whatever its own tick.
+        // The kernel reports hundredths of a second to user space, regardless of its own tick.
         Ok(Duration::from_millis(ticks * 10))
     }
 
@@ -54,7 +54,7 @@ impl Process {
 
     /// Asks it to end as a supervisor would (SIGTERM).
     pub fn terminate(self) {
-        // A process that is gone already needs no signal.
+        // A process that has already exited needs no signal.
         let _ = Command::new("kill").arg(self.0.to_string()).status();
     }
 

@@ -65,7 +65,7 @@ impl Reference {
                 "--bind-address=127.0.0.1",
             ])
             .args(["--authorization-mode=RBAC", "--allow-privileged=true"])
-            // Nothing gives namespaces their accounts.
+            // No controller creates the service accounts of namespaces.
             .arg("--disable-admission-plugins=ServiceAccount")
             .args(more)
             .stdin(Stdio::null())

@@ -1,4 +1,4 @@
-//! A server of our own to test or to measure: the real binary on a data directory that goes away with it.
+//! A server for tests and measurements: the real binary on a data directory that is deleted with it.
 
 use std::ffi::OsStr;
 use std::fmt::Debug;
@@ -40,7 +40,7 @@ const LOG_LIMIT: Duration = Duration::from_secs(60);
 /// Time limit of the shutdown before the server is killed, if a test relies on its actions at the end.
 const END_LIMIT: Duration = Duration::from_secs(90);
 
-/// The same where what it leaves is not looked at.
+/// The same if its state at the end is not checked.
 const DROP_LIMIT: Duration = Duration::from_secs(10);
 
 /// A running server. It is ended when this is dropped.
@@ -195,7 +195,7 @@ impl Server {
     fn spawn(folder: &TempDir, binary: &Binary, address: SocketAddr, more: &[&str]) -> Result<Child> {
         let tokens = folder.path().join("tokens.csv");
         std::fs::write(&tokens, TOKENS).context("token file")?;
-        // A killed server leaves the file behind.
+        // A killed server does not delete the file.
         let _ = std::fs::remove_file(folder.path().join(READY));
         binary
             .command()

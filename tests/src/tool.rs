@@ -1,4 +1,4 @@
-//! A command-line tool that speaks to a server of its own, with a home of its own.
+//! A command-line tool with a server and a home folder of its own.
 
 #![allow(
     clippy::unwrap_used,
@@ -71,12 +71,12 @@ impl Tool {
         printed(&mut self.command_of(program, arguments), "")
     }
 
-    /// Calls it until it prints what it should: roles and definitions are followed, maybe a moment behind.
+    /// Calls it until it prints the expected output: informers of roles and CRDs may be a moment behind.
     pub fn says_in_time(&self, arguments: &[&str], right: impl Fn(&str) -> bool) {
         self.in_time(arguments, |output| right(&text(&output.stdout)));
     }
 
-    /// Calls it until it fails with these words.
+    /// Calls it until it fails with this message.
     pub fn refuses_in_time(&self, arguments: &[&str], words: &str) {
         self.in_time(arguments, |output| {
             !output.status.success() && text(&output.stderr).contains(words)
@@ -137,8 +137,8 @@ pub fn text(bytes: &[u8]) -> String {
 /// Returns a program of the shell in a folder: its path.
 pub fn script(folder: &Path, name: &str, body: &str) -> String {
     let path = folder.join(name);
-    // Another process writes it: what other tests start holds copies of the files that are open here until it runs its program,
-    // and no process runs a file that is open for writing.
+    // Another process writes it: processes that other tests start hold copies of the files that are open here until
+    // they run their programs, and no process can run a file that is open for writing.
     let mut write = Command::new("sh");
     write.args(["-c", "cat >\"$0\" && chmod 755 \"$0\""]).arg(&path);
     printed(&mut write, &format!("#!/bin/sh\n{body}\n"));

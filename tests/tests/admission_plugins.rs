@@ -101,7 +101,7 @@ async fn allow(client: &mut Client) {
     client
         .make("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
         .await;
-    // Roles are followed, maybe a moment behind.
+    // The informer of roles may be a moment behind.
     let attributes = json!({"namespace": "default", "verb": "patch", "resource": "configmaps"});
     let review = json!({"spec": {"user": "a", "groups": ["system:authenticated"], "resourceAttributes": attributes}});
     let reviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews";

@@ -1,4 +1,4 @@
-//! Other API servers behind this one: a second Holdfast that serves custom resources, and the API of metrics-server.
+//! Aggregated API servers: a second Holdfast that serves custom resources, and the API of metrics-server.
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
@@ -48,7 +48,7 @@ async fn read(target: &Target, path: &str, accept: &str) -> Value {
     serde_json::from_slice(&body).unwrap_or_default()
 }
 
-/// Asks until the answer is right.
+/// Repeats a GET until the response satisfies `right`.
 async fn until(target: &Target, path: &str, accept: &str, right: impl Fn(&Value) -> bool) -> Value {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -100,7 +100,7 @@ fn widget(name: &str) -> Value {
     json!({"apiVersion": "x.example.com/v1", "kind": "Widget", "metadata": {"name": name}, "spec": {"size": 3}})
 }
 
-/// A Holdfast behind another.
+/// A Holdfast that aggregates, and one as its backend.
 struct Both {
     before: Server,
     behind: Server,
@@ -112,7 +112,7 @@ impl Both {
         Self::start_with(&[]).await
     }
 
-    /// With more flags of the one before.
+    /// Starts both, with additional flags of the front server.
     async fn start_with(flags: &[&str]) -> Self {
         let certificates = Certificates::new("widgets");
         let mut before = certificates.before();
@@ -159,7 +159,7 @@ impl Both {
             available,
         )
         .await;
-        // The server follows the condition that it shows, maybe a moment behind.
+        // The server's informer of the condition may be a moment behind.
         until(&self.before(), WIDGETS, JSON, |list| list["kind"] == "WidgetList").await;
     }
 
@@ -180,7 +180,7 @@ async fn requests_are_proxied_in_the_name_of_the_user() {
     let (before, behind) = (both.before(), both.behind());
     let (code, made) = ask(&before, Method::POST, WIDGETS, &widget("a").to_string()).await;
     assert_eq!(code, StatusCode::CREATED, "{made}");
-    // It is there, and not here.
+    // The object exists on the backend and not on the front server.
     let path = format!("{WIDGETS}/a");
     assert_eq!(get(&before, &path).await, get(&behind, &path).await);
     let table = read(&before, WIDGETS, "application/json;as=Table;v=v1;g=meta.k8s.io").await;
@@ -192,7 +192,8 @@ async fn requests_are_proxied_in_the_name_of_the_user() {
         "{reported}"
     );
 
-    // Who may not do it here is not sent there; who may is judged there by the same name.
+    // The front server does not proxy an unauthorized request. The backend authorizes proxied ones under the same user
+    // name.
     let alice = both.before().with_token(USER_TOKEN);
     let (code, reported) = get(&alice, WIDGETS).await;
     assert_eq!(code, StatusCode::FORBIDDEN);
@@ -221,7 +222,7 @@ async fn requests_are_proxied_in_the_name_of_the_user() {
     let there = r#"User \"alice\" cannot delete resource \"widgets\""#;
     let end = Instant::now() + PATIENCE;
     loop {
-        // Reads go by the rights of the group `devs`, which the server behind has not heard of either.
+        // Reads use the permissions of the group `devs`, which the backend does not know either.
         let (code, reported) = ask(&alice, Method::DELETE, &path, "").await;
         assert_eq!(code, StatusCode::FORBIDDEN, "{reported}");
         let (allowed, _) = get(&alice, "/apis/x.example.com/v1").await;
@@ -421,7 +422,7 @@ async fn the_certificate_is_read_again_and_a_bad_one_is_not_taken() {
     both.certificates.write("proxy.crt", "no certificate");
     both.before.until_logged(&["the old ones stay"]).await.unwrap();
     assert_eq!(get(&before, WIDGETS).await.0, StatusCode::OK);
-    // A name that the server behind does not believe.
+    // The backend does not trust this common name.
     both.certificates.name_proxy("somebody");
     let end = Instant::now() + PATIENCE;
     while get(&before, WIDGETS).await.0 != StatusCode::UNAUTHORIZED {
@@ -491,7 +492,7 @@ const FORGED_HEADERS: &str = "x-remote-user, x-remote-group, x-remote-uid, X-Rem
     X-Remote-User: forged\r\nX-Remote-Group: forged\r\nX-Remote-Uid: forged\r\nX-Remote-Extra-Scopes: forged\r\n\
     Impersonate-User: \r\nX-Forwarded-For: forged\r\nKeep-Alive: forged";
 
-/// Sends a request with [`FORGED_HEADERS`] and returns the first bytes of the answer that are complete.
+/// Sends a request with [`FORGED_HEADERS`] and returns the first bytes of the response that are complete.
 async fn send_forged(before: &Target, connection: &str, path: &str, complete: impl Fn(&str) -> bool) -> String {
     let mut socket = before.raw().await.unwrap();
     let request = format!(
@@ -687,7 +688,7 @@ async fn each_group_version_that_is_served_here_has_an_api_service() {
         .await;
     client.until(&of("v1"), |_, object| object["spec"] == spec).await;
 
-    // Its version goes, and then the definition.
+    // Its version is removed, and then the CRD.
     let path = format!("{DEFINITIONS}/widgets.x.example.com");
     let (_, stored) = client.get(&path).await;
     let mut next = stored.clone();
@@ -720,7 +721,7 @@ async fn each_group_version_that_is_served_here_has_an_api_service() {
         .await;
     let first = |list: &Value| groups(list) == ["apiregistration.k8s.io", "policy", "apps"];
     until(&target, "/apis", JSON, first).await;
-    // Those of built-in groups are put right at the next start.
+    // Those of built-in groups are repaired at the next start.
     let server = server.restart(&[]).unwrap();
     let target = Target::of(&server).unwrap();
     assert_eq!(

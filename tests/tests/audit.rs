@@ -415,7 +415,7 @@ async fn admission_records_what_it_did() {
     server
         .post(&format!("{registration}/validatingadmissionpolicybindings"), &binding)
         .await;
-    // What a write meets is followed, maybe a moment behind.
+    // The informers of webhooks and policies may be a moment behind.
     let (end, mut seen) = (Instant::now() + PATIENCE, 0);
     while !said_by_hook(&server, seen).await {
         assert!(Instant::now() < end, "the webhook and the policy are not met");
@@ -628,7 +628,7 @@ fn kubeconfig(folder: &Path, hook: &Hook) -> PathBuf {
     path
 }
 
-// The webhook answers while the end of the server is waited for.
+// The webhook responds while the test waits for the end of the server.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_webhook_gets_lists_of_events_until_it_takes_them() {
     let refused = AtomicUsize::new(0);

@@ -97,7 +97,7 @@ fn paths_in_pages_exist_in_the_repository() {
     }
 }
 
-/// A folder with the programs that pages call, each on ports of its own.
+/// Folder with the programs that pages call, each on ports of its own.
 struct Programs {
     folder: tempfile::TempDir,
     ports: Vec<(&'static str, u16)>,

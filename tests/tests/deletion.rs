@@ -124,7 +124,7 @@ async fn thousands_of_absent_owners_hold_up_no_other_object() {
         json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid})
     };
     let absent = |name: &str| (0..4_000).map(|n| reference(n, name, "")).collect::<Vec<Value>>();
-    // Names without an object, and one of an object with another uid.
+    // Owners that do not exist, and an owner whose uid differs from that of the object with its name.
     client
         .config_map("default", json!({"name": "lost", "ownerReferences": absent("nobody")}))
         .await;
@@ -303,7 +303,7 @@ async fn controllers_that_are_off_leave_everything_as_it_is() {
         .config_map("default", owned_by("lost", "nobody", nobody, json!({})))
         .await;
 
-    // Controllers that ran would look at everything when they begin.
+    // Controllers that run would check all objects at their start.
     let server = server.restart(&[off]).unwrap();
     let mut client = Client::of(&server).await;
     assert_eq!(client.get("/api/v1/namespaces/going").await.0, StatusCode::OK);
@@ -391,7 +391,7 @@ async fn a_collection_of_many_goes_and_is_answered_as_it_was() {
     let names: Vec<&str> = names.map(|item| item["metadata"]["name"].as_str().unwrap()).collect();
     assert_eq!((names.len(), names[0], names[99]), (100, "m-000", "m-099"));
     let (_, left) = client.get("/api/v1/namespaces/many/configmaps").await;
-    // The root of trust may be published into every namespace by others; what was made here is gone.
+    // Others may publish the root certificate into every namespace; the objects of this test are gone.
     let left = left["items"].as_array().unwrap().iter();
     assert_eq!(
         left.filter(|item| item["metadata"]["name"].as_str().unwrap().starts_with("m-"))

@@ -66,7 +66,7 @@ async fn raw_bytes_change_by_the_form_they_were_sent_in() {
     let path = "/apis/apps/v1/namespaces/default/controllerrevisions";
     let label = r#"{"metadata":{"labels":{"a":"b"}}}"#;
     let append = r#"[{"op":"add","path":"/metadata/labels","value":{"a":"b"}}]"#;
-    // The answers of kube-apiserver to a merge patch, a JSON patch and a strategic merge patch.
+    // kube-apiserver's responses to a merge patch, a JSON patch and a strategic merge patch.
     for (at, (data, codes)) in [
         (r#"{"a":1}"#, [200, 200, 200]),
         (r#"{"a":"\u003c"}"#, [200, 200, 200]),

@@ -228,7 +228,7 @@ fn twenty_environments_run_at_once() {
     }
     for environment in &environments {
         let (_, list) = runtime.block_on(ask(environment, Method::GET, NAMESPACES, &Value::Null));
-        // Four that every server has, and its own.
+        // Four that every server has, and the one of this environment.
         assert_eq!(list["items"].as_array().map(Vec::len), Some(5));
     }
 }

@@ -255,7 +255,7 @@ async fn users_unknown_to_etcd_are_reported() {
     // Without a version that must be the most recent, what is known is served.
     let (code, _) = objects.get(&format!("{CONFIG_MAPS}/c?resourceVersion=0")).await;
     assert_eq!(code, StatusCode::OK);
-    // No waiting mends that, so a start ends.
+    // Waiting cannot repair this, so the start fails.
     server.end();
     let error = server
         .start_anew(&[&format!("--etcd-servers={}", etcd.endpoints())])
@@ -390,7 +390,7 @@ async fn loopback_server_registers_address_of_host() {
     assert!(!endpoints.to_string().contains("\"127."), "{endpoints}");
 }
 
-/// So much that the log of etcd, of which there are two parts at first, and a little database have room.
+/// Disk size with enough space for etcd's log, which has two segments at first, and a small database.
 const DISK: u64 = 150 << 20;
 
 #[needs(etcd, full_disk)]

@@ -333,7 +333,7 @@ fn certificate() -> (String, String) {
     (certificate.pem(), key.serialize_pem())
 }
 
-/// The files that are read again while the server serves, each with what holds its key where it has one.
+/// Flags of files that are reloaded while the server runs, each with the flag of its key if it has one.
 const READ_AGAIN: [(Flagged, Option<Flagged>); 4] = [
     (("tls-cert-file", "tls.crt"), Some(("tls-private-key-file", "tls.key"))),
     (("client-ca-file", "clients.crt"), None),

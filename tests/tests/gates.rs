@@ -73,7 +73,7 @@ async fn lists_and_watches_show_the_objects_of_a_shard() {
         format!("apiserver_watch_filtered_events_total{of} {}\n", everything.len()),
         format!("apiserver_watch_shards_total{of} 0\n"),
     ];
-    // The server lets go of a watch when its client has seen the end already.
+    // The server ends a watch a moment after its client has read the end.
     let are_shown = |metrics: &Value| lines.iter().all(|line| metrics.as_str().unwrap().contains(line));
     client.until("/metrics", |_, metrics| are_shown(metrics)).await;
     let (status, refusal) = client.get(&format!("{CONFIG_MAPS}?shardSelector=other(1)")).await;
@@ -148,7 +148,7 @@ async fn servers_publish_in_which_versions_they_store_objects() {
         events["status"]["storageVersions"][0]["decodableVersions"],
         json!(["v1", "events.k8s.io/v1"])
     );
-    // What a server without a lease publishes does not stay.
+    // Storage versions published by a server without a lease are removed.
     let mut versions = object["status"]["storageVersions"].as_array().unwrap().clone();
     let mut gone = versions[0].clone();
     gone["apiServerID"] = json!("apiserver-gone");
@@ -183,10 +183,10 @@ async fn connections_of_who_is_unknown_end_with_the_first_request() {
         answered
     };
     let (server, _) = server(&[]).await;
-    // The client may have sent more before it heard that there is no more.
+    // The client may have sent more requests before it received the end of the connection.
     assert!(asks(&server, false).await < 200);
     assert_eq!(asks(&server, true).await, 200);
-    // The ends of connections are answered while the end of the server is waited for.
+    // Closing connections are handled while the test waits for the end of the server.
     let restart = move || server.restart(&["--feature-gates=UnauthenticatedHTTP2DOSMitigation=false"]);
     let server = tokio::task::spawn_blocking(restart).await.unwrap().unwrap();
     assert_eq!(asks(&server, false).await, 200);

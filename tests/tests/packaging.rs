@@ -48,7 +48,7 @@ fn the_unit_gives_the_server_a_user_and_one_directory() {
     }
 }
 
-/// Has systemd judge the unit, with a program in it that is there.
+/// Verifies the unit with systemd, with the path of an existing program in it.
 fn judged(arguments: &[&str]) -> Output {
     let folder = tempfile::tempdir().unwrap();
     let unit = folder.path().join("holdfast.service");
@@ -168,7 +168,7 @@ fn serves(root: &Path) {
     assert!(!in_image(root, &health).output().unwrap().status.success());
 }
 
-/// An engine with a store of its own.
+/// Container engine with a store of its own.
 struct Engine {
     folder: tempfile::TempDir,
 }
@@ -223,7 +223,7 @@ fn builder(folder: &Path) -> PathBuf {
     root
 }
 
-/// Copies the libraries that a program is linked with to where it looks for them below another root.
+/// Copies the libraries that a program is linked with to their paths below another root.
 fn add_libraries(program: &Path, root: &Path) {
     let linked = printed(Command::new("ldd").arg(program), "");
     for library in linked.split_whitespace().filter(|word| word.starts_with('/')) {
@@ -267,7 +267,7 @@ fn engine_builds_image_whose_server_writes_only_to_the_volume() {
 
     let container = engine.says(&["from", "--pull-never", "holdfast"]);
     let root = PathBuf::from(engine.says(&["mount", &container]));
-    // As where the root of the container is read-only.
+    // This corresponds to a container with a read-only root.
     fs::set_permissions(root.join("tmp"), Permissions::from_mode(0o555)).unwrap();
     chown(root.join("tmp"), Some(0), Some(0)).unwrap();
     serves(&root);

@@ -191,7 +191,7 @@ async fn anonymous_requests_reach_only_health_checks_or_nothing() {
 
 #[tokio::test]
 async fn the_mode_of_authorization_decides_who_may_do_what() {
-    // Where everybody may do everything, no user is anonymous.
+    // If everybody may do everything, no user is anonymous.
     for (mode, code) in [
         ("AlwaysAllow", StatusCode::UNAUTHORIZED),
         ("RBAC,AlwaysAllow", StatusCode::UNAUTHORIZED),
@@ -330,7 +330,7 @@ async fn checks_of_health_stand_in_the_order_of_the_reference() {
         "poststarthook/priority-and-fairness-config-consumer",
     ];
     assert_eq!(names.get(..first.len()), Some(&first[..]), "{text}");
-    // What kube-apiserver leaves to others is reported where it fails.
+    // Failures of duties that kube-apiserver leaves to other components are reported.
     assert_eq!(
         names.last(),
         Some(&"poststarthook/apiservice-openapiv3-controller"),

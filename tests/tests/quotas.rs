@@ -1,4 +1,4 @@
-//! Quotas from end to end: what is made is charged at once, and what goes is given back.
+//! Quotas from end to end: created objects are charged at once, and deleted ones are released.
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
@@ -58,7 +58,7 @@ async fn a_quota_counts_what_is_there_what_comes_and_what_goes() {
     client
         .delete("/api/v1/namespaces/default/configmaps/early", Value::Null)
         .await;
-    // A pod that is over holds nothing but its name.
+    // A finished Pod only counts as an object.
     let over = json!({"status": {"phase": "Succeeded"}});
     let (status, _) = client
         .ask(Method::PATCH, &format!("{PODS}/a/status"), MERGE, over)

@@ -57,7 +57,7 @@ async fn metrics_show_admission_queues_and_the_store() {
         "apiserver_storage_size_bytes{storage_cluster_id=\"embedded\"} ".to_owned(),
         "apiserver_watch_list_duration_seconds_count{group=\"\",resource=\"pods\",scope=\"cluster\",version=\"v1\"} 1\n".to_owned(),
     ];
-    // Controllers begin to work while the server is ready already.
+    // Controllers may start after the server is ready.
     let are_shown = |metrics: &serde_json::Value| parts.iter().all(|part| metrics.as_str().unwrap().contains(part));
     let mut client = Client::of(&server).await;
     client.until("/metrics", |_, metrics| are_shown(metrics)).await;
@@ -116,7 +116,7 @@ async fn pages_and_checks_go_with_their_gates() {
     assert_eq!(seen(&server).await, [true; 4]);
 }
 
-/// Status, content type and body of the answer to a request that accepts `accept`.
+/// Returns status, content type and body of the response to a request that accepts `accept`.
 async fn answer(server: &Server, path: &str, accept: &str) -> (u16, String, Bytes) {
     let mut connection = Target::of(server).unwrap().connect().await.unwrap();
     let response = connection.get(path, accept).await.unwrap();
@@ -268,7 +268,7 @@ async fn runtime_config_switches_versions_on_and_off() {
     let deprecated = "apiserver_requested_deprecated_apis{group=\"resource.k8s.io\",removed_release=\"1.38\",resource=\"resourceclaims\",subresource=\"\",version=\"v1beta1\"} 1";
     assert!(metrics.contains(deprecated), "{metrics}");
 
-    // What was written in a version that is off again is there in the others.
+    // Objects written in a version that is disabled again exist in the other versions.
     let server = server.restart(&[]).unwrap();
     let (status, claim) = send(&server, Method::GET, &stable, "").await;
     assert_eq!(

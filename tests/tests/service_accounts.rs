@@ -71,7 +71,7 @@ async fn default_account_and_root_ca_are_restored() {
         .until(authorities, |_, object| object["data"] == published["data"])
         .await;
 
-    // A namespace that goes is not held up by what would be made in it.
+    // The objects that would be recreated in a terminating namespace do not delay its deletion.
     client.namespace("gone").await;
     client.delete("/api/v1/namespaces/gone", Value::Null).await;
     client.until_gone("/api/v1/namespaces/gone").await;

@@ -68,7 +68,7 @@ async fn get(target: &Target, path: &str) -> (StatusCode, Value) {
     ask(target, Method::GET, path, &Value::Null).await
 }
 
-/// Asks until the answer is as it should be.
+/// Repeats a GET until the response satisfies `right`.
 async fn until(target: &Target, path: &str, right: impl Fn(StatusCode, &Value) -> bool) -> Value {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -200,7 +200,7 @@ async fn an_address_and_a_port_are_given_once_through_two_servers() {
         .filter_map(|one| one["spec"]["ports"][0]["nodePort"].as_i64())
         .collect();
     assert_eq!(ports.len(), 24, "{ports:?}");
-    // One address that two ask for by name goes to one of them.
+    // If two Services request the same address by value, one of them gets it.
     let free = (2..31)
         .map(|last| format!("10.9.8.{last}"))
         .find(|ip| !addresses.contains(ip.as_str()));
@@ -212,7 +212,7 @@ async fn an_address_and_a_port_are_given_once_through_two_servers() {
     let codes: Vec<StatusCode> = join_all(racers).await.iter().map(|(code, _)| *code).collect();
     let won = codes.iter().filter(|code| **code == StatusCode::CREATED).count();
     assert_eq!(won, 1, "{codes:?}");
-    // What is given back is there for the other server.
+    // A released address is available to the other server.
     let taken = services.iter().find(|one| one["metadata"]["name"] == "s0").unwrap();
     let (code, _) = ask(&targets[0], Method::DELETE, &format!("{SERVICES}/s0"), &Value::Null).await;
     assert_eq!(code, StatusCode::OK);
@@ -252,7 +252,7 @@ async fn controllers_run_on_one_server_and_go_on_with_another() {
     let other = |code: StatusCode, lease: &Value| held(code, lease) && holder(lease) != holder(&first);
     let next = until(&second, LEASE, other).await;
     assert_eq!(next["spec"]["leaseTransitions"], 1);
-    // A namespace goes only where a controller empties it.
+    // A namespace is only deleted if a controller empties it.
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gone"}});
     ask(&third, Method::POST, "/api/v1/namespaces", &namespace).await;
     ask(
@@ -267,7 +267,7 @@ async fn controllers_run_on_one_server_and_go_on_with_another() {
         code == StatusCode::NOT_FOUND
     })
     .await;
-    // One that ends gives its lease away.
+    // A server that exits releases its lease.
     let leads = cluster.servers[1].logged(&["this server leads: its controllers start"]);
     let (ending, staying) = if leads { (1, third) } else { (2, second) };
     cluster.servers[ending].end();

@@ -1,4 +1,4 @@
-//! Snapshots of a store that is served, and the way from one data directory to another.
+//! Snapshots of a running server's store, and copies from one data directory to another.
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 

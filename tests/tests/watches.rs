@@ -95,7 +95,7 @@ async fn idle_watcher_delays_no_other_and_misses_no_event() {
     let (mut slow, mut quick) = (target.connect().await.unwrap(), target.connect().await.unwrap());
     let mut slow = Events::from(slow.get(&path, JSON).await.unwrap());
     let mut quick = Events::from(quick.get(&path, JSON).await.unwrap());
-    // More than the buffers between server and client hold.
+    // This is more than the buffers between server and client can hold.
     let large = "x".repeat(500_000);
     let expected: Vec<String> = (1..=60).map(|number| number.to_string()).collect();
     for value in &expected {

@@ -269,7 +269,7 @@ impl Assembly<'_, '_> {
         self.note_published_default(of, field)
     }
 
-    /// Returns the v3 documents state the zero value of what is never left out as its default, and what the source
+    /// Records published defaults. The v3 documents contain the zero value of a field that is never omitted, and the default of the source
     /// marks; the latter is noted.
     fn note_published_default(&mut self, of: &str, field: &mut Field) -> anyhow::Result<()> {
         let schema = self.facts.schemas.get(of).unwrap_or(&Value::Null);

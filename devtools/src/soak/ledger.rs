@@ -80,7 +80,7 @@ impl Ledger {
         ReadBegun(self.account(key).least)
     }
 
-    /// Returns the read shows that state.
+    /// Records that the read returned that state.
     pub(super) fn read_ends(&mut self, key: &str, begun: ReadBegun, found: State) -> Result<()> {
         self.reads += 1;
         let account = self.account(key);

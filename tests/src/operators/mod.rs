@@ -30,7 +30,7 @@ pub struct Types {
 }
 
 impl Types {
-    /// Reads the document at [`DOCUMENT`]. One that has no schemas gives no types.
+    /// Reads the document at [`DOCUMENT`]. A document without schemas has no types.
     pub fn of(document: &Value) -> Self {
         let schemas = document["components"]["schemas"].as_object();
         Self {
@@ -86,7 +86,7 @@ impl Types {
     }
 }
 
-/// The keys of a list must be required, or have defaults.
+/// Adds defaults to the keys of a list that are not required, because a list key needs one of both.
 fn default_keys(list: &mut Value) {
     let keys = list["x-kubernetes-list-map-keys"].take();
     if keys.is_null() {
@@ -196,7 +196,7 @@ fn secret_key() -> Value {
     key
 }
 
-/// One version of a definition.
+/// One version of a CRD.
 struct Version {
     name: &'static str,
     spec: Value,

@@ -13,7 +13,7 @@ const GROUP: &str = "monitoring.example.com";
 /// Pattern of a duration.
 const DURATION: &str = "^(0|(([0-9]+)y)?(([0-9]+)w)?(([0-9]+)d)?(([0-9]+)h)?(([0-9]+)m)?(([0-9]+)s)?(([0-9]+)ms)?)$";
 
-/// Collectors, of which one definition is larger than 300 KB, with monitors and rules.
+/// Returns the CRDs of collectors, one of which is larger than 300 KB, with monitors and rules.
 pub fn monitoring(types: &Types) -> Vec<Value> {
     let names = |plural: &str, singular: &str, kind: &str, short: &str| json!({"plural": plural, "singular": singular, "kind": kind, "shortNames": [short], "categories": ["monitoring"]});
     vec![

@@ -19,7 +19,7 @@ const CHUNK: usize = 16 << 10;
 enum State {
     /// It forwards, each piece after some time.
     Open(Duration),
-    /// Connections stay, and nothing comes through.
+    /// Connections stay open, and no bytes are forwarded.
     Stalled,
     /// Connections are closed, and new ones at once.
     Cut,
@@ -60,7 +60,8 @@ impl Link {
         self.state.send_replace(State::Open(by));
     }
 
-    /// Lets nothing through, and keeps the connections: what comes meanwhile is forwarded when the link is mended.
+    /// Forwards nothing and keeps the connections open: bytes that arrive meanwhile are forwarded when the link is
+    /// mended.
     pub fn stall(&self) {
         self.state.send_replace(State::Stalled);
     }

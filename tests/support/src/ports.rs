@@ -21,7 +21,7 @@ static MARKS: Mutex<Vec<UdpSocket>> = Mutex::new(Vec::new());
 /// If all ports are in use.
 pub fn free_address() -> io::Result<SocketAddr> {
     let mut marks = MARKS.lock().unwrap_or_else(PoisonError::into_inner);
-    // Other processes begin elsewhere, so that they seldom try the same ports.
+    // Other processes start at a different port, so that they seldom try the same ones.
     let begin = std::process::id() as usize * 97 + marks.len();
     let ports = PORTS.cycle().skip(begin % PORTS.len()).take(PORTS.len());
     for port in ports {
@@ -36,8 +36,8 @@ pub fn free_address() -> io::Result<SocketAddr> {
     Err(io::Error::new(io::ErrorKind::AddrInUse, "all ports are taken"))
 }
 
-/// Binds a port of any address where no server listens on it. The socket does not listen: a process that another test starts
-/// at this moment holds a copy of it until it runs its program, and a copy that listens would be in the way of the server.
+/// Binds a port of any address if no server listens on it. The socket does not listen: a process that another test
+/// starts at this moment holds a copy of it until it runs its program, and a listening copy would block the server.
 fn bind(port: u16) -> io::Result<TcpSocket> {
     let socket = TcpSocket::new_v4()?;
     socket.set_reuseaddr(true)?;

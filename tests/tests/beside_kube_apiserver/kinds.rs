@@ -78,7 +78,7 @@ async fn missing(side: &Side, objects: &BTreeMap<String, Value>) -> BTreeSet<Str
     found
 }
 
-/// An object that goes to and fro.
+/// Object that both servers write in turn.
 struct Subject {
     collection: String,
     object: Value,
@@ -308,7 +308,7 @@ async fn both_servers_serve_every_version_of_a_custom_resource() {
             let subject = Subject { collection, object };
             differences.extend(subject.exchange(writer, other).await);
             differences.extend(subject.exchange(other, writer).await);
-            // A status has its own way.
+            // A status is written through a separate path.
             let path = format!("{}/{}", subject.collection, subject.name());
             writer.make(&subject.collection, &subject.object).await;
             let (code, answer) = other
@@ -318,13 +318,13 @@ async fn both_servers_serve_every_version_of_a_custom_resource() {
             let (_, shown) = writer.get(&path).await;
             assert_eq!(shown["status"]["ready"], true, "{shown}");
             assert_eq!(shown["metadata"]["generation"], 1, "{shown}");
-            // Rules and schemas hold wherever it is written.
+            // Validation rules and schemas apply to writes through either server.
             let (code, answer) = other.merge(&path, &json!({"spec": {"size": 30}})).await;
             assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
             assert!(answer["message"].as_str().unwrap().contains("too large"), "{answer}");
         }
         assert!(differences.is_empty(), "{}", differences.join("\n"));
-        // With the definition its objects go, on both sides, whichever of them has to empty it.
+        // The objects of a CRD are deleted with it, on both sides, regardless of the server that has to delete them.
         let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gadgets.{group}");
         let (code, answer) = other.delete(&path).await;
         assert_eq!(code, StatusCode::OK, "{answer}");

@@ -44,7 +44,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// Both on a new etcd, kube-apiserver first, with these flags for Holdfast.
+    /// Starts both on a new etcd, kube-apiserver first, with these flags for Holdfast.
     async fn start(more: &[&str]) -> Self {
         Self::with(more, &[]).await
     }
@@ -67,7 +67,7 @@ impl Pair {
         }
     }
 
-    /// Each side as the one that writes, with the other one.
+    /// Returns each side as the writer, with the other one.
     fn ways(&self) -> [(&Side, &Side); 2] {
         [(&self.holdfast, &self.reference), (&self.reference, &self.holdfast)]
     }
@@ -110,7 +110,7 @@ fn holdfast(etcd: &Etcd, apiserver: &Reference, more: &[&str]) -> Server {
 struct Side {
     name: &'static str,
     target: Target,
-    /// A connection that no request is under way on.
+    /// Connection without a request in progress.
     idle: Mutex<Option<Connection>>,
 }
 
@@ -171,7 +171,7 @@ impl Side {
         made
     }
 
-    /// Asks until the answer is as it should be.
+    /// Repeats a GET until the response satisfies `right`.
     async fn until(&self, path: &str, right: impl Fn(StatusCode, &Value) -> bool) -> Value {
         let end = Instant::now() + PATIENCE;
         loop {

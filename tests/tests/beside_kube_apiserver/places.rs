@@ -153,7 +153,7 @@ async fn holdfast_takes_the_place_of_kube_apiserver_and_is_left_again() {
     let side = as_holdfast(&server);
     let taken = everything(&side).await;
     assert_eq!(changes(&before, &taken), "");
-    // A watcher that knew the other server lists again and goes on here.
+    // A watcher of the previous server lists again and continues here.
     let (_, list) = side.get(CONFIG_MAPS).await;
     let mut stream = side.follow(CONFIG_MAPS, "one", version(&list)).await;
     let (code, answer) = side
@@ -221,7 +221,7 @@ async fn both_compact_by_one_clock_and_either_goes_on_alone() {
     for side in pair.sides() {
         streams.push(side.follow(CONFIG_MAPS, "one", version(&first)).await);
     }
-    // Until what was there at first is gone both write, and each watcher sees each write.
+    // Both servers write until the initial history is compacted, and each watcher receives each write.
     let mut number = 0;
     while !pair.is_compacted(version(&first)) {
         for side in pair.sides() {
@@ -233,7 +233,7 @@ async fn both_compact_by_one_clock_and_either_goes_on_alone() {
             }
         }
     }
-    // The server that is left goes on with the clock.
+    // The remaining server continues to advance the clock.
     let clock = pair.clock();
     pair.apiserver.end();
     pair.until_clock_passes(clock + 2).await;

@@ -1,5 +1,5 @@
-//! Rules that hold wherever a write goes: addresses and ports, quotas, roles, policies, webhooks, the ownership of fields, the
-//! life of events.
+//! Rules that apply to writes through either server: addresses and ports, quotas, roles, policies, webhooks, the
+//! ownership of fields, the lifetime of events.
 
 use std::collections::BTreeSet;
 
@@ -118,7 +118,7 @@ async fn a_quota_is_kept_and_charged_through_either() {
     assert_eq!(list["items"].as_array().unwrap().len(), made);
     assert!(made <= 12, "{made} were made");
     for side in pair.sides() {
-        // What the controller counts in the end is what is there, and the rest can be used.
+        // The controller finally counts the existing objects, and the remaining quota can be used.
         side.until(&format!("{path}/q"), |_, object| {
             used(object).as_str() == Some(made.to_string().as_str())
         })
@@ -303,7 +303,7 @@ async fn fields_belong_to_their_managers_on_either_server() {
         assert_eq!(conflicts[0], conflicts[1]);
         let (code, taken) = other.apply(&path, "bravo&force=true", &config_map(&name, "2")).await;
         assert_eq!(code, StatusCode::OK, "{taken}");
-        // What is no longer applied goes.
+        // Fields that are no longer applied are removed.
         let (code, left) = writer.apply(&path, "bravo", &named("v1", "ConfigMap", &name)).await;
         assert_eq!(code, StatusCode::OK, "{left}");
         assert_eq!(left["data"], Value::Null, "{left}");

@@ -231,7 +231,7 @@ async fn definition_in_built_in_group_is_not_served() {
     }
 }
 
-/// Asserts that no object of the document holds a name twice.
+/// Asserts that no object of the document contains a name twice.
 async fn assert_has_unique_names(target: &Target, path: &str) {
     let mut connection = target.connect().await.unwrap();
     let (code, bytes) = connection

@@ -1,5 +1,5 @@
-//! Custom resources from their definition to their end, through the real binary: served at once, changed while they are
-//! watched, kept over a restart, and gone with their definition.
+//! Custom resources from the creation to the deletion of their CRD, through the real binary: served at once, changed
+//! while they are watched, kept over a restart, and deleted with their CRD.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "what fails here is the test")]
 
@@ -66,7 +66,7 @@ async fn get(target: &Target, path: &str) -> (StatusCode, Value) {
     ask(target, Method::GET, path, "", &Value::Null).await
 }
 
-/// Asks until the answer is as it should be.
+/// Repeats a GET until the response satisfies `wanted`.
 async fn until(target: &Target, path: &str, wanted: impl Fn(StatusCode, &Value) -> bool) -> Value {
     let waited = tokio::time::timeout(PATIENCE, async {
         loop {
@@ -92,7 +92,7 @@ fn is_established(definition: &Value) -> bool {
     })
 }
 
-/// Defines widgets; what is established is served, without waiting.
+/// Creates the CRD of widgets. An established CRD is served without waiting.
 async fn define(target: &Target, spec: &Value) {
     define_as(target, &definition(spec)).await;
 }
@@ -307,7 +307,7 @@ async fn a_changed_definition_takes_effect_at_once_and_ends_watches() {
     let (code, _) = ask(&target, Method::PATCH, DEFINITION, MERGE, &changed).await;
     assert_eq!(code, StatusCode::OK);
 
-    // The watch sends what was there, and ends.
+    // The watch sends the existing objects, and ends.
     let reported = tokio::time::timeout(PATIENCE, watch.into_body().collect())
         .await
         .unwrap();
@@ -320,7 +320,7 @@ async fn a_changed_definition_takes_effect_at_once_and_ends_watches() {
             .count(),
         1
     );
-    // A new default shows in what is stored, without a change of it.
+    // A new default appears in stored objects without a write.
     let (_, shown) = get(&target, &format!("{WIDGETS}/one")).await;
     assert_eq!(shown["spec"], json!({"size": 3, "color": "red"}));
     assert_eq!(
@@ -390,7 +390,7 @@ async fn a_definition_takes_its_objects_along() {
     let (code, _) = ask(&target, Method::PATCH, &format!("{WIDGETS}/held"), MERGE, &free).await;
     assert_eq!(code, StatusCode::OK);
     until(&target, DEFINITION, |code, _| code == StatusCode::NOT_FOUND).await;
-    // The server follows the definition, maybe a moment behind.
+    // The server's informer of the CRD may be a moment behind.
     let gone = until(&target, WIDGETS, |code, _| code == StatusCode::NOT_FOUND).await;
     assert_eq!(gone, Value::Null);
     define(&target, &sizes()).await;

@@ -130,7 +130,7 @@ async fn sets_and_lists_by_key_are_shared_item_by_item() {
         owners(&both)[1].1,
         json!({"f:s": {"v:\"q\"": {}, "v:\"r\"": {}}, "f:l": {"k:{\"name\":\"y\"}": item}})
     );
-    // What one leaves out and no other wants goes.
+    // An item that one manager omits and no other applies is removed.
     let less = applied(&target, &path, "a", &of(&["q"], &[])).await;
     assert_eq!(
         less["spec"],
@@ -152,7 +152,7 @@ async fn field_that_becomes_granular_counts_as_always_granular() {
     );
     applied(&target, &path, "a", &whole).await;
     change(&target, &[version("v1", true, &after)]).await;
-    // The former owner has the list and the map, and nothing in them.
+    // The former owner owns the list and the map, and nothing in them.
     let part = widget("one", &json!({"l": [{"name": "y"}], "o": {"a": "9"}}));
     let both = applied(&target, &path, "b", &part).await;
     assert_eq!(
@@ -223,17 +223,18 @@ async fn managers_keep_the_version_they_wrote_in_until_it_is_gone() {
             .count(),
         2
     );
-    // Conflicts are found whatever version they are in.
+    // Conflicts are detected across versions.
     let (code, _) = apply(&target, &two, "c", &at_two(json!({"a": "2"}))).await;
     assert_eq!(code, StatusCode::CONFLICT);
-    // Who applies in another version moves there, and gives up what is left out.
+    // A manager that applies in another version moves to it, and gives up the fields that it omits.
     let moved = applied(&target, &two, "a", &at_two(json!({"a": "1"}))).await;
     assert_eq!(who(&moved).iter().filter(|who| who.ends_with("v2")).count(), 2);
     assert_eq!(get(&target, &one).await.1["spec"], json!({"a": "1"}));
 
     applied(&target, &one, "late", &widget("one", &json!({"b": "y"}))).await;
     change(&target, &[version("v1", false, &spec), version("v2", true, &spec)]).await;
-    // Objects are moved by writing them before their version goes: what is stored in none that is there cannot be read.
+    // Objects are migrated by writing them before their version is removed: an object stored in a missing version
+    // cannot be read.
     let moved = json!({"metadata": {"labels": {"moved": "yes"}}});
     let (code, answer) = ask(&target, Method::PATCH, &two, MERGE, &moved).await;
     assert_eq!(code, StatusCode::OK, "{answer}");
@@ -246,7 +247,7 @@ async fn managers_keep_the_version_they_wrote_in_until_it_is_gone() {
         who(&get(&target, &two).await.1).contains(&"late v1".to_owned()),
         "a read changes nothing"
     );
-    // An apply fails as long as any manager wrote in the version that is gone, even a forced one that changes nothing.
+    // An apply fails as long as a manager has an entry in the removed version, even a forced one that changes nothing.
     let (code, refused) = apply(&target, &format!("{two}?force=true"), "a", &at_two(json!({"a": "1"}))).await;
     assert_eq!(code, StatusCode::INTERNAL_SERVER_ERROR, "{refused}");
     assert_eq!(
@@ -371,14 +372,14 @@ async fn managers_of_an_unserved_version_are_still_owners() {
     let (code, refused) = apply(&target, &one, "other", &widget("one", &json!({"a": "2"}))).await;
     assert_eq!(code, StatusCode::CONFLICT, "{refused}");
 
-    // A default that the old version does not know keeps the object from being compared in it.
+    // A default that the old version does not know prevents the comparison of the object in it.
     change(&target, &[unserved(&old), version("v1", true, &new)]).await;
     for manager in ["applier", "other"] {
         let (code, refused) = apply(&target, &one, manager, &widget("one", &json!({"a": "1"}))).await;
         assert_eq!(code, StatusCode::INTERNAL_SERVER_ERROR, "{refused}");
         assert_eq!(refused["message"], ".spec.b: field not declared in schema");
     }
-    // An update goes on without managers.
+    // An update succeeds without tracking managers.
     let changed = json!({"spec": {"a": "3"}});
     let (code, updated) = ask(&target, Method::PATCH, &one, MERGE, &changed).await;
     assert_eq!(

@@ -82,7 +82,7 @@ const GENERATE: [&str; 2] = [
     "rbac:roleName=manager-role crd webhook paths=./api/... paths=./internal/... output:crd:artifacts:config=config/crd/bases",
 ];
 
-/// The project, made once for the tests below.
+/// The project, created once for the tests below.
 static PROJECT: LazyLock<PathBuf> = LazyLock::new(project);
 
 #[needs(clients, go)]
@@ -124,11 +124,11 @@ fn passes(assets: &Path) {
     assert!(webhook.starts_with("Ran 5 of 5 Specs"), "{said}");
 }
 
-/// Makes the project below the build directory: Go names what it keeps by the folder of the package.
+/// Creates the project below the build directory: Go's cache depends on the folder of the package.
 fn project() -> PathBuf {
     let kubebuilder = program("go", "sigs.k8s.io/kubebuilder/v4");
     let generator = program("go", "sigs.k8s.io/controller-tools/cmd/controller-gen");
-    // kubebuilder leaves it to goimports to find packages of this module, which looks at what Go has fetched.
+    // kubebuilder relies on goimports, which searches the module cache, to find packages of this module.
     let sources = clients::sources("go");
     in_project(
         Path::new("go"),

@@ -246,7 +246,7 @@ fn keeps_nodes_free(kubectl: &Tool) {
             ),
         ],
     );
-    // There is no kubelet behind the node, and nothing that measures it.
+    // The node has no kubelet, and there is no metrics server.
     for (line, why) in [
         ("logs alone", "Error from server"),
         ("exec alone -- ls", "error"),

@@ -1,5 +1,5 @@
-//! Resources that are defined by deriving `CustomResource`: the definition is applied by its operator, which then keeps the
-//! objects, in two versions, with a status of its own and objects that go with their owner.
+//! Resources defined by deriving `CustomResource`: their operator applies the CRD and then reconciles the objects, in
+//! two versions, with a status and dependents that are deleted with their owner.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use crate::{PATIENCE, next, start, until};
 
-/// A cache of several shards; each is a ConfigMap that the operator keeps.
+/// A cache of several shards; each is a ConfigMap that the operator maintains.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[kube(
     group = "caches.example.com",
@@ -111,7 +111,7 @@ fn one() -> i32 {
     1
 }
 
-/// The resource as it was before it had shards.
+/// The resource before it had shards.
 mod earlier {
     use super::*;
 
@@ -144,7 +144,7 @@ fn cache(name: &str, shards: &[&str]) -> Value {
     })
 }
 
-/// Applies a definition as its operator does at each start, and waits until it is established.
+/// Applies a CRD as its operator does at each start, and waits until it is established.
 async fn define(client: &Client, definition: &CustomResourceDefinition) -> CustomResourceDefinition {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     let name = definition.name_any();
@@ -364,7 +364,7 @@ async fn two_derived_versions_show_the_same_objects() {
         status.message,
         "failed to convert new object: .spec.shards: field not declared in schema"
     );
-    // So the operator brings its own entry up to date first.
+    // So the operator updates its own entry first.
     let entry =
         json!([{"op": "replace", "path": "/metadata/managedFields/0/apiVersion", "value": "caches.example.com/v1"}]);
     let migration = Patch::Json::<()>(serde_json::from_value(entry).unwrap());
@@ -461,7 +461,7 @@ fn condition(name: &str, generation: Option<i64>) -> Value {
     let mut condition = json!({
         "type": name, "status": "True", "reason": "Kept", "message": "", "lastTransitionTime": "2026-01-02T03:04:05Z",
     });
-    // An apply may not set to null what the definition does not call nullable.
+    // An apply may only set a field to null if the CRD makes it nullable.
     if let Some(generation) = generation {
         condition["observedGeneration"] = generation.into();
     }
@@ -603,7 +603,8 @@ async fn of_many_candidates_one_leads_at_a_time() {
         .patch("seat", &PatchParams::apply("user"), &Patch::Apply(cache("seat", &[])))
         .await
         .unwrap();
-    // Each candidate adds itself where it has read that a term is free; the version it has read guards the write.
+    // Each candidate adds itself after it has read that a term is free; the resource version that it read guards the
+    // write.
     let candidates = (0..8).map(|candidate| {
         let caches = caches.clone();
         async move {

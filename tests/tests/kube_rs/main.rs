@@ -1,6 +1,6 @@
-//! kube-rs against the real binary: the typed and the dynamic API, Server-Side Apply, subresources, the watcher in both of
-//! its ways, the reflector, controllers with finalizers whose objects go with their owner, resources defined by deriving, and
-//! admission webhooks; what kube's own tests do that need a cluster and no node.
+//! kube-rs against the real binary: the typed and the dynamic API, Server-Side Apply, subresources, the watcher in both
+//! of its modes, the reflector, controllers with finalizers and dependents, resources defined by deriving, and
+//! admission webhooks; and the scenarios of kube's own tests that need a cluster and no node.
 
 #![allow(
     clippy::unwrap_used,
@@ -53,7 +53,7 @@ async fn next<T>(stream: &mut (impl Stream<Item = T> + Unpin)) -> T {
         .expect("the stream ended")
 }
 
-/// Asks until the answer is yes.
+/// Repeats a check until it returns true.
 async fn until<F: Future<Output = bool>>(what: &str, mut ask: impl FnMut() -> F) {
     let asking = async {
         while !ask().await {

@@ -287,7 +287,7 @@ async fn watcher_starts_with_existing_objects_and_follows_changes() {
             Event::Apply(map) => assert_eq!(map.name_any(), "after"),
             other => panic!("{other:?}"),
         }
-        // What no longer matches the selector is gone for this watcher.
+        // An object that no longer matches the selector is deleted for this watcher.
         let leave = Patch::Merge(json!({"metadata": {"labels": {"team": "two"}}}));
         maps.patch("after", &PatchParams::default(), &leave).await.unwrap();
         match next(&mut events).await.unwrap() {

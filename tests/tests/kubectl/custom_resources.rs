@@ -1,4 +1,4 @@
-//! Custom resources, from their definition to their end.
+//! Custom resources, from the creation to the deletion of their CRD.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
@@ -133,7 +133,7 @@ fn established_definition_is_discovered() {
     kubectl.wait_for_definitions();
     let wait = ["wait", "crd/shops.stable.example.com", "--for=condition=Established"];
     kubectl.says(&wait, "");
-    // The cache that kubectl has just filled does not know of it.
+    // The cache that kubectl has just filled does not contain the resource.
     assert_eq!(
         kubectl.says(&["apply", "-f", "-"], SHOP),
         "shop.stable.example.com/corner created\n"

@@ -1,4 +1,4 @@
-//! The definitions of operators, hundreds of kilobytes of them, and their objects.
+//! CRDs of operators, with hundreds of kilobytes, and their objects.
 
 use conformance::operators::{DOCUMENT, Types, certificates, compositions, monitoring};
 use serde_json::{Value, json};
@@ -231,7 +231,7 @@ spec:
         refusal.contains("must validate one and only one schema (oneOf)"),
         "{refusal}"
     );
-    // Rules: of the whole, of one field with words of its own, and of what was before.
+    // Validation rules: of the whole object, of one field with its own message, and of the old value.
     let refusal = kubectl.refuses(
         &["apply", "-f", "-"],
         &CERTIFICATE

@@ -60,7 +60,7 @@ fn two_managers_apply_one_deployment() {
     says(apply("bravo", &["--force-conflicts"]), &other);
     assert_eq!(kubectl.field("deployment/web", "{.spec.replicas}"), "5");
 
-    // The first manager gives the same value and shares the field from then on.
+    // The first manager applies the same value and shares the field from then on.
     says(apply("alpha", &[]), &other);
     let shared = refuses(apply("alpha", &[]), DEPLOYMENT);
     assert!(shared.contains("conflict with \"bravo\": .spec.replicas"), "{shared}");
@@ -341,7 +341,7 @@ fn each_type_of_patch_changes_what_it_names() {
     kubectl.says(&["apply", "--server-side", "-f", "-"], DEPLOYMENT);
     let patch = |kind: &str, body: &str| kubectl.says(&["patch", "deployment", "web", "--type", kind, "-p", body], "");
 
-    // A strategic merge keeps the containers it does not name, a merge patch does not.
+    // A strategic merge patch keeps the containers that it does not name, a merge patch does not.
     patch(
         "strategic",
         r#"{"spec":{"template":{"spec":{"containers":[{"name":"side","image":"registry.example.com/side:1"}]}}}}"#,

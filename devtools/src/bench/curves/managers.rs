@@ -74,7 +74,7 @@ impl Shared {
         Ok([changed, unchanged, patched, read])
     }
 
-    /// Returns the apply of one manager.
+    /// Sends the apply of one manager.
     async fn apply(&mut self, manager: u64, value: u64) -> Result<()> {
         let path = format!("{OBJECT}?fieldManager=manager-{manager}");
         let body = json!({
@@ -87,7 +87,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Returns a change of a field that no manager applies.
+    /// Changes a field that no manager applies.
     async fn patch(&mut self) -> Result<()> {
         let body = json!({"data": {"patched": self.changes.to_string()}});
         let path = format!("{OBJECT}?fieldManager=patcher");

