@@ -1,4 +1,4 @@
-//! Replays single questions that were put to the reference, and guards the answers that have matched once.
+//! Replays single requests that were recorded from the reference, and guards the responses that have matched once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -17,8 +17,8 @@ const LISTS: &str = "tests/cases";
 /// The folders of cases.
 const SUITES: [&str; 3] = ["kinds", "extension", "protocol"];
 
-/// The reference answered without the plugin that gives pods their accounts, without controllers that fill in, and with a
-/// range of addresses for Services that some cases name.
+/// Flags of the recording: the reference ran without the plugin that sets service accounts of Pods, without controllers
+/// that fill in fields, and with a range of Service addresses that some cases name.
 const FLAGS: [&str; 2] = ["--service-cluster-ip-range=10.0.0.0/16", RECORDED_CONTROLLERS];
 
 /// Maximum number of printed bytes of a line of the replay: rejected setups print whole responses.
@@ -103,8 +103,8 @@ impl Replay {
         Ok(passing)
     }
 
-    /// Replays, one case at a time, the files of these cases: some cases see what a controller does meanwhile, sooner or
-    /// later than it was recorded.
+    /// Replays the files of these cases one case at a time: some cases see the effect of a controller, sooner or later
+    /// than it was recorded.
     fn again(&self, lost: &[&str]) -> Result<BTreeSet<String>> {
         let files: BTreeSet<&str> = lost
             .iter()
@@ -152,7 +152,7 @@ impl Replay {
             .and_then(|name| name.to_str())
             .unwrap_or_default();
         let prefix = format!("{name} ");
-        // A name that holds a line break counts by its first line.
+        // A name with a line break counts by its first line.
         Ok(names::read(list.path())?
             .iter()
             .filter_map(|line| line.strip_prefix(&prefix))

@@ -1,5 +1,5 @@
-//! `cargo xtask e2e`: runs Kubernetes' own end-to-end tests against a server, but for those that need a Pod which runs or a
-//! controller of workloads.
+//! `cargo xtask e2e`: runs Kubernetes' own end-to-end tests against a server, except for those that need a running Pod
+//! or a workload controller.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -30,10 +30,10 @@ const FLAGS: [&str; 2] = [
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Run the debug build of the server.
+    /// Use the debug build of the server.
     #[arg(long)]
     debug: bool,
-    /// Put the outcome into docs/compatibility.md.
+    /// Write the results to docs/compatibility.md.
     #[arg(long)]
     write: bool,
     /// Run the tests whose names match this regular expression instead.
@@ -107,7 +107,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Makes a node that is ready, without which no test begins.
+/// Creates a ready node, without which no test starts.
 async fn make_node(server: &Server) {
     let mut client = Client::of(server).await;
     client
@@ -160,7 +160,7 @@ impl Outcomes {
         for spec in suites.flat_map(|suite| suite["SpecReports"].as_array().into_iter().flatten()) {
             let state = spec["State"].as_str().unwrap_or_default();
             let of_suite = spec["LeafNodeType"] != "It";
-            // What prepares all tests counts only where it fails.
+            // The preparation of all tests counts only if it fails.
             if matches!(state, "skipped" | "pending") || of_suite && state == "passed" {
                 continue;
             }

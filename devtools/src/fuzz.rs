@@ -1,7 +1,7 @@
-//! `cargo xtask fuzz`: feeds the fuzz targets for some minutes, and keeps what breaks them.
+//! `cargo xtask fuzz`: runs the fuzz targets for some minutes, and keeps the inputs that break them.
 //!
-//! The targets are run by libFuzzer, which wants to know where a program comes along. The passes of LLVM that report it are in
-//! the stable compiler; the sanitizers are not, and are not missed where nothing is unsafe.
+//! libFuzzer runs the targets. It needs coverage reports from the program. The LLVM passes for that are in the stable
+//! compiler; the sanitizers are not, and are not needed without unsafe code.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -108,7 +108,7 @@ fn feed(folder: &Path, target: &str, seconds: u64) -> Result<bool> {
         .arg(format!("-max_len={MOST_BYTES}"))
         .arg(format!("-artifact_prefix={}/", artifacts.display()))
         .args(["-verbosity=0", "-print_final_stats=1"])
-        // What is found goes to the first folder.
+        // New inputs are written to the first folder.
         .args([&corpus, &folder.join("seeds").join(target)])
         .status()
         .with_context(|| format!("the target {target}"))?;

@@ -27,7 +27,7 @@ const KEPT_FIRST: &str = "crates/holdfast/link-order-first.txt";
 /// Time limit of a start under callgrind, and of the steps after it.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// Starts a release server under callgrind, twice, and keeps the names of what ran.
+/// Starts a release server under callgrind, twice, and records the names of the functions that ran.
 pub(crate) fn run() -> Result<()> {
     need_valgrind()?;
     let binary = Binary::dist()?;
@@ -126,7 +126,7 @@ fn names(profile: &str, program: &Path) -> BTreeSet<String> {
     let (mut names, mut own) = (BTreeSet::new(), false);
     for line in profile.lines() {
         if let Some(object) = line.strip_prefix("ob=") {
-            // Valgrind does not know of all parts of a program that they are its own.
+            // Valgrind does not attribute all parts of a program to it.
             own = objects
                 .name(object)
                 .is_some_and(|name| Path::new(name) == program || name == "???");

@@ -10,7 +10,7 @@ pub(crate) enum StoreKind {
     /// A file in the data directory.
     #[default]
     Embedded,
-    /// A cluster of etcd, for as long as the habit goes on.
+    /// An etcd cluster, for the duration of the command.
     Etcd,
 }
 

@@ -23,13 +23,13 @@ pub(crate) struct Arguments {
     /// Run only these packages, such as `pkg/cache`; the document keeps the results of the others.
     #[arg(value_name = "PACKAGE")]
     packages: Vec<String>,
-    /// Run the debug build of the server.
+    /// Use the debug build of the server.
     #[arg(long)]
     debug: bool,
-    /// Put the outcome into docs/compatibility.md.
+    /// Write the results to docs/compatibility.md.
     #[arg(long)]
     write: bool,
-    /// Run against the binaries in this directory, as those of envtest itself.
+    /// Run against the binaries in this directory, such as those of envtest itself.
     #[arg(long, value_name = "DIR")]
     assets: Option<PathBuf>,
 }
@@ -200,7 +200,7 @@ impl Suite {
         let kept = kept.with_context(|| format!("go has no sources of {wanted}"))?;
         std::fs::create_dir_all(folder.parent().unwrap_or(&folder))?;
         output(Command::new("cp").args(["-r", "--no-preserve=mode", kept]).arg(&folder))?;
-        // The archives of modules keep no rights.
+        // Archives of modules do not keep file permissions.
         let scripts = ["-name", "*.sh", "-exec", "chmod", "+x", "{}", "+"];
         output(Command::new("find").arg(&folder).args(scripts))?;
         Ok(folder)
@@ -281,7 +281,7 @@ fn read(said: &str) -> (Numbers, Vec<String>) {
     let mut failures: Vec<String> = of_specs.map(str::to_owned).collect();
     failures.sort();
     failures.dedup();
-    // "FAIL! -- 11 Passed | 1 Failed | 0 Pending | 2 Skipped": a test of Go that holds all of them.
+    // "FAIL! -- 11 Passed | 1 Failed | 0 Pending | 2 Skipped": a Go test that contains all of them.
     let (mut well, mut badly) = (0, 0);
     for (judgement, specs) in lines().filter_map(|line| line.split_once("! -- ")) {
         let of = |kind: &str| {

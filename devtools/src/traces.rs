@@ -15,8 +15,8 @@ use crate::stores::{Backing, StoreKind};
 /// The traces that are known to pass, one a line, sorted.
 const KNOWN: &str = "tests/traces/passing.txt";
 
-/// The folders of traces, and how many of each are replayed at the same time. Where controllers or custom resources are
-/// missing, a trace does little but wait for them.
+/// Folders of traces, and number of traces of each that are replayed concurrently. If controllers or custom resources
+/// are missing, a trace mostly waits for them.
 const SUITES: [(&str, usize); 4] = [("ssa", 4), ("concepts", 8), ("kinds", 8), ("extension", 32)];
 
 #[derive(clap::Args)]

@@ -1,4 +1,5 @@
-//! Custom resources: what an apply costs where the definition is as large as those of operators, and where it has many rules.
+//! Custom resources: cost of an apply with a CRD as large as those of operators, and with one that has many validation
+//! rules.
 
 use std::time::{Duration, Instant};
 
@@ -92,7 +93,7 @@ pub(super) async fn rows(binary: &Binary, objects: usize, connections: usize) ->
     Ok(rows)
 }
 
-/// Applies a definition and returns how long it took until its resource was served.
+/// Applies a CRD and returns the time until its resource was served.
 async fn define(connection: &mut Connection, definition: &Value, of: &Objects) -> Result<Duration> {
     let name = definition["metadata"]["name"].as_str().context("a name")?;
     let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}?fieldManager=bench");

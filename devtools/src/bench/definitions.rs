@@ -79,7 +79,7 @@ async fn of_size(binary: &Binary, size: usize, limit: &str, memory: &str, rows: 
     Ok(())
 }
 
-/// Creates all definitions over several connections; the time that each took.
+/// Creates all CRDs over several connections; returns the duration of each creation.
 async fn create_all(target: &Target, pattern: &Value) -> Result<Vec<Duration>> {
     let mut writers = JoinSet::new();
     for writer in 0..CONNECTIONS {
@@ -102,7 +102,7 @@ async fn create_all(target: &Target, pattern: &Value) -> Result<Vec<Duration>> {
     Ok(delays)
 }
 
-/// Measures the first read of each document that depends on the definitions.
+/// Measures the first read of each document that depends on the CRDs.
 async fn read_documents(target: &Target, named: &str, rows: &mut Vec<Row>) -> Result<()> {
     let mut connection = target.connect().await?;
     for (what, path, accept) in [

@@ -35,16 +35,16 @@ struct Row {
     high: u64,
 }
 
-/// Counts, and compares with what is kept; with `bless` what was counted is kept.
+/// Counts, and compares the counts with the recorded ones; with `bless` records them.
 pub(super) fn run(bless: bool) -> Result<()> {
     need_valgrind()?;
     let program = build()?;
     let rows = rows(&program)?;
     let kept = read(Path::new(KEPT))?;
     let mut counts = count_all(&program, &rows)?;
-    // Seeds of hash maps, the moments of commits and where a program is built make a count vary by a percent or two: what seems to
-    // have grown is counted again, and the lowest counts.
-    // What is to be kept is not judged.
+    // Seeds of hash maps, the timing of commits and the folder of the build make a count vary by a percent or two: a
+    // row that seems to have grown is counted again, and the lowest count applies. Counts that are to be recorded are
+    // not compared.
     for _ in 0..if bless { 0 } else { AGAIN } {
         let suspect = |row: &&Row| grown(counts.get(&row.name), kept.get(&row.name));
         let suspects: Vec<Row> = rows.iter().filter(suspect).cloned().collect();
@@ -129,7 +129,7 @@ fn rows(program: &Path) -> Result<Vec<Row>> {
         .context("the program lists no rows")
 }
 
-/// Counts as many rows at a time as there are processors; each run has a thread of its own under callgrind.
+/// Counts as many rows concurrently as there are processors; callgrind runs each on one thread.
 fn count_all(program: &Path, rows: &[Row]) -> Result<BTreeMap<String, u64>> {
     let (next, counts) = (Mutex::new(rows.iter()), Mutex::new(BTreeMap::new()));
     let work = || -> Result<()> {

@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: starts a release server and measures it with a client of its own in the same run.
 //!
-//! Server CPU is the processor time of the server's process as the kernel counts it, divided by the operations of a
-//! phase; it is what the targets are about, since it does not depend on how fast the client is.
+//! Server CPU is the processor time of the server's process as reported by the kernel, divided by the operations of a
+//! phase. The targets refer to it, since it does not depend on the speed of the client.
 
 mod admission;
 mod curves;
@@ -33,13 +33,13 @@ pub(crate) struct Arguments {
     /// Number of connections that send concurrently.
     #[arg(long, default_value_t = 16)]
     connections: usize,
-    /// Measure only what there is much of: long lists, many watchers, large stores.
+    /// Measure only scale: long lists, many watchers, large stores.
     #[arg(long)]
     scale_only: bool,
-    /// Measure only what extends the server: custom resources, policies, webhooks.
+    /// Measure only extensions: custom resources, policies, webhooks.
     #[arg(long, conflicts_with = "scale_only")]
     custom_only: bool,
-    /// Measure only what operators switch on and off: priority levels, the audit log, gates, aggregated APIs.
+    /// Measure only features that operators enable: priority levels, the audit log, gates, aggregated APIs.
     #[arg(long, conflicts_with_all = ["scale_only", "custom_only"])]
     operators_only: bool,
     /// Also measure in a store of a million objects, which takes minutes to prepare.
@@ -52,21 +52,21 @@ pub(crate) struct Arguments {
     /// HOLDFAST_KUBE_APISERVER and HOLDFAST_ETCD name them, with the reference's.
     #[arg(long, conflicts_with_all = ["scale_only", "custom_only", "operators_only", "instructions", "million"])]
     envtest: bool,
-    /// Count the instructions of requests under callgrind instead, and compare with the counts that are kept.
+    /// Count the instructions of requests under callgrind instead, and compare with the recorded counts.
     #[arg(long)]
     instructions: bool,
-    /// Keep the counts of this run.
+    /// Record the counts of this run.
     #[arg(long, requires = "instructions")]
     bless: bool,
     /// With etcd: compare the embedded store, etcd, and, if HOLDFAST_KUBE_APISERVER names it, kube-apiserver on the
     /// same etcd.
     #[arg(long, value_enum, default_value_t, conflicts_with_all = ["scale_only", "custom_only", "operators_only", "instructions", "million", "envtest", "plot"])]
     store: StoreKind,
-    /// With `--store etcd`: how many objects there are when servers start.
+    /// With `--store etcd`: numbers of objects in the store when servers start.
     #[arg(long, value_delimiter = ',', default_values_t = [100_000], requires = "store")]
     sizes: Vec<usize>,
-    /// Measure how costs grow with the number of objects, watchers, managers and policies instead; with `--write` the tables
-    /// go to BENCHMARKS.md, and a picture of them to docs/scale.svg.
+    /// Measure the growth of costs with the number of objects, watchers, managers and policies instead; with `--write`
+    /// the tables are written to BENCHMARKS.md, and a picture of them to docs/scale.svg.
     #[arg(long, conflicts_with_all = ["scale_only", "custom_only", "operators_only", "instructions", "envtest"])]
     plot: bool,
     #[command(flatten)]
@@ -144,7 +144,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 
 async fn measure(binary: &Binary, arguments: &Arguments) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
-    // The first start makes the certificates, the second is the one that counts.
+    // The first start creates the certificates; the second one counts.
     let (server, first) = started(|| Server::start(binary, &[])).await?;
     let (server, ready) = started(|| server.restart(&[])).await?;
     rows.push(row("start to ready", &millis(ready), "2.2 s", "< 100 ms"));

@@ -17,7 +17,7 @@ const JSON: &str = "application/json";
 
 /// A policy that audits every request without its bodies.
 const METADATA: &str = "{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: Metadata}]}";
-/// A policy that looks at every request and audits none.
+/// A policy that is evaluated for every request and audits none.
 const NONE: &str = "{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: None}]}";
 
 /// Everything off that can be.
@@ -81,7 +81,7 @@ const HOG: usize = 60;
 
 const AGGREGATED: &str = "beside an aggregated API";
 
-/// Has a group served by a server that is not there.
+/// Registers an aggregated API whose server does not exist.
 async fn serve_elsewhere(target: &Target) -> Result<()> {
     let service = json!({
         "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": "v1.elsewhere.example.com"},

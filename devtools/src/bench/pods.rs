@@ -21,11 +21,11 @@ const STEP: usize = 500;
 
 /// An object of the API as it is stored, to make others of.
 pub(super) struct Pattern {
-    /// The JSON without the digits of the resource version.
+    /// JSON text without the digits of the resource version.
     text: String,
     /// Position of those digits.
     revision_at: usize,
-    /// The names in it that are each object's own.
+    /// Names in it that differ between objects.
     name: String,
     namespace: String,
     uid: String,
@@ -170,7 +170,7 @@ async fn config_map_pattern(server: &Server) -> Result<Pattern> {
 
 const JSON: &str = "application/json";
 
-/// Makes a namespace that is not there.
+/// Creates a namespace if it does not exist.
 async fn namespace_of(connection: &mut Connection, name: &str) -> Result<()> {
     let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
     connection

@@ -25,7 +25,8 @@ const MERGE: &str = "application/merge-patch+json";
 const FEW: usize = 10_000;
 const MANY: usize = 100_000;
 
-/// The owner of the pods is not there, so that the garbage collector would delete them while they are listed.
+/// Flag that disables the garbage collector: the owner of the pods does not exist, so it would delete them while they
+/// are listed.
 const NO_COLLECTOR: [&str; 1] = ["--controllers=*,-garbage-collector-controller"];
 
 /// Duration of timed writes, without and with a concurrent list.
@@ -112,7 +113,7 @@ async fn list(target: &Target, server: &Server, path: &str, accept: &str) -> Res
     Ok(server.cpu()? - cpu)
 }
 
-/// Reads an answer to its end without keeping it. Returns its length.
+/// Reads a response to its end without storing it. Returns its length.
 async fn drain(connection: &mut Connection, path: &str, accept: &str) -> Result<usize> {
     let answer = connection.get(path, accept).await?;
     ensure!(answer.status().is_success(), "{path}: {}", answer.status());
@@ -170,7 +171,7 @@ struct Lists {
     thread: JoinHandle<Result<bool>>,
 }
 
-/// Lists all pods again and again on a thread of its own, so that who reads a list does not hold up who times a write here.
+/// Lists all pods repeatedly on a separate thread, so that reading a list does not delay the timed writes on this one.
 fn list_again_and_again(target: &Target) -> Result<Lists> {
     let ended = Arc::new(AtomicBool::new(false));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -20,7 +20,7 @@ const END: &str = "<!-- end of figures -->\n";
 /// Markers around the table of the stores.
 const BEGIN_STORES: &str = "<!-- figures of stores: written by `cargo xtask bench --store etcd --write` -->\n";
 
-/// The rows that README shows: how they begin.
+/// Beginnings of the rows in README.
 const FIRST: [&str; 13] = [
     "start to ready",
     "memory, idle",

@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 
 use super::quantile;
 
-/// Objects that a workload makes: each has a number, and one field that an apply changes.
+/// Objects that a workload creates: each has a number, and one field that an apply changes.
 #[derive(Clone, Copy)]
 pub(super) struct Objects {
     pub(super) collection: &'static str,
@@ -49,11 +49,11 @@ const MERGE: &str = "application/merge-patch+json";
 /// A kind of operation on single objects.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Apply to names that are not there.
+    /// Apply to names that do not exist.
     Create,
     /// The same apply again, for the first time.
     Reapply,
-    /// The same apply once more, which is known to change nothing.
+    /// The same apply once more, which the server remembers as one that changes nothing.
     Remembered,
     /// An apply that changes one field.
     Change,
@@ -93,7 +93,7 @@ pub(super) struct Figure {
 pub(super) struct ListFigure {
     /// Processor time of the server for each list, in microseconds.
     pub(super) cpu_micros: f64,
-    /// The size of the answer.
+    /// Size of the response.
     pub(super) bytes: usize,
 }
 
@@ -152,7 +152,7 @@ impl Workload {
         })
     }
 
-    /// Deletes all but the first `keep` of `of` objects.
+    /// Deletes all except the first `keep` of `of` objects.
     pub(super) async fn keep_only(&self, keep: usize, of: usize) -> Result<()> {
         let mut connection = self.target.connect().await?;
         for number in keep..of {
@@ -212,7 +212,8 @@ impl Workload {
     }
 }
 
-/// Reads events until one shows an object of so many replicas. Events come in pieces, and older ones may come before.
+/// Reads events until one contains an object with this number of replicas. Events arrive in pieces, and older ones may
+/// come first.
 async fn until_seen(events: &mut Incoming, replicas: usize) -> Result<()> {
     let (mut seen, shown) = (BytesMut::new(), format!("\"replicas\":{replicas}"));
     loop {

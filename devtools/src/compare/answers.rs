@@ -28,7 +28,7 @@ const DRAWN: [&str; 11] = [
 /// Replacement of a generated value.
 const MASK: &str = "*";
 
-/// An answer to one write.
+/// Response to one write.
 #[derive(Debug)]
 pub(super) struct Answer {
     code: StatusCode,
@@ -128,7 +128,7 @@ fn differing_members<'a>(
     }
 }
 
-/// Hides what each server draws; that it is there still counts.
+/// Masks the values that each server generates; their presence still counts.
 fn mask(value: &mut Value) {
     match value {
         Value::Object(members) => {

@@ -322,7 +322,7 @@ fn edit_metadata(object: &mut Value, choices: &mut Choices<'_>) {
     }
 }
 
-/// Removes one field below the top, and does nothing where there is none.
+/// Removes one field below the top level, if there is one.
 fn remove(object: &mut Value, choices: &mut Choices<'_>) {
     let keep = ["apiVersion", "kind", "metadata"];
     let Value::Object(fields) = object else { return };
@@ -339,7 +339,7 @@ fn remove(object: &mut Value, choices: &mut Choices<'_>) {
     }
 }
 
-/// Path and value of a field of the object.
+/// Returns path and value of a field of the object.
 fn leaf(object: &Value, choices: &mut Choices<'_>) -> (String, Value) {
     let (mut path, mut value) = (String::new(), object);
     loop {

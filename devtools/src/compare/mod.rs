@@ -1,10 +1,11 @@
-//! `cargo xtask compare --reference URL`: the same seeded random writes to a kube-apiserver and to Holdfast, and where the
-//! answers differ.
+//! `cargo xtask compare --reference URL`: sends the same seeded random writes to a kube-apiserver and to Holdfast, and
+//! shows differences of the responses.
 //!
-//! A case is a sequence of writes to one object: creates, updates, patches of every kind, applies of several managers, deletes. Bodies
-//! are valid objects (`seeds.json`) with some fields removed, emptied, or set to what the OpenAPI schema of the kind allows
-//! or does not allow. A case whose answers differ is shrunk to the shortest one that still does, and printed. Both servers
-//! get the same names in the namespace `compare`; each object is deleted when its case ends.
+//! A case is a sequence of writes to one object: creates, updates, patches of every kind, applies of several managers,
+//! deletes. Bodies are valid objects (`seeds.json`) with some fields removed, emptied, or set to values that the
+//! OpenAPI schema of the kind allows or forbids. A case with different responses is shrunk to the shortest one that
+//! still differs, and printed. Both servers get the same names in the namespace `compare`; each object is deleted when
+//! its case ends.
 
 mod answers;
 mod bodies;
@@ -28,13 +29,14 @@ use crate::commands::say;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The kube-apiserver to compare with: `https://HOST:PORT`, or the `http://` address that `kubectl proxy` prints.
+    /// URL of the kube-apiserver to compare with: `https://HOST:PORT`, or the `http://` address that `kubectl proxy`
+    /// prints.
     #[arg(long)]
     reference: String,
-    /// A file with the certificates, as PEM, that the reference's own is signed by.
+    /// File with the certificate authorities (PEM) to verify the reference's certificate.
     #[arg(long)]
     certificate_authority: Option<PathBuf>,
-    /// A file with the bearer token to show to the reference.
+    /// File with the bearer token for the reference.
     #[arg(long)]
     token_file: Option<PathBuf>,
     /// Number of sequences of writes to send.

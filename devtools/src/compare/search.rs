@@ -21,10 +21,11 @@ const CHOICES: usize = 32;
 /// Maximum number of steps of a sequence.
 const STEPS: usize = 5;
 
-/// Plays `cases` sequences. Each difference is shrunk and found once: what differs in the same place of an answer to the same verb is the same.
+/// Plays `cases` sequences. Each difference is shrunk and reported once: differences at the same path of a response to
+/// the same verb are the same.
 ///
 /// # Errors
-/// What `play` fails with.
+/// If `play` fails.
 pub(super) fn search(
     seed: u64,
     cases: u64,

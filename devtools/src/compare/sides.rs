@@ -64,7 +64,7 @@ impl Side {
         Ok(Answer::new(code, warnings, body))
     }
 
-    /// Deletes the object of this name, whatever its finalizers.
+    /// Deletes the object of this name with any finalizers.
     pub(super) async fn forget(&mut self, kind: &Kind, name: &str) -> Result<()> {
         let path = format!("{}/{name}", kind.path);
         let options = json!({"gracePeriodSeconds": 0}).to_string();

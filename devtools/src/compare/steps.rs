@@ -54,7 +54,7 @@ pub(super) struct Step {
 }
 
 impl Step {
-    /// Method, path with query, and media type, for an object in the collection at `path`.
+    /// Returns method, path with query, and media type, for an object in the collection at `path`.
     pub(super) fn request(&self, path: &str, name: &str) -> (Method, String, &'static str) {
         let (method, path) = match self.verb {
             Verb::Create => (Method::POST, path.to_owned()),

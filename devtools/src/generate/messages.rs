@@ -82,7 +82,7 @@ impl MessageField<'_> {
     pub(super) fn complete(&self, field: &mut Field) -> anyhow::Result<()> {
         let mut numbers = self.numbers.clone();
         if matches!(field.shape, Shape::List(_)) && self.fact["repeated"] != true {
-            // A list that is a type of its own (`Verbs`) is a message with the items in field 1.
+            // A list with a type of its own (`Verbs`) is a message with the items in field 1.
             numbers.push(1);
         }
         field.proto = ProtoPath::new(&numbers).context("nested too deep")?;
@@ -110,7 +110,7 @@ fn plain_shape(name: &str, builder: &TypeTableBuilder) -> Option<Shape> {
     })
 }
 
-/// `k8s.io.api.core.v1.Pod` as OpenAPI names it.
+/// Returns the OpenAPI name of a message such as `k8s.io.api.core.v1.Pod`.
 pub(super) fn definition_name(message: &str) -> String {
     let rest = message.strip_prefix("k8s.io.").unwrap_or(message);
     format!("io.k8s.{}", rest.replace('_', "-"))

@@ -26,24 +26,24 @@ pub(crate) struct Arguments {
     /// OpenAPI v2 document of a kube-apiserver 1.36; the v3 documents are next to it in `v3`.
     #[arg(long)]
     openapi: Option<PathBuf>,
-    /// The folder of the facts about kinds.
+    /// Folder of the facts about kinds.
     #[arg(long)]
     facts: Option<PathBuf>,
-    /// The folder of the discovery documents.
+    /// Folder of the discovery documents.
     #[arg(long)]
     discovery: Option<PathBuf>,
-    /// The folder of the documents of a kube-apiserver 1.36 that serves everything (`--runtime-config=api/all=true
-    /// --feature-gates=AllAlpha=true,AllBeta=true`): `v2.json`, and those of v3 in `v3`. Only the types of versions that are off
-    /// by default are written, a file for each version of a group.
+    /// Folder of the documents of a kube-apiserver 1.36 that serves everything (`--runtime-config=api/all=true
+    /// --feature-gates=AllAlpha=true,AllBeta=true`): `v2.json`, and those of v3 in `v3`. Only the types of versions
+    /// that are off by default are written, to one file for each version of a group.
     #[arg(long)]
     all: Option<PathBuf>,
     /// Output folder of the tables.
     #[arg(long, default_value = "crates/kinds/src/tables")]
     out: PathBuf,
-    /// Write nothing; fail if the tables that are there are not those that would be written.
+    /// Write nothing; fail if the existing tables differ from the generated ones.
     #[arg(long)]
     check: bool,
-    /// Only bring the marks of validation into the table of types that is there; needs no other input.
+    /// Only copy the validation tags into the existing table of types; needs no other input.
     #[arg(long)]
     marks: bool,
 }
@@ -125,7 +125,7 @@ fn more_types(kinds: &Path, all: &Path, discovery: &Path, file: &dyn Fn(&str) ->
     mark_more(file, false)
 }
 
-/// Brings the marks of validation into the tables of the versions that are off by default.
+/// Copies the validation tags into the tables of the versions that are off by default.
 fn mark_more(file: &dyn Fn(&str) -> PathBuf, check: bool) -> anyhow::Result<()> {
     let marks = std::fs::read_to_string(file("more_marks.txt")).context("more_marks.txt")?;
     for entry in std::fs::read_dir(file(MORE))? {

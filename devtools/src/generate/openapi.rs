@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::facts::texts;
 
-/// The definitions that have a form of their own.
+/// Definitions with a special form.
 const SCALARS: [(&str, Scalar); 11] = [
     ("io.k8s.apimachinery.pkg.api.resource.Quantity", Scalar::Quantity),
     ("io.k8s.apimachinery.pkg.util.intstr.IntOrString", Scalar::IntOrString),

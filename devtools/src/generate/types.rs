@@ -1,4 +1,4 @@
-//! Puts the type table together.
+//! Assembles the type table.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use super::messages::{MessageField, Messages, definition_name};
 use super::openapi;
 use super::reference_crates::Orders;
 
-/// The kinds that clients and the server exchange and that no OpenAPI document holds, with the definition of each.
+/// Kinds that clients and the server exchange and that no OpenAPI document contains, with the definition of each.
 const UNPUBLISHED_KINDS: [(&str, &str); 11] = [
     ("admission.k8s.io/v1", "io.k8s.api.admission.v1.AdmissionReview"),
     (
@@ -51,7 +51,7 @@ const UNDEFAULTED: [(&str, &str); 3] = [
 /// The fields whose default comes with that of others, which is up to the strategy of their kind.
 const DEFAULTED_WITH_OTHERS: [(&str, &str); 1] = [("io.k8s.api.apps.v1.StatefulSetUpdateStrategy", "type")];
 
-/// The fields of every object that protobuf keeps outside of its message.
+/// Fields of every object that protobuf stores outside of its message.
 const TYPE_META: [&str; 2] = ["apiVersion", "kind"];
 
 /// Returns the table of all types.
@@ -220,7 +220,7 @@ impl Assembly<'_, '_> {
             path.map_or_else(|| vec![usize::MAX], |path| path.map(place).collect())
         };
         fields.sort_by_cached_key(|field| {
-            // What has a number of its own is no kind or version of the object itself.
+            // A field with a protobuf number is not the kind or version of the object itself.
             let numbered = messages.is_some_and(|messages| messages.contains_key(field.name.as_str()));
             let of_type_meta = ["kind", "apiVersion"]
                 .iter()
@@ -269,8 +269,8 @@ impl Assembly<'_, '_> {
         self.note_published_default(of, field)
     }
 
-    /// Records published defaults. The v3 documents contain the zero value of a field that is never omitted, and the default of the source
-    /// marks; the latter is noted.
+    /// Records a default that the source marks. The v3 documents contain it, and also the zero value of a field that JSON
+    /// never omits, which is ignored.
     fn note_published_default(&mut self, of: &str, field: &mut Field) -> anyhow::Result<()> {
         let schema = self.facts.schemas.get(of).unwrap_or(&Value::Null);
         let published = &schema["properties"][field.name.as_str()]["default"];
@@ -303,7 +303,7 @@ impl Assembly<'_, '_> {
                 .shape(message.fact, &self.builder)
                 .context("an unknown message")?;
             let mut field = Field::new(json_name, shape);
-            // A few messages of facts come without JSON rules; each of their fields is left out when empty.
+            // A few messages of the facts have no JSON rules; each of their fields is omitted when empty.
             if message.fact["jsonOmit"].is_null() {
                 field.proto = holdfast_resource::schema::ProtoPath::new(&message.numbers).unwrap_or_default();
             } else {

@@ -81,7 +81,7 @@ impl Fault {
             Self::Cut | Self::Stalled | Self::Delayed => links.iter().for_each(Link::mend),
             Self::CompactedUnseen => {
                 compact(etcd)?;
-                // What waited in the link is lost: the server has to ask again for what is not there any more.
+                // Bytes queued in the link are lost: the server has to request the compacted history again.
                 links.iter().for_each(Link::cut);
                 links.iter().for_each(Link::mend);
             }
@@ -112,7 +112,7 @@ fn alarm(etcd: &Etcd, action: &str) -> Result<()> {
     Ok(())
 }
 
-/// A second server on the same etcd, by connections of its own.
+/// Second server on the same etcd, with connections of its own.
 pub(super) struct Beside {
     pub(super) server: Server,
     /// The connections of the first server.

@@ -1,4 +1,4 @@
-//! Clients that mean harm or know no better. What they are answered does not matter; that others are served does.
+//! Hostile and faulty clients. Their responses do not matter; that others are served does.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,13 +35,13 @@ const ATTEMPTS: [Attempt; 8] = [
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Attempt {
-    /// Many large answers over HTTP/2, of which no byte is let in.
+    /// Many large responses over HTTP/2, with a window of zero bytes.
     ZeroWindow,
     /// Lists that are requested and not read.
     Unread,
     /// A body that comes a byte at a time.
     SlowBody,
-    /// Heads that are not HTTP, or too much of it.
+    /// Request heads that are not HTTP, or too large.
     BrokenHead,
     /// Connections that end in the middle of everything.
     HangUp,
@@ -66,10 +66,10 @@ pub(super) async fn run(number: u64, target: Target, mut random: Random, attempt
     loop {
         let kind = random.one_of(&ATTEMPTS).copied().unwrap_or(Attempt::HangUp);
         attempts.lock().under_way.insert(number, kind);
-        // A failure is what such clients are to meet.
+        // Such clients are expected to fail.
         let _ = timeout(PATIENCE, attempt(kind, &target, &mut random)).await;
         attempts.lock().done += 1;
-        // Where the server is gone, connecting fails at once.
+        // If the server is down, connecting fails at once.
         sleep(Duration::from_millis(10)).await;
     }
 }
@@ -192,7 +192,7 @@ fn defaults(random: &mut Random) -> Value {
 }
 
 fn deep(random: &mut Random) -> Value {
-    // As text, since nothing that nests so deep can be built here either.
+    // This is built as text, since a value that nests so deep cannot be built here either.
     let depth = 1 + random.below(200_000) as usize;
     Value::String("[".repeat(depth))
 }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, bail, ensure};
 
-/// The objects of a moment: what their fields hold, by key. Absent ones are not there.
+/// Objects at one moment: the values of their fields, by key. Absent objects have no entry.
 pub(super) type Contents = BTreeMap<String, u64>;
 
 /// Value of a key; `None` if it is absent.
@@ -56,7 +56,7 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// A write is about to be sent.
+    /// Records that a write is about to be sent.
     pub(super) fn attempt(&mut self, key: &str, state: State) {
         let account = self.account(key);
         account.attempted = Some(state);
@@ -187,7 +187,7 @@ mod tests {
             ledger.read_ends("a", begun, shown).unwrap();
         }
         assert!(ledger.read_ends("a", begun, Some(3)).is_err());
-        // One that began after another had ended shows nothing older.
+        // A read that began after another had ended returns nothing older.
         let begun = ledger.read_begins("a");
         assert!(ledger.read_ends("a", begun, Some(1)).is_err());
         ledger.acknowledged("a", "a", Some(8));

@@ -55,7 +55,7 @@ pub(crate) struct Arguments {
     /// Seed of the choices.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The resident memory of the server that is too much, in MiB.
+    /// Limit of the server's resident memory, in MiB.
     #[arg(long, default_value_t = 1024)]
     most_memory: u64,
     /// Use a debug build.
@@ -321,7 +321,7 @@ impl Soak {
         hostile
     }
 
-    /// Looks after the server for some time: that it lives, answers, and stays within its memory.
+    /// Checks for some time that the server is alive, responds, and stays within its memory limit.
     async fn look(&mut self, target: &Target, lasting: Duration, clients: &mut JoinSet<Result<()>>) -> Result<Seen> {
         let end = Instant::now() + lasting;
         let mut seen = Seen::default();
@@ -362,7 +362,7 @@ impl Soak {
         Ok(())
     }
 
-    /// Compares what is there after a restart with what was acknowledged and with what watchers got.
+    /// Compares the objects after a restart with the acknowledged writes and with the events of watchers.
     async fn audit(&mut self) -> Result<()> {
         let target = Target::of(&self.server)?;
         let mut connection = target.connect().await?;

@@ -9,7 +9,7 @@ use super::ledger::Contents;
 pub(super) const COLLECTION: &str = "/api/v1/namespaces/soak/configmaps";
 /// An object that is written to know that everything before it was seen.
 pub(super) const MARKER: &str = "marker";
-/// The members of `data` that count begin so.
+/// Prefix of the members of `data` that count.
 const COUNTED: &str = "w-";
 
 /// Returns the key of the ledger for a member of an object.

@@ -1,4 +1,4 @@
-//! Races through the servers for what can be had once: a name, an address, a port, what a quota has left.
+//! Races through the servers for prizes that exist once: a name, an address, a port, the rest of a quota.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(super) fn quota() -> (&'static str, Value) {
     (QUOTAS, quota)
 }
 
-/// The answers that racers got.
+/// Responses to the racers.
 #[derive(Debug, Default)]
 pub(super) struct Races {
     /// The uid that each acknowledged creation gave, by what was created.
@@ -132,10 +132,10 @@ async fn take(
     };
     match status {
         StatusCode::CREATED => races.lock().won(path, &serde_json::from_slice(&answer)?),
-        // It is there, the quota is used up, the address is another's, the server has no room.
+        // The object exists, the quota is used up, the address is allocated, or the server has no space.
         StatusCode::CONFLICT | StatusCode::FORBIDDEN | StatusCode::UNPROCESSABLE_ENTITY => races.lock().lost += 1,
         StatusCode::TOO_MANY_REQUESTS => {}
-        // What became of it is not known.
+        // The result of the request is unknown.
         other => ensure!(
             other.is_server_error(),
             "POST {path}: {other}: {}",
@@ -154,7 +154,7 @@ async fn give_back(connection: &mut Connection, path: &str, races: &Mutex<Races>
         return Ok(true);
     }
     let found: Value = serde_json::from_slice(&found)?;
-    // Whatever is answered, it may be gone from here on.
+    // With any response, it may be deleted from here on.
     races.lock().deleted.insert(uid(&found).to_owned());
     let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid(&found)}});
     Ok(connection.ask(Method::DELETE, path, JSON, text(&options)).await.is_ok())
@@ -165,7 +165,7 @@ fn uid(object: &Value) -> &str {
     uid.unwrap_or_default()
 }
 
-/// Compares what is there after a round with what was won.
+/// Compares the objects after a round with the prizes that were won.
 pub(super) async fn audit(target: &Target, races: &Mutex<Races>) -> Result<()> {
     let mut connection = target.connect().await?;
     let secrets = items(&mut connection, SECRETS).await?;
@@ -215,7 +215,7 @@ async fn items(connection: &mut Connection, collection: &str) -> Result<Vec<Valu
     }
 }
 
-/// Each object has another value there.
+/// Checks that no two objects have the same value in the field.
 fn once(objects: &[Value], field: &str) -> Result<()> {
     let mut seen = BTreeMap::new();
     for object in objects {

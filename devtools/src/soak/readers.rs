@@ -1,4 +1,4 @@
-//! Readers: each read is compared with what may be there by then.
+//! Readers: each read is compared with the possible states at that time.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Reads until it is to end or the connection breaks. A read that shows what cannot be there is an error.
+    /// Reads until it should stop or the connection breaks. A read that returns an impossible state is an error.
     pub(super) async fn run(mut self) -> Result<()> {
         let Ok(mut connection) = self.target.connect().await else {
             return Ok(());

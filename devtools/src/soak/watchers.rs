@@ -23,7 +23,7 @@ const CATCH_UP: Duration = Duration::from_secs(60);
 enum Followed {
     /// All that was waited for came, or the stream ended.
     Complete,
-    /// The server does not know the history from there on.
+    /// The server no longer has the history from that revision on.
     Expired,
 }
 
@@ -77,7 +77,7 @@ impl Watcher {
 
     /// Follows until it is to end, or the stream ends, as it does with the server.
     pub(super) async fn run(mut self, target: Target, mut stop: watch::Receiver<bool>) -> Result<Self> {
-        // Where the server is gone before anything was seen, the next round goes on from the same revision.
+        // If the server stops before any event was seen, the next round resumes from the same revision.
         if let Ok(stream) = self.open(&target).await {
             tokio::select! {
                 followed = self.follow(stream, u64::MAX) => drop(followed?),

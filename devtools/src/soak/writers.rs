@@ -1,4 +1,4 @@
-//! Writers: several managers that create, apply, update, patch and delete, each by itself and some objects together.
+//! Writers: several managers that create, apply, update, patch and delete objects, some of which they share.
 
 use std::sync::Arc;
 
@@ -45,8 +45,8 @@ struct Write {
 }
 
 impl Writer {
-    /// Writes until it is to end, or the connection breaks, which it does when the server is killed. An answer that should not be
-    /// is an error.
+    /// Writes until it should stop, or the connection breaks because the server is killed. An unexpected response is an
+    /// error.
     pub(super) async fn run(mut self) -> Result<()> {
         let Ok(mut connection) = self.target.connect().await else {
             return Ok(());
@@ -63,7 +63,7 @@ impl Writer {
             }
             let written = tokio::select! {
                 written = self.write(&mut connection, write) => written?,
-                // What is under way stays unsure.
+                // The result of the current write stays unknown.
                 _ = stop.wait_for(|stop| *stop) => return Ok(()),
             };
             if !written {
@@ -150,7 +150,7 @@ impl Writer {
         }
     }
 
-    /// Sends a write and enters it; whether the connection lives.
+    /// Sends a write and records its result; returns true if the connection is still open.
     async fn write(&mut self, connection: &mut Connection, write: Write) -> Result<bool> {
         let key = key(&write.object, &member(self.number));
         self.ledger.lock().attempt(&key, write.state);

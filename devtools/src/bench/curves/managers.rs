@@ -1,4 +1,4 @@
-//! One object that more and more managers apply to, each with a field of its own.
+//! One object to which a growing number of managers apply, each with a field of its own.
 
 use std::time::Duration;
 

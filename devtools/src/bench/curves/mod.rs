@@ -1,5 +1,5 @@
-//! `cargo xtask bench --plot`: what becomes of the cost of each operation as there is more of something: objects, watchers,
-//! managers of one object, policies. Written to BENCHMARKS.md as tables, and drawn.
+//! `cargo xtask bench --plot`: growth of the cost of each operation with the number of objects, watchers, managers of
+//! one object and policies. Written to BENCHMARKS.md as tables, and drawn.
 
 mod managers;
 mod objects;
@@ -30,16 +30,16 @@ const MILLION: u64 = 1_000_000;
 
 #[derive(clap::Args)]
 pub(super) struct Sizes {
-    /// With `--plot`: how many objects there are.
+    /// With `--plot`: numbers of objects.
     #[arg(long, value_delimiter = ',', default_values_t = [1_000, 10_000, 100_000])]
     plot_objects: Vec<u64>,
-    /// With `--plot`: how many watch one object.
+    /// With `--plot`: numbers of watchers of one object.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 10, 100, 1_000, 10_000])]
     plot_watchers: Vec<u64>,
-    /// With `--plot`: how many managers apply to one object.
+    /// With `--plot`: numbers of managers that apply to one object.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 10, 100, 1_000])]
     plot_managers: Vec<u64>,
-    /// With `--plot`: how many policies there are.
+    /// With `--plot`: numbers of policies.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 10, 100, 1_000])]
     plot_policies: Vec<u64>,
     /// With `--plot`: minimum processor time of the server for a point, in milliseconds.
@@ -54,7 +54,7 @@ impl Sizes {
     }
 }
 
-/// The curves of what one number makes more expensive or not.
+/// Curves of the costs that may depend on one number.
 struct Chart {
     /// Things whose number grows.
     of: &'static str,

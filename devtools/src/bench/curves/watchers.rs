@@ -1,4 +1,4 @@
-//! A write whose event goes to more and more watchers.
+//! A write whose event is sent to a growing number of watchers.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ async fn costs(binary: &Binary, watchers: u64, least: Duration) -> Result<(f64, 
     let watches = Watches::open(&target, watchers as usize, &path).await?;
     let mut readers = Readers::begin(watches);
     let batch = (EVENTS / watchers).max(2);
-    // Nothing is sent ahead of those who read: a watcher that lags behind would be sent its events together.
+    // No write is sent before all watchers have read the last event: a slow watcher would receive its events together.
     let with = cost_of_each(&server, least, batch, async || {
         writer.write().await?;
         readers.until_next().await
