@@ -28,7 +28,7 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// First version of glibc that reads packed relocations.
 const PACKED_RELOCATIONS: (u32, u32) = (2, 36);
 
-/// Environment variable that makes a program which runs with older versions of glibc.
+/// Environment variable that makes the program compatible with older versions of glibc.
 const OLD_GLIBC: &str = "HOLDFAST_OLD_GLIBC";
 
 /// Environment variable with the commit of the build.

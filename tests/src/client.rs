@@ -166,7 +166,7 @@ impl Target {
         })
     }
 
-    /// Returns the same, which lets in no more than `window` bytes of each answer.
+    /// Opens a connection with a flow-control window of `window` bytes for each response.
     ///
     /// # Errors
     /// If the connection fails.
@@ -207,10 +207,10 @@ impl Target {
 }
 
 impl Connection {
-    /// Sends a request and reads the whole answer, which must be a success.
+    /// Sends a request and reads the whole response, which must be a success.
     ///
     /// # Errors
-    /// If the connection fails, and for any other answer, with its text.
+    /// If the connection fails, and for any other response, with its text.
     pub async fn send(&mut self, method: Method, path: &str, media_type: &str, body: Bytes) -> Result<Bytes> {
         let (status, body) = self.ask(method, path, media_type, body).await?;
         ensure!(
@@ -221,7 +221,7 @@ impl Connection {
         Ok(body)
     }
 
-    /// Sends a request and reads the whole answer.
+    /// Sends a request and reads the whole response.
     ///
     /// # Errors
     /// If the connection fails.
@@ -237,7 +237,7 @@ impl Connection {
         Ok((status, answer.into_body().collect().await?.to_bytes()))
     }
 
-    /// Sends a GET that accepts `accept` and returns the answer with its body still to come.
+    /// Sends a GET that accepts `accept` and returns the response before its body is read.
     ///
     /// # Errors
     /// If the connection fails.
@@ -247,7 +247,7 @@ impl Connection {
         Ok(self.sender.send_request(request.body(Full::default())?).await?)
     }
 
-    /// Sends a request and returns the answer with its body still to come.
+    /// Sends a request and returns the response before its body is read.
     ///
     /// # Errors
     /// If the connection fails.
@@ -268,7 +268,7 @@ impl Connection {
 }
 
 impl Http2 {
-    /// Sends a GET that accepts `accept` and returns the answer with its body still to come.
+    /// Sends a GET that accepts `accept` and returns the response before its body is read.
     ///
     /// # Errors
     /// If the connection fails.

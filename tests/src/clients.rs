@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::server::root;
 
-/// Clients are installed one at a time: several tests use what is in one folder.
+/// Lock for installing one client at a time: several tests use the same folder.
 static INSTALLING: Mutex<()> = Mutex::new(());
 
 /// Number of attempts of a command that downloads from a registry: one that fails once may succeed the next time.
@@ -40,7 +40,7 @@ pub fn installed(name: &str, wants: &str, commands: impl FnOnce(&Path, &Path) ->
     Ok(folder)
 }
 
-/// Runs a command until it succeeds, a few times at most.
+/// Runs a command until it succeeds, at most a few times.
 fn tried(command: &mut Command) -> Result<()> {
     let mut tries = 1;
     loop {

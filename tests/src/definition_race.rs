@@ -34,10 +34,10 @@ pub struct RaceOutcome {
     pub left: usize,
 }
 
-/// Deletes a CRD while clients of all `servers` create its objects, and defines it again.
+/// Deletes a CRD while clients of all `servers` create its objects, and creates it again.
 ///
 /// # Errors
-/// If a server does not answer, or a step does not end.
+/// If a server does not respond, or a step does not end.
 pub async fn race_with_definition_deletion(servers: &[Target]) -> Result<RaceOutcome> {
     let [first, ..] = servers else {
         bail!("there is no server");

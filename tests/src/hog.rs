@@ -29,8 +29,8 @@ const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
 /// Media type of lists that cost the server more time than the client.
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 
-/// Returns a server with a level of its own for service accounts of the namespace `load`, which may do everything. The
-/// level has one seat where the server has few.
+/// Starts a server with a priority level for service accounts of the namespace `load`, which have all permissions. The
+/// level has one seat if the server has few.
 pub async fn server(binary: &Binary, flags: &[&str]) -> (Server, Client) {
     let server = Server::start(binary, flags).unwrap();
     let mut client = Client::of(&server).await;

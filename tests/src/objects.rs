@@ -72,7 +72,7 @@ impl Client {
         self.ask(Method::GET, path, "", Value::Null).await
     }
 
-    /// Deletes what is at `path`, with these options.
+    /// Deletes the object or collection at `path`, with these options.
     pub async fn delete(&mut self, path: &str, options: Value) -> Value {
         let (status, answer) = self.ask(Method::DELETE, path, "application/json", options).await;
         assert!(status.is_success(), "{answer}");

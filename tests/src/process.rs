@@ -36,7 +36,7 @@ impl Process {
         self.status("VmRSS:")
     }
 
-    /// Returns the most resident memory that it ever had, in bytes.
+    /// Returns its peak resident memory in bytes.
     ///
     /// # Errors
     /// If the process is gone.
@@ -77,7 +77,7 @@ impl Process {
 /// Waits until a process has ended.
 ///
 /// # Errors
-/// If it goes on past `limit`.
+/// If it is still running after `limit`.
 pub fn wait_for_end(child: &mut Child, limit: Duration) -> Result<ExitStatus> {
     let end = Instant::now() + limit;
     loop {

@@ -297,7 +297,7 @@ impl Server {
     /// Waits until it has ended, and returns its exit code.
     ///
     /// # Errors
-    /// If it goes on past `limit`.
+    /// If it is still running after `limit`.
     pub fn wait_for_end(&mut self, limit: Duration) -> Result<Option<i32>> {
         let status = process::wait_for_end(&mut self.child, limit)
             .with_context(|| format!("the server did not end:\n{}", self.log_tail()))?;

@@ -106,7 +106,7 @@ impl Tool {
     }
 }
 
-/// Runs a command that must succeed, and returns what it prints.
+/// Runs a command that must succeed, and returns its output.
 pub fn printed(command: &mut Command, input: &str) -> String {
     let output = finish(command, input);
     assert!(

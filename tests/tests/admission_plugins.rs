@@ -73,7 +73,7 @@ fn pod(name: &str, spec: Value) -> Value {
     pod
 }
 
-/// Returns a request of another user, with its answer.
+/// Sends a request as another user, and returns code and message of the response.
 async fn refused(connection: &mut Connection, method: Method, path: &str, body: Value) -> (u16, String) {
     let media_type = if method == Method::PATCH {
         MERGE

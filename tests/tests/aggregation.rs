@@ -30,7 +30,7 @@ fn start(flags: &[String]) -> Server {
     Server::start(&Binary::debug().unwrap(), &flags).unwrap()
 }
 
-/// Returns the code and text of an answer, whatever it is.
+/// Sends a request and returns the code and text of the response.
 async fn ask(target: &Target, method: Method, path: &str, body: &str) -> (StatusCode, String) {
     let mut connection = target.connect().await.unwrap();
     let body = Bytes::copy_from_slice(body.as_bytes());

@@ -24,7 +24,7 @@ const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const PATIENCE: Duration = Duration::from_secs(60);
 const JSON: &str = "application/json";
 
-/// Returns a policy that audits what users do, and nothing that the server does by itself.
+/// Returns a policy that audits requests of users, and none of the server itself.
 fn policy(level: &str, more: &str) -> String {
     format!(
         "apiVersion: audit.k8s.io/v1\nkind: Policy\n{more}\nrules:\n- level: None\n  users: [\"system:apiserver\"]\n- level: \

@@ -143,7 +143,7 @@ impl Programs {
         })
     }
 
-    /// Runs the commands of a page, and compares what they print with what the page shows.
+    /// Runs the commands of a page, and compares their output with that on the page.
     fn run(&self, page: &str) {
         let text = fs::read_to_string(docs().join(page)).unwrap();
         let blocks = book::blocks(&text);

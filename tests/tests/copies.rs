@@ -20,7 +20,7 @@ const JSON: &str = "application/json";
 const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 
-/// Long enough for what is sure to come.
+/// Time limit for events that are certain to happen.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn ask(target: &Target, method: Method, path: &str, body: Bytes) -> (StatusCode, Value) {

@@ -16,7 +16,7 @@ const APPLY: &str = "application/apply-patch+yaml";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const DEFINITIONS_DRY: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?dryRun=All";
 
-/// Returns the status of the answer, and the answer.
+/// Sends a request and returns the status and body of the response.
 async fn ask(server: &Server, method: Method, path: &str, media_type: &str, body: &str) -> (u16, Value) {
     let mut connection = Target::of(server).unwrap().connect().await.unwrap();
     let body = Bytes::from(body.to_owned());
@@ -99,7 +99,7 @@ async fn raw_bytes_change_by_the_form_they_were_sent_in() {
             }
         }
     }
-    // A client that sends back what it has read changes no raw extension.
+    // A client that sends back an object it has read changes no raw extension.
     let (_, mut echoed) = ask(&server, Method::GET, &format!("{path}/r2-0"), JSON, "").await;
     echoed["metadata"]["labels"] = json!({"a": "b"});
     let echoed = ask(&server, Method::PUT, &format!("{path}/r2-0"), JSON, &echoed.to_string()).await;
@@ -115,7 +115,7 @@ async fn raw_bytes_change_by_the_form_they_were_sent_in() {
     assert_eq!(ask(&server, Method::PATCH, &by_other, APPLY, applied).await.0, 200);
     let again = spaced.replace("2,", "3,");
     assert_eq!(ask(&server, Method::PUT, &one, JSON, &again).await.0, 200);
-    // The difference: kube-apiserver compares the bytes, Holdfast what they mean and their form.
+    // The difference: kube-apiserver compares the bytes, Holdfast their meaning and form.
     let wider = again.replace("\"a\": 1", "\"a\":  1");
     assert_eq!(ask(&server, Method::PUT, &one, JSON, &wider).await.0, 200);
 }

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 const NAMESPACES: &str = "/api/v1/namespaces";
 
-/// Returns the directory that `holdfast envtest` made.
+/// Returns the directory that `holdfast envtest` creates.
 fn assets(folder: &TempDir) -> PathBuf {
     let directory = folder.path().join("assets");
     let named = Binary::debug().unwrap().assets(&directory).unwrap();

@@ -252,7 +252,7 @@ async fn users_unknown_to_etcd_are_reported() {
     assert_eq!((code, message(&answer)), (StatusCode::INTERNAL_SERVER_ERROR, expected));
     let (code, answer) = objects.ask(Method::POST, CONFIG_MAPS, JSON, config_map("d", 10)).await;
     assert_eq!((code, message(&answer)), (StatusCode::INTERNAL_SERVER_ERROR, expected));
-    // Without a version that must be the most recent, what is known is served.
+    // A read without a required version is served from the state in memory.
     let (code, _) = objects.get(&format!("{CONFIG_MAPS}/c?resourceVersion=0")).await;
     assert_eq!(code, StatusCode::OK);
     // Waiting cannot repair this, so the start fails.

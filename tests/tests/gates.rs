@@ -67,7 +67,7 @@ async fn lists_and_watches_show_the_objects_of_a_shard() {
     let mut everything = names(&all);
     everything.sort_unstable();
     assert_eq!(seen, everything);
-    // Each watch passed over what the other showed.
+    // Each watch skipped the events of the other shard.
     let of = "{group=\"\",resource=\"configmaps\"}";
     let lines = [
         format!("apiserver_watch_filtered_events_total{of} {}\n", everything.len()),

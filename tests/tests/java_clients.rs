@@ -1,6 +1,7 @@
 //! The Java clients against the real binary: the official one and fabric8's, whose checks are in `tests/clients/java`.
 //!
-//! Maven fetches the clients and what they need below the build directory, once for each `pom.xml`; `javac` compiles.
+//! Maven downloads the clients and their dependencies below the build directory, once for each `pom.xml`; `javac`
+//! compiles.
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 

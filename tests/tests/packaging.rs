@@ -12,7 +12,7 @@ use conformance::tool::{printed, script};
 use conformance::{Binary, Server, root};
 use test_support::{free_address, needs};
 
-/// The most that systemd may find the unit exposed, in tenths of its scale from 0 to 10.
+/// Maximum exposure of the unit according to systemd, in tenths of its scale from 0 to 10.
 const EXPOSURE: &str = "--threshold=15";
 
 fn recipe(name: &str) -> String {
@@ -78,7 +78,7 @@ fn image_has_an_unprivileged_user_a_volume_and_a_health_check() {
     assert!(image.starts_with("scratch\n"));
     assert_eq!(line("USER"), "65532:65532");
     assert_eq!(line("VOLUME"), "/data");
-    // The binary knows what the image calls it with.
+    // The binary accepts the commands of the image.
     let binary = Binary::debug().unwrap();
     for instruction in ["ENTRYPOINT", "HEALTHCHECK"] {
         printed(binary.command().args(words_of(instruction)).arg("--help"), "");

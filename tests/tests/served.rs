@@ -7,7 +7,7 @@ use conformance::{Binary, Client, Server, Target};
 use http::Method;
 use http_body_util::BodyExt as _;
 
-/// Returns the answer to a request with a body, as text.
+/// Sends a request with a body and returns the response, as text.
 async fn send(server: &Server, method: Method, path: &str, body: &str) -> (u16, serde_json::Value) {
     let mut connection = Target::of(server).unwrap().connect().await.unwrap();
     let body = Bytes::from(body.to_owned());
@@ -290,7 +290,7 @@ async fn answers_of_deprecated_versions_carry_warnings() {
     );
 }
 
-/// The version and the plural name of what is off by default.
+/// Versions and plural names of resources that are off by default.
 const BEYOND: [(&str, &str); 24] = [
     ("admissionregistration.k8s.io/v1alpha1", "mutatingadmissionpolicies"),
     (

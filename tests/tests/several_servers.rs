@@ -1,5 +1,5 @@
-//! Several servers on one etcd: what one writes the others show, who writes against another loses or wins as on one server,
-//! and the controllers run on one of them.
+//! Several servers on one etcd: each returns the writes of the others, conflicting writes have the same results as on
+//! one server, and one of the servers runs the controllers.
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 

@@ -1,8 +1,8 @@
-//! Flags of kube-apiserver 1.36 and what Holdfast does with each of them
+//! Flags of kube-apiserver 1.36 and their effect in Holdfast
 //! (<https://kubernetes.io/docs/reference/command-line-tools-reference/kube-apiserver/>).
 //!
-//! Command lines written for kube-apiserver start Holdfast: flags without effect are removed and logged. A flag that Holdfast
-//! does not support yet ends the process with an error that names it.
+//! Command lines written for kube-apiserver start Holdfast: flags without effect are removed and logged. A flag that
+//! Holdfast does not support yet ends the process with an error that names it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -12,7 +12,7 @@ use clap::Command;
 /// State of a flag of kube-apiserver in Holdfast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlagState {
-    /// The flag does what it does in kube-apiserver.
+    /// The flag has the same effect as in kube-apiserver.
     Supported,
     /// The flag is accepted and has no effect, for this reason.
     NoEffect(&'static str),

@@ -1,4 +1,4 @@
-//! Files that are read again when they change. One that cannot be used then is logged, and what was read before stays.
+//! Files that are reloaded when they change. An invalid file is logged, and its previous content stays in effect.
 
 use std::fs;
 use std::path::{Path, PathBuf};

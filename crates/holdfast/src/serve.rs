@@ -276,7 +276,7 @@ struct Serving {
 }
 
 impl Serving {
-    /// Begins what no client waits for: controllers, and in a shared store the presence of this server.
+    /// Starts the tasks that no client waits for: controllers, and in a shared store the presence of this server.
     fn begin(
         flags: &Serve,
         server: JoinHandle<()>,
@@ -342,7 +342,7 @@ impl Serving {
     }
 }
 
-/// Shows a newcomer what to do next.
+/// Prints the next steps for a new user.
 fn announce(url: &str, kubeconfig: Option<&Path>) -> Result<()> {
     let mut text = format!("Holdfast serves {url}\n");
     if let Some(path) = kubeconfig {

@@ -5,7 +5,7 @@ use clap::Args;
 use holdfast_kinds::apis::Apis;
 use holdfast_kinds::features::FeatureGates;
 
-/// Flags about what is served.
+/// Flags for feature gates and served APIs.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ServedFlags {
     /// Feature gates to enable and disable, as Name=true,Name=false: the gates of kube-apiserver 1.36, and AllAlpha and

@@ -1,4 +1,4 @@
-//! Webhooks that a kubeconfig names: connections that are kept, and what is sent over them.
+//! Webhooks from a kubeconfig: reused connections and their requests.
 
 use std::path::Path;
 use std::time::Duration;

@@ -46,7 +46,7 @@ pub trait Identifiers: Send + Sync {
     fn name_suffix(&self) -> String;
 }
 
-/// Calls webhooks and counts what admission does.
+/// Calls webhooks and counts admission calls.
 pub trait Callers: ConversionCaller {
     /// Sends a review to an admission webhook and returns the body of a successful response.
     fn call<'a>(

@@ -82,7 +82,7 @@ pub fn keep(object: &mut Value, old: &Value) {
 pub fn take(object: &mut Value, old: &Value, path: &[&str]) {
     match old.at(path) {
         Some(value) => {
-            // Equal subtrees stay as they are, so that what is shared stays shared.
+            // Equal subtrees are not replaced, so that shared ones stay shared.
             if object.at(path) != Some(value) {
                 object.set_at(path, value.clone());
             }

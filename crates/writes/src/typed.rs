@@ -101,7 +101,7 @@ pub fn read_as(content: impl Content, kind_type: &dyn KindType, source: Source<'
 /// Input from which the reference decodes an object.
 #[derive(Clone, Copy)]
 pub enum Source<'a> {
-    /// From this JSON, so that what it finds is in the order of the text.
+    /// From this JSON, so that findings are in the order of the text.
     Text(&'a [u8]),
     /// From other JSON.
     Json,
@@ -259,7 +259,7 @@ fn leave_out_unseen(findings: &mut Vec<String>) {
 pub enum Patched {
     /// An object of the type of the address.
     Own(TypedObject),
-    /// Nothing of which the reference knows a name, since the patch took its version away; with what is unknown in it.
+    /// An object whose version the patch removed, so that the reference knows no type for it; with its unknown fields.
     Nameless(Vec<String>),
 }
 

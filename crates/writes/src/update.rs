@@ -105,7 +105,7 @@ impl Stage<'_> {
         let raw_form = raw.map_or(live.raw_form, |raw| match raw_effect {
             _ if !raw.are_in(&object) => RawForm::Marshalled,
             RawEffect::Keep => live.raw_form,
-            // Answers show the keys in order, so that a client that sends back what it has read sends them so.
+            // Responses have sorted keys, so that a client that sends back an object it has read sends them sorted.
             RawEffect::Send => match (self.target.body.raw_form, live.raw_form) {
                 (None, stored) | (Some(RawForm::Marshalled), stored @ RawForm::Compact) => stored,
                 (Some(sent), _) => sent,

@@ -1,5 +1,4 @@
-//! Servers that collect measurements, what they collect from, and the rules they follow: in the shape of the Prometheus
-//! operator.
+//! CRDs of servers that collect metrics, of their targets and of their rules: in the shape of the Prometheus operator.
 
 use serde_json::{Value, json};
 

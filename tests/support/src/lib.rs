@@ -41,7 +41,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Runs a program to its end and returns what it wrote.
+/// Runs a program to its end and returns its output.
 fn run(mut command: Command) -> io::Result<String> {
     let output = command.output()?;
     match output.status.success() {

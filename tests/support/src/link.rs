@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// The most bytes that are forwarded at a time.
+/// Maximum number of bytes that are forwarded at a time.
 const CHUNK: usize = 16 << 10;
 
 /// Handling of the bytes that a link receives.

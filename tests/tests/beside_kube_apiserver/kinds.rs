@@ -1,5 +1,5 @@
-//! Every kind that is built in, and custom resources: what either server wrote the other reads, lists, watches, patches, applies,
-//! updates and deletes.
+//! Every built-in kind, and custom resources: each server reads, lists, watches, patches, applies, updates and deletes
+//! the objects that the other wrote.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -114,7 +114,7 @@ impl Subject {
         self.object["metadata"]["name"].as_str().unwrap()
     }
 
-    /// Returns one makes the object, and the other does with it all that can be done. What differs is reported.
+    /// Creates the object through `writer`, and runs all operations on it through `other`. Returns the differences.
     async fn exchange(&self, writer: &Side, other: &Side) -> Vec<String> {
         let mut found = Found {
             of: format!("{} by {}", self.collection, writer.name),

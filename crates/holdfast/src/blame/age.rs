@@ -30,7 +30,7 @@ pub(super) fn of(time: Option<i64>, now: SystemTime) -> String {
         return "-".to_owned();
     };
     let now = now.duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
-    // Clocks differ: what seems to come is as good as now.
+    // Clocks differ: a time in the future counts as now.
     let age = u64::try_from(i64::try_from(now).unwrap_or(i64::MAX).saturating_sub(time)).unwrap_or(0);
     let (_, (seconds, letter), below) = STEPS
         .iter()

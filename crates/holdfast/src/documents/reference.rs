@@ -1,4 +1,4 @@
-//! Pages of the reference: tables of what the code has.
+//! Pages of the reference: tables generated from the code.
 
 use std::fmt::Write as _;
 
@@ -187,7 +187,7 @@ fn feature_gates() -> String {
     page
 }
 
-/// Returns what a gate does in Holdfast.
+/// Returns the effect of a gate in Holdfast.
 fn gate_effect(gate: &Gate) -> String {
     if gate.is_of_stage() {
         return "effect: sets all gates of its stage".to_owned();

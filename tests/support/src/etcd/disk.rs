@@ -14,7 +14,7 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// Returns one of so many bytes at `folder`, which others see as it was.
+    /// Creates a file system of this size in bytes at `folder`, which other processes do not see.
     pub(super) fn new(folder: &Path, bytes: u64) -> io::Result<Self> {
         let script = r#"mount -t tmpfs -o "size=$1" tmpfs "$0" && echo mounted && read -r _"#;
         let mut holder = Command::new("unshare")

@@ -75,7 +75,7 @@ struct Member {
 }
 
 impl Etcd {
-    /// Returns a single member that answers.
+    /// Starts a single member and waits until it responds.
     ///
     /// # Errors
     /// If there is no etcd, or it does not start.
@@ -355,7 +355,7 @@ impl Member {
     }
 }
 
-/// Returns a folder in memory, where the system has such a place.
+/// Creates a folder in memory, if the system has such a file system.
 fn in_memory() -> io::Result<TempDir> {
     let shared_memory = Path::new("/dev/shm");
     let there = shared_memory.is_dir().then(|| TempDir::new_in(shared_memory));
@@ -365,7 +365,7 @@ fn in_memory() -> io::Result<TempDir> {
     }
 }
 
-/// Returns one request of HTTP/1.0, so that the answer ends with the connection and has no chunks.
+/// Sends one HTTP/1.0 request, so that the response ends with the connection and has no chunks.
 fn ask(address: SocketAddr, method: &str, path: &str, body: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&address, ANSWER_LIMIT)?;
     stream.set_read_timeout(Some(ANSWER_LIMIT))?;

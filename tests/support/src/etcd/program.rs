@@ -90,7 +90,7 @@ impl Origin {
     }
 }
 
-/// Returns the program of one origin, in a folder of `target/etcd`, whatever else is there.
+/// Returns the program of one origin, in a folder of `target/etcd`, even if others exist.
 ///
 /// # Errors
 /// The same as [`Origin::make`].
@@ -98,7 +98,8 @@ pub fn program_of(origin: Origin) -> io::Result<PathBuf> {
     origin.make(&crate::root().join("target/etcd").join(origin.tool()))
 }
 
-/// Returns the program in the build directory. One process at a time makes it, and it bears its name when it is whole.
+/// Returns the program in the build directory. One process at a time creates it, and it gets its name when it is
+/// complete.
 fn made() -> io::Result<PathBuf> {
     let folder = crate::root().join("target/etcd");
     let done = folder.join("etcd");
