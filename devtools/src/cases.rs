@@ -71,7 +71,7 @@ struct Replay {
 }
 
 impl Replay {
-    /// Returns the files of cases that `chosen` names, all where it is empty.
+    /// Returns the files of cases that `chosen` names, all if it is empty.
     fn files(&self, chosen: &[String]) -> Result<Vec<File>> {
         let mut files = Vec::new();
         for suite in SUITES {

@@ -1,4 +1,4 @@
-//! Commands that only call other programs, and what all commands share.
+//! Commands that only call other programs, and functions that all commands share.
 
 use std::io::Write as _;
 use std::path::PathBuf;

@@ -42,11 +42,11 @@ pub(crate) fn write(list: &Path, names: &BTreeSet<String>) -> Result<()> {
     std::fs::write(list, text).with_context(|| list.display().to_string())
 }
 
-/// Tries again what seems lost, a few times: it may have waited for bounded times, which a busy machine may exceed. `replay`
+/// Retries names that seem lost, a few times: a case may have a time limit, which a busy machine may exceed. `replay`
 /// returns the names that pass now.
 ///
 /// # Errors
-/// As `replay`.
+/// If `replay` fails.
 pub(crate) fn again(
     known: &BTreeSet<String>,
     passing: &mut BTreeSet<String>,
@@ -63,8 +63,8 @@ pub(crate) fn again(
     Ok(())
 }
 
-/// Prints what passes now and did not before, and fails where something is lost. `what` names the things, in the
-/// plural, and is the habit that keeps the list.
+/// Prints the names that newly pass, and fails if a name is lost. `what` is the plural of the things, and the command
+/// that maintains the list.
 ///
 /// # Errors
 /// If a known name does not pass.

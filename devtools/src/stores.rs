@@ -21,7 +21,7 @@ pub(crate) struct Backing {
 }
 
 impl Backing {
-    /// Returns a store of that kind; if it is etcd, one of so many members.
+    /// Starts a store of that kind; if it is etcd, with this number of members.
     pub(crate) fn start(kind: StoreKind, members: usize) -> Result<Self> {
         let etcd = match kind {
             StoreKind::Embedded => None,

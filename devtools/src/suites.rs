@@ -180,7 +180,7 @@ impl Suite {
         format!("| {} {} | {package} |", self.module, self.version)
     }
 
-    /// Returns the module's sources below the build directory, where its tests may write.
+    /// Returns a copy of the module's sources below the build directory, in which its tests may write.
     fn sources(&self) -> Result<PathBuf> {
         let name = format!("{}@{}", self.module.replace('/', "_"), self.version);
         let folder = root().join("target/suites").join(name);

@@ -1,4 +1,4 @@
-//! Replays exchanges that were recorded from the reference, and guards what has passed once.
+//! Replays exchanges that were recorded from the reference, and guards the traces that passed once.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -132,7 +132,7 @@ impl Stage<'_> {
         let refuse = |refusal| self.refusal(refusal, name);
         self.prepare_new(call, object).map_err(refuse)?;
         self.refuse_unidentified(name, object)?;
-        // Some kinds have an error name for objects without a name.
+        // Some kinds set the name of an object without one.
         let named = SmolStr::new(metadata::name(object));
         self.refuse_invalid(&named, self.faults_of_new(call, object))?;
         // Rejections by the steps after the kind's validation carry the kind's warnings.

@@ -75,7 +75,7 @@ pub(super) async fn register(connection: &mut Connection, registrations: &[(&str
     Ok(())
 }
 
-/// Returns a policy for what `rule` matches, and its binding.
+/// Returns a policy for the resources that `rule` matches, and its binding.
 pub(super) fn policy(name: &str, rule: &Value, validations: &Value) -> [(&'static str, Value); 2] {
     let kind =
         |kind: &str| json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": name}});

@@ -143,7 +143,7 @@ fn collector(number: usize, replicas: usize) -> Bytes {
     Bytes::from(object.to_string())
 }
 
-/// Returns a definition of fields of five types, with rules for each where its resource is the checked one.
+/// Returns a CRD with fields of five types, with validation rules for each if its resource is the checked one.
 fn definition_of_many_fields(of: &Objects) -> Value {
     let plural = of.collection.rsplit('/').next().unwrap_or_default();
     let fields = RULES / 5;

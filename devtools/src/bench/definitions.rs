@@ -202,7 +202,7 @@ fn status() -> Value {
     }}})
 }
 
-/// Returns a schema of about `size` bytes, of the parts that schemas of operators are made of.
+/// Returns a schema of about `size` bytes, composed of typical parts of operators' schemas.
 fn fields(size: usize) -> Value {
     let mut properties = Map::new();
     let mut bytes = 0;

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::commands::{need_valgrind, say};
 
-/// By how much a count may grow, as a part of what is kept.
+/// Maximum growth of a count, as a fraction of the recorded one.
 const MOST: f64 = 0.05;
 
 /// Number of additional counts of a row that seems to have grown.
@@ -163,7 +163,7 @@ fn collected(program: &Path, row: &Row, count: u64) -> Result<u64> {
     let mut command = Command::new("valgrind");
     command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
     command.arg(program).args([&row.name, &count.to_string()]);
-    // The store's files in memory: what a disk does is not counted anyway.
+    // The store's files are in memory: the work of a disk is not counted anyway.
     if Path::new("/dev/shm").is_dir() {
         command.env("TMPDIR", "/dev/shm");
     }

@@ -76,7 +76,7 @@ pub(crate) struct Arguments {
     debug: bool,
 }
 
-/// A row of the table: what was measured, here and on the reference, and what was aimed at.
+/// A row of the table: measurements of this server and of the reference, and the target.
 struct Row {
     what: String,
     holdfast: String,
@@ -173,7 +173,7 @@ async fn measure(binary: &Binary, arguments: &Arguments) -> Result<Vec<Row>> {
         "list of 2,000 Deployments ({} of JSON), server CPU",
         megabytes(list.bytes as u64)
     );
-    // The reference was measured with 4,000; half of that is what 2,000 would cost it.
+    // The reference was measured with 4,000; half of that is its cost for 2,000.
     rows.push(row(
         &title,
         &format!("{:.2} ms", list.cpu_micros / 1000.0),

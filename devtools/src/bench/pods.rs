@@ -139,8 +139,8 @@ pub(super) async fn pod_pattern(server: &Server) -> Result<Pattern> {
     Ok(pattern)
 }
 
-/// Returns a server that has ended, with so many ConfigMaps of the namespace [`LARGE`] in its store, and the bytes of
-/// them all.
+/// Returns a stopped server with this number of ConfigMaps in the namespace [`LARGE`] of its store, and the total of
+/// their bytes.
 pub(super) async fn with_config_maps(binary: &Binary, count: usize) -> Result<(Server, usize)> {
     let mut server = Server::start(binary, &[])?;
     let pattern = config_map_pattern(&server).await?;
@@ -263,7 +263,7 @@ fn pod_status() -> serde_json::Value {
     }})
 }
 
-/// A clock that is an hour slow, so that what is written by it is no history any more.
+/// A clock that is an hour slow, so that entries written with it are older than the watch history.
 struct HourAgo;
 
 impl Clock for HourAgo {

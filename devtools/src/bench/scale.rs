@@ -206,7 +206,7 @@ impl Lists {
     }
 }
 
-/// Writes one after the other for so long. Returns what they took, sorted.
+/// Sends sequential writes for the given time. Returns their durations, sorted.
 async fn timed(writer: &mut Connection, path: &str, long: Duration) -> Result<Vec<Duration>> {
     let (begin, mut delays) = (Instant::now(), Vec::new());
     while begin.elapsed() < long {

@@ -99,7 +99,7 @@ fn first(reference: &Answer, holdfast: &Answer) -> Option<(String, String, Strin
     Some((path, line(left), line(right)))
 }
 
-/// Returns the first path, without indexes, where the values differ.
+/// Returns the first path, without indexes, at which the values differ.
 fn differing<'a>(left: &'a Value, right: &'a Value) -> Option<(String, Option<&'a Value>, Option<&'a Value>)> {
     match (left, right) {
         (Value::Object(left), Value::Object(right)) => {

@@ -1,4 +1,4 @@
-//! Bodies: valid objects, and what choices make of them along the OpenAPI schema of their kind.
+//! Bodies: valid objects, changed by choices according to the OpenAPI schema of their kind.
 
 use std::sync::Arc;
 

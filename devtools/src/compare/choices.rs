@@ -8,7 +8,7 @@ impl<'a> Choices<'a> {
         Self(drawn.iter())
     }
 
-    /// Returns a number below `end`; 0 where that is 0.
+    /// Returns a number below `end`; 0 if `end` is 0.
     pub(super) fn below(&mut self, end: usize) -> usize {
         let drawn = self.0.next().copied().unwrap_or_default();
         (drawn as usize).checked_rem(end).unwrap_or_default()

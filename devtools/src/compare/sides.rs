@@ -11,7 +11,7 @@ use super::answers::Answer;
 use super::bodies::Kind;
 use super::steps::{Step, Verb};
 
-/// The namespace of what is compared.
+/// Namespace of the compared objects.
 pub(super) const NAMESPACE: &str = "compare";
 
 const JSON: &str = "application/json";
@@ -27,7 +27,7 @@ impl Side {
         })
     }
 
-    /// Makes the namespace, and what pods in it need.
+    /// Creates the namespace, and the objects that Pods in it need.
     pub(super) async fn prepare(&mut self) -> Result<()> {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
         let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});

@@ -70,7 +70,7 @@ impl Step {
         (method, path + &query, self.verb.media_type())
     }
 
-    /// Returns the body, with the object's name where the body is an object.
+    /// Returns the body, with the object's name if the body is an object.
     pub(super) fn body_named(&self, name: &str) -> Value {
         let mut body = self.body.clone();
         if matches!(self.verb, Verb::Create | Verb::Update | Verb::Apply | Verb::ForceApply) {

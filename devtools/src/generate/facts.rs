@@ -15,7 +15,7 @@ pub(super) struct Facts {
     pub(super) schemas: BTreeMap<String, Value>,
     /// `merge.json`: markers and key defaults.
     pub(super) merge: Value,
-    /// `proto.json`: protobuf numbers and what JSON leaves out.
+    /// `proto.json`: protobuf numbers and fields that JSON omits.
     pub(super) proto: Value,
     /// `defaults.json`.
     pub(super) defaults: Value,

@@ -63,7 +63,7 @@ impl<'f> Messages<'f> {
         Some(())
     }
 
-    /// Returns the shape of a field; `None` if it names a message that is no type of its own, such as the wrapper of a
+    /// Returns the shape of a field; `None` if it names a message without a type of its own, such as the wrapper of a
     /// list.
     pub(super) fn shape(&self, fact: &Value, builder: &TypeTableBuilder) -> Option<Shape> {
         if let Some(value) = fact["map"][1].as_str() {

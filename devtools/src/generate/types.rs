@@ -135,7 +135,7 @@ pub(super) fn beyond(known: &str, text: &str) -> BTreeMap<String, String> {
     found
 }
 
-/// Returns the name of a type in the stable version of its group; the name itself where it has no other version.
+/// Returns the name of a type in the stable version of its group; the name itself if it has no other version.
 fn stable(name: &str) -> String {
     let is_version = |part: &str| part.starts_with('v') && (part.contains("alpha") || part.contains("beta"));
     let parts = name.split('.').map(|part| if is_version(part) { "v1" } else { part });

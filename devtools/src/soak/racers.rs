@@ -34,7 +34,7 @@ pub(super) fn quota() -> (&'static str, Value) {
 /// Responses to the racers.
 #[derive(Debug, Default)]
 pub(super) struct Races {
-    /// The uid that each acknowledged creation gave, by what was created.
+    /// Uids that acknowledged creations returned, by path.
     made: BTreeMap<String, BTreeSet<String>>,
     /// The uids that a deletion was acknowledged or may have happened of.
     deleted: BTreeSet<String>,

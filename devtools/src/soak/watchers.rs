@@ -27,7 +27,7 @@ enum Followed {
     Expired,
 }
 
-/// A watcher and what it knows.
+/// A watcher and the objects that it knows.
 pub(super) struct Watcher {
     /// The objects, by name.
     objects: BTreeMap<String, Contents>,
@@ -43,7 +43,7 @@ pub(super) struct Watcher {
 }
 
 impl Watcher {
-    /// Returns one that knows what is there.
+    /// Creates a watcher that knows the objects of a list.
     pub(super) fn begin(list: &[u8], may_expire: bool) -> Result<Self> {
         let mut watcher = Self {
             objects: BTreeMap::new(),

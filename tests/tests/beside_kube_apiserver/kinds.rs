@@ -258,7 +258,7 @@ async fn retried(mut look: impl AsyncFnMut() -> Option<String>) -> Option<String
     last
 }
 
-/// Returns the first place where two values differ, with what each has there.
+/// Returns the first path at which two values differ, with both values.
 fn difference(one: &Value, other: &Value) -> String {
     match (one, other) {
         (Value::Object(left), Value::Object(right)) => {

@@ -50,7 +50,7 @@ const COLLECTIONS: [&str; 30] = [
     "/apis/example.com/v1/widgets",
 ];
 
-/// Returns all objects of these collections, by where they are.
+/// Returns all objects of these collections, by path.
 async fn everything(side: &Side) -> BTreeMap<String, Value> {
     let mut all = BTreeMap::new();
     for collection in COLLECTIONS {

@@ -51,7 +51,7 @@ fn widget(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}, "spec": spec})
 }
 
-/// Asks, and reads the answer as JSON; null if it is none.
+/// Sends a request and parses the response as JSON; null if it is not JSON.
 async fn ask(target: &Target, method: Method, path: &str, media_type: &str, body: &Value) -> (StatusCode, Value) {
     let mut connection = target.connect().await.unwrap();
     let body = match body {

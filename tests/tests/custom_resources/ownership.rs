@@ -1,4 +1,4 @@
-//! Server-Side Apply on custom resources: who owns what by the markers of the schema, when the schema changes, across
+//! Server-Side Apply on custom resources: ownership according to the schema, after changes of the schema, across
 //! versions, and in status and scale (<https://kubernetes.io/docs/reference/using-api/server-side-apply/>).
 
 use conformance::{Binary, Server, Target};

@@ -45,7 +45,7 @@ fn libraries_work_in_an_environment() {
 /// One program is built at a time: two builds at once would do the same work twice.
 static BUILDS: Mutex<()> = Mutex::new(());
 
-/// Builds a package with what the module in this folder of `tests/clients` requires, and returns the program.
+/// Builds a package with the requirements of the module in this folder of `tests/clients`, and returns the program.
 fn program(module: &str, package: &str) -> PathBuf {
     let _turn = BUILDS.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = root().join("target/clients").join(module);
@@ -69,7 +69,7 @@ fn is_version(part: &str) -> bool {
         .is_some_and(|number| number.parse::<u32>().is_ok())
 }
 
-/// Returns the words of a line, where none of them holds a blank.
+/// Splits a line into words, none of which may contain a space.
 fn words(line: &str) -> Vec<&str> {
     line.split_whitespace().collect()
 }

@@ -24,7 +24,7 @@ use kube::{Client, Config, Error};
 /// Time limit of anything that the server or a controller does asynchronously.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Returns a server of its own and a client that is set up by the kubeconfig the server wrote.
+/// Starts a server, and a client with the kubeconfig that the server wrote.
 async fn start() -> (Server, Client) {
     let server = tokio::task::spawn_blocking(|| Server::start(&Binary::debug().unwrap(), &[]).unwrap())
         .await

@@ -78,7 +78,7 @@ async fn webhook_converts_applied_patched_and_listed_objects() {
     let listed = kubectl.says(&["get", "widgets.v2.x.example.com"], "");
     assert!(listed.lines().last().unwrap().ends_with("b:2"), "{listed}");
 
-    // Who owns what is known in the terms of the other version.
+    // Ownership is tracked in the paths of the other version.
     let apply = ["apply", "--server-side", "--field-manager=mine", "-f", "-"];
     let conflict = kubectl.refuses(&apply, &widget("v1", "hostPort", "c:3"));
     assert!(

@@ -19,7 +19,7 @@ const CONFIG_MAPS: Objects = config_maps("/api/v1/namespaces/large/configmaps");
 const OBJECTS: usize = 1_000;
 const CONNECTIONS: usize = 16;
 
-/// The phases, in an order in which each finds what it needs.
+/// The phases, in an order in which each finds the objects that it needs.
 const PHASES: [Phase; 7] = [
     Phase::Create,
     Phase::Reapply,

@@ -1,5 +1,5 @@
-//! The curves as a picture: a panel for each chart, both scales logarithmic, so that what does not grow is level and what
-//! grows with the number rises evenly.
+//! The curves as a picture: a panel for each chart, both scales logarithmic, so that a constant cost is a level line
+//! and a proportional one rises evenly.
 
 use anyhow::Result;
 use plotters::prelude::*;
@@ -66,7 +66,7 @@ fn line(curve: &Curve) -> impl Iterator<Item = (f64, f64)> {
     curve.points.iter().map(|(number, micros)| (*number as f64, *micros))
 }
 
-/// Returns the least and the most of some numbers above zero, far enough apart for an axis.
+/// Returns the minimum and maximum of some positive numbers, far enough apart for an axis.
 fn bounds(numbers: impl Iterator<Item = f64>) -> (f64, f64) {
     let (least, most) = numbers
         .filter(|number| *number > 0.0)
