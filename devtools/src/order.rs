@@ -64,7 +64,7 @@ fn profiled(binary: &Binary, folder: &Path) -> Result<BTreeSet<String>> {
     until_ready(&mut child, &ready)?;
     let authority = data.join("pki/ca.crt");
     let target = Target::at(&format!("https://localhost:{}", address.port()), Some(&authority), None)?;
-    // As a client that starts one asks.
+    // This is the request of a client that starts a server.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     ensure!(
         runtime.block_on(target.is_healthy("/readyz")),

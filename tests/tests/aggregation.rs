@@ -721,7 +721,7 @@ async fn each_group_version_that_is_served_here_has_an_api_service() {
         .await;
     let first = |list: &Value| groups(list) == ["apiregistration.k8s.io", "policy", "apps"];
     until(&target, "/apis", JSON, first).await;
-    // Those of built-in groups are repaired at the next start.
+    // APIServices of built-in groups are repaired at the next start.
     let server = server.restart(&[]).unwrap();
     let target = Target::of(&server).unwrap();
     assert_eq!(

@@ -653,7 +653,7 @@ async fn a_webhook_gets_lists_of_events_until_it_takes_them() {
     for _ in 0..3 {
         server.get("/version").await;
     }
-    // What is not sent yet is sent at the end.
+    // Buffered events are sent at the end.
     server.server.end();
     let lists = hook.calls();
     let (full, rest): (Vec<&Value>, Vec<&Value>) = lists

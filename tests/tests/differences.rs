@@ -79,7 +79,7 @@ async fn raw_bytes_change_by_the_form_they_were_sent_in() {
     .into_iter()
     .enumerate()
     {
-        // What surrounds the raw value does not count: clients end a body with a line end, and some indent it.
+        // White space around the raw value does not count: clients end a body with a line break, and some indent it.
         for (indented, body) in [
             format!(
                 r#"{{"metadata":{{"name":"r{at}-0"}},"revision":1,"data":{data}}}{}"#,

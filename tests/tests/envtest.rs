@@ -192,7 +192,7 @@ fn flags_of_kube_apiserver_are_taken_and_others_end_the_start() {
         String::from_utf8_lossy(&refused.stderr).contains("--etcd-servers must be specified"),
         "{refused:?}"
     );
-    // What envtest looks for in the help decides which flags it sets.
+    // envtest searches the help to decide which flags it sets.
     let help = |name: &str| {
         let shown = Command::new(assets.join(name)).arg("--help").output().unwrap();
         assert!(shown.status.success());

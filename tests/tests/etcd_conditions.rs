@@ -420,7 +420,7 @@ async fn a_full_disk_of_etcd_loses_nothing_that_was_acknowledged() {
     let (code, answer) = refused.unwrap();
     assert!(code.is_server_error(), "{code} {answer}");
     until_ready(&server, false).await;
-    // What is known is served all the same.
+    // Objects in memory are still served.
     let (code, _) = objects.get(&format!("{CONFIG_MAPS}/before?resourceVersion=0")).await;
     assert_eq!(code, StatusCode::OK);
     etcd.clear_disk().unwrap();

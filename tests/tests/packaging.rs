@@ -294,7 +294,7 @@ fn a_server_reports_whether_it_is_ready() {
 
 #[test]
 fn cargo_installs_the_binary() {
-    // What the tests have built anyway is installed.
+    // The test installs the debug build, which the tests build anyway.
     Binary::debug().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let installed = Command::new(env!("CARGO"))

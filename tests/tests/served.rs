@@ -443,7 +443,7 @@ async fn objects_are_served_in_cbor_where_the_gate_says_so() {
         .ask(Method::POST, CONFIG_MAPS, CBOR, Bytes::from_static(b"\xa1\xff"))
         .await;
     assert_eq!(broken.unwrap().0, 400);
-    // What describes resources is no object.
+    // Documents that describe resources are not objects.
     assert_eq!(
         connection
             .get("/apis", "application/cbor,application/json")

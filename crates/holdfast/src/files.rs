@@ -68,7 +68,7 @@ pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
     name.push(".new");
     let new = path.with_file_name(name);
     let write = || -> std::io::Result<()> {
-        // What an earlier attempt left may have other rights.
+        // A file from an earlier attempt may have other permissions.
         match fs::remove_file(&new) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
             _ => {}

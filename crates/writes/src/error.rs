@@ -24,7 +24,7 @@ pub enum ErrorKind {
         resource: GroupResource,
         /// The name of the object.
         name: String,
-        /// Why.
+        /// Reason.
         why: String,
     },
     /// 409: the resource version that the client names is not that of the object.
@@ -49,7 +49,7 @@ pub enum ErrorKind {
         resource: GroupResource,
         /// The name of the object.
         name: String,
-        /// Why.
+        /// Reason.
         why: String,
     },
     /// 403: the user lacks an additional permission that the write needs.
@@ -69,7 +69,7 @@ pub enum ErrorKind {
     },
     /// A kind or an admission plugin rejects the write; the message names the written object.
     Refusal {
-        /// Why.
+        /// Reason.
         refusal: Refusal,
         /// The resource.
         resource: GroupResource,

@@ -125,7 +125,7 @@ pub fn reset_fields(object: &mut Value, old: Option<&Value>, paths: &[Vec<SmolSt
 /// Sets the generation of a new object.
 pub fn first_generation(object: &mut Value, rules: &ResourceRules) {
     match rules.generation {
-        // What the client sends is kept.
+        // The value from the client is kept.
         Generation::Unmanaged | Generation::Counted { from_one: false, .. } => {}
         Generation::Counted { from_one: true, .. } => object.set_at(&["metadata", "generation"], Value::Int(1)),
     }

@@ -190,7 +190,7 @@ impl ObjectTypes for Stage<'_> {
                 atomics.join(", ")
             ));
         }
-        // What clients send need not fit its type; validation comes later.
+        // Objects from clients may not match their type; validation comes later.
         let original = Typed::new(object.clone(), schema, of, Duplicates::Allowed)
             .map_err(|error| format!("failed to convert original object to typed object: {error}"))?;
         original

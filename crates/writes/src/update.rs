@@ -179,7 +179,7 @@ impl Stage<'_> {
             old: Some(old),
         };
         let stored = of(&*object, old);
-        // Those that validate see the Scales of both objects, which name no managers.
+        // Validating policies and webhooks receive the Scales of both objects, which contain no managers.
         let scales = scaled.map(|fields| [&*object, old].map(|of_object| scale::of(of_object, fields)));
         let seen = scales
             .as_ref()

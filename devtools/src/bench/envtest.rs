@@ -80,7 +80,7 @@ impl Figures {
             let begin = Instant::now();
             let environment = Environment::start(assets, &[], &[])?;
             together.push(begin.elapsed());
-            // What a start leaves to do is done by then.
+            // The remaining work of the start is done by then.
             std::thread::sleep(Duration::from_secs(1));
             let (process, start) = environment.etcd();
             etcd.push((start, process.memory()?));

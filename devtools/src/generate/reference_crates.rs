@@ -183,13 +183,13 @@ fn check_numbers(of: &Type, known: &NumbersByName, inlined: &Messages<'_>, disag
     }
 }
 
-/// Returns the name in lower case without underscores: prost writes names in its own way (`clusterIPs` is `cluster_i_ps` there).
+/// Returns the name in lower case without underscores: prost has other names (`clusterIPs` is `cluster_i_ps` there).
 fn folded(name: &str) -> String {
     name.trim_start_matches("r#").replace('_', "").to_lowercase()
 }
 
 fn check_names(of: &Type, known: &BTreeMap<String, BTreeSet<String>>, disagreements: &mut Vec<String>) {
-    // That crate has one generic type for all lists.
+    // The crate `k8s-openapi` has one generic type for all lists.
     let is_list = of.name.ends_with("List") && of.field("items").is_some();
     let Some(names) = known.get(of.name.as_str()) else {
         if is_list {

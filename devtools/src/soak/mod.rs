@@ -165,7 +165,7 @@ impl Soak {
         }
         let list = connection.send(Method::GET, COLLECTION, "", Bytes::new()).await?;
         let watchers: Result<Vec<Watcher>> = (0..WATCHERS)
-            // Those of the first server, which is ended each round.
+            // Even watchers use the first server, which is stopped in each round.
             .map(|number| Watcher::begin(&list, beside.is_some() && number % 2 == 0))
             .collect();
         Ok(Self {

@@ -81,7 +81,7 @@ impl Watcher {
         if let Ok(stream) = self.open(&target).await {
             tokio::select! {
                 followed = self.follow(stream, u64::MAX) => drop(followed?),
-                // What was read by half is sent again.
+                // A partially read event is sent again.
                 _ = stop.wait_for(|stop| *stop) => {}
             }
         }

@@ -89,7 +89,7 @@ async fn serve(listener: TcpListener, target: SocketAddr, state: Arc<watch::Send
             let Ok(far) = TcpStream::connect(target).await else {
                 return;
             };
-            // What is small is not to wait for more.
+            // Small writes must not be delayed.
             let _ = (near.set_nodelay(true), far.set_nodelay(true));
             let ((near_in, near_out), (far_in, far_out)) = (near.into_split(), far.into_split());
             let (there, back) = (follow.clone(), follow);

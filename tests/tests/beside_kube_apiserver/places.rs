@@ -89,7 +89,7 @@ fn changes(before: &BTreeMap<String, Value>, after: &BTreeMap<String, Value>) ->
 }
 
 async fn fill(side: &Side) {
-    // What servers on an etcd make by themselves, after they began to serve.
+    // Objects that servers on an etcd create by themselves after they began to serve.
     side.until(TRACKING, |code, _| code == StatusCode::OK).await;
     side.until(BLOCK, |_, block| {
         block["status"]["conditions"].to_string().contains("\"Ready\"")

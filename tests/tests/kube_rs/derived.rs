@@ -169,7 +169,7 @@ async fn a_derived_definition_is_served_as_soon_as_it_is_established() {
     assert_eq!(status.accepted_names.unwrap().list_kind.as_deref(), Some("CacheList"));
     assert_eq!(status.stored_versions.unwrap(), ["v1"]);
 
-    // What the operator applies at its next start is no change.
+    // The apply of the operator at its next start changes nothing.
     let again = define(&client, &Cache::crd()).await;
     assert_eq!(again.resource_version(), made.resource_version());
 
@@ -534,7 +534,7 @@ async fn an_operator_keeps_its_resources_and_what_they_own() {
     assert_eq!(types, ["Ready", "Backed-up"]);
     assert_eq!(shards().await, ["main-b", "main-c"]);
 
-    // What it owns comes back.
+    // Deleted dependents are recreated.
     maps.delete("main-b", &DeleteParams::default()).await.unwrap();
     until("the map is made again", async || {
         maps.get_opt("main-b").await.unwrap().is_some()

@@ -77,12 +77,12 @@ fn large_definition_is_applied_and_explained() {
         .unwrap();
     assert!(largest > LARGE, "{largest} bytes");
 
-    // What an operator applies at its next start is no change.
+    // The apply of an operator at its next start changes nothing.
     let before = versions(&kubectl);
     kubectl.says(&["apply", "--server-side", "-f", "-"], &list(&definitions));
     assert_eq!(versions(&kubectl), before);
 
-    // As with the reference, it is too large for the annotation of an apply on the client's side, and can be replaced.
+    // Like with the reference, it is too large for the annotation of a client-side apply, and can be replaced.
     let refusal = kubectl.refuses(&["apply", "-f", "-"], &definitions[0].to_string());
     assert!(
         refusal.contains("metadata.annotations: Too long: may not be more than 262144 bytes"),
