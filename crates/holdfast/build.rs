@@ -28,7 +28,7 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// First version of glibc that reads packed relocations.
 const PACKED_RELOCATIONS: (u32, u32) = (2, 36);
 
-/// Environment variable that makes a program which runs with older versions of glibc.
+/// Environment variable that makes the program compatible with older versions of glibc.
 const OLD_GLIBC: &str = "HOLDFAST_OLD_GLIBC";
 
 /// Environment variable with the commit of the build.
@@ -74,8 +74,9 @@ fn main() {
     }
 }
 
-/// True if this is a build of the profile `dist`. Cargo tells build scripts only whether a profile derives from `release`, but
-/// the output folder has the profile's name: `target/PROFILE/build/PACKAGE/out`, or `target/TARGET/PROFILE/…`.
+/// True if this is a build of the profile `dist`. Cargo only reports to build scripts if a profile derives from
+/// `release`, but the output folder has the profile's name: `target/PROFILE/build/PACKAGE/out`, or
+/// `target/TARGET/PROFILE/…`.
 fn is_package() -> bool {
     let folder = env::var("OUT_DIR").unwrap_or_default();
     let profile = Path::new(&folder).ancestors().nth(3).and_then(Path::file_name);

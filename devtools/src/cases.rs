@@ -1,4 +1,4 @@
-//! Replays single questions that were put to the reference, and guards the answers that have matched once.
+//! Replays single requests that were recorded from the reference, and guards the responses that have matched once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -17,24 +17,24 @@ const LISTS: &str = "tests/cases";
 /// The folders of cases.
 const SUITES: [&str; 3] = ["kinds", "extension", "protocol"];
 
-/// The reference answered without the plugin that gives pods their accounts, without controllers that fill in, and with a
-/// range of addresses for Services that some cases name.
+/// Flags of the recording: the reference ran without the plugin that sets service accounts of Pods, without controllers
+/// that fill in fields, and with a range of Service addresses that some cases name.
 const FLAGS: [&str; 2] = ["--service-cluster-ip-range=10.0.0.0/16", RECORDED_CONTROLLERS];
 
-/// How many bytes of a line of the replay are printed: refused setups print whole answers.
+/// Maximum number of printed bytes of a line of the replay: rejected setups print whole responses.
 const SHOWN_LINE: usize = 300;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Write the lists of passing cases anew.
+    /// Rewrite the lists of passing cases.
     #[arg(long)]
     bless: bool,
-    /// Replay these files alone, as `kinds/core-pods`, or these suites (kinds, extension, protocol).
+    /// Replay only these files, such as `kinds/core-pods`, or these suites (kinds, extension, protocol).
     files: Vec<String>,
     /// Show the differences of this many failing cases (-1: of all).
     #[arg(long, default_value_t = 0, allow_hyphen_values = true)]
     show: i64,
-    /// What keeps the server's objects.
+    /// Storage backend of the server.
     #[arg(long, value_enum, default_value_t)]
     store: StoreKind,
 }
@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     names::compare("cases", &known, &passing)
 }
 
-/// What a replay needs.
+/// Inputs of a replay.
 struct Replay {
     server: Server,
     tool: PathBuf,
@@ -71,7 +71,7 @@ struct Replay {
 }
 
 impl Replay {
-    /// The files of cases that `chosen` names, all where it is empty.
+    /// Returns the files of cases that `chosen` names, all if it is empty.
     fn files(&self, chosen: &[String]) -> Result<Vec<File>> {
         let mut files = Vec::new();
         for suite in SUITES {
@@ -91,7 +91,7 @@ impl Replay {
         Ok(files)
     }
 
-    /// Replays these files and gives the cases that pass, by file.
+    /// Replays these files and returns the cases that pass, by file.
     fn all(&self, files: &[File], show: i64) -> Result<BTreeMap<File, BTreeSet<String>>> {
         let mut passing = BTreeMap::new();
         for suite in SUITES {
@@ -103,8 +103,8 @@ impl Replay {
         Ok(passing)
     }
 
-    /// Replays, one case at a time, the files of these cases: some cases see what a controller does meanwhile, sooner or
-    /// later than it was recorded.
+    /// Replays the files of these cases one case at a time: some cases see the effect of a controller, sooner or later
+    /// than it was recorded.
     fn again(&self, lost: &[&str]) -> Result<BTreeSet<String>> {
         let files: BTreeSet<&str> = lost
             .iter()
@@ -143,7 +143,7 @@ impl Replay {
             self.server.log_tail()
         );
         let text = String::from_utf8_lossy(&output.stdout);
-        // The last line is the sum, which repeats the line of the file.
+        // The last line is the total, which repeats the line of the file.
         for line in text.lines().filter(|line| !line.ends_with(" failed")) {
             say(line.get(..SHOWN_LINE).unwrap_or(line));
         }
@@ -152,7 +152,7 @@ impl Replay {
             .and_then(|name| name.to_str())
             .unwrap_or_default();
         let prefix = format!("{name} ");
-        // A name that holds a line break counts by its first line.
+        // A name with a line break counts by its first line.
         Ok(names::read(list.path())?
             .iter()
             .filter_map(|line| line.strip_prefix(&prefix))
@@ -182,7 +182,7 @@ fn bless(passing: &BTreeMap<File, BTreeSet<String>>) -> Result<()> {
     Ok(())
 }
 
-/// The cases of all files, each as `file: case`.
+/// Returns the cases of all files, each as `file: case`.
 fn flat(by_file: &BTreeMap<File, BTreeSet<String>>) -> BTreeSet<String> {
     by_file
         .iter()

@@ -1,4 +1,4 @@
-//! Commands that only call other programs, and what all commands share.
+//! Commands that only call other programs, and functions that all commands share.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -7,12 +7,13 @@ use std::process::Command;
 use anyhow::{Result, ensure};
 use test_support::etcd::{self, Origin};
 
-/// No controller filled aggregated roles, counted for quotas or checked policies where answers of the reference were recorded.
+/// Flag of the recordings: no controller filled aggregated roles, counted for quotas or checked policies on the
+/// reference.
 pub(crate) const RECORDED_CONTROLLERS: &str = "--controllers=*,-clusterrole-aggregation-controller,-resourcequota-controller,\
                                                -validatingadmissionpolicy-status-controller";
 
-/// The folder with the corpus and the traces: `$HOLDFAST_SHARED`, else `../shared` beside the repository. `None` where
-/// there is none.
+/// Returns the folder with the corpus and the traces: `$HOLDFAST_SHARED`, else `../shared` next to the repository.
+/// Returns `None` if there is none.
 pub(crate) fn shared() -> Option<PathBuf> {
     Some(test_support::shared_folder()).filter(|folder| folder.is_dir())
 }
@@ -23,12 +24,12 @@ pub(crate) fn say(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
-/// Writes a line about what went wrong.
+/// Writes an error message to the standard error.
 pub(crate) fn complain(line: &str) {
     let _ = writeln!(std::io::stderr(), "xtask: {line}");
 }
 
-/// Makes sure that there is a valgrind.
+/// Checks that valgrind is installed.
 pub(crate) fn need_valgrind() -> Result<()> {
     let version = Command::new("valgrind").arg("--version").output();
     ensure!(
@@ -40,7 +41,7 @@ pub(crate) fn need_valgrind() -> Result<()> {
 
 #[derive(clap::Args)]
 pub(crate) struct EtcdArguments {
-    /// Make one in this way, whatever is there already.
+    /// Build or download one in this way, even if one exists already.
     #[arg(long, value_enum)]
     from: Option<EtcdOrigin>,
 }

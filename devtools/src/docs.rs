@@ -1,4 +1,4 @@
-//! `cargo xtask docs`: writes the pages of the book that are made of what the code has.
+//! `cargo xtask docs`: writes the pages of the book that are generated from the code.
 
 use std::fs;
 

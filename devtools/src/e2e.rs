@@ -1,5 +1,5 @@
-//! `cargo xtask e2e`: runs Kubernetes' own end-to-end tests against a server, but for those that need a Pod which runs or a
-//! controller of workloads.
+//! `cargo xtask e2e`: runs Kubernetes' own end-to-end tests against a server, except for those that need a running Pod
+//! or a workload controller.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,11 +16,12 @@ use test_support::e2e::{self, VERSION};
 use crate::bench::table;
 use crate::commands::say;
 
-/// Where the outcome is kept.
+/// Document with the results.
 const DOCUMENT: &str = "docs/compatibility.md";
 const BEGIN: &str = "<!-- end-to-end tests: written by `cargo xtask e2e --write` -->\n";
 
-/// What Pods of the tests ask for, and the controllers without which namespaces with claims stay.
+/// Flags for the settings of Pods in the tests, and for the controllers without which namespaces with claims are not
+/// deleted.
 const FLAGS: [&str; 2] = [
     "--enable-admission-plugins=ServiceAccount",
     "--controllers=*,serviceaccount-controller,root-ca-certificate-publisher-controller,\
@@ -29,10 +30,10 @@ const FLAGS: [&str; 2] = [
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Run the debug build of the server.
+    /// Use the debug build of the server.
     #[arg(long)]
     debug: bool,
-    /// Put the outcome into docs/compatibility.md.
+    /// Write the results to docs/compatibility.md.
     #[arg(long)]
     write: bool,
     /// Run the tests whose names match this regular expression instead.
@@ -46,11 +47,12 @@ struct Group<'a> {
     skip: &'a str,
 }
 
-/// All groups; they run beside each other.
+/// All groups; they run concurrently.
 const GROUPS: [Group<'static>; 2] = [
     Group {
         focus: r"\[sig-api-machinery\]",
-        // These need servers in Pods, workloads, the API server's own host or a gate, or take minutes for what traces show.
+        // These need servers in Pods, workloads, the API server's own host or a feature gate, or need minutes for
+        // behaviour that traces cover.
         skip: concat!(
             "AdmissionWebhook|ConversionWebhook|Aggregator|Aggregated APIServer|CustomResourceFieldSelectors|CBOR|",
             "Etcd failure|CoordinatedLeaderElection|apiserver identity|StorageVersion resources|OrderedNamespaceDeletion|",
@@ -89,7 +91,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     let mut outcomes = Outcomes::default();
     for (mut run, report) in runs {
-        // Whether tests failed stands in the report.
+        // The report lists failed tests.
         run.wait()?;
         let report = std::fs::read(&report).context("the tests ended without a report")?;
         outcomes.add(&serde_json::from_slice(&report).context("the report of the tests")?);
@@ -105,7 +107,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Makes a node that is ready, without which no test begins.
+/// Creates a ready node, without which no test starts.
 async fn make_node(server: &Server) {
     let mut client = Client::of(server).await;
     client
@@ -142,10 +144,10 @@ impl Group<'_> {
     }
 }
 
-/// What became of tests.
+/// Results of tests.
 #[derive(Default)]
 struct Outcomes {
-    /// How many passed and failed, by the special interest group of Kubernetes that wrote them.
+    /// Numbers of passed and failed tests, by the special interest group of Kubernetes that wrote them.
     counts: BTreeMap<String, [usize; 2]>,
     /// The names of those that failed, and why.
     failures: Vec<(String, String)>,
@@ -158,7 +160,7 @@ impl Outcomes {
         for spec in suites.flat_map(|suite| suite["SpecReports"].as_array().into_iter().flatten()) {
             let state = spec["State"].as_str().unwrap_or_default();
             let of_suite = spec["LeafNodeType"] != "It";
-            // What prepares all tests counts only where it fails.
+            // The preparation of all tests counts only if it fails.
             if matches!(state, "skipped" | "pending") || of_suite && state == "passed" {
                 continue;
             }
@@ -181,7 +183,7 @@ impl Outcomes {
     fn table(&self) -> String {
         let mut text = format!("| tests of Kubernetes {VERSION} | passed | failed |\n|---|---:|---:|\n");
         for (group, [passed, failed]) in &self.counts {
-            // A text takes whatever is written to it.
+            // Writes to a string cannot fail.
             let _ = writeln!(text, "| {group} | {passed} | {failed} |");
         }
         text

@@ -1,7 +1,7 @@
-//! `cargo xtask fuzz`: feeds the fuzz targets for some minutes, and keeps what breaks them.
+//! `cargo xtask fuzz`: runs the fuzz targets for some minutes, and keeps the inputs that break them.
 //!
-//! The targets are run by libFuzzer, which wants to know where a program comes along. The passes of LLVM that report it are in
-//! the stable compiler; the sanitizers are not, and are not missed where nothing is unsafe.
+//! libFuzzer runs the targets. It needs coverage reports from the program. The LLVM passes for that are in the stable
+//! compiler; the sanitizers are not, and are not needed without unsafe code.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,14 +15,14 @@ use crate::commands::say;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// How long to feed all targets together.
+    /// Total duration for all targets.
     #[arg(long, default_value_t = 5.0)]
     minutes: f64,
-    /// Feed these targets alone.
+    /// Run only these targets.
     targets: Vec<String>,
 }
 
-/// What libFuzzer needs of the compiler.
+/// Compiler flags that libFuzzer needs.
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
                      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
                      -Cllvm-args=-sanitizer-coverage-trace-compares";
@@ -30,7 +30,7 @@ const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer
 /// The platform is named so that build scripts, which run as they are, are not instrumented.
 const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 
-/// An input that takes longer, in seconds, or more memory, in megabytes, is a fault.
+/// Time limit in seconds and memory limit in megabytes of an input; exceeding one is a failure.
 const MOST_SECONDS: u32 = 10;
 const MOST_MEGABYTES: u32 = 2048;
 const MOST_BYTES: u32 = 4096;
@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// The targets, by name.
+/// Returns the targets, by name.
 fn targets(folder: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder.join("fuzz_targets"))? {
@@ -108,7 +108,7 @@ fn feed(folder: &Path, target: &str, seconds: u64) -> Result<bool> {
         .arg(format!("-max_len={MOST_BYTES}"))
         .arg(format!("-artifact_prefix={}/", artifacts.display()))
         .args(["-verbosity=0", "-print_final_stats=1"])
-        // What is found goes to the first folder.
+        // New inputs are written to the first folder.
         .args([&corpus, &folder.join("seeds").join(target)])
         .status()
         .with_context(|| format!("the target {target}"))?;

@@ -29,30 +29,30 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Write the tables of the built-in kinds anew from their sources.
+    /// Regenerate the tables of the built-in kinds from their sources.
     Generate(generate::Arguments),
     /// Replay recorded exchanges against the server and compare with the list of those known to pass.
     Traces(traces::Arguments),
     /// Replay single questions against the server and compare with the lists of those that are known to pass.
     Cases(cases::Arguments),
-    /// Send the same random writes to a kube-apiserver and to Holdfast, and show where the answers differ.
+    /// Send the same random writes to a kube-apiserver and to Holdfast, and show differences of the responses.
     Compare(compare::Arguments),
-    /// Use, abuse and kill a server for some minutes, and see that it lost nothing.
+    /// Use, abuse and kill a server for some minutes, and check that no data is lost.
     Soak(soak::Arguments),
-    /// Feed any bytes to what reads them, for some minutes, and keep what breaks it.
+    /// Run the fuzz targets for some minutes, and keep the inputs that break them.
     Fuzz(fuzz::Arguments),
-    /// Print the way to the etcd that tests use, which is built or downloaded where there is none.
+    /// Print the path of the etcd that tests use, which is built or downloaded if it is missing.
     Etcd(commands::EtcdArguments),
-    /// Build a kube-apiserver from its Go module, which takes ten minutes, and print the way to it.
+    /// Build a kube-apiserver from its Go module, which takes ten minutes, and print its path.
     KubeApiserver,
-    /// Run the suites of published Go modules that test with envtest against the server in its place.
+    /// Run the suites of published Go modules that test with envtest, with this server instead of envtest's binaries.
     Suites(suites::Arguments),
-    /// Run Kubernetes' own end-to-end tests against a server, but for those that need Pods which run; building them takes ten
-    /// minutes, once.
+    /// Run Kubernetes' own end-to-end tests against a server, except for those that need running Pods; building them
+    /// takes ten minutes, once.
     E2e(e2e::Arguments),
     /// Write the pages of the reference in docs/reference, as the code has them.
     Docs,
-    /// Note which functions a server runs while it starts, which the linker puts beside each other; needs valgrind.
+    /// Record the functions that a server runs while it starts, which the linker then places together; needs valgrind.
     Order,
     /// Start a release server and measure it.
     Bench(bench::Arguments),

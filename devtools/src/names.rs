@@ -1,4 +1,4 @@
-//! Lists of the names that passed once, and what is said where a name is lost.
+//! Lists of the names that passed once, and the report if a name is lost.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,16 +7,16 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::commands::say;
 
-/// How many lost or gained names are printed one by one.
+/// Maximum number of lost or gained names that are printed individually.
 const SHOWN: usize = 50;
 
-/// How often what seems lost is tried again before it is.
+/// Number of retries before a name counts as lost.
 const AGAIN: usize = 3;
 
-/// The names of a list, one a line.
+/// Returns the names of a list, one a line.
 ///
 /// # Errors
-/// Where the file cannot be read.
+/// If the file cannot be read.
 pub(crate) fn read(list: &Path) -> Result<BTreeSet<String>> {
     let text = std::fs::read_to_string(list).with_context(|| list.display().to_string())?;
     Ok(text
@@ -29,7 +29,7 @@ pub(crate) fn read(list: &Path) -> Result<BTreeSet<String>> {
 /// Writes a list, one name a line, sorted.
 ///
 /// # Errors
-/// Where the file cannot be written.
+/// If the file cannot be written.
 pub(crate) fn write(list: &Path, names: &BTreeSet<String>) -> Result<()> {
     if let Some(folder) = list.parent() {
         std::fs::create_dir_all(folder)?;
@@ -42,11 +42,11 @@ pub(crate) fn write(list: &Path, names: &BTreeSet<String>) -> Result<()> {
     std::fs::write(list, text).with_context(|| list.display().to_string())
 }
 
-/// Tries again what seems lost, a few times: it may have waited for bounded times, which a busy machine may exceed. `replay`
+/// Retries names that seem lost, a few times: a case may have a time limit, which a busy machine may exceed. `replay`
 /// returns the names that pass now.
 ///
 /// # Errors
-/// As `replay`.
+/// If `replay` fails.
 pub(crate) fn again(
     known: &BTreeSet<String>,
     passing: &mut BTreeSet<String>,
@@ -63,11 +63,11 @@ pub(crate) fn again(
     Ok(())
 }
 
-/// Prints what passes now and did not before, and fails where something is lost. `what` names the things, in the plural,
-/// and is the habit that keeps the list.
+/// Prints the names that newly pass, and fails if a name is lost. `what` is the plural of the things, and the command
+/// that maintains the list.
 ///
 /// # Errors
-/// Where a known name does not pass.
+/// If a known name does not pass.
 pub(crate) fn compare(what: &str, known: &BTreeSet<String>, passing: &BTreeSet<String>) -> Result<()> {
     let gained: Vec<&String> = passing.difference(known).collect();
     for name in gained.iter().take(SHOWN) {

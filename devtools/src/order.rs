@@ -1,11 +1,11 @@
-//! `cargo xtask order`: which functions a server runs while it starts, by their names in the program. The linker puts these beside
-//! each other (`crates/holdfast/build.rs`), so that a start reads few pages of a large program, and a server that idles holds
-//! few: the kernel maps sixteen pages at a time around each that is read. What the first start alone runs, which makes
-//! certificates and the first objects, stands apart.
+//! `cargo xtask order`: records the functions that a server runs while it starts, by their names in the program. The
+//! linker places these together (`crates/holdfast/build.rs`), so that a start reads few pages of a large program and an
+//! idle server holds few: the kernel maps sixteen pages at a time around each page that is read. Functions that only
+//! the first start runs, which creates certificates and the initial objects, are in a separate list.
 //!
-//! Names end with hashes, which differ with the versions of the compiler and of crates, and with their features. They are left out
-//! where nothing else has the name. A function whose hash is another one stands behind those of the lists, among all that share a
-//! name with one of them; one that was renamed stands where the linker likes. Nothing else is different.
+//! Names end with hashes, which differ with the versions of the compiler and of crates, and with their features. A hash
+//! is left out if nothing else has the name. A function with a different hash follows those of the lists, among all
+//! that share a name with one of them; the linker places a renamed function anywhere. Nothing else changes.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -20,14 +20,14 @@ use test_support::free_address;
 use crate::commands::{need_valgrind, say};
 use crate::names;
 
-/// Where the names are kept: those of each start, and those of the first alone.
+/// Files of the names: those of each start, and those of only the first one.
 const KEPT: &str = "crates/holdfast/link-order.txt";
 const KEPT_FIRST: &str = "crates/holdfast/link-order-first.txt";
 
-/// How long a start may take under callgrind, and what follows it.
+/// Time limit of a start under callgrind, and of the steps after it.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// Starts a release server under callgrind, twice, and keeps the names of what ran.
+/// Starts a release server under callgrind, twice, and records the names of the functions that ran.
 pub(crate) fn run() -> Result<()> {
     need_valgrind()?;
     let binary = Binary::dist()?;
@@ -45,7 +45,7 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// The functions that a start on the data in `folder` runs.
+/// Returns the functions that a start on the data in `folder` runs.
 fn profiled(binary: &Binary, folder: &Path) -> Result<BTreeSet<String>> {
     let (profile, ready, data) = (folder.join("profile"), folder.join("ready"), folder.join("data"));
     let address = free_address()?;
@@ -64,7 +64,7 @@ fn profiled(binary: &Binary, folder: &Path) -> Result<BTreeSet<String>> {
     until_ready(&mut child, &ready)?;
     let authority = data.join("pki/ca.crt");
     let target = Target::at(&format!("https://localhost:{}", address.port()), Some(&authority), None)?;
-    // As a client that starts one asks.
+    // This is the request of a client that starts a server.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     ensure!(
         runtime.block_on(target.is_healthy("/readyz")),
@@ -75,7 +75,7 @@ fn profiled(binary: &Binary, folder: &Path) -> Result<BTreeSet<String>> {
     Ok(names(&fs::read_to_string(&profile)?, binary.path()))
 }
 
-/// How many functions of a program have the same name but for the hash.
+/// Number of functions of a program with the same name except for the hash.
 struct Counts(HashMap<String, usize>);
 
 impl Counts {
@@ -97,7 +97,7 @@ impl Counts {
         Self(counts)
     }
 
-    /// As much of a name as distinguishes it from others.
+    /// Returns the name without its hash, or with it if several functions share the name.
     fn kept<'n>(&self, name: &'n str) -> &'n str {
         let bare = bare(name);
         match self.0.get(bare) {
@@ -120,13 +120,13 @@ fn until_ready(child: &mut Child, file: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The functions of the program in a profile.
+/// Returns the functions of the program in a profile.
 fn names(profile: &str, program: &Path) -> BTreeSet<String> {
     let (mut objects, mut functions) = (Names::default(), Names::default());
     let (mut names, mut own) = (BTreeSet::new(), false);
     for line in profile.lines() {
         if let Some(object) = line.strip_prefix("ob=") {
-            // Valgrind does not know of all parts of a program that they are its own.
+            // Valgrind does not attribute all parts of a program to it.
             own = objects
                 .name(object)
                 .is_some_and(|name| Path::new(name) == program || name == "???");
@@ -144,7 +144,7 @@ fn names(profile: &str, program: &Path) -> BTreeSet<String> {
     names
 }
 
-/// A name as a section has it; `None` for what is no function of the program.
+/// Returns a name as its section contains it; `None` if it is not a function of the program.
 fn section(name: &str) -> Option<String> {
     // Callgrind appends the depth to a function that calls itself through others.
     let name = name.split('\'').next().unwrap_or_default();
@@ -155,21 +155,21 @@ fn section(name: &str) -> Option<String> {
     name.get(..end).map(str::to_owned)
 }
 
-/// A name without its hash.
+/// Returns a name without its hash.
 fn bare(name: &str) -> &str {
     hash(name).and_then(|hash| name.get(..hash)).unwrap_or(name)
 }
 
-/// What the hash at the end of a name looks like.
+/// Example of the hash at the end of a name.
 const HASH: &str = "17h0123456789abcdefE";
 
-/// Where the hash of a name begins.
+/// Returns the position of the hash in a name.
 fn hash(name: &str) -> Option<usize> {
     let at = name.rfind("17h").filter(|_| name.starts_with("_ZN"))?;
     (name.len() >= at + HASH.len()).then_some(at)
 }
 
-/// The names of a profile. Each stands there once, with a number that stands for it from then on: `(7) name`, then `(7)`.
+/// Names of a profile. Each occurs in full once, with a number that replaces it from then on: `(7) name`, then `(7)`.
 #[derive(Default)]
 struct Names<'p>(HashMap<&'p str, &'p str>);
 

@@ -1,4 +1,4 @@
-//! What keeps the objects of a server that a habit starts.
+//! Storage backends of the servers that commands start.
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
@@ -10,7 +10,7 @@ pub(crate) enum StoreKind {
     /// A file in the data directory.
     #[default]
     Embedded,
-    /// A cluster of etcd, for as long as the habit goes on.
+    /// An etcd cluster, for the duration of the command.
     Etcd,
 }
 
@@ -21,7 +21,7 @@ pub(crate) struct Backing {
 }
 
 impl Backing {
-    /// A store of that kind; if it is etcd, one of so many members.
+    /// Starts a store of that kind; if it is etcd, with this number of members.
     pub(crate) fn start(kind: StoreKind, members: usize) -> Result<Self> {
         let etcd = match kind {
             StoreKind::Embedded => None,
@@ -34,13 +34,13 @@ impl Backing {
         })
     }
 
-    /// The flags of a server on it, with these.
+    /// Returns the flags of a server on it, with these.
     pub(crate) fn flags<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
         let own = self.flags.iter().map(String::as_str);
         own.chain(more.iter().copied()).collect()
     }
 
-    /// The etcd, if it is one.
+    /// Returns the etcd, if it is one.
     pub(crate) fn etcd(&mut self) -> Option<&mut Etcd> {
         self.etcd.as_mut()
     }

@@ -1,4 +1,4 @@
-//! `cargo xtask suites`: runs the suites of published Go modules that test with envtest, with this server in the place of
+//! `cargo xtask suites`: runs the suites of published Go modules that test with envtest, with this server instead of
 //! envtest's binaries.
 
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use conformance::{Binary, root};
 use crate::bench::table;
 use crate::commands::say;
 
-/// Where the outcome is kept.
+/// Document with the results.
 const DOCUMENT: &str = "docs/compatibility.md";
 const BEGIN: &str = "<!-- suites: written by `cargo xtask suites --write` -->\n";
 
@@ -20,16 +20,16 @@ const HEAD: &str = "| module | package | passed | failed | skipped | remarks |\n
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Run these packages alone, such as `pkg/cache`; the document keeps what it says of the others.
+    /// Run only these packages, such as `pkg/cache`; the document keeps the results of the others.
     #[arg(value_name = "PACKAGE")]
     packages: Vec<String>,
-    /// Run the debug build of the server.
+    /// Use the debug build of the server.
     #[arg(long)]
     debug: bool,
-    /// Put the outcome into docs/compatibility.md.
+    /// Write the results to docs/compatibility.md.
     #[arg(long)]
     write: bool,
-    /// Run against the binaries in this directory, as those of envtest itself.
+    /// Run against the binaries in this directory, such as those of envtest itself.
     #[arg(long, value_name = "DIR")]
     assets: Option<PathBuf>,
 }
@@ -43,10 +43,10 @@ struct Suite {
     skipped: &'static [Skipped],
 }
 
-/// Tests of one package that need something else than what stands in the place of envtest's binaries.
+/// Tests of one package that need something other than the replacements of envtest's binaries.
 struct Skipped {
     package: &'static str,
-    /// As `go test -skip` takes it.
+    /// Value for `go test -skip`.
     tests: &'static str,
     why: &'static str,
 }
@@ -97,19 +97,19 @@ const SUITES: [Suite; 3] = [
     },
 ];
 
-/// What became of one package.
+/// Result of one package.
 struct Outcome {
     module: &'static str,
     version: &'static str,
     package: &'static str,
-    /// Whether `go test` ended well.
+    /// True if `go test` succeeded.
     passed: bool,
     numbers: Numbers,
     failures: Vec<String>,
     skipped: Option<&'static Skipped>,
 }
 
-/// How many tests ended how. A test that holds others, as those of Ginkgo do, counts as these.
+/// Numbers of tests by result. A test that contains others, as those of Ginkgo do, counts as these.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Numbers {
     passed: usize,
@@ -156,7 +156,7 @@ impl Arguments {
     }
 }
 
-/// The table with `rows`, and of the other packages with those that `kept` has, in the order of the suites.
+/// Returns the table with `rows`, and of the other packages with those that `kept` has, in the order of the suites.
 fn document(kept: &str, rows: &[String]) -> String {
     let kept = kept.split_once(BEGIN).map_or("", |(_, kept)| kept);
     let mut text = HEAD.to_owned();
@@ -174,13 +174,13 @@ fn document(kept: &str, rows: &[String]) -> String {
 }
 
 impl Suite {
-    /// How the row of a package begins.
+    /// Returns the beginning of the row of a package.
     fn row_start(&self, package: &str) -> String {
         let package = package.trim_start_matches("./");
         format!("| {} {} | {package} |", self.module, self.version)
     }
 
-    /// The module's sources below the build directory, where its tests may write.
+    /// Returns a copy of the module's sources below the build directory, in which its tests may write.
     fn sources(&self) -> Result<PathBuf> {
         let name = format!("{}@{}", self.module.replace('/', "_"), self.version);
         let folder = root().join("target/suites").join(name);
@@ -200,7 +200,7 @@ impl Suite {
         let kept = kept.with_context(|| format!("go has no sources of {wanted}"))?;
         std::fs::create_dir_all(folder.parent().unwrap_or(&folder))?;
         output(Command::new("cp").args(["-r", "--no-preserve=mode", kept]).arg(&folder))?;
-        // The archives of modules keep no rights.
+        // Archives of modules do not keep file permissions.
         let scripts = ["-name", "*.sh", "-exec", "chmod", "+x", "{}", "+"];
         output(Command::new("find").arg(&folder).args(scripts))?;
         Ok(folder)
@@ -214,7 +214,7 @@ impl Suite {
             .arg(package)
             .current_dir(folder)
             .env("KUBEBUILDER_ASSETS", assets)
-            // What is counted stands between colours otherwise.
+            // Without this, colour codes surround the counts.
             .env("GINKGO_NO_COLOR", "TRUE")
             .output()
             .context("go")?;
@@ -261,7 +261,7 @@ impl Outcome {
     }
 }
 
-/// Reads what `go test -v` says: the numbers, and the names of what failed.
+/// Parses the output of `go test -v`: the numbers, and the names of failed tests.
 fn read(said: &str) -> (Numbers, Vec<String>) {
     let lines = || said.lines().map(str::trim_start);
     let named = |outcome: &str| -> Vec<&str> {
@@ -281,7 +281,7 @@ fn read(said: &str) -> (Numbers, Vec<String>) {
     let mut failures: Vec<String> = of_specs.map(str::to_owned).collect();
     failures.sort();
     failures.dedup();
-    // "FAIL! -- 11 Passed | 1 Failed | 0 Pending | 2 Skipped": a test of Go that holds all of them.
+    // "FAIL! -- 11 Passed | 1 Failed | 0 Pending | 2 Skipped": a Go test that contains all of them.
     let (mut well, mut badly) = (0, 0);
     for (judgement, specs) in lines().filter_map(|line| line.split_once("! -- ")) {
         let of = |kind: &str| {
@@ -309,7 +309,7 @@ fn read(said: &str) -> (Numbers, Vec<String>) {
     (numbers, failures)
 }
 
-/// Whether a test of Go is one of those that another holds.
+/// Returns true if a Go test is a subtest of another.
 fn is_below(name: &str, other: &str) -> bool {
     name.strip_prefix(other).is_some_and(|rest| rest.starts_with('/'))
 }

@@ -1,4 +1,4 @@
-//! Replays exchanges that were recorded from the reference, and guards what has passed once.
+//! Replays exchanges that were recorded from the reference, and guards the traces that passed once.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,21 +15,21 @@ use crate::stores::{Backing, StoreKind};
 /// The traces that are known to pass, one a line, sorted.
 const KNOWN: &str = "tests/traces/passing.txt";
 
-/// The folders of traces, and how many of each are replayed at the same time. Where controllers or custom resources are
-/// missing, a trace does little but wait for them.
+/// Folders of traces, and number of traces of each that are replayed concurrently. If controllers or custom resources
+/// are missing, a trace mostly waits for them.
 const SUITES: [(&str, usize); 4] = [("ssa", 4), ("concepts", 8), ("kinds", 8), ("extension", 32)];
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Write the list of passing traces anew.
+    /// Rewrite the list of passing traces.
     #[arg(long)]
     bless: bool,
-    /// Replay these suites alone (ssa, concepts, kinds, extension); nothing is compared with the list then.
+    /// Replay only these suites (ssa, concepts, kinds, extension); nothing is compared with the list then.
     suites: Vec<String>,
     /// Show the differences of this many failing traces of each suite.
     #[arg(long, default_value_t = 0)]
     show: usize,
-    /// What keeps the server's objects.
+    /// Storage backend of the server.
     #[arg(long, value_enum, default_value_t)]
     store: StoreKind,
 }
@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     names::compare("traces", &known, &passing)
 }
 
-/// Replays the traces of a folder and gives the names of those that pass.
+/// Replays the traces of a folder and returns the names of those that pass.
 fn replay(folder: &Path, suite: &str, jobs: usize, server: &Server, more: &[&str]) -> Result<BTreeSet<String>> {
     let tool = folder
         .ancestors()

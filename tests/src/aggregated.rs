@@ -1,5 +1,5 @@
-//! What stands behind a server that aggregates: certificates for both sides, and a small server of `metrics.k8s.io`, as
-//! metrics-server is.
+//! Backend of a server that aggregates: certificates for both sides, and a small server of `metrics.k8s.io` like
+//! metrics-server.
 
 #![allow(
     clippy::unwrap_used,
@@ -34,13 +34,13 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-/// The name by which servers behind know the one before them.
+/// Common name with which the front server authenticates to aggregated servers.
 pub const PROXY_NAME: &str = "front-proxy-client";
 
 type Issuer = CertifiedIssuer<'static, KeyPair>;
 
-/// Certificates, in files: `proxy-ca.crt`, `proxy.crt` and `proxy.key` for the server before, `back-ca.crt`, `back.crt` and
-/// `back.key` for the one behind.
+/// Certificates, in files: `proxy-ca.crt`, `proxy.crt` and `proxy.key` for the front server, `back-ca.crt`, `back.crt`
+/// and `back.key` for the backend.
 pub struct Certificates {
     folder: TempDir,
     proxies: Issuer,
@@ -90,12 +90,12 @@ impl Certificates {
         self.write(&format!("{name}.key"), &key.serialize_pem());
     }
 
-    /// Writes a file beside the others.
+    /// Writes a file to the folder of the certificates.
     pub fn write(&self, name: &str, text: &str) {
         std::fs::write(self.path(name), text).unwrap();
     }
 
-    /// The path of a file.
+    /// Returns the path of a file.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -104,12 +104,12 @@ impl Certificates {
         format!("--{flag}={}", self.path(name).display())
     }
 
-    /// What certificates of the server behind come from, as a `caBundle`.
+    /// Returns the issuer of the backend's certificates as a `caBundle`.
     pub fn bundle(&self) -> String {
         STANDARD.encode(std::fs::read(self.path("back-ca.crt")).unwrap())
     }
 
-    /// The flags of the server before.
+    /// Returns the flags of the server before.
     pub fn before(&self) -> Vec<String> {
         vec![
             self.flag("proxy-client-cert-file", "proxy.crt"),
@@ -117,7 +117,7 @@ impl Certificates {
         ]
     }
 
-    /// The flags of the server behind.
+    /// Returns the flags of the server behind.
     pub fn behind(&self) -> Vec<String> {
         let mut flags = self.trusting_proxies();
         flags.push(self.flag("tls-cert-file", "back.crt"));
@@ -125,7 +125,7 @@ impl Certificates {
         flags
     }
 
-    /// The flags of a server that believes front proxies.
+    /// Returns the flags of a server that believes front proxies.
     pub fn trusting_proxies(&self) -> Vec<String> {
         vec![
             self.flag("requestheader-client-ca-file", "proxy-ca.crt"),
@@ -138,10 +138,10 @@ impl Certificates {
     }
 }
 
-/// A server of `metrics.k8s.io/v1beta1` that trusts front proxies alone. On a request for `closed`, it closes a connection that it
-/// has answered on before.
+/// Server of `metrics.k8s.io/v1beta1` that only trusts front proxies. On a request for `closed`, it closes a connection
+/// on which it has responded before.
 pub struct MetricsServer {
-    /// Where it listens.
+    /// Port that it listens on.
     pub port: u16,
     /// The requests that it got, each as `USER METHOD PATH`.
     requests: Arc<Mutex<Vec<String>>>,
@@ -196,7 +196,7 @@ impl MetricsServer {
         server
     }
 
-    /// The requests that it got, each as `USER METHOD PATH`.
+    /// Returns the requests that it got, each as `USER METHOD PATH`.
     pub fn requests(&self) -> Vec<String> {
         self.requests.lock().clone()
     }
@@ -275,7 +275,7 @@ fn answer(request: &Request<Incoming>, requests: &Mutex<Vec<String>>) -> Respons
     response.body(Full::new(Bytes::from(body.to_string()))).unwrap()
 }
 
-/// The one OpenAPI document, of version 2.
+/// Returns the one OpenAPI document, of version 2.
 fn openapi() -> Value {
     let reference = json!({"$ref": "#/definitions/NodeMetrics"});
     let get = json!({"operationId": "readNodes", "produces": ["application/json"],

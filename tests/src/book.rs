@@ -1,4 +1,4 @@
-//! The book in `docs`: the pages that are written from the code, and what the others hold.
+//! The book in `docs`: the pages that are generated from the code, and the contents of the others.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -20,16 +20,16 @@ const HEALTH: [&str; 3] = ["/healthz", "/livez", "/readyz"];
 
 /// A page of the reference.
 pub struct Page {
-    /// Where it is kept.
+    /// Path of its file.
     pub path: PathBuf,
-    /// What it says.
+    /// Its text.
     pub text: String,
 }
 
-/// The pages of the reference as they are by `binary`.
+/// Returns the pages of the reference as they are by `binary`.
 ///
 /// # Errors
-/// Where the binary cannot be run.
+/// If the binary cannot be run.
 pub async fn reference(binary: &Binary) -> Result<Vec<Page>> {
     let mut pages = Vec::new();
     for name in WRITTEN {
@@ -54,7 +54,7 @@ fn page(name: &str, text: String) -> Page {
     }
 }
 
-/// What a server serves.
+/// Returns the endpoints that a server serves.
 async fn endpoints(connection: &mut Connection) -> Result<String> {
     let mut text = String::from(
         "# Endpoints\n\nWhat a server with the default flags serves; `--runtime-config` and `--feature-gates` switch further APIs on. \
@@ -120,17 +120,17 @@ fn strings<'v>(value: &'v Value, field: &str) -> impl Iterator<Item = &'v str> +
     array(value, field).filter_map(Value::as_str)
 }
 
-/// A block of code that says what it is.
+/// Code block with a language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Block<'t> {
     /// Commands for a shell.
     Commands(&'t str),
-    /// What the commands before print, in part.
+    /// Part of the output of the preceding commands.
     Output(&'t str),
 }
 
 impl<'t> Block<'t> {
-    /// The commands; `None` for output.
+    /// Returns the commands; `None` for output.
     pub fn commands(&self) -> Option<&'t str> {
         match self {
             Self::Commands(text) => Some(text),
@@ -139,12 +139,12 @@ impl<'t> Block<'t> {
     }
 }
 
-/// The blocks marked `sh` and `text` of a page.
+/// Returns the blocks marked `sh` and `text` of a page.
 pub fn blocks(text: &str) -> Vec<Block<'_>> {
     let mut parts = text.split("\n```");
     parts.next();
     let mut blocks = Vec::new();
-    // What stands between two blocks is every other part.
+    // The text between two code blocks is every other part.
     for part in parts.step_by(2) {
         match part.split_once('\n') {
             Some(("sh", commands)) => blocks.push(Block::Commands(commands)),
@@ -155,8 +155,8 @@ pub fn blocks(text: &str) -> Vec<Block<'_>> {
     blocks
 }
 
-/// The first line of `shown` that `printed` does not have behind those before it. Any blank space is alike, and `…` stands for
-/// anything.
+/// Returns the first line of `shown` that `printed` does not contain after the preceding ones. Any white space is
+/// equal, and `…` matches anything.
 pub fn missing<'t>(shown: &'t str, printed: &str) -> Option<&'t str> {
     let mut lines = printed.lines();
     shown.lines().find(|line| {
@@ -176,7 +176,7 @@ fn alike(shown: &[&str], printed: &[&str]) -> bool {
     }
 }
 
-/// The files that a page links to, without the part behind `#`.
+/// Returns the files that a page links to, without the part behind `#`.
 pub fn links(text: &str) -> Vec<String> {
     let targets = text.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
     let files = targets.map(|(target, _)| target.split('#').next().unwrap_or_default());

@@ -34,7 +34,7 @@ pub struct Http2 {
     sender: http2::SendRequest<Full<Bytes>>,
 }
 
-/// What a connection needs to know of the server.
+/// Properties of the server that a connection needs.
 #[derive(Clone)]
 pub struct Target {
     address: SocketAddr,
@@ -53,7 +53,7 @@ struct Connectors {
 }
 
 impl Connectors {
-    /// Those that trust the authorities in a file.
+    /// Creates roots that trust the authorities in a file.
     fn trusting(authority: &Path) -> Result<Self> {
         let mut roots = rustls::RootCertStore::empty();
         for certificate in CertificateDer::pem_file_iter(authority).with_context(|| authority.display().to_string())? {
@@ -72,10 +72,10 @@ impl Connectors {
 }
 
 impl Target {
-    /// The target that trusts the server's own authority.
+    /// Returns the target that trusts the server's own authority.
     ///
     /// # Errors
-    /// Where the connection fails.
+    /// If the connection fails.
     pub fn of(server: &Server) -> Result<Self> {
         Ok(Self {
             address: server.address,
@@ -85,10 +85,10 @@ impl Target {
         })
     }
 
-    /// A server anywhere: `http://HOST:PORT`, or `https://HOST:PORT` with the file of its authority.
+    /// Returns a server anywhere: `http://HOST:PORT`, or `https://HOST:PORT` with the file of its authority.
     ///
     /// # Errors
-    /// Where the address cannot be read or found, or the authority is missing.
+    /// If the address cannot be read or found, or the authority is missing.
     pub fn at(url: &str, authority: Option<&Path>, token: Option<&str>) -> Result<Self> {
         let uri: Uri = url.parse().with_context(|| url.to_owned())?;
         let host = uri.host().context("an address without a host")?;
@@ -110,12 +110,12 @@ impl Target {
         })
     }
 
-    /// The same without credentials.
+    /// Returns the same without credentials.
     pub fn anonymous(self) -> Self {
         Self { token: None, ..self }
     }
 
-    /// The same with the token of another user.
+    /// Returns the same with the token of another user.
     pub fn with_token(self, token: &'static str) -> Self {
         Self {
             token: Some(token.into()),
@@ -123,10 +123,10 @@ impl Target {
         }
     }
 
-    /// A new connection.
+    /// Returns a new connection.
     ///
     /// # Errors
-    /// Where the connection fails.
+    /// If the connection fails.
     pub async fn connect(&self) -> Result<Connection> {
         let sender = if self.connectors.is_some() {
             let (sender, connection) = handshake(TokioIo::new(self.raw().await?)).await?;
@@ -143,7 +143,7 @@ impl Target {
         })
     }
 
-    /// Whether the check of health at `path` says yes.
+    /// Returns true if the health check at `path` succeeds.
     pub async fn is_healthy(&self, path: &str) -> bool {
         let Ok(mut connection) = self.connect().await else {
             return false;
@@ -152,10 +152,10 @@ impl Target {
         answer.is_ok_and(|(status, _)| status == StatusCode::OK)
     }
 
-    /// A new connection that carries many requests at a time.
+    /// Returns a new connection that carries many requests at a time.
     ///
     /// # Errors
-    /// Where the connection fails.
+    /// If the connection fails.
     pub async fn connect_http2(&self) -> Result<Http2> {
         let stream = TokioIo::new(self.http2_stream().await?);
         let (sender, connection) = http2::handshake(TokioExecutor::new(), stream).await?;
@@ -166,10 +166,10 @@ impl Target {
         })
     }
 
-    /// The same, which lets in no more than `window` bytes of each answer.
+    /// Opens a connection with a flow-control window of `window` bytes for each response.
     ///
     /// # Errors
-    /// Where the connection fails.
+    /// If the connection fails.
     pub async fn connect_http2_with_window(&self, window: u32) -> Result<Http2> {
         let stream = TokioIo::new(self.http2_stream().await?);
         let mut builder = http2::Builder::new(TokioExecutor::new());
@@ -181,10 +181,10 @@ impl Target {
         })
     }
 
-    /// A connection on which the caller says what it likes.
+    /// Opens a connection on which the caller sends arbitrary bytes.
     ///
     /// # Errors
-    /// Where the connection fails.
+    /// If the connection fails.
     pub async fn raw(&self) -> Result<TlsStream<TcpStream>> {
         let connectors = self.connectors.as_ref().context("a server without TLS")?;
         self.stream(&connectors.http1).await
@@ -207,10 +207,10 @@ impl Target {
 }
 
 impl Connection {
-    /// Sends a request and reads the whole answer, which must be a success.
+    /// Sends a request and reads the whole response, which must be a success.
     ///
     /// # Errors
-    /// Where the connection fails, and for any other answer, with its text.
+    /// If the connection fails, and for any other response, with its text.
     pub async fn send(&mut self, method: Method, path: &str, media_type: &str, body: Bytes) -> Result<Bytes> {
         let (status, body) = self.ask(method, path, media_type, body).await?;
         ensure!(
@@ -221,10 +221,10 @@ impl Connection {
         Ok(body)
     }
 
-    /// Sends a request and reads the whole answer.
+    /// Sends a request and reads the whole response.
     ///
     /// # Errors
-    /// Where the connection fails.
+    /// If the connection fails.
     pub async fn ask(
         &mut self,
         method: Method,
@@ -237,20 +237,20 @@ impl Connection {
         Ok((status, answer.into_body().collect().await?.to_bytes()))
     }
 
-    /// Sends a GET that accepts `accept` and gives the answer with its body still to come.
+    /// Sends a GET that accepts `accept` and returns the response before its body is read.
     ///
     /// # Errors
-    /// Where the connection fails.
+    /// If the connection fails.
     pub async fn get(&mut self, path: &str, accept: &str) -> Result<http::Response<Incoming>> {
         let request = head(Method::GET, path, accept, self.token.as_deref()).header("host", "localhost");
         self.sender.ready().await?;
         Ok(self.sender.send_request(request.body(Full::default())?).await?)
     }
 
-    /// Sends a request and gives the answer with its body still to come.
+    /// Sends a request and returns the response before its body is read.
     ///
     /// # Errors
-    /// Where the connection fails.
+    /// If the connection fails.
     pub async fn open(
         &mut self,
         method: Method,
@@ -268,10 +268,10 @@ impl Connection {
 }
 
 impl Http2 {
-    /// Sends a GET that accepts `accept` and gives the answer with its body still to come.
+    /// Sends a GET that accepts `accept` and returns the response before its body is read.
     ///
     /// # Errors
-    /// Where the connection fails.
+    /// If the connection fails.
     pub async fn get(&mut self, path: &str, accept: &str) -> Result<http::Response<Incoming>> {
         let request = head(
             Method::GET,
@@ -284,7 +284,7 @@ impl Http2 {
     }
 }
 
-/// The head of a request.
+/// Returns the head of a request.
 fn head(method: Method, uri: &str, accept: &str, token: Option<&str>) -> http::request::Builder {
     let request = Request::builder()
         .method(method)

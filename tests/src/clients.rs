@@ -8,22 +8,22 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::server::root;
 
-/// Clients are installed one at a time: several tests use what is in one folder.
+/// Lock for installing one client at a time: several tests use the same folder.
 static INSTALLING: Mutex<()> = Mutex::new(());
 
-/// How often a command is tried that asks a registry: one that fails for once may answer the next time.
+/// Number of attempts of a command that downloads from a registry: one that fails once may succeed the next time.
 const TRIES: usize = 3;
 
-/// The folder of a client's checks.
+/// Returns the folder of a client's checks.
 pub fn sources(name: &str) -> PathBuf {
     root().join("tests/clients").join(name)
 }
 
-/// The folder below the build directory that a client is installed in: once for each text of the file `wants` among its
-/// sources, by the commands for the sources and that folder.
+/// Returns the folder below the build directory that a client is installed in: once for each text of the file `wants`
+/// among its sources, by the commands for the sources and that folder.
 ///
 /// # Errors
-/// Where a command fails; its words are part of the error.
+/// If a command fails; its words are part of the error.
 pub fn installed(name: &str, wants: &str, commands: impl FnOnce(&Path, &Path) -> Vec<Command>) -> Result<PathBuf> {
     let _turn = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
     let (sources, folder) = (sources(name), root().join("target/clients").join(name));
@@ -40,7 +40,7 @@ pub fn installed(name: &str, wants: &str, commands: impl FnOnce(&Path, &Path) ->
     Ok(folder)
 }
 
-/// Runs a command until it succeeds, a few times at most.
+/// Runs a command until it succeeds, at most a few times.
 fn tried(command: &mut Command) -> Result<()> {
     let mut tries = 1;
     loop {

@@ -22,10 +22,10 @@ const CREATORS: usize = 4;
 /// The number of objects that exist before the CRD is deleted.
 const OBJECTS_BEFORE_DELETION: usize = 12;
 
-/// How long a step may take.
+/// Time limit of a step.
 const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What happened in one round.
+/// Events of one round.
 #[derive(Clone, Copy, Debug)]
 pub struct RaceOutcome {
     /// The number of objects that were created.
@@ -34,10 +34,10 @@ pub struct RaceOutcome {
     pub left: usize,
 }
 
-/// Deletes a CRD while clients of all `servers` create its objects, and defines it again.
+/// Deletes a CRD while clients of all `servers` create its objects, and creates it again.
 ///
 /// # Errors
-/// Where a server does not answer, or a step does not end.
+/// If a server does not respond, or a step does not end.
 pub async fn race_with_definition_deletion(servers: &[Target]) -> Result<RaceOutcome> {
     let [first, ..] = servers else {
         bail!("there is no server");
@@ -99,7 +99,7 @@ async fn define(servers: &[Target]) -> Result<()> {
     Ok(())
 }
 
-/// Creates objects until the race has ended. That servers refuse some is part of it.
+/// Creates objects until the race has ended. Servers are expected to reject some of them.
 async fn create(server: &Target, number: usize, created: &AtomicUsize, ended: &AtomicBool) -> Result<()> {
     let mut connection = server.connect().await?;
     let mut attempt = 0;
@@ -119,7 +119,7 @@ async fn create(server: &Target, number: usize, created: &AtomicUsize, ended: &A
     Ok(())
 }
 
-/// Asks until the answer is as it should be.
+/// Repeats a GET until the response satisfies `is_right`.
 async fn until(server: &Target, path: &str, is_right: impl Fn(StatusCode, &Value) -> bool) -> Result<()> {
     let begun = Instant::now();
     let mut connection = server.connect().await?;
@@ -133,7 +133,7 @@ async fn until(server: &Target, path: &str, is_right: impl Fn(StatusCode, &Value
     }
 }
 
-/// Asks, and reads the answer as JSON; null if it is none.
+/// Sends a request and parses the response as JSON; null if it is not JSON.
 async fn ask(connection: &mut Connection, method: Method, path: &str, body: &Value) -> Result<(StatusCode, Value)> {
     let body = match body {
         Value::Null => Bytes::new(),

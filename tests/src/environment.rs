@@ -25,7 +25,7 @@ pub struct Environment {
     api_server: Option<Running>,
     etcd_port: u16,
     port: u16,
-    /// What envtest removes at the end.
+    /// Folder that envtest removes at the end.
     folder: TempDir,
 }
 
@@ -34,15 +34,15 @@ struct Running {
     child: Child,
     log: PathBuf,
     began: Instant,
-    /// From its start until its check of health said yes.
+    /// Time from its start until its health check succeeded.
     took: Duration,
 }
 
 impl Binary {
-    /// Makes the directory for `KUBEBUILDER_ASSETS`, as `holdfast envtest` does, and gives the path that it prints.
+    /// Makes the directory for `KUBEBUILDER_ASSETS`, as `holdfast envtest` does, and returns the path that it prints.
     ///
     /// # Errors
-    /// Where the command fails, or prints something else than the line to export.
+    /// If the command fails, or prints something else than the line to export.
     pub fn assets(&self, directory: &Path) -> Result<PathBuf> {
         let made = self.command().args(["envtest", "--dir"]).arg(directory).output()?;
         ensure!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
@@ -53,11 +53,11 @@ impl Binary {
 }
 
 impl Environment {
-    /// Starts the two programs of a directory of assets, with further flags and variables for `kube-apiserver`, and waits until
-    /// they are healthy.
+    /// Starts the two programs of a directory of assets, with further flags and variables for `kube-apiserver`, and
+    /// waits until they are healthy.
     ///
     /// # Errors
-    /// Where one of them ends or does not become healthy; the end of its log is part of the error.
+    /// If one of them ends or does not become healthy; the end of its log is part of the error.
     pub fn start(assets: &Path, more: &[&str], variables: &[(&str, &str)]) -> Result<Self> {
         let folder = TempDir::new()?;
         let path = |name: &str| folder.path().join(name);
@@ -94,7 +94,7 @@ impl Environment {
     /// Starts the `kube-apiserver` again, after its end, and waits until it is healthy.
     ///
     /// # Errors
-    /// As for [`Environment::start`].
+    /// The same as [`Environment::start`].
     pub fn start_api_server(&mut self, assets: &Path, more: &[&str], variables: &[(&str, &str)]) -> Result<()> {
         let path = |name: &str| self.folder.path().join(name);
         self.port = free_address()?.port();
@@ -117,58 +117,58 @@ impl Environment {
             .arg(format!("--token-auth-file={}", path(TOKEN_FILE).display()))
             .args(more);
         let mut api_server = Running::start(&mut command, path(API_SERVER_LOG))?;
-        // The certificate is there once the server has made it.
+        // The certificate exists once the server has created it.
         api_server.wait(|| self.target(), "/healthz")?;
         self.api_server = Some(api_server);
         Ok(())
     }
 
-    /// How to reach the `kube-apiserver`, as a user of `system:masters`.
+    /// Returns the target for requests to the `kube-apiserver` as a user of `system:masters`.
     ///
     /// # Errors
-    /// Where it has no certificate yet.
+    /// If it has no certificate yet.
     pub fn target(&self) -> Result<Target> {
         let url = format!("https://127.0.0.1:{}", self.port);
         let authority = self.folder.path().join("certs/apiserver.crt");
         Target::at(&url, Some(&authority), Some(ADMIN_TOKEN))
     }
 
-    /// The process of `etcd`, and how long it took until it was healthy.
+    /// Returns the process of `etcd`, and how long it took until it was healthy.
     pub fn etcd(&self) -> (Process, Duration) {
         self.etcd.figures()
     }
 
-    /// The process of `kube-apiserver`, and how long it took until it was healthy; none after its end.
+    /// Returns the process of `kube-apiserver`, and how long it took until it was healthy; none after its end.
     pub fn api_server(&self) -> Option<(Process, Duration)> {
         self.api_server.as_ref().map(Running::figures)
     }
 
-    /// Ends the `kube-apiserver`, as envtest does, and gives its exit code.
+    /// Ends the `kube-apiserver`, as envtest does, and returns its exit code.
     ///
     /// # Errors
-    /// Where it does not end.
+    /// If it does not end.
     pub fn stop_api_server(&mut self) -> Result<Option<i32>> {
         let mut running = self.api_server.take().context("it has ended already")?;
         running.stop()
     }
 
-    /// Ends `etcd`, as envtest does, and gives its exit code.
+    /// Ends `etcd`, as envtest does, and returns its exit code.
     ///
     /// # Errors
-    /// Where it does not end.
+    /// If it does not end.
     pub fn stop_etcd(&mut self) -> Result<Option<i32>> {
         self.etcd.stop()
     }
 
-    /// A file or folder of the environment: `etcd`, `certs`, `etcd.log`, `api-server.log`.
+    /// Returns a file or folder of the environment: `etcd`, `certs`, `etcd.log`, `api-server.log`.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// The names of what the servers made in the environment's folder, beside their logs.
+    /// Returns the names of the files that the servers created in the environment's folder, except for their logs.
     ///
     /// # Errors
-    /// Where the folder cannot be read.
+    /// If the folder cannot be read.
     pub fn made(&self) -> Result<Vec<String>> {
         let files = [TOKEN_FILE, KEY, PUBLIC_KEY, ETCD_LOG, API_SERVER_LOG];
         let mut names = Vec::new();
@@ -204,7 +204,7 @@ impl Running {
         (Process(self.child.id()), self.took)
     }
 
-    /// Waits until its check of health says yes.
+    /// Waits until its health check succeeds.
     fn wait(&mut self, target: impl Fn() -> Result<Target>, path: &str) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         loop {
@@ -217,12 +217,12 @@ impl Running {
             }
             let elapsed = self.began.elapsed();
             ensure!(elapsed < START_LIMIT, "not healthy:\n{}", tail(&self.log));
-            // Twenty environments that ask at each turn would hold up each other's start.
+            // Twenty environments that poll without a pause would delay each other's start.
             std::thread::sleep((elapsed / 50).max(Duration::from_millis(1)));
         }
     }
 
-    /// Asks it to end, and gives its exit code.
+    /// Asks it to end, and returns its exit code.
     fn stop(&mut self) -> Result<Option<i32>> {
         Process(self.child.id()).terminate();
         Ok(process::wait_for_end(&mut self.child, END_LIMIT)?.code())

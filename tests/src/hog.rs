@@ -1,4 +1,4 @@
-//! A user who sends as fast as it can, beside one who does not, in a priority level of their own.
+//! One user that sends requests as fast as possible, and one that does not, in a priority level of their own.
 
 #![allow(
     clippy::unwrap_used,
@@ -26,11 +26,11 @@ pub const SCHEMAS: &str = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas";
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
 
-/// A form of lists that takes the server longer than it takes the client.
+/// Media type of lists that cost the server more time than the client.
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 
-/// A server with a level of its own for service accounts of the namespace `load`, which may do everything. The level has one seat
-/// where the server has few.
+/// Starts a server with a priority level for service accounts of the namespace `load`, which have all permissions. The
+/// level has one seat if the server has few.
 pub async fn server(binary: &Binary, flags: &[&str]) -> (Server, Client) {
     let server = Server::start(binary, flags).unwrap();
     let mut client = Client::of(&server).await;
@@ -64,7 +64,7 @@ pub async fn server(binary: &Binary, flags: &[&str]) -> (Server, Client) {
     (server, client)
 }
 
-/// The token of a service account of the namespace `load`.
+/// Returns the token of a service account of the namespace `load`.
 pub async fn token(client: &mut Client, name: &str) -> &'static str {
     let accounts = "/api/v1/namespaces/load/serviceaccounts";
     client.make(accounts, json!({"metadata": {"name": name}})).await;
@@ -74,11 +74,11 @@ pub async fn token(client: &mut Client, name: &str) -> &'static str {
             json!({"spec": {"expirationSeconds": 3600}}),
         )
         .await;
-    // As a test lasts.
+    // It lives as long as a test.
     Box::leak(made["status"]["token"].as_str().unwrap().to_owned().into_boxed_str())
 }
 
-/// Lets so many connections ask one after the other, as fast as they can. `answers` learns of each answer.
+/// Starts connections that send sequential requests as fast as they can. `answers` receives each response.
 pub async fn load(
     target: &Target,
     connections: usize,
@@ -100,7 +100,7 @@ pub async fn load(
     }
 }
 
-/// As [`times`], on a thread that does nothing else: what the other's client takes is not counted.
+/// Calls [`times`] on a separate thread, so that the time of the other client is not counted.
 async fn apart(target: &Target, count: usize) -> Vec<Duration> {
     let target = target.clone();
     let measure = move || {
@@ -110,7 +110,7 @@ async fn apart(target: &Target, count: usize) -> Vec<Duration> {
     tokio::task::spawn_blocking(measure).await.unwrap()
 }
 
-/// The times of requests one after the other, the longest last.
+/// Returns the durations of sequential requests, the longest last.
 async fn times(target: &Target, count: usize) -> Vec<Duration> {
     let mut connection = target.connect().await.unwrap();
     let mut times = Vec::new();
@@ -126,7 +126,7 @@ async fn times(target: &Target, count: usize) -> Vec<Duration> {
     times
 }
 
-/// Threads that do nothing but take the processors, one for each, until this is dropped.
+/// Threads that only use the processors, one for each, until this is dropped.
 #[derive(Debug)]
 pub struct BusyLoops(Arc<AtomicBool>);
 
@@ -153,22 +153,24 @@ impl Drop for BusyLoops {
     }
 }
 
-/// How long the requests of the quiet one take, in order, the longest last.
+/// Durations of the requests of the quiet user, in ascending order.
 #[derive(Debug)]
 pub struct Figures {
     /// While no other request runs.
     pub idle: Vec<Duration>,
-    /// Beside as many busy loops as the machine has processors, and no other request: what the scheduler of the machine takes.
+    /// Durations alongside as many busy loops as the machine has processors, without other requests: the cost of the
+    /// scheduler.
     pub loops: Vec<Duration>,
-    /// Beside the hog.
+    /// Durations alongside the hog.
     pub beside: Vec<Duration>,
-    /// How many requests of the hog were served meanwhile.
+    /// Number of requests of the hog that were served meanwhile.
     pub served: usize,
-    /// How many of them were refused.
+    /// Number of requests of the hog that were rejected.
     pub refused: usize,
 }
 
-/// Measures so many requests of the quiet one alone, and as many beside a hog with so many connections.
+/// Measures the given number of requests of the quiet user without a hog, and as many alongside a hog with the given
+/// number of connections.
 pub async fn figures(binary: &Binary, requests: usize, connections: usize) -> Figures {
     let (server, mut client) = server(binary, &[]).await;
     let target = Target::of(&server).unwrap();
@@ -180,7 +182,7 @@ pub async fn figures(binary: &Binary, requests: usize, connections: usize) -> Fi
     drop(busy);
     let (mut tasks, (sender, mut answers)) = (JoinSet::new(), unbounded_channel());
     load(&hog, connections, "hog", (&mut tasks, &sender)).await;
-    // It is there when it counts.
+    // The hog is active before the measurement.
     for _ in 0..connections {
         answers.recv().await.unwrap();
     }

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
-//! What the tests that start the real binary share, and the benchmark with them: a server of their own, a client
-//! of it, webhooks, aggregated servers, and definitions like those of well-known operators.
+//! Shared parts of the tests and the benchmark that start the real binary: a server of their own, a client of it,
+//! webhooks, aggregated servers, and CRDs like those of well-known operators.
 
 pub mod aggregated;
 pub mod book;

@@ -17,23 +17,24 @@ use crate::{Connection, Server, Target};
 /// The media type of merge patches.
 pub const MERGE: &str = "application/merge-patch+json";
 
-/// How long anything may take that happens in its own time.
+/// Time limit of anything that happens asynchronously.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A client of a server, that shows and takes objects as JSON. What fails here is the test.
+/// Client of a server that exchanges objects as JSON. A failure fails the test.
 pub struct Client {
     connection: Connection,
 }
 
 impl Client {
-    /// A client with a connection of its own, as a user of `system:masters`.
+    /// Returns a client with a connection of its own, as a user of `system:masters`.
     pub async fn of(server: &Server) -> Self {
         Self {
             connection: Target::of(server).unwrap().connect().await.unwrap(),
         }
     }
 
-    /// What is answered to a request; text that is no JSON, as where nothing is served, as a string.
+    /// Sends a request and returns the response; text that is not JSON, such as that of a missing path, is returned as
+    /// a string.
     pub async fn ask(&mut self, method: Method, path: &str, media_type: &str, body: Value) -> (StatusCode, Value) {
         let body = if body.is_null() {
             Bytes::new()
@@ -66,12 +67,12 @@ impl Client {
         made["metadata"]["uid"].as_str().unwrap().to_owned()
     }
 
-    /// What stands at `path`.
+    /// Returns the response to a GET of `path`.
     pub async fn get(&mut self, path: &str) -> (StatusCode, Value) {
         self.ask(Method::GET, path, "", Value::Null).await
     }
 
-    /// Deletes what is at `path`, with these options.
+    /// Deletes the object or collection at `path`, with these options.
     pub async fn delete(&mut self, path: &str, options: Value) -> Value {
         let (status, answer) = self.ask(Method::DELETE, path, "application/json", options).await;
         assert!(status.is_success(), "{answer}");
@@ -85,7 +86,7 @@ impl Client {
         assert!(status.is_success(), "{answer}");
     }
 
-    /// Waits until what is at `path` is as `expected` says.
+    /// Waits until the response to a GET of `path` satisfies `expected`.
     pub async fn until(&mut self, path: &str, expected: impl Fn(StatusCode, &Value) -> bool) -> Value {
         let end = Instant::now() + LIMIT;
         loop {
@@ -98,7 +99,7 @@ impl Client {
         }
     }
 
-    /// Waits until nothing is at `path`.
+    /// Waits until `path` is not found.
     pub async fn until_gone(&mut self, path: &str) {
         self.until(path, |status, _| status == StatusCode::NOT_FOUND).await;
     }

@@ -1,4 +1,4 @@
-//! What the kernel reports of a process, and its end.
+//! Kernel statistics of a process, and its end.
 
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ impl Process {
     /// Processor time used so far, of all threads, user and system.
     ///
     /// # Errors
-    /// Where the process is gone.
+    /// If the process is gone.
     pub fn cpu(self) -> Result<Duration> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0))?;
-        // Field 2 is the name in parentheses and may hold blanks; utime and stime are fields 14 and 15.
+        // Field 2 is the name in parentheses and may contain spaces; utime and stime are fields 14 and 15.
         let behind_name = stat.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default();
         let ticks: u64 = behind_name
             .split_whitespace()
@@ -24,19 +24,19 @@ impl Process {
             .take(2)
             .filter_map(|field| field.parse::<u64>().ok())
             .sum();
-        // The kernel counts in hundredths of a second for user space, whatever its own tick.
+        // The kernel reports hundredths of a second to user space, regardless of its own tick.
         Ok(Duration::from_millis(ticks * 10))
     }
 
     /// Resident memory in bytes.
     ///
     /// # Errors
-    /// Where the process is gone.
+    /// If the process is gone.
     pub fn memory(self) -> Result<u64> {
         self.status("VmRSS:")
     }
 
-    /// Resident memory that is not of files, in bytes: what the process allocated.
+    /// Returns its anonymous resident memory in bytes: what the process allocated.
     ///
     /// # Errors
     /// If the process is gone.
@@ -44,10 +44,10 @@ impl Process {
         self.status("RssAnon:")
     }
 
-    /// The most resident memory that it ever had, in bytes.
+    /// Returns its peak resident memory in bytes.
     ///
     /// # Errors
-    /// Where the process is gone.
+    /// If the process is gone.
     pub fn peak_memory(self) -> Result<u64> {
         self.status("VmHWM:")
     }
@@ -55,14 +55,14 @@ impl Process {
     /// Its share of memory in bytes: pages that several processes have are divided among them.
     ///
     /// # Errors
-    /// Where the process is gone.
+    /// If the process is gone.
     pub fn share_of_memory(self) -> Result<u64> {
         self.kilobytes("smaps_rollup", "Pss:")
     }
 
     /// Asks it to end as a supervisor would (SIGTERM).
     pub fn terminate(self) {
-        // A process that is gone already needs no signal.
+        // A process that has already exited needs no signal.
         let _ = Command::new("kill").arg(self.0.to_string()).status();
     }
 
@@ -85,7 +85,7 @@ impl Process {
 /// Waits until a process has ended.
 ///
 /// # Errors
-/// Where it goes on past `limit`.
+/// If it is still running after `limit`.
 pub fn wait_for_end(child: &mut Child, limit: Duration) -> Result<ExitStatus> {
     let end = Instant::now() + limit;
     loop {
@@ -97,10 +97,10 @@ pub fn wait_for_end(child: &mut Child, limit: Duration) -> Result<ExitStatus> {
     }
 }
 
-/// Kills a process where it stands.
+/// Kills a process immediately.
 ///
 /// # Errors
-/// Where the system refuses.
+/// If the system call fails.
 pub(crate) fn kill(child: &mut Child) -> Result<()> {
     child.kill()?;
     child.wait()?;

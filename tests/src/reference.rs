@@ -1,4 +1,4 @@
-//! A kube-apiserver on an etcd of the test, beside servers of our own.
+//! A kube-apiserver on an etcd of the test, alongside servers of our own.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -13,9 +13,9 @@ use crate::client::Target;
 use crate::process::{self, Process};
 use crate::server::{ADMIN_TOKEN, TOKENS, tail};
 
-/// How long it may take until it is ready, on a machine that builds beside the tests.
+/// Time limit for becoming ready, on a machine that also runs builds.
 pub(crate) const START_LIMIT: Duration = Duration::from_secs(300);
-/// How long it may take to end.
+/// Time limit for the shutdown.
 pub(crate) const END_LIMIT: Duration = Duration::from_secs(60);
 
 /// The files of users and of the key for tokens of service accounts.
@@ -26,7 +26,7 @@ pub(crate) const PUBLIC_KEY: &str = "sa.pub";
 /// Makes these files, with a new key.
 ///
 /// # Errors
-/// Where they cannot be written.
+/// If they cannot be written.
 pub(crate) fn write_credentials(folder: &Path) -> Result<()> {
     std::fs::write(folder.join(TOKEN_FILE), TOKENS)?;
     let key = rcgen::KeyPair::generate()?;
@@ -47,7 +47,7 @@ impl Reference {
     /// Starts the program on the etcd of these addresses, with further flags, and waits until it is ready.
     ///
     /// # Errors
-    /// Where it ends or does not become ready; the end of its log is part of the error.
+    /// If it ends or does not become ready; the end of its log is part of the error.
     pub async fn start(program: &Path, etcd: &str, more: &[&str]) -> Result<Self> {
         let folder = TempDir::new().context("a folder for kube-apiserver")?;
         let at = |name: &str| folder.path().join(name);
@@ -65,7 +65,7 @@ impl Reference {
                 "--bind-address=127.0.0.1",
             ])
             .args(["--authorization-mode=RBAC", "--allow-privileged=true"])
-            // Nothing gives namespaces their accounts.
+            // No controller creates the service accounts of namespaces.
             .arg("--disable-admission-plugins=ServiceAccount")
             .args(more)
             .stdin(Stdio::null())
@@ -78,22 +78,22 @@ impl Reference {
         Ok(reference)
     }
 
-    /// How to reach it, as a user of `system:masters`.
+    /// Returns the target for requests to it as a user of `system:masters`.
     ///
     /// # Errors
-    /// Where it has no certificate yet.
+    /// If it has no certificate yet.
     pub fn target(&self) -> Result<Target> {
         let url = format!("https://{}", self.address);
         let certificate = self.folder.path().join("certificates/apiserver.crt");
         Target::at(&url, Some(&certificate), Some(ADMIN_TOKEN))
     }
 
-    /// The key by which it signs tokens of service accounts.
+    /// Returns the key by which it signs tokens of service accounts.
     pub fn key(&self) -> PathBuf {
         self.folder.path().join(KEY)
     }
 
-    /// The public half of that key.
+    /// Returns the public half of that key.
     pub fn public_key(&self) -> PathBuf {
         self.folder.path().join(PUBLIC_KEY)
     }
@@ -114,7 +114,7 @@ impl Reference {
         }
     }
 
-    /// The last lines of its log.
+    /// Returns the last lines of its log.
     pub fn log_tail(&self) -> String {
         tail(&self.folder.path().join("log"))
     }

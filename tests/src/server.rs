@@ -1,4 +1,4 @@
-//! A server of our own to test or to measure: the real binary on a data directory that goes away with it.
+//! A server for tests and measurements: the real binary on a data directory that is deleted with it.
 
 use std::ffi::OsStr;
 use std::fmt::Debug;
@@ -18,36 +18,36 @@ use crate::process::{self, Process};
 /// The token of the user `admin` of group `system:masters`.
 pub const ADMIN_TOKEN: &str = "admintoken";
 
-/// The token of the user alice, who has the rights that somebody gives her.
+/// Token of the user alice, who has only the permissions that a test grants.
 pub const USER_TOKEN: &str = "usertoken";
 
-/// The token of the agent of the node `n`, who has the rights that somebody gives it.
+/// Token of the agent of the node `n`, which has only the permissions that a test grants.
 pub const NODE_TOKEN: &str = "nodetoken";
 
 /// The users that the traces name, in kube-apiserver's format.
 pub(crate) const TOKENS: &str = "admintoken,admin,admin-uid,\"system:masters\"\nusertoken,alice,alice-uid,\"devs\"\n\
      nodetoken,system:node:n,node-uid,\"system:nodes\"\n";
 
-/// The file, beside the data directory, that a server writes when it is ready and takes away at its end.
+/// File next to the data directory that a server writes when it is ready and deletes when it exits.
 const READY: &str = "ready";
 
-/// How long a server may take until it is ready.
+/// Time limit for a server to become ready.
 const START_LIMIT: Duration = Duration::from_secs(120);
 
-/// How long it may take until something stands in the log.
+/// Time limit for a message to appear in the log.
 const LOG_LIMIT: Duration = Duration::from_secs(60);
 
-/// How long it may take to end before it is killed, where a test relies on what it does at its end.
+/// Time limit of the shutdown before the server is killed, if a test relies on its actions at the end.
 const END_LIMIT: Duration = Duration::from_secs(90);
 
-/// The same where what it leaves is not looked at.
+/// The same if its state at the end is not checked.
 const DROP_LIMIT: Duration = Duration::from_secs(10);
 
 /// A running server. It is ended when this is dropped.
 pub struct Server {
     child: Child,
     binary: Binary,
-    /// Where it listens.
+    /// Address that it listens on.
     pub address: SocketAddr,
     /// Its data directory and token file.
     folder: TempDir,
@@ -68,10 +68,10 @@ impl Binary {
         Self::build(&["--profile", "dist"], "dist/holdfast")
     }
 
-    /// The build that tests use, brought up to date once for each program that runs them.
+    /// Returns the build that tests use, brought up to date once for each program that runs them.
     ///
     /// # Errors
-    /// Where the build fails.
+    /// If the build fails.
     pub fn debug() -> Result<Self> {
         static BUILT: Mutex<Option<Binary>> = Mutex::new(None);
         let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -90,20 +90,20 @@ impl Binary {
         if debug { Self::debug() } else { Self::dist() }
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A command that runs it.
+    /// Returns a command that runs it.
     pub fn command(&self) -> Command {
         Command::new(&self.path)
     }
 
-    /// What it says of flags with which it does not start.
+    /// Returns its error message for flags with which it does not start.
     ///
     /// # Errors
-    /// Where it cannot be run, or ends well.
+    /// If it cannot be run, or exits with success.
     pub fn refusal(&self, flags: &[impl AsRef<OsStr> + Debug]) -> Result<String> {
         let folder = TempDir::new().context("a folder for the server's data")?;
         let output = self
@@ -136,7 +136,7 @@ impl Server {
     /// Starts `binary` on a new data directory and a free port, with further flags, and waits until it is ready.
     ///
     /// # Errors
-    /// Where it ends or does not become ready; the end of its log is part of the error.
+    /// If it ends or does not become ready; the end of its log is part of the error.
     pub fn start(binary: &Binary, more: &[&str]) -> Result<Self> {
         let folder = TempDir::new().context("a folder for the server's data")?;
         Self::start_on(folder, binary, more)
@@ -145,27 +145,27 @@ impl Server {
     /// Asks it to end and starts it again on its data.
     ///
     /// # Errors
-    /// As for [`Server::start`].
+    /// The same as [`Server::start`].
     pub fn restart(mut self, more: &[&str]) -> Result<Self> {
         self.end();
         self.start_anew(more)?;
         Ok(self)
     }
 
-    /// Kills it where it stands and starts it again on its data.
+    /// Kills it immediately and starts it again on its data.
     ///
     /// # Errors
-    /// As for [`Server::start`].
+    /// The same as [`Server::start`].
     pub fn kill_and_restart(mut self, more: &[&str]) -> Result<Self> {
         self.kill()?;
         self.start_anew(more)?;
         Ok(self)
     }
 
-    /// Kills it where it stands. Its data stay.
+    /// Kills it immediately. Its data stays.
     ///
     /// # Errors
-    /// Where the system refuses.
+    /// If the system call fails.
     pub fn kill(&mut self) -> Result<()> {
         process::kill(&mut self.child)
     }
@@ -173,7 +173,7 @@ impl Server {
     /// Starts it again on its data, after its end.
     ///
     /// # Errors
-    /// As for [`Server::start`].
+    /// The same as [`Server::start`].
     pub fn start_anew(&mut self, more: &[&str]) -> Result<()> {
         self.address = free_address()?;
         self.child = Self::spawn(&self.folder, &self.binary, self.address, more)?;
@@ -195,7 +195,7 @@ impl Server {
     fn spawn(folder: &TempDir, binary: &Binary, address: SocketAddr, more: &[&str]) -> Result<Child> {
         let tokens = folder.path().join("tokens.csv");
         std::fs::write(&tokens, TOKENS).context("token file")?;
-        // A killed server leaves the file behind.
+        // A killed server does not delete the file.
         let _ = std::fs::remove_file(folder.path().join(READY));
         binary
             .command()
@@ -223,17 +223,17 @@ impl Server {
         Ok(())
     }
 
-    /// Whether the process is still there.
+    /// Returns true if the process still exists.
     pub fn running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// The last lines of its log.
+    /// Returns the last lines of its log.
     pub fn log_tail(&self) -> String {
         tail(&self.folder.path().join("log"))
     }
 
-    /// Whether its log, from the last start on, has a line with all these parts.
+    /// Returns true if its log, since the last start, has a line with all these parts.
     pub fn logged(&self, parts: &[&str]) -> bool {
         let log = std::fs::read(self.folder.path().join("log")).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
@@ -243,7 +243,7 @@ impl Server {
     /// Waits until its log has a line with all these parts.
     ///
     /// # Errors
-    /// Where it has none after a minute.
+    /// If it has none after a minute.
     pub async fn until_logged(&self, parts: &[&str]) -> Result<()> {
         let end = Instant::now() + LOG_LIMIT;
         while !self.logged(parts) {
@@ -253,17 +253,17 @@ impl Server {
         Ok(())
     }
 
-    /// The binary that runs.
+    /// Returns the binary that runs.
     pub fn binary(&self) -> &Binary {
         &self.binary
     }
 
-    /// The kubeconfig that it wrote for its administrator.
+    /// Returns the kubeconfig that it wrote for its administrator.
     pub fn kubeconfig(&self) -> PathBuf {
         self.data_dir().join("kubeconfig")
     }
 
-    /// Where its files are.
+    /// Returns the directory of its files.
     pub fn data_dir(&self) -> PathBuf {
         self.folder.path().join("data")
     }
@@ -271,7 +271,7 @@ impl Server {
     /// Processor time used so far, of all threads, user and system.
     ///
     /// # Errors
-    /// Where the process is gone.
+    /// If the process is gone.
     pub fn cpu(&self) -> Result<Duration> {
         self.process().cpu()
     }
@@ -279,7 +279,7 @@ impl Server {
     /// Resident memory in bytes.
     ///
     /// # Errors
-    /// Where the process is gone.
+    /// If the process is gone.
     pub fn memory(&self) -> Result<u64> {
         self.process().memory()
     }
@@ -294,17 +294,17 @@ impl Server {
         self.process().terminate();
     }
 
-    /// Waits until it has ended, and gives its exit code.
+    /// Waits until it has ended, and returns its exit code.
     ///
     /// # Errors
-    /// Where it goes on past `limit`.
+    /// If it is still running after `limit`.
     pub fn wait_for_end(&mut self, limit: Duration) -> Result<Option<i32>> {
         let status = process::wait_for_end(&mut self.child, limit)
             .with_context(|| format!("the server did not end:\n{}", self.log_tail()))?;
         Ok(status.code())
     }
 
-    /// Asks it to end, and waits; kills it if it takes too long.
+    /// Sends the termination signal and waits; kills it if the shutdown exceeds the time limit.
     pub fn end(&mut self) {
         self.end_within(END_LIMIT);
     }
@@ -332,7 +332,7 @@ impl From<&Server> for Process {
     }
 }
 
-/// The last lines of a file; none where it cannot be read.
+/// Returns the last lines of a file; none if it cannot be read.
 pub(crate) fn tail(path: &Path) -> String {
     let Ok(file) = std::fs::File::open(path) else {
         return String::new();
@@ -341,7 +341,7 @@ pub(crate) fn tail(path: &Path) -> String {
     lines[lines.len().saturating_sub(20)..].join("\n")
 }
 
-/// The root of the repository.
+/// Returns the root of the repository.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()

@@ -1,4 +1,4 @@
-//! A command-line tool that speaks to a server of its own, with a home of its own.
+//! A command-line tool with a server and a home folder of its own.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::server::{Binary, Server};
 
-/// How long anything may take that the server does in its own time.
+/// Time limit of anything that the server does asynchronously.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A tool and its server.
@@ -31,7 +31,7 @@ impl Tool {
         Self { program, server }
     }
 
-    /// A file for the tool, in its home: the path.
+    /// Returns a file for the tool, in its home: the path.
     pub fn file(&self, name: &str, content: &str) -> String {
         let path = self.server.data_dir().join("files").join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -39,44 +39,44 @@ impl Tool {
         path.display().to_string()
     }
 
-    /// A call of the tool.
+    /// Returns a call of the tool.
     pub fn command(&self, arguments: &[&str]) -> Command {
         self.command_of(&self.program, arguments)
     }
 
-    /// A call of another program with the same kubeconfig and home.
+    /// Returns a call of another program with the same kubeconfig and home.
     pub fn command_of(&self, program: &Path, arguments: &[&str]) -> Command {
         let mut command = Command::new(program);
         command
             .env("KUBECONFIG", self.server.kubeconfig())
             .env("HOME", self.server.data_dir())
-            // Sets of applied objects are a feature of kubectl that its users turn on.
+            // ApplySets are a feature of kubectl that its users enable.
             .env("KUBECTL_APPLYSET", "true")
             .args(arguments);
         command
     }
 
-    /// What becomes of a call with that input.
+    /// Returns the output of a call with that input.
     pub fn output(&self, arguments: &[&str], input: &str) -> Output {
         finish(&mut self.command(arguments), input)
     }
 
-    /// What it prints where it must succeed.
+    /// Returns the standard output of a call that must succeed.
     pub fn says(&self, arguments: &[&str], input: &str) -> String {
         printed(&mut self.command(arguments), input)
     }
 
-    /// What another program prints where it must succeed.
+    /// Returns the standard output of another program, which must succeed.
     pub fn has_say(&self, program: &Path, arguments: &[&str]) -> String {
         printed(&mut self.command_of(program, arguments), "")
     }
 
-    /// Calls it until it prints what it should: roles and definitions are followed, maybe a moment behind.
+    /// Calls it until it prints the expected output: informers of roles and CRDs may be a moment behind.
     pub fn says_in_time(&self, arguments: &[&str], right: impl Fn(&str) -> bool) {
         self.in_time(arguments, |output| right(&text(&output.stdout)));
     }
 
-    /// Calls it until it fails with these words.
+    /// Calls it until it fails with this message.
     pub fn refuses_in_time(&self, arguments: &[&str], words: &str) {
         self.in_time(arguments, |output| {
             !output.status.success() && text(&output.stderr).contains(words)
@@ -94,7 +94,7 @@ impl Tool {
         }
     }
 
-    /// What it complains of where it must fail.
+    /// Returns the error message of a call that must fail.
     pub fn refuses(&self, arguments: &[&str], input: &str) -> String {
         let output = self.output(arguments, input);
         assert!(
@@ -106,7 +106,7 @@ impl Tool {
     }
 }
 
-/// Runs a command that must succeed, and gives what it prints.
+/// Runs a command that must succeed, and returns its output.
 pub fn printed(command: &mut Command, input: &str) -> String {
     let output = finish(command, input);
     assert!(
@@ -129,16 +129,16 @@ fn finish(command: &mut Command, input: &str) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// What a program prints.
+/// Returns the output of a program as text.
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A program of the shell in a folder: its path.
+/// Returns a program of the shell in a folder: its path.
 pub fn script(folder: &Path, name: &str, body: &str) -> String {
     let path = folder.join(name);
-    // Another process writes it: what other tests start holds copies of the files that are open here until it runs its program,
-    // and no process runs a file that is open for writing.
+    // Another process writes it: processes that other tests start hold copies of the files that are open here until
+    // they run their programs, and no process can run a file that is open for writing.
     let mut write = Command::new("sh");
     write.args(["-c", "cat >\"$0\" && chmod 755 \"$0\""]).arg(&path);
     printed(&mut write, &format!("#!/bin/sh\n{body}\n"));

@@ -1,4 +1,4 @@
-//! Admission plugins that are off unless flags turn them on, through the real binary.
+//! Admission plugins that are disabled by default, in the real binary.
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
@@ -21,7 +21,7 @@ const MERGE: &str = "application/merge-patch+json";
 const NAMESPACES: &str = "/api/v1/namespaces";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
-/// All that do not stand in each other's way.
+/// Flag that enables all plugins that do not conflict with each other.
 const ON: &str = "--enable-admission-plugins=AlwaysAdmit,AlwaysPullImages,NamespaceExists,LimitPodHardAntiAffinityTopology,\
                   ExtendedResourceToleration,DenyServiceExternalIPs,OwnerReferencesPermissionEnforcement,PodNodeSelector,\
                   PodTolerationRestriction,EventRateLimit,NodeRestriction";
@@ -51,7 +51,7 @@ limits:
 - {type: Namespace, qps: 1, burst: 1}
 ";
 
-/// A server with these flags, and the file that configures plugins.
+/// Returns a server with these flags, and the file that configures plugins.
 async fn server(flags: &[&str]) -> (Server, Client, TempDir) {
     let folder = TempDir::new().unwrap();
     fs::write(folder.path().join("events.yaml"), EVENTS).unwrap();
@@ -73,7 +73,7 @@ fn pod(name: &str, spec: Value) -> Value {
     pod
 }
 
-/// A request of another user, with its answer.
+/// Sends a request as another user, and returns code and message of the response.
 async fn refused(connection: &mut Connection, method: Method, path: &str, body: Value) -> (u16, String) {
     let media_type = if method == Method::PATCH {
         MERGE
@@ -89,7 +89,7 @@ async fn refused(connection: &mut Connection, method: Method, path: &str, body: 
     )
 }
 
-/// Has everybody do everything but what takes other rights besides.
+/// Grants all users every permission except for those of additional permission checks.
 async fn allow(client: &mut Client) {
     let rules = json!([{"apiGroups": ["*"], "resources": ["configmaps", "nodes", "pods"], "verbs": ["create", "get", "patch"]}]);
     let role = json!({"metadata": {"name": "all"}, "rules": rules});
@@ -101,7 +101,7 @@ async fn allow(client: &mut Client) {
     client
         .make("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
         .await;
-    // Roles are followed, maybe a moment behind.
+    // The informer of roles may be a moment behind.
     let attributes = json!({"namespace": "default", "verb": "patch", "resource": "configmaps"});
     let review = json!({"spec": {"user": "a", "groups": ["system:authenticated"], "resourceAttributes": attributes}});
     let reviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
@@ -111,7 +111,7 @@ async fn allow(client: &mut Client) {
     }
 }
 
-/// Makes events until one is refused.
+/// Creates events until one is rejected.
 async fn too_many_events(client: &mut Client) -> String {
     let path = "/api/v1/namespaces/default/events";
     for number in 0..1000 {
@@ -243,7 +243,7 @@ async fn namespaces_are_made_for_new_objects() {
     assert_eq!(status, StatusCode::NOT_FOUND);
 }
 
-/// Answers reviews of images until the test ends: `bad` ones are refused.
+/// Serves a webhook for image reviews until the test ends: it rejects `bad` images.
 async fn image_webhook() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -308,7 +308,7 @@ async fn everything_is_denied_where_flags_say_so() {
 }
 
 #[test]
-fn what_plugins_cannot_use_ends_the_start() {
+fn invalid_plugin_configuration_ends_the_start() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("admission.yaml");
     let flag = format!("--admission-control-config-file={}", path.display());

@@ -1,4 +1,4 @@
-//! Other API servers behind this one: a second Holdfast that serves custom resources, and the API of metrics-server.
+//! Aggregated API servers: a second Holdfast that serves custom resources, and the API of metrics-server.
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
@@ -22,7 +22,7 @@ const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitio
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const WIDGETS: &str = "/apis/x.example.com/v1/namespaces/default/widgets";
 
-/// How long anything may take that happens in its own time.
+/// Time limit of anything that happens asynchronously.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn start(flags: &[String]) -> Server {
@@ -30,7 +30,7 @@ fn start(flags: &[String]) -> Server {
     Server::start(&Binary::debug().unwrap(), &flags).unwrap()
 }
 
-/// The code and text of an answer, whatever it is.
+/// Sends a request and returns the code and text of the response.
 async fn ask(target: &Target, method: Method, path: &str, body: &str) -> (StatusCode, String) {
     let mut connection = target.connect().await.unwrap();
     let body = Bytes::copy_from_slice(body.as_bytes());
@@ -48,7 +48,7 @@ async fn read(target: &Target, path: &str, accept: &str) -> Value {
     serde_json::from_slice(&body).unwrap_or_default()
 }
 
-/// Asks until the answer is right.
+/// Repeats a GET until the response satisfies `right`.
 async fn until(target: &Target, path: &str, accept: &str, right: impl Fn(&Value) -> bool) -> Value {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -67,7 +67,7 @@ fn condition(api_service: &Value) -> (&str, &str, &str) {
     (text("status"), text("reason"), text("message"))
 }
 
-/// The service by which the host of this test is reached.
+/// Returns the service by which the host of this test is reached.
 fn service(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
         "spec": {"type": "ExternalName", "externalName": "localhost"}})
@@ -100,7 +100,7 @@ fn widget(name: &str) -> Value {
     json!({"apiVersion": "x.example.com/v1", "kind": "Widget", "metadata": {"name": name}, "spec": {"size": 3}})
 }
 
-/// A Holdfast behind another.
+/// A Holdfast that aggregates, and one as its backend.
 struct Both {
     before: Server,
     behind: Server,
@@ -112,7 +112,7 @@ impl Both {
         Self::start_with(&[]).await
     }
 
-    /// With more flags of the one before.
+    /// Starts both, with additional flags of the front server.
     async fn start_with(flags: &[&str]) -> Self {
         let certificates = Certificates::new("widgets");
         let mut before = certificates.before();
@@ -159,7 +159,7 @@ impl Both {
             available,
         )
         .await;
-        // The server follows the condition that it shows, maybe a moment behind.
+        // The server's informer of the condition may be a moment behind.
         until(&self.before(), WIDGETS, JSON, |list| list["kind"] == "WidgetList").await;
     }
 
@@ -175,12 +175,12 @@ impl Both {
 }
 
 #[tokio::test]
-async fn requests_for_another_server_are_made_there_in_the_name_of_the_user() {
+async fn requests_are_proxied_in_the_name_of_the_user() {
     let both = Both::start().await;
     let (before, behind) = (both.before(), both.behind());
     let (code, made) = ask(&before, Method::POST, WIDGETS, &widget("a").to_string()).await;
     assert_eq!(code, StatusCode::CREATED, "{made}");
-    // It is there, and not here.
+    // The object exists on the backend and not on the front server.
     let path = format!("{WIDGETS}/a");
     assert_eq!(get(&before, &path).await, get(&behind, &path).await);
     let table = read(&before, WIDGETS, "application/json;as=Table;v=v1;g=meta.k8s.io").await;
@@ -192,7 +192,8 @@ async fn requests_for_another_server_are_made_there_in_the_name_of_the_user() {
         "{reported}"
     );
 
-    // Who may not do it here is not sent there; who may is judged there by the same name.
+    // The front server does not proxy an unauthorized request. The backend authorizes proxied ones under the same user
+    // name.
     let alice = both.before().with_token(USER_TOKEN);
     let (code, reported) = get(&alice, WIDGETS).await;
     assert_eq!(code, StatusCode::FORBIDDEN);
@@ -221,7 +222,7 @@ async fn requests_for_another_server_are_made_there_in_the_name_of_the_user() {
     let there = r#"User \"alice\" cannot delete resource \"widgets\""#;
     let end = Instant::now() + PATIENCE;
     loop {
-        // Reads go by the rights of the group `devs`, which the server behind has not heard of either.
+        // Reads use the permissions of the group `devs`, which the backend does not know either.
         let (code, reported) = ask(&alice, Method::DELETE, &path, "").await;
         assert_eq!(code, StatusCode::FORBIDDEN, "{reported}");
         let (allowed, _) = get(&alice, "/apis/x.example.com/v1").await;
@@ -366,7 +367,7 @@ async fn a_server_that_is_away_is_reported_until_it_is_there_again() {
     let before = both.before();
     until(&before, "/apis", AGGREGATED, |list| list.to_string().contains("Widget")).await;
     both.behind.kill().unwrap();
-    // A request finds out at once, the condition as soon as somebody looks.
+    // A request detects this immediately, the condition on its next check.
     let (code, reported) = get(&before, WIDGETS).await;
     assert_eq!(code, StatusCode::SERVICE_UNAVAILABLE);
     assert!(
@@ -421,7 +422,7 @@ async fn the_certificate_is_read_again_and_a_bad_one_is_not_taken() {
     both.certificates.write("proxy.crt", "no certificate");
     both.before.until_logged(&["the old ones stay"]).await.unwrap();
     assert_eq!(get(&before, WIDGETS).await.0, StatusCode::OK);
-    // A name that the server behind does not believe.
+    // The backend does not trust this common name.
     both.certificates.name_proxy("somebody");
     let end = Instant::now() + PATIENCE;
     while get(&before, WIDGETS).await.0 != StatusCode::UNAUTHORIZED {
@@ -457,13 +458,13 @@ async fn metrics_come_from_a_small_server_behind() {
         "{requests:?}"
     );
     assert!(requests.contains(&"system:kube-aggregator GET /apis/metrics.k8s.io/v1beta1".to_owned()));
-    // It knows the older form of discovery alone.
+    // It only supports the older form of discovery.
     let list = until(&before, "/apis", AGGREGATED, |list| {
         list.to_string().contains("NodeMetrics")
     })
     .await;
     assert!(!list.to_string().contains("Stale"));
-    // It has OpenAPI of version 2 alone.
+    // It only has OpenAPI v2.
     let index = until(&before, "/openapi/v3", JSON, |index| {
         index["paths"].get(METRICS).is_some()
     })
@@ -491,7 +492,7 @@ const FORGED_HEADERS: &str = "x-remote-user, x-remote-group, x-remote-uid, X-Rem
     X-Remote-User: forged\r\nX-Remote-Group: forged\r\nX-Remote-Uid: forged\r\nX-Remote-Extra-Scopes: forged\r\n\
     Impersonate-User: \r\nX-Forwarded-For: forged\r\nKeep-Alive: forged";
 
-/// Sends a request with [`FORGED_HEADERS`] and returns the first bytes of the answer that are complete.
+/// Sends a request with [`FORGED_HEADERS`] and returns the first bytes of the response that are complete.
 async fn send_forged(before: &Target, connection: &str, path: &str, complete: impl Fn(&str) -> bool) -> String {
     let mut socket = before.raw().await.unwrap();
     let request = format!(
@@ -549,7 +550,7 @@ async fn connection_header_does_not_remove_forwarded_identity() {
 }
 
 #[tokio::test]
-async fn what_only_reads_is_sent_again_where_the_server_behind_closes_the_connection() {
+async fn reads_are_retried_if_the_backend_closes_the_connection() {
     let (_certificates, _server, before, _metrics) = before_metrics().await;
     for _ in 0..5 {
         let path = "/apis/metrics.k8s.io/v1beta1/closed";
@@ -585,7 +586,7 @@ async fn spdy_goes_through_to_a_server_behind() {
     tokio::time::timeout(PATIENCE, exchange).await.unwrap();
 }
 
-/// A server that has `metrics.k8s.io` from a small one behind.
+/// Returns a server that has `metrics.k8s.io` from a small one behind.
 async fn before_metrics() -> (Certificates, Server, Target, MetricsServer) {
     let certificates = Certificates::new("metrics");
     let metrics = MetricsServer::start(&certificates).await;
@@ -669,7 +670,7 @@ async fn each_group_version_that_is_served_here_has_an_api_service() {
     client.until(&of("v1beta1"), |code, _| code == StatusCode::OK).await;
     assert_eq!(client.get(&of("v0")).await.0, StatusCode::NOT_FOUND);
 
-    // What somebody else does to it is undone.
+    // Changes by other clients are reverted.
     let uid = made["metadata"]["uid"].clone();
     client.delete(&of("v1"), Value::Null).await;
     client
@@ -687,7 +688,7 @@ async fn each_group_version_that_is_served_here_has_an_api_service() {
         .await;
     client.until(&of("v1"), |_, object| object["spec"] == spec).await;
 
-    // Its version goes, and then the definition.
+    // Its version is removed, and then the CRD.
     let path = format!("{DEFINITIONS}/widgets.x.example.com");
     let (_, stored) = client.get(&path).await;
     let mut next = stored.clone();
@@ -698,7 +699,7 @@ async fn each_group_version_that_is_served_here_has_an_api_service() {
     client.delete(&path, Value::Null).await;
     client.until_gone(&of("v1")).await;
 
-    // Priorities say in which order groups are listed.
+    // Priorities determine the order of the listed groups.
     let groups = |list: &Value| {
         list["groups"].as_array().unwrap()[..3]
             .iter()
@@ -720,7 +721,7 @@ async fn each_group_version_that_is_served_here_has_an_api_service() {
         .await;
     let first = |list: &Value| groups(list) == ["apiregistration.k8s.io", "policy", "apps"];
     until(&target, "/apis", JSON, first).await;
-    // Those of built-in groups are put right at the next start.
+    // APIServices of built-in groups are repaired at the next start.
     let server = server.restart(&[]).unwrap();
     let target = Target::of(&server).unwrap();
     assert_eq!(
@@ -807,7 +808,7 @@ async fn aggregated_servers_learn_which_authorities_to_trust() {
             .unwrap()
             .starts_with("-----BEGIN CERTIFICATE-----")
     );
-    // What others say there stays; what is taken away comes again.
+    // Entries of other clients stay; removed entries are restored.
     let patch = json!({"data": {"requestheader-allowed-names": "[\"other\"]", "requestheader-group-headers": null}});
     client.ask(Method::PATCH, path, MERGE, patch).await;
     let right = |_, object: &Value| {

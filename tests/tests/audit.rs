@@ -1,4 +1,4 @@
-//! The audit log, by the real binary: what its flags do, what stands in it, and that nothing of it is lost.
+//! The audit log of the real binary: effects of its flags, its content, and that no event is lost.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 
@@ -20,11 +20,11 @@ use tokio::task::JoinSet;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// How long anything may take.
+/// Time limit of every wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 const JSON: &str = "application/json";
 
-/// A policy that audits what users do, and nothing that the server does by itself.
+/// Returns a policy that audits requests of users, and none of the server itself.
 fn policy(level: &str, more: &str) -> String {
     format!(
         "apiVersion: audit.k8s.io/v1\nkind: Policy\n{more}\nrules:\n- level: None\n  users: [\"system:apiserver\"]\n- level: \
@@ -32,7 +32,7 @@ fn policy(level: &str, more: &str) -> String {
     )
 }
 
-/// A policy that audits requests for the version alone.
+/// A policy that only audits requests for the version.
 const VERSION_ALONE: &str = "{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: Metadata, nonResourceURLs: \
                              ['/version']}]}";
 
@@ -82,7 +82,7 @@ impl Audited {
         self.ask(Method::POST, path, JSON, body).await
     }
 
-    /// Sends these lines of a head, and gives the status line of the answer.
+    /// Sends these lines of a head, and returns the status line of the answer.
     async fn raw(&self, head: &str) -> String {
         let mut stream = self.target().raw().await.unwrap();
         let head = format!("{head}\r\nHost: localhost\r\nConnection: close\r\n\r\n");
@@ -106,14 +106,14 @@ impl Audited {
         self.folder.path().join("log/audit.log")
     }
 
-    /// Ends the server, and gives all events that it logged.
+    /// Ends the server, and returns all events that it logged.
     fn events(mut self) -> Vec<Value> {
         self.server.end();
         read(&self.log())
     }
 }
 
-/// The events of a log, without those of the server's own controllers.
+/// Returns the events of a log, without those of the server's own controllers.
 fn read(log: &Path) -> Vec<Value> {
     events(&fs::read_to_string(log).unwrap())
 }
@@ -129,7 +129,7 @@ fn text<'v>(event: &'v Value, pointer: &str) -> &'v str {
     event.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The stages of the events of requests with that verb.
+/// Returns the stages of the events of requests with that verb.
 fn stages<'v>(events: &'v [Value], verb: &str) -> Vec<&'v str> {
     let events = events.iter().filter(|event| text(event, "/verb") == verb);
     events.map(|event| text(event, "/stage")).collect()
@@ -306,7 +306,7 @@ async fn the_first_rule_that_matches_decides() {
 }
 
 #[tokio::test]
-async fn who_asks_and_in_whose_name_is_logged() {
+async fn user_and_impersonated_user_are_logged() {
     let server = Audited::start(&policy("Metadata", "omitStages: [RequestReceived]"), &[]);
     let get = format!("GET {CONFIG_MAPS} HTTP/1.1\r\nAudit-ID: mine");
     let through = "X-Forwarded-For: 1.2.3.4, nonsense, 010.0.0.1\r\nX-Real-Ip: 5.6.7.8";
@@ -415,7 +415,7 @@ async fn admission_records_what_it_did() {
     server
         .post(&format!("{registration}/validatingadmissionpolicybindings"), &binding)
         .await;
-    // What a write meets is followed, maybe a moment behind.
+    // The informers of webhooks and policies may be a moment behind.
     let (end, mut seen) = (Instant::now() + PATIENCE, 0);
     while !said_by_hook(&server, seen).await {
         assert!(Instant::now() < end, "the webhook and the policy are not met");
@@ -458,11 +458,11 @@ async fn admission_records_what_it_did() {
     );
 }
 
-/// Whether a write meets the webhook and the policy by now.
+/// Returns true if the webhook and the policy already apply to a write.
 async fn said_by_hook(server: &Audited, at: usize) -> bool {
     server.post(CONFIG_MAPS, &config_map(&format!("probe-{at}"))).await;
     let log = fs::read_to_string(server.log()).unwrap();
-    // The last line may be under way.
+    // The last line may be incomplete.
     let (whole, _) = log.rsplit_once('\n').unwrap();
     let events = events(whole);
     let annotations = &last(&events, "create")["annotations"];
@@ -509,7 +509,7 @@ async fn files_are_put_aside_compressed_and_removed() {
         assert_eq!(server.post(CONFIG_MAPS, &body).await, 201);
     }
     let folder = server.log().parent().unwrap().to_owned();
-    // Old files are looked after beside the work.
+    // Old files are cleaned up in the background.
     let end = Instant::now() + PATIENCE;
     let names = loop {
         let entries = fs::read_dir(&folder).unwrap();
@@ -614,7 +614,7 @@ async fn a_strict_log_that_cannot_be_written_refuses_requests() {
     }
 }
 
-/// A kubeconfig of the webhook.
+/// Returns a kubeconfig of the webhook.
 fn kubeconfig(folder: &Path, hook: &Hook) -> PathBuf {
     let authority = &hook.bundle;
     let text = format!(
@@ -628,7 +628,7 @@ fn kubeconfig(folder: &Path, hook: &Hook) -> PathBuf {
     path
 }
 
-// The webhook answers while the end of the server is waited for.
+// The webhook responds while the test waits for the end of the server.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_webhook_gets_lists_of_events_until_it_takes_them() {
     let refused = AtomicUsize::new(0);
@@ -653,7 +653,7 @@ async fn a_webhook_gets_lists_of_events_until_it_takes_them() {
     for _ in 0..3 {
         server.get("/version").await;
     }
-    // What is not sent yet is sent at the end.
+    // Buffered events are sent at the end.
     server.server.end();
     let lists = hook.calls();
     let (full, rest): (Vec<&Value>, Vec<&Value>) = lists
@@ -662,7 +662,7 @@ async fn a_webhook_gets_lists_of_events_until_it_takes_them() {
     let ([first, again], [rest]) = (full.as_slice(), rest.as_slice()) else {
         panic!("{lists:?}");
     };
-    // What was not taken is sent again.
+    // Events that were not accepted are sent again.
     assert_eq!(first, again);
     assert_eq!(
         (&first["kind"], &first["apiVersion"]),

@@ -1,5 +1,5 @@
-//! The book in `docs`: its reference is what the code has, its links lead somewhere, and the commands of its how-tos do what
-//! stands there.
+//! The book in `docs`: its reference matches the code, its links have targets, and the commands of its how-tos have the
+//! described results.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 
@@ -13,8 +13,8 @@ use conformance::tool::script;
 use conformance::{Binary, root};
 use test_support::{free_address, needs};
 
-/// What comes before the commands of a page: they end at the first that fails, and what they started ends with them.
-/// A kube-apiserver whose etcd ends with it would not end by itself.
+/// Prologue of the commands of a page: they end at the first failure, and the processes that they started end with
+/// them. A kube-apiserver whose etcd ends at the same time would not end by itself.
 const BEGIN: &str = "set -e\ntrap 'kill -KILL $(jobs -p) 2>/dev/null || true; wait' EXIT\n";
 
 /// Between the commands of two blocks.
@@ -24,7 +24,7 @@ fn docs() -> PathBuf {
     root().join("docs")
 }
 
-/// The pages of the book, below `docs`.
+/// Returns the pages of the book, below `docs`.
 fn pages() -> Vec<String> {
     let summary = fs::read_to_string(docs().join("SUMMARY.md")).unwrap();
     book::links(&summary)
@@ -78,7 +78,7 @@ fn links_of_root_documents_lead_to_files() {
 }
 
 #[test]
-fn what_pages_name_in_the_repository_is_there() {
+fn paths_in_pages_exist_in_the_repository() {
     for page in pages() {
         let text = fs::read_to_string(docs().join(&page)).unwrap();
         let named = text.split('`').skip(1).step_by(2).filter(|code| {
@@ -97,7 +97,7 @@ fn what_pages_name_in_the_repository_is_there() {
     }
 }
 
-/// A folder with the programs that pages call, each on ports of its own.
+/// Folder with the programs that pages call, each on ports of its own.
 struct Programs {
     folder: tempfile::TempDir,
     ports: Vec<(&'static str, u16)>,
@@ -113,7 +113,7 @@ impl Programs {
         };
         let binary = Binary::debug().unwrap();
         let real = binary.path().display();
-        // A server takes a port of its own where no flag names one; commands have none.
+        // A server uses a free port if no flag names one; commands have no ports.
         let server = programs.with_ports(&format!(
             "case \"$1\" in\n-*|'') exec {real} --secure-port=6443 \"$@\" ;;\n*) exec {real} \"$@\" ;;\nesac\n"
         ));
@@ -125,7 +125,7 @@ impl Programs {
         script(self.folder.path(), name, body);
     }
 
-    /// An etcd that leaves other ports alone.
+    /// Adds an etcd that does not use the usual ports.
     fn add_etcd(&self) {
         let program = test_support::etcd::program().unwrap();
         let flags = "--data-dir=etcd --listen-client-urls=http://127.0.0.1:2379 --advertise-client-urls=http://127.0.0.1:2379 \
@@ -135,7 +135,7 @@ impl Programs {
         self.add("etcd", &script);
     }
 
-    /// The text with other ports in the place of the usual ones.
+    /// Replaces the usual ports in the text by others.
     fn with_ports(&self, text: &str) -> String {
         let ports = self.ports.iter();
         ports.fold(text.to_owned(), |text, (usual, port)| {
@@ -143,7 +143,7 @@ impl Programs {
         })
     }
 
-    /// Runs the commands of a page, and compares what they print with what the page shows.
+    /// Runs the commands of a page, and compares their output with that on the page.
     fn run(&self, page: &str) {
         let text = fs::read_to_string(docs().join(page)).unwrap();
         let blocks = book::blocks(&text);
@@ -216,11 +216,11 @@ fn both_servers_run_beside_each_other_as_it_stands_there() {
 }
 
 #[test]
-fn what_is_installed_is_made_as_it_stands_there() {
+fn install_page_commands_succeed() {
     Programs::new().run("install.md");
 }
 
-/// A shell reads the script without a fault.
+/// Checks that a shell parses the script without an error.
 fn reads(shell: &str, arguments: &[&str], script: &Path) {
     let read = Command::new(shell).args(arguments).arg(script).output().unwrap();
     assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
@@ -260,7 +260,7 @@ fn bash_completes_flags_and_commands() {
     assert!(!complete("holdfast re").contains("reference"));
 }
 
-/// A test that lacks what it needs is ignored, so that somebody has to say which were not run.
+/// A test without its requirements is ignored, so CI has to report the tests that did not run.
 #[test]
 fn ci_says_of_everything_that_tests_need_whether_it_is_here() {
     let script = fs::read_to_string(root().join(".ci/run")).unwrap();

@@ -1,4 +1,4 @@
-//! The way of all objects into etcd and back.
+//! Copies of all objects into etcd and back.
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
@@ -20,7 +20,7 @@ const JSON: &str = "application/json";
 const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 
-/// Long enough for what is sure to come.
+/// Time limit for events that are certain to happen.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn ask(target: &Target, method: Method, path: &str, body: Bytes) -> (StatusCode, Value) {
@@ -38,8 +38,7 @@ async fn create(target: &Target, collection: &str, object: Value) {
     assert_eq!(code, StatusCode::CREATED, "{answer}");
 }
 
-/// Asks until the answer is a success: what a definition adds is served a little later.
-/// Returns the uid of an object.
+/// Returns the uid of an object. Waits until it is served, because the resource of a CRD is served a little later.
 async fn uid(target: &Target, path: &str) -> Value {
     served(target, path).await;
     let (_, object) = get(target, path).await;
@@ -76,7 +75,7 @@ fn service(name: &str) -> Value {
     })
 }
 
-/// The objects that the tests look at.
+/// Paths of the objects that the tests check.
 const OBJECTS: [&str; 9] = [
     "/api/v1/namespaces/default/configmaps/settings",
     "/api/v1/namespaces/default/secrets/token",
@@ -133,7 +132,7 @@ async fn fill(target: &Target) {
     .await;
 }
 
-/// The objects without their revisions.
+/// Returns the objects without their revisions.
 async fn shown(target: &Target) -> Vec<Value> {
     let mut objects = Vec::new();
     for path in OBJECTS {
@@ -173,7 +172,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// Nothing changes by itself where no controllers run.
+/// Flag that disables all controllers, so that nothing changes by itself.
 const IDLE: &str = "--controllers=";
 
 #[needs(etcd)]
@@ -195,7 +194,7 @@ async fn objects_go_to_etcd_and_back_as_they_are() {
 
     assert!(done(&binary, text(&from), &to).contains("read them back"));
     assert!(done(&binary, text(&from), &to).contains("read them back"), "again");
-    // `/registry/configmaps/default/settings`, as where an attempt broke off.
+    // `/registry/configmaps/default/settings`, as after an attempt that failed halfway.
     let key = "L3JlZ2lzdHJ5L2NvbmZpZ21hcHMvZGVmYXVsdC9zZXR0aW5ncw==";
     let deleted = etcd.ask(0, "/v3/kv/deleterange", &format!(r#"{{"key": "{key}"}}"#));
     assert!(deleted.unwrap().contains(r#""deleted":"1""#));
@@ -239,7 +238,7 @@ async fn objects_go_to_etcd_and_back_as_they_are() {
     let target = Target::of(&third).unwrap();
     assert_eq!(shown(&target).await, expected);
     assert_eq!(uid(&target, &address_path).await, ip_address);
-    // What a Service held is free when it is gone.
+    // The allocations of a Service are free after its deletion.
     let (code, _) = ask(&target, Method::DELETE, &format!("{SERVICES}/web"), Bytes::new()).await;
     assert_eq!(code, StatusCode::OK);
     taken["metadata"]["name"] = "web".into();
@@ -343,7 +342,7 @@ fn copies_of_kube_apiserver_objects_keep_bytes() {
         for line in lines.lines() {
             let entry: Value = serde_json::from_str(line).unwrap();
             let key = entry["key"].as_str().unwrap();
-            // What servers keep of themselves, and what they make of Services, is not copied.
+            // Entries that servers store about themselves, and those that they derive from Services, are not copied.
             let is_made = ["masterleases", "peerserverleases", "ranges", "ipaddresses"];
             if is_made.contains(&key.split('/').nth(2).unwrap()) {
                 continue;
@@ -370,7 +369,7 @@ async fn an_etcd_that_holds_anything_else_is_left_alone() {
     let to = etcd.endpoints();
     let mut server = Server::start(&binary, &[IDLE]).unwrap();
     server.end();
-    // `/registry/configmaps/default/a`, and nothing that anybody can read.
+    // `/registry/configmaps/default/a`, with a value that cannot be decoded.
     let key = "L3JlZ2lzdHJ5L2NvbmZpZ21hcHMvZGVmYXVsdC9h";
     let put = format!(r#"{{"key": "{key}", "value": "AAAA"}}"#);
     etcd.ask(0, "/v3/kv/put", &put).unwrap();

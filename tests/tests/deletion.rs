@@ -61,7 +61,7 @@ async fn orphans_stay_and_forget_their_owner() {
 }
 
 #[tokio::test]
-async fn an_owner_in_the_foreground_waits_for_a_dependent_that_is_held() {
+async fn foreground_owner_waits_for_a_dependent_with_finalizer() {
     let server = server(&[]);
     let mut client = Client::of(&server).await;
     let owner = client.config_map("default", json!({"name": "owner"})).await;
@@ -88,7 +88,7 @@ async fn an_owner_in_the_foreground_waits_for_a_dependent_that_is_held() {
 }
 
 #[tokio::test]
-async fn who_has_no_owner_left_goes_and_who_has_one_forgets_the_others() {
+async fn dependent_without_owners_goes_and_others_drop_absent_owners() {
     let server = server(&[]);
     let mut client = Client::of(&server).await;
     let owner = client.config_map("default", json!({"name": "owner"})).await;
@@ -124,7 +124,7 @@ async fn thousands_of_absent_owners_hold_up_no_other_object() {
         json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid})
     };
     let absent = |name: &str| (0..4_000).map(|n| reference(n, name, "")).collect::<Vec<Value>>();
-    // Names without an object, and one of an object with another uid.
+    // Owners that do not exist, and an owner whose uid differs from that of the object with its name.
     client
         .config_map("default", json!({"name": "lost", "ownerReferences": absent("nobody")}))
         .await;
@@ -147,7 +147,7 @@ async fn thousands_of_absent_owners_hold_up_no_other_object() {
 }
 
 #[tokio::test]
-async fn an_owner_in_another_namespace_counts_as_absent_and_is_reported() {
+async fn owner_in_another_namespace_is_absent_and_reported() {
     let server = server(&[]);
     let mut client = Client::of(&server).await;
     client.namespace("other").await;
@@ -266,7 +266,7 @@ async fn nothing_outlives_a_namespace_that_is_made_while_it_goes() {
 }
 
 #[tokio::test]
-async fn what_was_under_way_goes_on_after_a_kill() {
+async fn deletion_resumes_after_a_kill() {
     let server = server(&[]);
     let mut client = Client::of(&server).await;
     client.namespace("going").await;
@@ -303,7 +303,7 @@ async fn controllers_that_are_off_leave_everything_as_it_is() {
         .config_map("default", owned_by("lost", "nobody", nobody, json!({})))
         .await;
 
-    // Controllers that ran would look at everything when they begin.
+    // Controllers that run would check all objects at their start.
     let server = server.restart(&[off]).unwrap();
     let mut client = Client::of(&server).await;
     assert_eq!(client.get("/api/v1/namespaces/going").await.0, StatusCode::OK);
@@ -391,7 +391,7 @@ async fn a_collection_of_many_goes_and_is_answered_as_it_was() {
     let names: Vec<&str> = names.map(|item| item["metadata"]["name"].as_str().unwrap()).collect();
     assert_eq!((names.len(), names[0], names[99]), (100, "m-000", "m-099"));
     let (_, left) = client.get("/api/v1/namespaces/many/configmaps").await;
-    // The root of trust may be published into every namespace by others; what was made here is gone.
+    // Others may publish the root certificate into every namespace; the objects of this test are gone.
     let left = left["items"].as_array().unwrap().iter();
     assert_eq!(
         left.filter(|item| item["metadata"]["name"].as_str().unwrap().starts_with("m-"))
@@ -401,7 +401,7 @@ async fn a_collection_of_many_goes_and_is_answered_as_it_was() {
 }
 
 #[tokio::test]
-async fn a_claim_goes_once_no_pod_uses_it_and_a_volume_once_it_is_not_bound() {
+async fn unused_claim_and_unbound_volume_are_deleted() {
     const CLAIMS: &str = "/api/v1/namespaces/held/persistentvolumeclaims";
     const PODS: &str = "/api/v1/namespaces/held/pods";
     const VOLUMES: &str = "/api/v1/persistentvolumes";

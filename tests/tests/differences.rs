@@ -1,5 +1,5 @@
-//! Where answers differ from kube-apiserver's on purpose or by how objects are kept: each row of `docs/differences.md` that a request
-//! shows. A difference that is gone fails here, and its row goes with it.
+//! Responses that differ from kube-apiserver's on purpose or due to the storage of objects: each row of
+//! `docs/differences.md` that a request can show. If a difference disappears, its test fails, and its row is removed.
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
@@ -16,7 +16,7 @@ const APPLY: &str = "application/apply-patch+yaml";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const DEFINITIONS_DRY: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?dryRun=All";
 
-/// The status of the answer, and the answer.
+/// Sends a request and returns the status and body of the response.
 async fn ask(server: &Server, method: Method, path: &str, media_type: &str, body: &str) -> (u16, Value) {
     let mut connection = Target::of(server).unwrap().connect().await.unwrap();
     let body = Bytes::from(body.to_owned());
@@ -34,7 +34,7 @@ async fn start() -> Server {
         .unwrap()
 }
 
-/// A definition whose objects have this schema as their `spec`.
+/// Returns a definition whose objects have this schema as their `spec`.
 fn definition(spec: Value) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -66,7 +66,7 @@ async fn raw_bytes_change_by_the_form_they_were_sent_in() {
     let path = "/apis/apps/v1/namespaces/default/controllerrevisions";
     let label = r#"{"metadata":{"labels":{"a":"b"}}}"#;
     let append = r#"[{"op":"add","path":"/metadata/labels","value":{"a":"b"}}]"#;
-    // The answers of kube-apiserver to a merge patch, a JSON patch and a strategic merge patch.
+    // kube-apiserver's responses to a merge patch, a JSON patch and a strategic merge patch.
     for (at, (data, codes)) in [
         (r#"{"a":1}"#, [200, 200, 200]),
         (r#"{"a":"\u003c"}"#, [200, 200, 200]),
@@ -79,7 +79,7 @@ async fn raw_bytes_change_by_the_form_they_were_sent_in() {
     .into_iter()
     .enumerate()
     {
-        // What surrounds the raw value does not count: clients end a body with a line end, and some indent it.
+        // White space around the raw value does not count: clients end a body with a line break, and some indent it.
         for (indented, body) in [
             format!(
                 r#"{{"metadata":{{"name":"r{at}-0"}},"revision":1,"data":{data}}}{}"#,
@@ -99,7 +99,7 @@ async fn raw_bytes_change_by_the_form_they_were_sent_in() {
             }
         }
     }
-    // A client that sends back what it has read changes no raw extension.
+    // A client that sends back an object it has read changes no raw extension.
     let (_, mut echoed) = ask(&server, Method::GET, &format!("{path}/r2-0"), JSON, "").await;
     echoed["metadata"]["labels"] = json!({"a": "b"});
     let echoed = ask(&server, Method::PUT, &format!("{path}/r2-0"), JSON, &echoed.to_string()).await;
@@ -115,7 +115,7 @@ async fn raw_bytes_change_by_the_form_they_were_sent_in() {
     assert_eq!(ask(&server, Method::PATCH, &by_other, APPLY, applied).await.0, 200);
     let again = spaced.replace("2,", "3,");
     assert_eq!(ask(&server, Method::PUT, &one, JSON, &again).await.0, 200);
-    // The difference: kube-apiserver compares the bytes, Holdfast what they mean and their form.
+    // The difference: kube-apiserver compares the bytes, Holdfast their meaning and form.
     let wider = again.replace("\"a\": 1", "\"a\":  1");
     assert_eq!(ask(&server, Method::PUT, &one, JSON, &wider).await.0, 200);
 }

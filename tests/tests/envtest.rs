@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 const NAMESPACES: &str = "/api/v1/namespaces";
 
-/// The directory that `holdfast envtest` made.
+/// Returns the directory that `holdfast envtest` creates.
 fn assets(folder: &TempDir) -> PathBuf {
     let directory = folder.path().join("assets");
     let named = Binary::debug().unwrap().assets(&directory).unwrap();
@@ -44,7 +44,7 @@ fn namespace(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 }
 
-/// A definition and an object of it.
+/// Returns a definition and an object of it.
 fn widgets() -> (Value, Value) {
     let definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -89,7 +89,7 @@ fn an_environment_serves_and_leaves_nothing_behind() {
         }
         let (status, answer) = ask(&environment, Method::POST, "/apis/example.com/v1/widgets", &widget).await;
         assert_eq!(status, StatusCode::CREATED, "{answer}");
-        // No controllers run: a namespace stays until somebody finalizes it.
+        // No controllers run: a namespace stays until a client finalizes it.
         assert_eq!(
             ask(&environment, Method::POST, NAMESPACES, &namespace("a")).await.0,
             StatusCode::CREATED
@@ -109,7 +109,7 @@ fn an_environment_serves_and_leaves_nothing_behind() {
     });
     assert_eq!(environment.stop_api_server().unwrap(), Some(0));
     assert_eq!(environment.stop_etcd().unwrap(), Some(0));
-    // All there is lies in the directories that envtest gave and takes away.
+    // All files are in the directories that envtest provides and removes.
     let mut certificates: Vec<String> = std::fs::read_dir(environment.path("certs"))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -192,7 +192,7 @@ fn flags_of_kube_apiserver_are_taken_and_others_end_the_start() {
         String::from_utf8_lossy(&refused.stderr).contains("--etcd-servers must be specified"),
         "{refused:?}"
     );
-    // What envtest looks for in the help decides which flags it sets.
+    // envtest searches the help to decide which flags it sets.
     let help = |name: &str| {
         let shown = Command::new(assets.join(name)).arg("--help").output().unwrap();
         assert!(shown.status.success());
@@ -228,7 +228,7 @@ fn twenty_environments_run_at_once() {
     }
     for environment in &environments {
         let (_, list) = runtime.block_on(ask(environment, Method::GET, NAMESPACES, &Value::Null));
-        // Four that every server has, and its own.
+        // Four that every server has, and the one of this environment.
         assert_eq!(list["items"].as_array().map(Vec::len), Some(5));
     }
 }

@@ -1,5 +1,5 @@
-//! What clients get when etcd refuses, is full or has no leader; etcd behind TLS that requires a certificate; and what servers
-//! keep and mend there together.
+//! Responses to clients if etcd rejects writes, is full or has no leader; etcd with TLS that requires a client
+//! certificate; and the entries that several servers keep and repair there together.
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
@@ -21,7 +21,7 @@ use tokio::net::{TcpStream, UnixListener};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const JSON: &str = "application/json";
-/// How long to wait for what is sure to come.
+/// Time limit for events that are certain to happen.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn start(etcd: &Etcd, more: &[&str]) -> Server {
@@ -47,7 +47,7 @@ fn message(answer: &Value) -> &str {
     answer["message"].as_str().unwrap_or_default()
 }
 
-/// Waits until the server says that etcd is as it should be, or is not.
+/// Waits until the server reports that etcd is in the expected state.
 async fn until_ready(server: &Server, ready: bool) {
     let end = Instant::now() + PATIENCE;
     let mut connection = Target::of(server).unwrap().connect().await.unwrap();
@@ -207,7 +207,7 @@ async fn a_full_etcd_refuses_writes_and_is_read() {
     assert_eq!(objects.get(&format!("{CONFIG_MAPS}/c0")).await.0, StatusCode::OK);
     let (code, list) = objects.get(CONFIG_MAPS).await;
     assert_eq!(code, StatusCode::OK);
-    // etcd stores the write that fills it and refuses it none the less, where it notices only as it applies it.
+    // etcd stores the write that fills it and still rejects it if it only detects the limit while it applies the write.
     let listed = list["items"].as_array().map(Vec::len);
     assert!(
         listed == Some(made) || listed == Some(made + 1),
@@ -252,10 +252,10 @@ async fn users_unknown_to_etcd_are_reported() {
     assert_eq!((code, message(&answer)), (StatusCode::INTERNAL_SERVER_ERROR, expected));
     let (code, answer) = objects.ask(Method::POST, CONFIG_MAPS, JSON, config_map("d", 10)).await;
     assert_eq!((code, message(&answer)), (StatusCode::INTERNAL_SERVER_ERROR, expected));
-    // Without a version that must be the most recent, what is known is served.
+    // A read without a required version is served from the state in memory.
     let (code, _) = objects.get(&format!("{CONFIG_MAPS}/c?resourceVersion=0")).await;
     assert_eq!(code, StatusCode::OK);
-    // No waiting mends that, so a start ends.
+    // Waiting cannot repair this, so the start fails.
     server.end();
     let error = server
         .start_anew(&[&format!("--etcd-servers={}", etcd.endpoints())])
@@ -287,12 +287,12 @@ async fn without_a_leader_nothing_is_acknowledged_until_there_is_one() {
     assert_eq!(code, StatusCode::OK);
 }
 
-/// The map of node ports with the mark of 30007 alone, as kube-apiserver writes it.
+/// Bitmap of node ports in which only 30007 is allocated, in kube-apiserver's encoding.
 const LEAKED: &[u8] = b"k8s\0\x0a\x15\x0a\x02v1\x12\x0fRangeAllocation\x12\x22\x0a\x10\x0a\0\x12\0\x1a\0\x22\0*\x002\08\0B\0\x12\x0b30000-32767\x1a\x01\x80\x1a\0\x22\0";
 
 #[needs(etcd)]
 #[tokio::test]
-async fn what_services_hold_is_mended_at_the_start_and_a_marked_port_is_refused_at_once() {
+async fn service_allocations_are_repaired_and_leaked_port_rejected() {
     const SERVICES: &str = "/api/v1/namespaces/default/services";
     let service = |name: &str, port: u16| {
         json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
@@ -354,7 +354,7 @@ async fn the_service_kubernetes_leads_to_the_servers_that_live() {
             .is_some_and(|leases| leases.len() == 2 && leases.iter().all(lives)),
         "{leases}"
     );
-    // One that ends takes its address away.
+    // A server that exits removes its address.
     other.end();
     client
         .until(ENDPOINTS, |_, endpoints| addresses(endpoints) == ["192.0.2.2"])
@@ -390,7 +390,7 @@ async fn loopback_server_registers_address_of_host() {
     assert!(!endpoints.to_string().contains("\"127."), "{endpoints}");
 }
 
-/// So much that the log of etcd, of which there are two parts at first, and a little database have room.
+/// Disk size with enough space for etcd's log, which has two segments at first, and a small database.
 const DISK: u64 = 150 << 20;
 
 #[needs(etcd, full_disk)]
@@ -420,7 +420,7 @@ async fn a_full_disk_of_etcd_loses_nothing_that_was_acknowledged() {
     let (code, answer) = refused.unwrap();
     assert!(code.is_server_error(), "{code} {answer}");
     until_ready(&server, false).await;
-    // What is known is served all the same.
+    // Objects in memory are still served.
     let (code, _) = objects.get(&format!("{CONFIG_MAPS}/before?resourceVersion=0")).await;
     assert_eq!(code, StatusCode::OK);
     etcd.clear_disk().unwrap();
@@ -435,7 +435,7 @@ async fn a_full_disk_of_etcd_loses_nothing_that_was_acknowledged() {
     objects.make(CONFIG_MAPS, config_map("after", 10)).await;
 }
 
-/// The keys of an etcd that begin with `prefix`.
+/// Returns the keys of an etcd that begin with `prefix`.
 fn keys(etcd: &Etcd, prefix: &str) -> Vec<String> {
     let mut end = prefix.as_bytes().to_vec();
     *end.last_mut().unwrap() += 1;
@@ -457,7 +457,7 @@ fn version(object: &Value) -> u64 {
 
 #[needs(etcd)]
 #[tokio::test]
-async fn resources_are_kept_in_another_etcd_with_versions_of_their_own() {
+async fn resources_in_another_etcd_have_their_own_versions() {
     const EVENTS: &str = "/api/v1/namespaces/sent/events";
     let (etcd, other) = (Etcd::one().unwrap(), Etcd::one().unwrap());
     let flag = format!("--etcd-servers-overrides=/events#{}", other.endpoint(0));
@@ -501,7 +501,7 @@ async fn resources_are_kept_in_another_etcd_with_versions_of_their_own() {
         (&reported["type"], &reported["object"]["count"]),
         (&json!("MODIFIED"), &json!(2))
     );
-    // Controllers see what is there: the end of a namespace takes its events along.
+    // Controllers see existing objects: the deletion of a namespace also deletes its events.
     objects.delete("/api/v1/namespaces/sent", Value::Null).await;
     objects.until_gone("/api/v1/namespaces/sent").await;
     assert_eq!(keys(&other, "/registry/").len(), 0);

@@ -20,7 +20,7 @@ async fn a_hog_gets_no_more_than_its_share() {
         &[
             "--max-requests-inflight=1",
             "--max-mutating-requests-inflight=1",
-            // A request waits for its turn for a quarter of that.
+            // A request is queued for a quarter of that.
             "--request-timeout=10m",
         ],
     )
@@ -31,7 +31,7 @@ async fn a_hog_gets_no_more_than_its_share() {
     let (mut tasks, (sender, mut answers)) = (JoinSet::new(), unbounded_channel());
     load(&hog, 40, "hog", (&mut tasks, &sender)).await;
     load(&quiet, 4, "quiet", (&mut tasks, &sender)).await;
-    // Both are there when it counts.
+    // Both users are active before the measurement.
     let (mut of_hog, mut of_quiet) = (0, 0);
     while of_hog < 10 || of_quiet < 10 {
         match answers.recv().await.unwrap() {
@@ -49,7 +49,7 @@ async fn a_hog_gets_no_more_than_its_share() {
         }
     }
     tasks.abort_all();
-    // Ten connections for each of the other user's would get ten answers for each.
+    // With one queue for all, the other user's ten connections would get ten responses for each of this one.
     assert!(
         of_hog < 2 * COUNTED,
         "the hog got {of_hog} answers while the other got {COUNTED}"
@@ -75,7 +75,7 @@ async fn levels_may_be_switched_off() {
 }
 
 #[tokio::test]
-async fn objects_that_every_server_has_are_kept_as_this_version_has_them() {
+async fn mandatory_and_suggested_objects_are_restored_at_the_start() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     let mut client = Client::of(&server).await;
     let (low, system) = (format!("{LEVELS}/workload-low"), format!("{LEVELS}/system"));

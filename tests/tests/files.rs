@@ -8,8 +8,8 @@ use std::path::Path;
 use conformance::{ADMIN_TOKEN, Binary, Server, Target};
 use tempfile::TempDir;
 
-/// A flag that names a file: how refusals of the file begin, flags that go with it, and the reasons where the file holds nothing or
-/// nonsense.
+/// A flag that names a file: prefix of the errors about the file, flags that it needs, and the errors for an empty file
+/// and for an invalid one.
 struct Named {
     flag: &'static str,
     prefix: &'static str,
@@ -91,7 +91,7 @@ const FILES: [Named; 9] = [
     },
 ];
 
-/// The flags with which `named` is `file`.
+/// Returns the flags with which `named` is `file`.
 fn flags(named: &Named, folder: &Path, file: &Path) -> Vec<String> {
     let with = named.with.iter();
     let with = with.map(|flag| flag.replace("FOLDER", folder.to_str().unwrap()));
@@ -99,7 +99,7 @@ fn flags(named: &Named, folder: &Path, file: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_file_that_cannot_be_used_ends_the_start_with_flag_file_and_reason() {
+fn unusable_file_ends_the_start_with_flag_file_and_reason() {
     let (binary, folder) = (Binary::debug().unwrap(), TempDir::new().unwrap());
     let path = |name: &str| folder.path().join(name);
     fs::write(path("policy.yaml"), POLICY).unwrap();
@@ -129,15 +129,15 @@ fn a_file_that_cannot_be_used_ends_the_start_with_flag_file_and_reason() {
     }
 }
 
-/// A file that can be read and does not fit: the flag that leads to it, what it holds, and the reason. FOLDER stands for the folder
-/// of the files.
+/// A readable file with invalid content: its flag, its content, and the error. FOLDER is replaced by the folder of the
+/// files.
 struct Misfit {
     flag: &'static str,
     with: &'static [&'static str],
     text: &'static str,
     /// Another file that the first one names.
     named: Option<(&'static str, &'static str)>,
-    /// The place and the reason; none where the reference takes the file.
+    /// Location and error; `None` if the reference accepts the file.
     why: Option<&'static str>,
 }
 
@@ -257,7 +257,7 @@ fn misfits() -> Vec<Misfit> {
 }
 
 #[test]
-fn a_file_with_unknown_fields_or_of_another_version_ends_the_start() {
+fn file_with_unknown_fields_or_version_ends_the_start() {
     let (binary, folder) = (Binary::debug().unwrap(), TempDir::new().unwrap());
     let place = folder.path().to_str().unwrap();
     let path = |name: &str| folder.path().join(name);
@@ -322,7 +322,7 @@ fn a_token_is_not_sent_where_others_may_read_it() {
     assert!(said.contains(why) && !said.contains("secret"), "{said}");
 }
 
-/// A certificate of the server for its own address, which is its own authority, and its key.
+/// Returns a certificate of the server for its own address, which is its own authority, and its key.
 fn certificate() -> (String, String) {
     let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
     params
@@ -333,7 +333,7 @@ fn certificate() -> (String, String) {
     (certificate.pem(), key.serialize_pem())
 }
 
-/// The files that are read again while the server serves, each with what holds its key where it has one.
+/// Flags of files that are reloaded while the server runs, each with the flag of its key if it has one.
 const READ_AGAIN: [(Flagged, Option<Flagged>); 4] = [
     (("tls-cert-file", "tls.crt"), Some(("tls-private-key-file", "tls.key"))),
     (("client-ca-file", "clients.crt"), None),
@@ -348,7 +348,7 @@ const READ_AGAIN: [(Flagged, Option<Flagged>); 4] = [
 type Flagged = (&'static str, &'static str);
 
 #[tokio::test]
-async fn files_are_read_again_and_the_old_ones_stay_where_the_new_cannot_be_used() {
+async fn changed_files_are_reloaded_unless_they_are_invalid() {
     const STAY: &str = "files have changed and cannot be used; the old ones stay";
     let folder = TempDir::new().unwrap();
     let path = |name: &str| folder.path().join(name);

@@ -15,7 +15,7 @@ async fn server(flags: &[&str]) -> (Server, Client) {
     (server, client)
 }
 
-/// The part of the hashes of uids from `start` up to `end`, in the form of a query.
+/// Returns the part of the hashes of uids from `start` up to `end`, in the form of a query.
 fn shard(start: &str, end: &str) -> String {
     format!("shardSelector=shardRange(object.metadata.uid,'0x{start}','0x{end}')")
 }
@@ -67,13 +67,13 @@ async fn lists_and_watches_show_the_objects_of_a_shard() {
     let mut everything = names(&all);
     everything.sort_unstable();
     assert_eq!(seen, everything);
-    // Each watch passed over what the other showed.
+    // Each watch skipped the events of the other shard.
     let of = "{group=\"\",resource=\"configmaps\"}";
     let lines = [
         format!("apiserver_watch_filtered_events_total{of} {}\n", everything.len()),
         format!("apiserver_watch_shards_total{of} 0\n"),
     ];
-    // The server lets go of a watch when its client has seen the end already.
+    // The server ends a watch a moment after its client has read the end.
     let are_shown = |metrics: &Value| lines.iter().all(|line| metrics.as_str().unwrap().contains(line));
     client.until("/metrics", |_, metrics| are_shown(metrics)).await;
     let (status, refusal) = client.get(&format!("{CONFIG_MAPS}?shardSelector=other(1)")).await;
@@ -99,7 +99,7 @@ async fn servers_publish_in_which_versions_they_store_objects() {
         "--runtime-config=internal.apiserver.k8s.io/v1alpha1=true",
     ];
     let (_server, mut client) = server(&flags).await;
-    // Until that is published, writes of the resource are refused.
+    // Until that is published, writes of the resource are rejected.
     let waiting = "wait for storage version registration to complete for resource: configmaps, last seen error: <nil>";
     let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
     loop {
@@ -148,7 +148,7 @@ async fn servers_publish_in_which_versions_they_store_objects() {
         events["status"]["storageVersions"][0]["decodableVersions"],
         json!(["v1", "events.k8s.io/v1"])
     );
-    // What a server without a lease publishes does not stay.
+    // Storage versions published by a server without a lease are removed.
     let mut versions = object["status"]["storageVersions"].as_array().unwrap().clone();
     let mut gone = versions[0].clone();
     gone["apiServerID"] = json!("apiserver-gone");
@@ -183,17 +183,17 @@ async fn connections_of_who_is_unknown_end_with_the_first_request() {
         answered
     };
     let (server, _) = server(&[]).await;
-    // The client may have sent more before it heard that there is no more.
+    // The client may have sent more requests before it received the end of the connection.
     assert!(asks(&server, false).await < 200);
     assert_eq!(asks(&server, true).await, 200);
-    // The ends of connections are answered while the end of the server is waited for.
+    // Closing connections are handled while the test waits for the end of the server.
     let restart = move || server.restart(&["--feature-gates=UnauthenticatedHTTP2DOSMitigation=false"]);
     let server = tokio::task::spawn_blocking(restart).await.unwrap().unwrap();
     assert_eq!(asks(&server, false).await, 200);
 }
 
 #[tokio::test]
-async fn objects_that_can_be_read_are_not_deleted_as_if_they_could_not() {
+async fn unsafe_deletion_of_a_readable_object_is_rejected() {
     const OPTION: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
     let (server, mut client) = server(&["--feature-gates=AllowUnsafeMalformedObjectDeletion=true"]).await;
     client.config_map("default", json!({"name": "a"})).await;

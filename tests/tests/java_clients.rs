@@ -1,6 +1,7 @@
 //! The Java clients against the real binary: the official one and fabric8's, whose checks are in `tests/clients/java`.
 //!
-//! Maven fetches the clients and what they need below the build directory, once for each `pom.xml`; `javac` compiles.
+//! Maven downloads the clients and their dependencies below the build directory, once for each `pom.xml`; `javac`
+//! compiles.
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
@@ -13,10 +14,10 @@ use conformance::tool::printed;
 use conformance::{Binary, Server, clients};
 use test_support::needs;
 
-/// What fetches the clients.
+/// Maven plugin that downloads the clients.
 const PLUGIN: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies";
 
-/// The folder of the clients' archives.
+/// Returns the folder of the clients' archives.
 fn archives() -> PathBuf {
     let folder = clients::installed("java", "pom.xml", |sources, folder| {
         let archives = folder.join("archives");
@@ -31,7 +32,7 @@ fn archives() -> PathBuf {
     folder.unwrap().join("archives")
 }
 
-/// Where Java finds classes: a folder of them, and all archives.
+/// Returns Java's class path: a folder of classes, and all archives.
 fn class_path(classes: &Path, archives: &Path) -> OsString {
     std::env::join_paths([classes.to_owned(), archives.join("*")]).unwrap()
 }

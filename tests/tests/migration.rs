@@ -12,7 +12,7 @@ const OLD: &str = "/apis/example.com/v1/namespaces/default/widgets";
 const NEW: &str = "/apis/example.com/v2/namespaces/default/widgets";
 const MIGRATIONS: &str = "/apis/storagemigration.k8s.io/v1beta1/storageversionmigrations";
 
-/// The versions of the definition, of which one is stored.
+/// Returns the versions of the definition, of which one is stored.
 fn versions(stored: &str) -> Value {
     let version = |name: &str| {
         json!({"name": name, "served": true, "storage": name == stored, "schema": {"openAPIV3Schema": {"type": "object",
@@ -37,7 +37,7 @@ async fn migrate(client: &mut Client, name: &str, group: &str, resource: &str) -
     format!("{MIGRATIONS}/{name}")
 }
 
-/// The status, reason and message of a condition.
+/// Returns the status, reason and message of a condition.
 fn condition(object: &Value, of: &str) -> Option<[String; 3]> {
     let conditions = object.pointer("/status/conditions")?.as_array()?;
     let found = conditions.iter().find(|condition| condition["type"] == of)?;
@@ -135,7 +135,7 @@ async fn migrations_of_a_resource_come_one_after_the_other() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_migrated_is_reported_once() {
+async fn migration_of_unsupported_resource_fails_once() {
     let (_server, mut client) = server().await;
     let path = migrate(&mut client, "a", "", "bindings").await;
     let ended = client

@@ -1,6 +1,6 @@
-//! The official Python and JavaScript clients and kopf against the real binary. Each is installed from its registry below the build
-//! directory, once for each list of what it needs. The tests run where
-//! `HOLDFAST_REQUIRE` names `clients`, and are ignored elsewhere, since a registry may be out of reach.
+//! The official Python and JavaScript clients and kopf against the real binary. Each is installed from its registry
+//! below the build directory, once for each list of requirements. The tests run if `HOLDFAST_REQUIRE` names `clients`,
+//! and are ignored otherwise, since a registry may be unreachable.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 
@@ -12,7 +12,7 @@ use test_support::needs;
 
 /// A client in another language.
 struct Client {
-    /// The folder below `tests/clients`, and where it is installed.
+    /// Name of the folder below `tests/clients`, and of the folder of the installation.
     name: &'static str,
     /// The file that lists what is installed.
     wants: &'static str,
@@ -23,7 +23,7 @@ struct Client {
 }
 
 impl Client {
-    /// Runs the checks with further arguments behind the kubeconfig.
+    /// Runs the checks with additional arguments after the kubeconfig.
     fn check(&self, more: &[&str]) {
         let folder = clients::installed(self.name, self.wants, self.install).unwrap();
         let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
@@ -44,7 +44,7 @@ impl Client {
     }
 }
 
-/// The Python client and kopf, with the script that checks them.
+/// Returns the Python client and kopf, with the script that checks them.
 fn python(run: fn(&Path, &Path) -> Command) -> Client {
     Client {
         name: "python",
@@ -76,7 +76,7 @@ fn the_python_client_works_typed_dynamic_and_watching() {
 
 #[needs(clients)]
 #[test]
-fn an_operator_by_kopf_handles_creation_update_deletion_and_timers() {
+fn kopf_operator_handles_creation_update_deletion_and_timers() {
     python(|sources, folder| in_python(folder, &sources.join("operator_checks.py"))).check(&[]);
 }
 
@@ -100,7 +100,7 @@ const JAVASCRIPT: Client = Client {
         vec![packages]
     },
     run: |sources, folder| {
-        // The script finds its packages from where it lies.
+        // The script resolves its packages relative to its own folder.
         std::fs::copy(sources.join("conformance.mjs"), folder.join("conformance.mjs")).unwrap();
         let processor = if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" };
         let node = format!("node_modules/node-linux-{processor}/bin/node");

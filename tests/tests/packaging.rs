@@ -1,4 +1,4 @@
-//! What `packaging` holds: the unit for systemd and the recipe of the image.
+//! Contents of `packaging`: the systemd unit and the image recipe.
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
@@ -12,14 +12,14 @@ use conformance::tool::{printed, script};
 use conformance::{Binary, Server, root};
 use test_support::{free_address, needs};
 
-/// The most that systemd may find the unit exposed, in tenths of its scale from 0 to 10.
+/// Maximum exposure of the unit according to systemd, in tenths of its scale from 0 to 10.
 const EXPOSURE: &str = "--threshold=15";
 
 fn recipe(name: &str) -> String {
     fs::read_to_string(root().join("packaging").join(name)).unwrap()
 }
 
-/// The values of a field of the unit.
+/// Returns the values of a field of the unit.
 fn values<'u>(unit: &'u str, field: &str) -> Vec<&'u str> {
     let lines = unit.lines().filter_map(|line| line.split_once('='));
     lines
@@ -48,7 +48,7 @@ fn the_unit_gives_the_server_a_user_and_one_directory() {
     }
 }
 
-/// Has systemd judge the unit, with a program in it that is there.
+/// Verifies the unit with systemd, with the path of an existing program in it.
 fn judged(arguments: &[&str]) -> Output {
     let folder = tempfile::tempdir().unwrap();
     let unit = folder.path().join("holdfast.service");
@@ -68,7 +68,7 @@ fn systemd_takes_the_unit_and_finds_it_little_exposed() {
 }
 
 #[test]
-fn the_image_has_a_user_without_rights_a_volume_and_a_check_of_health() {
+fn image_has_an_unprivileged_user_a_volume_and_a_health_check() {
     let recipe = recipe("Containerfile");
     let (_, image) = recipe.rsplit_once("\nFROM ").unwrap();
     let line = |instruction: &str| {
@@ -78,14 +78,14 @@ fn the_image_has_a_user_without_rights_a_volume_and_a_check_of_health() {
     assert!(image.starts_with("scratch\n"));
     assert_eq!(line("USER"), "65532:65532");
     assert_eq!(line("VOLUME"), "/data");
-    // The binary knows what the image calls it with.
+    // The binary accepts the commands of the image.
     let binary = Binary::debug().unwrap();
     for instruction in ["ENTRYPOINT", "HEALTHCHECK"] {
         printed(binary.command().args(words_of(instruction)).arg("--help"), "");
     }
 }
 
-/// The words of an instruction of the image in the form of a list, behind the program's name.
+/// Returns the words of an instruction of the image in the form of a list, behind the program's name.
 fn words_of(instruction: &str) -> Vec<String> {
     let recipe = recipe("Containerfile");
     let (_, image) = recipe.rsplit_once("\nFROM ").unwrap();
@@ -95,8 +95,8 @@ fn words_of(instruction: &str) -> Vec<String> {
     words[1..].to_vec()
 }
 
-/// The root of the image in a folder, made by the commands of the recipe, with the binary of the tests in the place of the one that
-/// they build. That one is static; this one gets the libraries that it is linked with.
+/// Creates the root file system of the image in a folder with the commands of the recipe, but with the tests' binary
+/// instead of the one that they build. That one is static; this one gets the libraries that it is linked with.
 fn image(folder: &Path) -> PathBuf {
     let recipe = recipe("Containerfile").replace("\\\n", " ");
     let (built, root) = (folder.join("built"), folder.join("image"));
@@ -118,7 +118,7 @@ fn image(folder: &Path) -> PathBuf {
     root
 }
 
-/// The program of the image as its user, with nothing of this machine to read.
+/// Returns the program of the image as its user, with nothing of this machine to read.
 fn in_image(root: &Path, words: &[String]) -> Command {
     let mut command = Command::new("chroot");
     command
@@ -153,7 +153,7 @@ fn serves(root: &Path) {
     let mut words = words_of("ENTRYPOINT");
     words.push(format!("--secure-port={}", free_address().unwrap().port()));
     let mut server = Ended(in_image(root, &words).stdout(Stdio::piped()).spawn().unwrap());
-    // Its first line says that it serves.
+    // Its first line reports that it serves.
     let mut said = String::new();
     BufReader::new(server.0.stdout.take().unwrap())
         .read_line(&mut said)
@@ -168,7 +168,7 @@ fn serves(root: &Path) {
     assert!(!in_image(root, &health).output().unwrap().status.success());
 }
 
-/// An engine with a store of its own.
+/// Container engine with a store of its own.
 struct Engine {
     folder: tempfile::TempDir,
 }
@@ -179,7 +179,7 @@ impl Engine {
         Self { folder }
     }
 
-    /// What a command of the engine prints.
+    /// Returns the output of a command of the engine.
     fn says(&self, arguments: &[&str]) -> String {
         let mut command = Command::new("buildah");
         for (flag, name) in [("--root", "store"), ("--runroot", "running")] {
@@ -190,7 +190,7 @@ impl Engine {
             .to_owned()
     }
 
-    /// Keeps a folder as an image of this name, in the place of one from a registry.
+    /// Imports a folder as an image of this name, which replaces one from a registry.
     fn keep(&self, folder: &Path, name: &str) {
         let container = self.says(&["from", "scratch"]);
         self.says(&["copy", "--quiet", &container, folder.to_str().unwrap(), "/"]);
@@ -199,8 +199,8 @@ impl Engine {
     }
 }
 
-/// The root of an image to build in: a shell with a few programs, and the tests' binary in the place of the one that Cargo would
-/// build.
+/// Creates the root file system of a build image: a shell with a few programs, and the tests' binary instead of the one
+/// that Cargo would build.
 fn builder(folder: &Path) -> PathBuf {
     let root = folder.join("builder");
     let binary = Binary::debug().unwrap();
@@ -223,7 +223,7 @@ fn builder(folder: &Path) -> PathBuf {
     root
 }
 
-/// Copies the libraries that a program is linked with to where it looks for them below another root.
+/// Copies the libraries that a program is linked with to their paths below another root.
 fn add_libraries(program: &Path, root: &Path) {
     let linked = printed(Command::new("ldd").arg(program), "");
     for library in linked.split_whitespace().filter(|word| word.starts_with('/')) {
@@ -234,7 +234,7 @@ fn add_libraries(program: &Path, root: &Path) {
 
 #[needs(root, buildah)]
 #[test]
-fn an_engine_builds_the_image_and_its_server_writes_to_the_volume_alone() {
+fn engine_builds_image_whose_server_writes_only_to_the_volume() {
     let engine = Engine::new();
     let folder = tempfile::tempdir().unwrap();
     let text = recipe("Containerfile");
@@ -267,7 +267,7 @@ fn an_engine_builds_the_image_and_its_server_writes_to_the_volume_alone() {
 
     let container = engine.says(&["from", "--pull-never", "holdfast"]);
     let root = PathBuf::from(engine.says(&["mount", &container]));
-    // As where the root of the container is read-only.
+    // This corresponds to a container with a read-only root.
     fs::set_permissions(root.join("tmp"), Permissions::from_mode(0o555)).unwrap();
     chown(root.join("tmp"), Some(0), Some(0)).unwrap();
     serves(&root);
@@ -294,7 +294,7 @@ fn a_server_reports_whether_it_is_ready() {
 
 #[test]
 fn cargo_installs_the_binary() {
-    // What the tests have built anyway is installed.
+    // The test installs the debug build, which the tests build anyway.
     Binary::debug().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let installed = Command::new(env!("CARGO"))

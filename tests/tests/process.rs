@@ -1,4 +1,5 @@
-//! What the process promises its supervisor: data outlives it, it ends when asked, and no two share a directory.
+//! Guarantees of the process for its supervisor: data survives it, it exits on request, and no two processes share a
+//! directory.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "what fails here is the test")]
 
@@ -123,7 +124,7 @@ async fn a_second_process_on_the_same_directory_is_refused() {
 async fn a_damaged_log_is_refused_until_the_loss_is_accepted() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     apply(&Target::of(&server).unwrap(), "kept", "1").await;
-    // A graceful end moves that into the file; what comes after stands in the log alone.
+    // A graceful shutdown moves that into the file; later writes are only in the log.
     let mut server = server.restart(&[]).unwrap();
     let lost = apply(&Target::of(&server).unwrap(), "lost", "1").await;
     let log = server.data_dir().join("store.db-wal");
@@ -164,7 +165,7 @@ async fn unstamped_build_reports_default_version() {
 }
 
 #[tokio::test]
-async fn who_brings_no_credentials_may_ask_for_health_alone_or_not_at_all() {
+async fn anonymous_requests_reach_only_health_checks_or_nothing() {
     let cases: [(&[&str], _, _); 2] = [
         (&[], StatusCode::OK, (StatusCode::FORBIDDEN, "Forbidden")),
         (
@@ -190,7 +191,7 @@ async fn who_brings_no_credentials_may_ask_for_health_alone_or_not_at_all() {
 
 #[tokio::test]
 async fn the_mode_of_authorization_decides_who_may_do_what() {
-    // Where everybody may do everything, no user is anonymous.
+    // If everybody may do everything, no user is anonymous.
     for (mode, code) in [
         ("AlwaysAllow", StatusCode::UNAUTHORIZED),
         ("RBAC,AlwaysAllow", StatusCode::UNAUTHORIZED),
@@ -241,7 +242,7 @@ async fn get_status(server: &Server, path: &str) -> StatusCode {
 }
 
 #[tokio::test]
-async fn what_was_done_is_shown_by_metrics() {
+async fn metrics_report_completed_operations() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     let target = Target::of(&server).unwrap();
     apply(&target, "counted", "1").await;
@@ -280,7 +281,7 @@ async fn what_was_done_is_shown_by_metrics() {
 }
 
 #[tokio::test]
-async fn the_service_of_the_server_is_complete_where_it_is_reached_by_loopback_alone() {
+async fn kubernetes_service_is_complete_on_a_loopback_address() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     let mut connection = Target::of(&server).unwrap().connect().await.unwrap();
     for (path, address) in [
@@ -329,7 +330,7 @@ async fn checks_of_health_stand_in_the_order_of_the_reference() {
         "poststarthook/priority-and-fairness-config-consumer",
     ];
     assert_eq!(names.get(..first.len()), Some(&first[..]), "{text}");
-    // What kube-apiserver leaves to others is reported where it fails.
+    // Failures of duties that kube-apiserver leaves to other components are reported.
     assert_eq!(
         names.last(),
         Some(&"poststarthook/apiservice-openapiv3-controller"),

@@ -1,4 +1,4 @@
-//! Quotas from end to end: what is made is charged at once, and what goes is given back.
+//! Quotas from end to end: created objects are charged at once, and deleted ones are released.
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
@@ -58,7 +58,7 @@ async fn a_quota_counts_what_is_there_what_comes_and_what_goes() {
     client
         .delete("/api/v1/namespaces/default/configmaps/early", Value::Null)
         .await;
-    // A pod that is over holds nothing but its name.
+    // A finished Pod only counts as an object.
     let over = json!({"status": {"phase": "Succeeded"}});
     let (status, _) = client
         .ask(Method::PATCH, &format!("{PODS}/a/status"), MERGE, over)
@@ -73,7 +73,7 @@ async fn a_quota_counts_what_is_there_what_comes_and_what_goes() {
 }
 
 #[tokio::test]
-async fn limits_that_change_are_counted_anew_and_scopes_say_what_counts() {
+async fn changed_limits_are_recounted_within_their_scopes() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     let mut client = Client::of(&server).await;
     quota(&mut client, json!({"hard": {"pods": "5"}, "scopes": ["Terminating"]})).await;
@@ -129,12 +129,12 @@ async fn a_quota_may_be_there_before_what_it_counts_is_defined() {
 }
 
 #[tokio::test]
-async fn what_was_charged_for_nothing_is_given_back_after_a_while() {
+async fn charge_without_an_object_is_released_by_the_resync() {
     let server = Server::start(&Binary::debug().unwrap(), &["--resource-quota-sync-period=100ms"]).unwrap();
     let mut client = Client::of(&server).await;
     quota(&mut client, json!({"hard": {"pods": "5"}})).await;
     until_used(&mut client, json!({"pods": "0"})).await;
-    // As a kube-apiserver on the same store charges a pod that never came to be.
+    // A kube-apiserver on the same store charges a Pod like this whose creation then fails.
     let charge = json!({"status": {"used": {"pods": "1"}}});
     let (status, charged) = client
         .ask(Method::PATCH, &format!("{QUOTA}/status"), MERGE, charge)

@@ -1,4 +1,4 @@
-//! What is served: `--feature-gates` and `--runtime-config` of the real binary.
+//! Features and APIs: `--feature-gates` and `--runtime-config` of the real binary.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "what fails here is the test")]
 
@@ -7,7 +7,7 @@ use conformance::{Binary, Client, Server, Target};
 use http::Method;
 use http_body_util::BodyExt as _;
 
-/// The answer to a request with a body, as text.
+/// Sends a request with a body and returns the response, as text.
 async fn send(server: &Server, method: Method, path: &str, body: &str) -> (u16, serde_json::Value) {
     let mut connection = Target::of(server).unwrap().connect().await.unwrap();
     let body = Bytes::from(body.to_owned());
@@ -24,7 +24,7 @@ async fn text(server: &Server, path: &str) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Why a start with these flags ends.
+/// Returns the error with which a start with these flags fails.
 fn refused(flags: &[&str]) -> String {
     match Server::start(&Binary::debug().unwrap(), flags) {
         Ok(_) => String::new(),
@@ -57,7 +57,7 @@ async fn metrics_show_admission_queues_and_the_store() {
         "apiserver_storage_size_bytes{storage_cluster_id=\"embedded\"} ".to_owned(),
         "apiserver_watch_list_duration_seconds_count{group=\"\",resource=\"pods\",scope=\"cluster\",version=\"v1\"} 1\n".to_owned(),
     ];
-    // Controllers begin to work while the server is ready already.
+    // Controllers may start after the server is ready.
     let are_shown = |metrics: &serde_json::Value| parts.iter().all(|part| metrics.as_str().unwrap().contains(part));
     let mut client = Client::of(&server).await;
     client.until("/metrics", |_, metrics| are_shown(metrics)).await;
@@ -116,7 +116,7 @@ async fn pages_and_checks_go_with_their_gates() {
     assert_eq!(seen(&server).await, [true; 4]);
 }
 
-/// Status, content type and body of the answer to a request that accepts `accept`.
+/// Returns status, content type and body of the response to a request that accepts `accept`.
 async fn answer(server: &Server, path: &str, accept: &str) -> (u16, String, Bytes) {
     let mut connection = Target::of(server).unwrap().connect().await.unwrap();
     let response = connection.get(path, accept).await.unwrap();
@@ -268,7 +268,7 @@ async fn runtime_config_switches_versions_on_and_off() {
     let deprecated = "apiserver_requested_deprecated_apis{group=\"resource.k8s.io\",removed_release=\"1.38\",resource=\"resourceclaims\",subresource=\"\",version=\"v1beta1\"} 1";
     assert!(metrics.contains(deprecated), "{metrics}");
 
-    // What was written in a version that is off again is there in the others.
+    // Objects written in a version that is disabled again exist in the other versions.
     let server = server.restart(&[]).unwrap();
     let (status, claim) = send(&server, Method::GET, &stable, "").await;
     assert_eq!(
@@ -290,7 +290,7 @@ async fn answers_of_deprecated_versions_carry_warnings() {
     );
 }
 
-/// The version and the plural name of what is off by default.
+/// Versions and plural names of resources that are off by default.
 const BEYOND: [(&str, &str); 24] = [
     ("admissionregistration.k8s.io/v1alpha1", "mutatingadmissionpolicies"),
     (
@@ -359,14 +359,14 @@ fn apis_that_are_not_there_end_the_start() {
     );
 }
 
-/// A short text in CBOR.
+/// Returns a short text in CBOR.
 fn cbor(text: &str) -> Vec<u8> {
     let mut item = vec![0x40 | u8::try_from(text.len()).unwrap()];
     item.extend_from_slice(text.as_bytes());
     item
 }
 
-/// A ConfigMap in CBOR.
+/// Returns a ConfigMap in CBOR.
 fn cbor_config_map(name: &str) -> Bytes {
     let mut item = vec![0xd9, 0xd9, 0xf7, 0xa4];
     for text in ["apiVersion", "v1", "kind", "ConfigMap", "metadata"] {
@@ -443,7 +443,7 @@ async fn objects_are_served_in_cbor_where_the_gate_says_so() {
         .ask(Method::POST, CONFIG_MAPS, CBOR, Bytes::from_static(b"\xa1\xff"))
         .await;
     assert_eq!(broken.unwrap().0, 400);
-    // What describes resources is no object.
+    // Documents that describe resources are not objects.
     assert_eq!(
         connection
             .get("/apis", "application/cbor,application/json")
@@ -505,7 +505,7 @@ async fn clients_are_reached_as_flags_say() {
 async fn connections_end_by_chance_where_a_flag_says_so() {
     let server = Server::start(&Binary::debug().unwrap(), &["--goaway-chance=0.02"]).unwrap();
     let mut connection = Target::of(&server).unwrap().connect_http2().await.unwrap();
-    // That none of these is the last happens once in 10^87 times.
+    // The probability that none of these is the last request is 1 in 10^87.
     let mut answered = 0;
     while answered < 10_000
         && let Ok(answer) = connection.get("/version", "*/*").await
@@ -522,7 +522,7 @@ const SERVICES: &str = "/api/v1/namespaces/default/services";
 const SERVICE_CIDRS: &str = "/apis/networking.k8s.io/v1/servicecidrs";
 const IP_ADDRESSES: &str = "/apis/networking.k8s.io/v1/ipaddresses";
 
-/// A Service named `name` with more fields in its specification.
+/// Returns a Service named `name` with more fields in its specification.
 fn service(name: &str, more: &str) -> String {
     format!(r#"{{"metadata":{{"name":"{name}"}},"spec":{{"ports":[{{"port":80}}]{more}}}}}"#)
 }
@@ -660,7 +660,7 @@ async fn used_service_cidr_stays_until_its_addresses_are_gone() {
     assert_eq!(send(&server, Method::DELETE, &path, "").await.0, 200);
     let kept = client.until(&path, |_, object| ready(object) == "False").await;
     assert_eq!(kept["status"]["conditions"][0]["reason"], "Terminating");
-    // Nothing is taken of it any more.
+    // Its addresses are no longer allocated.
     let other = service("other", r#","clusterIP":"10.77.0.6""#);
     assert_eq!(send(&server, Method::POST, SERVICES, &other).await.0, 422);
     assert_eq!(

@@ -52,7 +52,7 @@ async fn pods_get_a_token_and_what_they_know_the_server_by() {
 }
 
 #[tokio::test]
-async fn what_each_namespace_has_comes_back() {
+async fn default_account_and_root_ca_are_restored() {
     let server = Server::start(&Binary::debug().unwrap(), &ALL).unwrap();
     let mut client = Client::of(&server).await;
     let account = "/api/v1/namespaces/default/serviceaccounts/default";
@@ -71,7 +71,7 @@ async fn what_each_namespace_has_comes_back() {
         .until(authorities, |_, object| object["data"] == published["data"])
         .await;
 
-    // A namespace that goes is not held up by what would be made in it.
+    // The objects that would be recreated in a terminating namespace do not delay its deletion.
     client.namespace("gone").await;
     client.delete("/api/v1/namespaces/gone", Value::Null).await;
     client.until_gone("/api/v1/namespaces/gone").await;

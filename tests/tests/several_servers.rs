@@ -1,5 +1,5 @@
-//! Several servers on one etcd: what one writes the others show, who writes against another loses or wins as on one server,
-//! and the controllers run on one of them.
+//! Several servers on one etcd: each returns the writes of the others, conflicting writes have the same results as on
+//! one server, and one of the servers runs the controllers.
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
@@ -19,11 +19,11 @@ const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 
-/// How long to wait for what is sure to come.
+/// Time limit for events that are certain to happen.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The flags of servers on one etcd, which wait less for each other than by default, and long enough for a machine that is busy:
-/// a lease that is lost by chance would be one more.
+/// Returns the flags of servers on one etcd, which wait less for each other than by default, and long enough for a
+/// machine that is busy: a lease that is lost by chance would be one more.
 fn flags(etcd: &Etcd) -> [String; 4] {
     [
         format!("--etcd-servers={}", etcd.endpoints()),
@@ -33,7 +33,7 @@ fn flags(etcd: &Etcd) -> [String; 4] {
     ]
 }
 
-/// What ends first stands first: servers give away what they hold in etcd.
+/// Processes in the order in which they end: servers release their leases in etcd.
 struct Cluster {
     servers: Vec<Server>,
     etcd: Etcd,
@@ -68,7 +68,7 @@ async fn get(target: &Target, path: &str) -> (StatusCode, Value) {
     ask(target, Method::GET, path, &Value::Null).await
 }
 
-/// Asks until the answer is as it should be.
+/// Repeats a GET until the response satisfies `right`.
 async fn until(target: &Target, path: &str, right: impl Fn(StatusCode, &Value) -> bool) -> Value {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -91,7 +91,7 @@ fn holder(lease: &Value) -> &str {
 
 #[needs(etcd)]
 #[tokio::test]
-async fn what_one_server_acknowledged_another_shows_at_once() {
+async fn acknowledged_write_is_visible_on_another_server_at_once() {
     let cluster = Cluster::start(Etcd::one().unwrap(), 2, &[]);
     let (one, other) = (cluster.target(0), cluster.target(1));
     for round in 0..30 {
@@ -200,7 +200,7 @@ async fn an_address_and_a_port_are_given_once_through_two_servers() {
         .filter_map(|one| one["spec"]["ports"][0]["nodePort"].as_i64())
         .collect();
     assert_eq!(ports.len(), 24, "{ports:?}");
-    // One address that two ask for by name goes to one of them.
+    // If two Services request the same address by value, one of them gets it.
     let free = (2..31)
         .map(|last| format!("10.9.8.{last}"))
         .find(|ip| !addresses.contains(ip.as_str()));
@@ -212,7 +212,7 @@ async fn an_address_and_a_port_are_given_once_through_two_servers() {
     let codes: Vec<StatusCode> = join_all(racers).await.iter().map(|(code, _)| *code).collect();
     let won = codes.iter().filter(|code| **code == StatusCode::CREATED).count();
     assert_eq!(won, 1, "{codes:?}");
-    // What is given back is there for the other server.
+    // A released address is available to the other server.
     let taken = services.iter().find(|one| one["metadata"]["name"] == "s0").unwrap();
     let (code, _) = ask(&targets[0], Method::DELETE, &format!("{SERVICES}/s0"), &Value::Null).await;
     assert_eq!(code, StatusCode::OK);
@@ -252,7 +252,7 @@ async fn controllers_run_on_one_server_and_go_on_with_another() {
     let other = |code: StatusCode, lease: &Value| held(code, lease) && holder(lease) != holder(&first);
     let next = until(&second, LEASE, other).await;
     assert_eq!(next["spec"]["leaseTransitions"], 1);
-    // A namespace goes only where a controller empties it.
+    // A namespace is only deleted if a controller empties it.
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gone"}});
     ask(&third, Method::POST, "/api/v1/namespaces", &namespace).await;
     ask(
@@ -267,7 +267,7 @@ async fn controllers_run_on_one_server_and_go_on_with_another() {
         code == StatusCode::NOT_FOUND
     })
     .await;
-    // One that ends gives its lease away.
+    // A server that exits releases its lease.
     let leads = cluster.servers[1].logged(&["this server leads: its controllers start"]);
     let (ending, staying) = if leads { (1, third) } else { (2, second) };
     cluster.servers[ending].end();

@@ -1,4 +1,4 @@
-//! Snapshots of a store that is served, and the way from one data directory to another.
+//! Snapshots of a running server's store, and copies from one data directory to another.
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
@@ -37,7 +37,7 @@ async fn create(target: &Target, name: &str) {
         .unwrap();
 }
 
-/// The list: its revision, and the objects.
+/// Returns the list: its revision, and the objects.
 async fn listed(target: &Target) -> (u64, serde_json::Value) {
     let mut connection = target.connect().await.unwrap();
     let list = connection
@@ -54,7 +54,7 @@ fn text(path: &Path) -> &str {
 }
 
 #[tokio::test]
-async fn a_snapshot_that_was_saved_while_writes_went_on_is_restored_whole() {
+async fn snapshot_saved_during_writes_is_restored_completely() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     let target = Target::of(&server).unwrap();
     for name in ["one", "two"] {
@@ -106,7 +106,7 @@ async fn a_snapshot_that_was_saved_while_writes_went_on_is_restored_whole() {
 }
 
 #[tokio::test]
-async fn a_store_is_copied_while_it_is_not_served_and_again_without_harm() {
+async fn stopped_store_is_copied_and_a_second_copy_is_harmless() {
     let mut server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     let target = Target::of(&server).unwrap();
     create(&target, "one").await;

@@ -30,7 +30,7 @@ fn flag(folder: &Path) -> String {
     format!("--admission-control-config-file={}", path.display())
 }
 
-/// A policy that refuses new objects of that name, and its binding.
+/// Returns a policy that denies new objects of that name, and its binding.
 fn policy(name: &str) -> String {
     format!(
         "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {{name: names.static.k8s.io}}\n\
@@ -41,7 +41,7 @@ fn policy(name: &str) -> String {
     )
 }
 
-/// Puts a file in the place of another at once, so that no reader sees a part of it.
+/// Replaces a file atomically, so that no reader sees a part of it.
 fn replace(file: &Path, text: &str) {
     let folder = file.parent().and_then(Path::parent).unwrap();
     let next = folder.join("next");
@@ -49,7 +49,7 @@ fn replace(file: &Path, text: &str) {
     fs::rename(next, file).unwrap();
 }
 
-/// Waits until metrics say that so many times files were read with that outcome.
+/// Waits until metrics report that files were read this number of times with that result.
 async fn read(client: &mut Client, status: &str, times: u32) {
     let name = "apiserver_manifest_admission_config_controller_automatic_reloads_total";
     let (status, times) = (format!("status=\"{status}\""), format!(" {times}"));
@@ -83,7 +83,7 @@ async fn policies_of_files_hold_for_all_and_are_read_again() {
         "{message}"
     );
     assert_eq!(create(&mut client, CONFIG_MAPS, "good").await.0, StatusCode::CREATED);
-    // Policies of the API say nothing of policies; those of files do.
+    // Policies from the API do not apply to policies; those from files do.
     let rule = json!({"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"]});
     let own = json!({"metadata": {"name": "bad"}, "spec": {"matchConstraints": {"resourceRules": [rule]}, "validations":
         [{"expression": "true"}]}});
@@ -177,7 +177,7 @@ async fn webhooks_of_files_are_called_for_all_and_are_read_again() {
         (StatusCode::CREATED, &json!("file"))
     );
     let denied = "admission webhook \"file.example.com\" denied the request: not that name";
-    // Webhooks of the API are not asked about webhooks; those of files are.
+    // Webhooks from the API are not called for webhooks; those from files are.
     for path in [CONFIG_MAPS, CONFIGURATIONS] {
         let (status, refusal) = create(&mut client, path, "bad").await;
         assert_eq!(
@@ -226,7 +226,7 @@ async fn webhooks_of_files_are_called_for_all_and_are_read_again() {
 }
 
 #[test]
-fn what_cannot_be_used_ends_the_start() {
+fn invalid_manifest_directory_ends_the_start() {
     let folder = TempDir::new().unwrap();
     let flag = flag(folder.path());
     let file = folder.path().join("manifests/policy.yaml");

@@ -41,7 +41,7 @@ impl Events {
         serde_json::from_slice(&line).unwrap()
     }
 
-    /// The values of the next objects.
+    /// Returns the values of the next objects.
     async fn values(&mut self, count: usize) -> Vec<String> {
         let mut values = Vec::new();
         for _ in 0..count {
@@ -86,7 +86,7 @@ async fn a_watch_goes_on_where_it_broke_off_even_across_a_crash() {
 }
 
 #[tokio::test]
-async fn a_watcher_that_does_not_read_holds_up_no_other_and_misses_nothing() {
+async fn idle_watcher_delays_no_other_and_misses_no_event() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     let target = Target::of(&server).unwrap();
     let mut writer = target.connect().await.unwrap();
@@ -95,7 +95,7 @@ async fn a_watcher_that_does_not_read_holds_up_no_other_and_misses_nothing() {
     let (mut slow, mut quick) = (target.connect().await.unwrap(), target.connect().await.unwrap());
     let mut slow = Events::from(slow.get(&path, JSON).await.unwrap());
     let mut quick = Events::from(quick.get(&path, JSON).await.unwrap());
-    // More than the buffers between server and client hold.
+    // This is more than the buffers between server and client can hold.
     let large = "x".repeat(500_000);
     let expected: Vec<String> = (1..=60).map(|number| number.to_string()).collect();
     for value in &expected {

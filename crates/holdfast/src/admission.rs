@@ -1,4 +1,4 @@
-//! Which admission plugins the flags leave on.
+//! Admission plugins enabled by flags.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,19 +16,21 @@ use crate::static_admission::config;
 /// For how long Pods stay on nodes that are in trouble.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct TolerationFlags {
-    /// For how many seconds a Pod that does not say otherwise stays on a node that is not ready
+    /// Default `tolerationSeconds` of the toleration for node.kubernetes.io/not-ready:NoExecute, which is added to
+    /// every Pod without one
     #[arg(long, value_name = "SECONDS", default_value_t = 300, allow_hyphen_values = true)]
     default_not_ready_toleration_seconds: i64,
 
-    /// For how many seconds a Pod that does not say otherwise stays on a node that cannot be reached
+    /// Default `tolerationSeconds` of the toleration for node.kubernetes.io/unreachable:NoExecute, which is added to
+    /// every Pod without one
     #[arg(long, value_name = "SECONDS", default_value_t = 300, allow_hyphen_values = true)]
     default_unreachable_toleration_seconds: i64,
 }
 
-/// What flags, and the file that they name, say of plugins.
+/// Returns the plugin settings from the flags and the configuration file that they name.
 ///
 /// # Errors
-/// What is wrong with the file.
+/// If the file is invalid.
 pub(crate) fn settings(flags: &Serve, kinds: &holdfast_kinds::Config) -> Result<PluginSettings> {
     let configurations = flags.static_admission.configurations()?;
     let version = |plugin: &str| format!("{}.admission.k8s.io/v1alpha1", plugin.to_ascii_lowercase());
@@ -54,10 +56,10 @@ pub(crate) fn settings(flags: &Serve, kinds: &holdfast_kinds::Config) -> Result<
     })
 }
 
-/// The plugins that the reference keeps for old configurations alone.
+/// The plugins that the reference keeps only for old configurations.
 const DEPRECATED: [&str; 2] = ["AlwaysAdmit", "AlwaysDeny"];
 
-/// What the reference refuses of the names of plugins that are switched on and off.
+/// Returns the reference's validation errors for the names of enabled and disabled plugins.
 pub(crate) fn faults(on: &[String], off: &[String]) -> Vec<String> {
     let known = names();
     let is_known = |name: &str| known.contains(&name);
@@ -81,10 +83,10 @@ pub(crate) fn faults(on: &[String], off: &[String]) -> Vec<String> {
     faults
 }
 
-/// The plugins that are left where `on` are switched on and `off` are switched off.
+/// Returns the enabled plugins if `on` are enabled and `off` are disabled.
 ///
 /// # Errors
-/// Where a name is not known, or switched on and off, and where a plugin that is switched on lacks its configuration.
+/// If a name is unknown, or both enabled and disabled, or if an enabled plugin lacks its configuration.
 pub(crate) fn chain(on: &[String], off: &[String], settings: &PluginSettings) -> Result<AdmissionChain> {
     let faults = faults(on, off);
     if !faults.is_empty() {

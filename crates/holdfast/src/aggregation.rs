@@ -1,4 +1,4 @@
-//! What the flags say of other API servers behind this one, and of front proxies before it.
+//! Flags for aggregated API servers and for front proxies.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -21,64 +21,64 @@ use http::HeaderName;
 
 use crate::reload;
 
-/// What kube-apiserver's flags say of aggregated servers and front proxies.
+/// kube-apiserver's flags for aggregated servers and front proxies.
 #[derive(Debug, Args)]
 pub(crate) struct AggregationFlags {
-    /// The client certificate that this server shows aggregated servers (PEM); it is read again when it changes
+    /// Client certificate that this server presents to aggregated servers (PEM). Reloaded when it changes
     #[arg(long, value_name = "FILE", requires = "proxy_client_key_file")]
     pub(crate) proxy_client_cert_file: Option<PathBuf>,
 
-    /// The key of that certificate (PEM)
+    /// Private key of that certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "proxy_client_cert_file")]
     pub(crate) proxy_client_key_file: Option<PathBuf>,
 
-    /// Whether requests for aggregated servers go to the endpoints of their services rather than to the cluster IP
+    /// Route requests for aggregated servers to the endpoint IPs of their services instead of the cluster IP
     #[arg(long, value_name = "BOOL", default_value_t = false, action = ArgAction::Set,
           num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(crate) enable_aggregator_routing: bool,
 
-    /// Whether redirects of aggregated servers are refused rather than passed on
+    /// Reject redirect responses of aggregated servers instead of forwarding them to the client
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set,
           num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(crate) aggregator_reject_forwarding_redirect: bool,
 
-    /// Authorities of front proxies (PEM): who shows a certificate of theirs may name users in headers. Read again when it
-    /// changes
+    /// Certificate authorities of front proxies (PEM). A client with a certificate from one of them may set user names
+    /// in request headers. Reloaded when it changes
     #[arg(long, value_name = "FILE")]
     pub(crate) requestheader_client_ca_file: Option<PathBuf>,
 
-    /// The common names that certificates of front proxies may have; none for any
+    /// Common names that are allowed in client certificates of front proxies. If empty, any name is allowed
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) requestheader_allowed_names: Vec<String>,
 
-    /// The headers in which front proxies name users
+    /// Request headers that front proxies set to the user name
     #[arg(long, value_name = "HEADERS", value_delimiter = ',')]
     pub(crate) requestheader_username_headers: Vec<String>,
 
-    /// The headers in which front proxies say the uid of users
+    /// Request headers that front proxies set to the UID of the user
     #[arg(long, value_name = "HEADERS", value_delimiter = ',')]
     pub(crate) requestheader_uid_headers: Vec<String>,
 
-    /// The headers in which front proxies name groups of users
+    /// Request headers that front proxies set to the groups of the user
     #[arg(long, value_name = "HEADERS", value_delimiter = ',')]
     pub(crate) requestheader_group_headers: Vec<String>,
 
-    /// What the headers begin with in which front proxies say more of users
+    /// Prefixes of request headers that front proxies set to extra information about the user
     #[arg(long, value_name = "PREFIXES", value_delimiter = ',')]
     pub(crate) requestheader_extra_headers_prefix: Vec<String>,
 }
 
-/// What the flags come to.
+/// Configuration that results from the flags.
 pub(crate) struct Aggregation {
     /// The proxies that may name users.
     pub(crate) front_proxy: Option<Arc<FrontProxy>>,
-    /// The servers behind this one.
+    /// Proxy to the aggregated servers.
     pub(crate) aggregator: Arc<Aggregator>,
     identity: Option<Arc<ProxyIdentity>>,
 }
 
 impl AggregationFlags {
-    /// What the flags come to for a server that is reached at `reached`.
+    /// Loads the configuration for a server that clients reach at `reached`.
     pub(crate) fn load(
         &self,
         (store, registry): (&Arc<Store>, &Arc<ArcSwap<Registry>>),
@@ -123,7 +123,7 @@ impl AggregationFlags {
         })
     }
 
-    /// The proxies that may name users.
+    /// Returns the front proxies that may set user names.
     fn front_proxy(&self) -> Result<Option<Arc<FrontProxy>>> {
         let headers = self.headers()?;
         check_names("requestheader-allowed-names", &self.requestheader_allowed_names)?;
@@ -174,8 +174,8 @@ impl AggregationFlags {
         Ok(headers)
     }
 
-    /// What aggregated servers learn, where a flag says which authorities to trust. `client_authorities` are the authorities of all
-    /// client certificates.
+    /// Returns the authorities that aggregated servers receive, if a flag names trusted authorities.
+    /// `client_authorities` are the authorities of all client certificates.
     pub(crate) fn trust(&self, flagged: bool, client_authorities: Vec<PathBuf>) -> Option<Arc<ClusterTrust>> {
         if !flagged && self.requestheader_client_ca_file.is_none() {
             return None;
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_reported_with_its_flag_and_file() {
+    fn unreadable_file_is_reported_with_its_flag() {
         let message = refused(&["--requestheader-client-ca-file=/nowhere/ca.crt"]);
         assert!(
             message.starts_with("--requestheader-client-ca-file: ") && message.contains("/nowhere/ca.crt"),
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn aggregated_servers_learn_trusted_authorities_where_a_flag_says_so() {
+    fn trusted_authorities_are_published_if_a_flag_names_them() {
         assert!(flags(&[]).trust(false, Vec::new()).is_none());
         assert!(flags(&[]).trust(true, Vec::new()).is_some());
         let trust = flags(&[

@@ -1,4 +1,4 @@
-//! What the flags of kube-apiserver say of the audit log.
+//! kube-apiserver's flags for the audit log.
 
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
@@ -19,10 +19,10 @@ use holdfast_server::runtime::shutdown::Shutdown;
 use crate::remote::beginning;
 use crate::webhook::Webhook;
 
-/// The check that fails where the audit log is not written any more.
+/// Health check that fails if the audit log is no longer written.
 pub(crate) const CHECK: &str = "audit";
 
-/// How long events have at the end to be written and sent.
+/// Time limit at shutdown for writing and sending the remaining events.
 pub(crate) const CLOSE_LIMIT: Duration = Duration::from_secs(60);
 
 /// The only version of events.
@@ -31,148 +31,152 @@ const VERSION: &str = "audit.k8s.io/v1";
 /// Flags about the audit log.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct AuditFlags {
-    /// The file of the audit policy: which requests are audited, and how
+    /// File with the audit policy, which defines the audited requests and their level
     #[arg(long, value_name = "FILE", value_parser = file)]
     audit_policy_file: Option<PathBuf>,
 
-    /// The file of the audit log; - is the standard output
+    /// File of the audit log; - means standard output
     #[arg(long, value_name = "FILE", value_parser = file)]
     audit_log_path: Option<PathBuf>,
 
-    /// For how many days old files of the audit log stay; 0 for ever
+    /// Maximum number of days to retain old audit log files; 0 retains them forever
     #[arg(long, value_name = "DAYS", default_value_t = 366, allow_negative_numbers = true)]
     audit_log_maxage: i64,
 
-    /// How many old files of the audit log stay; 0 for all
+    /// Maximum number of old audit log files to retain; 0 retains all
     #[arg(long, value_name = "NUMBER", default_value_t = 100, allow_negative_numbers = true)]
     audit_log_maxbackup: i64,
 
-    /// The most megabytes of the audit log before it is put aside; 0 for no limit
+    /// Maximum size in megabytes of the audit log file before it is rotated; 0 for no limit
     #[arg(long, value_name = "MEGABYTES", default_value_t = 100, allow_negative_numbers = true)]
     audit_log_maxsize: i64,
 
-    /// Whether old files of the audit log are compressed
+    /// Compress rotated audit log files with gzip
     #[arg(long, value_name = "BOOL", default_value_t = false, action = ArgAction::Set,
           num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     audit_log_compress: bool,
 
-    /// The form of the audit log: json, or legacy, a line of text for each event
+    /// Format of saved audit events: json, or legacy for one line of text per event
     #[arg(long, value_name = "FORMAT", default_value = "json")]
     audit_log_format: String,
 
-    /// Whether requests wait for the audit log: batch, blocking or blocking-strict
+    /// Strategy for writing audit events. `blocking` and `blocking-strict` delay the response until the event is
+    /// written; `batch` buffers events and writes them asynchronously
     #[arg(long, value_name = "MODE", default_value = "blocking")]
     audit_log_mode: String,
 
-    /// How many events wait for the audit log in the mode batch
+    /// Size of the buffer of events before they are batched and written. Only used in batch mode
     #[arg(long, value_name = "NUMBER", default_value_t = 10_000, allow_negative_numbers = true)]
     audit_log_batch_buffer_size: i64,
 
-    /// How many events are written together in the mode batch
+    /// Maximum number of events in a batch. Only used in batch mode
     #[arg(long, value_name = "NUMBER", default_value_t = 1, allow_negative_numbers = true)]
     audit_log_batch_max_size: i64,
 
-    /// How long fewer events wait for more in the mode batch
+    /// Time to wait before a batch that is not full is written. Only used in batch mode
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse_from_zero)]
     audit_log_batch_max_wait: Duration,
 
-    /// Whether the audit log is written only so often in the mode batch
+    /// Limit the rate of batches. Only used in batch mode
     #[arg(long, value_name = "BOOL", default_value_t = false, action = ArgAction::Set,
           num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     audit_log_batch_throttle_enable: bool,
 
-    /// How many batches are written a second
+    /// Maximum average number of batches per second. Only used in batch mode
     #[arg(long, value_name = "NUMBER", default_value_t = 0.0, allow_negative_numbers = true)]
     audit_log_batch_throttle_qps: f32,
 
-    /// How many batches are written at once after a rest
+    /// Maximum number of batches written at the same moment if the throttle was idle before. Only used in batch mode
     #[arg(long, value_name = "NUMBER", default_value_t = 0, allow_negative_numbers = true)]
     audit_log_batch_throttle_burst: i64,
 
-    /// Whether events that are too large are cut short before they are written
+    /// Truncate events and batches that are too large before they are written
     #[arg(long, value_name = "BOOL", default_value_t = false, action = ArgAction::Set,
           num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     audit_log_truncate_enabled: bool,
 
-    /// The most bytes of events that are written together
+    /// Maximum size in bytes of a batch of events
     #[arg(long, value_name = "BYTES", default_value_t = 10 << 20, allow_negative_numbers = true)]
     audit_log_truncate_max_batch_size: i64,
 
-    /// The most bytes of an event in the log: larger ones lose their objects, or are dropped
+    /// Maximum size in bytes of an event. The request and response objects of larger events are removed; if that is not
+    /// enough, the event is discarded
     #[arg(long, value_name = "BYTES", default_value_t = 100 << 10, allow_negative_numbers = true)]
     audit_log_truncate_max_event_size: i64,
 
-    /// The version of the events in the log
+    /// API group and version of the events in the log
     #[arg(long, value_name = "VERSION", default_value = VERSION)]
     audit_log_version: String,
 
-    /// A kubeconfig that says where events are sent
+    /// Kubeconfig file that defines the audit webhook
     #[arg(long, value_name = "FILE", value_parser = file)]
     audit_webhook_config_file: Option<PathBuf>,
 
-    /// How long to wait before events are sent for the second time
+    /// Time to wait before the first failed request is retried
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse_from_zero,
           alias = "audit-webhook-batch-initial-backoff")]
     audit_webhook_initial_backoff: Duration,
 
-    /// Whether requests wait for the webhook: batch, blocking or blocking-strict
+    /// Strategy for sending audit events. `blocking` and `blocking-strict` delay the response until the event is sent;
+    /// `batch` buffers events and sends them asynchronously
     #[arg(long, value_name = "MODE", default_value = "batch")]
     audit_webhook_mode: String,
 
-    /// How many events wait for the webhook in the mode batch
+    /// Size of the buffer of events before they are batched and sent. Only used in batch mode
     #[arg(long, value_name = "NUMBER", default_value_t = 10_000, allow_negative_numbers = true)]
     audit_webhook_batch_buffer_size: i64,
 
-    /// How many events are sent together in the mode batch
+    /// Maximum number of events in a batch. Only used in batch mode
     #[arg(long, value_name = "NUMBER", default_value_t = 400, allow_negative_numbers = true)]
     audit_webhook_batch_max_size: i64,
 
-    /// How long fewer events wait for more in the mode batch
+    /// Time to wait before a batch that is not full is sent. Only used in batch mode
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse_from_zero)]
     audit_webhook_batch_max_wait: Duration,
 
-    /// Whether events are sent only so often in the mode batch
+    /// Limit the rate of batches. Only used in batch mode
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set,
           num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     audit_webhook_batch_throttle_enable: bool,
 
-    /// How many batches are sent a second
+    /// Maximum average number of batches per second. Only used in batch mode
     #[arg(long, value_name = "NUMBER", default_value_t = 10.0, allow_negative_numbers = true)]
     audit_webhook_batch_throttle_qps: f32,
 
-    /// How many batches are sent at once after a rest
+    /// Maximum number of batches sent at the same moment if the throttle was idle before. Only used in batch mode
     #[arg(long, value_name = "NUMBER", default_value_t = 15, allow_negative_numbers = true)]
     audit_webhook_batch_throttle_burst: i64,
 
-    /// Whether events that are too large are cut short before they are sent
+    /// Truncate events and batches that are too large before they are sent
     #[arg(long, value_name = "BOOL", default_value_t = false, action = ArgAction::Set,
           num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     audit_webhook_truncate_enabled: bool,
 
-    /// The most bytes of events that are sent together
+    /// Maximum size in bytes of a batch of events
     #[arg(long, value_name = "BYTES", default_value_t = 10 << 20, allow_negative_numbers = true)]
     audit_webhook_truncate_max_batch_size: i64,
 
-    /// The most bytes of an event that is sent: larger ones lose their objects, or are dropped
+    /// Maximum size in bytes of an event. The request and response objects of larger events are removed; if that is not
+    /// enough, the event is discarded
     #[arg(long, value_name = "BYTES", default_value_t = 100 << 10, allow_negative_numbers = true)]
     audit_webhook_truncate_max_event_size: i64,
 
-    /// The version of the events that are sent
+    /// API group and version of the events that are sent
     #[arg(long, value_name = "VERSION", default_value = VERSION)]
     audit_webhook_version: String,
 }
 
-/// A file; an empty name is that of none.
+/// Parses a file name; an empty one means no file.
 fn file(text: &str) -> Result<PathBuf, Infallible> {
     Ok(text.into())
 }
 
-/// A file that a flag names.
+/// Returns the file that a flag names.
 fn named(path: Option<&PathBuf>) -> Option<&Path> {
     path.map(PathBuf::as_path).filter(|path| !path.as_os_str().is_empty())
 }
 
-/// What the flags say of one backend.
+/// Flags of one backend.
 struct BackendFlags<'a> {
     name: &'static str,
     mode: &'a str,
@@ -187,7 +191,7 @@ struct BackendFlags<'a> {
 }
 
 impl BackendFlags<'_> {
-    /// What may not be so, in the words of the reference.
+    /// Returns the validation errors, with the reference's messages.
     fn faults(&self) -> Vec<String> {
         let mut faults: Vec<String> = self.batch_fault().into_iter().collect();
         let (name, event, batch) = (self.name, self.max_event_bytes, self.max_batch_bytes);
@@ -251,8 +255,8 @@ impl BackendFlags<'_> {
 }
 
 impl AuditFlags {
-    /// The writer of the audit log; `None` where the flags name no policy, or neither a log nor a webhook. Where its writer ends
-    /// before the server does, the health check fails.
+    /// Returns the writer of the audit log; `None` if the flags name no policy, or neither a log nor a webhook. If the
+    /// writer ends before the server does, the health check fails.
     pub(crate) fn auditor(
         &self,
         observer: Arc<dyn Observer>,
@@ -319,7 +323,7 @@ impl AuditFlags {
         })
     }
 
-    /// What the reference refuses of the flags.
+    /// Returns the reference's validation errors for the flags.
     pub(crate) fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         if self.target().is_some() {
@@ -384,7 +388,7 @@ impl AuditFlags {
     }
 }
 
-/// Has the health check fail where a backend ends before the server does.
+/// Makes the health check fail if a backend ends before the server does.
 fn watch(task: &'static str, ended: Ended, background: &Background, shutdown: &Shutdown) {
     background.spawn(CHECK, task, shutdown, ended);
 }
@@ -424,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_reference_refuses_is_refused_in_its_words() {
+    fn invalid_flags_have_the_messages_of_the_reference() {
         for (flags, message) in [
             (
                 "--audit-log-mode=foo",
@@ -468,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_used_is_not_checked() {
+    fn unused_flags_are_not_validated() {
         let line = ["holdfast", "--audit-log-mode=foo", "--audit-webhook-mode=foo"];
         assert!(Line::try_parse_from(line).unwrap().audit.faults().is_empty());
         let line = ["holdfast", "--audit-log-path=/log", "--audit-log-batch-buffer-size=0"];

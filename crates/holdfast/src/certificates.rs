@@ -1,4 +1,4 @@
-//! What the server and its clients show each other, and the names that it is known by.
+//! Certificates that the server and its clients present to each other, and the names of the server.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
@@ -13,27 +13,27 @@ use crate::flags::Serve;
 use crate::pki::{Names, Pair, Pki};
 use crate::{files, kubeconfig};
 
-/// What the server and its clients show each other.
+/// Certificates that the server and its clients present to each other.
 pub(crate) struct Certificates {
-    /// What connections are accepted with.
+    /// Files of the TLS configuration for accepted connections.
     pub(crate) tls: TlsFiles,
-    /// The certificate that the server makes for itself; none where it makes none.
+    /// Certificate that the server creates for itself; `None` if it creates none.
     pub(crate) own: Option<Pair>,
-    /// What clients know the server by: its authority, or the certificate that was brought along.
+    /// Certificate with which clients verify the server: its authority, or the certificate that the flags provide.
     root: PathBuf,
-    /// The administrator's kubeconfig; none where there is no administrator.
+    /// The administrator's kubeconfig; `None` if there is no administrator.
     pub(crate) kubeconfig: Option<PathBuf>,
 }
 
 impl Certificates {
-    /// The text of what clients know the server by.
+    /// Returns the text of the certificate with which clients verify the server.
     pub(crate) fn root(&self) -> Result<Arc<str>> {
         Ok(files::read_text(&self.root)?.into())
     }
 }
 
-/// Makes what the server and its first clients show each other, where it is not there. Clients are trusted if the server's own
-/// authority or that of the flags signed their certificate.
+/// Creates the missing certificates of the server and its first clients. Client certificates are trusted if the
+/// server's own authority or that of the flags signed them.
 pub(crate) fn certificates(flags: &Serve, url: &str, rules: TlsRules) -> JoinHandle<Result<Certificates>> {
     let (names, url, folder) = (names(flags), url.to_owned(), flags.data_dir.clone());
     let brought = match (&flags.tls_cert_file, &flags.tls_private_key_file) {
@@ -114,7 +114,7 @@ fn tls_files(server: &Pair, client_authorities: Vec<PathBuf>, proxies: Option<Pa
     }
 }
 
-/// Where clients reach the server.
+/// Returns the address at which clients reach the server.
 pub(crate) fn reached_at(flags: &Serve) -> IpAddr {
     let listened = match flags.bind_address {
         IpAddr::V4(address) if address.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -124,7 +124,7 @@ pub(crate) fn reached_at(flags: &Serve) -> IpAddr {
     flags.advertise_address.unwrap_or(listened)
 }
 
-/// The names that the server's own certificate is for.
+/// Returns the names in the server's own certificate.
 fn names(flags: &Serve) -> Names {
     const DNS: [&str; 5] = [
         "localhost",
@@ -149,7 +149,7 @@ fn names(flags: &Serve) -> Names {
     names
 }
 
-/// The name of this host; empty where it has none.
+/// Returns the name of this host; empty if it has none.
 pub(crate) fn hostname() -> String {
     let read = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     read.trim().to_owned()

@@ -1,8 +1,8 @@
-//! Flags of kube-apiserver 1.36 and what Holdfast does with each of them
+//! Flags of kube-apiserver 1.36 and their effect in Holdfast
 //! (<https://kubernetes.io/docs/reference/command-line-tools-reference/kube-apiserver/>).
 //!
-//! Command lines written for kube-apiserver start Holdfast: flags without effect are removed and logged. A flag that Holdfast
-//! does not support yet ends the process with an error that names it.
+//! Command lines written for kube-apiserver start Holdfast: flags without effect are removed and logged. A flag that
+//! Holdfast does not support yet ends the process with an error that names it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -12,7 +12,7 @@ use clap::Command;
 /// State of a flag of kube-apiserver in Holdfast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlagState {
-    /// The flag does what it does in kube-apiserver.
+    /// The flag has the same effect as in kube-apiserver.
     Supported,
     /// The flag is accepted and has no effect, for this reason.
     NoEffect(&'static str),
@@ -138,7 +138,7 @@ pub(crate) fn reduce(words: impl IntoIterator<Item = OsString>, command: &Comman
     reduced
 }
 
-/// Says once which flags were taken and change nothing.
+/// Logs once which flags were accepted and have no effect.
 pub(crate) fn report<'n>(names: impl IntoIterator<Item = &'n str>) {
     let flags: Vec<String> = names.into_iter().map(|name| format!("--{name}")).collect();
     if !flags.is_empty() {
@@ -149,7 +149,8 @@ pub(crate) fn report<'n>(names: impl IntoIterator<Item = &'n str>) {
     }
 }
 
-/// The name of a flag and what follows its equals sign; `None` for what is no long flag, or has a name that is no text.
+/// Splits a word into the name of a flag and the text after its equals sign; `None` if it is not a long flag, or its
+/// name is not text.
 fn flag(word: &OsStr) -> Option<(String, Option<OsString>)> {
     let text = word.to_str()?.strip_prefix("--")?;
     if text.is_empty() {
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_is_left_to_be_refused() {
+    fn unknown_flags_are_kept_for_the_parser() {
         let (words, ignored) = reduced(&["--no-such-flag=1", "--", "-v=2"]);
         assert_eq!(words, ["--no-such-flag=1", "--", "-v=2"]);
         assert_eq!(ignored, [""; 0]);

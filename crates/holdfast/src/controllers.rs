@@ -1,4 +1,4 @@
-//! What the flags of kube-controller-manager say of the controllers that run here.
+//! kube-controller-manager's flags for the controllers that run here.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use holdfast_gotext::duration;
 /// Flags about controllers.
 #[derive(Debug, Args)]
 pub(crate) struct ControllerFlags {
-    /// How often the use of all quotas is counted again; 0 for never
+    /// Period of the full recalculation of quota usage; 0 disables it
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse_from_zero)]
     pub(crate) resource_quota_sync_period: Duration,
 }

@@ -19,27 +19,27 @@ use crate::progress::Progress;
 use crate::storage::StorageFlags;
 use crate::{compatible, logging};
 
-/// From where and whereto.
+/// Source and target of a copy.
 #[derive(Debug, Args)]
 pub(crate) struct CopyFlags {
-    /// The data directory, or the members of the etcd (URLs with commas between them), to copy from
+    /// Data directory, or comma-separated URLs of the members of the etcd, to copy from
     #[arg(long, value_name = "DIR|URLS", value_parser = location)]
     from: StoreLocation,
 
-    /// The data directory or etcd to copy to. It must hold nothing but what an earlier attempt brought there
+    /// Data directory or etcd to copy to. It must be empty except for objects from an earlier attempt
     #[arg(long, value_name = "DIR|URLS", value_parser = location)]
     to: StoreLocation,
 
-    /// The ports that Services may have on nodes, as the flags of the servers of an etcd say
+    /// Port range for Services with NodePort visibility, as in the flags of the servers of an etcd
     #[arg(long, value_name = "FROM-TO", default_value = "30000-32767", value_parser = ports)]
     service_node_port_range: RangeInclusive<u16>,
 
-    /// How etcd is spoken to
+    /// Connection to etcd
     #[command(flatten)]
     storage: StorageFlags,
 }
 
-/// Where a store is.
+/// Location of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum StoreLocation {
     Directory(PathBuf),
@@ -55,7 +55,8 @@ fn location(text: &str) -> Result<StoreLocation, String> {
     })
 }
 
-/// What servers that run keep of themselves, and what is made again beside the objects that are written.
+/// Key prefixes of entries that running servers store about themselves, and of entries that writing the objects
+/// recreates.
 const OF_SERVERS: [&str; 3] = [
     "/registry/masterleases/",
     "/registry/peerserverleases/",
@@ -66,10 +67,10 @@ const CLAIMS: &str = "/registry/ipaddresses/";
 /// The owner of a claim.
 const CLAIMANTS: &str = "/registry/services/specs/";
 
-/// How many objects are written by one transaction, and about how many bytes: what an etcd takes by default.
+/// Maximum number of objects in one transaction, and approximate maximum of bytes: the default limits of etcd.
 const BATCH: usize = 128;
 const BATCH_BYTES: usize = 1 << 20;
-/// How many transactions are under way at a time.
+/// Maximum number of concurrent transactions.
 const PARALLEL: usize = 4;
 
 pub(crate) fn run(flags: &CopyFlags) -> Result<()> {
@@ -84,7 +85,7 @@ pub(crate) fn run(flags: &CopyFlags) -> Result<()> {
         flags.storage.etcd_servers_overrides.is_empty(),
         "one etcd is copied at a time: --etcd-servers-overrides has no meaning here"
     );
-    // Says that etcd is waited for.
+    // Logs while it waits for etcd.
     logging::start(LogFormat::Text, 0);
     flags.storage.check()?;
     compatible::report(flags.storage.unused());
@@ -117,7 +118,7 @@ struct Opened {
 }
 
 async fn open(flags: &CopyFlags, servers: &[String]) -> Result<Opened> {
-    // All that was served is copied. Feature gates keep their defaults: one that is turned on adds defaults to objects.
+    // All served objects are copied. Feature gates keep their defaults: an enabled gate adds defaults to objects.
     let kinds = holdfast_kinds::Config {
         node_ports: flags.service_node_port_range.clone(),
         apis: Apis::set(&["api/all=true".to_owned()])?,
@@ -145,7 +146,7 @@ fn between_directories(from: &Path, to: &Path) -> Result<()> {
     let copied = image.restore(to, summary.revision, |done| progress.reached(done));
     match copied {
         Ok(_) => progress.finish(&format!(" to {}", to.display())),
-        // An attempt whose answer came too late is no failure.
+        // An earlier attempt may have completed although its response arrived too late.
         Err(error @ OpenError::Occupied { .. }) => match Image::of_idle_directory(to) {
             Ok(there) if there.equals(&image)? => progress.finish(&format!(", which were in {} already", to.display())),
             _ => bail!(error),
@@ -160,15 +161,15 @@ fn between_directories(from: &Path, to: &Path) -> Result<()> {
 struct CopiedObject {
     /// The object, without a revision.
     value: Value,
-    /// True if it was written again after it was created. etcd then holds fields that a new object takes from defaults on
-    /// every read.
+    /// True if the object was updated after its creation. etcd then holds fields that defaulting adds to a new object
+    /// on every read.
     is_updated: bool,
 }
 
 /// Objects to copy, by their keys.
 type Copied = HashMap<String, CopiedObject>;
 
-/// Whether a key is that of an object, and not of what servers keep of themselves.
+/// Returns true if a key is that of an object and not of an entry that servers store about themselves.
 fn is_of_clients(key: &str) -> bool {
     !OF_SERVERS.iter().any(|prefix| key.starts_with(prefix))
 }
@@ -192,7 +193,7 @@ fn of_image(image: &Image) -> Result<Copied> {
     Ok(objects)
 }
 
-/// The objects of a state that are to be copied. An object that cannot be read is an error, not left out.
+/// Returns the objects of a state that are to be copied. An unreadable object is an error and not skipped.
 fn of_snapshot(snapshot: &Snapshot, is_copied: impl Fn(&Entry) -> bool) -> Result<Copied> {
     let mut objects = Copied::new();
     for entry in snapshot.range(b"").filter(|entry| is_copied(entry)) {
@@ -244,7 +245,7 @@ async fn to_etcd(objects: &Copied, flags: &CopyFlags, servers: &[String]) -> Res
     check_target(objects, &store.snapshot())?;
     let mut progress = Progress::new("copied", objects.len() as u64);
     let mut done = 0;
-    // What claims comes last and one by one, so that what it claims is there as it was.
+    // Objects that claim others are written last and one by one, so that the claimed objects exist unchanged.
     for (claims, most, parallel) in [(false, BATCH, PARALLEL), (true, 1, 1)] {
         let part = objects.iter().filter(|(key, _)| key.starts_with(CLAIMANTS) == claims);
         let writes = stream::iter(batches(part, most)).map(|batch| write(&store, batch));
@@ -255,7 +256,7 @@ async fn to_etcd(objects: &Copied, flags: &CopyFlags, servers: &[String]) -> Res
         }
     }
     store.close().await?;
-    // This store shows what it wrote without asking for it, another one shows what is there.
+    // This store returns its own writes without reading them from etcd; a second one reads what etcd has stored.
     let there = open(flags, servers).await?.store;
     let snapshot = there.snapshot();
     for (key, object) in objects {
@@ -271,7 +272,7 @@ async fn to_etcd(objects: &Copied, flags: &CopyFlags, servers: &[String]) -> Res
     Ok(())
 }
 
-/// Refuses objects that would not come back from etcd as they are.
+/// Rejects objects that would be read from etcd in a different form.
 fn check_form(objects: &Copied, codec: &dyn Codec) -> Result<()> {
     for (key, object) in objects {
         let kept = codec.encode(key.as_bytes(), &object.value, None);
@@ -285,13 +286,13 @@ fn check_form(objects: &Copied, codec: &dyn Codec) -> Result<()> {
     Ok(())
 }
 
-/// Whether two values are the same object.
+/// Returns true if two values are the same object.
 fn is_same(one: &Value, other: &Value) -> bool {
     let tree = |value: &Value| json::parse(value.bytes(), &Limits::TRUSTED).ok();
     one == other || tree(one).is_some_and(|one| tree(other) == Some(one))
 }
 
-/// Refuses to write into a store that holds anything else.
+/// Rejects a target store that holds any other object.
 fn check_target(objects: &Copied, there: &Snapshot) -> Result<()> {
     for entry in there.range(b"") {
         let key = String::from_utf8_lossy(entry.key());
@@ -300,7 +301,7 @@ fn check_target(objects: &Copied, there: &Snapshot) -> Result<()> {
                 is_same(&entry.value(), &object.value),
                 "etcd holds another {key}; nothing was written"
             ),
-            // An earlier attempt made these, or nothing refers to them.
+            // An earlier attempt created these, or nothing refers to them.
             None => ensure!(
                 key.starts_with(CLAIMS) || !is_of_clients(&key),
                 "etcd holds {key}, which is not copied; nothing was written"
@@ -313,7 +314,7 @@ fn check_target(objects: &Copied, there: &Snapshot) -> Result<()> {
 /// Objects that are written together.
 type Batch<'o> = Vec<(&'o str, &'o CopiedObject)>;
 
-/// Objects by so many, or fewer where they are large.
+/// Splits objects into batches of at most `most` objects, fewer if they are large.
 fn batches<'o>(objects: impl Iterator<Item = (&'o String, &'o CopiedObject)>, most: usize) -> Vec<Batch<'o>> {
     let (mut batches, mut batch, mut bytes) = (Vec::new(), Batch::new(), 0);
     for (key, object) in objects {
@@ -348,7 +349,7 @@ impl<'o> Put<'o> {
     }
 }
 
-/// Writes those objects that are not there, and writes updated ones a second time. Returns how many are there now.
+/// Writes the missing objects, and writes updated ones a second time. Returns the number of objects that exist now.
 async fn write(store: &Store, batch: Batch<'_>) -> Result<u64> {
     let there = store.snapshot();
     let missing = batch.iter().filter(|(key, _)| there.get(key.as_bytes()).is_none());
@@ -363,7 +364,7 @@ async fn write(store: &Store, batch: Batch<'_>) -> Result<u64> {
     Ok(batch.len() as u64)
 }
 
-/// Writes the objects in one transaction, or one by one if etcd refuses that.
+/// Writes the objects in one transaction, or one by one if etcd rejects the transaction.
 async fn put_all(store: &Store, puts: Vec<Put<'_>>) -> Result<()> {
     match commit(store, &puts).await {
         // The limits of an etcd may be lower.
@@ -388,7 +389,7 @@ async fn commit(store: &Store, puts: &[Put<'_>]) -> Result<(), CommitError> {
     store.commit(transaction).await.map(drop)
 }
 
-/// The outcome of a transaction that began with `key`, with a message where it failed.
+/// Adds a message to the error of a transaction that began with `key`.
 fn explained(outcome: Result<(), CommitError>, key: &str) -> Result<()> {
     match outcome {
         Ok(()) => Ok(()),

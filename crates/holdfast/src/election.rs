@@ -1,4 +1,4 @@
-//! What the flags of kube-controller-manager say of leader election. It has a meaning where several servers share one etcd.
+//! kube-controller-manager's flags for leader election. They matter if several servers share one etcd.
 
 use std::time::Duration;
 
@@ -12,34 +12,35 @@ use smol_str::SmolStr;
 /// Flags about leader election.
 #[derive(Debug, Args)]
 pub(crate) struct ElectionFlags {
-    /// Whether, of the servers on one etcd, one runs the controllers. Otherwise each of them does
+    /// Elect one of the servers that share an etcd to run the controllers. If false, every server runs them
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set,
           num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     leader_elect: bool,
 
-    /// How long others wait for a leader that does not renew its lease before one of them takes it
+    /// Time that non-leader candidates wait after they observe a lease renewal before they try to acquire the lease
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration::parse_from_zero)]
     leader_elect_lease_duration: Duration,
 
-    /// How long a leader tries to renew its lease before it stops its controllers
+    /// Time in which a leader must renew its lease before it stops its controllers
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse_from_zero)]
     leader_elect_renew_deadline: Duration,
 
-    /// How long to wait between attempts to take or renew the lease
+    /// Time between attempts to acquire or renew the lease
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration::parse_from_zero)]
     leader_elect_retry_period: Duration,
 
-    /// The name of the lease. That of a kube-controller-manager keeps these controllers and all of its own apart
+    /// Name of the lease. With the name that a kube-controller-manager uses, these controllers never run at the same
+    /// time as its own
     #[arg(long, value_name = "NAME", default_value = "holdfast-controller-manager")]
     leader_elect_resource_name: SmolStr,
 
-    /// The namespace of the lease
+    /// Namespace of the lease
     #[arg(long, value_name = "NAMESPACE", default_value = "kube-system")]
     leader_elect_resource_namespace: SmolStr,
 }
 
 impl ElectionFlags {
-    /// The election that a server on this host takes part in, where there is one.
+    /// Returns the election in which a server on this host takes part, if there is one.
     pub(crate) fn election(&self, host: &str) -> Result<Option<Election>> {
         if !self.leader_elect {
             return Ok(None);

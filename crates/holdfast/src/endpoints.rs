@@ -1,5 +1,5 @@
-//! What the flags of kube-apiserver say of the endpoints of the service `kubernetes`, and the leases by which the servers on one
-//! etcd know which of them live: entries of the store that go by themselves, with the keys and bytes of kube-apiserver.
+//! kube-apiserver's flags for the endpoints of the Service `kubernetes`, and the leases that record which of the
+//! servers on one etcd are alive: store entries that expire, with kube-apiserver's keys and encoding.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use holdfast_value::{Value, json};
 /// Flags about the endpoints of the service `kubernetes`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct EndpointFlags {
-    /// How the servers on one etcd keep the endpoints of the service kubernetes: by leases, by their number, or not at all
+    /// Endpoint reconciler for the Service kubernetes of servers that share an etcd: lease, master-count or none
     #[arg(long, value_name = "TYPE", default_value = "lease")]
     endpoint_reconciler_type: ReconcilerType,
 
-    /// How many servers there are, for --endpoint-reconciler-type=master-count
+    /// Number of servers in the cluster. Only used with --endpoint-reconciler-type=master-count
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     apiserver_count: i64,
 }
@@ -33,7 +33,7 @@ enum ReconcilerType {
 }
 
 impl EndpointFlags {
-    /// Refuses values that kube-apiserver refuses.
+    /// Rejects values that kube-apiserver rejects.
     pub(crate) fn check(&self) -> Result<()> {
         ensure!(
             self.apiserver_count > 0,
@@ -43,12 +43,12 @@ impl EndpointFlags {
         Ok(())
     }
 
-    /// Whether anybody keeps the endpoints.
+    /// Returns true if a server maintains the endpoints.
     pub(crate) fn are_kept(&self) -> bool {
         self.endpoint_reconciler_type != ReconcilerType::None
     }
 
-    /// Keeps the endpoints together with the other servers on the same store.
+    /// Maintains the endpoints together with the other servers on the same store.
     pub(crate) fn run(
         &self,
         service: &Arc<Service>,
@@ -88,7 +88,7 @@ pub(crate) fn advertised_address(reached: SocketAddr) -> Option<SocketAddr> {
 
 /// Returns the address from which the host reaches others by its default route.
 fn default_address(is_ipv4: bool) -> Option<IpAddr> {
-    // Addresses for documentation. Connecting a socket of datagrams chooses the route and sends nothing.
+    // These are documentation addresses. Connecting a UDP socket selects the route and sends nothing.
     let (any, other): (IpAddr, IpAddr) = match is_ipv4 {
         true => (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::new(192, 0, 2, 1).into()),
         false => (
@@ -112,10 +112,10 @@ fn is_endpoint_address(ip: IpAddr) -> bool {
     !ip.is_loopback() && !ip.is_unspecified() && !is_link_local
 }
 
-/// What the keys of the leases begin with.
+/// Key prefix of the leases.
 const ADDRESSES: &str = "/registry/masterleases/";
 const IDENTITIES: &str = "/registry/peerserverleases/";
-/// What says whose lease one is.
+/// Label of an identity lease with the identity of its server.
 const IDENTITY: &str = "apiserverIdentity";
 
 struct Leases {
@@ -133,7 +133,7 @@ impl Leases {
         format!("{IDENTITIES}{}", self.identity)
     }
 
-    /// Writes the entry after the one that is there.
+    /// Replaces the entry by `next` of the existing one.
     async fn write(&self, key: &str, next: impl Fn(Option<Value>) -> Value + Sync) -> Result<(), String> {
         loop {
             let snapshot = self.store.newest();
@@ -153,7 +153,7 @@ impl Leases {
         }
     }
 
-    /// Removes the entry, if it is there.
+    /// Removes the entry if it exists.
     async fn delete(&self, key: &str) -> Result<bool, String> {
         loop {
             let snapshot = self.store.newest();
@@ -200,7 +200,8 @@ impl ServerLeases for Leases {
     }
 }
 
-/// The lease of an address after `there`. Each renewal counts up, since what does not change is not written.
+/// Returns the lease of an address that follows `there`. Each renewal increments a counter, since an unchanged object
+/// is not written.
 fn lease(there: Option<Value>, reached: SocketAddr) -> Value {
     let mut lease = there.unwrap_or_else(|| {
         let mut lease = Value::empty_map();
@@ -221,7 +222,7 @@ fn lease(there: Option<Value>, reached: SocketAddr) -> Value {
     lease
 }
 
-/// The lease of an identity after `there`.
+/// Returns the lease of an identity that follows `there`.
 fn identity_lease(there: Option<Value>, reached: SocketAddr, identity: &str) -> Value {
     let mut lease = lease(there, reached);
     let mut port = Value::empty_map();

@@ -1,4 +1,4 @@
-//! What the flags of kube-apiserver say of priority and fairness.
+//! kube-apiserver's flags for API Priority and Fairness.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,16 +11,17 @@ use holdfast_server::operations::fairness::{ListEstimate, PriorityAndFairness};
 /// Flags about priority and fairness.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct FairnessFlags {
-    /// Whether requests wait for seats of priority levels, which share out what both limits of requests come to. Otherwise each
-    /// of these limits holds, and requests above it are refused
+    /// Queue requests by priority level with API Priority and Fairness. The sum of --max-requests-inflight and
+    /// --max-mutating-requests-inflight is the total of seats. If false, each of the two limits applies, and the server
+    /// rejects requests above it
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set,
           num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(crate) enable_priority_and_fairness: bool,
 }
 
 impl FairnessFlags {
-    /// The priority levels of a server that serves so many requests that read and so many others; none where they are switched
-    /// off.
+    /// Returns the priority levels of a server with these limits of concurrent read-only and mutating requests; `None`
+    /// if they are disabled.
     pub(crate) fn levels(
         self,
         [read_only, mutating]: [usize; 2],

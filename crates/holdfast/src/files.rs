@@ -7,12 +7,12 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
-/// The bytes of the file `path`.
+/// Returns the bytes of the file `path`.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).with_context(|| unreadable(path))
 }
 
-/// The text of the file `path`.
+/// Returns the text of the file `path`.
 pub(crate) fn read_text(path: &Path) -> Result<String> {
     fs::read_to_string(path).with_context(|| unreadable(path))
 }
@@ -21,8 +21,8 @@ fn unreadable(path: &Path) -> String {
     format!("cannot read {}", path.display())
 }
 
-/// Makes the folder `path`, and those it lies in; only this user may enter it. Reports an existing folder that other users may
-/// enter. Its mode stays, because the folder may serve others, too.
+/// Creates the folder `path` and its parents; only this user may enter it. Reports an existing folder that other users
+/// may enter. Its mode stays, because the folder may serve other purposes, too.
 pub(crate) fn private_folder(path: &Path) -> Result<()> {
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.with_context(|| format!("cannot make the folder {}", path.display()))?;
@@ -32,7 +32,7 @@ pub(crate) fn private_folder(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes the rights of other users to the file `path`, and reports that they had some. A missing file is left alone.
+/// Removes the permissions of other users from the file `path`, and reports that they had some. Ignores a missing file.
 pub(crate) fn restrict(path: &Path) {
     let Some(mode) = loose_mode(path) else { return };
     let (file, mode) = (path.display(), format!("{mode:o}"));
@@ -50,7 +50,7 @@ fn loose_mode(path: &Path) -> Option<u32> {
     (mode & 0o077 != 0).then_some(mode)
 }
 
-/// Opens the file `path` for locking. It is made where it is missing, for this user only.
+/// Opens the file `path` for locking. Creates it if it is missing, for this user only.
 pub(crate) fn open_lock(path: &Path) -> std::io::Result<fs::File> {
     let opened = OpenOptions::new()
         .write(true)
@@ -68,7 +68,7 @@ pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
     name.push(".new");
     let new = path.with_file_name(name);
     let write = || -> std::io::Result<()> {
-        // What an earlier attempt left may have other rights.
+        // A file from an earlier attempt may have other permissions.
         match fs::remove_file(&new) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_private_file_is_for_this_user_alone_and_replaces_the_old_one() {
+    fn private_file_is_only_for_this_user_and_replaces_the_old_one() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a/b/key");
         private_folder(path.parent().unwrap()).unwrap();

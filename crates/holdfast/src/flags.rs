@@ -1,4 +1,4 @@
-//! The command line. Flags have kube-apiserver's names where it has one for the same thing.
+//! The command line. Flags have kube-apiserver's names if it has one for the same purpose.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -30,36 +30,36 @@ use crate::validation;
 
 /// A Kubernetes-compatible API server in one binary.
 ///
-/// Without a command it serves. At its first start it makes certificates and a kubeconfig in its data directory.
+/// Without a command it runs the server. The first start creates certificates and a kubeconfig in the data directory.
 #[derive(Debug, Parser)]
 #[command(
     name = "holdfast",
     version,
     args_conflicts_with_subcommands = true,
-    // The last of several counts, as kube-apiserver has it.
+    // The last of several occurrences applies, as in kube-apiserver.
     args_override_self = true
 )]
 pub(crate) struct Arguments {
-    /// What to do instead of serving.
+    /// Command to run instead of the server.
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
-    /// How to serve.
+    /// Flags of the server.
     #[command(flatten)]
     pub(crate) serve: Serve,
 }
 
-/// What the binary does besides serving.
+/// Commands of the binary other than the server.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Print the version.
     Version,
-    /// Print an object with the manager, operation and age of each field beside it.
+    /// Print an object with the manager, operation and age of each field.
     Blame(Box<ObjectFlags>),
-    /// Ask a server whether it is ready, and fail where it is not.
+    /// Check that a server is ready, and fail if it is not.
     Ready(Box<AccessFlags>),
     /// Save, restore and verify snapshots of an embedded store.
     Snapshot {
-        /// What to do.
+        /// Snapshot command.
         #[command(subcommand)]
         command: Snapshot,
     },
@@ -76,150 +76,155 @@ pub(crate) enum Command {
     Reference(ReferenceFlags),
 }
 
-/// How to serve.
+/// Flags of the server.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// Where objects, certificates and the kubeconfig are kept
+    /// Directory of the objects, certificates and kubeconfig
     #[arg(long, value_name = "DIR", default_value = "./holdfast-data")]
     pub(crate) data_dir: PathBuf,
 
-    /// The store where it is etcd, and what kube-apiserver's flags say of storage
+    /// Connection to etcd, and kube-apiserver's flags for storage
     #[command(flatten)]
     pub(crate) storage: StorageFlags,
 
-    /// Which features are on and which APIs are served
+    /// Feature gates and served APIs
     #[command(flatten)]
     pub(crate) served: ServedFlags,
 
-    /// The endpoints of the service kubernetes
+    /// Endpoints of the Service kubernetes
     #[command(flatten)]
     pub(crate) endpoints: EndpointFlags,
 
-    /// What controllers do
+    /// Settings of controllers
     #[command(flatten)]
     pub(crate) controller: ControllerFlags,
 
-    /// The audit log
+    /// Audit log
     #[command(flatten)]
     pub(crate) audit: AuditFlags,
 
-    /// Where the store is damaged, start with what can still be read of it. The damaged files are kept beside it
+    /// If the store is damaged, start with the data that is still readable. The damaged files are kept next to the
+    /// store
     #[arg(long)]
     pub(crate) accept_data_loss: bool,
 
-    /// Do not wait for the disk before a write is acknowledged: a crash of the machine may lose or damage the store. For tests
+    /// Acknowledge writes before they are on disk: a crash of the machine may lose or damage the store. Only for tests
     #[arg(long, value_name = "BOOL", default_value_t = false, action = ArgAction::Set,
           num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(crate) unsafe_no_fsync: bool,
 
-    /// The address to listen on
+    /// IP address to listen on
     #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
     pub(crate) bind_address: IpAddr,
 
-    /// The port to listen on; 0 takes a free one, which is printed
+    /// Port on which to serve HTTPS. 0 selects a free port, which is printed
     #[arg(long, value_name = "PORT", default_value_t = 6443)]
     pub(crate) secure_port: u16,
 
-    /// The address for clients, where it is not the one to listen on
+    /// IP address to advertise to clients, if it differs from the one to listen on
     #[arg(long, value_name = "IP")]
     pub(crate) advertise_address: Option<IpAddr>,
 
-    /// A file that is written when the server is ready, with its URL, and taken away at its end
+    /// File to write when the server is ready, with its URL. The server deletes the file when it exits
     #[arg(long, value_name = "FILE")]
     pub(crate) ready_file: Option<PathBuf>,
 
-    /// A file of bearer tokens: lines of token,user,uid,"group1,group2"
+    /// File with static bearer tokens, as lines of token,user,uid,"group1,group2"
     #[arg(long, value_name = "FILE")]
     pub(crate) token_auth_file: Option<PathBuf>,
 
-    /// Authorities whose client certificates are trusted, besides the server's own (PEM)
+    /// Certificate authorities whose client certificates are trusted, in addition to the server's own (PEM)
     #[arg(long, value_name = "FILE")]
     pub(crate) client_ca_file: Option<PathBuf>,
 
-    /// Other API servers behind this one, and front proxies before it
+    /// Aggregated API servers and front proxies
     #[command(flatten)]
     pub(crate) aggregation: AggregationFlags,
 
-    /// Keys that tokens of service accounts are checked with (PEM, public or private); the key that signs is one of them
+    /// Keys to verify service account tokens (PEM, public or private). One of them must belong to the signing key
     #[arg(long, value_name = "FILE")]
     pub(crate) service_account_key_file: Vec<PathBuf>,
 
-    /// The key that signs tokens of service accounts (PEM); without it one is made in the data directory
+    /// Private key to sign service account tokens (PEM). If not set, the server creates one in the data directory
     #[arg(long, value_name = "FILE")]
     pub(crate) service_account_signing_key_file: Option<PathBuf>,
 
-    /// Who makes the tokens of service accounts; tokens of all issuers are taken, the first makes new ones
+    /// Issuer of service account tokens. If repeated, tokens of all issuers are accepted, and the first signs new
+    /// tokens
     #[arg(long, value_name = "ISSUER", default_value = "https://kubernetes.default.svc")]
     pub(crate) service_account_issuer: Vec<String>,
 
-    /// Where others find the keys of the issuer, if not at this server's own address
+    /// URL of the JSON Web Key Set of the issuer in the discovery document. The default is this server's own address
     #[arg(long, value_name = "URL")]
     pub(crate) service_account_jwks_uri: Option<String>,
 
-    /// The audiences of tokens that this server takes; by default the issuer
+    /// Audiences of tokens that this server accepts. The default is the issuer
     #[arg(long, value_name = "AUDIENCES", value_delimiter = ',')]
     pub(crate) api_audiences: Vec<String>,
 
-    /// The longest life of a token of a service account; without it tokens live as long as requested
+    /// Maximum validity of a service account token. If not set, tokens have the requested validity
     #[arg(long, value_name = "DURATION", value_parser = token_life)]
     pub(crate) service_account_max_token_expiration: Option<Duration>,
 
-    /// Whether tokens for pods live on for a year, for clients that do not read them anew
+    /// Extend the expiration of service account tokens of Pods to one year, for clients that do not reload them
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set,
           num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(crate) service_account_extend_token_expiration: bool,
 
-    /// Whether requests without credentials are made as system:anonymous; never with the authorization mode AlwaysAllow
+    /// Accept requests without credentials as user system:anonymous. Always disabled with the authorization mode
+    /// AlwaysAllow
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set,
           num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(crate) anonymous_auth: bool,
 
-    /// Who decides what users may do: RBAC, AlwaysAllow, AlwaysDeny, or Node, which allows nothing here; several decide in
-    /// turn
+    /// Ordered list of authorizers: RBAC, AlwaysAllow, AlwaysDeny, Node. There are no nodes, so Node allows nothing
     #[arg(long, value_name = "MODES", value_delimiter = ',', default_value = "RBAC", value_parser = authorization_mode)]
     pub(crate) authorization_mode: Vec<AuthorizationMode>,
 
-    /// The server's certificate (PEM); without it one is made in the data directory
+    /// Certificate of the server for HTTPS (PEM). If not set, the server creates one in the data directory
     #[arg(long, value_name = "FILE", requires = "tls_private_key_file")]
     pub(crate) tls_cert_file: Option<PathBuf>,
 
-    /// The key of the server's certificate (PEM)
+    /// Private key of --tls-cert-file (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     pub(crate) tls_private_key_file: Option<PathBuf>,
 
-    /// The directory of the server's certificate, apiserver.crt and apiserver.key, which are made there where they are missing;
-    /// --tls-cert-file and --tls-private-key-file come before it
+    /// Directory of the server's certificate, apiserver.crt and apiserver.key. Missing files are created. Ignored if
+    /// --tls-cert-file and --tls-private-key-file are set
     #[arg(long, value_name = "DIR")]
     pub(crate) cert_dir: Option<PathBuf>,
 
-    /// The addresses that Services get their cluster IPs from: one block, or one of each IP family, separated by a comma
+    /// CIDR from which to assign cluster IPs of Services; two comma-separated ones of different IP families for
+    /// dual-stack
     #[arg(long, value_name = "CIDR", default_value = "10.0.0.0/24", value_parser = service_blocks)]
     pub(crate) service_cluster_ip_range: ServiceBlocks,
 
-    /// The ports of nodes that Services may take
+    /// Port range for Services with NodePort visibility
     #[arg(long, value_name = "FROM-TO", default_value = "30000-32767", value_parser = ports)]
     pub(crate) service_node_port_range: RangeInclusive<u16>,
 
-    /// Whether containers may be privileged
+    /// Allow privileged containers
     #[arg(long, value_name = "BOOL", default_value_t = false, action = ArgAction::Set,
           num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(crate) allow_privileged: bool,
 
-    /// Admission plugins to switch on besides those that are on anyway. Pods get tokens of their service accounts with
-    /// ServiceAccount, which needs --controllers=*,serviceaccount-controller,root-ca-certificate-publisher-controller, or
-    /// others who make these accounts
+    /// Admission plugins to enable in addition to the default ones. ServiceAccount adds service account tokens to Pods.
+    /// It needs the service accounts of
+    /// --controllers=*,serviceaccount-controller,root-ca-certificate-publisher-controller, or of another controller
+    /// that creates them
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) enable_admission_plugins: Vec<String>,
 
-    /// Admission plugins to switch off
+    /// Admission plugins to disable
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) disable_admission_plugins: Vec<String>,
 
-    /// The controllers to run: * for all but the last five, NAME for one, -NAME to leave one out. There are
-    /// namespace-controller, garbage-collector-controller, clusterrole-aggregation-controller, resourcequota-controller,
-    /// validatingadmissionpolicy-status-controller, storage-version-migrator-controller, resourcepoolstatusrequest-controller,
-    /// storageversion-garbage-collector-controller, serviceaccount-controller, root-ca-certificate-publisher-controller,
-    /// persistentvolumeclaim-protection-controller, persistentvolume-protection-controller and service-cidr-controller
+    /// Controllers to enable: * for all except the last five, NAME to enable one, -NAME to disable one. All
+    /// controllers: namespace-controller, garbage-collector-controller, clusterrole-aggregation-controller,
+    /// resourcequota-controller, validatingadmissionpolicy-status-controller, storage-version-migrator-controller,
+    /// resourcepoolstatusrequest-controller, storageversion-garbage-collector-controller, serviceaccount-controller,
+    /// root-ca-certificate-publisher-controller, persistentvolumeclaim-protection-controller,
+    /// persistentvolume-protection-controller, service-cidr-controller
     #[arg(
         long,
         value_name = "NAMES",
@@ -229,26 +234,26 @@ pub(crate) struct Serve {
     )]
     pub(crate) controllers: Vec<String>,
 
-    /// Who runs the controllers, where several servers share one etcd
+    /// Leader election of the controllers among servers that share an etcd
     #[command(flatten)]
     pub(crate) election: ElectionFlags,
 
-    /// How long a request other than a watch may take
+    /// Time limit of a request, except for watches
     #[arg(long, value_name = "DURATION", default_value = "60s", allow_negative_numbers = true,
           value_parser = validation::time("--request-timeout can not be negative value"))]
     pub(crate) request_timeout: Duration,
 
-    /// The most requests at a time that read, besides watches; 0 for no limit
+    /// Maximum number of concurrent read-only requests, watches excluded; 0 for no limit
     #[arg(long, value_name = "NUMBER", default_value_t = 400, allow_negative_numbers = true,
           value_parser = validation::number::<usize>("--max-requests-inflight can not be negative value"))]
     pub(crate) max_requests_inflight: usize,
 
-    /// The most requests at a time that change something; 0 for no limit
+    /// Maximum number of concurrent mutating requests; 0 for no limit
     #[arg(long, value_name = "NUMBER", default_value_t = 200, allow_negative_numbers = true,
           value_parser = validation::number::<usize>("--max-mutating-requests-inflight can not be negative value"))]
     pub(crate) max_mutating_requests_inflight: usize,
 
-    /// Priority levels, in which requests wait for each other
+    /// API Priority and Fairness
     #[command(flatten)]
     pub(crate) fairness: FairnessFlags,
 
@@ -260,60 +265,60 @@ pub(crate) struct Serve {
     #[command(flatten)]
     pub(crate) static_admission: StaticAdmissionFlags,
 
-    /// How long Pods stay on nodes that are not ready or cannot be reached
+    /// Default tolerations of Pods for nodes that are not ready or unreachable
     #[command(flatten)]
     pub(crate) tolerations: TolerationFlags,
 
-    /// The size limit of an object, in bytes of the form in which kube-apiserver stores it (protobuf for most built-in kinds).
-    /// By default 1572864 on the embedded store and 2097152 on etcd, which has a limit of its own
+    /// Maximum size of an object in bytes, in the encoding in which kube-apiserver stores it (protobuf for most
+    /// built-in kinds). The default is 1572864 on the embedded store and 2097152 on etcd, which has a limit of its own
     #[arg(long, value_name = "BYTES")]
     pub(crate) max_object_bytes: Option<usize>,
 
-    /// How long watches last at least that state no timeout, in seconds
+    /// Minimum duration in seconds of a watch without a timeout before the server closes it
     #[arg(long, value_name = "SECONDS", default_value_t = 1800, allow_negative_numbers = true,
           value_parser = validation::number::<u64>("--min-request-timeout can not be negative value"))]
     pub(crate) min_request_timeout: u64,
 
-    /// How long to go on serving, no longer ready, after the signal to end
+    /// Time to continue serving after the termination signal; `/readyz` fails during this time
     #[arg(long, value_name = "DURATION", default_value = "0s", allow_negative_numbers = true,
           value_parser = validation::time("--shutdown-delay-duration can not be negative value"))]
     pub(crate) shutdown_delay_duration: Duration,
 
-    /// How long after a start `/livez` says that all is well although the start is not finished
+    /// Time after the start during which `/livez` succeeds even if the start is not complete
     #[arg(long, value_name = "DURATION", default_value = "0s", allow_negative_numbers = true,
           value_parser = validation::time("--livez-grace-period can not be a negative value"))]
     pub(crate) livez_grace_period: Duration,
 
-    /// The most requests at a time on one HTTP/2 connection
+    /// Maximum number of concurrent streams on an HTTP/2 connection
     #[arg(long, value_name = "NUMBER", default_value_t = 250)]
     pub(crate) http2_max_streams_per_connection: u32,
 
-    /// The most connections at a time from one client address (in IPv6, from one block of 64 bits); more are closed. 0 for no
-    /// limit, as where proxies stand before the clients
+    /// Maximum number of concurrent connections from one client address (for IPv6, one /64 block). The server closes
+    /// connections above the limit; 0 for no limit, for example behind proxies
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub(crate) max_connections_per_address: usize,
 
-    /// Threads that serve requests
+    /// Number of threads that serve requests
     #[arg(long, value_name = "NUMBER", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) worker_threads: u16,
 
-    /// The form of log lines
+    /// Log format
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
 
-    /// How much to log: 0 what matters, 2 each request, 5 and more everything
+    /// Log verbosity: 0 for important messages, 2 for each request, 5 and above for everything
     #[arg(short, long, value_name = "LEVEL", default_value_t = 0)]
     pub(crate) v: u8,
 
-    /// Flags of kube-apiserver that were set and mean nothing here.
+    /// Flags of kube-apiserver that were set and have no effect here.
     #[arg(skip)]
     pub(crate) ignored: BTreeSet<String>,
 
-    /// All flags of the server with their values, as they were set or are by default.
+    /// All flags of the server with their values, set or by default.
     #[arg(skip)]
     pub(crate) stated: BTreeMap<String, String>,
 
-    /// Whether the binary was called as kube-apiserver, and makes no authority, administrator and kubeconfig.
+    /// True if the binary was invoked as kube-apiserver. It then creates no authority, administrator or kubeconfig.
     #[arg(skip)]
     pub(crate) as_kube_apiserver: bool,
 }
@@ -327,7 +332,7 @@ pub(crate) enum AuthorizationMode {
     AlwaysAllow,
     /// Nothing is allowed, but to members of `system:masters`.
     AlwaysDeny,
-    /// What nodes may do with what belongs to them. There are no nodes here, so that it allows nothing.
+    /// Permissions of nodes for their own objects. There are no nodes here, so it allows nothing.
     Node,
 }
 
@@ -398,7 +403,8 @@ pub(crate) fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Reads the longest life of a token, which has the bounds of the lives that clients may ask for; zero for none.
+/// Parses the maximum validity of a token, which has the same bounds as the validity that clients may request; zero for
+/// none.
 fn token_life(text: &str) -> Result<Duration, String> {
     let nanoseconds = duration::parse(text)?;
     let life = u64::try_from(nanoseconds).map(Duration::from_nanos);

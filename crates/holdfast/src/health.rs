@@ -1,4 +1,4 @@
-//! The checks of health, by the names that kube-apiserver gives them.
+//! Health checks with kube-apiserver's names.
 
 use std::sync::{Arc, OnceLock};
 
@@ -49,29 +49,30 @@ const HOOKS: [&str; 31] = [
     "poststarthook/apiservice-openapiv3-controller",
 ];
 
-/// The check of what gives requests their turns, and of what counts them where nothing does.
+/// Check of the request queues of priority and fairness, or of the request limits if that is disabled.
 const FAIRNESS_FILTER: &str = "poststarthook/priority-and-fairness-filter";
 const IN_FLIGHT_FILTER: &str = "poststarthook/max-in-flight-filter";
 
-/// The check by which clients learn whether the store can be written to before they are sent here.
+/// Check that tells load balancers if the store is writable before they send clients here.
 const STORAGE_READINESS: &str = "poststarthook/storage-readiness";
 
-/// The checks of the lease by which a server says that it lives, and of what takes away leases of servers that are gone.
+/// Health checks of the lease that shows that a server is alive, and of the cleanup of leases of stopped servers.
 const IDENTITY_LEASE: &str = "poststarthook/start-kube-apiserver-identity-lease-controller";
 const IDENTITY_LEASES: &str = "poststarthook/start-kube-apiserver-identity-lease-garbage-collector";
 
-/// What checks of health learn while the server starts.
+/// State of the start that health checks read.
 #[derive(Default)]
 pub(crate) struct Milestones {
-    /// Whether the first objects are there.
+    /// Completion of the creation of the initial objects.
     pub(crate) prepared: Hook,
-    /// When the server's own certificate ends.
+    /// Expiration time of the server's own certificate.
     pub(crate) certificate_end: Arc<OnceLock<OffsetDateTime>>,
     /// The tasks that run for as long as the server does.
     pub(crate) background: Background,
 }
 
-/// The checks that only etcd has: its readiness, and the other clusters. `overrides` has the cluster of each store beside `store`.
+/// Adds the checks that exist only for etcd: its readiness, and the other clusters. `overrides` has the cluster of each
+/// additional store.
 fn with_etcds(health: Health, store: &Arc<Store>, overrides: &[usize]) -> Health {
     let main = Arc::clone(store);
     let health = health.with("etcd-readiness", &[Endpoint::Readyz], move || main.readiness());
@@ -82,7 +83,7 @@ fn with_etcds(health: Health, store: &Arc<Store>, overrides: &[usize]) -> Health
     })
 }
 
-/// The checks of another etcd, which has these of the stores beside `store`.
+/// Adds the checks of another etcd cluster, which holds the additional stores `stores`.
 fn with_override(health: Health, store: &Arc<Store>, cluster: usize, stores: Vec<usize>) -> Health {
     let check = |outcome: fn(&Store) -> Result<(), String>| {
         let (store, stores) = (Arc::clone(store), stores.clone());
@@ -100,10 +101,10 @@ fn with_override(health: Health, store: &Arc<Store>, cluster: usize, stores: Vec
         )
 }
 
-/// Where a server had better be started anew if it is not well.
+/// Endpoints that fail if the server should be restarted.
 const LIVE: &[Endpoint] = &[Endpoint::Healthz, Endpoint::Livez];
 
-/// Whether the store takes writes.
+/// Checks that the store accepts writes.
 fn stored(store: &Arc<Store>) -> impl Fn() -> Result<(), String> + Send + Sync + 'static {
     let store = Arc::clone(store);
     move || store.health()
@@ -124,7 +125,7 @@ fn with_storage_versions(health: Health, barrier: Arc<StorageVersionBarrier>, ba
         .with(NAME, &[Endpoint::Livez], move || live.outcome(NAME))
 }
 
-/// The checks of health, in the order of kube-apiserver.
+/// Returns the health checks in kube-apiserver's order.
 pub(crate) fn checks(
     flags: &Serve,
     (store, overrides): (Arc<Store>, &[usize]),
@@ -136,9 +137,9 @@ pub(crate) fn checks(
     let certificate_end = Arc::clone(&milestones.certificate_end);
     let (background, followers) = (&milestones.background, milestones.background.clone());
     let health = Health::new()
-        // What is logged is written at once, so that nothing can be held up.
+        // Log messages are written immediately, so nothing can block.
         .with("log", Endpoint::ALL, || Ok(()))
-        // The server speaks to itself without a connection; what can end is the certificate that it made for others.
+        // The server calls itself without a connection. Only the certificate that it created for others can expire.
         .with("loopback-serving-certificate", LIVE, move || {
             let ended = certificate_end
                 .get()
@@ -149,20 +150,20 @@ pub(crate) fn checks(
                 Ok(())
             }
         })
-        // Monitoring asks for this name, which stands for the embedded store, too.
+        // Monitoring tools expect this name. It denotes the embedded store, too.
         .with("etcd", Endpoint::ALL, stored(&store));
     let health = match store.is_shared() {
         true => with_etcds(health, &store, overrides),
         false => health,
     };
     let health = health
-        // Nothing is served before the state in memory is complete, and all that follows it is there.
+        // Nothing is served before the state in memory is complete and all informers are synced.
         .with("informer-sync", &[Endpoint::Readyz], move || followers.all());
     let hooks = HOOKS.iter().fold(health, |health, name| match *name {
         STORAGE_READINESS if !features.has(Feature::WatchCacheInitializationPostStartHook) => health,
         IDENTITY_LEASE | IDENTITY_LEASES if !features.has(Feature::APIServerIdentity) => health,
         STORAGE_READINESS => health.with(STORAGE_READINESS, Endpoint::ALL, stored(&store)),
-        // Where there are no levels, limits stand in their place.
+        // Without priority levels, the limits of concurrent requests replace them.
         FAIRNESS_FILTER if !flags.fairness.enable_priority_and_fairness => health.with_hook(
             IN_FLIGHT_FILTER,
             &milestones.prepared,

@@ -1,4 +1,4 @@
-//! The kubeconfig by which clients find the server and show who they are
+//! The kubeconfig with the address of the server and the credentials of a client
 //! (<https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/>).
 
 use std::fs;
@@ -16,8 +16,8 @@ use rustls::pki_types::pem::PemObject as _;
 use crate::files;
 use crate::pki::Pki;
 
-/// Writes the administrator's kubeconfig of the server at `url`, unless it is there already as it should be. Clients trust
-/// the server by the certificates in `authority`.
+/// Writes the administrator's kubeconfig of the server at `url`, unless it exists with the same content. Clients verify
+/// the server with the certificates in `authority`.
 pub(crate) fn write(path: &Path, url: &str, authority: &Path, pki: &Pki) -> Result<()> {
     let encoded = |path: &Path| -> Result<String> { Ok(STANDARD.encode(files::read(path)?)) };
     let text = format!(
@@ -52,8 +52,8 @@ contexts:
     files::write_private(path, &text)
 }
 
-/// A key in the older of its two forms, whose name says that it is of an elliptic curve: fabric8's client takes the newer form for
-/// one of RSA. A key of another type stays as it is.
+/// Converts a key to the older of its two encodings, whose label names an elliptic-curve key: fabric8's client parses
+/// the newer encoding as an RSA key. Returns keys of other types unchanged.
 fn client_key(text: Vec<u8>) -> Vec<u8> {
     let key = PrivateKeyDer::from_pem_slice(&text).ok();
     let key = key.and_then(|key| PrivateKey::from_private_key_der(&ECDH_P256, key.secret_der()).ok());

@@ -6,7 +6,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::flags::LogFormat;
 
-/// The variable that says what is logged, in place of `-v`, as `tracing` writes it (`holdfast_server=debug`).
+/// Environment variable with the log filter that overrides `-v`, in the syntax of `tracing` (`holdfast_server=debug`).
 const VARIABLE: &str = "HOLDFAST_LOG";
 
 /// Starts logging. `verbosity` is that of kube-apiserver's `-v`.
@@ -16,7 +16,7 @@ pub(crate) fn start(format: LogFormat, verbosity: u8) {
         2..=4 => "debug",
         _ => "trace",
     };
-    // The libraries below have much to say that is of use to their authors alone.
+    // The libraries below log a lot that is useful only to their authors.
     let usual = || EnvFilter::new(format!("{level},hyper=info,h2=info,rustls=info,tokio=info"));
     let filter = EnvFilter::try_from_env(VARIABLE).unwrap_or_else(|_| usual());
     let builder = tracing_subscriber::fmt()

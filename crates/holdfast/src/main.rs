@@ -71,7 +71,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Reads the command line; ends the process where it is wrong or asks for help.
+/// Parses the command line; exits if it is invalid or requests help.
 fn read(words: Vec<OsString>) -> Arguments {
     let mut command = Arguments::command();
     let reduced = compatible::reduce(words, &command);
@@ -85,7 +85,7 @@ fn read(words: Vec<OsString>) -> Arguments {
     arguments
 }
 
-/// The flags of the server with their values, as the server shows them to those who may ask.
+/// Returns the flags of the server with their values, as the server shows them to authorized users.
 fn stated(command: &clap::Command, matches: &clap::ArgMatches) -> BTreeMap<String, String> {
     let flags = command.get_arguments().filter(|flag| !flag.is_hide_set());
     let flags = flags.filter_map(|flag| {
@@ -123,7 +123,7 @@ fn blame(object: &ObjectFlags) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Says that a server is ready, for those who wait for it.
+/// Reports that a server is ready, for callers that wait for it.
 fn ready(access: &AccessFlags) -> anyhow::Result<()> {
     let said = remote::ready(access)?;
     writeln!(std::io::stdout(), "{said}")?;

@@ -13,7 +13,8 @@ use holdfast_server::runtime::version::KUBERNETES;
 use holdfast_value::{Value, json};
 use tracing::warn;
 
-/// Makes documents of what the registry serves. Nothing is kept: the descriptions, too, are read anew for each document.
+/// Generator of documents for the resources of the registry. It caches nothing: each document reads the descriptions
+/// again.
 pub(crate) struct Documents {
     registry: Arc<ArcSwap<Registry>>,
     types: Arc<TypeTable>,
@@ -67,7 +68,7 @@ impl Source for Documents {
     }
 }
 
-/// What is built in changes with the build.
+/// Adds the identity of this build to a fingerprint, because built-in descriptions change with the build.
 fn of_this_build(mut print: Vec<u8>) -> Vec<u8> {
     print.extend_from_slice(concat!("\n", env!("CARGO_PKG_VERSION"), " ").as_bytes());
     print.extend_from_slice(KUBERNETES.as_bytes());

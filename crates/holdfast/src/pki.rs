@@ -1,8 +1,8 @@
-//! The certificates that the server makes for itself: an authority, its own, and its administrator's.
+//! The certificates that the server creates for itself: an authority, its own, and its administrator's.
 //!
-//! They are made at the first start and kept in `pki` of the data directory. A certificate that is about to expire, or
-//! that lacks a name the server goes by, is made anew at the next start; the authority stays, so that clients go on
-//! trusting the server.
+//! They are created at the first start and kept in `pki` of the data directory. A certificate that expires soon, or
+//! that lacks a name of the server, is renewed at the next start. The authority stays the same, so that clients
+//! continue to trust the server.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,13 +20,13 @@ use x509_parser::pem::{Pem, parse_x509_pem};
 
 use crate::files;
 
-/// How long the authority is valid.
+/// Validity of the authority.
 const AUTHORITY_LIFE: Duration = Duration::days(3650);
-/// How long other certificates are valid.
+/// Validity of other certificates.
 const LIFE: Duration = Duration::days(365);
-/// How long before its end a certificate is made anew.
+/// Time before its expiration at which a certificate is renewed.
 const RENEWAL: Duration = Duration::days(90);
-/// Clocks of clients may be behind by this much.
+/// Time by which clocks of clients may be behind.
 const CLOCK_SKEW: Duration = Duration::hours(1);
 
 /// The files of a certificate and its key, in PEM.
@@ -43,15 +43,15 @@ pub(crate) struct Pair {
 pub(crate) struct Pki {
     /// The CA that signs the others.
     pub(crate) authority: Pair,
-    /// What the server shows to clients.
+    /// Certificate that the server presents to clients.
     pub(crate) server: Pair,
-    /// What the administrator shows to the server.
+    /// Certificate that the administrator presents to the server.
     pub(crate) administrator: Pair,
 }
 
 impl Pair {
-    /// The pair in `folder` that kube-apiserver names so, made where it is missing: by an authority of its own, which stands in
-    /// the certificate's file and signs nothing else.
+    /// Returns the pair in `folder` with kube-apiserver's file names. Creates a missing pair with an authority of its
+    /// own, which is in the certificate's file and signs nothing else.
     pub(crate) fn ensure(folder: &Path, names: &Names, now: OffsetDateTime) -> Result<Self> {
         let pair = Self::at(folder, "apiserver");
         if pair.certificate.exists() && pair.key.exists() {
@@ -77,11 +77,12 @@ impl Pair {
 }
 
 impl Pki {
-    /// The certificates in `folder`, those made that are missing or of no more use. `names` are the DNS names and
-    /// addresses that the server goes by.
+    /// Returns the certificates in `folder`, and creates those that are missing or no longer usable. `names` are the
+    /// DNS names and addresses of the server.
     pub(crate) fn ensure(folder: &Path, names: &Names, now: OffsetDateTime) -> Result<Self> {
         files::private_folder(folder)?;
-        // Two processes that start at once would mix their keys and certificates; the lock goes with the file.
+        // Two processes that start concurrently would mix their keys and certificates. The lock is released with the
+        // file.
         let lock = files::open_lock(&folder.join("lock")).and_then(|file| file.lock().map(|()| file));
         let _lock = lock.with_context(|| format!("cannot lock {}", folder.display()))?;
         let pki = Self {
@@ -112,7 +113,7 @@ impl Pki {
     }
 }
 
-/// The names that a server goes by.
+/// Names of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Names {
     /// DNS names.
@@ -131,7 +132,7 @@ fn authority_parameters(now: OffsetDateTime) -> CertificateParams {
 fn server_parameters(names: &Names, now: OffsetDateTime) -> CertificateParams {
     let mut parameters = parameters("holdfast-server", now, LIFE);
     parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    // A name that no certificate can hold (such as one with letters beyond ASCII) is left out.
+    // A name that no certificate can contain (such as one with non-ASCII letters) is skipped.
     let dns = names.dns.iter().filter_map(|name| name.as_str().try_into().ok());
     let addresses = names.addresses.iter().copied().map(SanType::IpAddress);
     parameters.subject_alt_names = dns.map(SanType::DnsName).chain(addresses).collect();
@@ -157,14 +158,14 @@ fn parameters(common_name: &str, now: OffsetDateTime, life: Duration) -> Certifi
     parameters
 }
 
-/// What signs in the name of the authority.
+/// Returns the issuer that signs with the authority's key.
 fn issuer(authority: &Pair, now: OffsetDateTime) -> Result<Issuer<'static, KeyPair>> {
     let key = KeyPair::from_pem(&files::read_text(&authority.key)?)
         .with_context(|| format!("cannot use the key {}", authority.key.display()))?;
     Ok(Issuer::new(authority_parameters(now), key))
 }
 
-/// When the certificate of a pair ends.
+/// Returns the expiration time of the certificate of a pair.
 pub(crate) fn end(pair: &Pair) -> Result<OffsetDateTime> {
     let shown = pair.certificate.display();
     let pem = certificate_pem(pair)?;
@@ -179,7 +180,7 @@ fn certificate_pem(pair: &Pair) -> Result<Pem> {
     Ok(pem)
 }
 
-/// Whether a pair is there, is valid for some time to come, and holds all `names`.
+/// Returns true if a pair exists, remains valid for some time, and its certificate has all `names`.
 fn is_usable(pair: &Pair, names: Option<&Names>, now: OffsetDateTime) -> Result<bool> {
     if !pair.certificate.exists() || !pair.key.exists() {
         return Ok(false);
@@ -188,7 +189,7 @@ fn is_usable(pair: &Pair, names: Option<&Names>, now: OffsetDateTime) -> Result<
     let pem = certificate_pem(pair)?;
     let certificate = pem.parse_x509().with_context(|| format!("{shown} is no certificate"))?;
     let validity = certificate.validity();
-    // A certificate that was made while the clock was ahead is not valid yet.
+    // A certificate that was created while the clock was ahead is not valid yet.
     if validity.not_after.to_datetime() < now + RENEWAL || validity.not_before.to_datetime() > now {
         return Ok(false);
     }
@@ -214,7 +215,7 @@ fn is_usable(pair: &Pair, names: Option<&Names>, now: OffsetDateTime) -> Result<
     Ok(wanted == Names::default())
 }
 
-/// Writes the key before the certificate: where only the key is there, both are made anew.
+/// Writes the key before the certificate: if only the key exists, both are created again.
 fn write(pair: &Pair, certificate: &str, key: &KeyPair) -> Result<()> {
     let _ = fs::remove_file(&pair.certificate);
     files::write_private(&pair.key, &key.serialize_pem())?;
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_is_renewed_before_its_end_and_the_authority_stays() {
+    fn certificate_is_renewed_before_expiration_by_same_authority() {
         let folder = tempfile::tempdir().unwrap();
         let now = OffsetDateTime::now_utc();
         let ensure = |now| texts(&Pki::ensure(folder.path(), &names(&["localhost"]), now).unwrap());

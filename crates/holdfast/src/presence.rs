@@ -1,4 +1,4 @@
-//! What a server writes into the store of itself.
+//! Entries that a server writes into the store about itself.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,17 +14,18 @@ use holdfast_server::runtime::{Identifiers as _, RandomIdentifiers};
 use crate::endpoints;
 use crate::flags::Serve;
 
-/// How long the end of the server waits until its leases are given away.
+/// Time limit for releasing the leases at shutdown.
 pub(crate) const RELEASE_LIMIT: Duration = Duration::from_secs(5);
 
-/// What a server writes of itself: its lease, so that others know that it lives, and its endpoint in a store that it shares.
+/// Entries that a server writes about itself: its lease, which shows others that it is alive, and its endpoint in a
+/// shared store.
 pub(crate) struct Presence {
     endpoints: Option<Arc<KubernetesEndpoints>>,
     lease: Option<Arc<IdentityLease>>,
 }
 
 impl Presence {
-    /// Says where the server is, and that it lives.
+    /// Publishes the server's endpoint and its lease.
     pub(crate) fn begin(
         flags: &Serve,
         service: &Arc<Service>,
@@ -57,7 +58,7 @@ impl Presence {
         }
     }
 
-    /// Takes it away, in good time.
+    /// Removes the entries within the time limit.
     pub(crate) async fn end(self) {
         if let Some(endpoints) = self.endpoints {
             let _ = tokio::time::timeout(RELEASE_LIMIT, endpoints.end()).await;
@@ -72,7 +73,7 @@ fn reports_storage_versions(features: Features) -> bool {
     features.has(Feature::StorageVersionAPI) && features.has(Feature::APIServerIdentity)
 }
 
-/// What has writes wait until the versions are reported that objects are kept in, where they can be.
+/// Returns the barrier that delays writes until the storage versions are reported, if they can be reported.
 pub(crate) fn barrier(features: Features, registry: &Registry) -> Option<Arc<StorageVersionBarrier>> {
     let of = GroupResource {
         group: "internal.apiserver.k8s.io".into(),
@@ -82,7 +83,7 @@ pub(crate) fn barrier(features: Features, registry: &Registry) -> Option<Arc<Sto
     can.then(Arc::default)
 }
 
-/// What a server of that host needs to report the versions that it keeps objects in, where it does so.
+/// Returns the reporter of storage versions for a server on that host, if it reports them.
 pub(crate) fn storage_versions(
     features: Features,
     host: &str,

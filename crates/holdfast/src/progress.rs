@@ -1,16 +1,16 @@
-//! How far work has come, on the standard error: one line that moves where a person looks on, else a line now and then.
+//! Progress reports on the standard error: one updated line on a terminal, else a log line at intervals.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
-/// How often progress is shown on a terminal.
+/// Interval of updates on a terminal.
 const FOR_PEOPLE: Duration = Duration::from_millis(200);
-/// How often progress is logged.
+/// Interval of log lines.
 const FOR_LOGS: Duration = Duration::from_secs(5);
 
-/// Reports how many of so many entries are done.
+/// Progress report: number of finished entries and of all entries.
 pub(crate) struct Progress {
-    /// What is done to them, such as `saved`.
+    /// Past participle of the action, such as `saved`.
     deed: &'static str,
     of: u64,
     terminal: bool,
@@ -30,7 +30,7 @@ impl Progress {
         }
     }
 
-    /// So many are done.
+    /// Reports the number of finished entries.
     pub(crate) fn reached(&mut self, done: u64) {
         let pause = if self.terminal { FOR_PEOPLE } else { FOR_LOGS };
         if self.reported.elapsed() < pause {
@@ -42,7 +42,7 @@ impl Progress {
         self.write(&format!("{start}{} {done} of {} objects{end}", self.deed, self.of));
     }
 
-    /// All is done; `more` says what came of it.
+    /// Reports the end of the work; `more` is appended as the result.
     pub(crate) fn finish(self, more: &str) {
         let start = if self.moving { "\r\x1b[K" } else { "" };
         self.write(&format!("{start}{} {} objects{more}\n", self.deed, self.of));

@@ -1,4 +1,4 @@
-//! Files that are read again when they change. One that cannot be used then is logged, and what was read before stays.
+//! Files that are reloaded when they change. An invalid file is logged, and its previous content stays in effect.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use holdfast_server::runtime::shutdown::Shutdown;
 use holdfast_server::wire::connection::CurrentTls;
 use holdfast_server::wire::tls::TlsFiles;
 
-/// The health check that fails where files are no longer watched.
+/// Health check that fails if files are no longer watched.
 pub(crate) const CHECK: &str = background::API_SERVICES;
 
-/// How often files are looked at.
+/// Interval between checks of the files.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Calls `reload` when a file has changed. What it cannot read is logged, and tried again with the next change.
@@ -39,7 +39,7 @@ pub(crate) fn watch<E: std::fmt::Display>(
     context.background.spawn(CHECK, "files", &context.shutdown, work);
 }
 
-/// Shows clients the certificate that stands in the files, and trusts the authorities that do.
+/// Reloads the server certificate and the trusted authorities whenever their files change.
 pub(crate) fn follow_tls(service: &Service, files: TlsFiles, current: Arc<CurrentTls>) {
     let paths = [&files.certificate, &files.key];
     let authorities = files.client_authorities.iter().chain(&files.other_authorities);
@@ -79,10 +79,10 @@ impl<S: PartialEq> Changes<S> {
     }
 }
 
-/// What shows whether a file has changed: its time and length.
+/// Modification time and length of a file, which show that it has changed.
 pub(crate) type FileState = (SystemTime, u64);
 
-/// The state of a file; `None` where it cannot be found.
+/// Returns the state of a file; `None` if it does not exist.
 pub(crate) fn state(path: &Path) -> Option<FileState> {
     let file = fs::metadata(path).ok()?;
     Some((file.modified().ok()?, file.len()))

@@ -32,7 +32,7 @@ use crate::store;
 use crate::waiting::Waiting;
 use crate::{audit, compatible, files, logging, pki, reload, validation};
 
-/// Serves until a signal says to end.
+/// Serves until a termination signal.
 pub(crate) fn run(flags: &Serve) -> Result<()> {
     let started = Instant::now();
     logging::start(flags.log_format, flags.v);
@@ -44,7 +44,7 @@ pub(crate) fn run(flags: &Serve) -> Result<()> {
         .build()
         .context("cannot start threads")?;
     let outcome = runtime.block_on(serve(flags, started));
-    // What is still under way had its time to end.
+    // The remaining tasks already had their time to finish.
     runtime.shutdown_timeout(Duration::from_secs(1));
     outcome
 }
@@ -63,12 +63,12 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     let (listener, reached) = listen(flags).await?;
     let url = format!("https://{reached}");
     let trigger = ShutdownTrigger::new();
-    // A start that fails ends what runs already, and that is no news beside the reason.
+    // A failed start stops the tasks that already run. Only the reason for the failure is worth reporting.
     let _ended = CloseAtEnd(&trigger);
     let kinds = settings.kinds(flags, reached)?;
     let registry = holdfast_kinds::registry(&kinds).context("cannot read the built-in kinds")?;
     let registry = Arc::new(ArcSwap::from_pointee(registry));
-    // The store's lock comes first: nothing in the directory is written while another process has it.
+    // The store's lock is acquired first: nothing in the directory is written while another process holds it.
     files::private_folder(&flags.data_dir)?;
     let (listener, waiting) = wait_for_store(flags, listener, &url, &settings.rules).await?;
     let opened = tokio::select! {
@@ -77,7 +77,8 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     };
     drop(waiting);
     let opened = opened?;
-    // Certificates and the first objects wait for different things at a first start, and are made side by side.
+    // At a first start, certificates and the initial objects wait for different things, so they are created
+    // concurrently.
     let certificates = certificates(flags, &url, settings.rules.clone());
     let milestones = Milestones::default();
     let assembly = Assembly {
@@ -116,7 +117,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     serving.end(flags, &mut signals, &trigger).await
 }
 
-/// Has what runs beside the server end when that ends, however it does.
+/// Guard that stops the tasks alongside the server when the server ends for any reason.
 struct CloseAtEnd<'a>(&'a ShutdownTrigger);
 
 impl Drop for CloseAtEnd<'_> {
@@ -139,7 +140,7 @@ impl Signals {
         })
     }
 
-    /// Waits for the next; says which one it is.
+    /// Waits for the next signal and returns its name.
     async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
@@ -148,7 +149,7 @@ impl Signals {
     }
 }
 
-/// What the flags say that may be wrong, read before anything is begun.
+/// Flag values that may be invalid, read before anything starts.
 struct Settings {
     gates: FeatureGates,
     controllers: Selection,
@@ -165,7 +166,7 @@ impl Settings {
         flags.endpoints.check()?;
         let rules = flags.transport.tls()?;
         let host = hostname();
-        // A server with a store of its own takes part in no election.
+        // A server with its own store does not take part in leader election.
         let election = match flags.storage.etcd_servers.is_empty() {
             true => None,
             false => flags.election.election(&host)?,
@@ -179,7 +180,7 @@ impl Settings {
         })
     }
 
-    /// The built-in kinds of a server that is reached there.
+    /// Returns the configuration of the built-in kinds for a server that clients reach at `reached`.
     fn kinds(&self, flags: &Serve, reached: SocketAddr) -> Result<holdfast_kinds::Config> {
         Ok(holdfast_kinds::Config {
             service_cidr: flags.service_cluster_ip_range.primary,
@@ -196,7 +197,7 @@ impl Settings {
     }
 }
 
-/// Begins to listen; says where clients reach the server.
+/// Starts to listen and returns the address at which clients reach the server.
 async fn listen(flags: &Serve) -> Result<(TcpListener, SocketAddr)> {
     let address = SocketAddr::new(flags.bind_address, flags.secure_port);
     let listener = TcpListener::bind(address).await;
@@ -205,7 +206,7 @@ async fn listen(flags: &Serve) -> Result<(TcpListener, SocketAddr)> {
     Ok((listener, SocketAddr::new(reached_at(flags), port)))
 }
 
-/// Begins to answer health checks while etcd cannot be reached. The embedded store needs no such wait.
+/// Responds to health checks while etcd cannot be reached. The embedded store does not need this.
 async fn wait_for_store(
     flags: &Serve,
     listener: TcpListener,
@@ -223,14 +224,14 @@ async fn wait_for_store(
     Ok((listener, Some(Waiting::begin(other, &tls.config))))
 }
 
-/// Two that take connections from the same queue.
+/// Returns two listeners that accept connections from the same queue.
 fn twice(listener: TcpListener) -> std::io::Result<(TcpListener, TcpListener)> {
     let listener = listener.into_std()?;
     let other = listener.try_clone()?;
     Ok((TcpListener::from_std(listener)?, TcpListener::from_std(other)?))
 }
 
-/// Makes the first objects, and begins to follow those that the service itself goes by.
+/// Creates the initial objects and starts the informers that the service itself depends on.
 async fn prepare(
     flags: &Serve,
     service: &Arc<Service>,
@@ -265,7 +266,7 @@ fn limits(flags: &Serve) -> Limits {
     Limits {
         concurrent_streams: flags.http2_max_streams_per_connection,
         connections_per_address: flags.max_connections_per_address,
-        // As long as the work may take, and as long again to take the answer.
+        // The time limit of the request, and the same time again for reading the response.
         exchange: 2 * flags.request_timeout,
         body: flags.request_timeout,
         ..Limits::default()
@@ -283,7 +284,7 @@ struct Serving {
 }
 
 impl Serving {
-    /// Begins what no client waits for: controllers, and in a shared store the presence of this server.
+    /// Starts the tasks that no client waits for: controllers, and in a shared store the presence of this server.
     fn begin(
         flags: &Serve,
         server: JoinHandle<()>,
@@ -313,7 +314,7 @@ impl Serving {
         })
     }
 
-    /// Waits for a signal, and then for the end of all that is under way.
+    /// Waits for a signal, and then for the end of all tasks.
     async fn end(mut self, flags: &Serve, signals: &mut Signals, trigger: &ShutdownTrigger) -> Result<()> {
         let name = tokio::select! {
             name = signals.next() => name,
@@ -348,7 +349,7 @@ impl Serving {
     }
 }
 
-/// Shows a newcomer what to do next.
+/// Prints the next steps for a new user.
 fn announce(url: &str, kubeconfig: Option<&Path>) -> Result<()> {
     let mut text = format!("Holdfast serves {url}\n");
     if let Some(path) = kubeconfig {

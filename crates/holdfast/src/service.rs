@@ -1,4 +1,4 @@
-//! The service: the parts of the server, put together as the flags say.
+//! The service: the parts of the server, assembled according to the flags.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ use crate::store::Opened;
 use crate::token_keys::TokenKeys;
 use crate::{admission, audit, presence};
 
-/// What `build.rs` found out about this build.
+/// Build information from `build.rs`.
 const BUILD: Build = Build {
     commit: env!("HOLDFAST_GIT_COMMIT"),
     tree_state: env!("HOLDFAST_GIT_TREE_STATE"),
@@ -47,7 +47,7 @@ const BUILD: Build = Build {
     compiler: env!("HOLDFAST_COMPILER"),
 };
 
-/// What a service is made of.
+/// Parts of a service.
 pub(crate) struct Assembly<'a> {
     pub(crate) flags: &'a Serve,
     /// The resources that are served.
@@ -60,16 +60,16 @@ pub(crate) struct Assembly<'a> {
     pub(crate) gates: &'a FeatureGates,
     /// The controllers that run.
     pub(crate) controllers: &'a Selection,
-    /// What checks of health learn.
+    /// State of the start for health checks.
     pub(crate) milestones: &'a Milestones,
-    /// Where clients reach the server.
+    /// Address at which clients reach the server.
     pub(crate) reached: SocketAddr,
-    /// How far the end of the server has come.
+    /// Progress of the server's shutdown.
     pub(crate) shutdown: Shutdown,
 }
 
 impl Assembly<'_> {
-    /// Puts the service together.
+    /// Assembles the service.
     pub(crate) fn service(&self) -> Result<(Arc<Service>, Aggregation)> {
         let (flags, registry) = (self.flags, &self.registry);
         let token_file = flags
@@ -146,7 +146,7 @@ impl Assembly<'_> {
         Ok((Arc::new(service), aggregation))
     }
 
-    /// The service accounts, and the public documents of their issuer.
+    /// Returns the service accounts and the public documents of their issuer.
     fn accounts(&self) -> Result<(Arc<ServiceAccounts>, Option<IssuerDocuments>)> {
         let flags = self.flags;
         let keys = TokenKeys::load(
@@ -258,7 +258,7 @@ impl Assembly<'_> {
     }
 }
 
-/// Those who decide what users may do, in the order of the flags.
+/// Returns the authorizers in the order of the flags.
 fn authorizer(flags: &Serve, policy: &Arc<RuleIndex>) -> Chain {
     let modes = flags.authorization_mode.iter();
     Chain::new(modes.filter_map(|mode| -> Option<Arc<dyn Authorizer>> {
@@ -266,13 +266,13 @@ fn authorizer(flags: &Serve, policy: &Arc<RuleIndex>) -> Chain {
             AuthorizationMode::Rbac => Some(Arc::clone(policy) as _),
             AuthorizationMode::AlwaysAllow => Some(Arc::new(AlwaysAllow)),
             AuthorizationMode::AlwaysDeny => Some(Arc::new(AlwaysDeny)),
-            // It speaks of nodes alone.
+            // It decides only about nodes.
             AuthorizationMode::Node => None,
         }
     }))
 }
 
-/// Whether requests without credentials are made as `system:anonymous`: not where everybody may do everything.
+/// Returns true if requests without credentials are accepted as `system:anonymous`: not if everybody may do everything.
 fn anonymous(flags: &Serve) -> bool {
     let allows_all = flags.authorization_mode.contains(&AuthorizationMode::AlwaysAllow);
     if flags.anonymous_auth && allows_all {
@@ -281,7 +281,7 @@ fn anonymous(flags: &Serve) -> bool {
     flags.anonymous_auth && !allows_all
 }
 
-/// What the flags say of tokens of service accounts.
+/// Returns the configuration of service account tokens from the flags.
 fn token_config(flags: &Serve) -> TokenConfig {
     let issuers = flags.service_account_issuer.clone();
     let audiences = if flags.api_audiences.is_empty() {
@@ -299,7 +299,7 @@ fn token_config(flags: &Serve) -> TokenConfig {
     }
 }
 
-/// Where others find the keys of the issuer.
+/// Returns the URL of the issuer's keys.
 fn keys_url(flags: &Serve, reached: SocketAddr) -> String {
     let own = || format!("https://{reached}{}", IssuerDocuments::KEYS_PATH);
     flags.service_account_jwks_uri.clone().unwrap_or_else(own)

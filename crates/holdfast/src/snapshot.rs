@@ -1,4 +1,4 @@
-//! `holdfast snapshot`: the objects of one moment in a file, taken while the server serves.
+//! `holdfast snapshot`: a file with the objects at one revision, saved while the server runs.
 
 use std::path::{Path, PathBuf};
 
@@ -8,8 +8,8 @@ use holdfast_store::Image;
 
 use crate::progress::Progress;
 
-/// How far the revision of a restored store is above that of its snapshot, if nothing else is said: more than were given away
-/// since, so that no client takes an old state for the one that it saw last.
+/// Default increment of the revision of a restored store over that of its snapshot: more revisions than were assigned
+/// since, so that no client mistakes an old state for the last one that it has seen.
 const BUMP: u64 = 1_000_000_000;
 
 /// Snapshots of an embedded store.
@@ -22,13 +22,13 @@ pub(crate) enum Snapshot {
         #[command(flatten)]
         store: StoreFlags,
     },
-    /// Make a store of a snapshot, in a data directory that has none
+    /// Create a store from a snapshot, in a data directory without a store
     Restore {
         /// The snapshot
         file: PathBuf,
         #[command(flatten)]
         store: StoreFlags,
-        /// How far the revision of the store is to be above that of the snapshot, so that none is given away twice
+        /// Increment of the store's revision over that of the snapshot, so that no revision is assigned twice
         #[arg(long, value_name = "NUMBER", default_value_t = BUMP, value_parser = clap::value_parser!(u64).range(..=1 << 40))]
         bump_revision: u64,
     },
@@ -39,10 +39,10 @@ pub(crate) enum Snapshot {
     },
 }
 
-/// Where the store is.
+/// Location of the store.
 #[derive(Debug, Args)]
 pub(crate) struct StoreFlags {
-    /// The data directory
+    /// Data directory
     #[arg(long, value_name = "DIR", default_value = "./holdfast-data")]
     data_dir: PathBuf,
 }

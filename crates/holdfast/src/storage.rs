@@ -1,4 +1,4 @@
-//! What the flags of kube-apiserver say of storage. With `--etcd-servers` objects are kept there; otherwise in the data
+//! kube-apiserver's flags for storage. With `--etcd-servers` objects are stored in etcd, otherwise in the data
 //! directory.
 
 use std::path::PathBuf;
@@ -26,92 +26,94 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 /// Flags about storage.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct StorageFlags {
-    /// The etcd to keep objects in, in place of the data directory: its members, such as http://127.0.0.1:2379 or
-    /// unix:///run/etcd.sock
+    /// URLs of the members of the etcd in which to store objects instead of the data directory, such as
+    /// http://127.0.0.1:2379 or unix:///run/etcd.sock
     #[arg(long, value_name = "URLS", value_delimiter = ',')]
     pub(crate) etcd_servers: Vec<String>,
 
-    /// Authorities that sign the certificates of the members of etcd (PEM); those of the system without it
+    /// Certificate authorities to verify etcd's certificates (PEM). The default is the authorities of the system
     #[arg(long, value_name = "FILE")]
     pub(crate) etcd_cafile: Option<PathBuf>,
 
-    /// The certificate by which etcd knows this server (PEM)
+    /// Client certificate for connections to etcd (PEM)
     #[arg(long, value_name = "FILE", requires = "etcd_keyfile")]
     pub(crate) etcd_certfile: Option<PathBuf>,
 
-    /// The key of that certificate (PEM)
+    /// Private key of --etcd-certfile (PEM)
     #[arg(long, value_name = "FILE", requires = "etcd_certfile")]
     pub(crate) etcd_keyfile: Option<PathBuf>,
 
-    /// What keys in etcd begin with
+    /// Prefix of all keys in etcd
     #[arg(long, value_name = "PREFIX", default_value = "/registry")]
     pub(crate) etcd_prefix: String,
 
-    /// How long etcd keeps its history; 0 where others compact it
+    /// Interval of compaction requests to etcd. 0 disables compaction by this server
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse_from_zero)]
     pub(crate) etcd_compaction_interval: Duration,
 
-    /// How often kube-apiserver counts objects in etcd; here they are counted when metrics are read
+    /// Accepted for compatibility with kube-apiserver; has no effect. Objects are counted whenever metrics are read
     #[arg(long, value_name = "DURATION", value_parser = duration::parse_from_zero)]
     pub(crate) etcd_count_metric_poll_period: Option<Duration>,
 
-    /// How often the size of etcd's database is read; 0 for never
+    /// Interval of requests to etcd for the size of its database; 0 disables them
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse_from_zero)]
     pub(crate) etcd_db_metric_poll_interval: Duration,
 
-    /// How long etcd may take to answer the check of health
+    /// Timeout of the etcd health check
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration::parse_from_zero)]
     pub(crate) etcd_healthcheck_timeout: Duration,
 
-    /// How long etcd may take to answer the check of readiness
+    /// Timeout of the etcd readiness check
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration::parse_from_zero)]
     pub(crate) etcd_readycheck_timeout: Duration,
 
-    /// Other servers for some built-in resources, as group/resource#url;url. Their objects have resource versions of their own
+    /// Other etcd servers for some built-in resources, as group/resource#url;url. Their objects have separate resource
+    /// versions
     #[arg(long, value_name = "OVERRIDES", value_delimiter = ',')]
     pub(crate) etcd_servers_overrides: Vec<String>,
 
-    /// How long events stay
+    /// Time to retain events
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration::parse_from_zero)]
     pub(crate) event_ttl: Duration,
 
-    /// How long one lease of etcd is used for new events
+    /// Time in seconds for which new events reuse an etcd lease
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub(crate) lease_reuse_duration_seconds: u32,
 
-    /// The form in which built-in objects are kept in etcd
+    /// Media type of built-in objects in etcd
     #[arg(long, value_name = "TYPE", default_value = PROTOBUF)]
     pub(crate) storage_media_type: String,
 
-    /// etcd3, should it be said
+    /// Storage backend. Only etcd3 is accepted
     #[arg(long, value_name = "NAME")]
     pub(crate) storage_backend: Option<String>,
 
-    /// Taken for kube-apiserver's sake: what is served always comes from memory
+    /// Accepted for compatibility with kube-apiserver; has no effect. Reads are always served from memory
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true",
           require_equals = true)]
     pub(crate) watch_cache: Option<bool>,
 
-    /// Taken for kube-apiserver's sake: the history has a length in time
+    /// Accepted for compatibility with kube-apiserver; has no effect. The length of the watch history is a period of
+    /// time
     #[arg(long, value_name = "SIZES", value_delimiter = ',')]
     pub(crate) watch_cache_sizes: Vec<String>,
 
-    /// Taken for kube-apiserver's sake, as --watch-cache-sizes
+    /// Accepted for compatibility with kube-apiserver; has no effect
     #[arg(long, value_name = "SIZE")]
     pub(crate) default_watch_cache_size: Option<u32>,
 
-    /// How many objects of a collection are deleted at a time in etcd
+    /// Number of objects that a DeleteCollection request deletes concurrently in etcd
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub(crate) delete_collection_workers: usize,
 
-    /// Taken for kube-apiserver's sake: --controllers says whether garbage is collected
+    /// Accepted for compatibility with kube-apiserver; has no effect. --controllers enables the garbage collector
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true",
           require_equals = true)]
     pub(crate) enable_garbage_collector: Option<bool>,
 }
 
 impl StorageFlags {
-    /// Refuses values that kube-apiserver refuses, or that have a meaning there which nothing here has.
+    /// Rejects values that kube-apiserver rejects, and values whose meaning there has no counterpart here.
     pub(crate) fn check(&self) -> Result<()> {
         if let Some(backend) = self
             .storage_backend
@@ -141,7 +143,7 @@ impl StorageFlags {
         Ok(())
     }
 
-    /// The names of flags that were given and have no meaning here.
+    /// Returns the names of the set flags that have no effect.
     pub(crate) fn unused(&self) -> Vec<&'static str> {
         let chosen = [
             (
@@ -160,7 +162,7 @@ impl StorageFlags {
             .collect()
     }
 
-    /// How objects of the resources of `registry`, which are built in, lie in etcd.
+    /// Returns the storage codec for the objects of the resources of `registry`, which are built in.
     fn kept(&self, registry: Registry, apis: &Apis) -> Result<StorageCodec> {
         let types = tables::types_at_rest(apis).context("cannot read the table of types")?;
         let older = tables::older_kinds().map(|(api_version, kind, like)| OlderKind {
@@ -175,8 +177,8 @@ impl StorageFlags {
         Ok(StorageCodec::new(registry, Arc::new(types), older).with_encoding(encoding))
     }
 
-    /// How to use etcd for objects of `registry` and of what definitions add to it, and who counts its calls; none where objects
-    /// are kept in the data directory.
+    /// Returns the configurations of etcd for objects of `registry` and of resources that CRDs add to it, and the
+    /// counters of its calls. Returns `None` if objects are stored in the data directory.
     pub(crate) fn etcd(&self, registry: &Arc<ArcSwap<Registry>>, apis: &Apis) -> Result<Option<Clusters>> {
         if self.etcd_servers.is_empty() {
             return Ok(None);
@@ -228,7 +230,8 @@ impl StorageFlags {
         Ok(Some(Clusters { main, elsewhere, calls }))
     }
 
-    /// What other etcds hold. Resources that are not built in stay where the others are, as in the reference.
+    /// Returns the stores in other etcd clusters. Resources that are not built in stay in the main one, as in the
+    /// reference.
     fn overrides(&self, registry: &Registry) -> Result<Vec<Overridden>> {
         let sorted = |servers: &[String]| {
             let mut servers = servers.to_vec();
@@ -245,7 +248,7 @@ impl StorageFlags {
                 continue;
             };
             let prefix = Key::from(storage.prefix.as_str());
-            // The last one counts.
+            // The last entry applies.
             overrides.retain(|known| known.prefix != prefix);
             let of_cluster = sorted(&servers);
             if of_cluster == own {
@@ -268,9 +271,9 @@ impl StorageFlags {
     }
 }
 
-/// The etcds that hold the objects.
+/// etcd clusters of the objects.
 pub(crate) struct Clusters {
-    /// That of all that is not elsewhere.
+    /// Configuration of the cluster of all other objects.
     pub(crate) main: EtcdConfig,
     pub(crate) elsewhere: Vec<Elsewhere>,
     pub(crate) calls: EtcdCalls,
@@ -278,23 +281,23 @@ pub(crate) struct Clusters {
 
 /// Another etcd for the objects of one resource.
 pub(crate) struct Elsewhere {
-    /// What their keys begin with.
+    /// Prefix of their keys.
     pub(crate) prefix: Key,
-    /// Which of the other clusters it is.
+    /// Index of their cluster in the other clusters.
     pub(crate) cluster: usize,
     pub(crate) config: EtcdConfig,
 }
 
-/// A resource whose objects another etcd holds.
+/// Resource whose objects are in another etcd.
 struct Overridden {
-    /// What their keys begin with.
+    /// Prefix of their keys.
     prefix: Key,
     servers: Vec<String>,
-    /// Which of the other clusters it is.
+    /// Index of their cluster in the other clusters.
     cluster: usize,
 }
 
-/// What an entry of `--etcd-servers-overrides` says.
+/// Entry of `--etcd-servers-overrides`.
 struct Override {
     resource: GroupResource,
     servers: Vec<String>,
@@ -321,7 +324,7 @@ impl Override {
     }
 }
 
-/// Refuses what is no `resource[.group]#size`.
+/// Rejects text that does not have the form `resource[.group]#size`.
 fn check_cache_size(entry: &str) -> Result<()> {
     let Some((_, size)) = entry.split_once('#') else {
         bail!("--watch-cache-sizes invalid: invalid value of watch cache size: {entry}");

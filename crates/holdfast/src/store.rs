@@ -19,11 +19,11 @@ async fn open_etcd(config: EtcdConfig, registry: &Arc<ArcSwap<Registry>>) -> Res
     Ok(Store::with_engine(state, Box::new(engine)))
 }
 
-/// What is known of the etcds below a store.
+/// etcd clusters below a store.
 pub(crate) struct Clusters {
     /// The counters of their calls.
     pub(crate) calls: EtcdCalls,
-    /// For each store of its own, which of the other clusters has it.
+    /// Index of the other cluster that holds each additional store.
     pub(crate) overrides: Vec<usize>,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Clusters {
 pub(crate) struct Opened {
     /// The store.
     pub(crate) store: Arc<Store>,
-    /// What is known of the etcds below it; `None` for an embedded one.
+    /// etcd clusters below the store; `None` for an embedded one.
     pub(crate) clusters: Option<Clusters>,
 }
 

@@ -1,5 +1,5 @@
-//! The keys of service-account tokens: those of the flags, or one that is made at the first start and kept beside the
-//! certificates, with its public half, which others check tokens with.
+//! The keys of service account tokens: those of the flags, or one that is created at the first start and kept next to
+//! the certificates, with its public key, which others use to verify tokens.
 
 use std::path::{Path, PathBuf};
 
@@ -15,16 +15,17 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::files;
 
-/// What signs tokens, and whose tokens are taken.
+/// Signing key of tokens, and the keys of accepted tokens.
 pub(crate) struct TokenKeys {
-    /// The key that signs; none where the flags name keys to check tokens with and none to sign them.
+    /// Signing key; `None` if the flags only name keys that verify tokens.
     pub(crate) signing: Option<SigningKey>,
     /// The public keys.
     pub(crate) verifying: Keys,
 }
 
 impl TokenKeys {
-    /// The keys in the files of the flags. Where there are none, that in `folder`, which is made if it is missing.
+    /// Loads the keys in the files of the flags. Without any, loads the key in `folder`, and creates it if it is
+    /// missing.
     pub(crate) fn load(folder: &Path, signing: Option<&Path>, verifying: &[PathBuf]) -> Result<Self> {
         let signing = match (signing, verifying) {
             (None, []) => Some(own(folder)?),
@@ -43,8 +44,8 @@ impl TokenKeys {
     }
 }
 
-/// The key in `folder`, made where it is missing. Its public half is written beside it: kube-apiserver takes no private key in
-/// this form to check tokens with.
+/// Returns the key in `folder`, and creates it if it is missing. Writes its public key next to it: kube-apiserver does
+/// not accept a private key in this encoding for verifying tokens.
 fn own(folder: &Path) -> Result<Signing> {
     let path = folder.join("sa.key");
     if !path.exists() {
@@ -61,7 +62,7 @@ fn own(folder: &Path) -> Result<Signing> {
     Ok(own)
 }
 
-/// What `parse` makes of a file of keys.
+/// Reads a file of keys and parses it with `parse`.
 fn read<T>(path: &Path, parse: fn(&str) -> Result<T>) -> Result<T> {
     let parsed = parse(&files::read_text(path)?);
     parsed.with_context(|| format!("cannot use the key {}", path.display()))
@@ -77,7 +78,7 @@ struct Signing {
     public_der: Vec<u8>,
 }
 
-/// The first private key in a text of PEM.
+/// Returns the first private key in a PEM text.
 fn signing_key(text: &str) -> Result<Signing> {
     let block = first_private_key(text)?;
     let public_der = public_half(&block.contents)?;
@@ -103,12 +104,12 @@ fn first_private_key(text: &str) -> Result<Pem> {
     bail!("there is no private key in it")
 }
 
-/// The public half of a private key, in DER.
+/// Returns the public key of a private key, in DER.
 fn public_half(private: &[u8]) -> Result<Vec<u8>> {
     Ok(KeyPair::try_from(private)?.subject_public_key_info())
 }
 
-/// An elliptic key of SEC 1 in the form of PKCS #8.
+/// Converts an elliptic-curve key from SEC 1 to PKCS #8.
 fn modern(key: &[u8]) -> Result<Vec<u8>> {
     let curves = [
         &ECDSA_P256_SHA256_FIXED_SIGNING,
@@ -123,8 +124,8 @@ fn modern(key: &[u8]) -> Result<Vec<u8>> {
     Ok(key.as_ref().to_vec())
 }
 
-/// The public halves of the keys in a text of PEM: public keys, private keys and certificates. What else stands there, such as the
-/// parameters of a curve, is no concern of ours.
+/// Returns the public keys in a PEM text, from its public keys, private keys and certificates. Skips other blocks, such
+/// as the parameters of a curve.
 fn public_keys(text: &str) -> Result<Vec<VerifyingKey>> {
     let mut keys = Vec::new();
     for block in Pem::iter_from_buffer(text.as_bytes()) {
@@ -181,7 +182,7 @@ mod tests {
     fn keys_are_taken_in_all_forms_that_the_reference_takes() {
         let modern = rsa::KeyPair::generate(rsa::KeySize::Rsa2048).unwrap();
         let modern: Pkcs8V1Der<'_> = modern.as_der().unwrap();
-        // What PKCS #8 wraps around a key of this size takes 26 bytes.
+        // The PKCS #8 header of a key of this size has 26 bytes.
         let classic = pem("RSA PRIVATE KEY", &modern.as_ref()[26..]);
         let elliptic = EcdsaKeyPair::generate(&ECDSA_P384_SHA384_FIXED_SIGNING).unwrap();
         let elliptic: EcPrivateKeyRfc5915Der<'_> = elliptic.private_key().as_der().unwrap();

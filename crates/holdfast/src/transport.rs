@@ -1,4 +1,4 @@
-//! How clients reach the server, beyond where: versions and ciphers of TLS, HTTP/2, and headers for browsers.
+//! Settings of client connections except for addresses: TLS versions and ciphers, HTTP/2, and headers for browsers.
 
 use std::sync::Arc;
 
@@ -10,31 +10,32 @@ use holdfast_server::wire::tls::{TlsRules, suite_of};
 use http::HeaderValue;
 use regex::{Regex, RegexSet};
 
-/// What kube-apiserver's flags say of connections.
+/// kube-apiserver's flags for connections.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct TransportFlags {
-    /// The least version of TLS: VersionTLS12 or VersionTLS13. The older VersionTLS10 and VersionTLS11 stand for VersionTLS12
+    /// Minimum TLS version: VersionTLS12 or VersionTLS13. The older VersionTLS10 and VersionTLS11 mean VersionTLS12
     #[arg(long, value_name = "VERSION", default_value = "VersionTLS12", value_parser = min_version)]
     tls_min_version: MinVersion,
 
-    /// The cipher suites of TLS 1.2, by Go's names; those of TLS 1.3 are all there
+    /// TLS 1.2 cipher suites by Go's names. Those of TLS 1.3 are always enabled
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     tls_cipher_suites: Vec<String>,
 
-    /// Whether HTTP/1.1 alone is served
+    /// Serve only HTTP/1.1
     #[arg(long, value_name = "BOOL", default_value_t = false, action = ArgAction::Set,
           num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     disable_http2_serving: bool,
 
-    /// How likely an HTTP/2 request is to be the last of its connection, from 0 to 0.02, so that clients spread over servers
+    /// Probability from 0 to 0.02 that the server closes the connection of an HTTP/2 request (GOAWAY), so that clients
+    /// spread over servers
     #[arg(long, value_name = "CHANCE", default_value_t = 0.0)]
     goaway_chance: f64,
 
-    /// The origins of pages whose scripts may use the API, as regular expressions that name the beginning and the end of the host
+    /// Allowed origins for CORS, as regular expressions that pin the start and the end of the host
     #[arg(long, value_name = "ORIGINS", value_delimiter = ',')]
     cors_allowed_origins: Vec<String>,
 
-    /// What the header Strict-Transport-Security says: max-age=SECONDS, includeSubDomains, preload
+    /// Directives of the header Strict-Transport-Security: max-age=SECONDS, includeSubDomains, preload
     #[arg(long, value_name = "DIRECTIVES", value_delimiter = ',')]
     strict_transport_security_directives: Vec<String>,
 }
@@ -54,7 +55,7 @@ fn min_version(text: &str) -> Result<MinVersion, String> {
     }
 }
 
-/// The cipher suites that Go knows and that no connection is made with here: they lack forward secrecy or authenticated
+/// Cipher suites that Go knows and that connections never use here: they lack forward secrecy or authenticated
 /// encryption.
 const WEAK_SUITES: [&str; 16] = [
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
@@ -76,10 +77,10 @@ const WEAK_SUITES: [&str; 16] = [
 ];
 
 impl TransportFlags {
-    /// What handshakes of TLS agree on.
+    /// Returns the TLS settings of handshakes.
     ///
     /// # Errors
-    /// Where a cipher suite is not known.
+    /// If a cipher suite is unknown.
     pub(crate) fn tls(&self) -> Result<TlsRules> {
         let mut suites = Vec::new();
         for name in &self.tls_cipher_suites {
@@ -98,7 +99,7 @@ impl TransportFlags {
         })
     }
 
-    /// What the reference refuses of chances, directives and origins.
+    /// Returns the reference's validation errors for probabilities, directives and origins.
     pub(crate) fn faults(&self) -> Vec<String> {
         let directives = self.strict_transport_security_directives.iter();
         let directives = directives.map(|directive| check_directive(directive));
@@ -109,10 +110,10 @@ impl TransportFlags {
         checks.filter_map(|check| Some(check.err()?.to_string())).collect()
     }
 
-    /// The headers for browsers; `None` where there are none.
+    /// Returns the headers for browsers; `None` if there are none.
     ///
     /// # Errors
-    /// What is wrong with an origin or a directive, in the words of the reference.
+    /// If an origin or a directive is invalid; the message is the reference's.
     pub(crate) fn browsers(&self) -> Result<Option<Arc<Browsers>>> {
         for origin in &self.cors_allowed_origins {
             check_origin(origin)?;
@@ -133,10 +134,10 @@ impl TransportFlags {
         })))
     }
 
-    /// How likely a request is to be the last of its connection; `None` where none is.
+    /// Returns the probability that a request is the last of its connection; `None` if it is zero.
     ///
     /// # Errors
-    /// Where that is no chance that the reference takes.
+    /// If the reference rejects the probability.
     pub(crate) fn go_away(&self) -> Result<Option<GoAway>> {
         ensure!(
             (0.0..=0.02).contains(&self.goaway_chance),

@@ -1,4 +1,4 @@
-//! Flags that do not go together or hold what they may not hold, reported as kube-apiserver does before anything is begun.
+//! Invalid flags and combinations of flags, reported as kube-apiserver does before anything starts.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -15,7 +15,7 @@ use rustls::pki_types::pem::PemObject as _;
 use crate::admission;
 use crate::flags::Serve;
 
-/// Reads a number that may not be below zero; `refusal` says so.
+/// Parses a number that must not be negative; `refusal` is the error message.
 pub(crate) fn number<N>(refusal: &'static str) -> impl Fn(&str) -> Result<N, String> + Clone
 where
     N: FromStr<Err: Display>,
@@ -28,7 +28,7 @@ where
     }
 }
 
-/// Reads a duration that may not be below zero; `refusal` says so.
+/// Parses a duration that must not be negative; `refusal` is the error message.
 pub(crate) fn time(refusal: &'static str) -> impl Fn(&str) -> Result<Duration, String> + Clone {
     move |text: &str| {
         let nanoseconds = u64::try_from(duration::parse(text)?);
@@ -36,10 +36,10 @@ pub(crate) fn time(refusal: &'static str) -> impl Fn(&str) -> Result<Duration, S
     }
 }
 
-/// Refuses what kube-apiserver refuses of flags before it begins anything, all of it at once.
+/// Rejects flag values that kube-apiserver rejects, all at once and before anything starts.
 ///
 /// # Errors
-/// All that is wrong.
+/// If any value is invalid; the error lists all of them.
 pub(crate) fn check(flags: &Serve) -> Result<()> {
     let mut faults = flags.transport.faults();
     if flags.fairness.enable_priority_and_fairness {
@@ -91,7 +91,8 @@ fn keys_fault(address: &str) -> Option<String> {
     }
 }
 
-/// An authority of clients that is one of front proxies too would let any client name any user.
+/// Returns an error if an authority of clients is also one of front proxies, which would let any client set any user
+/// name.
 fn overlap(flags: &Serve) -> Option<String> {
     let clients = flags.client_ca_file.as_deref()?;
     let proxies = flags.aggregation.requestheader_client_ca_file.as_deref()?;
@@ -108,12 +109,12 @@ fn overlap(flags: &Serve) -> Option<String> {
     })
 }
 
-/// The certificates of a file. One that cannot be read is reported by its user.
+/// Returns the certificates of a file. The user of the file reports an unreadable one.
 fn certificates(path: &Path) -> Option<Vec<CertificateDer<'static>>> {
     CertificateDer::pem_file_iter(path).ok()?.collect::<Result<_, _>>().ok()
 }
 
-/// Priority levels are objects of an API, which has to be served.
+/// Returns an error if the API of priority levels is not served.
 fn fairness_fault(runtime_config: &[String]) -> Option<String> {
     let words = runtime_config.iter().flat_map(|flag| flag.split(','));
     let pairs: Vec<(&str, &str)> = words

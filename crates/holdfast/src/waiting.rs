@@ -1,5 +1,5 @@
-//! What is answered while the server waits for etcd: the checks of health say that it is not there, and all else that it is
-//! too early. A supervisor sees that the process lives and what it waits for.
+//! Responses while the server waits for etcd: health checks report that etcd is unavailable, and all other requests
+//! that the server is not ready. A supervisor sees that the process is alive and what it waits for.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 
-/// How many connections are served at a time; more wait.
+/// Maximum number of concurrent connections; further ones wait.
 const CONNECTIONS: usize = 64;
-/// How long one may last: a probe is short.
+/// Maximum duration of a connection: a probe is short.
 const LAST: Duration = Duration::from_secs(10);
 
-/// Answers as long as it is there.
+/// Server that responds until it is dropped.
 pub(crate) struct Waiting(JoinHandle<()>);
 
 impl Waiting {
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn health_reports_that_etcd_is_not_there_and_all_else_that_it_is_too_early() {
+    fn health_checks_fail_and_requests_are_unavailable_without_etcd() {
         for (path, query, status) in [
             ("/livez", "", 500),
             ("/livez", "verbose", 500),
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_too_early_gets_a_status_that_says_so() {
+    fn early_request_gets_a_service_unavailable_status() {
         let status = holdfast_value::json::parse(TOO_EARLY.as_bytes(), &holdfast_value::Limits::TRUSTED).unwrap();
         assert_eq!(status.at(&["code"]).and_then(holdfast_value::Value::as_i64), Some(503));
     }

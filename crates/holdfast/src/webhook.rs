@@ -1,4 +1,4 @@
-//! Webhooks that a kubeconfig names: connections that are kept, and what is sent over them.
+//! Webhooks from a kubeconfig: reused connections and their requests.
 
 use std::path::Path;
 use std::time::Duration;
@@ -21,14 +21,14 @@ pub(crate) struct Webhook {
 /// The time limit that the webhook is given.
 const QUERY: &str = "timeout=30s";
 
-/// How many idle connections are kept.
+/// Maximum number of idle connections.
 const IDLE: usize = 4;
 
 impl Webhook {
-    /// The webhook that the kubeconfig at `path` names.
+    /// Reads the webhook from the kubeconfig at `path`.
     ///
     /// # Errors
-    /// Where the file cannot be used.
+    /// If the file cannot be used.
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let access = Access::read(path, None)?;
         access.check()?;
@@ -38,14 +38,14 @@ impl Webhook {
         })
     }
 
-    /// Posts JSON, and gives the answer.
+    /// Posts JSON and returns the response.
     ///
     /// # Errors
-    /// Where there is none.
+    /// If there is no response.
     pub(crate) async fn send(&self, body: Bytes) -> Result<(StatusCode, Bytes)> {
         let kept = self.idle.lock().pop();
         if let Some(mut client) = kept {
-            // A connection that was kept may be closed by now, which is no fault of the webhook.
+            // The webhook may have closed an idle connection in the meantime, which is not an error.
             if let Ok(answer) = client.post(QUERY, body.clone()).await {
                 self.keep(client);
                 return Ok(answer);
@@ -69,11 +69,11 @@ impl Webhook {
 pub(crate) struct ImageWebhook {
     /// The webhook.
     pub(crate) webhook: Webhook,
-    /// How long to wait before a review is sent once more.
+    /// Time to wait before a review is retried.
     pub(crate) backoff: Duration,
 }
 
-/// How often a review is sent, and by how much the wait grows.
+/// Maximum number of attempts for a review, and the growth factor of the wait.
 const ATTEMPTS: usize = 5;
 const FACTOR: f64 = 1.5;
 

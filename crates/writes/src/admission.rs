@@ -7,15 +7,15 @@ use holdfast_value::Value;
 use crate::webhooks::{Attributes, Rounds};
 use crate::{Call, Error, Stage};
 
-/// Makes the error that a client gets of a refusal by a plugin.
+/// Converts a plugin's rejection to the error that the client receives.
 pub(crate) type Refuse<'a> = &'a (dyn Fn(Refusal) -> Error + Sync);
 
 impl Stage<'_> {
-    /// Calls plugins, policies and webhooks, which may change an object. Plugins run again after a webhook that changed it.
-    /// Without `refuse` plugins do not run. Returns whether policies or webhooks were called.
+    /// Calls plugins, policies and webhooks, which may change an object. Plugins run again after a webhook that changed
+    /// it. Without `refuse` plugins do not run. Returns true if policies or webhooks were called.
     ///
     /// # Errors
-    /// The first refusal.
+    /// If any of them rejects the write; returns the first rejection.
     pub(crate) async fn mutate(
         &self,
         call: &Call<'_>,
@@ -59,10 +59,10 @@ impl Stage<'_> {
         Ok(rounds.took_place())
     }
 
-    /// Calls plugins, policies and webhooks, which may refuse a write.
+    /// Calls plugins, policies and webhooks, which may reject a write.
     ///
     /// # Errors
-    /// The first refusal.
+    /// If any of them rejects the write; returns the first rejection.
     pub(crate) async fn validate(
         &self,
         call: &Call<'_>,
@@ -75,11 +75,11 @@ impl Stage<'_> {
         self.validate_seen(call, attributes, &objects, &objects, refuse).await
     }
 
-    /// Calls plugins, policies and webhooks, which may refuse a write. Plugins see the objects that are stored; policies and
-    /// webhooks those that were sent, which may have another kind.
+    /// Calls plugins, policies and webhooks, which may reject a write. Plugins receive the objects that are stored;
+    /// policies and webhooks those that were sent, which may have another kind.
     ///
     /// # Errors
-    /// The first refusal.
+    /// If any of them rejects the write; returns the first rejection.
     pub(crate) async fn validate_seen(
         &self,
         call: &Call<'_>,
@@ -102,10 +102,10 @@ impl Stage<'_> {
     }
 }
 
-/// The objects that take part in a write.
+/// Objects that take part in a write.
 pub(crate) struct Seen<'a> {
-    /// The new one; none for deletions.
+    /// The new object; `None` for deletions.
     pub(crate) object: Option<&'a Value>,
-    /// The one in place; none for creations.
+    /// The existing object; `None` for creations.
     pub(crate) old: Option<&'a Value>,
 }

@@ -1,4 +1,4 @@
-//! The run of a request that stores no object of its own: reviews and the like, and requests for an action.
+//! The run of a request that stores no object of its own: reviews and requests for an action.
 
 use holdfast_resource::{Operation, Refusal, Review, SubresourceAction};
 use holdfast_value::{SmolStr, Value};
@@ -7,11 +7,11 @@ use crate::admission::Refuse;
 use crate::{Call, Error, Stage, check_namespace, metadata, tracking};
 
 impl Stage<'_> {
-    /// The answer of `review` to a POST of `object`, which is decoded, typed and has its defaults, with what the client is to be
-    /// warned of.
+    /// Returns the response of `review` to a POST of `object`, which is decoded, typed and has its defaults, and the
+    /// warnings for the client.
     ///
     /// # Errors
-    /// Why there is no answer.
+    /// If the request is rejected or the review fails.
     pub async fn answer(&self, review: &dyn Review, mut object: Value) -> Result<(Value, Vec<String>), Error> {
         let target = self.target;
         metadata::wipe(&mut object);
@@ -31,10 +31,10 @@ impl Stage<'_> {
         Ok((answer, warnings))
     }
 
-    /// Admission of a request for an action. Gives what the client is to be warned of.
+    /// Runs admission for a request for an action. Returns the warnings for the client.
     ///
     /// # Errors
-    /// Why the request is refused.
+    /// If the request is rejected.
     pub async fn admit_action(
         &self,
         action: &dyn SubresourceAction,
@@ -54,7 +54,7 @@ impl Stage<'_> {
         Ok(warnings)
     }
 
-    /// Admission of what is sent to an address that stores nothing itself.
+    /// Runs admission for a body that is not stored.
     async fn admit_request(
         &self,
         call: &Call<'_>,

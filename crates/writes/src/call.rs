@@ -1,4 +1,4 @@
-//! What the steps of one run share, and the hooks that run after the commit.
+//! Shared state of the steps of one run, and the hooks that run after the commit.
 
 use std::ops::Deref;
 
@@ -12,33 +12,33 @@ use crate::Error;
 pub struct Call<'a>(WriteContext<'a>);
 
 impl<'a> Call<'a> {
-    /// The context of a new run.
+    /// Creates the context of a new run.
     pub fn new(context: WriteContext<'a>) -> Self {
         Self(context)
     }
 
-    /// The same run, where what was given as empty is known to be this.
+    /// Returns the same run with these fields that were set to an empty value.
     #[must_use]
     pub fn with_empties(mut self, empties: &'a [EmptyField]) -> Self {
         self.0.empties = empties;
         self
     }
 
-    /// The same run, whose object takes the place of `old`, of which that is known.
+    /// Returns the same run for an object that replaces `old`. `known` are the known properties of `old`.
     #[must_use]
     pub fn in_place_of(mut self, old: &'a Value, known: Known) -> Self {
         self.0.parts = std::mem::take(&mut self.0.parts).in_place_of(old, known);
         self
     }
 
-    /// The same run, where raw extensions are other bytes than before.
+    /// Returns the same run; `rewritten` is true if the bytes of raw extensions differ from before.
     #[must_use]
     pub fn with_raw_rewritten(mut self, rewritten: bool) -> Self {
         self.0.raw_rewritten = rewritten;
         self
     }
 
-    /// The same run after its object got another name.
+    /// Moves the state of this run into `renamed`, after its object was renamed.
     pub fn renamed(self, renamed: Self) -> Self {
         *renamed.outcome.lock() = std::mem::take(&mut *self.outcome.lock());
         renamed.warn_all(self.warnings());
@@ -50,17 +50,17 @@ impl<'a> Call<'a> {
         self.0.beside.lock().warnings.extend(warnings);
     }
 
-    /// Takes the warnings for the client.
+    /// Removes and returns the warnings for the client.
     pub fn warnings(&self) -> Vec<String> {
         std::mem::take(&mut self.0.beside.lock().warnings)
     }
 
-    /// A refusal with the warnings so far.
+    /// Adds the warnings so far to the error of a rejection.
     pub fn refused(&self, error: Error) -> Error {
         error.with_warnings(self.warnings())
     }
 
-    /// The hooks of a run that did not break off. They run when the outcome of the write is known.
+    /// Returns the hooks of a successful run. They run when the result of the commit is known.
     pub fn after_commit(self) -> AfterCommit {
         AfterCommit(std::mem::take(&mut *self.0.outcome.lock()))
     }

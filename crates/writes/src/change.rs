@@ -1,4 +1,4 @@
-//! What a PUT or a PATCH makes of the object in place.
+//! Change of the existing object by a PUT or a PATCH.
 
 use holdfast_resource::schema::EmptyField;
 use holdfast_resource::{FieldError, FieldPath, GroupKind, PatchError, PatchErrorKind, Resource, Verb};
@@ -22,18 +22,18 @@ pub enum Change {
         /// The patch, with the findings of strict validation in the patch itself. An error in the body is reported only if the
         /// object exists.
         patch: Result<(Patch, Vec<String>), Error>,
-        /// What unknown and repeated fields do.
+        /// Handling of unknown and repeated fields.
         validation: FieldValidation,
     },
     /// An apply of this configuration.
     Apply {
         /// The configuration.
         configuration: Value,
-        /// What strict validation finds in its text.
+        /// Findings of strict validation in its text.
         findings: Vec<String>,
-        /// What repeated fields do.
+        /// Handling of repeated fields.
         validation: FieldValidation,
-        /// Whether fields are taken from other managers.
+        /// True if conflicting fields are taken over from other managers.
         force: bool,
     },
 }
@@ -54,9 +54,9 @@ pub(crate) struct Next {
     pub(crate) object: Value,
     /// Warnings for the client.
     pub(crate) warnings: Vec<String>,
-    /// What a patch gives as empty and the object does not hold for that.
+    /// Fields that a patch sets to an empty value and that are therefore absent from the object.
     pub(crate) empties: Vec<EmptyField>,
-    /// Whether it is the live object but for what metadata says of managers.
+    /// True if it equals the existing object except for the managers in its metadata.
     pub(crate) is_live: bool,
     /// Effect of the change on raw extensions.
     pub(crate) raw_effect: RawEffect,
@@ -76,7 +76,7 @@ pub(crate) enum RawEffect {
 }
 
 impl Next {
-    /// The object of a PUT.
+    /// Returns the object of a PUT.
     fn replacement(object: &Value, warnings: &[String]) -> Self {
         Self {
             object: object.clone(),
@@ -89,12 +89,13 @@ impl Next {
 }
 
 impl Change {
-    /// Whether the change itself keeps track of managers.
+    /// Returns true if the change itself tracks the managers.
     pub(crate) fn tracks(&self) -> bool {
         matches!(self, Self::Apply { .. })
     }
 
-    /// Whether the change, at the address of the object itself or of a `subresource`, creates an object that is not there.
+    /// Returns true if the change, sent to the object itself or to a `subresource`, creates an object that does not
+    /// exist.
     pub fn may_create(&self, resource: &Resource, subresource: &str) -> bool {
         match self {
             Self::Patch { .. } => false,
@@ -110,7 +111,7 @@ impl Change {
         }
     }
 
-    /// The uid that the object must have where a PUT names one.
+    /// Returns the uid that the object must have, if a PUT contains one.
     pub(crate) fn required_uid(&self) -> Option<&str> {
         match self {
             Self::Replace { object, .. } => Some(metadata::uid(object)).filter(|uid| !uid.is_empty()),
@@ -118,8 +119,8 @@ impl Change {
         }
     }
 
-    /// The object that follows on `live`, which is in the version of the request; `formed` says whether it is known to have the form
-    /// of its type.
+    /// Returns the object that follows `live`, which is in the requested version. `formed` is true if `live` is known
+    /// to have the form of its type.
     pub(crate) async fn next(&self, stage: &Stage<'_>, live: &Value, formed: bool) -> Result<Next, Error> {
         match self {
             Self::Replace { object, warnings } => Ok(Next::replacement(object, warnings)),
@@ -131,7 +132,7 @@ impl Change {
         }
     }
 
-    /// The object that the change creates.
+    /// Returns the object that the change creates.
     pub(crate) async fn first(&self, stage: &Stage<'_>) -> Result<Next, Error> {
         match self {
             Self::Replace { object, warnings } => Ok(Next::replacement(object, warnings)),
@@ -264,7 +265,7 @@ impl Patch {
         let read = match self {
             Self::Strategic(_) => {
                 typed::typed(&patched, findings.to_vec(), source(true), kind_type).map(|mut typed| {
-                    // The reference knows what it makes of the tree, whatever that says.
+                    // The reference decodes the tree into the kind of the resource and ignores the kind in it.
                     typed.object.set_at(&["kind"], kind_type.kind().into());
                     typed.object.set_at(&["apiVersion"], kind_type.api_version().into());
                     Patched::Own(typed)
@@ -295,7 +296,7 @@ impl Patch {
     }
 }
 
-/// 422: the object that a patch makes cannot be read.
+/// Returns the 422 error for a patched object that cannot be decoded.
 fn invalid_patch(shown: String, why: String) -> Error {
     let nameless = GroupKind {
         group: Default::default(),
@@ -305,7 +306,7 @@ fn invalid_patch(shown: String, why: String) -> Error {
     Error::invalid(&nameless, "", vec![error])
 }
 
-/// The error of a strategic merge patch that cannot be applied.
+/// Returns the error of a strategic merge patch that cannot be applied.
 fn patch_error(error: &PatchError) -> Error {
     match error.kind() {
         PatchErrorKind::BadRequest => Error::bad_request(error.to_string()),

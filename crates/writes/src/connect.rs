@@ -8,10 +8,11 @@ use crate::webhooks::{self, Options};
 use crate::{Error, Stage};
 
 impl Stage<'_> {
-    /// Admits a request with `verb` and `options`, and connects it through `connecter`. Returns the warnings for the client, too.
+    /// Admits a request with `verb` and `options`, and connects it through `connecter`. Also returns the warnings for
+    /// the client.
     ///
     /// # Errors
-    /// Why admission refuses the request.
+    /// If admission rejects the request.
     pub async fn connect(
         &self,
         verb: Verb,
@@ -38,7 +39,7 @@ impl Stage<'_> {
         Ok((connection, warnings))
     }
 
-    /// Refuses a request with `verb` whose user lacks the permission that the connection needs besides.
+    /// Rejects a request with `verb` if its user lacks the additional permission that the connection needs.
     fn check_verb(&self, verb: Verb, connecter: &dyn Connecter) -> Result<(), Error> {
         let Some(needed) = connecter.also_needs().filter(|needed| *needed != verb.name()) else {
             return Ok(());

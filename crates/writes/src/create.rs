@@ -11,10 +11,10 @@ use crate::stage::{check_namespace, version_number};
 use crate::{Call, Change, Error, ErrorKind, Stage, Staged, Write, metadata, tracking};
 
 impl Stage<'_> {
-    /// The run of a POST: `object` is decoded, typed and has its defaults.
+    /// Runs a POST: `object` is decoded, typed and has its defaults.
     ///
     /// # Errors
-    /// Why the object is refused.
+    /// If the object is rejected.
     pub async fn create(&self, mut object: Value) -> Result<Staged, Error> {
         if self.resource().capabilities.keeps_reset_fields_at_creation {
             let mut tracked = object.clone();
@@ -29,7 +29,7 @@ impl Stage<'_> {
         self.finish_create(object, &[], false).await
     }
 
-    /// The run of an update where no object is: creation, where the change or the kind allows it.
+    /// Runs an update of a missing object: a creation, if the change or the kind allows it.
     pub(crate) async fn update_of_nothing(&self, change: &Change, key: &str) -> Result<Staged, Error> {
         let target = self.target;
         if target.body.scale.is_some() || !change.may_create(self.resource(), &target.subresource) {
@@ -50,7 +50,7 @@ impl Stage<'_> {
         }
         self.check_uid(change, key, None)?;
         version_number(&object)?;
-        // A dry run answers with what was sent.
+        // A dry run returns the object that was sent.
         if !target.request.dry_run {
             object.remove_at(&["metadata", "resourceVersion"]);
         }
@@ -67,9 +67,9 @@ impl Stage<'_> {
         }
     }
 
-    /// What creations have in common once the object is complete and its managers are known. `by_update` says that the
-    /// request updates an object, so that its user is not yet authorized to create one; `empties` is what an apply gives as
-    /// empty.
+    /// Runs the steps that all creations share once the object is complete and its managers are known. `by_update` is
+    /// true if the request updates an object, so that its user is not yet authorized to create one. `empties` are the
+    /// fields that an apply sets to an empty value.
     async fn finish_create(&self, object: Value, empties: &[EmptyField], by_update: bool) -> Result<Staged, Error> {
         let mut object = self.to_be_checked(object).await?;
         let wanted = SmolStr::new(metadata::wanted_name(&object));
@@ -98,7 +98,7 @@ impl Stage<'_> {
         })
     }
 
-    /// Mutating admission of a new object, and then its identity: admission does not see a generated name.
+    /// Runs mutating admission of a new object, and then sets its identity: admission does not see a generated name.
     async fn admit_new(&self, call: &Call<'_>, object: &mut Value, by_update: bool) -> Result<(), Error> {
         let target = self.target;
         let name = SmolStr::new(metadata::name(object));
@@ -112,7 +112,7 @@ impl Stage<'_> {
             check_namespace(object, &target.namespace)?;
         }
         call.warn_all(metadata::drop_repeated_owners(object, true));
-        // The reference keeps what an update says of the rest, even that its object is being deleted.
+        // The reference keeps the rest of the metadata of an update, even that its object is being deleted.
         if !by_update {
             metadata::wipe(object);
         }
@@ -125,17 +125,17 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// Preparation, validation and validating admission of a new object.
+    /// Runs preparation, validation and validating admission of a new object.
     async fn check_new(&self, call: &Call<'_>, object: &mut Value, by_update: bool) -> Result<(), Error> {
         self.target.check_deadline()?;
         let name = call.name;
         let refuse = |refusal| self.refusal(refusal, name);
         self.prepare_new(call, object).map_err(refuse)?;
         self.refuse_unidentified(name, object)?;
-        // Some kinds name what has no name.
+        // Some kinds set the name of an object without one.
         let named = SmolStr::new(metadata::name(object));
         self.refuse_invalid(&named, self.faults_of_new(call, object))?;
-        // Who validates after the kind does refuses with its warnings.
+        // Rejections by the steps after the kind's validation carry the kind's warnings.
         call.warn_all(self.resource().strategy.warnings(call, object, None));
         if by_update {
             self.check_may_create(name)?;
@@ -144,10 +144,10 @@ impl Stage<'_> {
         self.validate(call, &attributes, Some(object), None, &refuse).await
     }
 
-    /// Shapes a new object: what the server alone sets, and then what its kind does.
+    /// Prepares a new object: sets the fields that only the server sets, and then runs the preparation of its kind.
     ///
     /// # Errors
-    /// Why the kind refuses it.
+    /// If the kind rejects it.
     pub fn prepare_new(&self, call: &Call<'_>, object: &mut Value) -> Result<(), Refusal> {
         let resource = self.resource();
         metadata::first_generation(object, &resource.rules);
@@ -158,7 +158,7 @@ impl Stage<'_> {
         resource.strategy.prepare_for_create(call, object)
     }
 
-    /// What is wrong with a new object that is prepared.
+    /// Returns the validation errors of a new object that is prepared.
     pub fn faults_of_new(&self, call: &Call<'_>, object: &Value) -> Vec<FieldError> {
         let resource = self.resource();
         let of_metadata = || validate_metadata(resource, object);
@@ -179,7 +179,7 @@ impl Stage<'_> {
         errors
     }
 
-    /// Refuses to create where the user may only update.
+    /// Rejects a creation if the user may only update.
     fn check_may_create(&self, name: &str) -> Result<(), Error> {
         let (target, resource) = (self.target, self.resource());
         let attributes = Attributes {

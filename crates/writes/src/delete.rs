@@ -7,10 +7,10 @@ use crate::webhooks::{Attributes, Options};
 use crate::{DeleteOptions, Error, Live, Stage, Staged, Write};
 
 impl Stage<'_> {
-    /// The run of a DELETE of the object in place.
+    /// Runs a DELETE of the existing object.
     ///
     /// # Errors
-    /// Why the deletion is refused.
+    /// If the deletion is rejected.
     pub async fn delete(&self, options: &DeleteOptions, live: &Live) -> Result<Staged, Error> {
         self.check_can_be_shown(live).await?;
         let stored = self.formed(live);
@@ -42,8 +42,8 @@ impl Stage<'_> {
         })
     }
 
-    /// Refuses to delete what cannot be shown in the version of the request because its webhook fails. Of a collection that
-    /// is known before any of its objects goes.
+    /// Rejects the deletion of an object that cannot be converted to the requested version because its webhook fails.
+    /// For a collection this is checked before any of its objects is deleted.
     async fn check_can_be_shown(&self, live: &Live) -> Result<(), Error> {
         let (resource, version) = (self.resource(), &self.target.api_version);
         if self.target.request.of_collection || convert::webhook(resource, &live.stored, version).is_none() {

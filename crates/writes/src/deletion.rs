@@ -1,4 +1,4 @@
-//! Deletion of an object: at once, after a grace period, or when its last finalizer is gone
+//! Deletion of an object: immediately, after a grace period, or when its last finalizer is removed
 //! (<https://kubernetes.io/docs/concepts/overview/working-with-objects/finalizers/>).
 
 use std::time::{Duration, SystemTime};
@@ -13,7 +13,7 @@ const FOREGROUND: &str = "foregroundDeletion";
 
 /// The result of a DELETE.
 pub(crate) enum Deletion {
-    /// The object is removed now. Holds its last state where deletion changed it.
+    /// The object is removed now. Holds its last state if deletion changed it.
     Remove(Option<Value>),
     /// The object is marked as this and stays for now.
     Mark(Value),
@@ -21,10 +21,10 @@ pub(crate) enum Deletion {
     Wait,
 }
 
-/// Refuses a DELETE whose preconditions the object does not meet.
+/// Rejects a DELETE whose preconditions the object does not meet.
 ///
 /// # Errors
-/// 409.
+/// If a precondition fails; the error is a 409.
 pub(crate) fn check_preconditions(resource: &Resource, options: &DeleteOptions, object: &Value) -> Result<(), Error> {
     let uid = metadata::uid(object);
     if let Some(wanted) = options.uid.as_deref().filter(|wanted| *wanted != uid) {
@@ -39,7 +39,7 @@ pub(crate) fn check_preconditions(resource: &Resource, options: &DeleteOptions, 
     Ok(())
 }
 
-/// 409: a precondition names another value than that of the object, to which something may have happened since.
+/// Returns the 409 error for a precondition that does not match the object, which may have changed since.
 fn unmet(resource: &Resource, object: &Value, (what, wanted, found): (&str, &str, &str), then: &str) -> Error {
     let name = metadata::name(object);
     if resource.capabilities.deletion.checks_preconditions {
@@ -100,8 +100,8 @@ pub(crate) fn begin(
     }
 }
 
-/// Whether the grace period of an object that goes now begins with this DELETE and is over at once: those who watch then see
-/// that its deletion begins before they see that it is gone.
+/// Returns true if the grace period of an object that is removed now begins with this DELETE and ends immediately.
+/// Watchers then receive the beginning of the deletion before the removal.
 pub fn is_marked_first(resource: &Resource, object: &Value, live: &Value) -> bool {
     if !resource.rules.graceful_deletion {
         return false;
@@ -110,7 +110,7 @@ pub fn is_marked_first(resource: &Resource, object: &Value, live: &Value) -> boo
     changed("deletionTimestamp") || changed("deletionGracePeriodSeconds")
 }
 
-/// Whether an update of an object that is to go took away what it waited for.
+/// Returns true if an update of a terminating object removed the last reason for which the deletion waited.
 pub(crate) fn completes(resource: &Resource, object: &Value, old: &Value) -> bool {
     // Kinds that hold their objects themselves, such as namespaces, set no grace period.
     let grace = old
@@ -161,8 +161,8 @@ fn start_grace(marked: &mut Value, object: &Value, seconds: i64, now: SystemTime
     }
 }
 
-/// Marks an object that stays for its finalizers. `of_kind` says that the kind holds it too; then it gets neither a
-/// grace period nor a new generation.
+/// Marks an object that its finalizers keep as terminating. `of_kind` is true if the kind keeps it too; then it gets
+/// neither a grace period nor a new generation.
 fn mark(marked: &mut Value, object: &Value, now: SystemTime, of_kind: bool) {
     if object.at(&["metadata", "deletionTimestamp"]).is_none() {
         marked.set_at(&["metadata", "deletionTimestamp"], metadata::rfc3339(now).into());
@@ -180,7 +180,7 @@ fn generation(object: &Value) -> i64 {
     generation.unwrap_or_default()
 }
 
-/// The finalizers with those of the garbage collector as the policy says; `None` where nothing changes.
+/// Returns the finalizers with those of the garbage collector according to the policy; `None` if nothing changes.
 fn finalizers_of_policy(resource: &Resource, options: &DeleteOptions, object: &Value) -> Option<Vec<SmolStr>> {
     let wanted = wanted_finalizer(resource, options, object);
     let before: Vec<&str> = metadata::finalizers(object).collect();
@@ -193,7 +193,7 @@ fn finalizers_of_policy(resource: &Resource, options: &DeleteOptions, object: &V
     Some(others.chain(wanted).map(SmolStr::new).collect())
 }
 
-/// The finalizer that says what the garbage collector does with dependents.
+/// Returns the finalizer that tells the garbage collector how to handle dependents.
 fn wanted_finalizer(resource: &Resource, options: &DeleteOptions, object: &Value) -> Option<&'static str> {
     if resource.rules.garbage_collection == GarbageCollection::Unsupported {
         return None;

@@ -13,10 +13,10 @@ use holdfast_resource::{ConversionCaller, Lookup};
 
 use crate::FieldManagers;
 
-/// What a run needs of the server around it.
+/// Parts of the server that a run needs.
 #[derive(Clone, Copy)]
 pub struct Environment<'a> {
-    /// Who owns what in objects, and the types of the built-in kinds.
+    /// Field managers of objects, and the types of the built-in kinds.
     pub field_managers: &'a FieldManagers,
     /// The admission plugins.
     pub plugins: &'a AdmissionChain,
@@ -38,17 +38,17 @@ pub struct Environment<'a> {
 
 /// A source of uids and of the suffixes of generated names.
 pub trait Identifiers: Send + Sync {
-    /// A new uid: a UUID of version 4 in small letters.
+    /// Returns a new uid: a UUID of version 4 in lower case.
     fn uid(&self) -> String;
 
-    /// Five letters or digits that make a name of a `generateName`. They leave out vowels, and digits that look like them,
-    /// so that they form no words.
+    /// Returns five letters or digits that complete a `generateName`. They exclude vowels, and digits that look like
+    /// them, so that they form no words.
     fn name_suffix(&self) -> String;
 }
 
-/// Calls webhooks and counts what admission does.
+/// Calls webhooks and counts admission calls.
 pub trait Callers: ConversionCaller {
-    /// Sends a review to an admission webhook and gives what it answers with a code of success.
+    /// Sends a review to an admission webhook and returns the body of a successful response.
     fn call<'a>(
         &'a self,
         webhook_type: WebhookType,
@@ -60,7 +60,7 @@ pub trait Callers: ConversionCaller {
     /// Counts how the call of a webhook ended.
     fn called(&self, call: WebhookCall<'_>, ending: Ending);
 
-    /// Counts the evaluation of a policy, which may change objects or refuse writes.
+    /// Counts the evaluation of a policy, which may change objects or reject writes.
     fn evaluated(&self, webhook_type: WebhookType, check: &Check);
 
     /// Counts the evaluation of match conditions for a write whose operation has that name.
@@ -70,7 +70,7 @@ pub trait Callers: ConversionCaller {
     fn excluded(&self, webhook_type: WebhookType, operation: &str, webhook: &str);
 }
 
-/// What match conditions are a part of.
+/// Owner of match conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConditionOwner {
     /// An admission policy.
@@ -79,15 +79,15 @@ pub enum ConditionOwner {
     Webhook(WebhookType),
 }
 
-/// The future answer of an admission webhook.
+/// Future response of an admission webhook.
 pub type WebhookAnswer<'a> = BoxFuture<'a, Result<Bytes, Unanswered>>;
 
 /// The failure of a call of a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unanswered {
-    /// The status code of the answer; 503 where there was none.
+    /// Status code of the response; 503 if there was none.
     pub code: u16,
-    /// Why, in the words that clients see.
+    /// Reason, in the words that clients see.
     pub why: String,
 }
 
@@ -96,27 +96,27 @@ pub struct Unanswered {
 pub struct WebhookCall<'a> {
     /// The name of the webhook.
     pub name: &'a str,
-    /// Whether it may change objects.
+    /// Type of the webhook, which tells if it may change objects.
     pub webhook_type: WebhookType,
     /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
     pub operation: &'static str,
-    /// How long it took.
+    /// Duration of the call.
     pub taken: Duration,
-    /// The code of its answer.
+    /// Code of its response.
     pub code: u16,
 }
 
-/// How the call of an admission webhook ended for the write.
+/// Result of the call of an admission webhook for the write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// The webhook lets it pass.
+    /// The webhook admits the write.
     Passed,
-    /// The write goes on without the answer.
+    /// The call failed, and the failure policy ignores that.
     FailedOpen,
-    /// The webhook refuses it.
+    /// The webhook rejects it.
     Refused,
     /// The webhook could not be called.
     Unanswered,
-    /// The change that the webhook wants cannot be made.
+    /// The patch of the webhook cannot be applied.
     Failed,
 }

@@ -3,7 +3,7 @@ use std::fmt;
 use holdfast_resource::{ConversionError, FieldError, GroupKind, GroupResource, Refusal};
 use holdfast_value::{SmolStr, Value};
 
-/// A write that is refused. One word in size, so that results stay small.
+/// Error of a rejected write. One word in size, so that results stay small.
 #[derive(Clone, Debug)]
 pub struct Error(Box<Refused>);
 
@@ -13,10 +13,10 @@ struct Refused {
     warnings: Vec<String>,
 }
 
-/// Why a write is refused. The server makes a `Status` of each.
+/// Reason for which a write is rejected. The server converts each to a `Status`.
 #[derive(Clone, Debug)]
 pub enum ErrorKind {
-    /// 404: the object is not there.
+    /// 404: the object does not exist.
     NotFound(GroupResource, String),
     /// 409: the write does not fit the object as it is now.
     Conflict {
@@ -24,12 +24,13 @@ pub enum ErrorKind {
         resource: GroupResource,
         /// The name of the object.
         name: String,
-        /// Why.
+        /// Reason.
         why: String,
     },
     /// 409: the resource version that the client names is not that of the object.
     Modified(GroupResource, String),
-    /// 409: other managers own fields that an apply changes. Each conflict is the manager as messages name it, and the field.
+    /// 409: other managers own fields that an apply changes. Each conflict is the manager as it appears in messages,
+    /// and the field.
     ApplyConflict(Vec<(String, String)>),
     /// 422: fields of the object are wrong.
     Invalid {
@@ -37,21 +38,21 @@ pub enum ErrorKind {
         kind: GroupKind,
         /// Its name; may be empty.
         name: String,
-        /// What is wrong.
+        /// Validation errors.
         errors: Vec<FieldError>,
     },
     /// 422: a patch cannot be carried out on the object.
     UnprocessablePatch,
-    /// 403: the write is refused; an empty name is left out of the message.
+    /// 403: the write is rejected; an empty name is left out of the message.
     Forbidden {
         /// The resource.
         resource: GroupResource,
         /// The name of the object.
         name: String,
-        /// Why.
+        /// Reason.
         why: String,
     },
-    /// 403: the user lacks a permission that the write needs besides.
+    /// 403: the user lacks an additional permission that the write needs.
     Unauthorized {
         /// The verb that is needed.
         verb: &'static str,
@@ -63,21 +64,21 @@ pub enum ErrorKind {
         namespace: SmolStr,
         /// The name of the object.
         name: String,
-        /// What the authorizer says about it; may be empty.
+        /// Reason from the authorizer; may be empty.
         reason: String,
     },
-    /// A kind or an admission plugin refuses the write, in the frame of the object that is written.
+    /// A kind or an admission plugin rejects the write; the message names the written object.
     Refusal {
-        /// Why.
+        /// Reason.
         refusal: Refusal,
         /// The resource.
         resource: GroupResource,
-        /// The kind that refusals name.
+        /// Kind that the message names.
         kind: GroupKind,
         /// The name of the object.
         name: String,
     },
-    /// An admission policy refuses the write.
+    /// An admission policy denies the write.
     Denied {
         /// The resource.
         resource: GroupResource,
@@ -89,10 +90,10 @@ pub enum ErrorKind {
         reason: SmolStr,
         /// The message.
         message: String,
-        /// The messages of all policies that refuse.
+        /// Messages of all policies that deny it.
         causes: Vec<String>,
     },
-    /// An admission webhook refuses the write.
+    /// An admission webhook rejects the write.
     Rejected {
         /// The code, from 400 to 999.
         code: u16,
@@ -105,7 +106,7 @@ pub enum ErrorKind {
     },
     /// An object cannot be converted to another version.
     Unconverted(ConversionError),
-    /// 400: the request makes no sense.
+    /// 400: the request is invalid.
     BadRequest(String),
     /// 413: the object is too large, or becomes so.
     TooLarge(String),
@@ -133,18 +134,18 @@ impl From<ConversionError> for Error {
 }
 
 impl Error {
-    /// The object `name` is not there.
+    /// Returns the error for an object `name` that does not exist.
     pub fn not_found(resource: &GroupResource, name: &str) -> Self {
         ErrorKind::NotFound(resource.clone(), name.to_owned()).into()
     }
 
-    /// The write does not fit the object as it is now.
+    /// Returns the error for a write that conflicts with the current object.
     pub fn conflict(resource: &GroupResource, name: &str, why: impl fmt::Display) -> Self {
         let (resource, name, why) = (resource.clone(), name.to_owned(), why.to_string());
         ErrorKind::Conflict { resource, name, why }.into()
     }
 
-    /// The resource version that the client names is not that of the object.
+    /// Returns the error for a resource version in the request that is not that of the object.
     pub fn modified(resource: &GroupResource, name: &str) -> Self {
         ErrorKind::Modified(resource.clone(), name.to_owned()).into()
     }
@@ -155,45 +156,45 @@ impl Error {
         ErrorKind::Invalid { kind, name, errors }.into()
     }
 
-    /// The write is refused.
+    /// Returns the error of a forbidden write.
     pub fn forbidden(resource: &GroupResource, name: &str, why: impl fmt::Display) -> Self {
         let (resource, name, why) = (resource.clone(), name.to_owned(), why.to_string());
         ErrorKind::Forbidden { resource, name, why }.into()
     }
 
-    /// The request makes no sense.
+    /// Returns the error for an invalid request.
     pub fn bad_request(message: impl Into<String>) -> Self {
         ErrorKind::BadRequest(message.into()).into()
     }
 
-    /// The object is too large, or becomes so.
+    /// Returns the error for an object that is or becomes too large.
     pub fn too_large_because(why: impl fmt::Display) -> Self {
         ErrorKind::TooLarge(why.to_string()).into()
     }
 
-    /// A fault of the server.
+    /// Returns an internal error of the server.
     pub fn internal(why: impl Into<String>) -> Self {
         ErrorKind::Internal(why.into()).into()
     }
 
-    /// What the reference has no `Status` for.
+    /// Returns an error for which the reference has no `Status`.
     pub fn unclassified(message: impl Into<String>) -> Self {
         ErrorKind::Unclassified(message.into()).into()
     }
 
-    /// The same error with these warnings before its own.
+    /// Returns the same error with these warnings before its own.
     #[must_use]
     pub fn with_warnings(mut self, warnings: Vec<String>) -> Self {
         self.0.warnings.splice(0..0, warnings);
         self
     }
 
-    /// Why.
+    /// Returns the reason.
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind
     }
 
-    /// The reason, and the warnings for the client.
+    /// Returns the reason, and the warnings for the client.
     pub fn into_parts(self) -> (ErrorKind, Vec<String>) {
         (self.0.kind, self.0.warnings)
     }

@@ -1,16 +1,17 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::indexing_slicing)]
-//! The way from a decoded object to a staged write, one for all kinds.
+//! Write pipeline from a decoded object to a staged write, the same for all kinds.
 //!
-//! Next object → reset what this write does not touch → types and defaults → ownership → storage version → mutating
-//! admission → preparation → validation → validating admission. A [`Stage`] is one run of that over one state of the other
-//! objects; what it comes to is [`Staged`]: nothing to do, an object to put, or one to delete. Who decodes bodies, commits
-//! what is staged and answers clients is the server.
+//! Next object → reset of fields that this write does not change → types and defaults → ownership → storage version →
+//! mutating admission → preparation → validation → validating admission. A [`Stage`] is one run of the pipeline over
+//! one state of the other objects. Its result is [`Staged`]: nothing to do, an object to put, or one to delete. The
+//! server decodes bodies, commits staged writes and responds to clients.
 //!
-//! What a run needs of the outside comes in by an [`Environment`]: other objects by a `Lookup`, webhooks by [`Callers`].
+//! A run accesses the outside through an [`Environment`]: other objects through a `Lookup`, webhooks through
+//! [`Callers`].
 //!
-//! Invariant: nothing here knows HTTP or the store. A run waits for webhooks alone, and only where there are any. What is
-//! refused is an [`Error`]; its `Status` is made by the server.
+//! Invariant: nothing here depends on HTTP or the store. A run only waits for webhooks, and only if there are any. A
+//! rejection is an [`Error`]; the server creates its `Status`.
 
 mod admission;
 mod answer;

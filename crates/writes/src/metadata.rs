@@ -1,4 +1,4 @@
-//! What the server itself puts into an object's metadata, whatever its kind.
+//! Metadata that the server itself sets in objects of every kind.
 
 use std::time::SystemTime;
 
@@ -9,7 +9,7 @@ use holdfast_value::{List, Seen, SmolStr, Value};
 
 use crate::Identifiers;
 
-/// The most letters of `generateName` that make it into the name; a name is at most 63 letters, five of them made up.
+/// Maximum number of letters of `generateName` in the name; a name has at most 63 letters, five of them generated.
 const GENERATED_PREFIX: usize = 58;
 
 /// Metadata that a client cannot set on an object that it creates.
@@ -21,14 +21,14 @@ const SERVER_OWNED: [&str; 5] = [
     "uid",
 ];
 
-/// Takes out of a new object what a client cannot set.
+/// Removes the fields that a client cannot set from a new object.
 pub fn wipe(object: &mut Value) {
     for field in SERVER_OWNED {
         object.remove_at(&["metadata", field]);
     }
 }
 
-/// The name of a new object, or what its name is to be made of.
+/// Returns the name of a new object, or its `generateName`.
 pub fn wanted_name(object: &Value) -> &str {
     match name(object) {
         "" => object.str_at(&["metadata", "generateName"]).unwrap_or_default(),
@@ -36,7 +36,7 @@ pub fn wanted_name(object: &Value) -> &str {
     }
 }
 
-/// Gives a new object its identity: name (where one is to be made up), namespace, uid and time of birth.
+/// Sets the identity of a new object: name (if it is to be generated), namespace, uid and creation timestamp.
 pub fn fill_in(object: &mut Value, namespace: &str, identifiers: &dyn Identifiers, now: SystemTime) {
     let prefix = object.str_at(&["metadata", "generateName"]).unwrap_or_default();
     if !prefix.is_empty() && name(object).is_empty() {
@@ -53,7 +53,7 @@ pub fn fill_in(object: &mut Value, namespace: &str, identifiers: &dyn Identifier
     object.set_at(&["metadata", "creationTimestamp"], rfc3339(now).into());
 }
 
-/// Puts the namespace of the address into the object; takes it out for cluster-scoped resources.
+/// Sets the namespace of the object to that of the request path; removes it for cluster-scoped resources.
 pub fn set_namespace(object: &mut Value, namespace: &str) {
     if namespace.is_empty() {
         object.remove_at(&["metadata", "namespace"]);
@@ -62,7 +62,7 @@ pub fn set_namespace(object: &mut Value, namespace: &str) {
     }
 }
 
-/// Takes over from the object in place what an update can neither change nor leave out.
+/// Copies the fields that an update can neither change nor omit from the existing object.
 pub fn keep(object: &mut Value, old: &Value) {
     for field in ["creationTimestamp", "generation"] {
         take(object, old, &["metadata", field]);
@@ -78,11 +78,11 @@ pub fn keep(object: &mut Value, old: &Value) {
     }
 }
 
-/// Makes the node at `path` what it is in `old`, missing where it is missing there.
+/// Sets the node at `path` to its value in `old`; removes it if `old` lacks it.
 pub fn take(object: &mut Value, old: &Value, path: &[&str]) {
     match old.at(path) {
         Some(value) => {
-            // Equal subtrees stay as they are, so that what is shared stays shared.
+            // Equal subtrees are not replaced, so that shared ones stay shared.
             if object.at(path) != Some(value) {
                 object.set_at(path, value.clone());
             }
@@ -93,7 +93,7 @@ pub fn take(object: &mut Value, old: &Value, path: &[&str]) {
     }
 }
 
-/// What a write to a subresource that does not touch the metadata does not change (`ResetObjectMetaForStatus`).
+/// Fields that a write to a subresource without metadata changes leaves unchanged (`ResetObjectMetaForStatus`).
 const NOT_OF_A_STATUS: [[&str; 2]; 7] = [
     ["metadata", "annotations"],
     ["metadata", "deletionTimestamp"],
@@ -104,7 +104,7 @@ const NOT_OF_A_STATUS: [[&str; 2]; 7] = [
     ["metadata", "selfLink"],
 ];
 
-/// Makes what stands at `paths` what it is in `old`; takes it out where there is no `old`.
+/// Resets the fields at `paths` to their values in `old`; removes them if there is no `old`.
 pub fn reset_fields(object: &mut Value, old: Option<&Value>, paths: &[Vec<SmolStr>]) {
     for path in paths {
         let path: Vec<&str> = path.iter().map(SmolStr::as_str).collect();
@@ -125,13 +125,13 @@ pub fn reset_fields(object: &mut Value, old: Option<&Value>, paths: &[Vec<SmolSt
 /// Sets the generation of a new object.
 pub fn first_generation(object: &mut Value, rules: &ResourceRules) {
     match rules.generation {
-        // What the client sends is kept.
+        // The value from the client is kept.
         Generation::Unmanaged | Generation::Counted { from_one: false, .. } => {}
         Generation::Counted { from_one: true, .. } => object.set_at(&["metadata", "generation"], Value::Int(1)),
     }
 }
 
-/// Raises the generation where a field that counts has changed by a write to the object itself or to a subresource that
+/// Increments the generation if a write to the object itself, or to a subresource that counts, has changed a field that
 /// counts.
 pub fn next_generation(object: &mut Value, old: &Value, rules: &ResourceRules, subresource: &str) {
     let Generation::Counted {
@@ -158,7 +158,7 @@ pub fn raise_generation(object: &mut Value, old: &Value) {
     );
 }
 
-/// Whether the objects differ at a dotted path; `*` stands for everything but metadata.
+/// Returns true if the objects differ at a dotted path; `*` means everything except metadata.
 fn differs(a: &Value, b: &Value, path: &str, is_same: Comparison) -> bool {
     if path != "*" {
         let path: Vec<&str> = path.split('.').collect();
@@ -168,7 +168,8 @@ fn differs(a: &Value, b: &Value, path: &str, is_same: Comparison) -> bool {
     changed || all_but_metadata(b).any(|(name, _)| a.get(name).is_none())
 }
 
-/// Whether two fields hold the same: to the structs of built-in kinds an empty list is as good as none; custom objects are trees.
+/// Returns the comparison of two fields: in the structs of built-in kinds an empty list equals a missing one; custom
+/// objects are compared as trees.
 pub(crate) fn comparison(rules: &ResourceRules) -> Comparison {
     match rules.protobuf {
         true => same_once_stored,
@@ -181,23 +182,23 @@ fn all_but_metadata(object: &Value) -> impl Iterator<Item = &(SmolStr, Value)> {
     fields.filter(|(name, _)| name != "metadata")
 }
 
-/// The name; empty where there is none.
+/// Returns the name; empty if there is none.
 pub fn name(object: &Value) -> &str {
     object.str_at(&["metadata", "name"]).unwrap_or_default()
 }
 
-/// The uid; empty where there is none.
+/// Returns the uid; empty if there is none.
 pub fn uid(object: &Value) -> &str {
     object.str_at(&["metadata", "uid"]).unwrap_or_default()
 }
 
-/// The finalizers.
+/// Returns the finalizers.
 pub fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
     let list = object.at(&["metadata", "finalizers"]).and_then(Value::as_list);
     list.into_iter().flat_map(|list| list.iter()).filter_map(Value::as_str)
 }
 
-/// Sets the finalizers; none takes the field out.
+/// Sets the finalizers; an empty list removes the field.
 pub fn set_finalizers(object: &mut Value, finalizers: Vec<SmolStr>) {
     if finalizers.is_empty() {
         object.remove_at(&["metadata", "finalizers"]);
@@ -207,8 +208,8 @@ pub fn set_finalizers(object: &mut Value, finalizers: Vec<SmolStr>) {
     }
 }
 
-/// Owner references that stand there twice are written once. What the client is to be warned of: nothing where there are
-/// none. `after_admission` says that mutating admission was asked already.
+/// Removes duplicate owner references and returns the warnings for the client: none without duplicates.
+/// `after_admission` is true if mutating admission was already called.
 pub fn drop_repeated_owners(object: &mut Value, after_admission: bool) -> Vec<String> {
     let list = object.at(&["metadata", "ownerReferences"]).and_then(Value::as_list);
     let Some(list) = list.filter(|list| list.len() > 1) else {
@@ -239,7 +240,7 @@ pub fn drop_repeated_owners(object: &mut Value, after_admission: bool) -> Vec<St
     vec![warning]
 }
 
-/// A time as objects have it: RFC 3339 in UTC, in whole seconds.
+/// Formats a time for an object: RFC 3339 in UTC, in whole seconds.
 pub fn rfc3339(time: SystemTime) -> SmolStr {
     Timestamp::from(time).text(Precision::Seconds)
 }
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_of_all_metadata_leaves_the_version_and_the_managers_of_the_write() {
+    fn metadata_reset_keeps_resource_version_and_managers() {
         let old =
             object(r#"{"metadata":{"labels":{"a":"1"},"managedFields":[],"name":"n","resourceVersion":"7"},"spec":1}"#);
         let mut new = object(
@@ -366,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn where_everything_counts_metadata_does_not() {
+    fn wildcard_path_ignores_metadata() {
         let old = object(r#"{"metadata":{"labels":{"a":"b"}},"spec":{"a":1}}"#);
         for (text, counts) in [
             (r#"{"metadata":{},"spec":{"a":1}}"#, false),

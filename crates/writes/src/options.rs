@@ -5,12 +5,12 @@ use holdfast_value::{SmolStr, Value};
 
 use crate::Error;
 
-/// What unknown and repeated fields in a body do.
+/// Handling of unknown and repeated fields in a body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FieldValidation {
     /// They are dropped silently.
     Ignore,
-    /// They are dropped, and the client is warned: what happens where the client says nothing.
+    /// They are dropped, and the client receives a warning. This is the default.
     #[default]
     Warn,
     /// The request fails.
@@ -27,18 +27,18 @@ impl FieldValidation {
     ];
 }
 
-/// What all writes of objects have in common.
+/// Options of all writes of objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteOptions {
-    /// Whether nothing is to be stored (`dryRun=All`).
+    /// True if nothing is stored (`dryRun=All`).
     pub dry_run: bool,
-    /// The name of the field manager; empty where the client leaves it to the User-Agent.
+    /// Name of the field manager; empty if the client leaves it to the User-Agent.
     pub field_manager: String,
-    /// What unknown and repeated fields do.
+    /// Handling of unknown and repeated fields.
     pub field_validation: FieldValidation,
 }
 
-/// What happens to the dependents of an object that is deleted.
+/// Handling of the dependents of an object that is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PropagationPolicy {
     /// They are deleted first.
@@ -60,24 +60,24 @@ impl PropagationPolicy {
 /// The options of a DELETE, from the query or from a body of kind `DeleteOptions`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
-    /// Whether nothing is to be deleted (`dryRun=All`).
+    /// True if nothing is deleted (`dryRun=All`).
     pub dry_run: bool,
-    /// How many seconds the object has to end.
+    /// Number of seconds that the object has to terminate.
     pub grace_period_seconds: Option<i64>,
     /// The older form of [`DeleteOptions::propagation_policy`].
     pub orphan_dependents: Option<bool>,
-    /// What happens to dependents.
+    /// Handling of dependents.
     pub propagation_policy: Option<PropagationPolicy>,
     /// The uid that the object must have.
     pub uid: Option<String>,
     /// The resource version that the object must have.
     pub resource_version: Option<String>,
-    /// Whether the object may go although it cannot be read (`ignoreStoreReadErrorWithClusterBreakingPotential`).
+    /// True if the object is deleted even if it cannot be read (`ignoreStoreReadErrorWithClusterBreakingPotential`).
     pub ignores_read_error: bool,
 }
 
 impl WriteOptions {
-    /// The options as an object of that kind, such as `CreateOptions`.
+    /// Returns the options as an object of that kind, such as `CreateOptions`.
     pub fn to_object(&self, kind: &str) -> Value {
         let mut object = options_object(kind, self.dry_run);
         if !self.field_manager.is_empty() {
@@ -106,7 +106,7 @@ fn options_object(kind: &str, dry_run: bool) -> Value {
 const IGNORES_READ_ERROR: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
 
 impl DeleteOptions {
-    /// The options as an object.
+    /// Returns the options as an object.
     pub fn to_object(&self) -> Value {
         let mut object = options_object("DeleteOptions", self.dry_run);
         if let Some(seconds) = self.grace_period_seconds {
@@ -136,7 +136,7 @@ impl DeleteOptions {
     /// Reads the options of a DELETE from an object that has the form of its type.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for values that are none.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if a value is not allowed.
     pub fn from_object(object: &Value) -> Result<Self, Error> {
         let text = |path: &[&str]| object.str_at(path).map(str::to_owned);
         let dry_runs = object
@@ -156,10 +156,10 @@ impl DeleteOptions {
         })
     }
 
-    /// The options without preconditions.
+    /// Returns the options without preconditions.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for values that are none.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if a value is not allowed.
     pub fn check<'a>(
         dry_runs: impl Iterator<Item = &'a str>,
         grace_period_seconds: Option<i64>,
@@ -201,7 +201,7 @@ impl DeleteOptions {
     }
 }
 
-/// The value of that name among `names`; an error that lists the `supported` names where there is none.
+/// Returns the value of that name among `names`; an error that lists the `supported` names if there is none.
 pub fn named<T: Copy>(
     names: &[(&str, T)],
     field: &str,
@@ -216,7 +216,7 @@ pub fn named<T: Copy>(
     found.map(|(_, value)| *value)
 }
 
-/// Whether nothing is to be stored, by the values of `dryRun`.
+/// Returns true if nothing is stored, according to the values of `dryRun`.
 pub fn dry_run<'a>(values: impl Iterator<Item = &'a str>, errors: &mut Vec<FieldError>) -> bool {
     let values: Vec<Value> = values.map(Value::from).collect();
     let dry = !values.is_empty();

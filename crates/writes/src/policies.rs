@@ -1,4 +1,4 @@
-//! Admission policies of a write: what they see of it, and the errors of their refusals.
+//! Admission policies of a write: their inputs, and the errors of their rejections.
 
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ use holdfast_value::{SmolStr, Value};
 const FORBIDDEN: u16 = 403;
 
 impl Stage<'_> {
-    /// Evaluates the policies that may change an object. Returns whether they did.
+    /// Evaluates the policies that may change an object. Returns true if they did.
     ///
     /// # Errors
-    /// The refusal, with a cause for each policy that refuses.
+    /// If policies deny the write; the error has a cause for each of them.
     pub(crate) fn change_by_policies(
         &self,
         attributes: &Attributes<'_>,
@@ -66,10 +66,10 @@ impl Stage<'_> {
         Err(self.denied(FORBIDDEN, reason.into(), message, name, causes.collect()))
     }
 
-    /// Evaluates the policies that may refuse the write.
+    /// Evaluates the policies that may deny the write.
     ///
     /// # Errors
-    /// The first refusal.
+    /// If a policy denies the write; returns the first denial.
     pub(crate) fn check_by_policies(
         &self,
         attributes: &Attributes<'_>,
@@ -136,7 +136,7 @@ impl Stage<'_> {
         .into()
     }
 
-    /// Whether a policy may be asked about the write.
+    /// Returns true if policies may be evaluated for the write.
     pub(crate) fn may_ask_policies(&self) -> bool {
         let (policies, plural) = (self.environment.policies, &self.resource().plural);
         policies.mutating.now().concerns(plural) && self.asks_policies(DynamicPlugin::MutatingPolicies)
@@ -150,7 +150,7 @@ impl Stage<'_> {
             && !self.target.writer.internal
     }
 
-    /// The write as policies and match conditions see it.
+    /// Returns the write in the form that policies and match conditions receive.
     pub(crate) fn policy_request<'b>(&'b self, attributes: &'b Attributes<'_>, old: Option<&'b Value>) -> Request<'b> {
         Request {
             registry: &self.target.registry,
@@ -190,7 +190,7 @@ impl ObjectTypes for Stage<'_> {
                 atomics.join(", ")
             ));
         }
-        // What clients send need not fit its type; validation comes later.
+        // Objects from clients may not match their type; validation comes later.
         let original = Typed::new(object.clone(), schema, of, Duplicates::Allowed)
             .map_err(|error| format!("failed to convert original object to typed object: {error}"))?;
         original
@@ -201,14 +201,14 @@ impl ObjectTypes for Stage<'_> {
 
     fn conform(&self, kind: &GroupVersionKind, object: Value) -> Result<Value, MutationError> {
         match self.type_of(kind) {
-            // A `null` that a policy puts where none may stand stays, to be refused.
+            // A `null` that a policy sets where none is allowed stays and is rejected later.
             Some(of) => Ok(of.fill_in_applied(of.decode(&object)?.object)?),
             None => Ok(object),
         }
     }
 }
 
-/// The name that a refusal reports: a collection has none, and a new object may not have one yet.
+/// Returns the name that a denial reports: a collection has none, and a new object may not have one yet.
 fn reported_name<'a>(attributes: &Attributes<'a>, object: Option<&'a Value>) -> &'a str {
     let text = |field| object.and_then(|object| object.str_at(&["metadata", field]));
     let stated = [Some(attributes.name), text("generateName")];

@@ -16,13 +16,13 @@ use crate::{Error, Live, Stage, Staged, metadata, tracking};
 const KIND: &str = "Scale";
 const API_VERSION: &str = "autoscaling/v1";
 
-/// Stands for a missing number of replicas in the Scale of a custom resource while it is written. No client may send it.
+/// Placeholder for missing replicas in the Scale of a custom resource during the write. No client may send it.
 const UNSET: i64 = i32::MIN as i64;
 
 /// The metadata of an object that its Scale shows.
 const METADATA: [&str; 5] = ["creationTimestamp", "name", "namespace", "resourceVersion", "uid"];
 
-/// The Scale of `parent`.
+/// Returns the Scale of `parent`.
 pub fn of(parent: &Value, fields: &ScaleFields) -> Value {
     let mut scale = Value::empty_map();
     scale.set_at(&["kind"], KIND.into());
@@ -49,7 +49,7 @@ pub fn of(parent: &Value, fields: &ScaleFields) -> Value {
     scale
 }
 
-/// The text of a selector, whether it stands there as text, as labels, or as a label selector.
+/// Returns the text of a selector that is a string, a map of labels, or a label selector.
 fn selector_text(selector: &Value) -> String {
     match selector {
         Value::String(text) => text.to_string(),
@@ -60,7 +60,7 @@ fn selector_text(selector: &Value) -> String {
     }
 }
 
-/// The run of a write to the Scale of a stored object.
+/// Runs a write to the Scale of a stored object.
 pub(crate) async fn update(
     stage: &Stage<'_>,
     change: &Change,
@@ -136,10 +136,10 @@ fn ownership(resource: &Resource, api_version: &SmolStr) -> ScaleOwnership {
     ScaleOwnership::new(api_version.clone(), paths)
 }
 
-/// What is wrong with a Scale that was sent.
+/// Validates a Scale that was sent.
 fn check(resource: &Resource, scale: &Value, stored: &Value) -> Result<(), Error> {
     let name = metadata::name(stored);
-    // Definitions have words of their own for this.
+    // Custom resources have different messages for this.
     let errors = if resource.conventions.untyped_scale {
         Vec::new()
     } else {
@@ -164,7 +164,7 @@ fn check(resource: &Resource, scale: &Value, stored: &Value) -> Result<(), Error
     Ok(())
 }
 
-/// What is wrong with the metadata of a Scale and with its number (`ValidateScale`).
+/// Returns the validation errors of the metadata of a Scale and of its replicas (`ValidateScale`).
 fn faults(scale: &Value) -> Vec<FieldError> {
     let mut errors = validate_scale_metadata(scale);
     let replicas = scale

@@ -1,5 +1,5 @@
-//! One run of a write over one state of the other objects: what its steps share. The runs themselves are in `create.rs`,
-//! `update.rs`, `delete.rs`, `answer.rs` and `connect.rs`.
+//! One run of a write over one state of the other objects: shared parts of its steps. The runs themselves are in
+//! `create.rs`, `update.rs`, `delete.rs`, `answer.rs` and `connect.rs`.
 
 use holdfast_gotext::number::parse_uint;
 use holdfast_resource::{
@@ -18,27 +18,27 @@ pub struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    /// A run of a write to `target`.
+    /// Creates a run of a write to `target`.
     pub fn new(environment: Environment<'a>, target: &'a Target) -> Self {
         Self { environment, target }
     }
 
-    /// The type of what the address takes.
+    /// Returns the type of the bodies of the target.
     ///
     /// # Errors
-    /// [`ErrorKind::Internal`](crate::ErrorKind::Internal) where there is none.
+    /// [`ErrorKind::Internal`](crate::ErrorKind::Internal) if there is none.
     pub(crate) fn kind_type(&self) -> Result<&'a dyn KindType, Error> {
         let body = &self.target.body;
         let missing = || Error::internal(format!("{} in {} has no type", body.kind, body.api_version));
         body.kind_type.as_deref().ok_or_else(missing)
     }
 
-    /// The resource that is written.
+    /// Returns the resource that is written.
     pub fn resource(&self) -> &'a Resource {
         &self.target.resource
     }
 
-    /// The context of the steps of this run.
+    /// Returns the context of the steps of this run.
     pub fn call<'b>(&'b self, operation: Operation, name: &'b str) -> Call<'b> {
         Call::new(WriteContext {
             operation,
@@ -64,7 +64,7 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// The parts of which something may be known: of objects that are checked as they are stored.
+    /// Returns the parts with known properties, for objects that are validated in their stored form.
     fn parts(&self) -> Parts<'a> {
         match self.checks_as_sent() {
             true => Parts::default(),
@@ -72,7 +72,8 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Whether what is stored has the form that the type of the address gives it: it is neither converted nor of another kind.
+    /// Returns true if the stored object has the form of the target's type: it is neither converted nor of another
+    /// kind.
     pub(crate) fn stores_form_of_type(&self) -> bool {
         let (resource, body) = (self.resource(), &self.target.body);
         let storage = resource.storage.as_ref();
@@ -81,7 +82,7 @@ impl<'a> Stage<'a> {
             && storage.is_some_and(|storage| storage.api_version == body.api_version)
     }
 
-    /// The admission attributes of a creation or an update.
+    /// Returns the admission attributes of a creation or an update.
     pub(crate) fn attributes<'b>(&'b self, operation: &'static str, name: &'b str) -> Attributes<'b> {
         let kind = if operation == "CREATE" {
             "CreateOptions"
@@ -91,7 +92,7 @@ impl<'a> Stage<'a> {
         Attributes::new(operation, name, Options::Write(&self.target.request.options, kind))
     }
 
-    /// The error that a client gets of a refusal by a kind or a plugin.
+    /// Returns the error for a client whose write is rejected by a kind or a plugin.
     pub fn refusal(&self, refusal: Refusal, name: &str) -> Error {
         let resource = self.resource();
         ErrorKind::Refusal {
@@ -103,8 +104,8 @@ impl<'a> Stage<'a> {
         .into()
     }
 
-    /// The error that a client gets of a refusal by a kind that is answered and not stored. Where an object is invalid, it names
-    /// the kind `named` rather than that of the object.
+    /// Returns the error for a client whose request is rejected by a kind that is answered and not stored. For an
+    /// invalid object, it names the kind `named` rather than that of the object.
     pub fn refusal_of_answer(&self, refusal: Refusal, named: Option<&'static str>) -> Error {
         let (resource, body) = (self.resource(), &self.target.body.kind);
         let group = GroupVersion::parse(&self.target.body.api_version).map(|version| version.group);
@@ -121,8 +122,8 @@ impl<'a> Stage<'a> {
         .into()
     }
 
-    /// Refuses an object of another kind than the definition names, in the name of that kind, before all other errors.
-    /// Built-in kinds are of their kind once they are read.
+    /// Rejects an object of another kind than that of the CRD before all other errors, with an error about that kind.
+    /// Built-in objects have their kind once they are decoded.
     pub(crate) fn refuse_unidentified(&self, name: &str, object: &Value) -> Result<(), Error> {
         let resource = self.resource();
         let found = object.str_at(&["kind"]).unwrap_or_default();
@@ -145,13 +146,13 @@ impl<'a> Stage<'a> {
         Err(Error::invalid(&self.resource().stored_kind(), name, errors))
     }
 
-    /// Whether objects are checked in the version of the request, and stored in the storage version after that; else they
-    /// are checked in the storage version.
+    /// Returns true if objects are validated in the requested version and converted to the storage version after that.
+    /// If false, they are validated in the storage version.
     pub(crate) fn checks_as_sent(&self) -> bool {
         self.resource().conventions.checked_as_sent
     }
 
-    /// An object of the version of the request in the version in which it is checked.
+    /// Converts an object from the requested version to the version in which it is validated.
     pub(crate) async fn to_be_checked(&self, object: Value) -> Result<Value, Error> {
         match self.checks_as_sent() {
             true => Ok(object),
@@ -159,8 +160,8 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// A checked object in its storage version, as the store will show it: most built-in kinds are kept in protobuf, which has
-    /// no empty lists. Dry runs of the reference go that way, too.
+    /// Converts a validated object to its storage version, as the store will return it: most built-in kinds are stored
+    /// in protobuf, which has no empty lists. Dry runs of the reference do the same.
     pub(crate) async fn to_be_stored(&self, object: Value) -> Result<Value, Error> {
         let object = match self.checks_as_sent() {
             true => self.to_storage_version(object).await?,
@@ -186,7 +187,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// The object in place as clients see it in the version of the request.
+    /// Converts the existing object to the requested version, as clients see it.
     pub(crate) async fn shown(&self, live: &Live) -> Result<Value, Error> {
         if live.shown_as_stored {
             return Ok(live.stored.clone());
@@ -195,8 +196,8 @@ impl<'a> Stage<'a> {
         Ok(convert::shown(callers, self.resource(), live.stored.clone(), version).await?)
     }
 
-    /// The object in place in the form that its version has now. It stays in that version, which may be an older storage
-    /// version, so that this calls no webhook.
+    /// Returns the existing object in the current form of its version. It stays in that version, which may be an older
+    /// storage version, so that this calls no webhook.
     pub(crate) fn formed(&self, live: &Live) -> Value {
         if !self.resource().conventions.form_changes {
             return live.stored.clone();
@@ -220,17 +221,17 @@ pub fn check_place(object: &mut Value, name: &str, namespace: &str) -> Result<()
     }
 }
 
-/// The object that the address calls `name` has no name.
+/// Returns the error for an object without a name at the path of `name`.
 pub(crate) fn nameless(name: &str) -> Error {
     Error::bad_request(format!(
         "the name of the object ({name} based on URL) was undeterminable: name must be provided"
     ))
 }
 
-/// The number that the resource version of `object` is; 0 where it has none.
+/// Parses the resource version of `object`; 0 if it has none.
 ///
 /// # Errors
-/// [`ErrorKind::Unclassified`](crate::ErrorKind::Unclassified) where it is no number.
+/// [`ErrorKind::Unclassified`](crate::ErrorKind::Unclassified) if it is not a number.
 pub(crate) fn version_number(object: &Value) -> Result<u64, Error> {
     let version = object.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();
     if version.is_empty() {
@@ -239,10 +240,10 @@ pub(crate) fn version_number(object: &Value) -> Result<u64, Error> {
     parse_uint(version).map_err(Error::unclassified)
 }
 
-/// A new object has no version yet. What is no version does not count.
+/// Checks that a new object has no resource version. Ignores one that is not a number.
 ///
 /// # Errors
-/// [`ErrorKind::Unclassified`](crate::ErrorKind::Unclassified).
+/// [`ErrorKind::Unclassified`](crate::ErrorKind::Unclassified) if it has one.
 pub fn check_has_no_version(object: &Value) -> Result<(), Error> {
     let version = object.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();
     let is_number = version.bytes().all(|byte| byte.is_ascii_digit());
@@ -255,10 +256,10 @@ pub fn check_has_no_version(object: &Value) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks that `object` is in the namespace of the address, where it is in any.
+/// Checks that `object` is in the namespace of the request path, if it has one.
 ///
 /// # Errors
-/// [`ErrorKind::BadRequest`](crate::ErrorKind::BadRequest).
+/// [`ErrorKind::BadRequest`](crate::ErrorKind::BadRequest) if it is in another one.
 pub fn check_namespace(object: &mut Value, namespace: &str) -> Result<(), Error> {
     let found = object.str_at(&["metadata", "namespace"]).unwrap_or_default();
     if !found.is_empty() && !namespace.is_empty() && found != namespace {

@@ -3,38 +3,38 @@ use holdfast_value::Value;
 
 use crate::AfterCommit;
 
-/// The object in place, as a run finds it.
+/// Existing object at the begin of a run.
 #[derive(Clone, Debug)]
 pub struct Live {
     /// The object as it is stored.
     pub stored: Value,
-    /// Whether that is how clients see it in the version of the request.
+    /// True if clients see it in that form in the requested version.
     pub shown_as_stored: bool,
     /// Form of its raw extensions.
     pub raw_form: RawForm,
-    /// Whether nothing was written since it was created.
+    /// True if it was not written since its creation.
     pub as_created: bool,
-    /// What is known of its parts.
+    /// Known properties of its parts.
     pub known: Known,
 }
 
-/// What a run came to.
+/// Result of the write pipeline, ready to commit.
 pub struct Staged {
-    /// What is to be done.
+    /// Change of the store.
     pub write: Write,
     /// The object in its storage version.
     pub object: Value,
     /// Form of its raw extensions.
     pub raw_form: RawForm,
-    /// What is known of its parts.
+    /// Known properties of its parts.
     pub known: Known,
-    /// Who wants to hear of the end of the write.
+    /// Callbacks that run after the commit succeeds or fails.
     pub after: AfterCommit,
-    /// What the client is to be warned of.
+    /// Warnings for the client.
     pub warnings: Vec<String>,
 }
 
-/// What is to be done to the store.
+/// Change of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Write {
     /// The object is as it should be.

@@ -1,5 +1,5 @@
-//! What an object says it is, and what the reference knows by that name: the first step of decoding bodies, patched
-//! objects and options alike.
+//! Group, version and kind in an object, and the type that the reference registers for them: the first step of decoding
+//! bodies, patched objects and options.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use holdfast_gotext::quote::quote;
 use holdfast_resource::{GroupVersion, KindType, KindTypes};
 use holdfast_value::{SmolStr, Value};
 
-/// The version that stands for the reference's own form of an object, which has no names in JSON.
+/// Version of the reference's internal form of an object, which has no field names in JSON.
 pub const INTERNAL: &str = "__internal";
 
-/// The group, version and kind that an object states; empty where it says nothing.
+/// Group, version and kind in an object; empty if they are missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stated {
     /// The group.
@@ -22,10 +22,10 @@ pub struct Stated {
 }
 
 impl Stated {
-    /// What the tree `object` states.
+    /// Reads the group, version and kind of the tree `object`.
     ///
     /// # Errors
-    /// Why it is no object that could state anything, in the words of the reference.
+    /// If the tree cannot have them; the message is the reference's.
     pub fn of(object: &Value) -> Result<Self, String> {
         let unreadable = |why: String| format!("couldn't get version/kind; json parse error: {why}");
         if !matches!(object, Value::Map(_) | Value::Null) {
@@ -54,7 +54,7 @@ impl Stated {
         Self::new(api_version, kind).ok_or_else(|| format!("unexpected GroupVersion string: {api_version}"))
     }
 
-    /// What these texts state; `None` for an `apiVersion` with more than one slash.
+    /// Parses `apiVersion` and `kind`; returns `None` for an `apiVersion` with more than one slash.
     pub fn new(api_version: &str, kind: &str) -> Option<Self> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         (!version.contains('/')).then(|| Self {
@@ -64,7 +64,7 @@ impl Stated {
         })
     }
 
-    /// The same with what it leaves open taken from `group`, `version` and `kind`.
+    /// Fills in missing values from `group`, `version` and `kind`.
     pub fn or(mut self, group: &str, version: &str, kind: &str) -> Self {
         if self.kind.is_empty() {
             self.kind = kind.into();
@@ -76,13 +76,13 @@ impl Stated {
         self
     }
 
-    /// Whether this is kind and version of `kind_type`.
+    /// Returns true if this is the kind and version of `kind_type`.
     pub fn is(&self, kind_type: &dyn KindType) -> bool {
         let GroupVersion { group, version } = &kind_type.name().group_version;
         self.kind == kind_type.kind() && self.version == *version && self.group == *group
     }
 
-    /// The `apiVersion`.
+    /// Returns the `apiVersion`.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.to_string()
@@ -91,7 +91,7 @@ impl Stated {
         }
     }
 
-    /// Why it cannot be read, where the kind is unknown.
+    /// Returns the error message for a kind that is not registered.
     pub fn unregistered(&self) -> String {
         let kind = quote(&self.kind);
         if self.version == INTERNAL {
@@ -104,7 +104,7 @@ impl Stated {
         format!("no kind {kind} is registered for version {version} in scheme \"holdfast\"")
     }
 
-    /// Why it cannot take the place of an object of the kind `kind` in `group`.
+    /// Returns the error message for an object that cannot replace one of the kind `kind` in `group`.
     pub fn unconvertible(&self, group: &str, kind: &str) -> String {
         let found = if self.version == INTERNAL {
             package(&self.group)
@@ -118,14 +118,15 @@ impl Stated {
         )
     }
 
-    /// Whether the reference holds objects of this kind in one form with those of `kind_type`, whatever their versions.
+    /// Returns true if the reference has one internal form for objects of this kind and of `kind_type`, in all
+    /// versions.
     pub fn converts_to(&self, kind_type: &dyn KindType) -> bool {
         let group = &kind_type.name().group_version.group;
         self.kind == kind_type.kind() && home(&self.group, &self.kind) == home(group, &self.kind)
     }
 
-    /// What is known by this name where objects of `kind_type` are read. The reference is three servers that know the kinds of
-    /// their own groups alone, besides those that every group has.
+    /// Finds the type that is registered under this name where objects of `kind_type` are decoded. The reference
+    /// consists of three servers, each of which knows only the kinds of its own groups and those that every group has.
     pub fn find(&self, types: &KindTypes, kind_type: &dyn KindType) -> Option<Known> {
         let server = |group: &str| OWN_SERVERS.iter().position(|own| *own == group);
         let is_of_all = self.group.is_empty() && self.version == "v1" && OF_ALL_SERVERS.contains(&self.kind.as_str());
@@ -144,7 +145,7 @@ impl Stated {
     }
 }
 
-/// The groups that the reference has a server of their own for.
+/// Groups for which the reference has a separate server.
 const OWN_SERVERS: [&str; 2] = ["apiextensions.k8s.io", "apiregistration.k8s.io"];
 
 /// The kinds of the core group that each of the servers knows.
@@ -163,18 +164,19 @@ const OF_ALL_SERVERS: [&str; 12] = [
     "WatchEvent",
 ];
 
-/// What the reference knows by a name.
+/// Type that the reference registers under a name.
 pub enum Known {
     /// A type.
     Type(Arc<dyn KindType>),
-    /// A kind in the reference's own form: none of the fields that JSON can have.
+    /// A kind in the reference's internal form, without any field that JSON can have.
     Internal,
-    /// A kind that is not served, or a list; of these nothing but the name is known.
+    /// A kind that is not served, or a list; only its name is known.
     Other,
 }
 
-/// Whether the reference takes `key` for the field `name` of its struct of these two fields, which it finds whatever the case of
-/// letters: the last one counts. A long s and the sign of Kelvin are letters of those names too.
+/// Returns true if the reference decodes `key` into the field `name` of its struct of these two fields. It ignores the
+/// case of letters, and the last matching key applies. The long s and the Kelvin sign fold to letters of those names
+/// too.
 fn folds_to(key: &str, name: &str) -> bool {
     let folded = |letter: char| match letter {
         '\u{17f}' => 's',
@@ -184,7 +186,7 @@ fn folds_to(key: &str, name: &str) -> bool {
     key == name || key.chars().map(folded).eq(name.chars().map(folded))
 }
 
-/// What the reference says of a body that is JSON but no object.
+/// Returns the reference's error message for a body that is JSON but not an object.
 fn not_an_object(value: &Value) -> String {
     let json_kind = value.json_kind();
     format!(
@@ -192,7 +194,7 @@ fn not_an_object(value: &Value) -> String {
     )
 }
 
-/// The group where the reference keeps a kind that has moved from one to another, or is served in two.
+/// Returns the group in which the reference stores a kind that has moved to another group, or is served in two.
 fn home<'g>(group: &'g str, kind: &str) -> &'g str {
     match (group, kind) {
         ("extensions", "DaemonSet" | "Deployment" | "ReplicaSet") => "apps",
@@ -203,7 +205,7 @@ fn home<'g>(group: &'g str, kind: &str) -> &'g str {
     }
 }
 
-/// The package that messages name for the reference's own form of the kinds of a group.
+/// Returns the package that error messages name for the internal form of the kinds of a group.
 fn package(group: &str) -> &str {
     match group {
         "" => "core",
@@ -255,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_open_is_that_of_the_address() {
+    fn missing_values_come_from_the_request_path() {
         let or = |api_version: &str| {
             let stated = Stated::new(api_version, "").unwrap().or("apps", "v1", "Deployment");
             (stated.api_version(), stated.kind)

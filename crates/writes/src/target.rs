@@ -9,10 +9,10 @@ use holdfast_value::{SmolStr, Value};
 
 use crate::{Error, ErrorKind, WriteOptions, metadata};
 
-/// The field manager for the server's own writes.
+/// Field manager of the server's own writes.
 const SERVER_MANAGER: &str = "kube-apiserver";
 
-/// What a write is about: an address, what it takes, who writes there, and how.
+/// A write request: target resource, requester, options and expected body type.
 pub struct Target {
     /// The resources at the time of the request.
     pub registry: Arc<Registry>,
@@ -26,46 +26,47 @@ pub struct Target {
     pub namespace: SmolStr,
     /// The name; empty for a POST.
     pub name: SmolStr,
-    /// What the address takes.
+    /// Expected body.
     pub body: TargetBody,
-    /// Who writes.
+    /// Requester.
     pub writer: Writer,
-    /// How it is written.
+    /// Properties of the request.
     pub request: WriteRequest,
 }
 
-/// What an address takes, and what is known of the body that was sent to it.
+/// Expected body type, and known properties of the body that was sent.
 pub struct TargetBody {
     /// Its `apiVersion`.
     pub api_version: SmolStr,
     /// Its kind.
     pub kind: SmolStr,
-    /// Its type, where it has one.
+    /// Its type, if it has one.
     pub kind_type: Option<Arc<dyn KindType>>,
-    /// Where the fields of the Scale stand, for writes to one.
+    /// Paths of the fields of the Scale, for writes to one.
     pub scale: Option<ScaleFields>,
-    /// What the write does not touch.
+    /// Fields that the write does not change.
     pub reset_fields: Arc<[Vec<SmolStr>]>,
-    /// What the body of a POST or PUT gives as empty and the object does not hold for that.
+    /// Fields that the body of a POST or PUT sets to an empty value and that are therefore absent from the object.
     pub empties: Vec<EmptyField>,
-    /// Form of the raw extensions in the body of a POST or PUT. `None` if the body does not tell, as protobuf, which carries the
-    /// bytes that a client has read.
+    /// Form of the raw extensions in the body of a POST or PUT. `None` if the body does not determine it, as in
+    /// protobuf, which carries the bytes that a client has read.
     pub raw_form: Option<RawForm>,
 }
 
-/// Who writes.
+/// Requester of a write.
 #[derive(Clone, Debug)]
 pub struct Writer {
     /// The user.
     pub user: Arc<User>,
     /// The name of the field manager.
     pub manager: SmolStr,
-    /// Whether this is an internal client, or continues a write that was admitted before: no policy or webhook is called.
+    /// True if this is an internal client, or continues a write that was admitted before: no policy or webhook is
+    /// called.
     pub internal: bool,
 }
 
 impl Writer {
-    /// A user who writes as the server does.
+    /// Creates a writer for a user that writes on behalf of the server.
     fn new(user: Arc<User>) -> Self {
         Self {
             user,
@@ -75,27 +76,27 @@ impl Writer {
     }
 }
 
-/// How it is written.
+/// Properties of a write request.
 #[derive(Clone)]
 pub struct WriteRequest {
     /// The options of the write, as the client gave them.
     pub options: WriteOptions,
-    /// Whether it is a PATCH.
+    /// True if it is a PATCH.
     pub patches: bool,
-    /// Whether nothing is to be stored.
+    /// True if nothing is stored.
     pub dry_run: bool,
-    /// Whether the object is one of a collection that the request is about, rather than named by it.
+    /// True if the request is for a collection that contains the object, rather than for the object by name.
     pub of_collection: bool,
-    /// When it is written: the time of day for all that the write does.
+    /// Time of the write, which all of its steps use.
     pub now: SystemTime,
-    /// When the request times out.
+    /// Time at which the request times out.
     pub deadline: Option<Instant>,
-    /// What the audit log says of the request, where it is audited.
+    /// Audit annotations of the request, if it is audited.
     pub audit: Option<Arc<dyn AuditAnnotations>>,
 }
 
 impl WriteRequest {
-    /// A write at `now` without options, deadline and audit.
+    /// Creates a write at `now` without options, deadline and audit.
     pub fn new(now: SystemTime) -> Self {
         Self {
             options: WriteOptions::default(),
@@ -108,7 +109,7 @@ impl WriteRequest {
         }
     }
 
-    /// A write that belongs to this request and has no options of its own.
+    /// Creates a write that belongs to this request and has no options of its own.
     pub fn inner(&self) -> Self {
         Self {
             options: WriteOptions::default(),
@@ -118,7 +119,7 @@ impl WriteRequest {
     }
 }
 
-/// The fields of `reset_fields` that a write does not change. The others it may change without owning them.
+/// Returns the fields of `reset_fields` that a write does not change. It may change the others without owning them.
 fn untouched(reset_fields: &Arc<[Vec<SmolStr>]>, resource: &Resource, subresource: &str) -> Arc<[Vec<SmolStr>]> {
     let unowned = resource.capabilities.unowned_fields.iter();
     let mut unowned = unowned.filter(|(of, _)| *of == subresource).peekable();
@@ -134,8 +135,8 @@ fn untouched(reset_fields: &Arc<[Vec<SmolStr>]>, resource: &Resource, subresourc
 }
 
 impl Target {
-    /// A write of `user` at `now` to `resource`, or to a subresource of it, in the version `api_version` in which it is served
-    /// or stored. Namespace and name, the field manager and the options are left to be filled in.
+    /// Creates a write of `user` at `now` to `resource`, or to a subresource of it, in the served or storage version
+    /// `api_version`. The caller fills in the namespace, the name, the field manager and the options.
     pub fn new(
         registry: &Arc<Registry>,
         resource: &Arc<Resource>,
@@ -179,26 +180,26 @@ impl Target {
         }
     }
 
-    /// The same for the object of that namespace and name.
+    /// Returns the same target for the object of that namespace and name.
     #[must_use]
     pub fn at(mut self, namespace: &str, name: &str) -> Self {
         (self.namespace, self.name) = (SmolStr::new(namespace), SmolStr::new(name));
         self
     }
 
-    /// The same for `object`, by its own metadata.
+    /// Returns the same target for `object`, from its metadata.
     #[must_use]
     pub fn at_object(self, object: &Value) -> Self {
         let namespace = object.str_at(&["metadata", "namespace"]).unwrap_or_default();
         self.at(namespace, metadata::name(object))
     }
 
-    /// What the audit log says of the request, where it is audited.
+    /// Returns the audit annotations of the request, if it is audited.
     pub fn audit(&self) -> Option<&dyn AuditAnnotations> {
         self.request.audit.as_deref()
     }
 
-    /// A stored object as it is stored, whatever versions are served.
+    /// Creates a target for a stored object in its storage version, even if that is not served.
     pub fn of_stored(
         registry: &Arc<Registry>,
         resource: &Arc<Resource>,
@@ -214,8 +215,8 @@ impl Target {
         target
     }
 
-    /// What the server itself writes to a resource or a subresource of it, in the version that the resource is kept in. The
-    /// namespace and the name are left to be filled in. `None` where there is no such subresource.
+    /// Returns the target of writes by the server itself to a resource or a subresource, in the storage version. The
+    /// caller fills in the namespace and the name. Returns `None` if the subresource does not exist.
     pub fn of_server(
         registry: &Arc<Registry>,
         resource: &Arc<Resource>,
@@ -239,10 +240,10 @@ impl Target {
         Some(target)
     }
 
-    /// Refuses to begin a run when the time is over.
+    /// Returns an error if the deadline has passed before a run begins.
     ///
     /// # Errors
-    /// [`ErrorKind::OutOfTime`].
+    /// [`ErrorKind::OutOfTime`] if the deadline has passed.
     pub fn check_deadline(&self) -> Result<(), Error> {
         match self.request.deadline {
             Some(deadline) if Instant::now() >= deadline => Err(ErrorKind::OutOfTime.into()),
@@ -250,8 +251,8 @@ impl Target {
         }
     }
 
-    /// What a new object does not keep of what is sent: that which writes to the object itself do not touch, through
-    /// whatever address it is created.
+    /// Returns the fields that are removed from a new object: those that writes to the object itself do not change,
+    /// through whichever path it is created.
     pub fn reset_at_creation(&self) -> Arc<[Vec<SmolStr>]> {
         let main = match self.subresource.as_str() {
             "" => None,
@@ -263,15 +264,15 @@ impl Target {
         Arc::clone(main.map_or(&self.body.reset_fields, |version| &version.reset_fields))
     }
 
-    /// Refuses what no object can be stored under: names that mean something in paths, and none at all.
+    /// Rejects names under which no object can be stored: empty ones, and those with a meaning in paths.
     ///
     /// # Errors
-    /// [`ErrorKind::BadRequest`].
+    /// [`ErrorKind::BadRequest`] if the name is one of these.
     pub fn check_key(&self) -> Result<(), Error> {
         formats::check_key(self.resource.namespaced(), &self.namespace, &self.name).map_err(Error::bad_request)
     }
 
-    /// The key of the object `name`; empty for what is not stored.
+    /// Returns the key of the object `name`; empty if the resource is not stored.
     pub fn key(&self, name: &str) -> String {
         let storage = self.resource.storage.as_ref();
         storage

@@ -1,5 +1,5 @@
-//! A world for tests of writes: what a run needs of the outside, without a server. Webhooks do not answer by default, everything is
-//! allowed, all objects get one uid, and time stands still.
+//! Environment for tests of writes without a server. By default webhooks do not answer, everything is allowed, all
+//! objects get the same uid, and the clock does not advance.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -22,7 +22,7 @@ use crate::{
 /// The uid of all objects.
 pub const UID: &str = "11111111-2222-4333-8444-555555555555";
 
-/// What a run needs of the outside.
+/// Parts of the server that a run needs.
 pub struct World {
     /// The resources.
     pub registry: Arc<Registry>,
@@ -32,17 +32,17 @@ pub struct World {
     pub policies: Arc<Policies>,
     /// The admission webhooks.
     pub webhooks: Arc<Webhooks>,
-    /// The client of webhooks; by default none of them answers.
+    /// Webhook client; by default no webhook answers.
     pub callers: Arc<dyn Callers>,
     /// The user who writes.
     pub user: Arc<User>,
     field_managers: FieldManagers,
-    /// What users may do besides what brought them here.
+    /// Authorizer for the additional permissions of users.
     pub authorizer: Arc<dyn Authorizer>,
 }
 
 impl World {
-    /// A world with these resources and no admission.
+    /// Creates a world with these resources and no admission.
     pub fn new(registry: Registry) -> Self {
         Self {
             field_managers: FieldManagers::new(Arc::clone(registry.types())),
@@ -60,12 +60,12 @@ impl World {
         }
     }
 
-    /// The time of day.
+    /// Returns the time of day.
     pub fn now() -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000)
     }
 
-    /// What a run needs that sees the other objects by `lookup`.
+    /// Returns the environment of a run that reads other objects through `lookup`.
     pub fn environment<'a>(&'a self, lookup: &'a dyn Lookup, access: Access<'a>) -> Environment<'a> {
         Environment {
             field_managers: &self.field_managers,
@@ -80,7 +80,7 @@ impl World {
         }
     }
 
-    /// A write of `object`, at the address of its name in the namespace `default`, or of a subresource of it.
+    /// Creates a write of `object`, or of a subresource of it, in the namespace `default`.
     pub fn target(&self, resource: &Arc<Resource>, object: &Value, subresource: &str) -> Target {
         let version = SmolStr::new(object.str_at(&["apiVersion"]).unwrap_or_default());
         let namespace = if resource.namespaced() { "default" } else { "" };
@@ -105,7 +105,7 @@ impl Identifiers for OneUid {
 
 const UNREACHABLE: &str = "there is no server";
 
-/// No webhook answers.
+/// Webhook client without any reachable webhook.
 pub struct Unreachable;
 
 impl ConversionCaller for Unreachable {

@@ -1,4 +1,4 @@
-//! What a run makes of small objects, rule by rule.
+//! Results of runs over small objects, rule by rule.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 
@@ -55,7 +55,7 @@ fn resource_of<'w>(world: &'w World, object: &Value) -> &'w Arc<Resource> {
         .unwrap()
 }
 
-/// The object as a body is decoded: typed, with its defaults.
+/// Decodes an object like a request body: typed, with its defaults.
 fn decoded(world: &World, text: &str) -> Value {
     let object = tree(text);
     let version = object.str_at(&["apiVersion"]).unwrap();
@@ -78,7 +78,7 @@ fn create(world: &World, text: &str) -> Result<Staged, Error> {
     run(world, &target, async |stage| stage.create(object).await)
 }
 
-/// The object that a creation stores, at the version 7.
+/// Returns the object that a creation stores, at resource version 7.
 fn stored(world: &World, text: &str) -> Value {
     let mut object = create(world, text).unwrap().object;
     object.set_at(&["metadata", "resourceVersion"], "7".into());
@@ -103,7 +103,7 @@ fn put(object: Value) -> Change {
     }
 }
 
-/// A PUT of `text` in place of `live`.
+/// Runs a PUT of `text` over the existing object `live`.
 fn replace(world: &World, live: &Value, subresource: &str, text: &str) -> Result<Staged, Error> {
     let target = target(world, live, subresource);
     update_at(world, &target, Some(live), &put(decoded(world, text)))
@@ -132,7 +132,7 @@ const DEPLOYMENT: &str = "{apiVersion: apps/v1, kind: Deployment, metadata: {nam
                           image: i}]}}}}";
 
 #[test]
-fn a_new_object_gets_an_identity_that_its_writer_does_not_choose() {
+fn new_object_gets_an_identity_from_the_server() {
     let world = world();
     let text = "{apiVersion: v1, kind: ConfigMap, metadata: {generateName: a-, uid: mine, creationTimestamp: \
                 '2000-01-01T00:00:00Z'}}";
@@ -173,7 +173,7 @@ fn defaults_are_filled_in_before_ownership_is_tracked() {
 }
 
 #[test]
-fn what_a_write_does_not_touch_stays_as_it_is_and_gets_no_owner() {
+fn reset_fields_keep_their_values_and_get_no_owner() {
     let world = world();
     let live = stored(&world, DEPLOYMENT);
     let with_status = DEPLOYMENT
@@ -305,7 +305,7 @@ fn a_stale_version_is_refused_and_a_missing_one_filled_in() {
         let object = replace(&world, &live, "", &at(version)).unwrap().object;
         assert_eq!(object.str_at(&["metadata", "resourceVersion"]), Some("7"));
     }
-    // A kind that takes no unconditional updates.
+    // A kind that rejects unconditional updates.
     let lease = "{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: a}}";
     let live = stored(&world, lease);
     let missing = kind_of(replace(

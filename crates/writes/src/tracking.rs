@@ -15,7 +15,7 @@ use crate::{Error, ErrorKind, Stage, Target, metadata};
 pub(crate) use holdfast_ownership::keep_times;
 pub use holdfast_ownership::manager_name;
 
-/// The field managers of all addresses that were written to; made when first needed.
+/// Field managers of all resources and subresources that were written to, created on demand.
 pub struct FieldManagers {
     types: Arc<KindTypes>,
     managers: RwLock<HashMap<GroupResource, OfResource>>,
@@ -23,7 +23,7 @@ pub struct FieldManagers {
 
 /// The field managers of one resource.
 struct OfResource {
-    /// The state of the definition; 0 for built-in resources.
+    /// Serial number of the CRD; 0 for built-in resources.
     serial: u64,
     managers: HashMap<Address, Arc<FieldManager>>,
 }
@@ -44,7 +44,7 @@ impl OfResource {
 }
 
 impl FieldManagers {
-    /// The field managers of kinds whose types are among `types`.
+    /// Creates the field managers of kinds whose types are in `types`.
     pub fn new(types: Arc<KindTypes>) -> Self {
         Self {
             types,
@@ -52,12 +52,12 @@ impl FieldManagers {
         }
     }
 
-    /// Forgets the addresses of a resource that is no longer served, or whose definition changed.
+    /// Removes the field managers of a resource that is no longer served, or whose CRD changed.
     pub fn forget(&self, resource: &Resource) {
         self.managers.write().remove(&resource.group_resource());
     }
 
-    /// The types.
+    /// Returns the types.
     pub fn types(&self) -> &Arc<KindTypes> {
         &self.types
     }
@@ -90,14 +90,14 @@ impl FieldManagers {
         if known.serial < serial {
             *known = OfResource::new(serial);
         }
-        // A write that began before the definition changed has its own.
+        // A write that began before the CRD changed has its own.
         if known.serial == serial {
             known.managers.insert(address, Arc::clone(&manager));
         }
         Some(manager)
     }
 
-    /// The field manager of a subresource that takes objects of another kind, such as a Scale.
+    /// Creates the field manager of a subresource whose bodies have another kind, such as a Scale.
     fn make_for_body(&self, target: &Target) -> Option<FieldManager> {
         let (version, kind) = (&target.body.api_version, &target.body.kind);
         let kind_type = target.body.kind_type.as_ref()?;
@@ -160,7 +160,7 @@ impl Versions for ResourceVersions {
             let mut versions = self.resource.versions.iter();
             versions.any(|version| version.api_version == api_version)
         };
-        // What was written in a version that a definition serves no more is still owned.
+        // Fields written in a version that a CRD no longer serves are still owned.
         let known = self.resource.definition.is_some() || served();
         let kind = known.then(|| self.resource.kind_type(api_version));
         kind.flatten()?.merge_type()
@@ -183,8 +183,8 @@ impl Versions for ResourceVersions {
     }
 }
 
-/// Records in `object`, which takes the place of `live`, which manager changed what. `formed` says whether `live` is known to have the
-/// form of its type.
+/// Records in `object`, which replaces `live`, which fields each manager changed. `formed` is true if `live` is known
+/// to have the form of its type.
 pub(crate) async fn update(stage: &Stage<'_>, live: Option<&Value>, formed: bool, object: &mut Value) {
     let managers = stage.environment.field_managers;
     let Some(webhook) = webhook(stage.target) else {
@@ -201,7 +201,7 @@ pub(crate) async fn update(stage: &Stage<'_>, live: Option<&Value>, formed: bool
     *object = Box::pin(with_webhook(stage, webhook, run)).await;
 }
 
-/// An update for a write that is no run of its own, and whose kind has one version.
+/// Tracks an update by a write that is not a run of its own, and whose kind has one version.
 pub fn update_as(field_managers: &FieldManagers, target: &Target, live: Option<&Value>, object: &mut Value) {
     if let Some(manager) = field_managers.of(target) {
         let (name, now) = (&target.writer.manager, target.request.now);
@@ -209,8 +209,8 @@ pub fn update_as(field_managers: &FieldManagers, target: &Target, live: Option<&
     }
 }
 
-/// Has `record` write the managers of a new object into it. They get what other versions make of the object, which may
-/// be less than it says.
+/// Calls `record` to write the managers into a new object. `record` receives the object after conversion through other
+/// versions, which may lose some of its fields.
 fn note(target: &Target, object: &mut Value, record: impl FnOnce(Value) -> Value) {
     if target.resource.capabilities.converts.is_none() {
         *object = record(std::mem::take(object));
@@ -220,8 +220,8 @@ fn note(target: &Target, object: &mut Value, record: impl FnOnce(Value) -> Value
     metadata::take(object, &noted, &["metadata", "managedFields"]);
 }
 
-/// `stored` with what `object`, the same in another version, says of managers: an apply that changes no field keeps the object
-/// as it is stored, whatever a way through other versions would do to it.
+/// Returns `stored` with the managers of `object`, which is the same object in another version: an apply that changes
+/// no field keeps the stored object, even if conversion through other versions would change it.
 pub(crate) fn with_managers_of(stored: &Value, object: &Value) -> Value {
     let mut kept = stored.clone();
     for path in [
@@ -236,7 +236,7 @@ pub(crate) fn with_managers_of(stored: &Value, object: &Value) -> Value {
     kept
 }
 
-/// Merges a configuration into the live object.
+/// Merges a configuration into the existing object.
 pub(crate) async fn apply(
     stage: &Stage<'_>,
     live: Option<&Value>,
@@ -258,14 +258,14 @@ pub(crate) async fn apply(
     applied.map_err(refused)
 }
 
-/// The webhook that managers of other versions need.
+/// Returns the webhook that converts for managers of other versions.
 fn webhook(target: &Target) -> Option<&ConversionWebhook> {
     let webhook = target.resource.conversion_webhook()?;
     (target.body.kind == target.resource.kind).then_some(webhook)
 }
 
-/// Runs `run` over a field manager that knows what the webhook makes of the objects it asks for. Merging is synchronous:
-/// it fails where an object is not converted yet, and runs again when it is.
+/// Runs `run` with a field manager that has the conversions by the webhook so far. Merging is synchronous: it fails if
+/// an object is not converted yet, and runs again after the conversion.
 async fn with_webhook<T>(stage: &Stage<'_>, webhook: &ConversionWebhook, run: impl Fn(&FieldManager) -> T) -> T {
     let (managers, target) = (stage.environment.field_managers, stage.target);
     let (resource, own) = (&target.resource, &target.api_version);
@@ -289,7 +289,7 @@ async fn with_webhook<T>(stage: &Stage<'_>, webhook: &ConversionWebhook, run: im
     }
 }
 
-/// The error of an apply that failed.
+/// Returns the error of a failed apply.
 fn refused(error: ApplyError) -> Error {
     match error {
         ApplyError::Conflicts(conflicts) => {
@@ -316,7 +316,7 @@ mod tests {
         yaml::parse(text.as_bytes(), &Limits::REQUEST).unwrap()
     }
 
-    /// The address of a Deployment, and of its `subresource`.
+    /// Returns the target of a Deployment, and of its `subresource`.
     fn target(world: &World, subresource: &str) -> Target {
         let object = tree("{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}}");
         let group_resource = GroupResource {
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_one_field_manager_until_its_resource_is_forgotten() {
+    fn field_manager_is_cached_until_its_resource_is_forgotten() {
         let world = World::new(holdfast_kinds::registry(&holdfast_kinds::Config::default()).unwrap());
         let managers = FieldManagers::new(Arc::clone(world.registry.types()));
         let (object, status) = (target(&world, ""), target(&world, "status"));

@@ -10,13 +10,13 @@ use crate::{FieldValidation, INTERNAL, Known, Stated};
 
 /// A body that states its kind and is not decoded yet.
 pub trait Content {
-    /// The tree of an object of `kind_type`, and the keys that its text repeats.
+    /// Returns the tree of an object of `kind_type`, and the keys that its text repeats.
     ///
     /// # Errors
-    /// Why there is none.
+    /// If it cannot be parsed.
     fn tree(self, kind_type: &dyn KindType) -> Result<Parsed, String>;
 
-    /// The names of the fields that it has besides those that say what the object is.
+    /// Returns the names of its fields other than `apiVersion` and `kind`.
     fn fields(&self) -> Vec<&str>;
 }
 
@@ -32,19 +32,19 @@ impl Content for Parsed {
     }
 }
 
-/// What is made of an object for an address that takes a certain type.
+/// Result of decoding an object for a target with a certain type.
 pub enum Reading {
     /// An object of that type.
     Own(TypedObject),
-    /// One in another version, with what is unknown in it. The reference converts it before it finds that the address does
-    /// not take that version.
+    /// An object in another version, with its unknown fields. The reference converts it before it detects that the
+    /// target does not accept that version.
     Other(Vec<String>),
 }
 
-/// Reads `content` as what it states to be, and checks that it can become an object of `kind_type`.
+/// Decodes `content` as the kind in it, and checks that it can be converted to `kind_type`.
 ///
 /// # Errors
-/// Why it is none, in the words of the reference.
+/// If it cannot; the message is the reference's.
 pub fn read_as_stated(
     content: impl Content,
     stated: &Stated,
@@ -67,7 +67,7 @@ pub fn read_as_stated(
     Err(stated.unconvertible(group, kind_type.kind()))
 }
 
-/// All fields are unknown to the reference's own form of an object.
+/// Returns all fields as unknown, since the reference's internal form of an object knows none.
 fn unknown_fields(content: &impl Content, source: Source<'_>) -> Vec<String> {
     let mut findings: Vec<String> = content
         .fields()
@@ -80,10 +80,10 @@ fn unknown_fields(content: &impl Content, source: Source<'_>) -> Vec<String> {
     findings
 }
 
-/// Reads `content` as an object of `kind_type`, whatever it states.
+/// Decodes `content` as an object of `kind_type`, regardless of the kind in it.
 ///
 /// # Errors
-/// Why it is none.
+/// If it cannot be decoded.
 pub fn read_as(content: impl Content, kind_type: &dyn KindType, source: Source<'_>) -> Result<TypedObject, String> {
     let Parsed { mut value, findings } = content.tree(kind_type)?;
     if value.is_null() {
@@ -98,10 +98,10 @@ pub fn read_as(content: impl Content, kind_type: &dyn KindType, source: Source<'
     typed(&value, findings, source, kind_type)
 }
 
-/// What the reference reads an object from.
+/// Input from which the reference decodes an object.
 #[derive(Clone, Copy)]
 pub enum Source<'a> {
-    /// From this JSON, so that what it finds is in the order of the text.
+    /// From this JSON, so that findings are in the order of the text.
     Text(&'a [u8]),
     /// From other JSON.
     Json,
@@ -114,7 +114,8 @@ pub enum Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// The JSON or the tree of `live` after a change, where that is `known` to have the form of its type.
+    /// Returns the source for the JSON or the tree of `live` after a change. `known` is true if `live` has the form of
+    /// its type.
     pub fn changed(live: &'a Value, known: bool, from_tree: bool) -> Self {
         match (known, from_tree) {
             (true, true) => Self::ChangedTree(live),
@@ -125,10 +126,10 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Types `object` and puts together all that strict validation finds: `findings` first, unless the order is that of a text.
+/// Types `object` and combines all findings of strict validation: `findings` first, unless they are ordered by a text.
 ///
 /// # Errors
-/// Why the object cannot be taken, for the message of the caller.
+/// If the object cannot be decoded; the error is for the message of the caller.
 pub fn typed(
     object: &Value,
     mut findings: Vec<String>,
@@ -156,7 +157,8 @@ pub fn typed(
     Ok(TypedObject { findings, ..typed })
 }
 
-/// Reads amounts that are written as numbers from their text: the reference does, whatever floats make of them.
+/// Reads quantities that are written as numbers from their text, as the reference does, to avoid the rounding of
+/// floats.
 fn take_as_written(typed: &mut TypedObject, text: &[u8]) {
     if typed.floats.is_empty() {
         return;
@@ -177,10 +179,10 @@ fn take_as_written(typed: &mut TypedObject, text: &[u8]) {
     }
 }
 
-/// What clients are warned of where `findings` are no reason to refuse the object.
+/// Returns the warnings for the client if `findings` are not a reason to reject the object.
 ///
 /// # Errors
-/// What is wrong with the object where they are.
+/// If they are; the error lists them.
 pub fn judged(findings: Vec<String>, validation: FieldValidation) -> Result<Vec<String>, String> {
     match validation {
         FieldValidation::Ignore => Ok(Vec::new()),
@@ -190,7 +192,7 @@ pub fn judged(findings: Vec<String>, validation: FieldValidation) -> Result<Vec<
     }
 }
 
-/// What strict validation says: the keys that YAML repeats are one error of several lines.
+/// Returns the error message of strict validation: the keys that YAML repeats are one error of several lines.
 fn strict_error(findings: &[String]) -> String {
     let (of_yaml, mut errors): (Vec<&str>, Vec<&str>) = findings
         .iter()
@@ -204,8 +206,9 @@ fn strict_error(findings: &[String]) -> String {
     format!("strict decoding error: {}", errors.join(", "))
 }
 
-/// Puts findings into the order in which a reader of the JSON `text` comes upon them: unknown fields by their key, repeated
-/// ones by its second place. What is repeated in an unknown field, or is unknown itself, such a reader does not see.
+/// Sorts findings into the order in which a decoder of the JSON `text` reports them: unknown fields by their key,
+/// repeated ones by its second occurrence. The decoder does not report repeated or unknown fields inside an unknown
+/// field.
 pub fn order_by_text(findings: &mut Vec<String>, text: &[u8]) {
     if findings.len() < 2 {
         return;
@@ -230,7 +233,7 @@ pub fn order_by_text(findings: &mut Vec<String>, text: &[u8]) {
     findings.extend(placed.into_iter().map(|(_, finding)| finding));
 }
 
-/// Leaves out repeated fields that are unknown, or that stand below an unknown one.
+/// Removes repeated fields that are unknown, or that are inside an unknown one.
 fn leave_out_unseen(findings: &mut Vec<String>) {
     fn path<'f>(finding: &'f str, prefix: &str) -> Option<&'f str> {
         finding.strip_prefix(prefix)?.strip_suffix('"')
@@ -252,19 +255,19 @@ fn leave_out_unseen(findings: &mut Vec<String>) {
     });
 }
 
-/// What became of an object that a patch changed.
+/// Result of decoding an object that a patch changed.
 pub enum Patched {
     /// An object of the type of the address.
     Own(TypedObject),
-    /// Nothing of which the reference knows a name, since the patch took its version away; with what is unknown in it.
+    /// An object whose version the patch removed, so that the reference knows no type for it; with its unknown fields.
     Nameless(Vec<String>),
 }
 
-/// Reads what a patch made of an object, which is the `source`, as what it says it is, which must be an object of `kind_type`. The
-/// findings in the patch itself come first.
+/// Decodes the `source`, an object that a patch changed, as the kind in it, which must be `kind_type`. The findings in
+/// the patch itself come first.
 ///
 /// # Errors
-/// Why it is not, for the message of the caller.
+/// If it is of another kind or cannot be decoded; the error is for the message of the caller.
 pub fn patched(
     object: &Value,
     findings: Vec<String>,
@@ -309,7 +312,7 @@ fn check_kind_of_custom(stated: &Stated, kind_type: &dyn KindType) -> Result<(),
     Err(stated.unregistered())
 }
 
-/// Why an object cannot take the place of one of another type.
+/// Reason for which an object cannot replace one of another type.
 pub enum Unconvertible {
     /// Its kind is unknown.
     Unknown(String),
@@ -317,10 +320,10 @@ pub enum Unconvertible {
     Other(String),
 }
 
-/// Checks that an object can take the place of one of `kind_type`. Validation reports another kind of a custom resource.
+/// Checks that an object can replace one of `kind_type`. For custom resources, validation reports a different kind.
 ///
 /// # Errors
-/// Why not, in the words of the reference.
+/// If it cannot; the message is the reference's.
 pub fn check_converted(object: &Value, types: &KindTypes, kind_type: &dyn KindType) -> Result<(), Unconvertible> {
     let text = |name: &str| object.str_at(&[name]).unwrap_or_default();
     let (kind, api_version) = (text("kind"), text("apiVersion"));
@@ -370,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn findings_stand_in_the_order_of_the_text_without_what_its_reader_does_not_see() {
+    fn findings_follow_the_text_and_skip_unread_fields() {
         let text = br#"{"b":1,"spec":{"x":{"y":1,"y":2},"a":1,"a":2}}"#;
         let mut findings = texts(&[
             "duplicate field \"spec.a\"",

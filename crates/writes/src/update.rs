@@ -10,20 +10,20 @@ use crate::change::{Next, RawEffect};
 use crate::stage::{check_namespace, check_place, version_number};
 use crate::{Call, Change, Error, Live, Stage, Staged, Write, deletion, metadata, scale, tracking};
 
-/// What is known of the object of an update beside it.
+/// Known properties of the object of an update.
 pub(crate) struct Beside<'a> {
     pub(crate) warnings: Vec<String>,
-    /// What the write gives as empty and the object does not hold for that.
+    /// Fields that the write sets to an empty value and that are therefore absent from the object.
     pub(crate) empties: &'a [EmptyField],
     /// Effect of the write on raw extensions.
     pub(crate) raw_effect: RawEffect,
 }
 
 impl Stage<'_> {
-    /// The run of a PUT or a PATCH of the object in place, or of an object that does not exist.
+    /// Runs a PUT or a PATCH of the existing object, or of an object that does not exist.
     ///
     /// # Errors
-    /// Why the change is refused.
+    /// If the change is rejected.
     pub async fn update(&self, change: &Change, live: Option<&Live>) -> Result<Staged, Error> {
         let target = self.target;
         let key = target.key(&target.name);
@@ -40,11 +40,11 @@ impl Stage<'_> {
             .await?;
         let warnings = next.warnings.clone();
         let outcome = self.update_to(change, next, live, &shown).await;
-        // What was left out of the object is reported even where the rest is refused.
+        // Dropped fields are reported even if the rest is rejected.
         outcome.map_err(|error| error.with_warnings(warnings))
     }
 
-    /// The run of an update whose result before admission is known.
+    /// Runs an update whose object before admission is `next`.
     async fn update_to(&self, change: &Change, next: Next, live: &Live, shown: &Value) -> Result<Staged, Error> {
         let Next {
             mut object,
@@ -55,7 +55,7 @@ impl Stage<'_> {
         } = next;
         self.target.check_deadline()?;
         self.check_place(&mut object)?;
-        // Where versions are converted, what is reset may become annotations that are the writer's.
+        // If versions are converted, reset fields may become annotations, which belong to the writer.
         let mut sent = (!change.tracks() && self.resource().capabilities.converts.is_some()).then(|| object.clone());
         metadata::reset_fields(&mut object, Some(shown), &self.target.body.reset_fields);
         let formed = live.shown_as_stored && live.known.formed;
@@ -78,8 +78,8 @@ impl Stage<'_> {
         self.finish_update(object, live, old, None, beside).await
     }
 
-    /// What updates have in common once the object is complete and its managers are known. `old` is the object in place in
-    /// the version in which objects are checked.
+    /// Runs the steps that all updates share once the object is complete and its managers are known. `old` is the
+    /// existing object in the version in which objects are validated.
     pub(crate) async fn finish_update(
         &self,
         mut object: Value,
@@ -105,7 +105,7 @@ impl Stage<'_> {
         let raw_form = raw.map_or(live.raw_form, |raw| match raw_effect {
             _ if !raw.are_in(&object) => RawForm::Marshalled,
             RawEffect::Keep => live.raw_form,
-            // Answers show the keys in order, so that a client that sends back what it has read sends them so.
+            // Responses have sorted keys, so that a client that sends back an object it has read sends them sorted.
             RawEffect::Send => match (self.target.body.raw_form, live.raw_form) {
                 (None, stored) | (Some(RawForm::Marshalled), stored @ RawForm::Compact) => stored,
                 (Some(sent), _) => sent,
@@ -121,7 +121,7 @@ impl Stage<'_> {
         checked.map_err(|error| call.refused(error))?;
         let completes = deletion::completes(self.resource(), &object, old);
         if !self.target.request.dry_run {
-            // The store drops it; a dry run answers with what was sent.
+            // The store drops it; a dry run returns the object that was sent.
             object.remove_at(&["metadata", "selfLink"]);
         }
         let object = self.to_be_stored(object).await?;
@@ -142,7 +142,7 @@ impl Stage<'_> {
         })
     }
 
-    /// Admission, preparation and validation of an object that takes the place of `old`.
+    /// Runs admission, preparation and validation of an object that replaces `old`.
     async fn check_changed(
         &self,
         call: &Call<'_>,
@@ -155,7 +155,7 @@ impl Stage<'_> {
         let refuse = |refusal| self.refusal(refusal, name);
         let attributes = self.attributes("UPDATE", name);
         match scaled {
-            // Policies and webhooks had the Scale that was sent.
+            // Policies and webhooks received the Scale that was sent.
             Some(_) => plugins.mutate(call, Some(object), Some(old)).map_err(refuse)?,
             None => {
                 let mutated = self.mutate(call, &attributes, Some(object), Some(old), Some(&refuse));
@@ -172,14 +172,14 @@ impl Stage<'_> {
         self.prepare_changed(call, object, old).map_err(refuse)?;
         self.refuse_unidentified(name, object)?;
         self.refuse_invalid(name, self.faults_of_changed(call, object, old))?;
-        // Who validates after the kind does refuses with its warnings.
+        // Rejections by the steps after the kind's validation carry the kind's warnings.
         call.warn_all(resource.strategy.warnings(call, object, Some(old)));
         let of = |object, old| Seen {
             object: Some(object),
             old: Some(old),
         };
         let stored = of(&*object, old);
-        // Those that validate see the Scales of both objects, which name no managers.
+        // Validating policies and webhooks receive the Scales of both objects, which contain no managers.
         let scales = scaled.map(|fields| [&*object, old].map(|of_object| scale::of(of_object, fields)));
         let seen = scales
             .as_ref()
@@ -187,11 +187,11 @@ impl Stage<'_> {
         self.validate_seen(call, &attributes, &stored, &seen, &refuse).await
     }
 
-    /// Shapes an object that takes the place of `old`: what an update can neither change nor leave out, what its kind does,
-    /// and the generation.
+    /// Prepares an object that replaces `old`: restores the fields that an update can neither change nor omit, runs the
+    /// preparation of its kind, and sets the generation.
     ///
     /// # Errors
-    /// Why the kind refuses it.
+    /// If the kind rejects it.
     pub fn prepare_changed(&self, call: &Call<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
         let resource = self.resource();
         let bears_self_link = object.at(&["metadata", "selfLink"]).is_some();
@@ -215,7 +215,7 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// What is wrong with an object that takes the place of `old`, once it is prepared.
+    /// Returns the validation errors of a prepared object that replaces `old`.
     pub fn faults_of_changed(&self, call: &Call<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let resource = self.resource();
         let mut errors = validate_metadata_update(resource, self.address(), object, old);
@@ -227,7 +227,7 @@ impl Stage<'_> {
         errors
     }
 
-    /// The subresource that is written to. A write to the Scale counts as one to the object itself.
+    /// Returns the subresource that is written to. A write to the Scale counts as one to the object itself.
     fn address(&self) -> &str {
         match self.target.body.scale {
             Some(_) => "",
@@ -235,12 +235,13 @@ impl Stage<'_> {
         }
     }
 
-    /// Name and namespace must be those of the address; a namespace that is left out is filled in.
+    /// Checks that name and namespace are those of the request path; fills in a missing namespace.
     pub(crate) fn check_place(&self, object: &mut Value) -> Result<(), Error> {
         check_place(object, &self.target.name, &self.target.namespace)
     }
 
-    /// A uid in the body of a PUT is a precondition that the store checks in the reference, and reports in its words.
+    /// Checks the uid in the body of a PUT. It is a precondition that the reference's store checks, with its own error
+    /// message.
     pub(crate) fn check_uid(&self, change: &Change, key: &str, stored: Option<&Value>) -> Result<(), Error> {
         let Some(wanted) = change.required_uid() else {
             return Ok(());
@@ -264,8 +265,8 @@ impl Stage<'_> {
         ))
     }
 
-    /// The resource version in the object must be that of the object in place; left out it is filled in, where the kind
-    /// allows that.
+    /// Checks that the resource version in the object is that of the existing object. If it is missing, fills it in,
+    /// provided that the kind allows that.
     fn check_version(&self, object: &mut Value, old: &Value) -> Result<(), Error> {
         let resource = self.resource();
         let current = old.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();
@@ -294,8 +295,9 @@ impl Stage<'_> {
     }
 }
 
-/// Whether the reference shows more of `object`, which was not written to since it was created, than it stored: defaults that
-/// depend on what creation set. The next write stores them, even where it changes nothing else.
+/// Returns true if the reference returns more fields of `object`, which was not written since its creation, than it
+/// stored: defaults that depend on fields set by the creation. The next write stores them, even if it changes nothing
+/// else.
 fn completed_by_reads(resource: &Resource, object: &Value) -> bool {
     resource.capabilities.at_rest.kept.is_some_and(|kept| {
         let as_changed = kept(object.clone(), Some(&|| object.clone()));
@@ -303,7 +305,8 @@ fn completed_by_reads(resource: &Resource, object: &Value) -> bool {
     })
 }
 
-/// Says that raw extensions that are other bytes than before are another value, where they may not change.
+/// Adds a validation error for an immutable raw extension whose bytes differ from before, since that is a different
+/// value.
 fn refuse_rewritten(resource: &Resource, object: &Value, errors: &mut Vec<FieldError>) {
     let Some(path) = resource.capabilities.raw.and_then(|raw| raw.immutable) else {
         return;

@@ -1,4 +1,4 @@
-//! The call of one webhook for a write, and the use of its answer.
+//! The call of one webhook for a write, and the handling of its response.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use crate::typed::{self, Unconvertible};
 use crate::webhooks::{Attributes, CallRecord};
 use crate::{Call, Error, ErrorKind, Stage};
 
-/// Why a webhook does not let a write pass.
+/// Reason for which a webhook does not admit a write.
 pub(crate) enum Fault {
     /// The call failed: the failure policy of the webhook decides.
     Unanswered(Unanswered),
-    /// It refuses.
+    /// It rejects the write.
     Refused { code: u16, error: Error },
-    /// The change that it wants cannot be made.
+    /// Its patch cannot be applied.
     Failed(Error),
 }
 
@@ -84,7 +84,7 @@ impl Stage<'_> {
         }
     }
 
-    /// Calls a webhook that may refuse a write.
+    /// Calls a webhook that may reject a write.
     pub(crate) async fn ask_validating(
         &self,
         (webhook, invocation): (&Webhook, &Invocation),
@@ -100,7 +100,7 @@ impl Stage<'_> {
     /// Counts the call of a webhook, and applies its failure policy.
     ///
     /// # Errors
-    /// The error that the client gets of a refusal.
+    /// If the write is rejected; returns the error for the client.
     pub(crate) fn decide<T: Default>(
         &self,
         webhook: &Webhook,
@@ -139,7 +139,7 @@ impl Stage<'_> {
                     WebhookType::Validating => "failed-open.validating.webhook.admission.k8s.io",
                 };
                 self.annotate(&record.key(prefix), || webhook.name.to_string());
-                // Where the request itself ran out of time, no policy lets it go on.
+                // If the request itself timed out, it fails with any failure policy.
                 self.target.check_deadline().map(|()| T::default())
             }
             Fault::Unanswered(Unanswered { code, why }) => {
@@ -198,7 +198,7 @@ impl Stage<'_> {
         Answer::read(&bytes, &uid, webhook.review_version, webhook_type).map_err(|error| Fault::unanswered(&error))
     }
 
-    /// How long the webhook may take: no longer than the request has left.
+    /// Returns the time limit for the webhook: at most the time that the request has left.
     fn time_for(&self, webhook: &Webhook) -> Duration {
         let left = self
             .target
@@ -218,7 +218,7 @@ impl Stage<'_> {
         Ok(Some(converted))
     }
 
-    /// Changes the object as the answer to `invocation` says. Returns whether the object changed.
+    /// Applies the patch in the response to `invocation`. Returns true if the object changed.
     async fn patch(
         &self,
         invocation: &Invocation,
@@ -252,7 +252,8 @@ impl Stage<'_> {
         Ok(changed)
     }
 
-    /// The type of what a webhook made of an object of `expected`, which may be another version of its kind.
+    /// Returns the type of an object of `expected` after a webhook patched it, which may be another version of its
+    /// kind.
     fn patched_type(&self, patched: &mut Value, expected: Arc<dyn KindType>) -> Result<Arc<dyn KindType>, Fault> {
         let types = self.environment.field_managers.types();
         if expected.conventions().states_identity && patched.str_at(&["kind"]).unwrap_or_default().is_empty() {
@@ -281,7 +282,7 @@ impl Stage<'_> {
         }
     }
 
-    /// Restores the managed fields `before` where webhooks left some that cannot be read.
+    /// Restores the managed fields `before` if webhooks set some that cannot be decoded.
     pub(crate) fn keep_managers(&self, call: &Call<'_>, object: &mut Value, before: Option<&Value>) {
         const PATH: [&str; 2] = ["metadata", "managedFields"];
         if object.at(&PATH) == before {
@@ -303,7 +304,7 @@ impl Stage<'_> {
 }
 
 impl Stage<'_> {
-    /// What is to be changed, where `answer` lets the write go on.
+    /// Returns the patch in `answer` if it admits the write.
     fn passed(&self, answer: Answer, webhook: &Webhook, warnings: &mut Vec<String>) -> Result<Option<Patch>, Fault> {
         for (key, value) in answer.annotations {
             self.annotate(&format!("{}/{key}", webhook.name), || value);
@@ -316,8 +317,8 @@ impl Stage<'_> {
         Err(Fault::Refused { code, error })
     }
 
-    /// Has the audit log say something of the write, in the name of admission. What is no qualified name is left out, as in
-    /// the reference.
+    /// Adds an audit annotation to the write, on behalf of admission. A key that is not a qualified name is dropped, as
+    /// in the reference.
     pub(crate) fn annotate(&self, key: &str, value: impl FnOnce() -> String) {
         let Some(audit) = self.target.audit() else { return };
         if key.contains('/') && qualified_name(key).is_empty() {
@@ -327,14 +328,14 @@ impl Stage<'_> {
         }
     }
 
-    /// Has the audit log say whether a webhook changed the object.
+    /// Adds the audit annotation that tells if a webhook changed the object.
     pub(crate) fn annotate_mutation(&self, webhook: &Webhook, record: &CallRecord, mutated: bool) {
         self.annotate(&record.key("mutation.webhook.admission.k8s.io"), || {
             format!("{},\"mutated\":{mutated}}}", identity(webhook))
         });
     }
 
-    /// Has the audit log say what a webhook changed, where it keeps bodies.
+    /// Adds the audit annotation with a webhook's patch, if the audit log contains bodies.
     fn annotate_patch(&self, webhook: &Webhook, record: &CallRecord, patch: Option<&Patch>) {
         if !self.target.audit().is_some_and(AuditAnnotations::records_bodies) {
             return;
@@ -352,14 +353,14 @@ impl Stage<'_> {
     }
 }
 
-/// How an annotation about a webhook begins.
+/// Returns the beginning of an annotation about a webhook.
 fn identity(webhook: &Webhook) -> String {
     let text = |text: &str| json::to_string(&Value::from(text));
     let (configuration, name) = (text(&webhook.configuration), text(&webhook.name));
     format!("{{\"configuration\":{configuration},\"webhook\":{name}")
 }
 
-/// The refusal by the webhook of that name, with the `Status` that it gives, if any; and its code.
+/// Returns the rejection by the webhook of that name, with the `Status` that it returned, if any; and its code.
 fn rejection(webhook: &str, status: Option<&Value>) -> (u16, Error) {
     let root = Field::placed(status, "");
     let code = root.child("code").number().unwrap_or_default();

@@ -1,8 +1,8 @@
-//! The versions of a resource that a webhook converts, as field managers see them in one write.
+//! Versions of a resource that a webhook converts, for the field managers of one write.
 //!
-//! Merging is synchronous. An object that it needs in another version is looked up among the conversions so far;
-//! what is not there yet is noted, and the merging is done again once it is. Since it takes the same way each time, it comes
-//! one conversion further with each run.
+//! Merging is synchronous. It looks up an object that it needs in another version among the conversions so far. A
+//! missing conversion is recorded, and merging runs again once it is available. Merging is deterministic, so each run
+//! gets one conversion further.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use parking_lot::Mutex;
 
 use super::tracking::ResourceVersions;
 
-/// How many conversions one write may need: a few for each version that has managers.
+/// Maximum number of conversions of one write: a few for each version that has managers.
 const MOST: usize = 256;
 
-/// The versions of a resource, with what is known of objects in other versions.
+/// Versions of a resource, with the conversions of objects so far.
 pub(crate) struct WebhookVersions<V = ResourceVersions> {
     versions: V,
-    /// The version of the address, by way of which all conversions go.
+    /// The requested version, through which all conversions pass.
     hub: SmolStr,
     known: Mutex<Known>,
 }
@@ -49,7 +49,7 @@ impl<V: Versions> WebhookVersions<V> {
         }
     }
 
-    /// Takes the object that merging lacked.
+    /// Removes and returns the conversion that merging lacked.
     pub(crate) fn wanted(&self) -> Option<Wanted> {
         self.known.lock().wanted.take()
     }
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn conversions_go_by_way_of_the_version_of_the_address_one_at_a_time() {
+    fn conversions_pass_through_the_requested_version_one_by_one() {
         let versions = WebhookVersions::new(None, SmolStr::new_static("g/v2"));
         let mut steps = Vec::new();
         while versions.convert(&object("g/v1"), "g/v3").is_err() {

@@ -14,7 +14,7 @@ use holdfast_value::Value;
 
 use crate::{ConditionOwner, DeleteOptions, Error, Stage, WriteOptions};
 
-/// The admission attributes of a write: what policies and webhooks see of it, beside the objects.
+/// Admission attributes of a write: the input of policies and webhooks other than the objects.
 pub(crate) struct Attributes<'a> {
     /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
     pub(crate) operation: &'static str,
@@ -22,7 +22,7 @@ pub(crate) struct Attributes<'a> {
     pub(crate) name: &'a str,
     /// The options of the write as the client sent them.
     sent: Options<'a>,
-    /// The same as an object, made when first needed.
+    /// Options as an object, created on demand.
     options: OnceLock<Value>,
 }
 
@@ -32,7 +32,7 @@ pub(crate) enum Options<'a> {
     /// Of a creation or a change: an object of that kind.
     Write(&'a WriteOptions, &'static str),
     Delete(&'a DeleteOptions),
-    /// There are none.
+    /// No options.
     Nothing,
 }
 
@@ -46,7 +46,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// The options of the write, as an object.
+    /// Returns the options of the write as an object.
     pub(crate) fn options(&self) -> &Value {
         self.options.get_or_init(|| match self.sent {
             Options::Write(options, kind) => options.to_object(kind),
@@ -56,11 +56,11 @@ impl<'a> Attributes<'a> {
     }
 }
 
-/// When and as which of several a webhook is called.
+/// Time of a webhook call, and its position among several.
 pub(crate) struct CallRecord {
     pub(crate) webhook_type: WebhookType,
     pub(crate) started: Instant,
-    /// The round and the place, as annotations of the audit log name them.
+    /// Round and index, as audit annotations name them.
     place: (usize, usize),
 }
 
@@ -73,7 +73,7 @@ impl CallRecord {
         }
     }
 
-    /// The key of an annotation about this call.
+    /// Returns the key of an annotation about this call.
     pub(crate) fn key(&self, prefix: &str) -> String {
         let (round, at) = self.place;
         format!("{prefix}/round_{round}_index_{at}")
@@ -88,25 +88,25 @@ pub(crate) struct Rounds {
     /// The webhooks, by index.
     webhooks: reinvocation::Reinvocation<usize>,
     policies: reinvocation::Reinvocation<policies::mutating::Key>,
-    /// Whether any webhook changed the object.
+    /// True if any webhook changed the object.
     changed: bool,
     /// The round, from 0.
     round: usize,
 }
 
 impl Rounds {
-    /// Whether policies or webhooks were called.
+    /// Returns true if policies or webhooks were called.
     pub(crate) fn took_place(&self) -> bool {
         self.hooks.is_some() || self.policies.has_begun()
     }
 }
 
 impl Stage<'_> {
-    /// Calls policies and then webhooks, which may change an object or refuse the write. Returns whether a second round follows,
-    /// before which plugins run again.
+    /// Calls policies and then webhooks, which may change an object or reject the write. Returns true if a second round
+    /// follows, before which plugins run again.
     ///
     /// # Errors
-    /// The first refusal.
+    /// If any of them rejects the write; returns the first rejection.
     pub(crate) async fn call_mutating(
         &self,
         attributes: &Attributes<'_>,
@@ -170,10 +170,10 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// Calls policies and then webhooks, which may refuse the write. All webhooks are called at the same time.
+    /// Calls policies and then webhooks, which may reject the write. All webhooks are called concurrently.
     ///
     /// # Errors
-    /// The first refusal in the order of the policies and configurations.
+    /// If any of them rejects the write; returns the first rejection in the order of the policies and configurations.
     pub(crate) async fn call_validating(
         &self,
         attributes: &Attributes<'_>,
@@ -242,8 +242,8 @@ impl Stage<'_> {
         self.environment.plugins.timings().dynamic(plugin, attributes.operation)
     }
 
-    /// Whether a policy or a webhook may be asked about a write to the object that the address names. What it wants to hear of
-    /// objects and namespaces is not looked at.
+    /// Returns true if a policy or a webhook may be called for a write to the object in the request path. Object and
+    /// namespace selectors are not considered.
     pub fn is_heard_of(&self, operation: &'static str) -> bool {
         if self.may_ask_policies() {
             return true;
@@ -263,7 +263,7 @@ impl Stage<'_> {
         })
     }
 
-    /// What the rules of webhooks see of a write to the object `name`.
+    /// Returns the input of webhook rules for a write to the object `name`.
     fn matched<'b>(&'b self, operation: &'static str, address: &'b GroupVersion, name: &'b str) -> MatchAttributes<'b> {
         MatchAttributes {
             operation,
@@ -276,8 +276,8 @@ impl Stage<'_> {
         }
     }
 
-    /// Those of `hooks` that may be called for the write: all, those of files, or none. Writes to their own configurations and
-    /// writes of the server are exempt.
+    /// Returns the webhooks of `hooks` that may be called for the write: all, those from files, or none. Writes to
+    /// webhook configurations and writes by the server are exempt.
     fn callable<'h>(&self, hooks: &'h [Arc<Webhook>], plugin: DynamicPlugin) -> &'h [Arc<Webhook>] {
         if hooks.is_empty() || !self.environment.plugins.includes(plugin) || self.target.writer.internal {
             return &[];
@@ -289,7 +289,7 @@ impl Stage<'_> {
         }
     }
 
-    /// How the write is presented to a webhook, if its rules match.
+    /// Returns the call of a webhook for the write, if its rules match.
     fn invocation(
         &self,
         (webhook, webhook_type): (&Webhook, WebhookType),
@@ -358,7 +358,7 @@ impl Stage<'_> {
         self.resource().capabilities.is_namespace
     }
 
-    /// The namespace that policies and webhooks see. A namespace is in itself.
+    /// Returns the namespace that policies and webhooks see. A namespace is in itself.
     pub(crate) fn review_namespace<'b>(&'b self, name: &'b str) -> &'b str {
         if self.is_of_namespace() {
             name

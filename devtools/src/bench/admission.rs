@@ -1,4 +1,4 @@
-//! What admission from outside adds to a write: a policy, and a webhook that answers at once from the same machine.
+//! Cost that external admission adds to a write: a policy, and a webhook that responds at once from the same machine.
 
 use std::time::{Duration, Instant};
 
@@ -14,10 +14,10 @@ use super::{Row, micros, millis, row};
 
 const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
 
-/// The name of the object that all refuse: once it is refused, they are in force.
+/// Name of the object that all of them reject: once it is rejected, they are in effect.
 pub(super) const REFUSED: &str = "refused";
 
-/// All rows, each of as many creations: CPU over many connections, and waiting over one.
+/// Returns all rows, each of as many creations: CPU over many connections, and waiting over one.
 pub(super) async fn rows(binary: &Binary, objects: usize, connections: usize) -> Result<Vec<Row>> {
     let server = Server::start(binary, &[])?;
     let target = Target::of(&server)?;
@@ -75,7 +75,7 @@ pub(super) async fn register(connection: &mut Connection, registrations: &[(&str
     Ok(())
 }
 
-/// A policy for what `rule` matches, and its binding.
+/// Returns a policy for the resources that `rule` matches, and its binding.
 pub(super) fn policy(name: &str, rule: &Value, validations: &Value) -> [(&'static str, Value); 2] {
     let kind =
         |kind: &str| json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": name}});
@@ -110,7 +110,7 @@ fn webhook(hook: &Hook) -> (&'static str, Value) {
     ("validatingwebhookconfigurations", configuration)
 }
 
-/// Waits until an object of that name is refused.
+/// Waits until an object of that name is rejected.
 pub(super) async fn until_refused(connection: &mut Connection, of: &Objects, name: &str) -> Result<()> {
     let path = format!("{}/{name}?fieldManager=bench&dryRun=All", of.collection);
     let body =

@@ -1,4 +1,5 @@
-//! Custom resources: what an apply costs where the definition is as large as those of operators, and where it has many rules.
+//! Custom resources: cost of an apply with a CRD as large as those of operators, and with one that has many validation
+//! rules.
 
 use std::time::{Duration, Instant};
 
@@ -14,10 +15,10 @@ use super::{Row, megabytes, micros, millis, row};
 
 const APPLY: &str = "application/apply-patch+yaml";
 
-/// How many rules the second definition has.
+/// Number of validation rules of the second CRD.
 const RULES: usize = 50;
 
-/// Collectors that say of their pods what the Deployments of the other rows say.
+/// Collectors whose Pods are configured like the Deployments of the other rows.
 const COLLECTORS: Objects = Objects {
     collection: "/apis/monitoring.example.com/v1/namespaces/default/collectors",
     object: collector,
@@ -36,7 +37,7 @@ const UNCHECKED: Objects = Objects {
     patch: SCALED,
 };
 
-/// All rows, each with as many objects and connections.
+/// Returns all rows, each with as many objects and connections.
 pub(super) async fn rows(binary: &Binary, objects: usize, connections: usize) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     let server = Server::start(binary, &[])?;
@@ -92,7 +93,7 @@ pub(super) async fn rows(binary: &Binary, objects: usize, connections: usize) ->
     Ok(rows)
 }
 
-/// Applies a definition and returns how long it took until its resource was served.
+/// Applies a CRD and returns the time until its resource was served.
 async fn define(connection: &mut Connection, definition: &Value, of: &Objects) -> Result<Duration> {
     let name = definition["metadata"]["name"].as_str().context("a name")?;
     let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}?fieldManager=bench");
@@ -111,7 +112,7 @@ async fn define(connection: &mut Connection, definition: &Value, of: &Objects) -
     }
 }
 
-/// Makes sure that what the rules rule out is refused where there are rules, and nowhere else.
+/// Checks that an object that violates the rules is rejected if there are rules, and accepted if not.
 async fn ensure_rules(connection: &mut Connection, of: &Objects) -> Result<()> {
     let wrong = String::from_utf8((of.object)(0, 3).to_vec())?.replace("\"least0\":1", "\"least0\":10");
     let path = format!("{}/bench-0?fieldManager=bench&dryRun=All", of.collection);
@@ -121,7 +122,7 @@ async fn ensure_rules(connection: &mut Connection, of: &Objects) -> Result<()> {
     Ok(())
 }
 
-/// A pod's part of a Deployment of the other rows, and as much around it.
+/// Returns a pod's part of a Deployment of the other rows, and as much around it.
 fn collector(number: usize, replicas: usize) -> Bytes {
     let name = format!("bench-{number}");
     let object = json!({
@@ -142,7 +143,7 @@ fn collector(number: usize, replicas: usize) -> Bytes {
     Bytes::from(object.to_string())
 }
 
-/// A definition of fields of five types, with rules for each where its resource is the checked one.
+/// Returns a CRD with fields of five types, with validation rules for each if its resource is the checked one.
 fn definition_of_many_fields(of: &Objects) -> Value {
     let plural = of.collection.rsplit('/').next().unwrap_or_default();
     let fields = RULES / 5;

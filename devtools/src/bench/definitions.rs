@@ -1,4 +1,4 @@
-//! What a thousand CustomResourceDefinitions cost: to make them, to start with them, to hold them.
+//! Cost of a thousand CRDs: of their creation, of a start with them, and of their memory.
 
 use std::time::{Duration, Instant};
 
@@ -14,14 +14,14 @@ use super::{Row, megabytes, millis, quantile, row};
 const JSON: &str = "application/json";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// How many definitions there are, and how many groups they are spread over.
+/// Number of CRDs, and number of groups that they belong to.
 const COUNT: usize = 1_000;
 const GROUPS: usize = 40;
 
-/// How many clients make them at the same time.
+/// Number of clients that create them concurrently.
 const CONNECTIONS: usize = 4;
 
-/// All rows.
+/// Returns all rows.
 pub(super) async fn rows(binary: &Binary) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for (size, limit, memory) in [(10_000, "a few s", "≤ 100 MB"), (50_000, "", "≤ 100 MB")] {
@@ -79,7 +79,7 @@ async fn of_size(binary: &Binary, size: usize, limit: &str, memory: &str, rows: 
     Ok(())
 }
 
-/// Creates all definitions over several connections; the time that each took.
+/// Creates all CRDs over several connections; returns the duration of each creation.
 async fn create_all(target: &Target, pattern: &Value) -> Result<Vec<Duration>> {
     let mut writers = JoinSet::new();
     for writer in 0..CONNECTIONS {
@@ -102,7 +102,7 @@ async fn create_all(target: &Target, pattern: &Value) -> Result<Vec<Duration>> {
     Ok(delays)
 }
 
-/// Measures the first read of each document that depends on the definitions.
+/// Measures the first read of each document that depends on the CRDs.
 async fn read_documents(target: &Target, named: &str, rows: &mut Vec<Row>) -> Result<()> {
     let mut connection = target.connect().await?;
     for (what, path, accept) in [
@@ -130,7 +130,7 @@ async fn read_documents(target: &Target, named: &str, rows: &mut Vec<Row>) -> Re
     Ok(())
 }
 
-/// Waits until the last definitions of all writers are served.
+/// Waits until the last CRDs of all writers are served.
 async fn until_served(target: &Target) -> Result<()> {
     let mut connection = target.connect().await?;
     for number in COUNT - CONNECTIONS..COUNT {
@@ -185,7 +185,7 @@ fn definition(number: usize, spec: &Value) -> Value {
     })
 }
 
-/// The conditions that objects of operators have.
+/// Returns the conditions that objects of operators have.
 fn status() -> Value {
     let condition = json!({"type": "object", "required": ["type", "status"], "properties": {
         "type": {"type": "string", "maxLength": 316},
@@ -202,7 +202,7 @@ fn status() -> Value {
     }}})
 }
 
-/// A schema of about `size` bytes, of the parts that schemas of operators are made of.
+/// Returns a schema of about `size` bytes, composed of typical parts of operators' schemas.
 fn fields(size: usize) -> Value {
     let mut properties = Map::new();
     let mut bytes = 0;

@@ -1,5 +1,6 @@
-//! `cargo xtask bench --envtest`: environments of controller-runtime's package `envtest`, with this server in the place of its
-//! binaries, and, where `HOLDFAST_KUBE_APISERVER` and `HOLDFAST_ETCD` name them, with those of the reference, in one run.
+//! `cargo xtask bench --envtest`: environments of controller-runtime's package `envtest`, with this server instead of
+//! its binaries, and, if `HOLDFAST_KUBE_APISERVER` and `HOLDFAST_ETCD` name them, with those of the reference, in one
+//! run.
 
 use std::fmt::Write as _;
 use std::os::unix::fs::symlink;
@@ -13,16 +14,16 @@ use conformance::{Binary, Environment};
 use super::table;
 use super::{megabytes, millis, quantile};
 
-/// How often an environment is started; the median counts.
+/// Number of starts of an environment; the median counts.
 const STARTS: usize = 7;
-/// How many environments run at once.
+/// Number of concurrent environments.
 const MANY: usize = 20;
 
 /// Both documents that show the table.
 const DOCUMENTS: [&str; 2] = ["README.md", "docs/compatibility.md"];
 const BEGIN: &str = "<!-- figures of envtest: written by `cargo xtask bench --envtest --write` -->\n";
 
-/// What one directory of assets comes to.
+/// Measurements of one directory of assets.
 struct Figures {
     etcd: Program,
     api_server: Program,
@@ -37,7 +38,7 @@ struct Program {
     memory: u64,
 }
 
-/// Measures, and gives the table.
+/// Measures, and returns the table.
 pub(super) fn table(binary: &Binary) -> Result<String> {
     let folder = tempfile::tempdir()?;
     let own = Figures::measure(&binary.assets(&folder.path().join("own"))?, true)?;
@@ -55,7 +56,7 @@ pub(super) fn write(text: &str) -> Result<()> {
         .try_for_each(|document| table::put(document, BEGIN, text))
 }
 
-/// A directory of assets with the reference's binaries, and their version; none where no variable names them.
+/// Returns a directory of assets with the reference's binaries, and their version; none if no variable names them.
 fn reference(directory: &Path) -> Result<Option<(PathBuf, String)>> {
     let named = |name: &str| std::env::var_os(name).map(std::fs::canonicalize).transpose();
     let (Some(api_server), Some(etcd)) = (named("HOLDFAST_KUBE_APISERVER")?, named("HOLDFAST_ETCD")?) else {
@@ -79,7 +80,7 @@ impl Figures {
             let begin = Instant::now();
             let environment = Environment::start(assets, &[], &[])?;
             together.push(begin.elapsed());
-            // What a start leaves to do is done by then.
+            // The remaining work of the start is done by then.
             std::thread::sleep(Duration::from_secs(1));
             let (process, start) = environment.etcd();
             etcd.push((start, process.memory()?));
@@ -109,7 +110,8 @@ impl Program {
     }
 }
 
-/// The mean share of memory of environments that run at once, and how long all took to start, one after another.
+/// Returns the mean share of memory of environments that run at once, and how long all took to start, one after
+/// another.
 fn shares(assets: &Path) -> Result<(u64, Duration)> {
     let begin = Instant::now();
     let environments: Vec<Environment> = (0..MANY)
@@ -129,7 +131,7 @@ fn text(own: &Figures, reference: Option<&(Figures, String)>) -> String {
     let mut text = format!("| | Holdfast | {name} | target |\n|---|---:|---:|---:|\n");
     let mut row = |what: &str, of: &dyn Fn(&Figures) -> Option<String>, target: &str| {
         let there = reference.and_then(|(figures, _)| of(figures)).unwrap_or_default();
-        // A text takes whatever is written to it.
+        // Writes to a string cannot fail.
         let _ = writeln!(
             text,
             "| {what} | {} | {there} | {target} |",

@@ -1,8 +1,8 @@
-//! `cargo xtask bench --instructions`: how many instructions a request takes, which says the same on a busy machine as on
+//! `cargo xtask bench --instructions`: counts the instructions of a request, which are the same on a busy machine as on
 //! an idle one. The counts are kept in `tests/instructions.txt`; one that grows by more than [`MOST`] is a failure.
 //!
-//! Each row is run twice under callgrind, with a lower and a higher count of requests: the difference is what the requests
-//! take, without the start of the server and what is prepared for them.
+//! Each row runs twice under callgrind, with a lower and a higher number of requests: the difference is the cost of the
+//! requests, without the start of the server and their preparation.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,13 +16,13 @@ use serde_json::Value;
 
 use crate::commands::{need_valgrind, say};
 
-/// By how much a count may grow, as a part of what is kept.
+/// Maximum growth of a count, as a fraction of the recorded one.
 const MOST: f64 = 0.05;
 
-/// How many times more a row is counted that seems to have grown.
+/// Number of additional counts of a row that seems to have grown.
 const AGAIN: usize = 3;
 
-/// Where the counts are kept.
+/// File of the counts.
 const KEPT: &str = "tests/instructions.txt";
 
 const HEAD: &str = "# Instructions for one request, counted by `cargo xtask bench --instructions`; written by `--bless`.\n\
@@ -35,16 +35,16 @@ struct Row {
     high: u64,
 }
 
-/// Counts, and compares with what is kept; with `bless` what was counted is kept.
+/// Counts, and compares the counts with the recorded ones; with `bless` records them.
 pub(super) fn run(bless: bool) -> Result<()> {
     need_valgrind()?;
     let program = build()?;
     let rows = rows(&program)?;
     let kept = read(Path::new(KEPT))?;
     let mut counts = count_all(&program, &rows)?;
-    // Seeds of hash maps, the moments of commits and where a program is built make a count vary by a percent or two: what seems to
-    // have grown is counted again, and the lowest counts.
-    // What is to be kept is not judged.
+    // Seeds of hash maps, the timing of commits and the folder of the build make a count vary by a percent or two: a
+    // row that seems to have grown is counted again, and the lowest count applies. Counts that are to be recorded are
+    // not compared.
     for _ in 0..if bless { 0 } else { AGAIN } {
         let suspect = |row: &&Row| grown(counts.get(&row.name), kept.get(&row.name));
         let suspects: Vec<Row> = rows.iter().filter(suspect).cloned().collect();
@@ -80,7 +80,7 @@ pub(super) fn run(bless: bool) -> Result<()> {
     Ok(())
 }
 
-/// Whether a count is more than what is kept allows.
+/// Returns true if a count exceeds the limit of the recorded one.
 fn grown(count: Option<&u64>, kept: Option<&u64>) -> bool {
     let (Some(count), Some(kept)) = (count, kept) else {
         return false;
@@ -88,7 +88,7 @@ fn grown(count: Option<&u64>, kept: Option<&u64>) -> bool {
     *count as f64 > *kept as f64 * (1.0 + MOST)
 }
 
-/// Builds the program that sends the requests, and says where it is.
+/// Builds the program that sends the requests, and returns its path.
 fn build() -> Result<PathBuf> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let mut command = Command::new(cargo);
@@ -129,7 +129,7 @@ fn rows(program: &Path) -> Result<Vec<Row>> {
         .context("the program lists no rows")
 }
 
-/// Counts as many rows at a time as there are processors; each run has a thread of its own under callgrind.
+/// Counts as many rows concurrently as there are processors; callgrind runs each on one thread.
 fn count_all(program: &Path, rows: &[Row]) -> Result<BTreeMap<String, u64>> {
     let (next, counts) = (Mutex::new(rows.iter()), Mutex::new(BTreeMap::new()));
     let work = || -> Result<()> {
@@ -153,7 +153,7 @@ fn count_all(program: &Path, rows: &[Row]) -> Result<BTreeMap<String, u64>> {
     Ok(counts.into_inner().unwrap_or_default())
 }
 
-/// The instructions for one request of a row.
+/// Returns the instructions for one request of a row.
 fn instructions(program: &Path, row: &Row) -> Result<u64> {
     let (low, high) = (collected(program, row, row.low)?, collected(program, row, row.high)?);
     Ok(high.saturating_sub(low) / (row.high - row.low))
@@ -163,7 +163,7 @@ fn collected(program: &Path, row: &Row, count: u64) -> Result<u64> {
     let mut command = Command::new("valgrind");
     command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
     command.arg(program).args([&row.name, &count.to_string()]);
-    // The store's files in memory: what a disk does is not counted anyway.
+    // The store's files are in memory: the work of a disk is not counted anyway.
     if Path::new("/dev/shm").is_dir() {
         command.env("TMPDIR", "/dev/shm");
     }

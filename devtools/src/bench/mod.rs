@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: starts a release server and measures it with a client of its own in the same run.
 //!
-//! Server CPU is the processor time of the server's process as the kernel counts it, divided by the operations of a
-//! phase; it is what the targets are about, since it does not depend on how fast the client is.
+//! Server CPU is the processor time of the server's process as reported by the kernel, divided by the operations of a
+//! phase. The targets refer to it, since it does not depend on the speed of the client.
 
 mod admission;
 mod curves;
@@ -27,56 +27,56 @@ use crate::stores::StoreKind;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// How many Deployments the phases of single objects work on.
+    /// Number of Deployments for the phases of single objects.
     #[arg(long, default_value_t = 4000)]
     objects: usize,
-    /// How many connections send at the same time.
+    /// Number of connections that send concurrently.
     #[arg(long, default_value_t = 16)]
     connections: usize,
-    /// Measure only what there is much of: long lists, many watchers, large stores.
+    /// Measure only scale: long lists, many watchers, large stores.
     #[arg(long)]
     scale_only: bool,
-    /// Measure only what extends the server: custom resources, policies, webhooks.
+    /// Measure only extensions: custom resources, policies, webhooks.
     #[arg(long, conflicts_with = "scale_only")]
     custom_only: bool,
-    /// Measure only what operators switch on and off: priority levels, the audit log, gates, aggregated APIs.
+    /// Measure only features that operators enable: priority levels, the audit log, gates, aggregated APIs.
     #[arg(long, conflicts_with_all = ["scale_only", "custom_only"])]
     operators_only: bool,
-    /// Measure beside a million objects as well, which takes minutes to prepare.
+    /// Also measure in a store of a million objects, which takes minutes to prepare.
     #[arg(long)]
     million: bool,
     /// Write the table to docs/performance.md, and its first rows to README.
     #[arg(long, conflicts_with_all = ["scale_only", "custom_only", "operators_only", "instructions"])]
     write: bool,
-    /// Measure environments of envtest instead, with this server in the place of its binaries, and, where HOLDFAST_KUBE_APISERVER
-    /// and HOLDFAST_ETCD name them, with the reference's.
+    /// Measure environments of envtest instead, with this server instead of its binaries, and, if
+    /// HOLDFAST_KUBE_APISERVER and HOLDFAST_ETCD name them, with the reference's.
     #[arg(long, conflicts_with_all = ["scale_only", "custom_only", "operators_only", "instructions", "million"])]
     envtest: bool,
-    /// Count the instructions of requests under callgrind instead, and compare with the counts that are kept.
+    /// Count the instructions of requests under callgrind instead, and compare with the recorded counts.
     #[arg(long)]
     instructions: bool,
-    /// Keep the counts of this run.
+    /// Record the counts of this run.
     #[arg(long, requires = "instructions")]
     bless: bool,
-    /// With etcd: measure the embedded store, etcd, and, where HOLDFAST_KUBE_APISERVER names it, kube-apiserver on the same
-    /// etcd, beside each other.
+    /// With etcd: compare the embedded store, etcd, and, if HOLDFAST_KUBE_APISERVER names it, kube-apiserver on the
+    /// same etcd.
     #[arg(long, value_enum, default_value_t, conflicts_with_all = ["scale_only", "custom_only", "operators_only", "instructions", "million", "envtest", "plot"])]
     store: StoreKind,
-    /// With `--store etcd`: how many objects there are when servers start.
+    /// With `--store etcd`: numbers of objects in the store when servers start.
     #[arg(long, value_delimiter = ',', default_values_t = [100_000], requires = "store")]
     sizes: Vec<usize>,
-    /// Measure how costs grow with the number of objects, watchers, managers and policies instead; with `--write` the tables
-    /// go to BENCHMARKS.md, and a picture of them to docs/scale.svg.
+    /// Measure the growth of costs with the number of objects, watchers, managers and policies instead; with `--write`
+    /// the tables are written to BENCHMARKS.md, and a picture of them to docs/scale.svg.
     #[arg(long, conflicts_with_all = ["scale_only", "custom_only", "operators_only", "instructions", "envtest"])]
     plot: bool,
     #[command(flatten)]
     curves: curves::Sizes,
-    /// Use a debug build; its figures say nothing.
+    /// Use a debug build; its figures are meaningless.
     #[arg(long)]
     debug: bool,
 }
 
-/// A row of the table: what was measured, here and on the reference, and what was aimed at.
+/// A row of the table: measurements of this server and of the reference, and the target.
 struct Row {
     what: String,
     holdfast: String,
@@ -144,7 +144,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 
 async fn measure(binary: &Binary, arguments: &Arguments) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
-    // The first start makes the certificates, the second is the one that counts.
+    // The first start creates the certificates; the second one counts.
     let (server, first) = started(|| Server::start(binary, &[])).await?;
     let (server, ready) = started(|| server.restart(&[])).await?;
     rows.push(row("start to ready", &millis(ready), "2.2 s", "< 100 ms"));
@@ -173,7 +173,7 @@ async fn measure(binary: &Binary, arguments: &Arguments) -> Result<Vec<Row>> {
         "list of 2,000 Deployments ({} of JSON), server CPU",
         megabytes(list.bytes as u64)
     );
-    // The reference was measured with 4,000; half of that is what 2,000 would cost it.
+    // The reference was measured with 4,000; half of that is its cost for 2,000.
     rows.push(row(
         &title,
         &format!("{:.2} ms", list.cpu_micros / 1000.0),
@@ -190,7 +190,7 @@ async fn measure(binary: &Binary, arguments: &Arguments) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Starts a server and returns how long it took until `/readyz` said yes.
+/// Starts a server and returns the time until `/readyz` succeeded.
 async fn started(start: impl FnOnce() -> Result<Server>) -> Result<(Server, Duration)> {
     let begin = Instant::now();
     let server = start()?;
@@ -225,7 +225,7 @@ fn row(what: &str, holdfast: &str, reference: &'static str, target: &str) -> Row
     }
 }
 
-/// The rows of one kind of operation.
+/// Returns the rows of one kind of operation.
 fn operation(title: &str, figure: &Figure, reference: &'static str, target: &str) -> [Row; 4] {
     let of = |what: &str| format!("{title}, {what}");
     [
@@ -248,7 +248,7 @@ fn megabytes(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1_000_000.0)
 }
 
-/// The value below which the share `of` of sorted durations lies.
+/// Returns the value below which the share `of` of sorted durations lies.
 fn quantile(sorted: &[Duration], of: f64) -> Duration {
     let at = ((sorted.len() as f64 - 1.0) * of).round() as usize;
     sorted.get(at).copied().unwrap_or_default()

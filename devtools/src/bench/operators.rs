@@ -1,5 +1,5 @@
-//! What costs a request that operators switch on and off: priority levels, the audit log, feature gates, aggregated APIs; and how
-//! long a user waits beside one who sends as fast as it can.
+//! Cost of features that operators enable and disable, per request: priority levels, the audit log, feature gates,
+//! aggregated APIs; and the latency of a user alongside one that sends requests as fast as possible.
 
 use std::fs;
 
@@ -17,7 +17,7 @@ const JSON: &str = "application/json";
 
 /// A policy that audits every request without its bodies.
 const METADATA: &str = "{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: Metadata}]}";
-/// A policy that looks at every request and audits none.
+/// A policy that is evaluated for every request and audits none.
 const NONE: &str = "{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: None}]}";
 
 /// Everything off that can be.
@@ -25,7 +25,7 @@ const OFF: &str = "--enable-priority-and-fairness=false";
 /// Everybody may do everything, so that the requests are those of a user who has a priority level.
 const ALLOWED: &str = "--authorization-mode=AlwaysAllow";
 
-/// All rows, each with as many objects and connections.
+/// Returns all rows, each with as many objects and connections.
 pub(super) async fn rows(binary: &Binary, objects: usize, connections: usize) -> Result<Vec<Row>> {
     let folder = tempfile::tempdir()?;
     let policy = |name: &str, text: &str| -> Result<Vec<String>> {
@@ -74,14 +74,14 @@ pub(super) async fn rows(binary: &Binary, objects: usize, connections: usize) ->
     Ok(rows)
 }
 
-/// How many requests of the quiet user are measured, alone and beside the other.
+/// Number of measured requests of the quiet user, without and with the other user.
 const REQUESTS: usize = 2000;
 /// The connections of the other.
 const HOG: usize = 60;
 
 const AGGREGATED: &str = "beside an aggregated API";
 
-/// Has a group served by a server that is not there.
+/// Registers an aggregated API whose server does not exist.
 async fn serve_elsewhere(target: &Target) -> Result<()> {
     let service = json!({
         "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": "v1.elsewhere.example.com"},

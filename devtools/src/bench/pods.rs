@@ -1,5 +1,5 @@
-//! Pods like those of a cluster, in numbers that no one wants to wait for: one is made through the API, and its stored
-//! bytes are the pattern of the others, which are put into the store while no server has it.
+//! Pods like those of a cluster, in numbers that take too long to create through the API: one is created through the
+//! API, and its stored bytes are the pattern of the others, which are written to the store while no server uses it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use serde_json::json;
 pub(super) const SMALL: &str = "small";
 pub(super) const LARGE: &str = "large";
 
-/// How many pods are put into the store in one step.
+/// Number of pods that are written to the store in one step.
 const STEP: usize = 500;
 
 /// An object of the API as it is stored, to make others of.
 pub(super) struct Pattern {
-    /// The JSON without the digits of the resource version.
+    /// JSON text without the digits of the resource version.
     text: String,
-    /// Where those were.
+    /// Position of those digits.
     revision_at: usize,
-    /// The names in it that are each object's own.
+    /// Names in it that differ between objects.
     name: String,
     namespace: String,
     uid: String,
@@ -54,7 +54,7 @@ impl Pattern {
         })
     }
 
-    /// The value of another object, with the place of its resource version.
+    /// Returns the value of another object, with the place of its resource version.
     fn object(&self, number: usize, namespace: &str, name: &str) -> Value {
         let uid = format!("{number:08x}-{}", &self.uid[9..]);
         let make = |text: &str| {
@@ -72,13 +72,13 @@ impl Pattern {
     }
 }
 
-/// What is put into a store.
+/// Objects to write to a store.
 pub(super) struct Filling<'p> {
-    /// What the keys begin with, such as `/registry/pods/`.
+    /// Key prefix, such as `/registry/pods/`.
     pub(super) prefix: &'static str,
     /// The object that the others are like.
     pub(super) pattern: &'p Pattern,
-    /// How many objects there are to be in which namespace.
+    /// Number of objects by namespace.
     pub(super) counts: &'p [(&'static str, usize)],
 }
 
@@ -107,7 +107,7 @@ pub(super) async fn fill(directory: &Path, filling: &Filling<'_>) -> Result<usiz
     Ok(bytes)
 }
 
-/// The name of an object that was put into the store.
+/// Returns the name of an object that was put into the store.
 pub(super) fn name(number: usize) -> String {
     format!("web-7d4b9c6f5d-{number:07}")
 }
@@ -139,7 +139,8 @@ pub(super) async fn pod_pattern(server: &Server) -> Result<Pattern> {
     Ok(pattern)
 }
 
-/// A server that has ended, with so many ConfigMaps of the namespace [`LARGE`] in its store, and the bytes of them all.
+/// Returns a stopped server with this number of ConfigMaps in the namespace [`LARGE`] of its store, and the total of
+/// their bytes.
 pub(super) async fn with_config_maps(binary: &Binary, count: usize) -> Result<(Server, usize)> {
     let mut server = Server::start(binary, &[])?;
     let pattern = config_map_pattern(&server).await?;
@@ -169,7 +170,7 @@ async fn config_map_pattern(server: &Server) -> Result<Pattern> {
 
 const JSON: &str = "application/json";
 
-/// Makes a namespace that is not there.
+/// Creates a namespace if it does not exist.
 async fn namespace_of(connection: &mut Connection, name: &str) -> Result<()> {
     let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
     connection
@@ -178,7 +179,7 @@ async fn namespace_of(connection: &mut Connection, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// A ConfigMap of some 200 bytes.
+/// Returns a ConfigMap of some 200 bytes.
 pub(super) fn config_map(name: &str, value: usize) -> Bytes {
     let object = json!({
         "apiVersion": "v1",
@@ -262,7 +263,7 @@ fn pod_status() -> serde_json::Value {
     }})
 }
 
-/// A clock that is an hour slow, so that what is written by it is no history any more.
+/// A clock that is an hour slow, so that entries written with it are older than the watch history.
 struct HourAgo;
 
 impl Clock for HourAgo {

@@ -1,4 +1,4 @@
-//! What becomes of the figures when there is much of everything: long lists, many watchers, large stores.
+//! Figures at scale: long lists, many watchers, large stores.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,20 +21,21 @@ const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 const METADATA: &str = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
 const MERGE: &str = "application/merge-patch+json";
 
-/// How many pods there are in the small namespace, and in all.
+/// Number of pods in the small namespace, and in all.
 const FEW: usize = 10_000;
 const MANY: usize = 100_000;
 
-/// The owner of the pods is not there, so that the garbage collector would delete them while they are listed.
+/// Flag that disables the garbage collector: the owner of the pods does not exist, so it would delete them while they
+/// are listed.
 const NO_COLLECTOR: [&str; 1] = ["--controllers=*,-garbage-collector-controller"];
 
-/// How long writes are timed, alone and beside a list.
+/// Duration of timed writes, without and with a concurrent list.
 const TIMED: Duration = Duration::from_secs(5);
 
-/// How many watches one connection carries: fewer than the 250 that the server allows.
+/// Number of watches on one connection: fewer than the 250 that the server allows.
 const STREAMS: usize = 200;
 
-/// All rows. `million` asks for the write at a million objects, which takes minutes to prepare.
+/// Measures all rows. `million` includes the write at a million objects, which takes minutes to prepare.
 pub(super) async fn rows(binary: &Binary, million: bool) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     with_many_pods(binary, &mut rows).await?;
@@ -104,7 +105,7 @@ async fn with_many_pods(binary: &Binary, rows: &mut Vec<Row>) -> Result<()> {
     writes_beside_a_list(&target, rows).await
 }
 
-/// The processor time of the server for a list.
+/// Returns the processor time of the server for a list.
 async fn list(target: &Target, server: &Server, path: &str, accept: &str) -> Result<Duration> {
     let mut connection = target.connect().await?;
     let cpu = server.cpu()?;
@@ -112,7 +113,7 @@ async fn list(target: &Target, server: &Server, path: &str, accept: &str) -> Res
     Ok(server.cpu()? - cpu)
 }
 
-/// Reads an answer to its end without keeping it. Returns its length.
+/// Reads a response to its end without storing it. Returns its length.
 async fn drain(connection: &mut Connection, path: &str, accept: &str) -> Result<usize> {
     let answer = connection.get(path, accept).await?;
     ensure!(answer.status().is_success(), "{path}: {}", answer.status());
@@ -129,7 +130,7 @@ async fn paged(target: &Target, server: &Server) -> Result<Duration> {
     loop {
         let path = format!("/api/v1/pods?limit=500&continue={token}");
         let page = connection.send(Method::GET, &path, "", Bytes::new()).await?;
-        // The token stands in the metadata, which come before the items.
+        // The token is in the metadata, which precedes the items.
         let head = String::from_utf8_lossy(&page[..page.len().min(1000)]).into_owned();
         let Some((_, rest)) = head.split_once("\"continue\":\"") else {
             break;
@@ -170,7 +171,7 @@ struct Lists {
     thread: JoinHandle<Result<bool>>,
 }
 
-/// Lists all pods again and again on a thread of its own, so that who reads a list does not hold up who times a write here.
+/// Lists all pods repeatedly on a separate thread, so that reading a list does not delay the timed writes on this one.
 fn list_again_and_again(target: &Target) -> Result<Lists> {
     let ended = Arc::new(AtomicBool::new(false));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -205,7 +206,7 @@ impl Lists {
     }
 }
 
-/// Writes one after the other for so long. Returns what they took, sorted.
+/// Sends sequential writes for the given time. Returns their durations, sorted.
 async fn timed(writer: &mut Connection, path: &str, long: Duration) -> Result<Vec<Duration>> {
     let (begin, mut delays) = (Instant::now(), Vec::new());
     while begin.elapsed() < long {
@@ -217,7 +218,7 @@ async fn timed(writer: &mut Connection, path: &str, long: Duration) -> Result<Ve
     Ok(delays)
 }
 
-/// A patch of a ConfigMap that differs from the one before.
+/// Returns a patch of a ConfigMap that differs from the one before.
 pub(super) fn change(number: usize) -> Bytes {
     Bytes::from(format!(r#"{{"data":{{"value":"{number}"}}}}"#))
 }
@@ -319,7 +320,7 @@ async fn idle_watches(binary: &Binary, count: usize, rows: &mut Vec<Row>) -> Res
         "≤ 100 MB",
     ));
     drop(watches);
-    // Connections of their own cost more: what a hundred take shows what ten thousand would.
+    // Watchers with a connection each cost more: the cost of a hundred shows that of ten thousand.
     let before = server.memory()?;
     let mut connections = Vec::new();
     for _ in 0..100 {

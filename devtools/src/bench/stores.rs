@@ -27,13 +27,13 @@ const PHASES: [Phase; 6] = [
     Phase::Delete,
 ];
 
-/// How many events a watcher gets.
+/// Number of events that a watcher receives.
 const WATCHED: usize = 300;
 
-/// How many of the operations over one connection are timed alone.
+/// Number of the operations over one connection that are timed individually.
 const ALONE: usize = 4;
 
-/// What a write on etcd may cost, of what it costs on the embedded store; and of what kube-apiserver takes.
+/// Limits of the cost of a write on etcd: as a ratio of the cost on the embedded store, and of kube-apiserver's.
 const WRITE: f64 = 1.6;
 const READ: f64 = 1.2;
 const REFERENCE: f64 = 0.1;
@@ -46,7 +46,7 @@ enum Column {
     Reference,
 }
 
-/// What was measured, in the order of the first time, by column.
+/// Measurements by column, in the order of their first occurrence.
 #[derive(Default)]
 struct Figures {
     rows: Vec<Figure>,
@@ -83,7 +83,7 @@ impl Figures {
         for row in &self.rows {
             let cell = |column| row.cells.get(&column).map_or("", String::as_str);
             let (embedded, etcd, reference) = (cell(Column::Embedded), cell(Column::Etcd), cell(Column::Reference));
-            // A text takes whatever is written to it.
+            // Writes to a string cannot fail.
             let _ = writeln!(
                 text,
                 "| {} | {embedded} | {etcd} | {reference} | {} |",
@@ -94,7 +94,7 @@ impl Figures {
     }
 }
 
-/// The table of all figures.
+/// Returns the table of all figures.
 pub(super) async fn table(binary: &Binary, arguments: &Arguments) -> Result<String> {
     let mut figures = Figures::default();
     let mut bench = Bench {
@@ -115,7 +115,7 @@ struct Bench<'f> {
     figures: &'f mut Figures,
     objects: usize,
     connections: usize,
-    /// What each operation took, in microseconds.
+    /// Cost of each operation, in microseconds.
     cpu: BTreeMap<(&'static str, Column), f64>,
 }
 
@@ -149,7 +149,7 @@ impl Bench<'_> {
             .await
     }
 
-    /// All operations on one server.
+    /// Returns all operations on one server.
     async fn measure(
         &mut self,
         column: Column,
@@ -204,7 +204,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// How late a watcher of another server gets an event.
+    /// Measures the delay of an event for a watcher of another server.
     async fn lag(&mut self, target: &Target, other: &Server) -> Result<()> {
         let workload = Workload::new(target.clone(), 1, DEPLOYMENTS);
         workload.run(Phase::Create, 1, other).await?;
@@ -219,7 +219,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// What each operation is to cost at most, by what it costs elsewhere.
+    /// Adds the cost limit of each operation, relative to the cost on other stores.
     fn targets(&mut self) {
         for phase in PHASES {
             let of = |column| self.cpu.get(&(phase.title(), column)).copied();
@@ -319,7 +319,7 @@ impl Bench<'_> {
     }
 }
 
-/// One member on a disk, with room for a million objects.
+/// Returns one member on a disk, with room for a million objects.
 fn durable_etcd() -> Result<Etcd> {
     let settings = Settings {
         flags: vec!["--quota-backend-bytes=8589934592".to_owned()],
@@ -329,7 +329,7 @@ fn durable_etcd() -> Result<Etcd> {
     Etcd::start(settings).context("cannot start etcd")
 }
 
-/// How long a command takes.
+/// Returns the duration of a command.
 fn timed(binary: &Binary, arguments: &[&str]) -> Result<Duration> {
     let mut command: Command = binary.command();
     let begin = Instant::now();

@@ -10,17 +10,17 @@ use super::Row;
 
 /// The whole table.
 const WHOLE: &str = "docs/performance.md";
-/// The rows that say most.
+/// Document with the most important rows.
 const FRONT: &str = "README.md";
 
-/// Where the table stands in a document.
+/// Markers around the table in a document.
 const BEGIN: &str = "<!-- figures: written by `cargo xtask bench --write` -->\n";
 const END: &str = "<!-- end of figures -->\n";
 
-/// Where the table of the stores stands.
+/// Markers around the table of the stores.
 const BEGIN_STORES: &str = "<!-- figures of stores: written by `cargo xtask bench --store etcd --write` -->\n";
 
-/// The rows that README shows: how they begin.
+/// Beginnings of the rows in README.
 const FIRST: [&str; 13] = [
     "start to ready",
     "memory, idle",
@@ -44,7 +44,7 @@ pub(super) fn text(rows: &[Row]) -> String {
 /// Writes the table into both documents.
 ///
 /// # Errors
-/// Where a document cannot be read or written, or has no place for the table.
+/// If a document cannot be read or written, or has no place for the table.
 pub(super) fn write(rows: &[Row]) -> Result<()> {
     put(WHOLE, BEGIN, &text(rows))?;
     let first = rows
@@ -56,7 +56,7 @@ pub(super) fn write(rows: &[Row]) -> Result<()> {
 /// Writes the table of the stores.
 ///
 /// # Errors
-/// As for [`write()`].
+/// The same as [`write()`].
 pub(super) fn write_stores(table: &str) -> Result<()> {
     put(WHOLE, BEGIN_STORES, table)
 }
@@ -64,7 +64,7 @@ pub(super) fn write_stores(table: &str) -> Result<()> {
 fn table<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
     let mut text = "| | Holdfast | kube-apiserver 1.36.2 + etcd | target |\n|---|---:|---:|---:|\n".to_owned();
     for row in rows {
-        // A text takes whatever is written to it.
+        // Writes to a string cannot fail.
         let _ = writeln!(
             text,
             "| {} | {} | {} | {} |",
@@ -81,7 +81,7 @@ pub(crate) fn put(document: &str, begin: &str, table: &str) -> Result<()> {
     fs::write(&path, after).with_context(|| document.to_owned())
 }
 
-/// The document with another table between the marks; `None` where they are missing.
+/// Returns the document with another table between the marks; `None` if they are missing.
 fn replaced(document: &str, begin: &str, table: &str) -> Option<String> {
     let (head, rest) = document.split_once(begin)?;
     let (_, tail) = rest.split_once(END)?;

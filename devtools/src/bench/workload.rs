@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 
 use super::quantile;
 
-/// Objects that a workload makes: each has a number, and one field that an apply changes.
+/// Objects that a workload creates: each has a number, and one field that an apply changes.
 #[derive(Clone, Copy)]
 pub(super) struct Objects {
     pub(super) collection: &'static str,
@@ -49,11 +49,11 @@ const MERGE: &str = "application/merge-patch+json";
 /// A kind of operation on single objects.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Apply to names that are not there.
+    /// Apply to names that do not exist.
     Create,
     /// The same apply again, for the first time.
     Reapply,
-    /// The same apply once more, which is known to change nothing.
+    /// The same apply once more, which the server remembers as one that changes nothing.
     Remembered,
     /// An apply that changes one field.
     Change,
@@ -79,7 +79,7 @@ impl Phase {
     }
 }
 
-/// What a phase of single operations came to.
+/// Result of a phase of single operations.
 pub(super) struct Figure {
     /// Processor time of the server for each operation, in microseconds.
     pub(super) cpu_micros: f64,
@@ -89,11 +89,11 @@ pub(super) struct Figure {
     pub(super) p99: Duration,
 }
 
-/// What a phase of lists came to.
+/// Result of a phase of lists.
 pub(super) struct ListFigure {
     /// Processor time of the server for each list, in microseconds.
     pub(super) cpu_micros: f64,
-    /// The size of the answer.
+    /// Size of the response.
     pub(super) bytes: usize,
 }
 
@@ -152,7 +152,7 @@ impl Workload {
         })
     }
 
-    /// Deletes all but the first `keep` of `of` objects.
+    /// Deletes all except the first `keep` of `of` objects.
     pub(super) async fn keep_only(&self, keep: usize, of: usize) -> Result<()> {
         let mut connection = self.target.connect().await?;
         for number in keep..of {
@@ -180,12 +180,12 @@ impl Workload {
         })
     }
 
-    /// How long it takes from sending a write until a watcher has its event, sorted.
+    /// Measures the times from sending a write until a watcher has its event, sorted.
     pub(super) async fn watch_delays(&self, times: usize) -> Result<Vec<Duration>> {
         self.delays_until_seen_at(&self.target, times).await
     }
 
-    /// The same for a watcher of another server.
+    /// Returns the same for a watcher of another server.
     pub(super) async fn delays_until_seen_at(&self, other: &Target, times: usize) -> Result<Vec<Duration>> {
         let mut writer = self.target.connect().await?;
         let mut watcher = other.connect().await?;
@@ -212,7 +212,8 @@ impl Workload {
     }
 }
 
-/// Reads events until one shows an object of so many replicas. Events come in pieces, and older ones may come before.
+/// Reads events until one contains an object with this number of replicas. Events arrive in pieces, and older ones may
+/// come first.
 async fn until_seen(events: &mut Incoming, replicas: usize) -> Result<()> {
     let (mut seen, shown) = (BytesMut::new(), format!("\"replicas\":{replicas}"));
     loop {
@@ -266,7 +267,7 @@ async fn drain(
     }
 }
 
-/// A Deployment of two containers, about 1 KB of JSON.
+/// Returns a Deployment of two containers, about 1 KB of JSON.
 fn deployment(number: usize, replicas: usize) -> Bytes {
     let object = serde_json::json!({
         "apiVersion": "apps/v1",
@@ -290,7 +291,7 @@ fn deployment(number: usize, replicas: usize) -> Bytes {
     Bytes::from(object.to_string())
 }
 
-/// The containers of each object that is measured.
+/// Returns the containers of each object that is measured.
 pub(super) fn containers() -> serde_json::Value {
     serde_json::json!([
         {

@@ -1,4 +1,4 @@
-//! Answers, without what two servers never say alike.
+//! Responses, without the values that always differ between two servers.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,7 +10,7 @@ use super::bodies::Kind;
 use super::line;
 use super::steps::Step;
 
-/// Fields that each server draws for itself, or takes from the time of day.
+/// Fields whose values each server generates, or derives from the time of day.
 const DRAWN: [&str; 11] = [
     "clusterIP",
     "clusterIPs",
@@ -25,10 +25,10 @@ const DRAWN: [&str; 11] = [
     "uid",
 ];
 
-/// What stands in the place of a drawn value.
+/// Replacement of a generated value.
 const MASK: &str = "*";
 
-/// An answer to one write.
+/// Response to one write.
 #[derive(Debug)]
 pub(super) struct Answer {
     code: StatusCode,
@@ -36,7 +36,7 @@ pub(super) struct Answer {
     body: Value,
 }
 
-/// Where two answers differ first.
+/// First difference of two responses.
 #[derive(Clone, Debug)]
 pub(super) struct Difference {
     place: String,
@@ -52,7 +52,7 @@ impl Answer {
 }
 
 impl Difference {
-    /// The first difference of two answers to the same step, `None` where they say the same.
+    /// Returns the first difference of two responses to the same step, `None` if they are equal.
     pub(super) fn between(kind: &Kind, step: &Step, reference: &Answer, holdfast: &Answer) -> Option<Self> {
         let (path, left, right) = first(reference, holdfast)?;
         Some(Self {
@@ -71,7 +71,7 @@ impl Difference {
         }
     }
 
-    /// Kind, verb and path without indexes: differences in one place are taken for one.
+    /// Returns the kind, verb and path without indexes: differences at the same path count as one.
     pub(super) fn place(&self) -> &str {
         &self.place
     }
@@ -99,7 +99,7 @@ fn first(reference: &Answer, holdfast: &Answer) -> Option<(String, String, Strin
     Some((path, line(left), line(right)))
 }
 
-/// The first path, without indexes, where the values differ.
+/// Returns the first path, without indexes, at which the values differ.
 fn differing<'a>(left: &'a Value, right: &'a Value) -> Option<(String, Option<&'a Value>, Option<&'a Value>)> {
     match (left, right) {
         (Value::Object(left), Value::Object(right)) => {
@@ -128,7 +128,7 @@ fn differing_members<'a>(
     }
 }
 
-/// Hides what each server draws; that it is there still counts.
+/// Masks the values that each server generates; their presence still counts.
 fn mask(value: &mut Value) {
     match value {
         Value::Object(members) => {
@@ -146,7 +146,7 @@ fn mask(value: &mut Value) {
     }
 }
 
-/// A text, which may hold a whole object, without the uids, times and resource versions in it.
+/// Returns a text, which may hold a whole object, without the uids, times and resource versions in it.
 fn masked(text: &str) -> String {
     let part_of_word = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | ':' | '.');
     let mut out = String::with_capacity(text.len());
@@ -160,7 +160,7 @@ fn masked(text: &str) -> String {
         } else {
             word
         });
-        // Quotes and a colon stand between the name and its value.
+        // Quotes and a colon are between the name and its value.
         versioned = word == "resourceVersion" || versioned && matches!(word, "" | ":");
         let next = more.chars().next().map_or(0, char::len_utf8);
         let (between, after) = more.split_at(next);

@@ -1,4 +1,4 @@
-//! Bodies: valid objects, and what choices make of them along the OpenAPI schema of their kind.
+//! Bodies: valid objects, changed by choices according to the OpenAPI schema of their kind.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use super::steps::{Step, Verb};
 /// One valid object of each kind, with the collection it is written to.
 const SEEDS: &str = include_str!("seeds.json");
 
-/// How deep values that a schema describes are made.
+/// Maximum depth of values that are generated from a schema.
 const DEPTH: usize = 5;
-/// How deep below the object a field may be that is changed.
+/// Maximum depth below the object of a field that is changed.
 const REACH: usize = 12;
 
 const TEXTS: [&str; 16] = [
@@ -51,7 +51,7 @@ pub(super) struct Kind {
     schema: String,
 }
 
-/// The kinds with a seed, of these names or all.
+/// Returns the kinds with a seed, of these names or all.
 pub(super) async fn kinds(from: &mut Side, wanted: &[String]) -> Result<Vec<Kind>> {
     let seeds: Vec<Value> = serde_json::from_str(SEEDS)?;
     let mut kinds = Vec::new();
@@ -99,7 +99,7 @@ impl Kind {
         self.seed.get("kind").and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// The steps that these draws lead to.
+    /// Returns the steps that these draws lead to.
     pub(super) fn steps(&self, draws: &Draws) -> Vec<Step> {
         let step = |(at, drawn): (usize, &Vec<u32>)| self.step(at == 0, &mut Choices::new(drawn));
         draws.iter().enumerate().map(step).collect()
@@ -126,7 +126,7 @@ impl Kind {
         Step { verb, manager, body }
     }
 
-    /// The seed without some fields of its spec.
+    /// Returns the seed without some fields of its spec.
     fn part(&self, choices: &mut Choices<'_>) -> Value {
         let mut part = self.seed.clone();
         for _ in 0..choices.below(3) {
@@ -135,7 +135,7 @@ impl Kind {
         part
     }
 
-    /// The object with up to two changed fields.
+    /// Returns the object with up to two changed fields.
     fn edited(&self, mut object: Value, choices: &mut Choices<'_>) -> Value {
         for _ in 0..choices.below(3) {
             self.edit(&mut object, choices);
@@ -199,7 +199,7 @@ impl Kind {
         }
     }
 
-    /// What the schema allows, most of the time.
+    /// Returns a value that the schema allows, most of the time.
     fn replacement(&self, schema: &Value, choices: &mut Choices<'_>) -> Value {
         let wrong = [Value::Null, json!({}), json!([]), json!("a"), json!(5), json!(true)];
         match choices.below(8) {
@@ -208,7 +208,7 @@ impl Kind {
         }
     }
 
-    /// A value that the schema describes.
+    /// Returns a value that the schema describes.
     fn made(&self, schema: &Value, depth: usize, choices: &mut Choices<'_>) -> Value {
         let schema = self.resolved(schema);
         if let Some(Value::Array(allowed)) = schema.get("enum") {
@@ -255,7 +255,7 @@ impl Kind {
         made.into()
     }
 
-    /// The schema that a reference leads to.
+    /// Returns the schema that a reference leads to.
     fn resolved<'a>(&'a self, schema: &'a Value) -> &'a Value {
         let reference = schema.get("$ref").or_else(|| schema.pointer("/allOf/0/$ref"));
         let name = reference
@@ -264,7 +264,7 @@ impl Kind {
         name.and_then(|name| self.schemas.get(name)).unwrap_or(schema)
     }
 
-    /// A JSON patch of up to three operations on fields that the seed has, or has not.
+    /// Returns a JSON patch of up to three operations on fields that the seed has, or has not.
     fn json_patch(&self, choices: &mut Choices<'_>) -> Value {
         let operations = ["replace", "add", "remove", "test"];
         let count = 1 + choices.below(3);
@@ -322,7 +322,7 @@ fn edit_metadata(object: &mut Value, choices: &mut Choices<'_>) {
     }
 }
 
-/// Removes one field below the top, and does nothing where there is none.
+/// Removes one field below the top level, if there is one.
 fn remove(object: &mut Value, choices: &mut Choices<'_>) {
     let keep = ["apiVersion", "kind", "metadata"];
     let Value::Object(fields) = object else { return };
@@ -339,7 +339,7 @@ fn remove(object: &mut Value, choices: &mut Choices<'_>) {
     }
 }
 
-/// Path and value of a field of the object.
+/// Returns path and value of a field of the object.
 fn leaf(object: &Value, choices: &mut Choices<'_>) -> (String, Value) {
     let (mut path, mut value) = (String::new(), object);
     loop {

@@ -1,6 +1,6 @@
-//! Choices that were drawn before: what they lead to is a function of them alone, so that shrinking them shrinks it.
+//! Choices drawn in advance: their result is a function of only them, so that shrinking them shrinks it.
 
-/// Drawn numbers, taken one after another. Where they end, each further choice is the first one.
+/// Drawn numbers, used one after another. After their end, each further choice is the first one.
 pub(super) struct Choices<'a>(std::slice::Iter<'a, u32>);
 
 impl<'a> Choices<'a> {
@@ -8,13 +8,13 @@ impl<'a> Choices<'a> {
         Self(drawn.iter())
     }
 
-    /// A number below `end`; 0 where that is 0.
+    /// Returns a number below `end`; 0 if `end` is 0.
     pub(super) fn below(&mut self, end: usize) -> usize {
         let drawn = self.0.next().copied().unwrap_or_default();
         (drawn as usize).checked_rem(end).unwrap_or_default()
     }
 
-    /// One of these.
+    /// Returns one of these.
     pub(super) fn one_of<'b, T>(&mut self, choices: &'b [T]) -> Option<&'b T> {
         choices.get(self.below(choices.len()))
     }

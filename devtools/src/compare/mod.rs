@@ -1,10 +1,11 @@
-//! `cargo xtask compare --reference URL`: the same seeded random writes to a kube-apiserver and to Holdfast, and where the
-//! answers differ.
+//! `cargo xtask compare --reference URL`: sends the same seeded random writes to a kube-apiserver and to Holdfast, and
+//! shows differences of the responses.
 //!
-//! A case is a sequence of writes to one object: creates, updates, patches of every kind, applies of several managers, deletes. Bodies
-//! are valid objects (`seeds.json`) with some fields removed, emptied, or set to what the OpenAPI schema of the kind allows
-//! or does not allow. A case whose answers differ is shrunk to the shortest one that still does, and printed. Both servers
-//! get the same names in the namespace `compare`; each object is deleted when its case ends.
+//! A case is a sequence of writes to one object: creates, updates, patches of every kind, applies of several managers,
+//! deletes. Bodies are valid objects (`seeds.json`) with some fields removed, emptied, or set to values that the
+//! OpenAPI schema of the kind allows or forbids. A case with different responses is shrunk to the shortest one that
+//! still differs, and printed. Both servers get the same names in the namespace `compare`; each object is deleted when
+//! its case ends.
 
 mod answers;
 mod bodies;
@@ -28,29 +29,31 @@ use crate::commands::say;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The kube-apiserver to compare with: `https://HOST:PORT`, or the `http://` address that `kubectl proxy` prints.
+    /// URL of the kube-apiserver to compare with: `https://HOST:PORT`, or the `http://` address that `kubectl proxy`
+    /// prints.
     #[arg(long)]
     reference: String,
-    /// A file with the certificates, as PEM, that the reference's own is signed by.
+    /// File with the certificate authorities (PEM) to verify the reference's certificate.
     #[arg(long)]
     certificate_authority: Option<PathBuf>,
-    /// A file with the bearer token to show to the reference.
+    /// File with the bearer token for the reference.
     #[arg(long)]
     token_file: Option<PathBuf>,
-    /// How many sequences of writes to send.
+    /// Number of sequences of writes to send.
     #[arg(long, default_value_t = 500)]
     cases: u64,
-    /// What the choices follow from.
+    /// Seed of the choices.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Use a debug build.
     #[arg(long)]
     debug: bool,
-    /// Compare these kinds alone, as `Deployment`.
+    /// Compare only these kinds, such as `Deployment`.
     kinds: Vec<String>,
 }
 
-/// The controllers of Holdfast that would fill in what the reference alone leaves empty.
+/// Flag that disables Holdfast's controllers, which would fill in fields that are empty on the reference without
+/// controllers.
 const FLAGS: [&str; 1] = ["--controllers="];
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
@@ -82,7 +85,7 @@ struct Comparison {
     reference: Side,
     holdfast: Side,
     kinds: Vec<Kind>,
-    /// How many objects there were: the next one's name.
+    /// Number of objects so far: the name of the next one.
     objects: u64,
 }
 
@@ -108,7 +111,7 @@ impl Comparison {
         self.kinds.get(at)
     }
 
-    /// Sends one sequence to both and gives the first difference.
+    /// Sends one sequence to both and returns the first difference.
     fn play(&mut self, runtime: &Runtime, case: u64, draws: &Draws) -> Result<Option<Difference>> {
         self.objects += 1;
         let name = format!("case-{:x}", self.objects);
@@ -141,7 +144,7 @@ impl Comparison {
     }
 }
 
-/// A value as one line.
+/// Returns a value as one line.
 fn line(value: Option<&Value>) -> String {
     value.map_or_else(|| "nothing".to_owned(), Value::to_string)
 }

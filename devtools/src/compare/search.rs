@@ -11,20 +11,21 @@ use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, Test
 
 use super::answers::Difference;
 
-/// What a sequence follows from: the choices of each of its steps.
+/// Choices of each step, which determine a sequence.
 pub(super) type Draws = Vec<Vec<u32>>;
 
-/// How many shorter sequences are tried for one that makes a difference.
+/// Maximum number of shorter sequences that are tried for one that shows a difference.
 const SHRINKS: u32 = 400;
-/// How many choices a step has at most.
+/// Maximum number of choices of a step.
 const CHOICES: usize = 32;
-/// How many steps a sequence has at most.
+/// Maximum number of steps of a sequence.
 const STEPS: usize = 5;
 
-/// Plays `cases` sequences. Each difference is shrunk and found once: what differs in the same place of an answer to the same verb is the same.
+/// Plays `cases` sequences. Each difference is shrunk and reported once: differences at the same path of a response to
+/// the same verb are the same.
 ///
 /// # Errors
-/// What `play` fails with.
+/// If `play` fails.
 pub(super) fn search(
     seed: u64,
     cases: u64,
@@ -65,7 +66,7 @@ fn sequences() -> impl Strategy<Value = Draws> {
     vec(vec(any::<u32>(), 0..CHOICES), 1..=STEPS)
 }
 
-/// A runner of one case, which draws the same for the same seed.
+/// Returns a runner of one case, which draws the same for the same seed.
 fn runner(seed: u64, case: u64) -> TestRunner {
     let config = Config {
         cases: 1,
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_a_case_ends_the_search() {
+    fn error_in_a_case_ends_the_search() {
         let error = search(1, 5, |case, _| if case == 2 { bail!("broken") } else { Ok(None) });
         assert_eq!(error.err().map(|error| error.to_string()).as_deref(), Some("broken"));
     }

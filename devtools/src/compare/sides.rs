@@ -11,7 +11,7 @@ use super::answers::Answer;
 use super::bodies::Kind;
 use super::steps::{Step, Verb};
 
-/// The namespace of what is compared.
+/// Namespace of the compared objects.
 pub(super) const NAMESPACE: &str = "compare";
 
 const JSON: &str = "application/json";
@@ -27,7 +27,7 @@ impl Side {
         })
     }
 
-    /// Makes the namespace, and what pods in it need.
+    /// Creates the namespace, and the objects that Pods in it need.
     pub(super) async fn prepare(&mut self) -> Result<()> {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
         let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
@@ -41,7 +41,7 @@ impl Side {
         Ok(())
     }
 
-    /// A document that the server serves.
+    /// Returns a document that the server serves.
     pub(super) async fn document(&mut self, path: &str) -> Result<Value> {
         let body = self.connection.send(Method::GET, path, JSON, Bytes::new()).await?;
         serde_json::from_slice(&body).with_context(|| path.to_owned())
@@ -64,7 +64,7 @@ impl Side {
         Ok(Answer::new(code, warnings, body))
     }
 
-    /// Deletes the object of this name, whatever its finalizers.
+    /// Deletes the object of this name with any finalizers.
     pub(super) async fn forget(&mut self, kind: &Kind, name: &str) -> Result<()> {
         let path = format!("{}/{name}", kind.path);
         let options = json!({"gracePeriodSeconds": 0}).to_string();

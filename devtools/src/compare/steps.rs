@@ -5,7 +5,7 @@ use std::fmt;
 use http::Method;
 use serde_json::{Value, json};
 
-/// What may be done to an object.
+/// Operation on an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verb {
     Create,
@@ -19,7 +19,7 @@ pub(super) enum Verb {
 }
 
 impl Verb {
-    /// What a sequence can begin with.
+    /// Operations that can begin a sequence.
     pub(super) const FIRST: [Self; 2] = [Self::Create, Self::Apply];
 
     pub(super) const ALL: [Self; 8] = [
@@ -54,7 +54,7 @@ pub(super) struct Step {
 }
 
 impl Step {
-    /// Method, path with query, and media type, for an object in the collection at `path`.
+    /// Returns method, path with query, and media type, for an object in the collection at `path`.
     pub(super) fn request(&self, path: &str, name: &str) -> (Method, String, &'static str) {
         let (method, path) = match self.verb {
             Verb::Create => (Method::POST, path.to_owned()),
@@ -70,7 +70,7 @@ impl Step {
         (method, path + &query, self.verb.media_type())
     }
 
-    /// The body, with the object's name where the body is an object.
+    /// Returns the body, with the object's name if the body is an object.
     pub(super) fn body_named(&self, name: &str) -> Value {
         let mut body = self.body.clone();
         if matches!(self.verb, Verb::Create | Verb::Update | Verb::Apply | Verb::ForceApply) {

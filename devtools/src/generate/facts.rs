@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use serde_json::Value;
 
-/// All that the generator reads besides the sources of crates.
+/// Inputs of the generator other than the sources of crates.
 pub(super) struct Facts {
     /// The OpenAPI v2 document.
     pub(super) openapi: Value,
@@ -15,15 +15,15 @@ pub(super) struct Facts {
     pub(super) schemas: BTreeMap<String, Value>,
     /// `merge.json`: markers and key defaults.
     pub(super) merge: Value,
-    /// `proto.json`: protobuf numbers and what JSON leaves out.
+    /// `proto.json`: protobuf numbers and fields that JSON omits.
     pub(super) proto: Value,
     /// `defaults.json`.
     pub(super) defaults: Value,
-    /// `kinds.json`: what is known of each resource.
+    /// `kinds.json`: facts about each resource.
     pub(super) kinds: Value,
     /// The discovery documents in the legacy form, by file name without ending.
     pub(super) discovery: BTreeMap<String, Value>,
-    /// Whether fields of versions that are off by default have the defaults that OpenAPI documents state.
+    /// True if fields of versions that are off by default have the defaults of OpenAPI documents.
     pub(super) takes_published_defaults: bool,
 }
 
@@ -50,7 +50,8 @@ impl Facts {
 }
 
 impl Facts {
-    /// The same, with the messages of versions that are off by default. What their OpenAPI documents give as defaults holds.
+    /// Returns the same, with the messages of versions that are off by default. What their OpenAPI documents give as
+    /// defaults holds.
     pub(super) fn with_unserved(mut self, kinds: &Path) -> anyhow::Result<Self> {
         let unserved = document(&kinds.join("proto-unserved.json"))?;
         let messages = unserved["messages"].as_object().context("no messages")?;
@@ -80,7 +81,7 @@ fn documents(folder: &Path) -> anyhow::Result<BTreeMap<String, Value>> {
     Ok(found)
 }
 
-/// The texts of a JSON list; none where there is no list.
+/// Returns the texts of a JSON list; none if there is no list.
 pub(super) fn texts(list: &Value) -> Vec<&str> {
     list.as_array()
         .into_iter()

@@ -1,4 +1,4 @@
-//! Protobuf messages as `proto.json` has them, seen from JSON: the fields of inlined messages stand in their parent.
+//! Protobuf messages of `proto.json`, from the view of JSON: the fields of inlined messages belong to their parent.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ impl<'f> Messages<'f> {
         }
     }
 
-    /// The fields of a message by their JSON names; `None` where there is no such message.
+    /// Returns the fields of a message by their JSON names; `None` if there is no such message.
     pub(super) fn fields(&self, definition: &str) -> Option<BTreeMap<&'f str, MessageField<'f>>> {
         let mut found = BTreeMap::new();
         self.gather(definition, (&[], &[]), &mut found)?;
@@ -63,7 +63,8 @@ impl<'f> Messages<'f> {
         Some(())
     }
 
-    /// The shape of a field; `None` if it names a message that is no type of its own, such as the wrapper of a list.
+    /// Returns the shape of a field; `None` if it names a message without a type of its own, such as the wrapper of a
+    /// list.
     pub(super) fn shape(&self, fact: &Value, builder: &TypeTableBuilder) -> Option<Shape> {
         if let Some(value) = fact["map"][1].as_str() {
             return Some(Shape::Map(Box::new(plain_shape(value, builder)?)));
@@ -77,11 +78,11 @@ impl<'f> Messages<'f> {
 }
 
 impl MessageField<'_> {
-    /// Adds to a field what its message says of it.
+    /// Adds the facts of its message to a field.
     pub(super) fn complete(&self, field: &mut Field) -> anyhow::Result<()> {
         let mut numbers = self.numbers.clone();
         if matches!(field.shape, Shape::List(_)) && self.fact["repeated"] != true {
-            // A list that is a type of its own (`Verbs`) is a message with the items in field 1.
+            // A list with a type of its own (`Verbs`) is a message with the items in field 1.
             numbers.push(1);
         }
         field.proto = ProtoPath::new(&numbers).context("nested too deep")?;
@@ -109,7 +110,7 @@ fn plain_shape(name: &str, builder: &TypeTableBuilder) -> Option<Shape> {
     })
 }
 
-/// `k8s.io.api.core.v1.Pod` as OpenAPI names it.
+/// Returns the OpenAPI name of a message such as `k8s.io.api.core.v1.Pod`.
 pub(super) fn definition_name(message: &str) -> String {
     let rest = message.strip_prefix("k8s.io.").unwrap_or(message);
     format!("io.k8s.{}", rest.replace('_', "-"))

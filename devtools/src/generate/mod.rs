@@ -1,8 +1,9 @@
 //! `cargo xtask generate`: writes the tables of the built-in kinds.
 //!
-//! Types come from the OpenAPI v2 document of a kube-apiserver; what it does not say (protobuf numbers, pointers, what JSON
-//! leaves out, defaults) from the facts, checked against the sources of the crates `k8s-pb` and `k8s-openapi`. Each
-//! disagreement is reported; the facts win. The marks of validation are kept by hand in `marks.txt` beside the tables.
+//! Types come from the OpenAPI v2 document of a kube-apiserver. Properties that it lacks (protobuf numbers, pointers,
+//! fields that JSON omits, defaults) come from the facts, checked against the sources of the crates `k8s-pb` and
+//! `k8s-openapi`. Each disagreement is reported; the facts win. The validation tags are maintained by hand in
+//! `marks.txt` next to the tables.
 
 mod facts;
 mod messages;
@@ -22,37 +23,37 @@ use crate::commands::{say, shared};
 /// The options of the command. Inputs that are not named are looked for below `facts` in the shared folder.
 #[derive(Default, clap::Args)]
 pub(crate) struct Arguments {
-    /// The OpenAPI v2 document of a kube-apiserver 1.36; the v3 documents stand beside it in `v3`.
+    /// OpenAPI v2 document of a kube-apiserver 1.36; the v3 documents are next to it in `v3`.
     #[arg(long)]
     openapi: Option<PathBuf>,
-    /// The folder of the facts about kinds.
+    /// Folder of the facts about kinds.
     #[arg(long)]
     facts: Option<PathBuf>,
-    /// The folder of the discovery documents.
+    /// Folder of the discovery documents.
     #[arg(long)]
     discovery: Option<PathBuf>,
-    /// The folder of the documents of a kube-apiserver 1.36 that serves everything (`--runtime-config=api/all=true
-    /// --feature-gates=AllAlpha=true,AllBeta=true`): `v2.json`, and those of v3 in `v3`. Only the types of versions that are off
-    /// by default are written, a file for each version of a group.
+    /// Folder of the documents of a kube-apiserver 1.36 that serves everything (`--runtime-config=api/all=true
+    /// --feature-gates=AllAlpha=true,AllBeta=true`): `v2.json`, and those of v3 in `v3`. Only the types of versions
+    /// that are off by default are written, to one file for each version of a group.
     #[arg(long)]
     all: Option<PathBuf>,
-    /// Where to write the tables.
+    /// Output folder of the tables.
     #[arg(long, default_value = "crates/kinds/src/tables")]
     out: PathBuf,
-    /// Write nothing; fail if the tables that are there are not those that would be written.
+    /// Write nothing; fail if the existing tables differ from the generated ones.
     #[arg(long)]
     check: bool,
-    /// Only bring the marks of validation into the table of types that is there; needs no other input.
+    /// Only copy the validation tags into the existing table of types; needs no other input.
     #[arg(long)]
     marks: bool,
 }
 
 const MARK: &str = "# Written by `cargo xtask generate`; change the generator, not this file.\n";
 
-/// The file of the marks of validation, which is kept by hand beside the tables.
+/// File of the validation tags, which is maintained by hand next to the tables.
 const MARKS: &str = "marks.txt";
 
-/// The folder, beside the tables, of the types of versions that are off by default.
+/// Folder, next to the tables, of the types of versions that are off by default.
 const MORE: &str = "more";
 
 /// Makes the tables and writes them.
@@ -124,7 +125,7 @@ fn more_types(kinds: &Path, all: &Path, discovery: &Path, file: &dyn Fn(&str) ->
     mark_more(file, false)
 }
 
-/// Brings the marks of validation into the tables of the versions that are off by default.
+/// Copies the validation tags into the tables of the versions that are off by default.
 fn mark_more(file: &dyn Fn(&str) -> PathBuf, check: bool) -> anyhow::Result<()> {
     let marks = std::fs::read_to_string(file("more_marks.txt")).context("more_marks.txt")?;
     for entry in std::fs::read_dir(file(MORE))? {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::facts::texts;
 
-/// The definitions that have a form of their own.
+/// Definitions with a special form.
 const SCALARS: [(&str, Scalar); 11] = [
     ("io.k8s.apimachinery.pkg.api.resource.Quantity", Scalar::Quantity),
     ("io.k8s.apimachinery.pkg.util.intstr.IntOrString", Scalar::IntOrString),
@@ -35,7 +35,7 @@ const SCALARS: [(&str, Scalar); 11] = [
     ),
 ];
 
-/// The scalar that the definition `name` is, if it is one.
+/// Returns the scalar that the definition `name` is, if it is one.
 pub(super) fn scalar(name: &str) -> Option<Scalar> {
     SCALARS
         .iter()
@@ -43,7 +43,7 @@ pub(super) fn scalar(name: &str) -> Option<Scalar> {
         .map(|(_, scalar)| *scalar)
 }
 
-/// The fields of a definition.
+/// Returns the fields of a definition.
 pub(super) fn fields(definition: &Value, builder: &mut TypeTableBuilder) -> anyhow::Result<Vec<Field>> {
     let required = texts(&definition["required"]);
     let properties = definition["properties"].as_object().into_iter().flatten();
@@ -116,7 +116,7 @@ fn shape(schema: &Value, builder: &mut TypeTableBuilder) -> anyhow::Result<Shape
     })
 }
 
-/// The map type that a definition or a property states.
+/// Returns the map type that a definition or a property states.
 pub(super) fn map_type(schema: &Value) -> anyhow::Result<Option<MapType>> {
     Ok(match schema["x-kubernetes-map-type"].as_str() {
         Some("atomic") => Some(MapType::Atomic),
@@ -126,7 +126,7 @@ pub(super) fn map_type(schema: &Value) -> anyhow::Result<Option<MapType>> {
     })
 }
 
-/// The kinds whose objects are of a definition.
+/// Returns the kinds whose objects are of a definition.
 pub(super) fn kinds(definition: &Value) -> Vec<GroupVersionKind> {
     let kinds = definition["x-kubernetes-group-version-kind"]
         .as_array()
@@ -142,7 +142,7 @@ pub(super) fn kinds(definition: &Value) -> Vec<GroupVersionKind> {
         .collect()
 }
 
-/// The unions of a definition.
+/// Returns the unions of a definition.
 pub(super) fn unions(definition: &Value) -> Vec<Union> {
     let unions = definition["x-kubernetes-unions"].as_array().into_iter().flatten();
     unions

@@ -1,6 +1,6 @@
 //! Compares the table with the sources of the crates `k8s-pb` (protobuf numbers) and `k8s-openapi` (JSON names).
 //!
-//! Neither crate is compiled for this: their sources lie where cargo keeps them, and `syn` reads them.
+//! Neither crate is compiled for this: `syn` parses their sources in cargo's registry folder.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -31,14 +31,14 @@ impl Orders {
         })
     }
 
-    /// The place of the field `number` in the message of that definition.
+    /// Returns the place of the field `number` in the message of that definition.
     pub(super) fn place(&self, definition: &str, number: u16) -> Option<usize> {
         let numbers = self.numbers.get(&folded(definition))?;
         numbers.iter().position(|known| *known == number)
     }
 }
 
-/// Adds to `disagreements` where the crates differ from the table.
+/// Adds the differences between the crates and the table to `disagreements`.
 pub(super) fn check(table: &TypeTable, facts: &Facts, disagreements: &mut Vec<String>) -> anyhow::Result<()> {
     let sources = sources()?;
     let messages = protobuf_messages(&sources["k8s-pb"])?;
@@ -54,7 +54,7 @@ pub(super) fn check(table: &TypeTable, facts: &Facts, disagreements: &mut Vec<St
     Ok(())
 }
 
-/// The source folders of the crates, by name.
+/// Returns the source folders of the crates, by name.
 fn sources() -> anyhow::Result<BTreeMap<String, PathBuf>> {
     let out = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--all-features"])
@@ -104,14 +104,14 @@ fn protobuf_messages(source: &Path) -> anyhow::Result<NumbersByName> {
     Ok(found)
 }
 
-/// The number in `#[prost(int64, optional, tag = "3")]`.
+/// Returns the number in `#[prost(int64, optional, tag = "3")]`.
 fn tag(field: &syn::Field) -> Option<u16> {
     let prost = field
         .attrs
         .iter()
         .find(|attribute| attribute.path().is_ident("prost"))?;
     let mut number = None;
-    // The first words of the attribute are no pairs; what does not parse is passed over.
+    // The first words of the attribute are not pairs; words that do not parse are skipped.
     let _ = prost.parse_nested_meta(|meta| {
         if let Ok(value) = meta.value() {
             let text: syn::LitStr = value.parse()?;
@@ -124,7 +124,7 @@ fn tag(field: &syn::Field) -> Option<u16> {
     number
 }
 
-/// Definition name to the JSON names of its fields, from the serializers of `k8s-openapi`.
+/// Returns the JSON names of the fields of each definition, from the serializers of `k8s-openapi`.
 fn json_names(source: &Path) -> anyhow::Result<BTreeMap<String, BTreeSet<String>>> {
     let mut found = BTreeMap::new();
     for path in rust_files(&source.join("v1_36"))? {
@@ -167,7 +167,7 @@ fn check_numbers(of: &Type, known: &NumbersByName, inlined: &Messages<'_>, disag
         return;
     };
     for (name, field) in inlined.fields(&of.name).into_iter().flatten() {
-        // A field of an inlined message is checked where that message is a type of its own.
+        // A field of an inlined message is checked in the type of that message.
         let [number] = field.numbers[..] else { continue };
         let proto_name = field.fact["name"].as_str().unwrap_or(name);
         let proto_name = folded(proto_name);
@@ -183,13 +183,13 @@ fn check_numbers(of: &Type, known: &NumbersByName, inlined: &Messages<'_>, disag
     }
 }
 
-/// Small letters alone: prost writes names its own way (`clusterIPs` is `cluster_i_ps` there).
+/// Returns the name in lower case without underscores: prost has other names (`clusterIPs` is `cluster_i_ps` there).
 fn folded(name: &str) -> String {
     name.trim_start_matches("r#").replace('_', "").to_lowercase()
 }
 
 fn check_names(of: &Type, known: &BTreeMap<String, BTreeSet<String>>, disagreements: &mut Vec<String>) {
-    // That crate has one generic type for all lists.
+    // The crate `k8s-openapi` has one generic type for all lists.
     let is_list = of.name.ends_with("List") && of.field("items").is_some();
     let Some(names) = known.get(of.name.as_str()) else {
         if is_list {

@@ -1,4 +1,4 @@
-//! The table of resources: what discovery says of each, and how the generic verbs treat it.
+//! The table of resources: discovery information of each, and its behaviour in the generic verbs.
 
 use std::fmt::Write as _;
 
@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::facts::{Facts, texts};
 
-/// The resources whose storage of the status passes on that an apply may create: all others refuse.
+/// Resources whose status storage lets an apply create objects: all others reject that.
 const STATUS_APPLY_CREATES: [&str; 1] = ["admissionregistration.k8s.io/validatingadmissionpolicies"];
 
-/// What names the objects of a resource may have, where that is not a DNS subdomain.
+/// Name formats of objects of a resource, if that is not a DNS subdomain.
 const NAME_RULES: [(&str, &str); 15] = [
     ("/namespaces", "label"),
     ("/services", "label"),
@@ -29,7 +29,7 @@ const NAME_RULES: [(&str, &str); 15] = [
     ("rbac.authorization.k8s.io/clusterrolebindings", "own"),
 ];
 
-/// When `metadata.generation` grows: the words of the facts, and how the table says it.
+/// Conditions under which `metadata.generation` grows: the words of the facts, and those of the table.
 const GENERATIONS: [(&str, &str); 11] = [
     (
         "not managed: a value sent by the client at creation is kept, updates keep the stored value",
@@ -65,7 +65,7 @@ const GENERATIONS: [(&str, &str); 11] = [
     ("", "unmanaged"),
 ];
 
-/// The text of the table: resources in the order of discovery, those of one group together.
+/// Returns the text of the table: resources in the order of discovery, those of one group together.
 pub(super) fn text(facts: &Facts) -> anyhow::Result<String> {
     let kinds = facts.kinds["kinds"].as_array().context("no kinds")?;
     let mut out = String::new();
@@ -140,7 +140,7 @@ fn resource(facts: &Facts, group: &str, plural: &str, served: &[&Value], out: &m
         .filter(|(flag, _)| fact[*flag] == true)
         .map(|(_, word)| *word)
         .collect();
-    // The recorded facts say nothing of the selectors of what is computed; it has those that every kind has by default.
+    // The recorded facts lack the selectors of computed resources, which have the default ones of every kind.
     if fact["storage"].is_null() && texts(&fact["verbs"]).contains(&"list") {
         set.push("namespace-selector");
     }
@@ -220,7 +220,7 @@ fn list(out: &mut String, name: &str, words: &[&str]) {
     }
 }
 
-/// The fields of a FieldsV1 set as ` reset(a,b.c)`; nothing for none.
+/// Returns the fields of a FieldsV1 set as ` reset(a,b.c)`; nothing for none.
 fn reset(fields: &Value) -> anyhow::Result<String> {
     let mut paths = Vec::new();
     gather(fields, "", &mut paths)?;

@@ -1,4 +1,4 @@
-//! Puts the type table together.
+//! Assembles the type table.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use super::messages::{MessageField, Messages, definition_name};
 use super::openapi;
 use super::reference_crates::Orders;
 
-/// The kinds that clients and the server exchange and that no OpenAPI document holds, with the definition of each.
+/// Kinds that clients and the server exchange and that no OpenAPI document contains, with the definition of each.
 const UNPUBLISHED_KINDS: [(&str, &str); 11] = [
     ("admission.k8s.io/v1", "io.k8s.api.admission.v1.AdmissionReview"),
     (
@@ -40,8 +40,8 @@ const UNPUBLISHED_KINDS: [(&str, &str); 11] = [
     ("v1", "io.k8s.apimachinery.pkg.apis.meta.v1.List"),
 ];
 
-/// The fields whose struct takes no defaults of its own: a CronJob does not default the spec of its jobs, only their pods, and
-/// a volume that is described where it is attached is no PersistentVolume.
+/// Fields whose struct gets no defaults: a CronJob does not default the spec of its Jobs, only their Pods, and an
+/// inline volume of an attachment is not a PersistentVolume.
 const UNDEFAULTED: [(&str, &str); 3] = [
     ("io.k8s.api.apps.v1.StatefulSetSpec", "updateStrategy"),
     ("io.k8s.api.batch.v1.JobTemplateSpec", "spec"),
@@ -51,10 +51,10 @@ const UNDEFAULTED: [(&str, &str); 3] = [
 /// The fields whose default comes with that of others, which is up to the strategy of their kind.
 const DEFAULTED_WITH_OTHERS: [(&str, &str); 1] = [("io.k8s.api.apps.v1.StatefulSetUpdateStrategy", "type")];
 
-/// The fields of every object that protobuf keeps outside of its message.
+/// Fields of every object that protobuf stores outside of its message.
 const TYPE_META: [&str; 2] = ["apiVersion", "kind"];
 
-/// The table of all types.
+/// Returns the table of all types.
 pub(super) fn table(facts: &Facts, disagreements: &mut Vec<String>) -> anyhow::Result<TypeTable> {
     let mut assembly = Assembly {
         facts,
@@ -84,7 +84,7 @@ pub(super) fn table(facts: &Facts, disagreements: &mut Vec<String>) -> anyhow::R
     Ok(assembly.builder.build()?)
 }
 
-/// The text of the table, with a short name for each package that has one.
+/// Returns the text of the table, with a short name for each package that has one.
 pub(super) fn text(table: &TypeTable) -> String {
     let mut packages: BTreeMap<String, String> = BTreeMap::new();
     for (_, of) in table.iter() {
@@ -106,7 +106,7 @@ pub(super) fn text(table: &TypeTable) -> String {
     write_table(table, &packages)
 }
 
-/// The types of `text` that stand in packages which `known` lacks, by package: `resource.v1beta1` and the like.
+/// Returns the types of `text` in packages that `known` lacks, by package: `resource.v1beta1` and the like.
 pub(super) fn beyond(known: &str, text: &str) -> BTreeMap<String, String> {
     let mut found: BTreeMap<String, String> = BTreeMap::new();
     let packages = text.lines().filter(|line| line.starts_with("package "));
@@ -125,7 +125,7 @@ pub(super) fn beyond(known: &str, text: &str) -> BTreeMap<String, String> {
             beside.push((name, block));
         }
     }
-    // Types of known packages that no other version needs stand beside those that do.
+    // Types of known packages that no other version needs go into the same file as those that do.
     for (name, block) in beside {
         let used = format!(" {name} ");
         if let Some(of_package) = found.values_mut().find(|text| text.contains(&used)) {
@@ -135,7 +135,7 @@ pub(super) fn beyond(known: &str, text: &str) -> BTreeMap<String, String> {
     found
 }
 
-/// The name of a type in the stable version of its group; the name itself where it has no other version.
+/// Returns the name of a type in the stable version of its group; the name itself if it has no other version.
 fn stable(name: &str) -> String {
     let is_version = |part: &str| part.starts_with('v') && (part.contains("alpha") || part.contains("beta"));
     let parts = name.split('.').map(|part| if is_version(part) { "v1" } else { part });
@@ -151,7 +151,7 @@ struct Assembly<'f, 'd> {
 }
 
 impl Assembly<'_, '_> {
-    /// The definitions that the unpublished kinds need and `known` lacks.
+    /// Returns the definitions that the unpublished kinds need and `known` lacks.
     fn unpublished(&self, known: BTreeSet<&str>) -> BTreeSet<String> {
         let mut found = BTreeSet::new();
         let mut open: Vec<String> = UNPUBLISHED_KINDS.iter().map(|(_, name)| (*name).to_owned()).collect();
@@ -207,8 +207,8 @@ impl Assembly<'_, '_> {
         Ok(())
     }
 
-    /// Puts fields into the order in which the reference writes them: kind and version first, the others as its sources have
-    /// them. Those of no message come last, by their names.
+    /// Sorts fields into the order in which the reference writes them: kind and version first, the others in the order
+    /// of its sources. Fields of no message come last, sorted by name.
     fn sort_as_written(&self, messages: Option<&BTreeMap<&str, MessageField<'_>>>, fields: &mut [Field]) {
         let places = |field: &Field| -> Vec<usize> {
             let message = messages.and_then(|messages| messages.get(field.name.as_str()));
@@ -220,7 +220,7 @@ impl Assembly<'_, '_> {
             path.map_or_else(|| vec![usize::MAX], |path| path.map(place).collect())
         };
         fields.sort_by_cached_key(|field| {
-            // What has a number of its own is no kind or version of the object itself.
+            // A field with a protobuf number is not the kind or version of the object itself.
             let numbered = messages.is_some_and(|messages| messages.contains_key(field.name.as_str()));
             let of_type_meta = ["kind", "apiVersion"]
                 .iter()
@@ -269,8 +269,8 @@ impl Assembly<'_, '_> {
         self.note_published_default(of, field)
     }
 
-    /// The v3 documents state the zero value of what is never left out as its default, and what the source marks; the
-    /// latter is noted.
+    /// Records a default that the source marks. The v3 documents contain it, and also the zero value of a field that JSON
+    /// never omits, which is ignored.
     fn note_published_default(&mut self, of: &str, field: &mut Field) -> anyhow::Result<()> {
         let schema = self.facts.schemas.get(of).unwrap_or(&Value::Null);
         let published = &schema["properties"][field.name.as_str()]["default"];
@@ -303,7 +303,7 @@ impl Assembly<'_, '_> {
                 .shape(message.fact, &self.builder)
                 .context("an unknown message")?;
             let mut field = Field::new(json_name, shape);
-            // A few messages of facts come without JSON rules; each of their fields is left out when empty.
+            // A few messages of the facts have no JSON rules; each of their fields is omitted when empty.
             if message.fact["jsonOmit"].is_null() {
                 field.proto = holdfast_resource::schema::ProtoPath::new(&message.numbers).unwrap_or_default();
             } else {
@@ -328,7 +328,8 @@ impl Assembly<'_, '_> {
         Ok(())
     }
 
-    /// Compares the markers of the OpenAPI document with those of the facts, which were taken from it and from the source.
+    /// Compares the markers of the OpenAPI document with those of the facts, which were extracted from it and from the
+    /// source.
     fn check_merge_facts(&mut self) {
         for (name, fact) in self.facts.merge["types"].as_object().into_iter().flatten() {
             let definition = &self.facts.openapi["definitions"][name];
@@ -363,7 +364,7 @@ impl Assembly<'_, '_> {
     }
 }
 
-/// Whether the shapes say the same. A list of texts within a map, and a few others, are messages of their own in
+/// Returns true if the shapes are equal. A list of strings within a map, and a few others, are messages of their own in
 /// protobuf; they have no shape.
 fn same_shape(message: Option<&Shape>, published: &Shape) -> bool {
     match (message, published) {

@@ -1,4 +1,4 @@
-//! What befalls the etcd below the servers.
+//! Injected faults of the etcd below the servers.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use test_support::etcd::Etcd;
 
 use super::random::Random;
 
-/// The kinds of faults.
+/// All faults.
 const ALL: [Fault; 10] = [
     Fault::None,
     Fault::LeaderKilled,
@@ -27,23 +27,23 @@ const ALL: [Fault; 10] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fault {
     None,
-    /// The leader is gone where it stands, and comes back.
+    /// The leader is killed immediately, and started again.
     LeaderKilled,
-    /// So is another member.
+    /// Another member is killed immediately, and started again.
     MemberKilled,
-    /// The leader answers nothing for a while.
+    /// The leader does not respond for a while.
     LeaderPaused,
-    /// The connections of one server to all members break, and new ones.
+    /// The connections of one server to all members break, and new ones fail.
     Cut,
-    /// Nothing comes through them.
+    /// The connections of one server to all members transfer nothing.
     Stalled,
-    /// All comes late.
+    /// The connections of one server to all members delay everything.
     Delayed,
-    /// All history is compacted.
+    /// The whole history is compacted.
     Compacted,
-    /// So it is while one server hears nothing, and before it heard what happened meanwhile.
+    /// The history is compacted while one server is cut off, before it received the events in between.
     CompactedUnseen,
-    /// The members say that their disks are full, and take no writes.
+    /// The members report full disks and reject writes.
     NoSpace,
 }
 
@@ -52,7 +52,7 @@ impl Fault {
         random.one_of(&ALL).copied().unwrap_or(Self::None)
     }
 
-    /// Brings it about. What it gives is what [`Fault::mend`] wants to know: the member that it befell.
+    /// Causes the fault. Returns the affected member for [`Fault::mend`].
     pub(super) fn begin(self, etcd: &mut Etcd, links: &[Link], random: &mut Random) -> Result<usize> {
         let leader = etcd.leader().unwrap_or_default();
         let other = (leader + 1 + random.below(2) as usize) % etcd.size();
@@ -73,7 +73,7 @@ impl Fault {
         Ok(leader)
     }
 
-    /// Takes it back.
+    /// Removes the fault.
     pub(super) fn mend(self, member: usize, etcd: &mut Etcd, links: &[Link]) -> Result<()> {
         match self {
             Self::LeaderKilled | Self::MemberKilled => etcd.revive(member)?,
@@ -81,7 +81,7 @@ impl Fault {
             Self::Cut | Self::Stalled | Self::Delayed => links.iter().for_each(Link::mend),
             Self::CompactedUnseen => {
                 compact(etcd)?;
-                // What waited in the link is lost: the server has to ask again for what is not there any more.
+                // Bytes queued in the link are lost: the server has to request the compacted history again.
                 links.iter().for_each(Link::cut);
                 links.iter().for_each(Link::mend);
             }
@@ -112,7 +112,7 @@ fn alarm(etcd: &Etcd, action: &str) -> Result<()> {
     Ok(())
 }
 
-/// A second server on the same etcd, by connections of its own.
+/// Second server on the same etcd, with connections of its own.
 pub(super) struct Beside {
     pub(super) server: Server,
     /// The connections of the first server.

@@ -1,4 +1,4 @@
-//! Clients that mean harm or know no better. What they are answered does not matter; that others are served does.
+//! Hostile and faulty clients. Their responses do not matter; that others are served does.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::random::Random;
 
 /// The collection of objects with defaults that multiply.
 pub(super) const DEFAULTING: &str = "/apis/soak.example.com/v1/namespaces/soak/defaultings";
-/// How long one attempt may take.
+/// Time limit of one attempt.
 const PATIENCE: Duration = Duration::from_secs(4);
 
 /// The kinds of attempts.
@@ -35,13 +35,13 @@ const ATTEMPTS: [Attempt; 8] = [
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Attempt {
-    /// Many large answers over HTTP/2, of which no byte is let in.
+    /// Many large responses over HTTP/2, with a window of zero bytes.
     ZeroWindow,
     /// Lists that are requested and not read.
     Unread,
     /// A body that comes a byte at a time.
     SlowBody,
-    /// Heads that are not HTTP, or too much of it.
+    /// Request heads that are not HTTP, or too large.
     BrokenHead,
     /// Connections that end in the middle of everything.
     HangUp,
@@ -49,15 +49,15 @@ pub(super) enum Attempt {
     Defaults,
     /// A body that nests.
     DeepBody,
-    /// Patches that take long.
+    /// Patches that are expensive.
     WidePatch,
 }
 
-/// What hostile clients have done and do.
+/// Past and current attempts of hostile clients.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
     pub(super) done: u64,
-    /// What each of them does now.
+    /// Current attempt of each of them.
     pub(super) under_way: BTreeMap<u64, Attempt>,
 }
 
@@ -66,10 +66,10 @@ pub(super) async fn run(number: u64, target: Target, mut random: Random, attempt
     loop {
         let kind = random.one_of(&ATTEMPTS).copied().unwrap_or(Attempt::HangUp);
         attempts.lock().under_way.insert(number, kind);
-        // A failure is what such clients are to meet.
+        // Such clients are expected to fail.
         let _ = timeout(PATIENCE, attempt(kind, &target, &mut random)).await;
         attempts.lock().done += 1;
-        // Where the server is gone, connecting fails at once.
+        // If the server is down, connecting fails at once.
         sleep(Duration::from_millis(10)).await;
     }
 }
@@ -192,14 +192,14 @@ fn defaults(random: &mut Random) -> Value {
 }
 
 fn deep(random: &mut Random) -> Value {
-    // As text, since nothing that nests so deep can be built here either.
+    // This is built as text, since a value that nests so deep cannot be built here either.
     let depth = 1 + random.below(200_000) as usize;
     Value::String("[".repeat(depth))
 }
 
 async fn post(target: &Target, path: &str, body: &Value) -> Result<()> {
     let mut connection = target.connect().await?;
-    // A text stands for itself: bodies that are no JSON.
+    // A string is sent unchanged, for bodies that are not JSON.
     let text = body.as_str().map_or_else(|| body.to_string(), str::to_owned);
     let path = format!("{path}?dryRun=All");
     connection
@@ -212,7 +212,7 @@ fn request(method: &str, path: &str, headers: &str) -> String {
     format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {USER_TOKEN}\r\n{headers}\r\n")
 }
 
-/// What lets the hostile user do everything: one who may do nothing does no harm.
+/// Returns the role binding that grants the hostile user everything: one without permissions does no harm.
 pub(super) fn rights() -> Value {
     let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"});
     let user = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "alice"});
@@ -221,7 +221,7 @@ pub(super) fn rights() -> Value {
     json!({"apiVersion": version, "kind": "ClusterRoleBinding", "metadata": metadata, "roleRef": role, "subjects": [user]})
 }
 
-/// The definition whose defaults multiply.
+/// Returns the definition whose defaults multiply.
 pub(super) fn definition() -> Value {
     let text = json!({"type": "string", "default": "x".repeat(5_000)});
     let item = json!({"type": "object", "properties": {"text": text}});

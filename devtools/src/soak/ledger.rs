@@ -1,26 +1,26 @@
-//! What was acknowledged, and whether it is there.
+//! Acknowledged writes, and the check that they are stored.
 //!
-//! Each key has one writer, and each writer one write of a key under way. So a key holds what was acknowledged last, or what its
-//! writer was about to write when the server was killed, or could not say what became of it.
+//! Each key has one writer, and each writer has one write of a key in progress. So a key holds the write that was
+//! acknowledged last, or the one that was in progress when the server was killed or could not report its result.
 //!
-//! The model of a key is the sequence of the states that its writer gave it. A read may show any of them from the last that was
-//! acknowledged, or seen by a read that had ended, when it began: then reads and writes have one order.
+//! The model of a key is the sequence of the states that its writer gave it. A read may return any of them from the
+//! last one that was acknowledged, or seen by a finished read, when it began: then reads and writes have one order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, bail, ensure};
 
-/// The objects of a moment: what their fields hold, by key. Absent ones are not there.
+/// Objects at one moment: the values of their fields, by key. Absent objects have no entry.
 pub(super) type Contents = BTreeMap<String, u64>;
 
-/// What a key holds; `None` where it is absent.
+/// Value of a key; `None` if it is absent.
 type State = Option<u64>;
 
 #[derive(Clone, Debug)]
 struct Account {
     acknowledged: State,
     attempted: Option<State>,
-    /// What the key held at the last audit, and what was attempted since.
+    /// Value of the key at the last audit, and values attempted since.
     states: Vec<State>,
     /// The first of these that a read may still show.
     least: usize,
@@ -45,18 +45,18 @@ pub(super) struct ReadBegun(usize);
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     accounts: BTreeMap<String, Account>,
-    /// The acknowledged writes since the last audit, by revision and object.
+    /// Acknowledged writes since the last audit, by revision and object.
     written: BTreeSet<(u64, String)>,
     /// The newest acknowledged revision.
     newest: u64,
-    /// How many writes were acknowledged in all.
+    /// Total number of acknowledged writes.
     pub(super) total: u64,
-    /// How many reads were compared with the model.
+    /// Number of reads that were compared with the model.
     pub(super) reads: u64,
 }
 
 impl Ledger {
-    /// A write is about to be sent.
+    /// Records that a write is about to be sent.
     pub(super) fn attempt(&mut self, key: &str, state: State) {
         let account = self.account(key);
         account.attempted = Some(state);
@@ -68,19 +68,19 @@ impl Ledger {
         self.accounts.entry(key.to_owned()).or_insert_with(new)
     }
 
-    /// Whether it is unknown what became of the last write of a key.
+    /// Returns true if the result of the last write of a key is unknown.
     pub(super) fn is_unsure(&self, key: &str) -> bool {
         self.accounts
             .get(key)
             .is_some_and(|account| account.attempted.is_some())
     }
 
-    /// A read of a key begins.
+    /// Returns a read of a key begins.
     pub(super) fn read_begins(&mut self, key: &str) -> ReadBegun {
         ReadBegun(self.account(key).least)
     }
 
-    /// The read shows that state.
+    /// Records that the read returned that state.
     pub(super) fn read_ends(&mut self, key: &str, begun: ReadBegun, found: State) -> Result<()> {
         self.reads += 1;
         let account = self.account(key);
@@ -95,14 +95,14 @@ impl Ledger {
         Ok(())
     }
 
-    /// The write was refused: it did not happen.
+    /// Records that the write was rejected: it did not happen.
     pub(super) fn refused(&mut self, key: &str) {
         let account = self.account(key);
         account.attempted = None;
         account.states.pop();
     }
 
-    /// The write of `key` was acknowledged; `revision` is that of its object, where the answer says it.
+    /// Records that the write of `key` was acknowledged; `revision` is that of its object, if the response contains it.
     pub(super) fn acknowledged(&mut self, key: &str, object: &str, revision: Option<u64>) {
         let account = self.account(key);
         if let Some(state) = account.attempted.take() {
@@ -116,12 +116,12 @@ impl Ledger {
         }
     }
 
-    /// What a key holds for sure, as its writer knows it.
+    /// Returns the certain value of a key, from its writer's view.
     pub(super) fn state(&self, key: &str) -> State {
         self.accounts.get(key).and_then(|account| account.acknowledged)
     }
 
-    /// Compares what is there at `revision` with what was acknowledged, and takes it as known from here on. Gives the
+    /// Compares the objects at `revision` with the acknowledged writes, and records them as the new base. Returns the
     /// acknowledged writes since the last audit.
     pub(super) fn audit(&mut self, there: &Contents, revision: u64) -> Result<BTreeSet<(u64, String)>> {
         ensure!(
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_that_show_what_was_overwritten_or_never_written_are_found() {
+    fn reads_of_overwritten_or_unwritten_values_are_detected() {
         let mut ledger = ledger();
         let begun = ledger.read_begins("a");
         ledger.attempt("a", Some(2));
@@ -187,7 +187,7 @@ mod tests {
             ledger.read_ends("a", begun, shown).unwrap();
         }
         assert!(ledger.read_ends("a", begun, Some(3)).is_err());
-        // One that began after another had ended shows nothing older.
+        // A read that began after another had ended returns nothing older.
         let begun = ledger.read_begins("a");
         assert!(ledger.read_ends("a", begun, Some(1)).is_err());
         ledger.acknowledged("a", "a", Some(8));

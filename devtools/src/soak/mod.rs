@@ -1,13 +1,15 @@
-//! `cargo xtask soak`: writers, watchers, hostile clients and kills, for as long as one likes.
+//! `cargo xtask soak`: writers, watchers, hostile clients and kills, for any duration.
 //!
-//! A run is made of rounds. In each the server is used and abused for some seconds, then killed, now and then asked to end, and
-//! started again. After each restart every acknowledged write is there or was overwritten by a later one, revisions have not gone
-//! back, and each watcher, which goes on from where it was, got every acknowledged write, once and in order, and knows what is
-//! there. What racers won belongs to one of them. Throughout, readers see nothing that was overwritten before they asked, `/livez` answers, and memory stays below a
-//! bound. Choices follow from the seed; the moments do not.
+//! A run consists of rounds. In each round the server is used and abused for some seconds, then killed or sometimes
+//! shut down, and started again. After each restart every acknowledged write exists or was overwritten by a later one,
+//! revisions have not decreased, and each watcher, which resumes from its last revision, received every acknowledged
+//! write, once and in order, and knows the current objects. Each prize of racers belongs to one of them. Throughout,
+//! readers see nothing that was overwritten before their request, `/livez` responds, and memory stays below a bound.
+//! Choices follow from the seed; timing does not.
 //!
-//! With `--store etcd` a cluster of three keeps the objects, a second server serves them too and is never ended, writers, readers
-//! and watchers are at both, and each round the cluster or the connections of the first server meet a fault.
+//! With `--store etcd` a cluster of three stores the objects, a second server serves them too and is never stopped,
+//! writers, readers and watchers use both, and in each round the cluster or the connections of the first server have a
+//! fault.
 
 mod faults;
 mod hostile;
@@ -47,19 +49,19 @@ use crate::stores::{Backing, StoreKind};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// How long to go on.
+    /// Duration of the run.
     #[arg(long, default_value_t = 10)]
     minutes: u64,
-    /// What the choices follow from.
+    /// Seed of the choices.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The resident memory of the server that is too much, in MiB.
+    /// Limit of the server's resident memory, in MiB.
     #[arg(long, default_value_t = 1024)]
     most_memory: u64,
     /// Use a debug build.
     #[arg(long)]
     debug: bool,
-    /// What keeps the objects.
+    /// Storage backend.
     #[arg(long, value_enum, default_value_t)]
     store: StoreKind,
 }
@@ -69,11 +71,11 @@ const WATCHERS: usize = 4;
 const READERS: u64 = 3;
 const RACERS: u64 = 4;
 const HOSTILE: u64 = 6;
-/// How many members an etcd has.
+/// Number of members of an etcd.
 const MEMBERS: usize = 3;
-/// How often memory and `/livez` are looked at.
+/// Interval between checks of memory and `/livez`.
 const LOOK: Duration = Duration::from_millis(200);
-/// How long `/livez` may take, while other clients do their worst.
+/// Time limit of `/livez` while hostile clients are active.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
@@ -105,9 +107,9 @@ struct Soak {
     watchers: Vec<Watcher>,
     attempts: Arc<Mutex<Attempts>>,
     seen: Seen,
-    /// The last that befell the store.
+    /// Last fault of the store.
     fault: Fault,
-    /// How often each befell it.
+    /// Number of occurrences of each fault.
     faults: BTreeMap<Fault, u64>,
 }
 
@@ -163,7 +165,7 @@ impl Soak {
         }
         let list = connection.send(Method::GET, COLLECTION, "", Bytes::new()).await?;
         let watchers: Result<Vec<Watcher>> = (0..WATCHERS)
-            // Those of the first server, which is ended each round.
+            // Even watchers use the first server, which is stopped in each round.
             .map(|number| Watcher::begin(&list, beside.is_some() && number % 2 == 0))
             .collect();
         Ok(Self {
@@ -205,7 +207,7 @@ impl Soak {
         )
     }
 
-    /// The servers.
+    /// Returns the servers.
     fn targets(&self) -> Result<Vec<Target>> {
         let other = self.beside.iter().map(|beside| &beside.server);
         [&self.server].into_iter().chain(other).map(Target::of).collect()
@@ -218,7 +220,7 @@ impl Soak {
         self.round_of(fault, lasting, random).await
     }
 
-    /// A round with this fault, if there is an etcd for it to befall.
+    /// Runs a round with this fault, if there is an etcd.
     async fn round_of(&mut self, fault: Fault, lasting: Duration, mut random: Random) -> Result<()> {
         self.round += 1;
         self.fault = fault;
@@ -247,7 +249,7 @@ impl Soak {
         self.audit().await
     }
 
-    /// Writers and readers, in turn at each of the servers.
+    /// Starts writers and readers, distributed over the servers.
     fn clients(&self, targets: &[Target], stop: &watch::Receiver<bool>) -> JoinSet<Result<()>> {
         let mut clients = JoinSet::new();
         for (number, target) in (0..WRITERS).zip(targets.iter().cycle()) {
@@ -283,7 +285,7 @@ impl Soak {
         clients
     }
 
-    /// Looks after the server while its store meets a fault, which is mended at the end.
+    /// Checks the server while its store has a fault, which is removed at the end.
     async fn suffer(
         &mut self,
         target: &Target,
@@ -319,7 +321,7 @@ impl Soak {
         hostile
     }
 
-    /// Looks after the server for some time: that it lives, answers, and stays within its memory.
+    /// Checks for some time that the server is alive, responds, and stays within its memory limit.
     async fn look(&mut self, target: &Target, lasting: Duration, clients: &mut JoinSet<Result<()>>) -> Result<Seen> {
         let end = Instant::now() + lasting;
         let mut seen = Seen::default();
@@ -331,7 +333,7 @@ impl Soak {
             let (status, _) = tokio::time::timeout(PATIENCE, answer)
                 .await
                 .context("/livez does not answer")??;
-            // A server without its etcd says so.
+            // A server without its etcd reports that.
             ensure!(status.is_success() || self.beside.is_some(), "/livez says {status}");
             seen = seen.and(Seen {
                 memory: self.server.memory()?,
@@ -360,7 +362,7 @@ impl Soak {
         Ok(())
     }
 
-    /// Compares what is there after a restart with what was acknowledged and with what watchers got.
+    /// Compares the objects after a restart with the acknowledged writes and with the events of watchers.
     async fn audit(&mut self) -> Result<()> {
         let target = Target::of(&self.server)?;
         let mut connection = target.connect().await?;

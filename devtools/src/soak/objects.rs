@@ -9,15 +9,15 @@ use super::ledger::Contents;
 pub(super) const COLLECTION: &str = "/api/v1/namespaces/soak/configmaps";
 /// An object that is written to know that everything before it was seen.
 pub(super) const MARKER: &str = "marker";
-/// The members of `data` that count begin so.
+/// Prefix of the members of `data` that count.
 const COUNTED: &str = "w-";
 
-/// The key of the ledger for a member of an object.
+/// Returns the key of the ledger for a member of an object.
 pub(super) fn key(object: &str, member: &str) -> String {
     format!("{object}/{member}")
 }
 
-/// The member that belongs to a writer.
+/// Returns the member that belongs to a writer.
 pub(super) fn member(writer: u64) -> String {
     format!("{COUNTED}{writer}")
 }
@@ -26,7 +26,7 @@ pub(super) fn path(object: &str) -> String {
     format!("{COLLECTION}/{object}")
 }
 
-/// An object in which a member holds a number, with some text beside it.
+/// Returns an object in which a member holds a number, with some additional text.
 pub(super) fn config_map(object: &str, member: &str, value: u64, padding: usize) -> Value {
     let data = json!({member: value.to_string(), format!("padding-of-{member}"): "x".repeat(padding)});
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": object}, "data": data})
@@ -45,7 +45,7 @@ pub(super) fn name(object: &Value) -> &str {
     name.unwrap_or_default()
 }
 
-/// What the members of an object hold, by the keys of the ledger.
+/// Returns the values of the members of an object, by the keys of the ledger.
 pub(super) fn contents(object: &Value) -> Contents {
     let data = object.get("data").and_then(Value::as_object);
     let members = data.into_iter().flatten();
@@ -55,7 +55,7 @@ pub(super) fn contents(object: &Value) -> Contents {
         .collect()
 }
 
-/// A list: its revision and its objects but for the marker.
+/// Returns a list: its revision and its objects but for the marker.
 pub(super) fn list(bytes: &[u8]) -> Result<(u64, Vec<Value>)> {
     let mut list: Value = serde_json::from_slice(bytes).context("a list")?;
     let Some(revision) = revision(&list) else {

@@ -1,4 +1,4 @@
-//! Races through the servers for what can be had once: a name, an address, a port, what a quota has left.
+//! Races through the servers for prizes that exist once: a name, an address, a port, the rest of a quota.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,25 +20,25 @@ const SECRETS: &str = "/api/v1/namespaces/soak/secrets";
 const QUOTAS: &str = "/api/v1/namespaces/soak/resourcequotas";
 const ADDRESSES: &str = "/apis/networking.k8s.io/v1/ipaddresses";
 
-/// How many Secrets the quota lets in, and how many names are tried.
+/// Number of Secrets that the quota admits, and number of names that are tried.
 const HARD: u64 = 6;
 const NAMES: u64 = 10;
 
-/// The quota of the namespace.
+/// Returns the quota of the namespace.
 pub(super) fn quota() -> (&'static str, Value) {
     let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "soak"},
         "spec": {"hard": {"count/secrets": HARD.to_string()}}});
     (QUOTAS, quota)
 }
 
-/// The answers that racers got.
+/// Responses to the racers.
 #[derive(Debug, Default)]
 pub(super) struct Races {
-    /// The uid that each acknowledged creation gave, by what was created.
+    /// Uids that acknowledged creations returned, by path.
     made: BTreeMap<String, BTreeSet<String>>,
     /// The uids that a deletion was acknowledged or may have happened of.
     deleted: BTreeSet<String>,
-    /// How often something was won, and how often another had it.
+    /// Number of prizes won, and number of attempts that found one owned by another racer.
     pub(super) won: u64,
     pub(super) lost: u64,
 }
@@ -50,7 +50,7 @@ impl Races {
         self.made.entry(path.to_owned()).or_default().insert(uid);
     }
 
-    /// What was won and not given back is there, with its own uid.
+    /// Checks that each prize that was won and not given back exists, with its own uid.
     fn audit(&mut self, there: &BTreeMap<String, String>) -> Result<()> {
         for (path, uids) in std::mem::take(&mut self.made) {
             let kept: Vec<&String> = uids.difference(&self.deleted).collect();
@@ -78,7 +78,7 @@ pub(super) struct Racer {
 }
 
 impl Racer {
-    /// Takes and gives back until it is to end or the connection breaks.
+    /// Acquires and returns back prizes until it should stop or the connection breaks.
     pub(super) async fn run(mut self) -> Result<()> {
         let Ok(mut connection) = self.target.connect().await else {
             return Ok(());
@@ -112,14 +112,14 @@ fn secret(number: u64) -> Value {
     json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": format!("race-{number}")}})
 }
 
-/// A Service that asks for an address by name, so that two of them race for it, and for any port.
+/// Returns a Service that asks for an address by name, so that two of them race for it, and for any port.
 fn service(number: u64) -> Value {
     let spec =
         json!({"type": "NodePort", "ports": [{"port": 80}], "clusterIP": format!("10.0.0.{}", 100 + number / 2)});
     json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": format!("race-{number}")}, "spec": spec})
 }
 
-/// Whether the connection lives.
+/// Tries to acquire a prize. Returns true if the connection is still open.
 async fn take(
     connection: &mut Connection,
     collection: &str,
@@ -132,10 +132,10 @@ async fn take(
     };
     match status {
         StatusCode::CREATED => races.lock().won(path, &serde_json::from_slice(&answer)?),
-        // It is there, the quota is used up, the address is another's, the server has no room.
+        // The object exists, the quota is used up, the address is allocated, or the server has no space.
         StatusCode::CONFLICT | StatusCode::FORBIDDEN | StatusCode::UNPROCESSABLE_ENTITY => races.lock().lost += 1,
         StatusCode::TOO_MANY_REQUESTS => {}
-        // What became of it is not known.
+        // The result of the request is unknown.
         other => ensure!(
             other.is_server_error(),
             "POST {path}: {other}: {}",
@@ -145,7 +145,7 @@ async fn take(
     Ok(true)
 }
 
-/// Whether the connection lives.
+/// Gives back a prize. Returns true if the connection is still open.
 async fn give_back(connection: &mut Connection, path: &str, races: &Mutex<Races>) -> Result<bool> {
     let Ok((status, found)) = connection.ask(Method::GET, path, "", Bytes::new()).await else {
         return Ok(false);
@@ -154,7 +154,7 @@ async fn give_back(connection: &mut Connection, path: &str, races: &Mutex<Races>
         return Ok(true);
     }
     let found: Value = serde_json::from_slice(&found)?;
-    // Whatever is answered, it may be gone from here on.
+    // With any response, it may be deleted from here on.
     races.lock().deleted.insert(uid(&found).to_owned());
     let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid(&found)}});
     Ok(connection.ask(Method::DELETE, path, JSON, text(&options)).await.is_ok())
@@ -165,7 +165,7 @@ fn uid(object: &Value) -> &str {
     uid.unwrap_or_default()
 }
 
-/// Compares what is there after a round with what was won.
+/// Compares the objects after a round with the prizes that were won.
 pub(super) async fn audit(target: &Target, races: &Mutex<Races>) -> Result<()> {
     let mut connection = target.connect().await?;
     let secrets = items(&mut connection, SECRETS).await?;
@@ -184,7 +184,7 @@ pub(super) async fn audit(target: &Target, races: &Mutex<Races>) -> Result<()> {
             .map(|object| (format!("{collection}/{}", name(object)), uid(object).to_owned()));
         there.extend(places);
     }
-    // Each address has its object, which says whose it is.
+    // Each address has its object, which names its owner.
     for service in &services {
         let ip = service
             .pointer("/spec/clusterIP")
@@ -215,7 +215,7 @@ async fn items(connection: &mut Connection, collection: &str) -> Result<Vec<Valu
     }
 }
 
-/// Each object has another value there.
+/// Checks that no two objects have the same value in the field.
 fn once(objects: &[Value], field: &str) -> Result<()> {
     let mut seen = BTreeMap::new();
     for object in objects {
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_two_won_and_what_was_won_and_is_gone_are_found() {
+    fn double_wins_and_lost_prizes_are_detected() {
         let there = |uid: &str| BTreeMap::from([("p".to_owned(), uid.to_owned())]);
         let mut races = Races::default();
         races.won("p", &object("1"));

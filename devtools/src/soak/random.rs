@@ -5,7 +5,7 @@
 pub(super) struct Random(u64);
 
 impl Random {
-    /// The choices of one part of a run: different for each, and the same in each run of the seed.
+    /// Returns the choices of one part of a run: different for each, and the same in each run of the seed.
     pub(super) fn of(seed: u64, round: u64, part: u64) -> Self {
         let mut random = Self(seed);
         for number in [round, part] {
@@ -23,12 +23,12 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`.
+    /// Returns a number below `end`.
     pub(super) fn below(&mut self, end: u64) -> u64 {
         self.next() % end.max(1)
     }
 
-    /// One of these.
+    /// Returns one of these.
     pub(super) fn one_of<'a, T>(&mut self, choices: &'a [T]) -> Option<&'a T> {
         choices.get(self.below(choices.len() as u64) as usize)
     }

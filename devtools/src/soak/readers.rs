@@ -1,4 +1,4 @@
-//! Readers: each read is compared with what may be there by then.
+//! Readers: each read is compared with the possible states at that time.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ pub(super) struct Reader {
     pub(super) target: Target,
     pub(super) ledger: Arc<Mutex<Ledger>>,
     pub(super) random: Random,
-    /// How many writers there are.
+    /// Number of writers.
     pub(super) writers: u64,
     pub(super) stop: watch::Receiver<bool>,
 }
 
 impl Reader {
-    /// Reads until it is to end or the connection breaks. A read that shows what cannot be there is an error.
+    /// Reads until it should stop or the connection breaks. A read that returns an impossible state is an error.
     pub(super) async fn run(mut self) -> Result<()> {
         let Ok(mut connection) = self.target.connect().await else {
             return Ok(());
@@ -54,7 +54,7 @@ impl Reader {
                     objects::contents(&object).get(&key).copied()
                 }
                 StatusCode::NOT_FOUND => None,
-                // It says that it does not know.
+                // The server reports that it cannot answer.
                 _ => continue,
             };
             self.ledger.lock().read_ends(&key, begun, found)?;

@@ -1,4 +1,4 @@
-//! Watchers that go on from where they were, across kills and restarts, and know the objects by events alone.
+//! Watchers that resume from their last revision, across kills and restarts, and know the objects only from events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,35 +15,35 @@ use tokio::sync::watch;
 use super::ledger::Contents;
 use super::objects::{self, COLLECTION, MARKER};
 
-/// How long a watcher may take for what it has missed.
+/// Time limit in which a watcher must catch up with missed events.
 const CATCH_UP: Duration = Duration::from_secs(60);
 
-/// How following came to its end.
+/// Reason for the end of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Followed {
     /// All that was waited for came, or the stream ended.
     Complete,
-    /// The server does not know the history from there on.
+    /// The server no longer has the history from that revision on.
     Expired,
 }
 
-/// A watcher and what it knows.
+/// A watcher and the objects that it knows.
 pub(super) struct Watcher {
     /// The objects, by name.
     objects: BTreeMap<String, Contents>,
     /// The revision up to which events were seen.
     last: u64,
-    /// The events since the last audit, by revision and object.
+    /// Events since the last audit, by revision and object.
     seen: BTreeSet<(u64, String)>,
     pub(super) events: u64,
-    /// Whether its server forgets the history when it ends, so that the watcher has to list again.
+    /// True if its server loses the history when it ends, so that the watcher has to list again.
     may_expire: bool,
-    /// Whether it listed since the last audit, so that there are events that it did not get.
+    /// True if it listed since the last audit, so that it did not receive some events.
     has_listed: bool,
 }
 
 impl Watcher {
-    /// One that knows what is there.
+    /// Creates a watcher that knows the objects of a list.
     pub(super) fn begin(list: &[u8], may_expire: bool) -> Result<Self> {
         let mut watcher = Self {
             objects: BTreeMap::new(),
@@ -77,11 +77,11 @@ impl Watcher {
 
     /// Follows until it is to end, or the stream ends, as it does with the server.
     pub(super) async fn run(mut self, target: Target, mut stop: watch::Receiver<bool>) -> Result<Self> {
-        // Where the server is gone before anything was seen, the next round goes on from the same revision.
+        // If the server stops before any event was seen, the next round resumes from the same revision.
         if let Ok(stream) = self.open(&target).await {
             tokio::select! {
                 followed = self.follow(stream, u64::MAX) => drop(followed?),
-                // What was read by half is sent again.
+                // A partially read event is sent again.
                 _ = stop.wait_for(|stop| *stop) => {}
             }
         }
@@ -121,7 +121,7 @@ impl Watcher {
         Ok(answer.into_body())
     }
 
-    /// Takes events until `revision` was seen or the stream ends. What was cut off is sent again on the next stream.
+    /// Reads events until `revision` was seen or the stream ends. A truncated event is sent again on the next stream.
     async fn follow(&mut self, mut stream: Incoming, revision: u64) -> Result<Followed> {
         let mut buffer = BytesMut::new();
         while let Some(Ok(frame)) = stream.frame().await {
@@ -173,7 +173,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// Whether it saw all that was acknowledged, and knows what is there.
+    /// Checks that it saw all acknowledged writes, and knows the current objects.
     pub(super) fn audit(&mut self, there: &Contents, written: &BTreeSet<(u64, String)>) -> Result<()> {
         let missed = written.difference(&self.seen).next();
         let has_listed = std::mem::take(&mut self.has_listed);

@@ -1,4 +1,4 @@
-//! Writers: several managers that create, apply, update, patch and delete, each by itself and some objects together.
+//! Writers: several managers that create, apply, update, patch and delete objects, some of which they share.
 
 use std::sync::Arc;
 
@@ -27,9 +27,9 @@ pub(super) struct Writer {
     pub(super) target: Target,
     pub(super) ledger: Arc<Mutex<Ledger>>,
     pub(super) random: Random,
-    /// Whether the store may fail to say what became of a write.
+    /// True if the store may be unable to report the result of a write.
     pub(super) may_be_unsure: bool,
-    /// Says when to end.
+    /// Signal to stop.
     pub(super) stop: watch::Receiver<bool>,
 }
 
@@ -40,13 +40,13 @@ struct Write {
     path: String,
     media_type: &'static str,
     body: Value,
-    /// What the writer's member holds afterwards.
+    /// Value of the writer's member afterwards.
     state: Option<u64>,
 }
 
 impl Writer {
-    /// Writes until it is to end, or the connection breaks, which it does when the server is killed. An answer that should not be
-    /// is an error.
+    /// Writes until it should stop, or the connection breaks because the server is killed. An unexpected response is an
+    /// error.
     pub(super) async fn run(mut self) -> Result<()> {
         let Ok(mut connection) = self.target.connect().await else {
             return Ok(());
@@ -63,7 +63,7 @@ impl Writer {
             }
             let written = tokio::select! {
                 written = self.write(&mut connection, write) => written?,
-                // What is under way stays unsure.
+                // The result of the current write stays unknown.
                 _ = stop.wait_for(|stop| *stop) => return Ok(()),
             };
             if !written {
@@ -97,7 +97,7 @@ impl Writer {
         self.random.one_of(&sizes).copied().unwrap_or_default()
     }
 
-    /// A write of the whole object.
+    /// Returns a write of the whole object.
     fn whole(&mut self, object: String, method: Method, path: String, media_type: &'static str) -> Write {
         let (value, padding) = (self.random.below(1 << 40), self.padding());
         let body = config_map(&object, &member(self.number), value, padding);
@@ -126,7 +126,7 @@ impl Writer {
         self.whole(object, Method::PATCH, path, APPLY)
     }
 
-    /// A patch of an object that may not be there any more, or not yet: then it is refused.
+    /// Returns a patch of an object that may not exist any more, or not yet: then it is rejected.
     fn merge_patch(&mut self, object: String) -> Write {
         let value = self.random.below(1 << 40);
         Write {
@@ -150,7 +150,7 @@ impl Writer {
         }
     }
 
-    /// Sends a write and enters it; whether the connection lives.
+    /// Sends a write and records its result; returns true if the connection is still open.
     async fn write(&mut self, connection: &mut Connection, write: Write) -> Result<bool> {
         let key = key(&write.object, &member(self.number));
         self.ledger.lock().attempt(&key, write.state);
@@ -167,8 +167,8 @@ impl Writer {
         self.refused(&key, &write, status, &answer)
     }
 
-    /// Some writes may be refused: those of a server that ends or has no room, and patches of what is not there. Whether
-    /// the writer may go on.
+    /// Handles a rejected write. Servers that end or have no space, and patches of missing objects, may cause
+    /// rejections. Returns true if the writer may continue.
     fn refused(&self, key: &str, write: &Write, status: StatusCode, answer: &[u8]) -> Result<bool> {
         let known = match status {
             StatusCode::TOO_MANY_REQUESTS => true,
@@ -179,7 +179,7 @@ impl Writer {
             self.ledger.lock().refused(key);
             return Ok(true);
         }
-        // Where the server cannot say what became of it, it may be there or not: nothing more is sent for this key.
+        // If the server cannot report the result, the object may exist or not: nothing more is sent for this key.
         if self.may_be_unsure && status.is_server_error() {
             return Ok(true);
         }

@@ -8,7 +8,7 @@ use super::{
 
 const GROUP: &str = "certificates.example.com";
 
-/// Certificates, issuers of a namespace and of the cluster, and the challenges between them.
+/// Returns the CRDs of certificates, issuers of a namespace and of the cluster, and the challenges between them.
 pub fn certificates(types: &Types) -> Vec<Value> {
     let names = |plural: &str, singular: &str, kind: &str, short: &[&str]| json!({"plural": plural, "singular": singular, "kind": kind, "shortNames": short, "categories": ["certificates"]});
     vec![
@@ -188,7 +188,7 @@ fn issuer(types: &Types) -> Version {
     }
 }
 
-/// How a name is proved: by a record or by a pod that answers.
+/// Schema of the method that proves a name: by a DNS record or by a Pod that responds.
 fn solver(types: &Types) -> Value {
     let pod = object(
         "The pod that answers.",

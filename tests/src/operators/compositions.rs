@@ -1,5 +1,5 @@
-//! Resources that are made of others, and one that stands for something in a cloud: in the shape of Crossplane and its
-//! providers.
+//! Resources that are composed of others, and one that represents an external resource of a cloud: in the shape of
+//! Crossplane and its providers.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::{Types, Version, conditions, definition, list_map, object, text};
 
 const GROUP: &str = "compositions.example.com";
 
-/// What is composed of what, in two versions, and a managed resource with a spec of hundreds of fields.
+/// Returns CRDs of compositions, in two versions, and of a managed resource with a spec of hundreds of fields.
 pub fn compositions(types: &Types) -> Vec<Value> {
     let names = |plural: &str, singular: &str, kind: &str, short: &str| json!({"plural": plural, "singular": singular, "kind": kind, "shortNames": [short], "categories": ["composed"]});
     vec![
@@ -160,7 +160,7 @@ fn composite() -> Version {
     }
 }
 
-/// A managed resource has its wishes twice, for good and for the beginning, and once more as they were seen.
+/// Returns a managed resource has its wishes twice, for good and for the beginning, and once more as they were seen.
 fn managed(types: &Types) -> Version {
     let fields = || {
         let mut fields = types.core("Volume")["properties"].take();

@@ -1,9 +1,9 @@
-//! Definitions of the size and shape that well-known operators have, to test and to measure with: certificates, monitoring
+//! CRDs with the size and shape of those of well-known operators, for tests and benchmarks: certificates, monitoring
 //! and compositions.
 //!
-//! The large ones embed pods, as those of operators do. Their schemas are made of a server's own OpenAPI document of `v1` in the
-//! way in which controller-gen makes them of Go types: references are put in place, markers that definitions do not know are
-//! left out, and quantities and ports become int-or-string.
+//! The large ones embed Pods, as those of operators do. Their schemas are generated from a server's own OpenAPI
+//! document of `v1` in the way in which controller-gen generates them from Go types: references are inlined, extensions
+//! that CRDs do not know are left out, and quantities and ports become int-or-string.
 
 mod certificates;
 mod compositions;
@@ -15,13 +15,13 @@ pub use certificates::certificates;
 pub use compositions::compositions;
 pub use monitoring::{collectors, monitoring};
 
-/// Where the OpenAPI document of the types is served.
+/// Path of the OpenAPI document of the types.
 pub const DOCUMENT: &str = "/openapi/v3/api/v1";
 
-/// What begins a reference to another schema.
+/// Prefix of a reference to another schema.
 const REFERENCE: &str = "#/components/schemas/";
 
-/// What controller-gen says of a quantity.
+/// Pattern that controller-gen writes for a quantity.
 const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
 
 /// The types of `v1`, as a server publishes them.
@@ -30,7 +30,7 @@ pub struct Types {
 }
 
 impl Types {
-    /// Reads the document at [`DOCUMENT`]. One that has no schemas gives no types.
+    /// Reads the document at [`DOCUMENT`]. A document without schemas has no types.
     pub fn of(document: &Value) -> Self {
         let schemas = document["components"]["schemas"].as_object();
         Self {
@@ -38,8 +38,8 @@ impl Types {
         }
     }
 
-    /// The structural schema of a type of `v1`, such as `Container`, with everything in it. A type that is not there takes
-    /// anything.
+    /// Returns the structural schema of a type of `v1`, such as `Container`, with all referenced types inlined. A
+    /// missing type accepts any value.
     pub fn core(&self, name: &str) -> Value {
         self.named(&format!("io.k8s.api.core.v1.{name}"))
     }
@@ -53,7 +53,7 @@ impl Types {
         }
     }
 
-    /// A published schema as a definition may hold it.
+    /// Returns a published schema as a definition may hold it.
     fn structural(&self, published: &Value) -> Value {
         let Some(published) = published.as_object() else {
             return json!({"x-kubernetes-preserve-unknown-fields": true});
@@ -86,7 +86,7 @@ impl Types {
     }
 }
 
-/// The keys of a list must be required, or have defaults.
+/// Adds defaults to the keys of a list that are not required, because a list key needs one of both.
 fn default_keys(list: &mut Value) {
     let keys = list["x-kubernetes-list-map-keys"].take();
     if keys.is_null() {
@@ -115,7 +115,7 @@ fn int_or_string() -> Value {
     json!({"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": true})
 }
 
-/// What operators let users say of the metadata of what they make.
+/// Returns the schema of the metadata that operators let users set on generated objects.
 fn embedded_metadata() -> Value {
     object(
         "Labels and annotations of what is made.",
@@ -140,12 +140,12 @@ fn text(description: &str) -> Value {
     json!({"type": "string", "description": description})
 }
 
-/// A list whose items are distinguished by these keys.
+/// Returns a list whose items are distinguished by these keys.
 fn list_map(keys: &[&str], items: Value) -> Value {
     json!({"type": "array", "items": items, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": keys})
 }
 
-/// The conditions of a status, as `metav1.Condition` has them.
+/// Returns the conditions of a status, as `metav1.Condition` has them.
 fn conditions() -> Value {
     let condition = object(
         "What is known of one side of the object.",
@@ -162,7 +162,7 @@ fn conditions() -> Value {
     list_map(&["type"], condition)
 }
 
-/// A selector of objects by their labels.
+/// Returns a selector of objects by their labels.
 fn label_selector() -> Value {
     let expression = object(
         "A requirement on the values of a key.",
@@ -185,7 +185,7 @@ fn label_selector() -> Value {
     selector
 }
 
-/// A key of a secret.
+/// Returns a key of a secret.
 fn secret_key() -> Value {
     let mut key = object(
         "A key of a Secret in the same namespace.",
@@ -196,7 +196,7 @@ fn secret_key() -> Value {
     key
 }
 
-/// One version of a definition.
+/// One version of a CRD.
 struct Version {
     name: &'static str,
     spec: Value,
@@ -205,7 +205,7 @@ struct Version {
     scale: Value,
 }
 
-/// A definition of versions, of which the first is stored.
+/// Returns a definition of versions, of which the first is stored.
 fn definition(group: &str, scope: &str, names: &Value, versions: Vec<Version>) -> Value {
     let versions: Vec<Value> = versions
         .into_iter()

@@ -1,5 +1,4 @@
-//! Servers that collect measurements, what they collect from, and the rules they follow: in the shape of the Prometheus
-//! operator.
+//! CRDs of servers that collect metrics, of their targets and of their rules: in the shape of the Prometheus operator.
 
 use serde_json::{Value, json};
 
@@ -10,10 +9,10 @@ use super::{
 
 const GROUP: &str = "monitoring.example.com";
 
-/// What a duration looks like.
+/// Pattern of a duration.
 const DURATION: &str = "^(0|(([0-9]+)y)?(([0-9]+)w)?(([0-9]+)d)?(([0-9]+)h)?(([0-9]+)m)?(([0-9]+)s)?(([0-9]+)ms)?)$";
 
-/// Collectors, of which one definition is larger than 300 KB, with monitors and rules.
+/// Returns the CRDs of collectors, one of which is larger than 300 KB, with monitors and rules.
 pub fn monitoring(types: &Types) -> Vec<Value> {
     let names = |plural: &str, singular: &str, kind: &str, short: &str| json!({"plural": plural, "singular": singular, "kind": kind, "shortNames": [short], "categories": ["monitoring"]});
     vec![
@@ -33,7 +32,7 @@ pub fn monitoring(types: &Types) -> Vec<Value> {
     ]
 }
 
-/// The largest of them: more than 300 KB, since it lets users say everything of its pods.
+/// Returns the largest of them: more than 300 KB, since it lets users configure every field of its Pods.
 pub fn collectors(types: &Types) -> Value {
     let names = json!({
         "plural": "collectors", "singular": "collector", "kind": "Collector", "shortNames": ["coll"],

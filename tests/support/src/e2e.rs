@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use crate::go::Program;
 use crate::kube_apiserver;
 
-/// What is built.
+/// Program to build.
 const PROGRAM: Program = Program {
     package: "k8s.io/kubernetes/test/e2e",
     name: "e2e.test",
@@ -19,10 +19,11 @@ const PROGRAM: Program = Program {
 /// The version of Kubernetes whose tests these are.
 pub const VERSION: &str = PROGRAM.version;
 
-/// The way to the program in `target/e2e` of the repository, which is built if it is absent. That takes ten minutes.
+/// Returns the path of the program in `target/e2e` of the repository. Builds it if it is absent, which takes ten
+/// minutes.
 ///
 /// # Errors
-/// Where it cannot be built; says why.
+/// If it cannot be built; the error has the reason.
 pub fn program() -> io::Result<PathBuf> {
     let folder = crate::root().join("target/e2e");
     fs::create_dir_all(&folder)?;

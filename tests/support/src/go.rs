@@ -17,18 +17,18 @@ pub(crate) struct Program {
     pub(crate) name: &'static str,
     /// Further flags of the linker.
     pub(crate) link: &'static str,
-    /// The version of the modules that the module's own manifest replaces by folders beside it, if it does.
+    /// Version of the modules that the module's own manifest replaces by folders next to it, if it does.
     pub(crate) beside: Option<&'static str>,
-    /// Whether the package holds tests, of which the program is made.
+    /// True if the package holds tests, from which the program is built.
     pub(crate) is_test: bool,
 }
 
 impl Program {
-    /// Builds it in `folder`, as a dependency of an empty module: `go install` refuses a module whose own manifest replaces
-    /// others.
+    /// Builds it in `folder`, as a dependency of an empty module: `go install` rejects a module whose own manifest
+    /// replaces others.
     ///
     /// # Errors
-    /// Where there is no Go, or it fails; its words are the message.
+    /// If Go is not installed or fails; its output is the message.
     pub(crate) fn build(&self, folder: &Path) -> io::Result<PathBuf> {
         let (module, version, package) = (self.module, self.version, self.package);
         let mut manifest = format!("module {}-for-tests\n", self.name);
@@ -63,7 +63,7 @@ impl Program {
     }
 }
 
-/// The lines of a manifest that replace modules by folders, with published versions in their place.
+/// Returns the lines of a manifest that replace modules by folders, with published versions in their place.
 fn published(manifest: &str, version: &str) -> String {
     manifest
         .lines()

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use crate::go::Program;
 
-/// What is built.
+/// Program to build.
 pub(crate) const PROGRAM: Program = Program {
     module: "k8s.io/kubernetes",
     version: "v1.36.3",
@@ -18,16 +18,16 @@ pub(crate) const PROGRAM: Program = Program {
     is_test: false,
 };
 
-/// The program that `$HOLDFAST_KUBE_APISERVER` names.
+/// Returns the program that `$HOLDFAST_KUBE_APISERVER` names.
 pub fn named() -> Option<PathBuf> {
     std::env::var_os("HOLDFAST_KUBE_APISERVER").map(PathBuf::from)
 }
 
-/// The way to a kube-apiserver: the one that is [`named`], else the one in `target/kube-apiserver` of the repository, which is
-/// built if it is absent. That takes ten minutes.
+/// Returns the path of a kube-apiserver: the one that is [`named`], else the one in `target/kube-apiserver` of the
+/// repository. Builds the latter if it is absent, which takes ten minutes.
 ///
 /// # Errors
-/// Where it cannot be built; says why.
+/// If it cannot be built; the error has the reason.
 pub fn program() -> io::Result<PathBuf> {
     if let Some(named) = named() {
         return Ok(named);

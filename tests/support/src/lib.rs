@@ -1,8 +1,8 @@
 #![forbid(unsafe_code)]
-//! What tests need beside the repository: recorded data of the reference, programs, clients in other languages.
+//! Requirements of tests outside the repository: recorded data of the reference, programs, clients in other languages.
 //!
-//! A test says what it needs by [`needs`]. Where that is absent the test is ignored, and the test runner says so.
-//! `HOLDFAST_REQUIRE=shared,kubectl,clients,etcd,kube_apiserver` makes absence a failure.
+//! A test declares its requirements with [`needs`]. If one is absent, the test is ignored, and the test runner reports
+//! it. `HOLDFAST_REQUIRE=shared,kubectl,clients,etcd,kube_apiserver` makes absence a failure.
 
 pub mod e2e;
 pub mod etcd;
@@ -19,29 +19,29 @@ pub use link::Link;
 pub use ports::free_address;
 pub use test_support_macros::needs;
 
-/// The folder with the corpus, the traces and the facts: `$HOLDFAST_SHARED`, or `shared` beside the repository. It may be
-/// absent.
+/// Returns the folder with the corpus, the traces and the facts: `$HOLDFAST_SHARED`, or `shared` next to the
+/// repository. It may be absent.
 pub fn shared_folder() -> PathBuf {
     let beside = || root().join("../shared");
     std::env::var_os("HOLDFAST_SHARED").map_or_else(beside, PathBuf::from)
 }
 
-/// A file or folder below the shared folder, in a test that needs it.
+/// Returns a file or folder below the shared folder, in a test that needs it.
 ///
 /// # Panics
-/// Where it is absent.
+/// If it is absent.
 pub fn shared(part: &str) -> PathBuf {
     let path = shared_folder().join(part);
     assert!(path.exists(), "{} is absent", path.display());
     path
 }
 
-/// The root of the repository.
+/// Returns the root of the repository.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Runs a program to its end and gives what it wrote.
+/// Runs a program to its end and returns its output.
 fn run(mut command: Command) -> io::Result<String> {
     let output = command.output()?;
     match output.status.success() {

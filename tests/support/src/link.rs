@@ -11,15 +11,15 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// The most bytes that are forwarded at a time.
+/// Maximum number of bytes that are forwarded at a time.
 const CHUNK: usize = 16 << 10;
 
-/// What a link does with what it is given.
+/// Handling of the bytes that a link receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// It forwards, each piece after some time.
     Open(Duration),
-    /// Connections stay, and nothing comes through.
+    /// Connections stay open, and no bytes are forwarded.
     Stalled,
     /// Connections are closed, and new ones at once.
     Cut,
@@ -33,10 +33,10 @@ pub struct Link {
 }
 
 impl Link {
-    /// A link that forwards to `target`.
+    /// Returns a link that forwards to `target`.
     ///
     /// # Errors
-    /// Where there is no free port.
+    /// If there is no free port.
     pub async fn to(target: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
@@ -45,7 +45,7 @@ impl Link {
         Ok(Self { address, state, task })
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -60,7 +60,8 @@ impl Link {
         self.state.send_replace(State::Open(by));
     }
 
-    /// Lets nothing through, and keeps the connections: what comes meanwhile is forwarded when the link is mended.
+    /// Forwards nothing and keeps the connections open: bytes that arrive meanwhile are forwarded when the link is
+    /// mended.
     pub fn stall(&self) {
         self.state.send_replace(State::Stalled);
     }
@@ -88,7 +89,7 @@ async fn serve(listener: TcpListener, target: SocketAddr, state: Arc<watch::Send
             let Ok(far) = TcpStream::connect(target).await else {
                 return;
             };
-            // What is small is not to wait for more.
+            // Small writes must not be delayed.
             let _ = (near.set_nodelay(true), far.set_nodelay(true));
             let ((near_in, near_out), (far_in, far_out)) = (near.into_split(), far.into_split());
             let (there, back) = (follow.clone(), follow);
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_stalled_comes_when_the_link_is_mended_and_what_was_cut_does_not() {
+    async fn stalled_bytes_arrive_after_the_mend_and_cut_bytes_do_not() {
         let link = Link::to(echo().await).await.unwrap();
         let mut stream = TcpStream::connect(link.address()).await.unwrap();
         assert_eq!(echoed(&mut stream).await.unwrap(), b'x');

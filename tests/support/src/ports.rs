@@ -7,21 +7,21 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::net::TcpSocket;
 
-/// The ports that are given out. They are below those that the system gives to connections and to listeners that name none
-/// (from 32768 on Linux, from 49152 elsewhere), so that none is taken by chance before its server listens, or while the server
-/// starts again.
+/// Range of assigned ports. They are below the ephemeral ports that the system assigns to connections and to listeners
+/// without a port (from 32768 on Linux, from 49152 elsewhere), so that no other program gets one by chance before its
+/// server listens, or while the server restarts.
 const PORTS: Range<u16> = 20_000..32_000;
 
-/// What marks a port as given out for as long as this process runs: a socket of UDP, which is in the way of no server.
+/// Sockets that reserve ports for as long as this process runs. They are UDP sockets, which do not block any server.
 static MARKS: Mutex<Vec<UdpSocket>> = Mutex::new(Vec::new());
 
-/// An address of loopback that nothing listens on, and that no other test is given.
+/// Returns a loopback address that nothing listens on and that no other test gets.
 ///
 /// # Errors
-/// Where all ports are taken.
+/// If all ports are in use.
 pub fn free_address() -> io::Result<SocketAddr> {
     let mut marks = MARKS.lock().unwrap_or_else(PoisonError::into_inner);
-    // Other processes begin elsewhere, so that they seldom try the same ports.
+    // Other processes start at a different port, so that they seldom try the same ones.
     let begin = std::process::id() as usize * 97 + marks.len();
     let ports = PORTS.cycle().skip(begin % PORTS.len()).take(PORTS.len());
     for port in ports {
@@ -36,8 +36,8 @@ pub fn free_address() -> io::Result<SocketAddr> {
     Err(io::Error::new(io::ErrorKind::AddrInUse, "all ports are taken"))
 }
 
-/// Binds a port of any address where no server listens on it. The socket does not listen: a process that another test starts
-/// at this moment holds a copy of it until it runs its program, and a copy that listens would be in the way of the server.
+/// Binds a port of any address if no server listens on it. The socket does not listen: a process that another test
+/// starts at this moment holds a copy of it until it runs its program, and a listening copy would block the server.
 fn bind(port: u16) -> io::Result<TcpSocket> {
     let socket = TcpSocket::new_v4()?;
     socket.set_reuseaddr(true)?;
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_listened_on_is_passed_over() {
+    fn used_ports_are_skipped() {
         let taken = free_address().unwrap();
         let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, taken.port())).unwrap();
         assert!((0..50).all(|_| free_address().unwrap() != taken));

@@ -1,5 +1,5 @@
-//! Every kind that is built in, and custom resources: what either server wrote the other reads, lists, watches, patches, applies,
-//! updates and deletes.
+//! Every built-in kind, and custom resources: each server reads, lists, watches, patches, applies, updates and deletes
+//! the objects that the other wrote.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,16 +15,17 @@ use crate::{JSON, Pair, Side, named, version};
 /// The namespace of all objects here.
 const NAMESPACE: &str = "beside";
 
-/// An object of each kind, by its collection. `NS`, `NAME`, `NUMBER` and `REQUEST` stand for what is known later.
+/// An object of each kind, by its collection. `NS`, `NAME`, `NUMBER` and `REQUEST` are placeholders for values known
+/// later.
 const OBJECTS: &str = include_str!("objects.json");
 
-/// How often what differs is looked at.
+/// Number of attempts before a difference is reported.
 const LOOKS: usize = 20;
 
 #[needs(etcd, kube_apiserver)]
 #[tokio::test]
-async fn every_kind_is_read_and_changed_by_one_server_as_the_other_wrote_it() {
-    // Their controllers would write beside the test.
+async fn each_server_reads_and_changes_every_kind_of_the_other() {
+    // Their controllers would write concurrently with the test.
     let quiet = "--controllers=*,-clusterrole-aggregation-controller,-resourcequota-controller,\
                  -validatingadmissionpolicy-status-controller";
     let pair = Pair::start(&[quiet]).await;
@@ -44,7 +45,7 @@ async fn every_kind_is_read_and_changed_by_one_server_as_the_other_wrote_it() {
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
-/// The collections that a server has and the table has not.
+/// Returns the collections that a server has and the table has not.
 async fn missing(side: &Side, objects: &BTreeMap<String, Value>) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let (_, groups) = side.get("/apis").await;
@@ -77,7 +78,7 @@ async fn missing(side: &Side, objects: &BTreeMap<String, Value>) -> BTreeSet<Str
     found
 }
 
-/// An object that goes to and fro.
+/// Object that both servers write in turn.
 struct Subject {
     collection: String,
     object: Value,
@@ -113,7 +114,7 @@ impl Subject {
         self.object["metadata"]["name"].as_str().unwrap()
     }
 
-    /// One makes the object, and the other does with it all that can be done. What differs is reported.
+    /// Creates the object through `writer`, and runs all operations on it through `other`. Returns the differences.
     async fn exchange(&self, writer: &Side, other: &Side) -> Vec<String> {
         let mut found = Found {
             of: format!("{} by {}", self.collection, writer.name),
@@ -141,7 +142,7 @@ impl Subject {
         found.differences
     }
 
-    /// Both show the same, alone and in lists.
+    /// Checks that both servers return the same object, individually and in lists.
     async fn read(&self, writer: &Side, other: &Side, found: &mut Found) {
         let path = format!("{}/{}", self.collection, self.name());
         for path in [&path, &self.collection] {
@@ -158,7 +159,7 @@ impl Subject {
         }
     }
 
-    /// What changes nothing is not written: the version stays.
+    /// Checks that a write that changes nothing is not stored: the resource version stays the same.
     async fn unchanged(
         &self,
         side: &Side,
@@ -216,7 +217,7 @@ impl Subject {
     }
 }
 
-/// What differs.
+/// Differences between the servers.
 struct Found {
     of: String,
     differences: Vec<String>,
@@ -243,7 +244,8 @@ impl Found {
     }
 }
 
-/// Looks again where there is a difference: controllers write beside the test. The last one counts.
+/// Repeats a comparison that finds a difference, because controllers write concurrently with the test. The last result
+/// applies.
 async fn retried(mut look: impl AsyncFnMut() -> Option<String>) -> Option<String> {
     let mut last = None;
     for _ in 0..LOOKS {
@@ -256,7 +258,7 @@ async fn retried(mut look: impl AsyncFnMut() -> Option<String>) -> Option<String
     last
 }
 
-/// The first place where two values differ, with what each has there.
+/// Returns the first path at which two values differ, with both values.
 fn difference(one: &Value, other: &Value) -> String {
     match (one, other) {
         (Value::Object(left), Value::Object(right)) => {
@@ -284,7 +286,7 @@ fn difference(one: &Value, other: &Value) -> String {
 
 #[needs(etcd, kube_apiserver)]
 #[tokio::test]
-async fn what_a_definition_of_one_server_adds_both_serve_in_every_version() {
+async fn both_servers_serve_every_version_of_a_custom_resource() {
     let pair = Pair::start(&[]).await;
     for (number, (writer, other)) in pair.ways().into_iter().enumerate() {
         let group = format!("g{number}.example.com");
@@ -306,7 +308,7 @@ async fn what_a_definition_of_one_server_adds_both_serve_in_every_version() {
             let subject = Subject { collection, object };
             differences.extend(subject.exchange(writer, other).await);
             differences.extend(subject.exchange(other, writer).await);
-            // A status has its own way.
+            // A status is written through a separate path.
             let path = format!("{}/{}", subject.collection, subject.name());
             writer.make(&subject.collection, &subject.object).await;
             let (code, answer) = other
@@ -316,13 +318,13 @@ async fn what_a_definition_of_one_server_adds_both_serve_in_every_version() {
             let (_, shown) = writer.get(&path).await;
             assert_eq!(shown["status"]["ready"], true, "{shown}");
             assert_eq!(shown["metadata"]["generation"], 1, "{shown}");
-            // Rules and schemas hold wherever it is written.
+            // Validation rules and schemas apply to writes through either server.
             let (code, answer) = other.merge(&path, &json!({"spec": {"size": 30}})).await;
             assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
             assert!(answer["message"].as_str().unwrap().contains("too large"), "{answer}");
         }
         assert!(differences.is_empty(), "{}", differences.join("\n"));
-        // With the definition its objects go, on both sides, whichever of them has to empty it.
+        // The objects of a CRD are deleted with it, on both sides, regardless of the server that has to delete them.
         let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gadgets.{group}");
         let (code, answer) = other.delete(&path).await;
         assert_eq!(code, StatusCode::OK, "{answer}");

@@ -1,7 +1,7 @@
-//! Holdfast and kube-apiserver on one etcd: what either wrote the other shows, changes and deletes, what is written through one
-//! holds for the other, and each takes the other's place.
+//! Holdfast and kube-apiserver on one etcd: each returns, changes and deletes the objects that the other wrote, rules
+//! written through one apply to the other, and each can replace the other.
 //!
-//! The tests run where `HOLDFAST_KUBE_APISERVER` names the program, which `cargo xtask kube-apiserver` builds.
+//! The tests run if `HOLDFAST_KUBE_APISERVER` names the program, which `cargo xtask kube-apiserver` builds.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "what fails here is the test")]
 
@@ -27,10 +27,10 @@ const MERGE: &str = "application/merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 const RANGE: &str = "--service-cluster-ip-range=10.9.0.0/24";
 
-/// How long to wait for what is sure to come.
+/// Time limit for events that are certain to happen.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A kube-apiserver takes some hundred megabytes and seconds: there is one at a time.
+/// Lock that allows one kube-apiserver at a time, because each needs some hundred megabytes and seconds.
 static ONE: Mutex<()> = Mutex::const_new(());
 
 /// Both servers.
@@ -44,12 +44,12 @@ struct Pair {
 }
 
 impl Pair {
-    /// Both on a new etcd, kube-apiserver first, with these flags for Holdfast.
+    /// Starts both on a new etcd, kube-apiserver first, with these flags for Holdfast.
     async fn start(more: &[&str]) -> Self {
         Self::with(more, &[]).await
     }
 
-    /// The same with flags for kube-apiserver, too.
+    /// Returns the same with flags for kube-apiserver, too.
     async fn with(more: &[&str], reference: &[&str]) -> Self {
         let one = ONE.lock().await;
         let etcd = Etcd::one().unwrap();
@@ -67,12 +67,12 @@ impl Pair {
         }
     }
 
-    /// Each side as the one that writes, with the other one.
+    /// Returns each side as the writer, with the other one.
     fn ways(&self) -> [(&Side, &Side); 2] {
         [(&self.holdfast, &self.reference), (&self.reference, &self.holdfast)]
     }
 
-    /// How many keys of etcd begin so.
+    /// Returns the number of keys in etcd with this prefix.
     fn keys(&self, prefix: &str) -> u64 {
         let mut end = prefix.as_bytes().to_vec();
         *end.last_mut().unwrap() += 1;
@@ -80,7 +80,7 @@ impl Pair {
         let request = json!({"key": key, "range_end": end, "count_only": true});
         let answer = self.etcd.ask(0, "/v3/kv/range", &request.to_string()).unwrap();
         let answer: Value = serde_json::from_str(&answer).unwrap();
-        // Nothing is said of none.
+        // A count of zero is omitted.
         answer["count"].as_str().map_or(0, |count| count.parse().unwrap())
     }
 
@@ -94,7 +94,7 @@ async fn kube_apiserver(etcd: &Etcd) -> Reference {
     Reference::start(&program, &etcd.endpoints(), &[RANGE]).await.unwrap()
 }
 
-/// A Holdfast on an etcd that signs by the key of a kube-apiserver.
+/// Returns a Holdfast on an etcd that signs by the key of a kube-apiserver.
 fn holdfast(etcd: &Etcd, apiserver: &Reference, more: &[&str]) -> Server {
     let endpoints = format!("--etcd-servers={}", etcd.endpoints());
     let key = format!("--service-account-signing-key-file={}", apiserver.key().display());
@@ -110,7 +110,7 @@ fn holdfast(etcd: &Etcd, apiserver: &Reference, more: &[&str]) -> Server {
 struct Side {
     name: &'static str,
     target: Target,
-    /// A connection that no request is under way on.
+    /// Connection without a request in progress.
     idle: Mutex<Option<Connection>>,
 }
 
@@ -123,7 +123,7 @@ impl Side {
         }
     }
 
-    /// The same server for another user.
+    /// Returns the same server for another user.
     fn as_user(&self, token: &'static str) -> Self {
         Self::of(self.name, self.target.clone().with_token(token))
     }
@@ -171,7 +171,7 @@ impl Side {
         made
     }
 
-    /// Asks until the answer is as it should be.
+    /// Repeats a GET until the response satisfies `right`.
     async fn until(&self, path: &str, right: impl Fn(StatusCode, &Value) -> bool) -> Value {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -184,8 +184,8 @@ impl Side {
         }
     }
 
-    /// Sends a write again and again until it is refused with words like these: what is written through the other side holds
-    /// here a little later.
+    /// Repeats a write until it is rejected with a message that contains `words`: rules written through the other
+    /// server apply here a little later.
     async fn until_refused(&self, path: &str, object: &Value, words: &str) {
         let end = Instant::now() + PATIENCE;
         let path = format!("{path}?dryRun=All");
@@ -238,7 +238,7 @@ impl Stream {
         }
     }
 
-    /// All events up to the one that says that the object is gone.
+    /// Returns all events up to the deletion of the object.
     async fn until_gone(&mut self) -> Vec<Value> {
         let mut events = Vec::new();
         loop {

@@ -1,4 +1,4 @@
-//! One server in the place of the other, on the same etcd, and the history that both compact.
+//! Replacement of one server by the other on the same etcd, and the history that both compact.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use test_support::needs;
 use crate::{ONE, Pair, RANGE, Side, config_map, holdfast, kube_apiserver, named, version};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
-/// No kube-controller-manager runs beside kube-apiserver.
+/// Flag that disables controllers of kube-controller-manager, because none runs alongside kube-apiserver.
 const CONTROLLERS: &str =
     "--controllers=*,-clusterrole-aggregation-controller,-validatingadmissionpolicy-status-controller";
 const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
 
-/// What is compared across all namespaces: collections of objects that no server changes by itself.
+/// Collections that are compared across all namespaces: no server changes their objects by itself.
 const COLLECTIONS: [&str; 30] = [
     "/api/v1/namespaces",
     "/api/v1/configmaps",
@@ -50,7 +50,7 @@ const COLLECTIONS: [&str; 30] = [
     "/apis/example.com/v1/widgets",
 ];
 
-/// All objects of these collections, by where they are.
+/// Returns all objects of these collections, by path.
 async fn everything(side: &Side) -> BTreeMap<String, Value> {
     let mut all = BTreeMap::new();
     for collection in COLLECTIONS {
@@ -67,10 +67,10 @@ async fn everything(side: &Side) -> BTreeMap<String, Value> {
 const TRACKING: &str = "/api/v1/namespaces/kube-system/configmaps/kube-apiserver-legacy-service-account-token-tracking";
 const BLOCK: &str = "/apis/networking.k8s.io/v1/servicecidrs/kubernetes";
 
-/// What only kube-apiserver adds to what Holdfast made: the APIServices of definitions.
+/// Objects that only kube-apiserver adds to a store that Holdfast created: the APIServices of CRDs.
 const ADDED: [&str; 1] = ["/apis/apiregistration.k8s.io/v1/apiservices null \"v1.example.com\""];
 
-/// What of `after` is not as it was, or is new, or gone.
+/// Returns the objects that are changed, new or missing in `after`.
 fn changes(before: &BTreeMap<String, Value>, after: &BTreeMap<String, Value>) -> String {
     let text = |value: Option<&Value>| value.map_or_else(|| "nothing".to_owned(), Value::to_string);
     let places = before
@@ -89,7 +89,7 @@ fn changes(before: &BTreeMap<String, Value>, after: &BTreeMap<String, Value>) ->
 }
 
 async fn fill(side: &Side) {
-    // What servers on an etcd make by themselves, after they began to serve.
+    // Objects that servers on an etcd create by themselves after they began to serve.
     side.until(TRACKING, |code, _| code == StatusCode::OK).await;
     side.until(BLOCK, |_, block| {
         block["status"]["conditions"].to_string().contains("\"Ready\"")
@@ -148,12 +148,12 @@ async fn holdfast_takes_the_place_of_kube_apiserver_and_is_left_again() {
     let before = everything(&side).await;
     apiserver.end();
 
-    // It finds all that a server makes at its first start, and writes none of it anew.
+    // It finds all objects that a server creates at its first start, and rewrites none of them.
     let mut server = holdfast(&etcd, &apiserver, &[CONTROLLERS]);
     let side = as_holdfast(&server);
     let taken = everything(&side).await;
     assert_eq!(changes(&before, &taken), "");
-    // A watcher that knew the other server lists again and goes on here.
+    // A watcher of the previous server lists again and continues here.
     let (_, list) = side.get(CONFIG_MAPS).await;
     let mut stream = side.follow(CONFIG_MAPS, "one", version(&list)).await;
     let (code, answer) = side
@@ -221,7 +221,7 @@ async fn both_compact_by_one_clock_and_either_goes_on_alone() {
     for side in pair.sides() {
         streams.push(side.follow(CONFIG_MAPS, "one", version(&first)).await);
     }
-    // Until what was there at first is gone both write, and each watcher sees each write.
+    // Both servers write until the initial history is compacted, and each watcher receives each write.
     let mut number = 0;
     while !pair.is_compacted(version(&first)) {
         for side in pair.sides() {
@@ -233,7 +233,7 @@ async fn both_compact_by_one_clock_and_either_goes_on_alone() {
             }
         }
     }
-    // The server that is left goes on with the clock.
+    // The remaining server continues to advance the clock.
     let clock = pair.clock();
     pair.apiserver.end();
     pair.until_clock_passes(clock + 2).await;
@@ -251,7 +251,7 @@ async fn both_compact_by_one_clock_and_either_goes_on_alone() {
 }
 
 impl Pair {
-    /// Whether etcd does not know that revision any more.
+    /// Returns true if etcd has compacted that revision.
     fn is_compacted(&self, revision: &str) -> bool {
         let request = json!({"key": "YQ==", "revision": revision}).to_string();
         match self.etcd.ask(0, "/v3/kv/range", &request) {
@@ -263,7 +263,7 @@ impl Pair {
         }
     }
 
-    /// How often the clock of compaction was advanced.
+    /// Returns the number of times that the compaction clock was advanced.
     fn clock(&self) -> u64 {
         // `compact_rev_key`
         let request = json!({"key": "Y29tcGFjdF9yZXZfa2V5"}).to_string();

@@ -1,5 +1,5 @@
-//! Rules that hold wherever a write goes: addresses and ports, quotas, roles, policies, webhooks, the ownership of fields, the
-//! life of events.
+//! Rules that apply to writes through either server: addresses and ports, quotas, roles, policies, webhooks, the
+//! ownership of fields, the lifetime of events.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ fn service(name: &str, more: Value) -> Value {
 
 #[needs(etcd, kube_apiserver)]
 #[tokio::test]
-async fn addresses_and_ports_are_given_once_and_given_back_through_either() {
+async fn addresses_and_ports_are_allocated_once_by_either_server() {
     let pair = Pair::start(&[]).await;
     let services: Vec<Value> = (0..40)
         .map(|number| service(&format!("s{number}"), json!({})))
@@ -60,14 +60,15 @@ async fn addresses_and_ports_are_given_once_and_given_back_through_either() {
         allocated.iter().map(|(_, port)| port).collect::<BTreeSet<_>>().len(),
         40
     );
-    // Each address is an object that says whose it is.
+    // Each address has an object that names its owner.
     for (ip, _) in &allocated {
         let (code, address) = pair.reference.get(&format!("{ADDRESSES}/{ip}")).await;
         assert_eq!(code, StatusCode::OK, "{address}");
         let owner = items.iter().find(|one| one["spec"]["clusterIP"] == *ip).unwrap();
         assert_eq!(address["spec"]["parentRef"]["name"], owner["metadata"]["name"]);
     }
-    // What is given is refused by the other, with the same words, and free again when its Service is gone.
+    // The other server rejects an allocated address with the same message. It is free again when its Service is
+    // deleted.
     for (taker, (owner, other)) in ["s0", "s1"].into_iter().zip(pair.ways()) {
         let (_, taken) = other.get(&format!("{SERVICES}/{taker}")).await;
         let (ip, port) = (&taken["spec"]["clusterIP"], &taken["spec"]["ports"][0]["nodePort"]);
@@ -117,7 +118,7 @@ async fn a_quota_is_kept_and_charged_through_either() {
     assert_eq!(list["items"].as_array().unwrap().len(), made);
     assert!(made <= 12, "{made} were made");
     for side in pair.sides() {
-        // What the controller counts in the end is what is there, and the rest can be used.
+        // The controller finally counts the existing objects, and the remaining quota can be used.
         side.until(&format!("{path}/q"), |_, object| {
             used(object).as_str() == Some(made.to_string().as_str())
         })
@@ -237,7 +238,7 @@ async fn policies_and_webhooks_of_one_server_hold_for_the_other() {
             .until_refused(CONFIG_MAPS, &config_map("hooked", "1"), "the hook says no")
             .await;
 
-        // What is taken away through the other holds no more for the one.
+        // Rules deleted through one server no longer apply to the other.
         for resource in [
             "validatingadmissionpolicybindings",
             "validatingadmissionpolicies",
@@ -287,7 +288,7 @@ async fn until_made(side: &crate::Side, name: &str) {
 
 #[needs(etcd, kube_apiserver)]
 #[tokio::test]
-async fn fields_belong_to_their_managers_whichever_server_they_wrote_through() {
+async fn fields_belong_to_their_managers_on_either_server() {
     let pair = Pair::start(&[]).await;
     for (number, (writer, other)) in pair.ways().into_iter().enumerate() {
         let name = format!("owned{number}");
@@ -302,7 +303,7 @@ async fn fields_belong_to_their_managers_whichever_server_they_wrote_through() {
         assert_eq!(conflicts[0], conflicts[1]);
         let (code, taken) = other.apply(&path, "bravo&force=true", &config_map(&name, "2")).await;
         assert_eq!(code, StatusCode::OK, "{taken}");
-        // What is no longer applied goes.
+        // Fields that are no longer applied are removed.
         let (code, left) = writer.apply(&path, "bravo", &named("v1", "ConfigMap", &name)).await;
         assert_eq!(code, StatusCode::OK, "{left}");
         assert_eq!(left["data"], Value::Null, "{left}");
@@ -352,7 +353,7 @@ async fn events_of_either_server_hang_on_a_lease_that_the_other_keeps() {
     }
 }
 
-/// The lease that an event hangs on.
+/// Returns the lease that an event hangs on.
 fn lease(pair: &Pair, event: &str) -> u64 {
     let key = STANDARD.encode(format!("/registry/events/default/{event}"));
     let answer = pair

@@ -1,4 +1,4 @@
-//! A definition that changes while its objects are written and watched.
+//! A CRD that changes while its objects are written and watched.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use tokio::sync::watch::Receiver;
 
 use super::{DEFINITION, JSON, MERGE, PATIENCE, WIDGETS, ask, define, definition, get, widget};
 
-/// How often the definition changes.
+/// Number of changes of the CRD.
 const ROUNDS: usize = 12;
 const WRITERS: usize = 3;
 const WATCHERS: usize = 2;
 
-/// A schema with a field for each round so far, each with a default.
+/// Returns a schema with a field for each round so far, each with a default.
 fn schema(round: usize) -> Value {
     let fields = (0..=round).map(|round| (format!("round{round}"), json!({"type": "integer", "default": round})));
     json!({"type": "object", "properties": fields.collect::<serde_json::Map<_, _>>()})
@@ -53,8 +53,8 @@ async fn write(target: Target, writer: usize, ended: Arc<AtomicBool>) -> Vec<Str
     names
 }
 
-/// Watches, and goes on where a watch ended, until as many objects as wanted have been added and changed. Returns the
-/// events of each object.
+/// Watches, and resumes after the end of a watch, until the wanted numbers of objects have been added and changed.
+/// Returns the events of each object.
 async fn follow(
     target: Target,
     mut version: u64,
@@ -114,7 +114,8 @@ async fn nothing_is_lost_or_outdated_while_a_definition_changes() {
         let changed = json!({"spec": {"versions": definition(&schema(round))["spec"]["versions"]}});
         let (code, answer) = ask(&target, Method::PATCH, DEFINITION, MERGE, &changed).await;
         assert_eq!(code, StatusCode::OK, "{answer}");
-        // Who has seen the change finds it made: in what is written, read and listed from now on.
+        // A client that has seen the change of the CRD sees its effect in everything that is written, read and listed
+        // from now on.
         let field = format!("round{round}");
         let name = format!("checked{round}");
         let (code, made) = ask(&target, Method::POST, WIDGETS, JSON, &widget(&name, &json!({}))).await;

@@ -1,4 +1,4 @@
-//! What is refused, warned of and reported of definitions, beyond their schemas
+//! Errors, warnings and conditions of CRDs, except for those about their schemas
 //! (<https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/>).
 
 use conformance::{Binary, Server, Target};
@@ -9,7 +9,7 @@ use super::{
     DEFINITION, DEFINITIONS, JSON, MERGE, WIDGETS, ask, define, definition, get, is_established, sizes, until,
 };
 
-/// Asks, and returns the texts of the warnings besides the code and the answer.
+/// Sends a request and returns the texts of the warnings along with the code and the response.
 async fn warned(
     target: &Target,
     method: Method,
@@ -49,7 +49,7 @@ async fn unknown_formats_of_texts_are_warned_of() {
 }
 
 #[tokio::test]
-async fn what_was_left_out_of_a_refused_change_is_warned_of_once() {
+async fn rejected_change_warns_once_about_unknown_fields() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     let target = Target::of(&server).unwrap();
     define(&target, &sizes()).await;
@@ -72,7 +72,7 @@ async fn what_was_left_out_of_a_refused_change_is_warned_of_once() {
 }
 
 #[tokio::test]
-async fn generation_counts_changes_of_the_spec_and_names_are_accepted_anew() {
+async fn spec_changes_raise_the_generation_and_update_accepted_names() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     let target = Target::of(&server).unwrap();
     define(&target, &sizes()).await;
@@ -90,7 +90,7 @@ async fn generation_counts_changes_of_the_spec_and_names_are_accepted_anew() {
 }
 
 #[tokio::test]
-async fn what_may_never_be_said_is_refused() {
+async fn invalid_definitions_are_rejected() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     let target = Target::of(&server).unwrap();
     let reported = async |change: &[(&str, Value)]| {
@@ -109,7 +109,7 @@ async fn what_may_never_be_said_is_refused() {
         assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
         answer["message"].as_str().unwrap().to_owned()
     };
-    // A definition cannot take a built-in group.
+    // A CRD cannot use a built-in group.
     let apps = [
         ("/metadata/name", json!("widgets.apps")),
         ("/spec/group", json!("apps")),
@@ -154,7 +154,7 @@ async fn definition_of_built_in_resource_changes_nothing() {
     until(&target, &path, |_, definition| is_established(definition)).await;
     let (_, list) = get(&target, "/apis/networking.k8s.io/v1/ingresses").await;
     assert_eq!(list["apiVersion"], "networking.k8s.io/v1");
-    // kube-apiserver's handler takes all paths of the group.
+    // kube-apiserver's handler serves all paths of the group.
     assert_eq!(
         get(&target, "/apis/networking.k8s.io/v9/ingresses").await.0,
         StatusCode::NOT_FOUND
@@ -176,7 +176,7 @@ async fn definition_of_built_in_resource_changes_nothing() {
     );
 }
 
-/// A definition in a group of Kubernetes.
+/// Returns a definition in a group of Kubernetes.
 fn built_in_group_definition(version: &str) -> Value {
     let schema = json!({"openAPIV3Schema": {"type": "object"}});
     json!({
@@ -231,7 +231,7 @@ async fn definition_in_built_in_group_is_not_served() {
     }
 }
 
-/// Asserts that no object of the document holds a name twice.
+/// Asserts that no object of the document contains a name twice.
 async fn assert_has_unique_names(target: &Target, path: &str) {
     let mut connection = target.connect().await.unwrap();
     let (code, bytes) = connection
@@ -239,7 +239,8 @@ async fn assert_has_unique_names(target: &Target, path: &str) {
         .await
         .unwrap();
     assert_eq!(code, StatusCode::OK);
-    // A parsed object keeps the last of several members of one name, so that writing it again makes the text shorter.
+    // A parsed object keeps the last of several members of one name, so that serializing it again makes the text
+    // shorter.
     let parsed: Value = serde_json::from_slice(&bytes).unwrap();
     let members = |text: &[u8]| text.iter().filter(|byte| **byte == b':').count();
     assert_eq!(members(parsed.to_string().as_bytes()), members(&bytes));

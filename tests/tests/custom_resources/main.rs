@@ -1,5 +1,5 @@
-//! Custom resources from their definition to their end, through the real binary: served at once, changed while they are
-//! watched, kept over a restart, and gone with their definition.
+//! Custom resources from the creation to the deletion of their CRD, through the real binary: served at once, changed
+//! while they are watched, kept over a restart, and deleted with their CRD.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "what fails here is the test")]
 
@@ -22,7 +22,7 @@ const JSON: &str = "application/json";
 const MERGE: &str = "application/merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
-/// How long anything takes at the longest that takes its own time.
+/// Time limit of anything that happens asynchronously.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn definition(spec: &Value) -> Value {
@@ -51,7 +51,7 @@ fn widget(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}, "spec": spec})
 }
 
-/// Asks, and reads the answer as JSON; null where it is none.
+/// Sends a request and parses the response as JSON; null if it is not JSON.
 async fn ask(target: &Target, method: Method, path: &str, media_type: &str, body: &Value) -> (StatusCode, Value) {
     let mut connection = target.connect().await.unwrap();
     let body = match body {
@@ -66,7 +66,7 @@ async fn get(target: &Target, path: &str) -> (StatusCode, Value) {
     ask(target, Method::GET, path, "", &Value::Null).await
 }
 
-/// Asks until the answer is as it should be.
+/// Repeats a GET until the response satisfies `wanted`.
 async fn until(target: &Target, path: &str, wanted: impl Fn(StatusCode, &Value) -> bool) -> Value {
     let waited = tokio::time::timeout(PATIENCE, async {
         loop {
@@ -92,7 +92,7 @@ fn is_established(definition: &Value) -> bool {
     })
 }
 
-/// Defines widgets; what is established is served, without waiting.
+/// Creates the CRD of widgets. An established CRD is served without waiting.
 async fn define(target: &Target, spec: &Value) {
     define_as(target, &definition(spec)).await;
 }
@@ -106,7 +106,7 @@ async fn define_as(target: &Target, definition: &Value) {
 }
 
 #[tokio::test]
-async fn objects_are_pruned_filled_in_and_checked_as_the_definition_says() {
+async fn objects_are_pruned_defaulted_and_validated() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     let target = Target::of(&server).unwrap();
     define(&target, &sizes()).await;
@@ -150,7 +150,7 @@ async fn objects_are_pruned_filled_in_and_checked_as_the_definition_says() {
     assert_eq!(code, StatusCode::UNSUPPORTED_MEDIA_TYPE);
 }
 
-/// What a write is refused with.
+/// Returns the error message of a rejected write.
 async fn refused(target: &Target, method: Method, path: &str, media_type: &str, body: &Value) -> String {
     let (code, answer) = ask(target, method, path, media_type, body).await;
     assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
@@ -307,7 +307,7 @@ async fn a_changed_definition_takes_effect_at_once_and_ends_watches() {
     let (code, _) = ask(&target, Method::PATCH, DEFINITION, MERGE, &changed).await;
     assert_eq!(code, StatusCode::OK);
 
-    // The watch sends what was there, and ends.
+    // The watch sends the existing objects, and ends.
     let reported = tokio::time::timeout(PATIENCE, watch.into_body().collect())
         .await
         .unwrap();
@@ -320,7 +320,7 @@ async fn a_changed_definition_takes_effect_at_once_and_ends_watches() {
             .count(),
         1
     );
-    // A new default shows in what is stored, without a change of it.
+    // A new default appears in stored objects without a write.
     let (_, shown) = get(&target, &format!("{WIDGETS}/one")).await;
     assert_eq!(shown["spec"], json!({"size": 3, "color": "red"}));
     assert_eq!(
@@ -390,7 +390,7 @@ async fn a_definition_takes_its_objects_along() {
     let (code, _) = ask(&target, Method::PATCH, &format!("{WIDGETS}/held"), MERGE, &free).await;
     assert_eq!(code, StatusCode::OK);
     until(&target, DEFINITION, |code, _| code == StatusCode::NOT_FOUND).await;
-    // The server follows the definition, maybe a moment behind.
+    // The server's informer of the CRD may be a moment behind.
     let gone = until(&target, WIDGETS, |code, _| code == StatusCode::NOT_FOUND).await;
     assert_eq!(gone, Value::Null);
     define(&target, &sizes()).await;

@@ -1,4 +1,4 @@
-//! Server-Side Apply on custom resources: who owns what by the markers of the schema, when the schema changes, across
+//! Server-Side Apply on custom resources: ownership according to the schema, after changes of the schema, across
 //! versions, and in status and scale (<https://kubernetes.io/docs/reference/using-api/server-side-apply/>).
 
 use conformance::{Binary, Server, Target};
@@ -49,7 +49,7 @@ async fn applied(target: &Target, path: &str, manager: &str, body: &Value) -> Va
     object
 }
 
-/// Who owns what: `MANAGER VERSION SUBRESOURCE` and the fields, in the order of the object.
+/// Returns the field owners: `MANAGER VERSION SUBRESOURCE` and the fields, in the order of the object.
 fn owners(object: &Value) -> Vec<(String, Value)> {
     let entries = object["metadata"]["managedFields"].as_array().unwrap();
     let owner = |entry: &Value| {
@@ -80,7 +80,7 @@ fn pair(map_type: &str) -> Value {
 }
 
 #[tokio::test]
-async fn lists_without_markers_have_one_owner_and_maps_one_for_each_key() {
+async fn lists_are_owned_as_a_whole_and_maps_by_key() {
     let any = json!({"l": items(&json!({})), "m": {"type": "object", "additionalProperties": {"type": "string"}}});
     let (_server, target) = start(&[version("v1", true, &any)]).await;
     let path = format!("{WIDGETS}/one");
@@ -130,7 +130,7 @@ async fn sets_and_lists_by_key_are_shared_item_by_item() {
         owners(&both)[1].1,
         json!({"f:s": {"v:\"q\"": {}, "v:\"r\"": {}}, "f:l": {"k:{\"name\":\"y\"}": item}})
     );
-    // What one leaves out and no other wants goes.
+    // An item that one manager omits and no other applies is removed.
     let less = applied(&target, &path, "a", &of(&["q"], &[])).await;
     assert_eq!(
         less["spec"],
@@ -141,7 +141,7 @@ async fn sets_and_lists_by_key_are_shared_item_by_item() {
 }
 
 #[tokio::test]
-async fn what_becomes_granular_is_treated_as_if_it_always_had_been() {
+async fn field_that_becomes_granular_counts_as_always_granular() {
     let before = json!({"l": items(&json!({})), "o": pair("atomic")});
     let after = json!({"l": by_name(), "o": pair("granular")});
     let (_server, target) = start(&[version("v1", true, &before)]).await;
@@ -152,7 +152,7 @@ async fn what_becomes_granular_is_treated_as_if_it_always_had_been() {
     );
     applied(&target, &path, "a", &whole).await;
     change(&target, &[version("v1", true, &after)]).await;
-    // The former owner has the list and the map, and nothing in them.
+    // The former owner owns the list and the map, and nothing in them.
     let part = widget("one", &json!({"l": [{"name": "y"}], "o": {"a": "9"}}));
     let both = applied(&target, &path, "b", &part).await;
     assert_eq!(
@@ -173,7 +173,7 @@ async fn what_becomes_granular_is_treated_as_if_it_always_had_been() {
 }
 
 #[tokio::test]
-async fn what_becomes_atomic_belongs_to_all_who_had_a_part_of_it() {
+async fn field_that_becomes_atomic_belongs_to_all_former_owners() {
     let before = json!({"l": by_name(), "o": pair("granular")});
     let after = json!({"l": items(&json!({})), "o": pair("atomic")});
     let (_server, target) = start(&[version("v1", true, &before)]).await;
@@ -223,17 +223,18 @@ async fn managers_keep_the_version_they_wrote_in_until_it_is_gone() {
             .count(),
         2
     );
-    // Conflicts are found whatever version they are in.
+    // Conflicts are detected across versions.
     let (code, _) = apply(&target, &two, "c", &at_two(json!({"a": "2"}))).await;
     assert_eq!(code, StatusCode::CONFLICT);
-    // Who applies in another version moves there, and gives up what is left out.
+    // A manager that applies in another version moves to it, and gives up the fields that it omits.
     let moved = applied(&target, &two, "a", &at_two(json!({"a": "1"}))).await;
     assert_eq!(who(&moved).iter().filter(|who| who.ends_with("v2")).count(), 2);
     assert_eq!(get(&target, &one).await.1["spec"], json!({"a": "1"}));
 
     applied(&target, &one, "late", &widget("one", &json!({"b": "y"}))).await;
     change(&target, &[version("v1", false, &spec), version("v2", true, &spec)]).await;
-    // Objects are moved by writing them before their version goes: what is stored in none that is there cannot be read.
+    // Objects are migrated by writing them before their version is removed: an object stored in a missing version
+    // cannot be read.
     let moved = json!({"metadata": {"labels": {"moved": "yes"}}});
     let (code, answer) = ask(&target, Method::PATCH, &two, MERGE, &moved).await;
     assert_eq!(code, StatusCode::OK, "{answer}");
@@ -246,7 +247,7 @@ async fn managers_keep_the_version_they_wrote_in_until_it_is_gone() {
         who(&get(&target, &two).await.1).contains(&"late v1".to_owned()),
         "a read changes nothing"
     );
-    // An apply fails as long as any manager wrote in the version that is gone, even a forced one that changes nothing.
+    // An apply fails as long as a manager has an entry in the removed version, even a forced one that changes nothing.
     let (code, refused) = apply(&target, &format!("{two}?force=true"), "a", &at_two(json!({"a": "1"}))).await;
     assert_eq!(code, StatusCode::INTERNAL_SERVER_ERROR, "{refused}");
     assert_eq!(
@@ -329,7 +330,8 @@ async fn status_and_scale_have_owners_of_their_own() {
     assert_eq!((code, &scaled["status"]["replicas"]), (StatusCode::OK, &json!(7)));
     let now = get(&target, &path).await.1;
     assert!(owners(&now).contains(&("scaler v1 scale".to_owned(), json!({"f:replicas": {}}))));
-    // Who scales has taken the number from who applied it, as the documentation of horizontal scaling has it.
+    // The user who scales has taken over `replicas` from the applier, as described in the documentation of horizontal
+    // scaling.
     let (code, refused) = apply(&target, &path, "a", &widget("one", &json!({"replicas": 1}))).await;
     assert_eq!(code, StatusCode::CONFLICT);
     let shown = "Apply failed with 1 conflict: conflict with \"scaler\" with subresource \"scale\" using example.com/v1: .spec.replicas";
@@ -338,9 +340,9 @@ async fn status_and_scale_have_owners_of_their_own() {
     assert_eq!(without["spec"], json!({"replicas": 4, "color": "red"}));
 }
 
-/// As Flux's `ssa` knows it of clusters (`TestApply_MigrateAPIVersion` of its suite).
+/// Flux's `ssa` expects this of clusters (`TestApply_MigrateAPIVersion` of its suite).
 #[tokio::test]
-async fn managers_of_a_version_that_is_served_no_more_are_owners_still() {
+async fn managers_of_an_unserved_version_are_still_owners() {
     let (text, default) = (json!({"type": "string"}), json!({"type": "string", "default": "x"}));
     let (old, new) = (json!({"a": text}), json!({"a": text, "b": default}));
     let unserved = |spec: &Value| {
@@ -370,14 +372,14 @@ async fn managers_of_a_version_that_is_served_no_more_are_owners_still() {
     let (code, refused) = apply(&target, &one, "other", &widget("one", &json!({"a": "2"}))).await;
     assert_eq!(code, StatusCode::CONFLICT, "{refused}");
 
-    // A default that the old version does not know keeps the object from being compared in it.
+    // A default that the old version does not know prevents the comparison of the object in it.
     change(&target, &[unserved(&old), version("v1", true, &new)]).await;
     for manager in ["applier", "other"] {
         let (code, refused) = apply(&target, &one, manager, &widget("one", &json!({"a": "1"}))).await;
         assert_eq!(code, StatusCode::INTERNAL_SERVER_ERROR, "{refused}");
         assert_eq!(refused["message"], ".spec.b: field not declared in schema");
     }
-    // An update goes on without managers.
+    // An update succeeds without tracking managers.
     let changed = json!({"spec": {"a": "3"}});
     let (code, updated) = ask(&target, Method::PATCH, &one, MERGE, &changed).await;
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Helm 3: a chart with a definition, an object of it, and hooks that need no pod.
+//! Helm 3: a chart with a CRD, an object of it, and hooks that need no Pod.
 
 use conformance::tool::Tool;
 use test_support::needs;
@@ -119,7 +119,7 @@ fn a_release_is_installed_upgraded_rolled_back_and_uninstalled() {
     assert!(upgraded.contains("REVISION: 2"), "{upgraded}");
     assert_eq!(field("deployment/shop", "{.spec.replicas}"), "5");
     assert_eq!(field("configmap/shop-hook", "{.data.revision}"), "2");
-    // What the definition does not allow fails the release, and the objects stay.
+    // A value that the CRD rejects fails the release, and the objects stay.
     let refused = helm.refuses(&words(&format!("upgrade shop {chart} --set size=10 -n market")), "");
     assert!(refused.contains("spec.size: Invalid value: 10"), "{refused}");
     assert_eq!(field("widget/shop", "{.spec.size}"), "1");
@@ -136,7 +136,7 @@ fn a_release_is_installed_upgraded_rolled_back_and_uninstalled() {
     let gone = says("uninstall shop");
     assert!(gone.contains(r#"release "shop" uninstalled"#), "{gone}");
     let left = helm.has_say(&kubectl, &words("get deployments,widgets,configmaps -n market -o name"));
-    // Hooks are no part of the release, and definitions stay.
+    // Hooks are not part of the release, and CRDs stay.
     assert_eq!(left, "configmap/shop-hook\n");
     assert_eq!(field("crd/widgets.shop.example.com", "{.spec.names.kind}"), "Widget");
     assert!(helm.refuses(&words("status shop -n market"), "").contains("not found"));

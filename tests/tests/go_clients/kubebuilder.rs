@@ -1,5 +1,5 @@
-//! A project that kubebuilder makes, with two versions of a kind, a controller, and webhooks that default, validate and
-//! convert. Its tests pass with `KUBEBUILDER_ASSETS` alone.
+//! A project scaffolded by kubebuilder, with two versions of a kind, a controller, and webhooks that default, validate
+//! and convert. Its tests pass with only `KUBEBUILDER_ASSETS` set.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use test_support::{etcd, kube_apiserver, needs};
 
 use crate::{PATIENCE, program, words};
 
-/// What makes the project. `--make=false` leaves what is generated to controller-gen below.
+/// Commands that scaffold the project. `--make=false` leaves generated code to controller-gen below.
 const SCAFFOLD: [&str; 4] = [
     "init --domain example.com --repo holdfast.example/clients --fetch-deps=false --skip-go-version-check",
     "create api --group shop --version v1 --kind Widget --resource --controller --make=false",
@@ -21,7 +21,7 @@ const SCAFFOLD: [&str; 4] = [
      --make=false",
 ];
 
-/// What its owner writes in the places that kubebuilder leaves: the file, the place, and what stands there then.
+/// Code that the project's owner inserts where kubebuilder leaves room: the file, the position, and the replacement.
 const WRITTEN: [(&str, &str, &str); 10] = [
     (
         "api/v1/widget_types.go",
@@ -76,13 +76,13 @@ const WRITTEN: [(&str, &str, &str); 10] = [
     ),
 ];
 
-/// How the project's `Makefile` calls controller-gen, for the packages that are tested.
+/// Arguments with which the project's `Makefile` calls controller-gen, for the packages that are tested.
 const GENERATE: [&str; 2] = [
     "object:headerFile=hack/boilerplate.go.txt paths=./api/...",
     "rbac:roleName=manager-role crd webhook paths=./api/... paths=./internal/... output:crd:artifacts:config=config/crd/bases",
 ];
 
-/// The project, made once for the tests below.
+/// The project, created once for the tests below.
 static PROJECT: LazyLock<PathBuf> = LazyLock::new(project);
 
 #[needs(clients, go)]
@@ -124,11 +124,11 @@ fn passes(assets: &Path) {
     assert!(webhook.starts_with("Ran 5 of 5 Specs"), "{said}");
 }
 
-/// Makes the project below the build directory: Go names what it keeps by the folder of the package.
+/// Creates the project below the build directory: Go's cache depends on the folder of the package.
 fn project() -> PathBuf {
     let kubebuilder = program("go", "sigs.k8s.io/kubebuilder/v4");
     let generator = program("go", "sigs.k8s.io/controller-tools/cmd/controller-gen");
-    // kubebuilder leaves it to goimports to find packages of this module, which looks at what Go has fetched.
+    // kubebuilder relies on goimports, which searches the module cache, to find packages of this module.
     let sources = clients::sources("go");
     in_project(
         Path::new("go"),

@@ -58,7 +58,7 @@ fn daily_work(module: &str, minor: &str) {
     assert!(required.contains(&pinned), "{module} has another kubectl than {minor}");
 }
 
-/// Runs lines of kubectl; each says what is beside it.
+/// Runs lines of kubectl and compares the output of each with the expected one.
 fn each(kubectl: &Tool, lines: &[(&str, &str)]) {
     for (line, expected) in lines {
         let said = kubectl.says(&words(line), "");
@@ -220,7 +220,7 @@ fn makes_and_asks(kubectl: &Tool) {
     assert!(twice.contains("already Approved"), "{twice}");
 }
 
-/// A request for a certificate, as PEM.
+/// Returns a request for a certificate, as PEM.
 fn certificate_request() -> String {
     let key = rcgen::KeyPair::generate().unwrap();
     let mut parameters = rcgen::CertificateParams::default();
@@ -246,7 +246,7 @@ fn keeps_nodes_free(kubectl: &Tool) {
             ),
         ],
     );
-    // There is no kubelet behind the node, and nothing that measures it.
+    // The node has no kubelet, and there is no metrics server.
     for (line, why) in [
         ("logs alone", "Error from server"),
         ("exec alone -- ls", "error"),

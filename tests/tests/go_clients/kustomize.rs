@@ -7,7 +7,7 @@ use crate::{program, words};
 
 #[needs(clients, go)]
 #[test]
-fn what_kustomize_builds_is_applied_and_pruned() {
+fn kustomize_output_is_applied_and_pruned() {
     let kustomize = program("go", "sigs.k8s.io/kustomize/kustomize/v5");
     let kubectl = Tool::start(program("go", "./kubectl"));
     kubectl.file(

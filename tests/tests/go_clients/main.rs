@@ -1,5 +1,5 @@
-//! Clients that are written in Go, each built from its module and pinned by a `go.mod` below `tests/clients`, against the real
-//! binary. What Go has built once it keeps, so that only the first run takes minutes.
+//! Clients written in Go, each built from its module and pinned by a `go.mod` below `tests/clients`, against the real
+//! binary. Go caches its builds, so that only the first run needs minutes.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 
@@ -17,7 +17,7 @@ use conformance::tool::printed;
 use conformance::{Binary, clients, root};
 use test_support::needs;
 
-/// envtest waits 20 seconds by itself, which is short where others build beside it.
+/// Timeouts of envtest. The default of 20 seconds is too short while builds run on the same machine.
 const PATIENCE: [(&str, &str); 2] = [
     ("KUBEBUILDER_CONTROLPLANE_START_TIMEOUT", "2m"),
     ("KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT", "2m"),
@@ -45,12 +45,12 @@ fn libraries_work_in_an_environment() {
 /// One program is built at a time: two builds at once would do the same work twice.
 static BUILDS: Mutex<()> = Mutex::new(());
 
-/// Builds a package with what the module in this folder of `tests/clients` requires, and gives the program.
+/// Builds a package with the requirements of the module in this folder of `tests/clients`, and returns the program.
 fn program(module: &str, package: &str) -> PathBuf {
     let _turn = BUILDS.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = root().join("target/clients").join(module);
     std::fs::create_dir_all(&folder).unwrap();
-    // The last word that is no version: `…/kustomize/v5` is the program kustomize.
+    // The last path element that is not a version: `…/kustomize/v5` is the program kustomize.
     let name = package.rsplit('/').find(|part| !is_version(part)).unwrap();
     let program = folder.join(name);
     let mut build = Command::new("go");
@@ -63,13 +63,13 @@ fn program(module: &str, package: &str) -> PathBuf {
     program
 }
 
-/// Whether a part of a module's path is the number of its major version.
+/// Returns true if an element of a module's path is the number of its major version.
 fn is_version(part: &str) -> bool {
     part.strip_prefix('v')
         .is_some_and(|number| number.parse::<u32>().is_ok())
 }
 
-/// The words of a line, where none of them holds a blank.
+/// Splits a line into words, none of which may contain a space.
 fn words(line: &str) -> Vec<&str> {
     line.split_whitespace().collect()
 }

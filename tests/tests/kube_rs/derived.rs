@@ -1,5 +1,5 @@
-//! Resources that are defined by deriving `CustomResource`: the definition is applied by its operator, which then keeps the
-//! objects, in two versions, with a status of its own and objects that go with their owner.
+//! Resources defined by deriving `CustomResource`: their operator applies the CRD and then reconciles the objects, in
+//! two versions, with a status and dependents that are deleted with their owner.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use crate::{PATIENCE, next, start, until};
 
-/// A cache of several shards; each is a ConfigMap that the operator keeps.
+/// A cache of several shards; each is a ConfigMap that the operator maintains.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[kube(
     group = "caches.example.com",
@@ -111,7 +111,7 @@ fn one() -> i32 {
     1
 }
 
-/// The resource as it was before it had shards.
+/// The resource before it had shards.
 mod earlier {
     use super::*;
 
@@ -144,7 +144,7 @@ fn cache(name: &str, shards: &[&str]) -> Value {
     })
 }
 
-/// Applies a definition as its operator does at each start, and waits until it is established.
+/// Applies a CRD as its operator does at each start, and waits until it is established.
 async fn define(client: &Client, definition: &CustomResourceDefinition) -> CustomResourceDefinition {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     let name = definition.name_any();
@@ -169,7 +169,7 @@ async fn a_derived_definition_is_served_as_soon_as_it_is_established() {
     assert_eq!(status.accepted_names.unwrap().list_kind.as_deref(), Some("CacheList"));
     assert_eq!(status.stored_versions.unwrap(), ["v1"]);
 
-    // What the operator applies at its next start is no change.
+    // The apply of the operator at its next start changes nothing.
     let again = define(&client, &Cache::crd()).await;
     assert_eq!(again.resource_version(), made.resource_version());
 
@@ -230,7 +230,7 @@ async fn a_derived_definition_is_served_as_soon_as_it_is_established() {
 }
 
 #[tokio::test]
-async fn what_a_derived_schema_rules_out_is_refused_with_each_cause() {
+async fn object_violating_a_derived_schema_is_rejected_with_causes() {
     let (_server, client) = start().await;
     define(&client, &Cache::crd()).await;
     let caches: Api<Cache> = Api::default_namespaced(client);
@@ -349,7 +349,7 @@ async fn two_derived_versions_show_the_same_objects() {
     for _begin_object_end in 0..3 {
         next(&mut events).await.unwrap();
     }
-    // What the old version has no place for cannot be applied while somebody owns fields in that version.
+    // A value that the old version cannot represent cannot be applied while a manager owns fields in that version.
     let mut wish = cache("old", &["a"]);
     wish["spec"].as_object_mut().unwrap().remove("engine");
     wish["spec"]["zones"] = json!(["south"]);
@@ -364,7 +364,7 @@ async fn two_derived_versions_show_the_same_objects() {
         status.message,
         "failed to convert new object: .spec.shards: field not declared in schema"
     );
-    // So the operator brings its own entry up to date first.
+    // So the operator updates its own entry first.
     let entry =
         json!([{"op": "replace", "path": "/metadata/managedFields/0/apiVersion", "value": "caches.example.com/v1"}]);
     let migration = Patch::Json::<()>(serde_json::from_value(entry).unwrap());
@@ -396,7 +396,7 @@ async fn two_derived_versions_show_the_same_objects() {
     );
 }
 
-/// What one cache wants: a map for each shard, a status that says so, and a note when it is gone.
+/// Reconciles one cache: a ConfigMap for each shard, a status that reports it, and a note when the cache is deleted.
 async fn reconcile(cache: Arc<Cache>, client: Arc<Client>) -> Result<Action, kube::runtime::finalizer::Error<Error>> {
     let client = Client::clone(&client);
     let caches: Api<Cache> = Api::default_namespaced(client.clone());
@@ -461,7 +461,7 @@ fn condition(name: &str, generation: Option<i64>) -> Value {
     let mut condition = json!({
         "type": name, "status": "True", "reason": "Kept", "message": "", "lastTransitionTime": "2026-01-02T03:04:05Z",
     });
-    // An apply may not set to null what the definition does not call nullable.
+    // An apply may only set a field to null if the CRD makes it nullable.
     if let Some(generation) = generation {
         condition["observedGeneration"] = generation.into();
     }
@@ -509,7 +509,7 @@ async fn an_operator_keeps_its_resources_and_what_they_own() {
     assert_eq!(object.finalizers(), [FINALIZER]);
     assert_eq!(shards().await, ["main-a", "main-b"]);
 
-    // The user changes the wish and leaves the status alone; somebody else has a condition there.
+    // The user changes the spec and not the status; another client adds a condition to the status.
     let other = json!({
         "apiVersion": "caches.example.com/v1", "kind": "Cache",
         "status": {"conditions": [condition("Backed-up", None)]},
@@ -534,7 +534,7 @@ async fn an_operator_keeps_its_resources_and_what_they_own() {
     assert_eq!(types, ["Ready", "Backed-up"]);
     assert_eq!(shards().await, ["main-b", "main-c"]);
 
-    // What it owns comes back.
+    // Deleted dependents are recreated.
     maps.delete("main-b", &DeleteParams::default()).await.unwrap();
     until("the map is made again", async || {
         maps.get_opt("main-b").await.unwrap().is_some()
@@ -549,7 +549,7 @@ async fn an_operator_keeps_its_resources_and_what_they_own() {
         .expect("not gone in time")
         .unwrap();
     assert_eq!(maps.get("notes").await.unwrap().data.unwrap()["main"], "cleaned up");
-    // The references do not block the deletion of their owner: the collector takes the maps when it is gone.
+    // The references do not block the deletion of their owner: the garbage collector deletes the ConfigMaps after it.
     until("the maps are gone", async || shards().await.is_empty()).await;
     running.abort();
 }
@@ -582,7 +582,7 @@ async fn a_definition_takes_its_objects_and_theirs_along() {
         .await
         .expect("not gone in time")
         .unwrap();
-    // The server hears of it as this watch does, maybe a moment later.
+    // The server receives the change through its own watch, maybe a moment after this watch.
     until(
         "its objects are not served",
         async || matches!(caches.list(&ListParams::default()).await, Err(Error::Api(status)) if status.code == 404),
@@ -603,7 +603,8 @@ async fn of_many_candidates_one_leads_at_a_time() {
         .patch("seat", &PatchParams::apply("user"), &Patch::Apply(cache("seat", &[])))
         .await
         .unwrap();
-    // Each candidate adds itself where it has read that a term is free; the version it has read guards the write.
+    // Each candidate adds itself after it has read that a term is free; the resource version that it read guards the
+    // write.
     let candidates = (0..8).map(|candidate| {
         let caches = caches.clone();
         async move {

@@ -1,6 +1,6 @@
-//! kube-rs against the real binary: the typed and the dynamic API, Server-Side Apply, subresources, the watcher in both of
-//! its ways, the reflector, controllers with finalizers whose objects go with their owner, resources defined by deriving, and
-//! admission webhooks; what kube's own tests do that need a cluster and no node.
+//! kube-rs against the real binary: the typed and the dynamic API, Server-Side Apply, subresources, the watcher in both
+//! of its modes, the reflector, controllers with finalizers and dependents, resources defined by deriving, and
+//! admission webhooks; and the scenarios of kube's own tests that need a cluster and no node.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,10 +21,10 @@ use futures_util::{Stream, StreamExt as _};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config, Error};
 
-/// How long anything that the server or a controller does in its own time may take.
+/// Time limit of anything that the server or a controller does asynchronously.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A server of its own and a client that is set up by the kubeconfig the server wrote.
+/// Starts a server, and a client with the kubeconfig that the server wrote.
 async fn start() -> (Server, Client) {
     let server = tokio::task::spawn_blocking(|| Server::start(&Binary::debug().unwrap(), &[]).unwrap())
         .await
@@ -37,7 +37,7 @@ async fn start() -> (Server, Client) {
     (server, Client::try_from(config).unwrap())
 }
 
-/// The code and reason of a refusal.
+/// Returns the code and reason of a rejection.
 fn refusal<T: std::fmt::Debug>(answer: Result<T, Error>) -> (u16, String) {
     match answer {
         Err(Error::Api(status)) => (status.code, status.reason.clone()),
@@ -45,7 +45,7 @@ fn refusal<T: std::fmt::Debug>(answer: Result<T, Error>) -> (u16, String) {
     }
 }
 
-/// The next item of a stream that does not end, in good time.
+/// Returns the next item of a stream that does not end, in good time.
 async fn next<T>(stream: &mut (impl Stream<Item = T> + Unpin)) -> T {
     tokio::time::timeout(PATIENCE, stream.next())
         .await
@@ -53,7 +53,7 @@ async fn next<T>(stream: &mut (impl Stream<Item = T> + Unpin)) -> T {
         .expect("the stream ended")
 }
 
-/// Asks until the answer is yes.
+/// Repeats a check until it returns true.
 async fn until<F: Future<Output = bool>>(what: &str, mut ask: impl FnMut() -> F) {
     let asking = async {
         while !ask().await {

@@ -70,7 +70,7 @@ async fn objects_are_made_read_changed_and_deleted() {
         .unwrap();
     assert_eq!(patched.data.as_ref().unwrap().len(), 2);
 
-    // Somebody who read before the patch may not overwrite it.
+    // A client that read the object before the patch may not overwrite it.
     let mut stale = made.clone();
     stale.data = Some(BTreeMap::from([("key".into(), "stale".into())]));
     let refused = maps.replace("one", &PostParams::default(), &stale).await;
@@ -195,7 +195,7 @@ async fn subresources_are_read_and_written_apart() {
 }
 
 #[tokio::test]
-async fn objects_of_kinds_that_are_discovered_are_handled_without_types() {
+async fn discovered_kinds_are_handled_without_types() {
     let (_server, client) = start().await;
     let group = kube::discovery::group(&client, "apps").await.unwrap();
     let (resource, capabilities) = group.recommended_kind("Deployment").unwrap();
@@ -263,7 +263,7 @@ async fn a_watch_sends_each_change_in_order() {
 }
 
 #[tokio::test]
-async fn a_watcher_begins_with_what_is_there_and_goes_on_with_what_changes() {
+async fn watcher_starts_with_existing_objects_and_follows_changes() {
     let (_server, client) = start().await;
     let maps: Api<ConfigMap> = Api::default_namespaced(client);
     maps.create(&PostParams::default(), &config_map("before", "a"))
@@ -287,7 +287,7 @@ async fn a_watcher_begins_with_what_is_there_and_goes_on_with_what_changes() {
             Event::Apply(map) => assert_eq!(map.name_any(), "after"),
             other => panic!("{other:?}"),
         }
-        // What no longer matches the selector is gone for this watcher.
+        // An object that no longer matches the selector is deleted for this watcher.
         let leave = Patch::Merge(json!({"metadata": {"labels": {"team": "two"}}}));
         maps.patch("after", &PatchParams::default(), &leave).await.unwrap();
         match next(&mut events).await.unwrap() {
@@ -398,7 +398,7 @@ async fn a_controller_keeps_what_it_owns_and_cleans_up() {
     })
     .await;
     assert_eq!(maps.get("notes").await.unwrap().data.unwrap()["one"], "cleaned up");
-    // The garbage collector takes what it owned.
+    // The garbage collector deletes the objects that it owned.
     until("the secret is gone", || async {
         secrets.get_opt("one").await.unwrap().is_none()
     })

@@ -1,4 +1,4 @@
-//! What kube's own tests do that need a cluster and no node: entries, metadata alone, events, conditions that are waited for,
+//! Scenarios of kube's own tests that need a cluster and no node: entries, metadata only, events, waits for conditions,
 //! certificates, tokens, nodes, evictions, ephemeral containers, scale, and predicates of streams.
 
 use k8s_openapi::api::apps::v1::Deployment;

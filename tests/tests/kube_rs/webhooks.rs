@@ -1,4 +1,4 @@
-//! Admission webhooks: a mutating one that puts a container into every pod, and a validating one that refuses.
+//! Admission webhooks: a mutating one that adds a container to every Pod, and a validating one that rejects.
 
 use conformance::hook::{Hook, allow, deny, patch};
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};

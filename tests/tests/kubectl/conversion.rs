@@ -33,7 +33,7 @@ fn definition(hook: &Hook) -> String {
     definition.to_string()
 }
 
-/// What is `hostPort` in `v1` is `host` in `v2`.
+/// Converts objects: `hostPort` of `v1` is `host` in `v2`.
 fn convert(review: &Value) -> Reply {
     let wanted = &review["request"]["desiredAPIVersion"];
     let (from, to) = match wanted == "x.example.com/v2" {
@@ -64,7 +64,7 @@ fn widget(version: &str, field: &str, host: &str) -> String {
 
 #[needs(kubectl)]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_webhook_converts_what_is_applied_patched_and_listed_in_another_version() {
+async fn webhook_converts_applied_patched_and_listed_objects() {
     let kubectl = Kubectl::start();
     let hook = Hook::start(convert).await;
     let (old, new) = ("widgets.v1.x.example.com/a", "widgets.v2.x.example.com/a");
@@ -78,7 +78,7 @@ async fn a_webhook_converts_what_is_applied_patched_and_listed_in_another_versio
     let listed = kubectl.says(&["get", "widgets.v2.x.example.com"], "");
     assert!(listed.lines().last().unwrap().ends_with("b:2"), "{listed}");
 
-    // Who owns what is known in the terms of the other version.
+    // Ownership is tracked in the paths of the other version.
     let apply = ["apply", "--server-side", "--field-manager=mine", "-f", "-"];
     let conflict = kubectl.refuses(&apply, &widget("v1", "hostPort", "c:3"));
     assert!(

@@ -1,4 +1,4 @@
-//! Custom resources, from their definition to their end.
+//! Custom resources, from the creation to the deletion of their CRD.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
@@ -87,7 +87,7 @@ spec:
 
 const OPEN: &str = r#"{"status":{"replicas":4,"phase":"Open","conditions":[{"type":"Ready","status":"True"}]}}"#;
 
-/// Says in the status of the shop that it is open.
+/// Arguments of a patch that sets the status of the shop to open.
 const PATCH_OPEN: [&str; 7] = [
     "patch",
     "shop",
@@ -98,7 +98,7 @@ const PATCH_OPEN: [&str; 7] = [
     OPEN,
 ];
 
-/// A server that shops are defined on.
+/// Returns a server that shops are defined on.
 fn start() -> Kubectl {
     let kubectl = Kubectl::start();
     kubectl.says(&["apply", "-f", "-"], DEFINITION);
@@ -106,21 +106,21 @@ fn start() -> Kubectl {
     kubectl
 }
 
-/// The same with one shop on it.
+/// Returns the same with one shop on it.
 fn start_with_shop() -> Kubectl {
     let kubectl = start();
     kubectl.says(&["apply", "-f", "-"], SHOP);
     kubectl
 }
 
-/// The words of each line of a table.
+/// Returns the words of each line of a table.
 fn rows(table: &str) -> Vec<Vec<&str>> {
     table.lines().map(|line| line.split_whitespace().collect()).collect()
 }
 
 #[needs(kubectl)]
 #[test]
-fn what_was_defined_a_moment_ago_is_discovered() {
+fn established_definition_is_discovered() {
     let kubectl = Kubectl::start();
     let unknown = kubectl.refuses(&["get", "shops"], "");
     assert_eq!(unknown, "error: the server doesn't have a resource type \"shops\"\n");
@@ -133,7 +133,7 @@ fn what_was_defined_a_moment_ago_is_discovered() {
     kubectl.wait_for_definitions();
     let wait = ["wait", "crd/shops.stable.example.com", "--for=condition=Established"];
     kubectl.says(&wait, "");
-    // The cache that kubectl has just filled does not know of it.
+    // The cache that kubectl has just filled does not contain the resource.
     assert_eq!(
         kubectl.says(&["apply", "-f", "-"], SHOP),
         "shop.stable.example.com/corner created\n"
@@ -358,7 +358,7 @@ spec:
     ];
     kubectl.says(&forced, &SHOP.replace("Ulm", "Jena"));
     assert_eq!(kubectl.field("shop/corner", "{.spec.city}"), "Jena");
-    // What this manager alone had and applies no longer goes.
+    // Fields that only this manager owned and no longer applies are removed.
     assert_eq!(kubectl.field("shop/corner", "{.spec.shelves[*].name}"), "left right");
 }
 
@@ -410,7 +410,7 @@ fn status_and_scale_are_subresources() {
     let refusal = kubectl.refuses(&["scale", "shop/corner", "--replicas=1", "--current-replicas=7"], "");
     assert!(refusal.contains("Expected replicas to be 7, was 4"), "{refusal}");
 
-    // The status is not changed beside the spec, nor the spec beside the status.
+    // A write of the spec does not change the status, and a write of the status does not change the spec.
     let merge = |more: &[&str], body: &str| {
         let words = ["patch", "shop", "corner", "--type=merge", "-p", body];
         kubectl.says(&[&words, more].concat(), "")
@@ -515,7 +515,7 @@ fn labels_annotations_edits_and_replacements_are_kept() {
 
 #[needs(kubectl)]
 #[test]
-fn what_the_schema_rules_out_is_refused_in_words() {
+fn schema_violation_is_rejected_with_messages() {
     let kubectl = start();
     let refuse = |from: &str, to: &str| kubectl.refuses(&["create", "-f", "-"], &SHOP.replace(from, to));
     assert_eq!(
@@ -586,7 +586,7 @@ fn access_is_granted_by_resource_and_subresource() {
         ),
         "{refusal}"
     );
-    // Who may view a namespace does not see custom resources unless a role says so.
+    // A user with the role view does not see custom resources unless a role includes them.
     kubectl.says(
         &["create", "rolebinding", "viewer", "--clusterrole=view", "--user=bob"],
         "",
@@ -648,7 +648,7 @@ fn deletion_waits_for_finalizers_and_takes_dependents_along() {
     );
     kubectl.says(&["wait", "--for=delete", "shop/corner", "--timeout=60s"], "");
 
-    // A namespace takes custom resources along, too.
+    // The deletion of a namespace deletes custom resources in it, too.
     kubectl.says(&["create", "namespace", "temporary"], "");
     kubectl.says(&["apply", "-n", "temporary", "-f", "-"], SHOP);
     kubectl.says(&["delete", "namespace", "temporary", "--timeout=60s"], "");

@@ -1,5 +1,5 @@
-//! The daily work of an unmodified `kubectl` against the real binary. kubectl comes from the Kubernetes
-//! project, not from a registry of Rust: where it is not on the path, these tests are ignored.
+//! Common tasks of an unmodified `kubectl` against the real binary. kubectl comes from the Kubernetes project, not from
+//! a Rust registry: if it is not on the path, these tests are ignored.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "what fails here is the test")]
 
@@ -12,7 +12,7 @@ use std::ops::Deref;
 
 use conformance::tool::{Tool, script, text};
 
-/// A kubectl that speaks to a server of its own.
+/// A kubectl with a server of its own.
 struct Kubectl(Tool);
 
 impl Deref for Kubectl {
@@ -28,8 +28,8 @@ impl Kubectl {
         Self(Tool::start("kubectl"))
     }
 
-    /// Waits until all definitions are established. By path, since `--for=condition` ends with an error where an object has
-    /// no conditions yet, which the reference shows of new definitions, too.
+    /// Waits until all CRDs are established. Uses the path, since `--for=condition` fails for an object without
+    /// conditions, which the reference returns for new CRDs, too.
     fn wait_for_definitions(&self) {
         let established = r#"--for=jsonpath={.status.conditions[?(@.type=="Established")].status}=True"#;
         self.says(&["wait", "crd", "--all", established, "--timeout=60s"], "");

@@ -1,4 +1,4 @@
-//! The definitions of operators, hundreds of kilobytes of them, and their objects.
+//! CRDs of operators, with hundreds of kilobytes, and their objects.
 
 use conformance::operators::{DOCUMENT, Types, certificates, compositions, monitoring};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use test_support::needs;
 
 use crate::Kubectl;
 
-/// How large the largest definition must be to be like those of operators, in bytes.
+/// Minimum size in bytes of the largest CRD, which makes it comparable to those of operators.
 const LARGE: usize = 300_000;
 
 const COLLECTOR: &str = "
@@ -47,7 +47,7 @@ spec:
   issuerRef: {name: internal}
 ";
 
-/// A server on which these are defined.
+/// Returns a server on which these are defined.
 fn start(make: fn(&Types) -> Vec<Value>) -> (Kubectl, Vec<Value>) {
     let kubectl = Kubectl::start();
     let document: Value = serde_json::from_str(&kubectl.says(&["get", "--raw", DOCUMENT], "")).unwrap();
@@ -68,7 +68,7 @@ fn versions(kubectl: &Kubectl) -> String {
 
 #[needs(kubectl)]
 #[test]
-fn a_definition_of_hundreds_of_kilobytes_is_applied_and_explained() {
+fn large_definition_is_applied_and_explained() {
     let (kubectl, definitions) = start(monitoring);
     let largest = definitions
         .iter()
@@ -77,12 +77,12 @@ fn a_definition_of_hundreds_of_kilobytes_is_applied_and_explained() {
         .unwrap();
     assert!(largest > LARGE, "{largest} bytes");
 
-    // What an operator applies at its next start is no change.
+    // The apply of an operator at its next start changes nothing.
     let before = versions(&kubectl);
     kubectl.says(&["apply", "--server-side", "-f", "-"], &list(&definitions));
     assert_eq!(versions(&kubectl), before);
 
-    // As with the reference, it is too large for the annotation of an apply on the client's side, and can be replaced.
+    // Like with the reference, it is too large for the annotation of a client-side apply, and can be replaced.
     let refusal = kubectl.refuses(&["apply", "-f", "-"], &definitions[0].to_string());
     assert!(
         refusal.contains("metadata.annotations: Too long: may not be more than 262144 bytes"),
@@ -231,7 +231,7 @@ spec:
         refusal.contains("must validate one and only one schema (oneOf)"),
         "{refusal}"
     );
-    // Rules: of the whole, of one field with words of its own, and of what was before.
+    // Validation rules: of the whole object, of one field with its own message, and of the old value.
     let refusal = kubectl.refuses(
         &["apply", "-f", "-"],
         &CERTIFICATE

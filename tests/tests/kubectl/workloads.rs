@@ -47,7 +47,7 @@ fn two_managers_apply_one_deployment() {
         "deployment.apps/web serverside-applied\n"
     );
 
-    // Another manager that wants another value is refused, and learns whose field it is.
+    // Another manager that applies another value is rejected, and the error names the owner of the field.
     let other = DEPLOYMENT.replace("replicas: 3", "replicas: 5");
     let conflict = refuses(apply("bravo", &[]), &other);
     assert!(
@@ -56,16 +56,16 @@ fn two_managers_apply_one_deployment() {
     );
     assert_eq!(kubectl.field("deployment/web", "{.spec.replicas}"), "3");
 
-    // By force it takes the field over.
+    // With force it takes over the field.
     says(apply("bravo", &["--force-conflicts"]), &other);
     assert_eq!(kubectl.field("deployment/web", "{.spec.replicas}"), "5");
 
-    // The first manager gives the same value and shares the field from then on.
+    // The first manager applies the same value and shares the field from then on.
     says(apply("alpha", &[]), &other);
     let shared = refuses(apply("alpha", &[]), DEPLOYMENT);
     assert!(shared.contains("conflict with \"bravo\": .spec.replicas"), "{shared}");
 
-    // What one of two owners leaves out stays; what the last one leaves out returns to its default.
+    // A field that one of two owners omits stays; a field that the last owner omits returns to its default.
     let without = DEPLOYMENT.replace("  replicas: 3\n", "");
     says(apply("bravo", &[]), &without);
     assert_eq!(kubectl.field("deployment/web", "{.spec.replicas}"), "5");
@@ -341,7 +341,7 @@ fn each_type_of_patch_changes_what_it_names() {
     kubectl.says(&["apply", "--server-side", "-f", "-"], DEPLOYMENT);
     let patch = |kind: &str, body: &str| kubectl.says(&["patch", "deployment", "web", "--type", kind, "-p", body], "");
 
-    // A strategic merge keeps the containers it does not name, a merge patch does not.
+    // A strategic merge patch keeps the containers that it does not name, a merge patch does not.
     patch(
         "strategic",
         r#"{"spec":{"template":{"spec":{"containers":[{"name":"side","image":"registry.example.com/side:1"}]}}}}"#,
@@ -404,7 +404,7 @@ fn a_rollout_is_restarted_paused_and_waited_for() {
     assert_eq!(kubectl.field("deployment/web", "{.spec.paused}"), "true");
     kubectl.says(&["rollout", "resume", "deployment/web"], "");
 
-    // What a controller would say, so that the wait ends.
+    // The status that a controller would set, so that the wait ends.
     let mut waiting = kubectl
         .command(&["rollout", "status", "deployment/web", "--timeout=60s"])
         .stdout(Stdio::piped())
@@ -475,7 +475,7 @@ fn deletion_cascades_as_requested() {
     );
     assert_eq!(kubectl.field("secret/of-leave", "{.metadata.ownerReferences}"), "");
 
-    // A namespace takes everything in it along, and kubectl waits until it is gone.
+    // The deletion of a namespace deletes everything in it, and kubectl waits until it is gone.
     kubectl.says(&["create", "namespace", "temporary"], "");
     kubectl.says(&["create", "configmap", "inside", "-n", "temporary"], "");
     kubectl.says(&["delete", "namespace", "temporary", "--timeout=60s"], "");

@@ -1,4 +1,4 @@
-//! How long ago something was, as kubectl shows it.
+//! Age of a timestamp in kubectl's format.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -7,7 +7,8 @@ const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 const YEAR: u64 = 365 * DAY;
 
-/// How ages are written: those below the bound in whole units, with the rest in the next smaller unit where one is named.
+/// Formats of ages: an age below the bound is written in whole units, with the rest in the next smaller unit if one is
+/// given.
 const STEPS: [(u64, Unit, Option<Unit>); 9] = [
     (2 * MINUTE, (1, 's'), None),
     (10 * MINUTE, (MINUTE, 'm'), Some((1, 's'))),
@@ -20,16 +21,16 @@ const STEPS: [(u64, Unit, Option<Unit>); 9] = [
     (u64::MAX, (YEAR, 'y'), None),
 ];
 
-/// Seconds, and the letter that stands for them.
+/// Length of a unit in seconds, and its letter.
 type Unit = (u64, char);
 
-/// The age at `now` of what happened at `time`, in seconds since 1970; `-` where that is not known.
+/// Returns the age at `now` of an event at `time`, in seconds since 1970; `-` if the time is unknown.
 pub(super) fn of(time: Option<i64>, now: SystemTime) -> String {
     let Some(time) = time else {
         return "-".to_owned();
     };
     let now = now.duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
-    // Clocks differ: what seems to come is as good as now.
+    // Clocks differ: a time in the future counts as now.
     let age = u64::try_from(i64::try_from(now).unwrap_or(i64::MAX).saturating_sub(time)).unwrap_or(0);
     let (_, (seconds, letter), below) = STEPS
         .iter()

@@ -11,8 +11,8 @@ pub(super) struct Line<'a> {
     pub(super) blame: Option<&'a Blame>,
 }
 
-/// The lines of `object`, as `kubectl get -o yaml` prints it, without its `managedFields`. `blames` are those of the object,
-/// which hold its fields in the order of its keys.
+/// Returns the lines of `object` in the format of `kubectl get -o yaml`, without its `managedFields`. `blames` are
+/// those of the object, with its fields in the order of its keys.
 pub(super) fn of<'a>(object: &Value, blames: &'a [Blame]) -> Vec<Line<'a>> {
     let mut object = object.clone();
     if object.remove_at(&["metadata", "managedFields"]).is_some()

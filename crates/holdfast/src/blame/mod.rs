@@ -1,4 +1,4 @@
-//! `holdfast blame`: an object with the manager, operation and age of each field beside it.
+//! `holdfast blame`: an object with the manager, operation and age of each field.
 
 mod age;
 mod lines;
@@ -10,11 +10,11 @@ use holdfast_value::Value;
 
 use self::lines::Line;
 
-/// The columns beside the object.
+/// The columns in front of the object.
 const HEADER: [&str; 3] = ["MANAGER", "OPERATION", "AGE"];
 
-/// The object as YAML without its `managedFields`. Beside each field stand its owner, how it came to own the field, through
-/// which subresource, and how long ago; further owners stand on lines of their own below.
+/// Renders the object as YAML without its `managedFields`. Each line has the field's manager, the operation and
+/// subresource through which it owns the field, and the age of that; further managers follow on lines of their own.
 pub(crate) fn render(object: &Value, now: SystemTime) -> String {
     let blames = blame(object);
     let lines = lines::of(object, &blames);
@@ -41,7 +41,7 @@ pub(crate) fn render(object: &Value, now: SystemTime) -> String {
     out
 }
 
-/// One row for each owner of the field on a line.
+/// Returns one row for each owner of the field on a line.
 fn cells(line: &Line<'_>, now: SystemTime) -> Vec<[String; 3]> {
     let owners = line.blame.map_or(&[][..], |Blame { owners, .. }| owners);
     owners
@@ -50,7 +50,7 @@ fn cells(line: &Line<'_>, now: SystemTime) -> Vec<[String; 3]> {
         .collect()
 }
 
-/// The manager, so that nothing in its name can leave its column.
+/// Returns the manager without control characters, so that its name cannot break the column.
 fn manager(owner: &Owner) -> String {
     owner
         .manager

@@ -1,5 +1,5 @@
-//! What the binary documents of itself: completions for shells, manual pages, and the pages of the reference in `docs/reference`,
-//! which are made of what the code has and so cannot be out of date for long.
+//! Documentation that the binary generates about itself: shell completions, manual pages, and the pages of
+//! `docs/reference`, which are derived from the code and therefore stay up to date.
 
 mod reference;
 
@@ -18,15 +18,15 @@ pub(crate) use reference::Page;
 /// The shell to complete for.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct CompletionFlags {
-    /// The shell
+    /// Shell
     #[arg(value_enum)]
     shell: Shell,
 }
 
-/// Where manual pages go.
+/// Output location of manual pages.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ManFlags {
-    /// The directory to put one page for each command into; without it the page of holdfast itself is printed
+    /// Directory in which to write one page for each command. If not set, the page of holdfast itself is printed
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
@@ -34,7 +34,7 @@ pub(crate) struct ManFlags {
 /// The page of the reference to print.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct ReferenceFlags {
-    /// The page
+    /// Page to print
     #[arg(value_enum)]
     page: Page,
 }
@@ -62,10 +62,10 @@ pub(crate) fn reference(flags: ReferenceFlags) -> Result<()> {
     print(flags.page.text()?.as_bytes())
 }
 
-/// The command line without what only the project's own habits call.
+/// Returns the command line without the commands that only the project's own tools use.
 fn shown() -> Command {
     let command = Arguments::command();
-    // Scripts for shells name what is hidden as well, unless it is not there.
+    // Shell scripts include hidden commands as well, unless they are removed.
     let mut shown = Command::new("holdfast").version(env!("CARGO_PKG_VERSION"));
     if let Some(about) = command.get_about() {
         shown = shown.about(about.clone());

@@ -1,4 +1,4 @@
-//! Pages of the reference: tables of what the code has.
+//! Pages of the reference: tables generated from the code.
 
 use std::fmt::Write as _;
 
@@ -26,7 +26,7 @@ pub(crate) enum Page {
 }
 
 impl Page {
-    /// The page in Markdown.
+    /// Returns the page in Markdown.
     pub(crate) fn text(self) -> Result<String> {
         match self {
             Self::Flags => Ok(flags()),
@@ -67,7 +67,7 @@ fn table_of_reference_flags(page: &mut String) {
     }
 }
 
-/// A section about a command, and the sections of those below it.
+/// Writes a section about a command, and the sections of its subcommands.
 fn of_command(page: &mut String, before: &str, command: &Command) {
     let called = format!("{before} {}", command.get_name());
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
@@ -114,7 +114,7 @@ fn table_of_flags(page: &mut String, command: &Command) {
     }
 }
 
-/// What stands for the value of an argument.
+/// Returns the placeholder for the value of an argument.
 fn value(argument: &Arg) -> String {
     let names = argument.get_value_names().unwrap_or_default();
     let shown = match names {
@@ -150,7 +150,7 @@ fn help(argument: &Arg) -> String {
     help
 }
 
-/// A text in a cell of a table.
+/// Escapes a text for a table cell.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|")
         .replace('<', "&lt;")
@@ -187,7 +187,7 @@ fn feature_gates() -> String {
     page
 }
 
-/// Returns what a gate does in Holdfast.
+/// Returns the effect of a gate in Holdfast.
 fn gate_effect(gate: &Gate) -> String {
     if gate.is_of_stage() {
         return "effect: sets all gates of its stage".to_owned();

@@ -1,4 +1,4 @@
-//! What is different where the binary is called as kube-apiserver.
+//! Differences if the binary is invoked as kube-apiserver.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -8,14 +8,14 @@ use anyhow::{Result, ensure};
 use super::etcd::StoreOfStub;
 use crate::flags::Serve;
 
-/// The variable that says which controllers run; none where it is not set.
+/// Environment variable with the controllers to run. If it is not set, none run.
 pub(super) const CONTROLLERS: &str = "HOLDFAST_CONTROLLERS";
 
-/// Where kube-apiserver keeps the certificates that it makes for itself.
+/// Default directory of the certificates that kube-apiserver creates for itself.
 const CERTIFICATES: &str = "/var/run/kubernetes";
 
-/// The command line with kube-apiserver's defaults before the flags that were set. It runs no controllers, which are another
-/// program's there.
+/// Returns the command line with kube-apiserver's defaults before the flags that were set. It runs no controllers,
+/// which belong to another program there.
 pub(crate) fn command_line(words: Vec<OsString>) -> Vec<OsString> {
     let mut controllers = OsString::from("--controllers=");
     controllers.push(std::env::var_os(CONTROLLERS).unwrap_or_default());
@@ -26,10 +26,10 @@ pub(crate) fn command_line(words: Vec<OsString>) -> Vec<OsString> {
     all
 }
 
-/// Gives the server the store that `--etcd-servers` means, and no files of its own but those in `--cert-dir`.
+/// Selects the store for `--etcd-servers`, and limits the server's own files to those in `--cert-dir`.
 ///
 /// # Errors
-/// Where `--etcd-servers` is missing, or the stub that it names gives an answer that cannot be read.
+/// If `--etcd-servers` is missing, or the response of the stub that it names cannot be parsed.
 pub(crate) fn adapt(serve: &mut Serve) -> Result<()> {
     ensure!(
         !serve.storage.etcd_servers.is_empty(),
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_real_etcd_stays() {
-        // Nothing listens on port 9 (discard) of this host; an etcd that is not there yet is waited for.
+        // Nothing listens on port 9 (discard) of this host; the server waits for an etcd that is not reachable yet.
         let mut serve = serve(&["--etcd-servers=http://127.0.0.1:9", "--cert-dir=/certs"]);
         adapt(&mut serve).unwrap();
         assert_eq!(serve.storage.etcd_servers, ["http://127.0.0.1:9"]);

@@ -1,4 +1,4 @@
-//! `holdfast envtest`: makes the directory that `KUBEBUILDER_ASSETS` names.
+//! `holdfast envtest`: creates the directory for `KUBEBUILDER_ASSETS`.
 
 use std::fs;
 use std::io::Write as _;
@@ -12,20 +12,20 @@ use holdfast_controllers::Selection;
 use super::Role;
 use super::api_server::CONTROLLERS;
 
-/// Where the assets go.
+/// Output location of the assets.
 #[derive(Debug, Args)]
 pub(crate) struct EnvtestFlags {
-    /// The directory to make; without it holdfast/envtest in the user's data directory
+    /// Directory to create. The default is holdfast/envtest in the user's data directory
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 
-    /// Controllers that run in every environment, as the server's flag of this name takes them: * collects garbage and ends
-    /// namespaces. None run without it, as in envtest
+    /// Controllers that run in every environment, as in the server's flag of this name; * includes the garbage
+    /// collector and the namespace controller. If not set, none run, as in envtest
     #[arg(long, value_name = "NAMES", allow_hyphen_values = true)]
     controllers: Option<String>,
 }
 
-/// Makes the directory and prints the lines to export; what is to be said about them goes to the standard error.
+/// Creates the directory and prints the lines to export. Explanations are written to the standard error.
 pub(crate) fn run(flags: &EnvtestFlags) -> Result<()> {
     if let Some(names) = &flags.controllers {
         let names: Vec<&str> = names.split(',').collect();
@@ -53,7 +53,7 @@ pub(crate) fn run(flags: &EnvtestFlags) -> Result<()> {
     Ok(())
 }
 
-/// The directory of a user who names none (<https://specifications.freedesktop.org/basedir-spec/latest/>).
+/// Returns the default directory (<https://specifications.freedesktop.org/basedir-spec/latest/>).
 fn usual_directory() -> Result<PathBuf> {
     let absolute = |name: &str| {
         std::env::var_os(name)
@@ -65,7 +65,7 @@ fn usual_directory() -> Result<PathBuf> {
     Ok(data.join("holdfast").join("envtest"))
 }
 
-/// Makes the links, with one to kubectl where there is one; returns the directory's absolute path.
+/// Creates the links, including one to kubectl if there is one; returns the directory's absolute path.
 fn make(directory: &Path, binary: &Path, kubectl: Option<&Path>) -> Result<PathBuf> {
     fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
     let directory = fs::canonicalize(directory).with_context(|| format!("cannot find {}", directory.display()))?;
@@ -78,7 +78,7 @@ fn make(directory: &Path, binary: &Path, kubectl: Option<&Path>) -> Result<PathB
     Ok(directory)
 }
 
-/// Makes a link, in the place of the one before. What is no link is a program of the user's.
+/// Creates a link and replaces the previous one. A file that is not a link is a program of the user.
 fn link(target: &Path, path: &Path) -> Result<()> {
     match fs::symlink_metadata(path) {
         Ok(there) if !there.is_symlink() => bail!(
@@ -92,7 +92,7 @@ fn link(target: &Path, path: &Path) -> Result<()> {
     symlink(target, path).with_context(|| format!("cannot make the link {}", path.display()))
 }
 
-/// The program of this name in `PATH`, but for one in `directory`.
+/// Returns the program of this name in `PATH`, except for one in `directory`.
 fn find(name: &str, directory: &Path) -> Option<PathBuf> {
     let own = fs::canonicalize(directory).ok();
     let path = std::env::var_os("PATH")?;
@@ -101,7 +101,7 @@ fn find(name: &str, directory: &Path) -> Option<PathBuf> {
     fs::canonicalize(found).ok()
 }
 
-/// A path as a shell reads it.
+/// Quotes a path for a shell.
 fn quoted(path: &Path) -> Result<String> {
     let text = path.to_str();
     let text = text.with_context(|| format!("{} is not UTF-8, which a shell may not take", path.display()))?;

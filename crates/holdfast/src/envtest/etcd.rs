@@ -1,4 +1,4 @@
-//! What stands for etcd: it is healthy, and answers which directory it was given. It holds nothing.
+//! Stub of etcd: it is healthy and returns the directory that it was given. It stores nothing.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -15,18 +15,18 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
-/// Where the stub says what store it stands for. A real etcd has nothing there.
+/// Path under which the stub describes its store. A real etcd has nothing there.
 const STORE: &str = "/holdfast/store";
-/// The fields of that answer.
+/// Fields of that response.
 const DIRECTORY: &str = "directory";
 const SYNC: &str = "sync";
 
-/// How long the two ends wait for each other.
+/// Time limit for which the two programs wait for each other.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The most bytes of a request or an answer.
+/// Maximum number of bytes of a request or a response.
 const MOST: usize = 64 * 1024;
 
-/// The release of etcd whose flags and answers these are.
+/// Release of etcd with these flags and responses.
 const VERSION: &str = "3.6.0";
 
 /// The flags that have a meaning, as `etcd --help` lists flags.
@@ -49,10 +49,10 @@ Unsafe feature:
 All other flags are taken and change nothing.
 ";
 
-/// Serves until a signal says to end.
+/// Serves until a termination signal.
 ///
 /// # Errors
-/// Where a URL cannot be listened on, or the directory has no name that JSON can hold.
+/// If a URL cannot be listened on, or JSON cannot represent the name of the directory.
 pub(crate) fn run(words: &[OsString]) -> Result<()> {
     let flags = Flags::read(words)?;
     if flags.help {
@@ -108,7 +108,7 @@ async fn accept(listener: TcpListener, answers: &'static Answers) {
     }
 }
 
-/// What the stub answers.
+/// Responses of the stub.
 #[derive(Debug)]
 struct Answers {
     store: String,
@@ -167,8 +167,8 @@ struct Flags {
 }
 
 impl Flags {
-    /// Reads a command line as Go's package `flag` does: `-flag`, `--flag`, `--flag=value`, `--flag value`. The last of several
-    /// counts.
+    /// Parses a command line as Go's package `flag` does: `-flag`, `--flag`, `--flag=value`, `--flag value`. The last
+    /// of several occurrences applies.
     fn read(words: &[OsString]) -> Result<Self> {
         let mut set: BTreeMap<String, String> = BTreeMap::new();
         let mut words = words.iter().skip(1).peekable();
@@ -201,7 +201,7 @@ impl Flags {
         })
     }
 
-    /// Where to listen.
+    /// Returns the addresses to listen on.
     fn addresses(&self) -> Result<Vec<SocketAddr>> {
         let mut addresses = Vec::new();
         for url in &self.urls {
@@ -214,7 +214,7 @@ impl Flags {
     }
 }
 
-/// The address of a URL; `None` where it is not one of HTTP without TLS.
+/// Returns the address of a URL; `None` if it is not HTTP without TLS.
 fn address_of(url: &str) -> Result<Option<SocketAddr>> {
     let unreadable = || format!("cannot read the URL {url}");
     let uri: Uri = url.parse().with_context(unreadable)?;
@@ -230,20 +230,20 @@ fn address_of(url: &str) -> Result<Option<SocketAddr>> {
     Ok(Some(first))
 }
 
-/// The store that a stub stands for.
+/// Store that a stub represents.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct StoreOfStub {
-    /// Where objects are kept.
+    /// Directory of the objects.
     pub(super) directory: PathBuf,
-    /// Whether writes wait for the disk.
+    /// True if writes wait for the disk.
     pub(super) sync: bool,
 }
 
 impl StoreOfStub {
-    /// The store of the stub at `server`; `None` where that is something else, or nothing yet.
+    /// Returns the store of the stub at `server`; `None` if another program or nothing listens there.
     ///
     /// # Errors
-    /// Where a stub gives an answer that cannot be read.
+    /// If the response of a stub cannot be parsed.
     pub(super) fn ask(server: &str) -> Result<Option<Self>> {
         let Ok(Some(address)) = address_of(server) else {
             return Ok(None);
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_stub_has_no_store_and_a_broken_one_is_an_error() {
+    fn real_etcd_has_no_store_and_broken_stub_is_an_error() {
         assert_eq!(StoreOfStub::read(b"HTTP/1.1 404 Not Found\r\n\r\n{}").unwrap(), None);
         assert_eq!(StoreOfStub::read(b"anything").unwrap(), None);
         assert_eq!(StoreOfStub::ask("https://127.0.0.1:9").unwrap(), None);

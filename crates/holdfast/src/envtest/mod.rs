@@ -1,8 +1,8 @@
-//! Holdfast in the place of the binaries of envtest (<https://book.kubebuilder.io/reference/envtest>).
+//! Replacement for the binaries of envtest (<https://book.kubebuilder.io/reference/envtest>).
 //!
-//! `holdfast envtest` makes a directory of assets: links to this binary by the names `kube-apiserver` and `etcd`, which it
-//! answers to. The `etcd` there holds nothing. It answers the `kube-apiserver` that is pointed at it which directory the two
-//! were given, and objects are kept there in the embedded store, so that they are gone with the environment.
+//! `holdfast envtest` creates a directory of assets: links to this binary with the names `kube-apiserver` and `etcd`,
+//! whose roles it then plays. The `etcd` stores nothing. It tells the `kube-apiserver` that connects to it the
+//! directory that both were given. Objects are kept there in the embedded store and disappear with the environment.
 
 mod api_server;
 mod assets;
@@ -15,17 +15,17 @@ pub(crate) use api_server::{adapt, command_line};
 pub(crate) use assets::{EnvtestFlags, run};
 pub(crate) use etcd::run as run_etcd;
 
-/// The names that the binary answers to.
+/// Role of the binary, selected by the name with which it is invoked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// `kube-apiserver`: a server with that program's defaults.
     ApiServer,
-    /// `etcd`: what stands for it.
+    /// `etcd`: the stub of etcd.
     Etcd,
 }
 
 impl Role {
-    /// What the binary was called as; `None` for its own name.
+    /// Returns the role for the name with which the binary was invoked; `None` for its own name.
     pub(crate) fn of(program: Option<&OsString>) -> Option<Self> {
         match Path::new(program?).file_name()?.to_str()? {
             "kube-apiserver" => Some(Self::ApiServer),

@@ -1,4 +1,4 @@
-//! Where a server is and how to show it who asks, as a kubeconfig says it
+//! Address of a server and credentials of the user, from a kubeconfig
 //! (<https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/>).
 
 use std::path::{Path, PathBuf};
@@ -11,55 +11,55 @@ use holdfast_value::{Limits, Value, yaml};
 
 use crate::files;
 
-/// The flags that say which server is meant. They have the names that kubectl gives them.
+/// Flags that select the server, with kubectl's names.
 #[derive(Debug, Default, Args)]
 pub(crate) struct AccessFlags {
-    /// The kubeconfig to use; otherwise that of $KUBECONFIG, or ~/.kube/config
+    /// Path of the kubeconfig. The default is $KUBECONFIG, or ~/.kube/config
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
 
-    /// The context of the kubeconfig to use
+    /// Name of the kubeconfig context
     #[arg(long, value_name = "NAME")]
     pub(crate) context: Option<String>,
 
-    /// The URL of the server, in place of that of the kubeconfig
+    /// URL of the server. Overrides that of the kubeconfig
     #[arg(short, long, value_name = "URL")]
     pub(crate) server: Option<String>,
 
-    /// A bearer token, in place of the credentials of the kubeconfig
+    /// Bearer token. Overrides the credentials of the kubeconfig
     #[arg(long, value_name = "TOKEN")]
     pub(crate) token: Option<String>,
 
-    /// The authority that the server's certificate must come from (PEM)
+    /// Certificate authority to verify the server's certificate (PEM)
     #[arg(long, value_name = "FILE")]
     pub(crate) certificate_authority: Option<PathBuf>,
 
-    /// Trust any certificate of the server
+    /// Accept any certificate of the server
     #[arg(long)]
     pub(crate) insecure_skip_tls_verify: bool,
 }
 
-/// Where a server is and how to show it who asks.
+/// Address of a server and credentials of the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Access {
     /// The URL.
     pub(crate) server: String,
-    /// The name that the server's certificate must hold, where it is not that of the URL.
+    /// Name that the server's certificate must contain, if it is not that of the URL.
     pub(crate) server_name: Option<String>,
     /// The authorities that the server's certificate must come from, in PEM.
     pub(crate) authority: Option<Vec<u8>>,
-    /// Whether any certificate of the server is trusted.
+    /// True if any server certificate is trusted.
     pub(crate) insecure: bool,
     /// A bearer token.
     pub(crate) token: Option<String>,
     /// A client certificate and its key, in PEM.
     pub(crate) certificate: Option<(Vec<u8>, Vec<u8>)>,
-    /// The namespace to look in where none is named.
+    /// Default namespace.
     pub(crate) namespace: Option<String>,
 }
 
 impl Access {
-    /// What the flags and the kubeconfig say; flags come first.
+    /// Combines the flags and the kubeconfig; flags have precedence.
     pub(crate) fn of(flags: &AccessFlags) -> Result<Self> {
         let path = flags.kubeconfig.clone().or_else(usual_kubeconfig);
         let mut access = match &path {
@@ -81,7 +81,7 @@ impl Access {
         Ok(access)
     }
 
-    /// Refuses to show a token where others may read it.
+    /// Rejects sending a token over a connection on which others may read it.
     pub(crate) fn check(&self) -> Result<()> {
         let is_open = |scheme: &str| scheme.eq_ignore_ascii_case("http://");
         if self.token.is_some() && self.server.get(..7).is_some_and(is_open) {
@@ -93,7 +93,7 @@ impl Access {
         Ok(())
     }
 
-    /// What the kubeconfig at `path` says of `context`, or of its current one.
+    /// Reads `context`, or the current context, from the kubeconfig at `path`.
     pub(crate) fn read(path: &Path, context: Option<&str>) -> Result<Self> {
         let folder = path.parent().unwrap_or(Path::new("."));
         let parsed = yaml::parse(&files::read(path)?, &Limits::REQUEST);
@@ -101,7 +101,7 @@ impl Access {
         Self::from_config(&config, context, folder).with_context(|| format!("in {}", path.display()))
     }
 
-    /// What `config` says of `context`, or of its current one. Files are named from `folder`.
+    /// Reads `context`, or the current context, from `config`. File names are relative to `folder`.
     fn from_config(config: &Value, context: Option<&str>, folder: &Path) -> Result<Self> {
         check_version(config)?;
         let context = context.or(config.str_at(&["current-context"])).unwrap_or_default();
@@ -139,8 +139,8 @@ impl Access {
     }
 }
 
-/// Refuses what says to be anything else than a kubeconfig of the one version that there is. Fields that no kubeconfig has are
-/// passed over, as by the reference.
+/// Rejects a document whose kind or version is not that of a kubeconfig, of which only one version exists. Unknown
+/// fields are ignored, as in the reference.
 pub(super) fn check_version(config: &Value) -> Result<()> {
     let text = |name, usual| match config.str_at(&[name]) {
         None | Some("") => usual,
@@ -152,7 +152,7 @@ pub(super) fn check_version(config: &Value) -> Result<()> {
     }
 }
 
-/// The entry `name` of the list `list`, of which the contents stand under `key`.
+/// Returns the content, under `key`, of the entry `name` of the list `list`.
 pub(super) fn member<'a>(config: &'a Value, list: &str, key: &str, name: &str) -> Result<&'a Value> {
     let entries = config.get(list).and_then(Value::as_list);
     let found = entries.into_iter().flat_map(|entries| entries.iter());
@@ -161,7 +161,7 @@ pub(super) fn member<'a>(config: &'a Value, list: &str, key: &str, name: &str) -
     entry.with_context(|| format!("there is no {key} {name:?}"))
 }
 
-/// What stands in the member `KEY-data` in base64, or in the file that the member `KEY` names.
+/// Returns the content of the member `KEY-data` in base64, or of the file that the member `KEY` names.
 pub(super) fn data(value: &Value, key: &str, folder: &Path) -> Result<Option<Vec<u8>>> {
     let inline = format!("{key}-data");
     if let Some(text) = value.str_at(&[&inline]) {
@@ -176,7 +176,7 @@ pub(super) fn data(value: &Value, key: &str, folder: &Path) -> Result<Option<Vec
         .transpose()
 }
 
-/// The kubeconfig that is meant where none is named: the first of `KUBECONFIG` that exists, or that of the home folder.
+/// Returns the default kubeconfig: the first of `KUBECONFIG` that exists, or that of the home folder.
 fn usual_kubeconfig() -> Option<PathBuf> {
     let named = std::env::var_os("KUBECONFIG").unwrap_or_default();
     let named: Vec<PathBuf> = std::env::split_paths(&named)
@@ -239,7 +239,7 @@ users:
     }
 
     #[test]
-    fn what_cannot_be_used_is_said() {
+    fn unusable_kubeconfig_is_reported() {
         let message = |context| format!("{:#}", of(Some(context)).unwrap_err());
         assert!(
             message("three").ends_with("not supported; give --token"),

@@ -22,17 +22,17 @@ use tokio_rustls::TlsConnector;
 
 use super::access::Access;
 
-/// How long an answer may take.
+/// Time limit for a response.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The most bytes of an answer: discovery of a server with many custom resources is the largest.
+/// Maximum number of bytes of a response: discovery of a server with many custom resources is the largest.
 const MAX_ANSWER: usize = 64 << 20;
 
 /// A connection to a server.
 pub(crate) struct Client {
     sender: SendRequest<Full<Bytes>>,
     host: String,
-    /// The path of the server's URL, which all others begin with.
+    /// Path of the server's URL, the prefix of all other paths.
     root: String,
     token: Option<String>,
 }
@@ -80,14 +80,14 @@ impl Client {
         })
     }
 
-    /// The JSON document at `path`.
+    /// Returns the JSON document at `path`.
     pub(crate) async fn get(&mut self, path: &str, accept: &str) -> Result<Value> {
         let request = Request::get(format!("{}{path}", self.root)).header(header::ACCEPT, accept);
         let answer = self.ask(request, Bytes::new()).await;
         let (status, body) = answer.with_context(|| format!("GET {path}"))?;
         let value = json::parse(&body, &Limits::TRUSTED);
         if !status.is_success() {
-            // An error of the API says for itself what is wrong.
+            // An API error describes the problem itself.
             let message = value
                 .ok()
                 .and_then(|value| value.str_at(&["message"]).map(str::to_owned));
@@ -96,14 +96,14 @@ impl Client {
         value.with_context(|| format!("the answer to GET {path} is no JSON"))
     }
 
-    /// The text at `path`.
+    /// Returns the text at `path`.
     pub(crate) async fn text(&mut self, path: &str) -> Result<String> {
         let request = Request::get(format!("{}{path}", self.root)).header(header::ACCEPT, "*/*");
         let (status, body) = self.ask(request, Bytes::new()).await?;
         beginning(status, &body)
     }
 
-    /// Posts JSON to the URL of the server, with what stands in `query`.
+    /// Posts JSON to the URL of the server with the query `query`.
     pub(crate) async fn post(&mut self, query: &str, body: Bytes) -> Result<(StatusCode, Bytes)> {
         let root = if self.root.is_empty() { "/" } else { &self.root };
         let request = Request::post(format!("{root}?{query}"))
@@ -134,15 +134,15 @@ impl Client {
     }
 }
 
-/// What bytes go over.
+/// Byte stream of a connection.
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// How much of a text is shown, in characters.
+/// Maximum number of characters of a text in messages.
 const SHOWN: usize = 1000;
 
-/// The beginning of an answer; an error with it where the answer is a refusal.
+/// Returns the beginning of a response, as an error if its status is not a success.
 pub(crate) fn beginning(status: StatusCode, body: &[u8]) -> Result<String> {
     let said: String = String::from_utf8_lossy(body).chars().take(SHOWN).collect();
     if !status.is_success() {

@@ -18,22 +18,22 @@ pub(crate) use client::{Client, beginning};
 use resource::Resource;
 pub(crate) use users::read_users;
 
-/// Which object is meant, and where it is.
+/// Selection of an object and of its server.
 #[derive(Debug, Args)]
 pub(crate) struct ObjectFlags {
-    /// The kind of the object, such as deploy, Deployment or deployments.apps; or KIND/NAME
+    /// Kind of the object, such as deploy, Deployment or deployments.apps; or KIND/NAME
     #[arg(value_name = "KIND", required_unless_present = "filename")]
     kind: Option<String>,
 
-    /// The name of the object
+    /// Name of the object
     #[arg(value_name = "NAME", conflicts_with = "filename")]
     name: Option<String>,
 
-    /// The namespace of the object
+    /// Namespace of the object
     #[arg(short, long, value_name = "NAME")]
     namespace: Option<String>,
 
-    /// Read the object from a file (YAML or JSON; - for the standard input) rather than from a server
+    /// Read the object from a file instead of a server (YAML or JSON; - for the standard input)
     #[arg(short, long, value_name = "FILE", conflicts_with = "kind")]
     filename: Option<PathBuf>,
 
@@ -41,7 +41,7 @@ pub(crate) struct ObjectFlags {
     access: AccessFlags,
 }
 
-/// The object that the flags mean.
+/// Returns the object that the flags select.
 pub(crate) fn object(flags: &ObjectFlags) -> Result<Value> {
     match &flags.filename {
         Some(path) => from_file(path),
@@ -52,7 +52,7 @@ pub(crate) fn object(flags: &ObjectFlags) -> Result<Value> {
     }
 }
 
-/// What a server says of itself where it is ready; an error where it is not, or cannot be reached.
+/// Returns the readiness report of a server; an error if the server is not ready or cannot be reached.
 pub(crate) fn ready(flags: &AccessFlags) -> Result<String> {
     let access = Access::of(flags)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -1,11 +1,11 @@
-//! Which resource a person means by `deploy`, `Deployment` or `deployments.v1.apps`, by what the server says it serves.
+//! Resolution of resource names such as `deploy`, `Deployment` or `deployments.v1.apps` through the server's discovery.
 
 use anyhow::{Context as _, Result};
 use holdfast_value::Value;
 
 use super::client::Client;
 
-/// Where the objects of a resource are found.
+/// Location of the objects of a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Resource {
     /// The path of its group version: `/api/v1`, `/apis/apps/v1`.
@@ -18,7 +18,7 @@ pub(crate) struct Resource {
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 impl Resource {
-    /// The resource that is meant by `name`, as the server of `client` serves it.
+    /// Finds the resource for `name` in the discovery of `client`'s server.
     pub(crate) async fn find(client: &mut Client, name: &str) -> Result<Self> {
         let wanted = Wanted::parse(name);
         for root in ["/api", "/apis"] {
@@ -30,7 +30,7 @@ impl Resource {
         Err(anyhow::anyhow!("the server doesn't have a resource type {name:?}"))
     }
 
-    /// The path of the object `name`.
+    /// Returns the path of the object `name`.
     pub(crate) fn path(&self, namespace: &str, name: &str) -> Result<String> {
         let valid = |text: &str| !text.is_empty() && !text.contains(['/', '%', '?', '#', ' ']);
         let shown = || format!("there can be no object {name:?} in {namespace:?}");
@@ -67,7 +67,7 @@ impl Wanted {
         }
     }
 
-    /// The first resource that fits, in the order of discovery.
+    /// Returns the first matching resource in the order of discovery.
     fn find(&self, root: &str, groups: &Value) -> Option<Resource> {
         for group in list(groups, "items") {
             let group_name = group.str_at(&["metadata", "name"]).unwrap_or_default();
@@ -95,7 +95,7 @@ impl Wanted {
         None
     }
 
-    /// Whether this is the `GROUP` or `VERSION.GROUP` that the user typed, if any.
+    /// Returns true if this is the `GROUP` or `VERSION.GROUP` that the user typed, if any.
     fn fits_group(&self, group: &str, version: &str) -> bool {
         let Some(rest) = &self.rest else { return true };
         rest == group || rest.strip_prefix(version).and_then(|rest| rest.strip_prefix('.')) == Some(group)

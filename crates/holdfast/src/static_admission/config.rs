@@ -17,7 +17,7 @@ use crate::webhook::{ImageWebhook, Webhook};
 const VERSIONS: [&str; 2] = ["apiserver.config.k8s.io/v1", "apiserver.k8s.io/v1alpha1"];
 const CONFIGURATIONS: [&str; 1] = ["apiserver.config.k8s.io/v1"];
 
-/// The plugins that take more than directories.
+/// Plugins that have more configuration than directories.
 pub(crate) const NODE_SELECTOR: &str = "PodNodeSelector";
 pub(crate) const TOLERATIONS: &str = "PodTolerationRestriction";
 pub(crate) const EVENTS: &str = "EventRateLimit";
@@ -32,8 +32,8 @@ const QUOTA_KINDS: [(&str, &str); 3] = [
     ("resourcequota.admission.k8s.io/v1alpha1", "Configuration"),
 ];
 
-/// What the configurations of [`NODE_SELECTOR`] and [`IMAGES`] hold. A file of these alone is of the form that there was before
-/// versions.
+/// Fields with the configurations of [`NODE_SELECTOR`] and [`IMAGES`]. A file with only these fields has the format
+/// that predates versions.
 const NODE_SELECTORS: &str = "podNodeSelectorPluginConfig";
 const IMAGE_POLICY: &str = "imagePolicy";
 
@@ -41,14 +41,14 @@ const IMAGE_POLICY: &str = "imagePolicy";
 #[derive(Clone, Debug)]
 pub(crate) struct Configuration {
     value: Value,
-    /// Where it stands, for people.
+    /// Location for error messages.
     place: String,
 }
 
 /// The configurations of plugins, by their names.
 pub(crate) type Configurations = BTreeMap<String, Configuration>;
 
-/// What the file says of each plugin.
+/// Returns the configuration of each plugin in the file.
 pub(super) fn configurations(path: &Path) -> Result<Configurations> {
     let object = read(path)?;
     let is_old = [NODE_SELECTORS, IMAGE_POLICY]
@@ -79,7 +79,7 @@ pub(super) fn configurations(path: &Path) -> Result<Configurations> {
             }
             _ => continue,
         };
-        // Of several for one plugin the first holds.
+        // The first of several configurations for one plugin applies.
         configurations.entry(name.to_owned()).or_insert(Configuration {
             value: configuration,
             place,
@@ -88,7 +88,7 @@ pub(super) fn configurations(path: &Path) -> Result<Configurations> {
     Ok(configurations)
 }
 
-/// The directory of each plugin that has one. `allowed` says whether the gate for directories is on.
+/// Returns the directory of each plugin that has one. `allowed` is true if the feature gate for directories is enabled.
 pub(super) fn folders(configurations: &Configurations, allowed: bool) -> Result<BTreeMap<Plugin, PathBuf>> {
     let mut folders = BTreeMap::new();
     for plugin in Plugin::ALL {
@@ -102,7 +102,7 @@ pub(super) fn folders(configurations: &Configurations, allowed: bool) -> Result<
     Ok(folders)
 }
 
-/// What a plugin makes of its configuration, which is of a kind named `Configuration`; the default where there is none.
+/// Reads the configuration of a plugin, which has a kind named `Configuration`; returns the default if there is none.
 pub(crate) fn read_for<T: Default>(
     configurations: &Configurations,
     plugin: &str,
@@ -116,7 +116,7 @@ pub(crate) fn read_for<T: Default>(
     read.map_err(|why| anyhow!("couldn't init admission plugin {plugin:?}: {place}: {why}"))
 }
 
-/// Reads the resources that can only be consumed where a quota covers them.
+/// Reads the resources that can only be consumed if a quota covers them.
 pub(crate) fn limited_resources(configurations: &Configurations) -> Result<Vec<LimitedResource>> {
     let Some(Configuration { value, place }) = configurations.get(QUOTAS) else {
         return Ok(Vec::new());
@@ -152,7 +152,7 @@ pub(crate) fn webhook_credentials(configurations: &Configurations) -> Result<Web
     })
 }
 
-/// The webhook that decides about images.
+/// Reads the configuration of the webhook that decides about images.
 pub(crate) fn image_policy(configurations: &Configurations) -> Result<ImagePolicy> {
     let why = |why: String| anyhow!("couldn't init admission plugin {IMAGES:?}: {why}");
     let configuration = configurations.get(IMAGES);
@@ -165,7 +165,7 @@ pub(crate) fn image_policy(configurations: &Configurations) -> Result<ImagePolic
     Ok(ImagePolicy::new(settings, Box::new(ImageWebhook { webhook, backoff })))
 }
 
-/// The node selectors of namespaces, by name.
+/// Reads the node selectors of namespaces, by name.
 pub(crate) fn node_selectors(configurations: &Configurations) -> Result<BTreeMap<String, String>> {
     let configuration = configurations.get(NODE_SELECTOR);
     let Some(selectors) = configuration.and_then(|configuration| configuration.value.get(NODE_SELECTORS)) else {
@@ -180,7 +180,7 @@ pub(crate) fn node_selectors(configurations: &Configurations) -> Result<BTreeMap
     })
 }
 
-/// The directory that the configuration of a plugin names.
+/// Returns the directory in the configuration of a plugin.
 fn folder_of(plugin: Plugin, configuration: &Value, allowed: bool) -> Result<Option<PathBuf>> {
     match plugin {
         Plugin::ValidatingPolicies | Plugin::MutatingPolicies => {
@@ -226,7 +226,7 @@ fn read(path: &Path) -> Result<Value> {
     Ok(parsed.value)
 }
 
-/// Refuses an object of another kind.
+/// Rejects an object of another kind.
 fn expect(object: &Value, versions: &[&str], expected: &str) -> Result<()> {
     let text = |field| object.str_at(&[field]).unwrap_or_default();
     let (version, kind) = (text("apiVersion"), text("kind"));
@@ -238,7 +238,7 @@ fn expect(object: &Value, versions: &[&str], expected: &str) -> Result<()> {
     Ok(())
 }
 
-/// Refuses an object with other fields than these.
+/// Rejects an object with other fields than these.
 fn only(object: &Value, place: &str, fields: &[&str]) -> Result<()> {
     let Some(map) = object.as_map() else {
         bail!(
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_file_may_not_say_is_refused_with_the_reason() {
+    fn invalid_file_is_rejected_with_the_reason() {
         for (text, allowed, why) in [
             (
                 with("staticManifestsDir: FOLDER"),

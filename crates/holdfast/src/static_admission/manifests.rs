@@ -1,4 +1,4 @@
-//! The manifests of a directory: read, split and checked as far as they have rules of their own.
+//! The manifests of a directory: reads, splits and validates them as far as they have rules of their own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,10 +12,10 @@ use sha2::{Digest as _, Sha256};
 use super::{Plugin, read_file};
 use crate::reload::{self, FileState};
 
-/// What names in files end with, and no others.
+/// Required suffix of names in files, which no other objects may have.
 const SUFFIX: &str = ".static.k8s.io";
 const VERSION: &str = "admissionregistration.k8s.io/v1";
-/// How deep lists may stand in lists.
+/// Maximum depth of lists in lists.
 const DEPTH: usize = 8;
 
 /// An object of a file.
@@ -32,16 +32,16 @@ pub(super) struct Manifest {
 }
 
 impl Manifest {
-    /// Whether it binds a policy.
+    /// Returns true if it is a policy binding.
     pub(super) fn is_binding(&self) -> bool {
         self.kind.ends_with("Binding")
     }
 }
 
-/// What shows whether a directory has changed: its files, in the order of their names.
+/// Files of a directory in the order of their names, with the state that shows that one has changed.
 pub(super) type State = Vec<(PathBuf, Option<FileState>)>;
 
-/// The state of a directory now.
+/// Returns the current state of a directory.
 pub(super) fn state(folder: &Path) -> State {
     let files = files(folder).unwrap_or_default().into_iter();
     files
@@ -52,7 +52,7 @@ pub(super) fn state(folder: &Path) -> State {
         .collect()
 }
 
-/// The files with manifests, in the order of their names.
+/// Returns the files with manifests, in the order of their names.
 fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -67,7 +67,8 @@ fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The manifests of a directory, in the order of their names, and the hash of its files; empty where there is nothing in them.
+/// Reads the manifests of a directory, in the order of their names, and the hash of its files; empty if the files are
+/// empty.
 pub(super) fn read(folder: &Path, plugin: Plugin) -> Result<(Vec<Manifest>, String), String> {
     let files = files(folder);
     let files = files.map_err(|error| {
@@ -107,7 +108,7 @@ pub(super) fn read(folder: &Path, plugin: Plugin) -> Result<(Vec<Manifest>, Stri
     Ok((manifests, hash))
 }
 
-/// The documents of a text, those that are not empty.
+/// Splits a text into its non-empty documents.
 fn documents(text: &str) -> Vec<String> {
     let mut all = vec![String::new()];
     for line in text.lines() {
@@ -124,13 +125,13 @@ fn documents(text: &str) -> Vec<String> {
 
 struct Found {
     plugin: Plugin,
-    /// In which file each name stands, of each kind.
+    /// File of each name, for each kind.
     seen: BTreeMap<(&'static str, String), PathBuf>,
     manifests: Vec<Manifest>,
 }
 
 impl Found {
-    /// Takes an object, or those of a list.
+    /// Adds an object, or the objects of a list.
     fn take(&mut self, object: Value, path: &Path, depth: usize) -> Result<(), String> {
         let text = |field: &str| object.str_at(&[field]).unwrap_or_default();
         let (version, kind) = (text("apiVersion"), text("kind"));
@@ -172,7 +173,7 @@ impl Found {
         kinds.find(|(known, _)| Some(*known) == kind).copied()
     }
 
-    /// `ValidateManifestName`
+    /// Validates the name of a manifest (`ValidateManifestName`).
     fn check_name(&mut self, kind: &'static str, name: &str, path: &Path) -> Result<(), String> {
         let file = path.display().to_string();
         if name.is_empty() {
@@ -192,7 +193,7 @@ impl Found {
         }
     }
 
-    /// Every binding names a policy that is there.
+    /// Checks that every binding names an existing policy.
     fn check_references(&self) -> Result<(), String> {
         let policies: BTreeSet<&str> = self
             .manifests
@@ -213,7 +214,7 @@ impl Found {
     }
 }
 
-/// What objects of files may not say: they name nothing that clients can change.
+/// Rejects objects of files that refer to objects that clients can change.
 fn check_rules(kind: &str, name: &str, object: &Value, path: &Path) -> Result<(), String> {
     let has = |field: &str| object.at(&["spec", field]).is_some_and(|value| !value.is_null());
     if kind.ends_with("Binding") {
@@ -299,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_files_may_not_hold_is_reported_with_the_file() {
+    fn invalid_manifest_is_reported_with_its_file() {
         let webhooks = |client: &str| {
             format!(
                 "{{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {{name: \

@@ -1,8 +1,8 @@
-//! The file that configures admission plugins, and policies and webhooks of admission that come from files of the server rather than from the API, so that no client can change
-//! them (`staticManifestsDir`, KEP-5793).
+//! The configuration file of admission plugins, and admission policies and webhooks that come from files of the server
+//! instead of the API, so that no client can change them (`staticManifestsDir`, KEP-5793).
 //!
-//! Each object is checked as a creation through the API would be, by a dry run under another name. What a directory holds is taken
-//! whole: where anything in it cannot be used, the start ends, or what was there before stays.
+//! Each object is validated like a creation through the API, by a dry run under another name. A directory is loaded as
+//! a whole: if anything in it is invalid, the start fails, or the previous content remains in effect.
 
 pub(crate) mod config;
 mod manifests;
@@ -29,13 +29,13 @@ use sha2::{Digest as _, Sha256};
 use self::manifests::Manifest;
 use crate::reload::{self, Changes};
 
-/// What the flags say of files of admission plugins.
+/// Flags for files of admission plugins.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct StaticAdmissionFlags {
-    /// A file that configures admission plugins, as kube-apiserver reads it: EventRateLimit, ImagePolicyWebhook,
-    /// PodNodeSelector, PodTolerationRestriction and ResourceQuota; of the plugins of webhooks, the kubeconfig with the users
-    /// that they are called as; and of those of policies and webhooks, the directory of those that no client can change, which
-    /// is read again when it changes
+    /// File with the configuration of admission plugins, in kube-apiserver's format: EventRateLimit,
+    /// ImagePolicyWebhook, PodNodeSelector, PodTolerationRestriction and ResourceQuota; for the webhook plugins, the
+    /// kubeconfig with the credentials for webhooks; and for the webhook and policy plugins, the directory of manifests
+    /// that no client can change, which is reloaded when it changes
     #[arg(long, value_name = "FILE")]
     admission_control_config_file: Option<PathBuf>,
 }
@@ -66,7 +66,7 @@ impl Plugin {
         }
     }
 
-    /// The kinds that its directory may hold, each with the plural name of its resource.
+    /// Returns the kinds that its directory may contain, each with the plural name of its resource.
     fn kinds(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::ValidatingPolicies => &[
@@ -90,7 +90,7 @@ pub(crate) struct StaticAdmission {
 }
 
 impl StaticAdmissionFlags {
-    /// What the file says of each plugin; nothing where there is none.
+    /// Returns the configuration of each plugin in the file; nothing if there is no file.
     pub(crate) fn configurations(&self) -> Result<config::Configurations> {
         let Some(path) = &self.admission_control_config_file else {
             return Ok(config::Configurations::new());
@@ -99,7 +99,7 @@ impl StaticAdmissionFlags {
         read.with_context(|| format!("--admission-control-config-file: {}", path.display()))
     }
 
-    /// The directories that the file names.
+    /// Reads the directories that the file names.
     pub(crate) fn read(&self, features: Features, chain: &AdmissionChain) -> Result<StaticAdmission> {
         let Some(path) = &self.admission_control_config_file else {
             return Ok(StaticAdmission::default());
@@ -118,10 +118,10 @@ impl StaticAdmissionFlags {
 const USER: &str = "static-admission-manifests";
 
 impl StaticAdmission {
-    /// Takes what the directories hold, and follows them for as long as the server serves.
+    /// Loads the directories and watches them for as long as the server runs.
     ///
     /// # Errors
-    /// Where a directory holds what cannot be used.
+    /// If the content of a directory is invalid.
     pub(crate) async fn begin(self, service: &Arc<Service>, kinds: &holdfast_kinds::Config, host: &str) -> Result<()> {
         if self.folders.is_empty() {
             return Ok(());
@@ -134,7 +134,7 @@ impl StaticAdmission {
             let files = folder.clone();
             let changes = Changes::new(&context.shutdown, move || manifests::state(&files));
             let mut follower = Follower {
-                // What files say holds for the API, not for other files.
+                // Rules in files apply to the API, not to other files.
                 client: Client::new(Arc::clone(service), USER).unadmitted(),
                 policies: Arc::clone(&kinds.policies),
                 webhooks: Arc::clone(&kinds.webhooks),
@@ -166,7 +166,7 @@ struct Follower {
     metrics: ManifestMetrics,
     plugin: Plugin,
     folder: PathBuf,
-    /// The hash of what was read last.
+    /// Hash of the content that was read last.
     seen: String,
 }
 
@@ -193,7 +193,7 @@ impl Follower {
         }
     }
 
-    /// Reads the directory, and takes what it holds in place of what it held before.
+    /// Reads the directory and replaces the previous content by the new one.
     async fn load(&mut self) -> Result<(), String> {
         let (folder, plugin) = (self.folder.clone(), self.plugin);
         let read = tokio::task::spawn_blocking(move || manifests::read(&folder, plugin)).await;
@@ -222,14 +222,14 @@ impl Follower {
     }
 }
 
-/// The object as the API would store it, under its own name.
+/// Returns the object as the API would store it, under its own name.
 async fn check(client: &Client, manifest: &Manifest) -> Result<Value, String> {
     let path = format!(
         "/apis/admissionregistration.k8s.io/v1/{}?dryRun=All&fieldValidation=Strict",
         manifest.plural
     );
     let mut object = manifest.object.clone();
-    // Names of this form are for files alone, so that the check needs another.
+    // Names with this suffix are reserved for files, so the dry run needs another name.
     let name = format!("{}.{}", manifest.name, RandomIdentifiers::default().uid());
     object.set_at(&["metadata", "name"], name.as_str().into());
     let made = client.create(&path, &object).await;
@@ -238,7 +238,7 @@ async fn check(client: &Client, manifest: &Manifest) -> Result<Value, String> {
     Ok(made)
 }
 
-/// The bytes of a file. The words of a failure are those of the reference.
+/// Returns the bytes of a file. Error messages are the reference's.
 fn read_file(path: &Path) -> Result<Vec<u8>, String> {
     std::fs::read(path).map_err(|error| format!("failed to read file {:?}: {error}", path.display().to_string()))
 }

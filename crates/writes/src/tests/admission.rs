@@ -1,4 +1,4 @@
-//! Which writes policies, webhooks and plugins have a say in.
+//! Writes for which policies, webhooks and plugins are called.
 
 use holdfast_admission::webhooks::WebhookType;
 use holdfast_resource::Verb;
@@ -28,7 +28,7 @@ fn refusing_policy(world: &World) {
     world.policies.validating.set_binding("b", Some(&binding));
 }
 
-/// A webhook that no server answers for, and that reviews what `more` leaves.
+/// Adds an unreachable webhook with the additional settings `more`.
 fn dead_webhook(world: &World, more: &str) {
     let configuration = format!(
         "{{webhooks: [{{name: a.io, clientConfig: {{url: 'https://localhost'}}, rules: [{{{EVERYTHING}}}], failurePolicy: \
@@ -75,7 +75,7 @@ fn policies_have_no_say_in_policies_and_reviews() {
 }
 
 #[test]
-fn a_mutating_policy_changes_what_plugins_and_validation_see_and_owns_nothing() {
+fn mutating_policy_precedes_validation_and_owns_no_fields() {
     let world = world();
     let mutate = |expression: &str| {
         let spec = format!(
@@ -100,7 +100,7 @@ fn a_mutating_policy_changes_what_plugins_and_validation_see_and_owns_nothing() 
 }
 
 #[test]
-fn webhooks_have_no_say_in_webhooks_and_policies_nor_in_what_the_server_does_by_itself() {
+fn webhooks_skip_admission_configurations_and_internal_writes() {
     let world = world();
     dead_webhook(&world, "");
     assert!(is_called(&world, CONFIG));
@@ -112,7 +112,7 @@ fn webhooks_have_no_say_in_webhooks_and_policies_nor_in_what_the_server_does_by_
 }
 
 #[test]
-fn a_namespace_is_selected_by_its_own_labels_and_other_objects_by_those_of_theirs() {
+fn namespace_selector_matches_own_labels_of_a_namespace() {
     let world = world();
     dead_webhook(&world, ", namespaceSelector: {matchLabels: {a: b}}");
     assert!(is_called(

@@ -1,4 +1,4 @@
-//! What a DELETE comes to.
+//! Results of DELETE runs.
 
 use super::*;
 use crate::PropagationPolicy;
@@ -94,7 +94,7 @@ fn a_pod_without_a_node_goes_at_once() {
 }
 
 #[test]
-fn preconditions_are_reported_by_the_kind_and_for_namespaces_by_the_resource() {
+fn failed_preconditions_name_the_kind_or_resource() {
     let world = world();
     let options = DeleteOptions {
         resource_version: Some("6".to_owned()),
@@ -123,7 +123,7 @@ fn preconditions_are_reported_by_the_kind_and_for_namespaces_by_the_resource() {
 }
 
 #[test]
-fn an_object_that_its_kind_holds_is_marked_without_a_grace_period() {
+fn object_held_by_its_kind_terminates_without_grace_period() {
     let world = world();
     let namespace = stored(&world, "{apiVersion: v1, kind: Namespace, metadata: {name: a}}");
     let marked = delete(&world, &namespace, &DeleteOptions::default()).unwrap();

@@ -1,4 +1,4 @@
-//! What this process found of an object when it stored it is not looked for again.
+//! Properties of an object that this process computed when it stored the object are not computed again.
 
 use holdfast_resource::Known;
 
@@ -20,7 +20,7 @@ fn workload(text: &str) -> String {
     text.replace("TEMPLATE", &format!("{{metadata: {{labels: {{x: z}}}}, spec: {spec}}}"))
 }
 
-/// The object with a container whose name cannot be.
+/// Returns the object with an invalid container name.
 fn broken(object: &Value) -> Value {
     let text = json::to_string(object).replace(r#""name":"c""#, r#""name":"C""#);
     json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap()
@@ -45,7 +45,7 @@ fn patched(world: &World, stored: &Value, known: Known, patch: &str) -> Result<S
 const LABELS: &str = "{metadata: {labels: {a: b}}}";
 
 #[test]
-fn a_stored_template_that_is_wrong_is_refused_where_this_process_did_not_find_it_right() {
+fn invalid_stored_template_is_rejected_unless_known_as_valid() {
     let world = world();
     for text in WORKLOADS {
         let stored = broken(&stored(&world, &workload(text)));
@@ -55,13 +55,13 @@ fn a_stored_template_that_is_wrong_is_refused_where_this_process_did_not_find_it
 }
 
 #[test]
-fn a_template_that_is_known_to_be_right_is_not_looked_at_until_it_changes() {
+fn known_valid_template_is_not_validated_until_it_changes() {
     let world = world();
     for text in WORKLOADS {
         let staged = create(&world, &workload(text)).unwrap();
         let mut stored = staged.object;
         stored.set_at(&["metadata", "resourceVersion"], "7".into());
-        // Only for who does not look at it.
+        // This is only accepted if the template is not validated.
         let stored = broken(&stored);
         let staged = patched(&world, &stored, staged.known, LABELS).unwrap();
         assert!(staged.known.formed, "{text}");

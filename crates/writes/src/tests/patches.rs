@@ -1,4 +1,4 @@
-//! What patches make of the object in place, and which changes create one.
+//! Results of patches of the existing object, and the changes that create one.
 
 use holdfast_value::json_patch;
 
@@ -33,7 +33,7 @@ fn a_json_patch_whose_test_fails_is_refused_as_a_whole() {
 }
 
 #[test]
-fn a_merge_patch_replaces_a_list_and_a_strategic_one_merges_it_by_its_key() {
+fn merge_patch_replaces_a_list_and_strategic_one_merges_it() {
     let live = stored(&world(), DEPLOYMENT);
     let patch = tree("{spec: {template: {spec: {containers: [{name: d, image: j}]}}}}");
     let names = |patch: Patch| {
@@ -62,7 +62,7 @@ fn a_patch_whose_result_is_no_object_of_the_kind_is_refused() {
 }
 
 #[test]
-fn what_field_validation_finds_in_a_patch_is_a_warning_where_it_says_so() {
+fn findings_in_a_patch_are_warnings_with_validation_warn() {
     let world = world();
     let live = stored(&world, CONFIG);
     let result = |validation: FieldValidation| {
@@ -78,7 +78,7 @@ fn what_field_validation_finds_in_a_patch_is_a_warning_where_it_says_so() {
 }
 
 #[test]
-fn a_patch_creates_nothing_and_reports_first_that_its_object_is_not_there() {
+fn patch_of_missing_object_is_not_found() {
     let world = world();
     let address = target(&world, &tree(CONFIG), "");
     let broken = Change::Patch {

@@ -1,4 +1,4 @@
-//! What the answers of admission webhooks do to a write.
+//! Effects of the responses of admission webhooks on a write.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,8 +14,8 @@ use super::*;
 use crate::testing::Unreachable;
 use crate::{Callers, ConditionOwner, Ending, Unanswered, WebhookAnswer, WebhookCall};
 
-/// A client of webhooks each of which answers by its address: what stands behind `https://localhost/` is a number that names one
-/// of the answers.
+/// Webhook client that selects the response by the address of the webhook: the path after `https://localhost/` is the
+/// index of a response.
 #[derive(Default)]
 struct Hooks {
     answers: Vec<String>,
@@ -62,19 +62,19 @@ impl Callers for Hooks {
     fn excluded(&self, _: WebhookType, _: &str, _: &str) {}
 }
 
-/// A review with this response.
+/// Returns a review with this response.
 fn answer(response: &str) -> String {
     let head = format!("apiVersion: admission.k8s.io/v1, kind: AdmissionReview, response: {{uid: {UID}, {response}}}");
     json::to_string(&tree(&format!("{{{head}}}")))
 }
 
-/// The answer that makes these changes.
+/// Returns the response with this patch.
 fn changing(operations: &str) -> String {
     let patch = STANDARD.encode(json::to_string(&tree(operations)));
     answer(&format!("allowed: true, patchType: JSONPatch, patch: {patch}"))
 }
 
-/// A world where a webhook for ConfigMaps gives each of these answers.
+/// Creates a world with one webhook for ConfigMaps for each of these responses.
 fn world_of(webhook_type: WebhookType, more: &str, answers: &[String]) -> (World, Arc<Hooks>) {
     let hooks = Arc::new(Hooks {
         answers: answers.to_vec(),
@@ -122,7 +122,7 @@ fn a_webhook_reviews_what_those_before_it_made_of_the_object() {
 }
 
 #[test]
-fn a_webhook_is_called_again_after_a_later_change_where_it_wants_that() {
+fn webhook_is_reinvoked_after_a_later_change_if_needed() {
     let answers = [
         answer("allowed: true"),
         changing("[{op: add, path: /data/b, value: added}]"),
@@ -170,7 +170,7 @@ fn an_answer_to_another_review_counts_as_none() {
 }
 
 #[test]
-fn a_change_that_cannot_be_made_is_refused_whatever_the_failure_policy_says() {
+fn inapplicable_patch_is_rejected_with_any_failure_policy() {
     for operations in [
         "[{op: remove, path: /data/missing}]",
         "[{op: replace, path: /data, value: [1]}]",
@@ -186,7 +186,7 @@ fn a_change_that_cannot_be_made_is_refused_whatever_the_failure_policy_says() {
 }
 
 #[test]
-fn what_a_webhook_makes_invalid_is_refused_with_its_faults() {
+fn invalid_result_of_a_webhook_is_rejected_with_its_errors() {
     let (world, _) = world_of(
         WebhookType::Mutating,
         "",

@@ -1,4 +1,4 @@
-//! One object that more and more managers apply to, each with a field of its own.
+//! One object to which a growing number of managers apply, each with a field of its own.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ struct Shared {
     changes: u64,
 }
 
-/// How many requests there are between two looks at the clock.
+/// Number of requests between two reads of the clock.
 const BATCH: u64 = 20;
 
 impl Shared {
@@ -74,7 +74,7 @@ impl Shared {
         Ok([changed, unchanged, patched, read])
     }
 
-    /// The apply of one manager.
+    /// Sends the apply of one manager.
     async fn apply(&mut self, manager: u64, value: u64) -> Result<()> {
         let path = format!("{OBJECT}?fieldManager=manager-{manager}");
         let body = json!({
@@ -87,7 +87,7 @@ impl Shared {
         Ok(())
     }
 
-    /// A change of a field that no manager applies.
+    /// Changes a field that no manager applies.
     async fn patch(&mut self) -> Result<()> {
         let body = json!({"data": {"patched": self.changes.to_string()}});
         let path = format!("{OBJECT}?fieldManager=patcher");

@@ -1,5 +1,5 @@
-//! `cargo xtask bench --plot`: what becomes of the cost of each operation as there is more of something: objects, watchers,
-//! managers of one object, policies. Written to BENCHMARKS.md as tables, and drawn.
+//! `cargo xtask bench --plot`: growth of the cost of each operation with the number of objects, watchers, managers of
+//! one object and policies. Written to BENCHMARKS.md as tables, and drawn.
 
 mod managers;
 mod objects;
@@ -22,7 +22,7 @@ use super::workload::Objects;
 const DOCUMENT: &str = "BENCHMARKS.md";
 const PICTURE: &str = "docs/scale.svg";
 
-/// Where the tables stand in the document.
+/// Markers around the tables in the document.
 const BEGIN: &str = "<!-- figures: written by `cargo xtask bench --plot --write` -->\n";
 
 /// The size that `--million` adds.
@@ -30,33 +30,33 @@ const MILLION: u64 = 1_000_000;
 
 #[derive(clap::Args)]
 pub(super) struct Sizes {
-    /// With `--plot`: how many objects there are.
+    /// With `--plot`: numbers of objects.
     #[arg(long, value_delimiter = ',', default_values_t = [1_000, 10_000, 100_000])]
     plot_objects: Vec<u64>,
-    /// With `--plot`: how many watch one object.
+    /// With `--plot`: numbers of watchers of one object.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 10, 100, 1_000, 10_000])]
     plot_watchers: Vec<u64>,
-    /// With `--plot`: how many managers apply to one object.
+    /// With `--plot`: numbers of managers that apply to one object.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 10, 100, 1_000])]
     plot_managers: Vec<u64>,
-    /// With `--plot`: how many policies there are.
+    /// With `--plot`: numbers of policies.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 10, 100, 1_000])]
     plot_policies: Vec<u64>,
-    /// With `--plot`: how much processor time of the server a point takes at least, in milliseconds.
+    /// With `--plot`: minimum processor time of the server for a point, in milliseconds.
     #[arg(long, default_value_t = 300)]
     plot_time: u64,
 }
 
 impl Sizes {
-    /// The time after which a point is known well enough: the kernel counts in hundredths of a second.
+    /// Returns the time after which a point is known well enough: the kernel counts in hundredths of a second.
     fn least(&self) -> Duration {
         Duration::from_millis(self.plot_time)
     }
 }
 
-/// The curves of what one number makes more expensive or not.
+/// Curves of the costs that may depend on one number.
 struct Chart {
-    /// What there is more and more of.
+    /// Things whose number grows.
     of: &'static str,
     curves: Vec<Curve>,
 }
@@ -64,7 +64,7 @@ struct Chart {
 /// The cost of one operation, by a number.
 struct Curve {
     operation: &'static str,
-    /// Why it grows, where it does.
+    /// Reason for the growth, if the cost grows.
     reason: &'static str,
     /// Numbers, each with microseconds of the server's processor time for one operation.
     points: Vec<(u64, f64)>,
@@ -79,7 +79,7 @@ impl Curve {
         }
     }
 
-    /// How many times as much the last point is as the first; `None` where the first is too little to be measured.
+    /// Returns the ratio of the last point to the first; `None` if the first is too small to be measured.
     fn growth(&self) -> Option<f64> {
         let [(_, first), .., (_, last)] = self.points.as_slice() else {
             return None;
@@ -105,8 +105,8 @@ pub(super) async fn run(binary: &Binary, sizes: &Sizes, million: bool, write: bo
     Ok(text)
 }
 
-/// The processor time of the server for one operation, in microseconds: `batch` does as many as it returns, and is called
-/// until they took `least` in all.
+/// Returns the processor time of the server for one operation, in microseconds: `batch` does as many as it returns, and
+/// is called until they took `least` in all.
 async fn cost(server: &Server, least: Duration, mut batch: impl AsyncFnMut() -> Result<u64>) -> Result<f64> {
     let (before, mut done) = (server.cpu()?, 0);
     loop {
@@ -118,7 +118,7 @@ async fn cost(server: &Server, least: Duration, mut batch: impl AsyncFnMut() -> 
     }
 }
 
-/// The same for one operation, which is repeated `times` between two looks at the clock.
+/// Returns the same for one operation, which is repeated `times` between two looks at the clock.
 async fn cost_of_each(
     server: &Server,
     least: Duration,
@@ -134,7 +134,7 @@ async fn cost_of_each(
     .await
 }
 
-/// The small ConfigMaps of a collection.
+/// Returns the small ConfigMaps of a collection.
 const fn config_maps(collection: &'static str) -> Objects {
     Objects {
         collection,
@@ -143,14 +143,14 @@ const fn config_maps(collection: &'static str) -> Objects {
     }
 }
 
-/// A table for each chart.
+/// Returns a table for each chart.
 fn text(charts: &[Chart]) -> String {
     let mut text = String::new();
     for chart in charts {
         let numbers: Vec<u64> = chart.curves.first().map_or_else(Vec::new, |curve| {
             curve.points.iter().map(|(number, _)| *number).collect()
         });
-        // A text takes whatever is written to it.
+        // Writes to a string cannot fail.
         let _ = write!(text, "\n### By the number of {}\n\n| server CPU of one |", chart.of);
         for number in &numbers {
             let _ = write!(text, " {} |", grouped(*number));
@@ -183,7 +183,7 @@ fn rounded(micros: f64) -> String {
     }
 }
 
-/// A number with commas between its thousands.
+/// Returns a number with commas between its thousands.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();

@@ -12,14 +12,14 @@ use super::super::scale::{Watches, version_of};
 use super::super::workload::{Objects, Phase, Workload};
 use super::{Chart, Curve, config_maps, cost, cost_of_each};
 
-/// ConfigMaps beside those that are there already.
+/// ConfigMaps in addition to those that exist already.
 const CONFIG_MAPS: Objects = config_maps("/api/v1/namespaces/large/configmaps");
 
-/// How many objects each phase is about, and how many connections it takes.
+/// Number of objects of each phase, and number of its connections.
 const OBJECTS: usize = 1_000;
 const CONNECTIONS: usize = 16;
 
-/// The phases, in an order in which each finds what it needs.
+/// The phases, in an order in which each finds the objects that it needs.
 const PHASES: [Phase; 7] = [
     Phase::Create,
     Phase::Reapply,
@@ -44,7 +44,7 @@ pub(super) async fn chart(binary: &Binary, counts: &[u64], least: Duration) -> R
     Ok(Chart { of: "objects", curves })
 }
 
-/// The costs of all operations among `count` objects.
+/// Returns the costs of all operations among `count` objects.
 async fn costs(binary: &Binary, count: u64, least: Duration) -> Result<Vec<f64>> {
     let (server, _) = pods::with_config_maps(binary, count as usize).await?;
     let server = server.restart(&[])?;
@@ -56,7 +56,8 @@ async fn costs(binary: &Binary, count: u64, least: Duration) -> Result<Vec<f64>>
     }
     let mut totals = [0.0; PHASES.len()];
     let mut rounds = 0;
-    // Rounds go on until the cheapest phase took its time: the others take more. What connections take is not counted.
+    // Rounds continue until the cheapest phase has used its time: the others need more. The cost of connections is not
+    // counted.
     while totals
         .iter()
         .any(|micros| micros * (OBJECTS as f64) < least.as_secs_f64() * 1e6)

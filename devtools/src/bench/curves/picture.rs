@@ -1,18 +1,18 @@
-//! The curves as a picture: a panel for each chart, both scales logarithmic, so that what does not grow is level and what
-//! grows with the number rises evenly.
+//! The curves as a picture: a panel for each chart, both scales logarithmic, so that a constant cost is a level line
+//! and a proportional one rises evenly.
 
 use anyhow::Result;
 use plotters::prelude::*;
 
 use super::{Chart, Curve};
 
-/// The size of a panel, and how many stand beside each other.
+/// Size of a panel, and number of panels in a row.
 const PANEL: (u32, u32) = (560, 400);
 const COLUMNS: usize = 2;
 
 const FONT: &str = "sans-serif";
 
-/// The picture of all charts, as SVG.
+/// Returns the picture of all charts, as SVG.
 pub(super) fn draw(charts: &[Chart]) -> Result<String> {
     let mut picture = String::new();
     let rows = charts.len().div_ceil(COLUMNS).max(1);
@@ -31,7 +31,7 @@ fn draw_chart(chart: &Chart, panel: &DrawingArea<SVGBackend<'_>, plotters::coord
     let points = || chart.curves.iter().flat_map(|curve| &curve.points);
     let numbers = points().map(|(number, _)| *number as f64);
     let (least, most) = bounds(numbers);
-    // Names stand above the curves.
+    // Names are above the curves.
     let (low, high) = bounds(points().map(|(_, micros)| *micros));
     let mut context = ChartBuilder::on(panel)
         .caption(format!("server CPU by the number of {}", chart.of), (FONT, 17))
@@ -66,7 +66,7 @@ fn line(curve: &Curve) -> impl Iterator<Item = (f64, f64)> {
     curve.points.iter().map(|(number, micros)| (*number as f64, *micros))
 }
 
-/// The least and the most of some numbers above zero, far enough apart for an axis.
+/// Returns the minimum and maximum of some positive numbers, far enough apart for an axis.
 fn bounds(numbers: impl Iterator<Item = f64>) -> (f64, f64) {
     let (least, most) = numbers
         .filter(|number| *number > 0.0)

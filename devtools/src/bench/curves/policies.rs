@@ -1,4 +1,4 @@
-//! A write beside more and more policies: those that are evaluated for it, and those for other resources.
+//! A write with a growing number of policies: those that are evaluated for it, and those for other resources.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::super::workload::{DEPLOYMENTS, Objects, Phase, Workload};
 use super::{Chart, Curve, config_maps, cost};
 
 const CONNECTIONS: usize = 16;
-/// How many objects are made between two looks at the clock.
+/// Number of objects that are created between two reads of the clock.
 const BATCH: usize = 100;
 
 const CONFIG_MAPS: Objects = config_maps("/api/v1/namespaces/default/configmaps");
@@ -28,7 +28,7 @@ pub(super) async fn chart(binary: &Binary, counts: &[u64], least: Duration) -> R
     })
 }
 
-/// The cost of a Deployment beside policies for `resource`.
+/// Measures the cost of a Deployment with policies for `resource`.
 async fn curve(
     binary: &Binary,
     mut curve: Curve,
@@ -50,7 +50,7 @@ async fn curve(
             register(&mut connection, &registrations).await?;
             policies += 1;
         }
-        // They are followed in order: when the first of them refuses, the last may not be there yet.
+        // The informer receives them in order: when the first of them denies, the last may not be in effect yet.
         let name = format!("{REFUSED}-{}", policies - 1);
         until_refused(&mut connection, &of, &name).await?;
         let micros = cost(&server, least, async || {

@@ -1,4 +1,4 @@
-//! A write whose event goes to more and more watchers.
+//! A write whose event is sent to a growing number of watchers.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const JSON: &str = "application/json";
 const COLLECTION: &str = "/api/v1/namespaces/default/configmaps";
 const OBJECT: &str = "/api/v1/namespaces/default/configmaps/seen";
 
-/// How many events come to pass between two looks at the clock, about.
+/// Approximate number of events between two reads of the clock.
 const EVENTS: u64 = 5_000;
 
 pub(super) async fn chart(binary: &Binary, counts: &[u64], least: Duration) -> Result<Chart> {
@@ -36,7 +36,7 @@ pub(super) async fn chart(binary: &Binary, counts: &[u64], least: Duration) -> R
     })
 }
 
-/// What a write takes with so many watchers, and without any.
+/// Measures the cost of a write with this number of watchers, and without any.
 async fn costs(binary: &Binary, watchers: u64, least: Duration) -> Result<(f64, f64)> {
     let server = Server::start(binary, &[])?;
     let target = Target::of(&server)?;
@@ -56,7 +56,7 @@ async fn costs(binary: &Binary, watchers: u64, least: Duration) -> Result<(f64, 
     let watches = Watches::open(&target, watchers as usize, &path).await?;
     let mut readers = Readers::begin(watches);
     let batch = (EVENTS / watchers).max(2);
-    // Nothing is sent ahead of those who read: a watcher that lags behind would be sent its events together.
+    // No write is sent before all watchers have read the last event: a slow watcher would receive its events together.
     let with = cost_of_each(&server, least, batch, async || {
         writer.write().await?;
         readers.until_next().await
@@ -85,7 +85,7 @@ struct Readers {
     tasks: JoinSet<Result<()>>,
     seen: Vec<watch::Receiver<u64>>,
     expected: u64,
-    /// Connections end with their last handle.
+    /// Connections, which close with their last handle.
     _connections: Vec<Http2>,
 }
 

@@ -6,19 +6,20 @@ use std::process::{Command, Stdio};
 
 use proc_macro::TokenStream;
 
-/// Ignores a test where something that it needs is absent when it is built: `#[needs(shared)]`, `#[needs(kubectl)]`.
+/// Ignores a test if something that it needs is absent when it is built: `#[needs(shared)]`, `#[needs(kubectl)]`.
 ///
-/// | need | present where |
+/// | need | present if |
 /// |---|---|
-/// | `shared` | `$HOLDFAST_SHARED` is a folder, or `shared` beside the repository |
+/// | `shared` | `$HOLDFAST_SHARED` is a folder, or `shared` exists next to the repository |
 /// | `clients` | `HOLDFAST_REQUIRE` names them: they are installed from their registries |
-/// | `etcd` | `$HOLDFAST_ETCD` is a file, or there is a program of that name on the path or in `target/etcd` |
+/// | `etcd` | `$HOLDFAST_ETCD` is a file, or a program of that name is on the path or in `target/etcd` |
 /// | `full_disk` | users may mount a file system in memory in a namespace of their own |
 /// | `root` | tests may change the root of a process |
 /// | `kube_apiserver` | `$HOLDFAST_KUBE_APISERVER` is a file |
-/// | any other | a program of that name is on the path, with `-` where the name has `_` |
+/// | any other | a program of that name is on the path, with `-` for each `_` of the name |
 ///
-/// A need that `HOLDFAST_REQUIRE` names (a list with commas) is never ignored: the test runs, and fails by its absence.
+/// A need in `HOLDFAST_REQUIRE` (a comma-separated list) is never ignored: the test runs, and fails if the need is
+/// absent.
 #[proc_macro_attribute]
 pub fn needs(needs: TokenStream, item: TokenStream) -> TokenStream {
     let required = std::env::var("HOLDFAST_REQUIRE").unwrap_or_default();
@@ -32,7 +33,7 @@ pub fn needs(needs: TokenStream, item: TokenStream) -> TokenStream {
         true => String::new(),
         false => format!("#[ignore = {:?}]", format!("needs {}", missing.join(", "))),
     };
-    // The constant makes Cargo build the test anew where a variable changes.
+    // The constant makes Cargo rebuild the test if a variable changes.
     let tracked = r#"const _: [Option<&str>; 4] = [
         option_env!("HOLDFAST_REQUIRE"), option_env!("HOLDFAST_SHARED"), option_env!("HOLDFAST_ETCD"),
         option_env!("HOLDFAST_KUBE_APISERVER"),
@@ -60,7 +61,7 @@ fn is_present(need: &str) -> bool {
     }
 }
 
-/// The shared folder, as `test_support::shared_folder` finds it.
+/// Returns the shared folder, as `test_support::shared_folder` finds it.
 fn shared() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("HOLDFAST_SHARED") {
         return Some(PathBuf::from(named));
@@ -68,7 +69,7 @@ fn shared() -> Option<PathBuf> {
     Some(root()?.parent()?.join("shared"))
 }
 
-/// Whether `test_support::etcd::program` finds one without making it.
+/// Returns true if `test_support::etcd::program` finds one without building it.
 fn etcd() -> bool {
     match std::env::var_os("HOLDFAST_ETCD") {
         Some(named) => Path::new(&named).is_file(),
@@ -76,21 +77,21 @@ fn etcd() -> bool {
     }
 }
 
-/// Whether `test_support::etcd` can make a disk that is full.
+/// Returns true if `test_support::etcd` can create a disk that is full.
 fn full_disk() -> bool {
     let mount = "--user --map-root-user --mount mount -t tmpfs tmpfs /mnt";
     let mount: Vec<&str> = mount.split(' ').collect();
     on_the_path("nsenter") && runs("unshare", &mount)
 }
 
-/// Whether a command succeeds.
+/// Returns true if a command succeeds.
 fn runs(program: &str, arguments: &[&str]) -> bool {
     let mut command = Command::new(program);
     command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }
 
-/// The root of the repository.
+/// Returns the root of the repository.
 fn root() -> Option<PathBuf> {
     let package = std::env::var_os("CARGO_MANIFEST_DIR")?;
     let mut folders = Path::new(&package).ancestors();

