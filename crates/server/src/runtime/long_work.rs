@@ -179,7 +179,7 @@ mod tests {
         let work = Box::pin(async {
             begins(LARGE - 1).await;
             begins(LARGE).await;
-            LONG.with(Cell::get)
+            REQUEST.with(|request| request.is_long.get())
         });
         assert!(!long_work.apart(work).await);
     }
