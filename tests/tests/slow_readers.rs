@@ -76,7 +76,11 @@ async fn median_of_probes(target: &Target) -> Duration {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lists_that_nobody_takes_cost_little() {
-    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    let server = Server::start(
+        &Binary::debug().unwrap(),
+        &["--feature-gates=CBORServingAndStorage=true"],
+    )
+    .unwrap();
     let (mut client, target) = (Client::of(&server).await, Target::of(&server).unwrap());
     let text = "x".repeat(OBJECT_BYTES);
     for number in 0..OBJECTS {
