@@ -152,6 +152,16 @@ async fn a_damaged_log_is_refused_until_the_loss_is_accepted() {
 }
 
 #[tokio::test]
+async fn readiness_of_etcd_is_that_of_the_embedded_store() {
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    let mut connection = Target::of(&server).unwrap().connect().await.unwrap();
+    for path in ["/readyz/etcd", "/readyz?exclude=etcd", "/livez/etcd"] {
+        let (status, body) = connection.ask(Method::GET, path, "", Bytes::new()).await.unwrap();
+        assert_eq!((status, &body[..]), (StatusCode::OK, &b"ok"[..]), "{path}");
+    }
+}
+
+#[tokio::test]
 async fn unstamped_build_reports_default_version() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     let mut connection = Target::of(&server).unwrap().connect().await.unwrap();

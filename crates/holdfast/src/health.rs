@@ -104,6 +104,9 @@ fn with_override(health: Health, store: &Arc<Store>, cluster: usize, stores: Vec
 /// Endpoints that fail if the server should be restarted.
 const LIVE: &[Endpoint] = &[Endpoint::Healthz, Endpoint::Livez];
 
+/// Endpoint that fails while the server should get no requests.
+const READY: &[Endpoint] = &[Endpoint::Readyz];
+
 /// Checks that the store accepts writes.
 fn stored(store: &Arc<Store>) -> impl Fn() -> Result<(), String> + Send + Sync + 'static {
     let store = Arc::clone(store);
@@ -151,10 +154,11 @@ pub(crate) fn checks(
             }
         })
         // Monitoring tools expect this name. It denotes the embedded store, too.
-        .with("etcd", Endpoint::ALL, stored(&store));
+        .with("etcd", LIVE, stored(&store));
     let health = match store.is_shared() {
-        true => with_etcds(health, &store, overrides),
-        false => health,
+        true => with_etcds(health.with("etcd", READY, stored(&store)), &store, overrides),
+        // The check `storage-readiness` reports the same.
+        false => health.with_alias("etcd", READY, stored(&store)),
     };
     let health = health
         // Nothing is served before the state in memory is complete and all informers are synced.

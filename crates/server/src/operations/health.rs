@@ -25,10 +25,20 @@ struct Check {
     name: Cow<'static, str>,
     endpoints: &'static [Endpoint],
     outcome: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
-    /// True if a report lists the check only while it fails.
-    reported_where_it_fails: bool,
+    listing: Listing,
     /// The number of failed and of successful runs by each endpoint as a whole.
     runs: [[AtomicU64; 2]; Endpoint::ALL.len()],
+}
+
+/// Places that list a check. Every check has a path and can be excluded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Listing {
+    /// Every verbose report, and the list of paths.
+    Always,
+    /// Reports of failures, and the list of paths.
+    Failures,
+    /// Reports of failures. The check is another name of a listed check.
+    Alias,
 }
 
 impl Check {
@@ -105,7 +115,7 @@ impl Health {
             name: name.into(),
             endpoints,
             outcome: Box::new(outcome),
-            reported_where_it_fails: false,
+            listing: Listing::Always,
             runs: Default::default(),
         });
         self
@@ -138,10 +148,25 @@ impl Health {
             let tasks = tasks.clone();
             let mut health = health.with(name, Endpoint::ALL, move || tasks.outcome(name));
             if let Some(check) = health.checks.last_mut() {
-                check.reported_where_it_fails = true;
+                check.listing = Listing::Failures;
             }
             health
         })
+    }
+
+    /// Adds another name of a check, for clients that know the check by that name. A report lists it only if it fails.
+    #[must_use]
+    pub fn with_alias(
+        self,
+        name: &'static str,
+        endpoints: &'static [Endpoint],
+        outcome: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        let mut health = self.with(name, endpoints, outcome);
+        if let Some(check) = health.checks.last_mut() {
+            check.listing = Listing::Alias;
+        }
+        health
     }
 
     /// Returns the paths of all checks, as the list of paths at `/` contains them.
@@ -149,7 +174,7 @@ impl Health {
         let mut paths = Vec::new();
         for endpoint in Endpoint::ALL {
             paths.push(format!("/{}", endpoint.name()));
-            let checks = self.of(*endpoint);
+            let checks = self.of(*endpoint).filter(|check| check.listing != Listing::Alias);
             paths.extend(checks.map(|check| format!("/{}/{}", endpoint.name(), check.name)));
         }
         paths
@@ -217,7 +242,7 @@ impl Health {
                 tracing::warn!(endpoint = endpoint.name(), check = &**name, why, "health check failed");
                 report.push_str(&format!("[-]{name} failed: reason withheld\n"));
                 failed.push(&**name);
-            } else if !check.reported_where_it_fails {
+            } else if check.listing == Listing::Always {
                 report.push_str(&format!("[+]{name} ok\n"));
             }
         }
@@ -277,6 +302,28 @@ mod tests {
             ask(&health, "/livez", "verbose=false").await,
             ok("[+]ping ok\nlivez check passed\n")
         );
+    }
+
+    #[tokio::test]
+    async fn alias_has_a_path_and_is_listed_only_if_it_fails() {
+        let health = |works: bool| {
+            Health::new().with_alias("etcd", &[Endpoint::Readyz], move || match works {
+                true => Ok(()),
+                false => Err("no disk".to_owned()),
+            })
+        };
+        let works = health(true);
+        assert_eq!(ask(&works, "/readyz/etcd", "").await, ok("ok"));
+        assert_eq!(ask(&works, "/readyz", "exclude=etcd").await, ok("ok"));
+        assert_eq!(
+            ask(&works, "/readyz", "verbose").await,
+            ok("[+]ping ok\nreadyz check passed\n")
+        );
+        assert!(!works.paths().contains(&"/readyz/etcd".to_owned()));
+        let (code, report) = ask(&health(false), "/readyz", "").await.unwrap();
+        assert_eq!(code, 500);
+        assert!(report.contains("[-]etcd failed: reason withheld\n"), "{report}");
+        assert_eq!(ask(&health(false), "/readyz", "exclude=etcd").await, ok("ok"));
     }
 
     #[tokio::test(start_paused = true)]
