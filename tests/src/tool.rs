@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use crate::server::{Binary, Server};
 
 /// Time limit of anything that the server does asynchronously.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A tool and its server.
 pub struct Tool {
@@ -84,7 +84,7 @@ impl Tool {
     }
 
     fn in_time(&self, arguments: &[&str], right: impl Fn(&Output) -> bool) {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + WAIT_TIMEOUT;
         loop {
             let output = self.output(arguments, "");
             if right(&output) {

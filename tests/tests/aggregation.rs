@@ -23,7 +23,7 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 const WIDGETS: &str = "/apis/x.example.com/v1/namespaces/default/widgets";
 
 /// Time limit of anything that happens asynchronously.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn start(flags: &[String]) -> Server {
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
@@ -50,7 +50,7 @@ async fn read(target: &Target, path: &str, accept: &str) -> Value {
 
 /// Repeats a GET until the response satisfies `right`.
 async fn until(target: &Target, path: &str, accept: &str, right: impl Fn(&Value) -> bool) -> Value {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + WAIT_TIMEOUT;
     loop {
         let answer = read(target, path, accept).await;
         if right(&answer) {
@@ -220,7 +220,7 @@ async fn requests_are_proxied_in_the_name_of_the_user() {
         )
         .await;
     let there = r#"User \"alice\" cannot delete resource \"widgets\""#;
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + WAIT_TIMEOUT;
     loop {
         // Reads use the permissions of the group `devs`, which the backend does not know either.
         let (code, reported) = ask(&alice, Method::DELETE, &path, "").await;
@@ -263,7 +263,7 @@ async fn watches_stream_and_connections_are_upgraded_through() {
             assert_ne!(socket.read_buf(&mut seen).await.unwrap(), 0);
         }
     };
-    tokio::time::timeout(PATIENCE, read).await.unwrap();
+    tokio::time::timeout(WAIT_TIMEOUT, read).await.unwrap();
     let seen = String::from_utf8_lossy(&seen);
     assert!(seen.starts_with("HTTP/1.1 101"), "{seen}");
     assert!(
@@ -390,7 +390,7 @@ async fn a_server_that_is_away_is_reported_until_it_is_there_again() {
         )),
         "{message}"
     );
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + WAIT_TIMEOUT;
     loop {
         let (code, reported) = get(&before, WIDGETS).await;
         assert_eq!(code, StatusCode::SERVICE_UNAVAILABLE);
@@ -424,7 +424,7 @@ async fn the_certificate_is_read_again_and_a_bad_one_is_not_taken() {
     assert_eq!(get(&before, WIDGETS).await.0, StatusCode::OK);
     // The backend does not trust this common name.
     both.certificates.name_proxy("somebody");
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + WAIT_TIMEOUT;
     while get(&before, WIDGETS).await.0 != StatusCode::UNAUTHORIZED {
         assert!(Instant::now() < end, "{}", both.before.log_tail());
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -510,7 +510,7 @@ async fn send_forged(before: &Target, connection: &str, path: &str, complete: im
             assert_ne!(socket.read_buf(&mut seen).await.unwrap(), 0, "{text}");
         }
     };
-    tokio::time::timeout(PATIENCE, read).await.unwrap()
+    tokio::time::timeout(WAIT_TIMEOUT, read).await.unwrap()
 }
 
 #[tokio::test]
@@ -583,7 +583,7 @@ async fn spdy_goes_through_to_a_server_behind() {
         socket.read_exact(&mut echoed).await.unwrap();
         assert_eq!(&echoed, frame);
     };
-    tokio::time::timeout(PATIENCE, exchange).await.unwrap();
+    tokio::time::timeout(WAIT_TIMEOUT, exchange).await.unwrap();
 }
 
 /// Returns a server that has `metrics.k8s.io` from a small one behind.

@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 /// Time limit of every wait.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 const JSON: &str = "application/json";
 
 /// Returns a policy that audits requests of users, and none of the server itself.
@@ -416,7 +416,7 @@ async fn admission_records_what_it_did() {
         .post(&format!("{registration}/validatingadmissionpolicybindings"), &binding)
         .await;
     // The informers of webhooks and policies may be a moment behind.
-    let (end, mut seen) = (Instant::now() + PATIENCE, 0);
+    let (end, mut seen) = (Instant::now() + WAIT_TIMEOUT, 0);
     while !said_by_hook(&server, seen).await {
         assert!(Instant::now() < end, "the webhook and the policy are not met");
         seen += 1;
@@ -510,7 +510,7 @@ async fn files_are_put_aside_compressed_and_removed() {
     }
     let folder = server.log().parent().unwrap().to_owned();
     // Old files are cleaned up in the background.
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + WAIT_TIMEOUT;
     let names = loop {
         let entries = fs::read_dir(&folder).unwrap();
         let names: Vec<String> = entries
@@ -578,7 +578,7 @@ async fn requests_that_are_too_many_are_logged_with_their_code() {
             let _ = sender.send(());
         });
     }
-    let refusal = tokio::time::timeout(PATIENCE, refusals.recv()).await;
+    let refusal = tokio::time::timeout(WAIT_TIMEOUT, refusals.recv()).await;
     assert_eq!(refusal.unwrap(), Some(()));
     tasks.shutdown().await;
     let events = server.events();

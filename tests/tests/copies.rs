@@ -21,7 +21,7 @@ const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 
 /// Time limit for events that are certain to happen.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 async fn ask(target: &Target, method: Method, path: &str, body: Bytes) -> (StatusCode, Value) {
     let mut connection = target.connect().await.unwrap();
@@ -47,7 +47,7 @@ async fn uid(target: &Target, path: &str) -> Value {
 }
 
 async fn served(target: &Target, path: &str) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + WAIT_TIMEOUT;
     while get(target, path).await.0 != StatusCode::OK {
         assert!(Instant::now() < end, "{path} is not served");
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -22,7 +22,7 @@ use tokio::net::{TcpStream, UnixListener};
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const JSON: &str = "application/json";
 /// Time limit for events that are certain to happen.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn start(etcd: &Etcd, more: &[&str]) -> Server {
     let servers = format!("--etcd-servers={}", etcd.endpoints());
@@ -49,7 +49,7 @@ fn message(answer: &Value) -> &str {
 
 /// Waits until the server reports that etcd is in the expected state.
 async fn until_ready(server: &Server, ready: bool) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + WAIT_TIMEOUT;
     let mut connection = Target::of(server).unwrap().connect().await.unwrap();
     loop {
         let answer = connection

@@ -20,7 +20,7 @@ const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 
 /// Time limit for events that are certain to happen.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Returns the flags of servers on one etcd, which wait less for each other than by default, and long enough for a
 /// machine that is busy: a lease that is lost by chance would be one more.
@@ -70,7 +70,7 @@ async fn get(target: &Target, path: &str) -> (StatusCode, Value) {
 
 /// Repeats a GET until the response satisfies `right`.
 async fn until(target: &Target, path: &str, right: impl Fn(StatusCode, &Value) -> bool) -> Value {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + WAIT_TIMEOUT;
     loop {
         let (code, answer) = get(target, path).await;
         if right(code, &answer) {

@@ -22,7 +22,7 @@ pub(crate) const NAME: &str = "api-priority-and-fairness-config-producer-v1";
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 /// Delay after which a change that no client should make is reverted.
-const PATIENCE: Duration = Duration::from_secs(60);
+const REVERT_DELAY: Duration = Duration::from_secs(60);
 
 /// Runs the controller until the server ends.
 pub(crate) async fn run(client: Client) {
@@ -97,7 +97,7 @@ impl Reconcile for Producer {
 
     fn changed(&mut self, change: &Change, queue: &mut Queue<Item>) {
         if let Some(item) = self.item(&change.current()) {
-            queue.push_at(item, Instant::now() + PATIENCE);
+            queue.push_at(item, Instant::now() + REVERT_DELAY);
         }
     }
 

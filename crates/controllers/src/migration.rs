@@ -37,7 +37,7 @@ pub(crate) const NAME: &str = "storage-version-migrator-controller";
 const RUNNER: &str = "migration-runner-controller";
 
 /// Time that a migration waits for its resource to be served.
-const PATIENCE: Duration = Duration::from_secs(60);
+const RESOURCE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Interval at which it checks for the resource meanwhile.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -100,7 +100,7 @@ impl Reconcile for Migrator {
         let resource = self.resource(of);
         let needs_it = matches!(step, Step::Prepare | Step::Migrate);
         // A CRD may have just been created.
-        if needs_it && resource.is_none() && !has_passed(&migration, PATIENCE, self.client.time()) {
+        if needs_it && resource.is_none() && !has_passed(&migration, RESOURCE_TIMEOUT, self.client.time()) {
             queue.push_at(of.clone(), Instant::now() + AGAIN);
             return None;
         }

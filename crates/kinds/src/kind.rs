@@ -44,7 +44,7 @@ pub(crate) fn kind<S: Strategy + 'static>(strategy: S) -> Kind<S> {
         empty_status: false,
         writes_status: false,
         names: None,
-        metadata_checks: metadata_checks::MOST,
+        metadata_checks: metadata_checks::COMMON_CHECKS,
     }
 }
 

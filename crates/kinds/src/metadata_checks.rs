@@ -4,7 +4,7 @@ use holdfast_resource::{CreationChecks, MetadataChecks, RepeatedChecks, UpdateOr
 
 /// Checks of most kinds: those of the core group, of the whole object and against the old one; for the status only the
 /// latter.
-pub(crate) const MOST: MetadataChecks = of_core(1, 1);
+pub(crate) const COMMON_CHECKS: MetadataChecks = of_core(1, 1);
 
 /// Returns the checks of the core group, with the number of checks of the whole metadata and of the change by an
 /// update.

@@ -35,7 +35,7 @@ pub struct Capabilities {
     pub exempt: AdmissionExemptions,
     /// Path of the template of the Pods that objects of the kind create.
     pub pod_template: Option<&'static [&'static str]>,
-    /// Paths of parts whose validation depends only on their own content; at most [`Parts::MOST`](crate::Parts::MOST).
+    /// Paths of parts whose validation depends only on their own content; at most [`Parts::MAX_PARTS`](crate::Parts::MAX_PARTS).
     pub parts: Vec<&'static [&'static str]>,
     /// Differences in deletion from other kinds.
     pub deletion: DeletionRules,

@@ -39,9 +39,9 @@ pub struct Parts<'a> {
 
 impl<'a> Parts<'a> {
     /// Maximum number of parts of an object.
-    pub const MOST: usize = u8::BITS as usize / 2;
+    pub const MAX_PARTS: usize = u8::BITS as usize / 2;
 
-    /// Returns the parts at `places`; there are no facts about those beyond [`Parts::MOST`].
+    /// Returns the parts at `places`; there are no facts about those beyond [`Parts::MAX_PARTS`].
     pub fn at(places: &'a [&'static [&'static str]]) -> Self {
         Self {
             places,
@@ -83,7 +83,7 @@ impl<'a> Parts<'a> {
         let Some((old, known)) = self.before else {
             return Known { formed, parts };
         };
-        for at in 0..self.places.len().min(Self::MOST) {
+        for at in 0..self.places.len().min(Self::MAX_PARTS) {
             let of_part = known.parts & (bit(at, Fact::Right) | bit(at, Fact::Harmless));
             if of_part & !parts != 0 && self.value_in(old, at) == self.value_in(object, at) {
                 parts |= of_part;
@@ -97,7 +97,7 @@ impl<'a> Parts<'a> {
     }
 
     fn place_of(&self, part: &Field<'_, '_>) -> Option<usize> {
-        let mut places = self.places.iter().take(Self::MOST);
+        let mut places = self.places.iter().take(Self::MAX_PARTS);
         places.position(|place| part.stands_at(place))
     }
 

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use super::tracking::ResourceVersions;
 
 /// Maximum number of conversions of one write: a few for each version that has managers.
-const MOST: usize = 256;
+const MAX_CONVERSIONS: usize = 256;
 
 /// Versions of a resource, with the conversions of objects so far.
 pub(crate) struct WebhookVersions<V = ResourceVersions> {
@@ -69,7 +69,7 @@ impl<V: Versions> WebhookVersions<V> {
         if let Some((_, converted)) = found {
             return converted.clone();
         }
-        if known.conversions.len() >= MOST {
+        if known.conversions.len() >= MAX_CONVERSIONS {
             return Err("too many conversions".to_owned());
         }
         known.wanted = Some(Wanted {

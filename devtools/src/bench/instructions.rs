@@ -1,5 +1,5 @@
 //! `cargo xtask bench --instructions`: counts the instructions of a request, which are the same on a busy machine as on
-//! an idle one. The counts are kept in `tests/instructions.txt`; one that grows by more than [`MOST`] is a failure.
+//! an idle one. The counts are kept in `tests/instructions.txt`; one that grows by more than [`MAX_GROWTH`] is a failure.
 //!
 //! Each row runs twice under callgrind, with a lower and a higher number of requests: the difference is the cost of the
 //! requests, without the start of the server and their preparation.
@@ -17,7 +17,7 @@ use serde_json::Value;
 use crate::commands::{need_valgrind, say};
 
 /// Maximum growth of a count, as a fraction of the recorded one.
-const MOST: f64 = 0.05;
+const MAX_GROWTH: f64 = 0.05;
 
 /// Number of additional counts of a row that seems to have grown.
 const AGAIN: usize = 3;
@@ -85,7 +85,7 @@ fn grown(count: Option<&u64>, kept: Option<&u64>) -> bool {
     let (Some(count), Some(kept)) = (count, kept) else {
         return false;
     };
-    *count as f64 > *kept as f64 * (1.0 + MOST)
+    *count as f64 > *kept as f64 * (1.0 + MAX_GROWTH)
 }
 
 /// Builds the program that sends the requests, and returns its path.

@@ -19,7 +19,7 @@ use super::random::Random;
 /// The collection of objects with defaults that multiply.
 pub(super) const DEFAULTING: &str = "/apis/soak.example.com/v1/namespaces/soak/defaultings";
 /// Time limit of one attempt.
-const PATIENCE: Duration = Duration::from_secs(4);
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// The kinds of attempts.
 const ATTEMPTS: [Attempt; 8] = [
@@ -67,7 +67,7 @@ pub(super) async fn run(number: u64, target: Target, mut random: Random, attempt
         let kind = random.one_of(&ATTEMPTS).copied().unwrap_or(Attempt::HangUp);
         attempts.lock().under_way.insert(number, kind);
         // Such clients are expected to fail.
-        let _ = timeout(PATIENCE, attempt(kind, &target, &mut random)).await;
+        let _ = timeout(ATTEMPT_TIMEOUT, attempt(kind, &target, &mut random)).await;
         attempts.lock().done += 1;
         // If the server is down, connecting fails at once.
         sleep(Duration::from_millis(10)).await;
@@ -93,7 +93,7 @@ async fn zero_window(target: &Target) -> Result<()> {
     for path in ["/openapi/v2", "/api/v1/configmaps", "/openapi/v3/api/v1"].repeat(20) {
         held.push(connection.clone().get(path, "application/json").await?);
     }
-    sleep(PATIENCE).await;
+    sleep(ATTEMPT_TIMEOUT).await;
     Ok(())
 }
 
@@ -101,7 +101,7 @@ async fn unread(target: &Target) -> Result<()> {
     let mut stream = target.raw().await?;
     let request = request("GET", "/openapi/v2", "");
     stream.write_all(request.repeat(5).as_bytes()).await?;
-    sleep(PATIENCE).await;
+    sleep(ATTEMPT_TIMEOUT).await;
     Ok(())
 }
 

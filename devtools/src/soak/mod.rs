@@ -74,9 +74,9 @@ const HOSTILE: u64 = 6;
 /// Number of members of an etcd.
 const MEMBERS: usize = 3;
 /// Interval between checks of memory and `/livez`.
-const LOOK: Duration = Duration::from_millis(200);
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// Time limit of `/livez` while hostile clients are active.
-const PATIENCE: Duration = Duration::from_secs(5);
+const LIVEZ_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let binary = Binary::of(arguments.debug)?;
@@ -330,7 +330,7 @@ impl Soak {
             ensure!(self.server.running(), "the server ended:\n{}", self.server.log_tail());
             let begin = Instant::now();
             let answer = connection.ask(Method::GET, "/livez", "", Bytes::new());
-            let (status, _) = tokio::time::timeout(PATIENCE, answer)
+            let (status, _) = tokio::time::timeout(LIVEZ_TIMEOUT, answer)
                 .await
                 .context("/livez does not answer")??;
             // A server without its etcd reports that.
@@ -347,7 +347,7 @@ impl Soak {
             if let Some(ended) = clients.try_join_next() {
                 ended??;
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(CHECK_INTERVAL).await;
         }
         Ok(seen)
     }

@@ -28,7 +28,7 @@ const APPLY: &str = "application/apply-patch+yaml";
 const RANGE: &str = "--service-cluster-ip-range=10.9.0.0/24";
 
 /// Time limit for events that are certain to happen.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Lock that allows one kube-apiserver at a time, because each needs some hundred megabytes and seconds.
 static ONE: Mutex<()> = Mutex::const_new(());
@@ -173,7 +173,7 @@ impl Side {
 
     /// Repeats a GET until the response satisfies `right`.
     async fn until(&self, path: &str, right: impl Fn(StatusCode, &Value) -> bool) -> Value {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + WAIT_TIMEOUT;
         loop {
             let (code, answer) = self.get(path).await;
             if right(code, &answer) {
@@ -187,7 +187,7 @@ impl Side {
     /// Repeats a write until it is rejected with a message that contains `words`: rules written through the other
     /// server apply here a little later.
     async fn until_refused(&self, path: &str, object: &Value, words: &str) {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + WAIT_TIMEOUT;
         let path = format!("{path}?dryRun=All");
         loop {
             let (code, answer) = self.post(&path, object).await;
@@ -232,7 +232,7 @@ impl Stream {
                 }
                 continue;
             }
-            let frame = tokio::time::timeout(PATIENCE, self.body.frame()).await.unwrap();
+            let frame = tokio::time::timeout(WAIT_TIMEOUT, self.body.frame()).await.unwrap();
             let frame = frame.expect("the watch goes on").unwrap();
             self.buffer.extend_from_slice(&frame.into_data().unwrap_or_default());
         }

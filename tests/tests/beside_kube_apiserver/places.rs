@@ -273,7 +273,7 @@ impl Pair {
     }
 
     async fn until_clock_passes(&self, time: u64) {
-        let end = std::time::Instant::now() + crate::PATIENCE;
+        let end = std::time::Instant::now() + crate::WAIT_TIMEOUT;
         while self.clock() <= time {
             assert!(std::time::Instant::now() < end, "the clock does not advance");
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;

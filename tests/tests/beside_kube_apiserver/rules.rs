@@ -259,7 +259,7 @@ async fn policies_and_webhooks_of_one_server_hold_for_the_other() {
 
 /// Makes an object again and again until it bears the label of the policy.
 async fn mutated(side: &crate::Side, name: &str) {
-    let end = std::time::Instant::now() + crate::PATIENCE;
+    let end = std::time::Instant::now() + crate::WAIT_TIMEOUT;
     loop {
         let (code, answer) = side
             .post(&format!("{CONFIG_MAPS}?dryRun=All"), &config_map(name, "1"))
@@ -275,7 +275,7 @@ async fn mutated(side: &crate::Side, name: &str) {
 
 /// Makes an object as soon as it is let through.
 async fn until_made(side: &crate::Side, name: &str) {
-    let end = std::time::Instant::now() + crate::PATIENCE;
+    let end = std::time::Instant::now() + crate::WAIT_TIMEOUT;
     loop {
         let (code, answer) = side.post(CONFIG_MAPS, &config_map(name, "1")).await;
         if code == StatusCode::CREATED {

@@ -11,7 +11,7 @@ use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tokio::sync::watch::Receiver;
 
-use super::{DEFINITION, JSON, MERGE, PATIENCE, WIDGETS, ask, define, definition, get, widget};
+use super::{DEFINITION, JSON, MERGE, WAIT_TIMEOUT, WIDGETS, ask, define, definition, get, widget};
 
 /// Number of changes of the CRD.
 const ROUNDS: usize = 12;
@@ -134,7 +134,7 @@ async fn nothing_is_lost_or_outdated_while_a_definition_changes() {
     }
     finish.send(Some(names.len())).unwrap();
     for watcher in watchers {
-        let seen = tokio::time::timeout(PATIENCE, watcher).await.unwrap().unwrap();
+        let seen = tokio::time::timeout(WAIT_TIMEOUT, watcher).await.unwrap().unwrap();
         for name in &names {
             assert_eq!(seen[name], ["ADDED", "MODIFIED"], "{name}");
         }

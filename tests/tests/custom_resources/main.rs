@@ -23,7 +23,7 @@ const MERGE: &str = "application/merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
 /// Time limit of anything that happens asynchronously.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn definition(spec: &Value) -> Value {
     json!({
@@ -68,7 +68,7 @@ async fn get(target: &Target, path: &str) -> (StatusCode, Value) {
 
 /// Repeats a GET until the response satisfies `wanted`.
 async fn until(target: &Target, path: &str, wanted: impl Fn(StatusCode, &Value) -> bool) -> Value {
-    let waited = tokio::time::timeout(PATIENCE, async {
+    let waited = tokio::time::timeout(WAIT_TIMEOUT, async {
         loop {
             let (code, answer) = get(target, path).await;
             if wanted(code, &answer) {
@@ -308,7 +308,7 @@ async fn a_changed_definition_takes_effect_at_once_and_ends_watches() {
     assert_eq!(code, StatusCode::OK);
 
     // The watch sends the existing objects, and ends.
-    let reported = tokio::time::timeout(PATIENCE, watch.into_body().collect())
+    let reported = tokio::time::timeout(WAIT_TIMEOUT, watch.into_body().collect())
         .await
         .unwrap();
     assert_eq!(

@@ -10,7 +10,7 @@ use conformance::tool::{printed, script};
 use conformance::{Binary, clients, root};
 use test_support::{etcd, kube_apiserver, needs};
 
-use crate::{PATIENCE, program, words};
+use crate::{ENVTEST_TIMEOUTS, program, words};
 
 /// Commands that scaffold the project. `--make=false` leaves generated code to controller-gen below.
 const SCAFFOLD: [&str; 4] = [
@@ -109,7 +109,7 @@ fn passes(assets: &Path) {
         // The suite waits one second for its manager.
         ("GOMEGA_DEFAULT_EVENTUALLY_TIMEOUT", "60s"),
     ];
-    variables.extend(PATIENCE);
+    variables.extend(ENVTEST_TIMEOUTS);
     let said = in_project(
         Path::new("go"),
         &PROJECT,

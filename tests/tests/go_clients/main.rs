@@ -18,7 +18,7 @@ use conformance::{Binary, clients, root};
 use test_support::needs;
 
 /// Timeouts of envtest. The default of 20 seconds is too short while builds run on the same machine.
-const PATIENCE: [(&str, &str); 2] = [
+const ENVTEST_TIMEOUTS: [(&str, &str); 2] = [
     ("KUBEBUILDER_CONTROLPLANE_START_TIMEOUT", "2m"),
     ("KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT", "2m"),
 ];
@@ -37,7 +37,7 @@ fn libraries_work_in_an_environment() {
         .args(["test", "-vet=off", "-count=1", "-timeout=30m", "./..."])
         .current_dir(clients::sources("go"))
         .env("KUBEBUILDER_ASSETS", assets)
-        .envs(PATIENCE)
+        .envs(ENVTEST_TIMEOUTS)
         .env_remove("HOLDFAST_CONTROLLERS");
     printed(&mut tests, "");
 }

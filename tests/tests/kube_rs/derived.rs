@@ -20,7 +20,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::{PATIENCE, next, start, until};
+use crate::{WAIT_TIMEOUT, next, start, until};
 
 /// A cache of several shards; each is a ConfigMap that the operator maintains.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
@@ -157,7 +157,7 @@ async fn define(client: &Client, definition: &CustomResourceDefinition) -> Custo
         .await
         .unwrap();
     let established = await_condition(definitions, &name, conditions::is_crd_established());
-    let answer = tokio::time::timeout(PATIENCE, established).await;
+    let answer = tokio::time::timeout(WAIT_TIMEOUT, established).await;
     answer.expect("not established in time").unwrap().unwrap()
 }
 
@@ -492,7 +492,7 @@ async fn an_operator_keeps_its_resources_and_what_they_own() {
         );
     let running = tokio::spawn(controller.for_each(|_| async {}));
     let kept = async || {
-        let kept = tokio::time::timeout(PATIENCE, await_condition(caches.clone(), "main", is_kept)).await;
+        let kept = tokio::time::timeout(WAIT_TIMEOUT, await_condition(caches.clone(), "main", is_kept)).await;
         kept.expect("not kept in time").unwrap().unwrap()
     };
     let shards = async || {
@@ -544,7 +544,7 @@ async fn an_operator_keeps_its_resources_and_what_they_own() {
     let uid = caches.get("main").await.unwrap().uid().unwrap();
     caches.delete("main", &DeleteParams::foreground()).await.unwrap();
     let gone = await_condition(caches.clone(), "main", conditions::is_deleted(&uid));
-    tokio::time::timeout(PATIENCE, gone)
+    tokio::time::timeout(WAIT_TIMEOUT, gone)
         .await
         .expect("not gone in time")
         .unwrap();
@@ -578,7 +578,7 @@ async fn a_definition_takes_its_objects_and_theirs_along() {
     };
     definitions.delete(NAME, &background).await.unwrap();
     let gone = await_condition(definitions, NAME, conditions::is_deleted(&uid));
-    tokio::time::timeout(PATIENCE, gone)
+    tokio::time::timeout(WAIT_TIMEOUT, gone)
         .await
         .expect("not gone in time")
         .unwrap();

@@ -22,7 +22,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config, Error};
 
 /// Time limit of anything that the server or a controller does asynchronously.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Starts a server, and a client with the kubeconfig that the server wrote.
 async fn start() -> (Server, Client) {
@@ -47,7 +47,7 @@ fn refusal<T: std::fmt::Debug>(answer: Result<T, Error>) -> (u16, String) {
 
 /// Returns the next item of a stream that does not end, in good time.
 async fn next<T>(stream: &mut (impl Stream<Item = T> + Unpin)) -> T {
-    tokio::time::timeout(PATIENCE, stream.next())
+    tokio::time::timeout(WAIT_TIMEOUT, stream.next())
         .await
         .expect("nothing came in time")
         .expect("the stream ended")
@@ -61,7 +61,7 @@ async fn until<F: Future<Output = bool>>(what: &str, mut ask: impl FnMut() -> F)
         }
     };
     assert!(
-        tokio::time::timeout(PATIENCE, asking).await.is_ok(),
+        tokio::time::timeout(WAIT_TIMEOUT, asking).await.is_ok(),
         "not in time: {what}"
     );
 }

@@ -19,7 +19,7 @@ use kube::runtime::{Controller, WatchStreamExt as _, reflector, watcher};
 use kube::{Client, Error, Resource as _, ResourceExt as _};
 use serde_json::json;
 
-use crate::{PATIENCE, next, refusal, start, until};
+use crate::{WAIT_TIMEOUT, next, refusal, start, until};
 
 fn config_map(name: &str, value: &str) -> ConfigMap {
     serde_json::from_value(json!({
@@ -314,7 +314,7 @@ async fn a_reflector_holds_what_the_server_holds() {
             .applied_objects()
             .try_for_each(|_| async { Ok(()) }),
     );
-    tokio::time::timeout(PATIENCE, store.wait_until_ready())
+    tokio::time::timeout(WAIT_TIMEOUT, store.wait_until_ready())
         .await
         .unwrap()
         .unwrap();

@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use crate::objects::deployment;
-use crate::{PATIENCE, next, refusal, start, until};
+use crate::{WAIT_TIMEOUT, next, refusal, start, until};
 
 fn object<K: DeserializeOwned>(value: serde_json::Value) -> K {
     serde_json::from_value(value).unwrap()
@@ -197,7 +197,7 @@ async fn conditions_are_waited_for() {
         conditions::is_crd_established(),
     ));
     definitions.create(&PostParams::default(), &definition).await.unwrap();
-    let found = tokio::time::timeout(PATIENCE, established)
+    let found = tokio::time::timeout(WAIT_TIMEOUT, established)
         .await
         .unwrap()
         .unwrap()
@@ -205,7 +205,7 @@ async fn conditions_are_waited_for() {
     let uid = found.unwrap().uid().unwrap();
     let gone = await_condition(definitions.clone(), name, conditions::is_deleted(&uid));
     definitions.delete(name, &DeleteParams::default()).await.unwrap();
-    tokio::time::timeout(PATIENCE, gone).await.unwrap().unwrap();
+    tokio::time::timeout(WAIT_TIMEOUT, gone).await.unwrap().unwrap();
 
     let pods: Api<Pod> = Api::default_namespaced(client);
     pods.create(&PostParams::default(), &pod("runs")).await.unwrap();
@@ -214,7 +214,7 @@ async fn conditions_are_waited_for() {
     pods.patch_status("runs", &PatchParams::default(), &reported)
         .await
         .unwrap();
-    let found = tokio::time::timeout(PATIENCE, running).await.unwrap().unwrap();
+    let found = tokio::time::timeout(WAIT_TIMEOUT, running).await.unwrap().unwrap();
     assert_eq!(found.unwrap().name_any(), "runs");
 }
 

@@ -73,6 +73,6 @@ fn migrations_that_have_ended_rest() {
 fn a_resource_that_is_not_served_is_waited_for_for_a_minute() {
     let made = migration("a", 30, "", &[]);
     let at = |text| SystemTime::from(Timestamp::parse(text, Precision::Seconds).unwrap());
-    assert!(!has_passed(&made, PATIENCE, at("2026-01-01T00:01:30Z")));
-    assert!(has_passed(&made, PATIENCE, at("2026-01-01T00:01:31Z")));
+    assert!(!has_passed(&made, RESOURCE_TIMEOUT, at("2026-01-01T00:01:30Z")));
+    assert!(has_passed(&made, RESOURCE_TIMEOUT, at("2026-01-01T00:01:31Z")));
 }

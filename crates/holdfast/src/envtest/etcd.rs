@@ -22,9 +22,9 @@ const DIRECTORY: &str = "directory";
 const SYNC: &str = "sync";
 
 /// Time limit for which the two programs wait for each other.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PEER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum number of bytes of a request or a response.
-const MOST: usize = 64 * 1024;
+const MAX_MESSAGE_BYTES: usize = 64 * 1024;
 
 /// Release of etcd with these flags and responses.
 const VERSION: &str = "3.6.0";
@@ -93,10 +93,10 @@ async fn accept(listener: TcpListener, answers: &'static Answers) {
             tokio::time::sleep(Duration::from_millis(10)).await;
             continue;
         };
-        tokio::spawn(tokio::time::timeout(PATIENCE, async move {
+        tokio::spawn(tokio::time::timeout(PEER_TIMEOUT, async move {
             let mut request = Vec::new();
             let mut piece = [0; 1024];
-            while !request.windows(4).any(|four| four == b"\r\n\r\n") && request.len() < MOST {
+            while !request.windows(4).any(|four| four == b"\r\n\r\n") && request.len() < MAX_MESSAGE_BYTES {
                 match stream.read(&mut piece).await {
                     Ok(0) | Err(_) => return,
                     Ok(length) => request.extend(piece.iter().take(length)),
@@ -276,15 +276,15 @@ impl StoreOfStub {
 }
 
 fn question(address: SocketAddr) -> std::io::Result<Vec<u8>> {
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut stream = TcpStream::connect_timeout(&address, PEER_TIMEOUT)?;
+    stream.set_read_timeout(Some(PEER_TIMEOUT))?;
+    stream.set_write_timeout(Some(PEER_TIMEOUT))?;
     write!(
         stream,
         "GET {STORE} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
     )?;
     let mut answer = Vec::new();
-    stream.take(MOST as u64).read_to_end(&mut answer)?;
+    stream.take(MAX_MESSAGE_BYTES as u64).read_to_end(&mut answer)?;
     Ok(answer)
 }
 

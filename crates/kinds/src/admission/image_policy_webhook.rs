@@ -57,7 +57,7 @@ struct Answer {
 }
 
 /// Maximum number of cached responses.
-const MOST: usize = 1024;
+const MAX_CACHED_RESPONSES: usize = 1024;
 const VERSION: &str = "imagepolicy.k8s.io/v1alpha1";
 const KIND: &str = "ImageReview";
 /// Part of the keys of the Pod annotations that are sent to the webhook.
@@ -140,7 +140,7 @@ impl ImagePolicy {
                 self.settings.deny
             };
             let until = context.now.checked_add(lasts).unwrap_or(context.now);
-            *self.said.lock().get_or_make(&key, MOST, || None) = Some((answer.clone(), until));
+            *self.said.lock().get_or_make(&key, MAX_CACHED_RESPONSES, || None) = Some((answer.clone(), until));
         }
         for (key, value) in &answer.annotations {
             note(context, key, value);
@@ -157,7 +157,7 @@ impl ImagePolicy {
     /// Returns the cached response for the same images, unless it has expired.
     fn known(&self, key: &str, now: SystemTime) -> Option<Answer> {
         let mut said = self.said.lock();
-        let (answer, until) = said.get_or_make(key, MOST, || None).as_ref()?;
+        let (answer, until) = said.get_or_make(key, MAX_CACHED_RESPONSES, || None).as_ref()?;
         (now < *until).then(|| answer.clone())
     }
 

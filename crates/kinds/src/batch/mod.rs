@@ -8,7 +8,7 @@ use holdfast_resource::{DeletionRules, SelectorWords, UpdateOrder};
 
 use crate::config::Config;
 use crate::kind::{Kind, kind};
-use crate::metadata_checks::{MOST, in_order, of_core, with_status};
+use crate::metadata_checks::{COMMON_CHECKS, in_order, of_core, with_status};
 use crate::workload::TemplateWarnings;
 
 /// Returns the kind of the group with this plural resource name, with its capabilities.
@@ -31,7 +31,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .selector_words(SelectorWords::NamesKind)
             .pod_template(&["spec", "template"], TemplateWarnings::Own)
             .empty_status()
-            .metadata_checks(in_order(UpdateOrder::ObjectFirst, MOST))
+            .metadata_checks(in_order(UpdateOrder::ObjectFirst, COMMON_CHECKS))
             .done(),
         _ => return None,
     })

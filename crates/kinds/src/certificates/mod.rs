@@ -12,7 +12,7 @@ pub(crate) use pem::key_pair_fault;
 
 use crate::config::Config;
 use crate::kind::{Kind, kind};
-use crate::metadata_checks::{MOST, in_order, with_status};
+use crate::metadata_checks::{COMMON_CHECKS, in_order, with_status};
 use crate::versions::Versions;
 use holdfast_resource::UpdateOrder;
 
@@ -29,7 +29,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
         .cells(certificatesigningrequest::CELLS)
         .unowned_fields(&[("status", "status.conditions")])
         .empty_status()
-        .metadata_checks(in_order(UpdateOrder::ObjectFirst, with_status(MOST, 1, 1)))
+        .metadata_checks(in_order(UpdateOrder::ObjectFirst, with_status(COMMON_CHECKS, 1, 1)))
         .done(),
         "clustertrustbundles" => kind(clustertrustbundle::ClusterTrustBundle)
             .named_by(clustertrustbundle::name_faults)

@@ -30,7 +30,7 @@ use holdfast_value::SmolStr;
 use crate::config::Config;
 use crate::features::Feature;
 use crate::kind::{self, Kind, kind};
-use crate::metadata_checks::{self, MOST, generating_any_name, in_order};
+use crate::metadata_checks::{self, COMMON_CHECKS, generating_any_name, in_order};
 use crate::quota;
 use crate::validation::addresses::Reading;
 use crate::workload::TemplateWarnings;
@@ -72,7 +72,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .done(),
         "configmaps" => kind(configmap::ConfigMap)
             .counted_by_plural()
-            .metadata_checks(in_order(UpdateOrder::ChangesFirst, MOST))
+            .metadata_checks(in_order(UpdateOrder::ChangesFirst, COMMON_CHECKS))
             .done(),
         "endpoints" => {
             let server = config().server();
@@ -98,14 +98,14 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
                 checks_preconditions: true,
                 ..DeletionRules::default()
             })
-            .metadata_checks(in_order(UpdateOrder::WholeFirst, MOST))
+            .metadata_checks(in_order(UpdateOrder::WholeFirst, COMMON_CHECKS))
             .done(),
         "nodes" => kind(node::Node { reading })
             .connects("proxy", node::Proxy)
             .cells(node::CELLS)
             .ends_tokens("node", "node")
             .keeps_reset_fields_at_creation()
-            .metadata_checks(in_order(UpdateOrder::ObjectFirst, MOST))
+            .metadata_checks(in_order(UpdateOrder::ObjectFirst, COMMON_CHECKS))
             .done(),
         "persistentvolumeclaims" => kind(persistentvolumeclaim::PersistentVolumeClaim { features })
             .kept_by(persistentvolumeclaim::to_rest)
@@ -153,7 +153,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .done(),
         "secrets" => kind(secret::Secret)
             .counted_by_plural()
-            .metadata_checks(in_order(UpdateOrder::ChangesFirst, MOST))
+            .metadata_checks(in_order(UpdateOrder::ChangesFirst, COMMON_CHECKS))
             .ends_tokens("secret", "secret")
             .done(),
         "serviceaccounts" => kind(serviceaccount::ServiceAccount)

@@ -179,9 +179,9 @@ fn iscsi_initiator(source: &Field<'_, '_>, unknown: &'static str, errors: &mut E
 /// Returns the error of an iSCSI volume called `name` that sets an initiator name, if the volume name and the target
 /// portal are too long together.
 pub(super) fn iscsi_too_long(source: &Field<'_, '_>, name: &str) -> Option<&'static str> {
-    const MOST: usize = 64;
+    const MAX_LENGTH: usize = 64;
     let portal = source.child("targetPortal").text();
-    let long = source.child("initiatorName").is_set() && name.len() + 1 + portal.len() > MOST;
+    let long = source.child("initiatorName").is_set() && name.len() + 1 + portal.len() > MAX_LENGTH;
     long.then_some(
         "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.",
     )

@@ -10,7 +10,7 @@ mod servicecidr;
 use crate::config::Config;
 use crate::features::Feature;
 use crate::kind::{Kind, kind};
-use crate::metadata_checks::{MOST, in_order, of_core};
+use crate::metadata_checks::{COMMON_CHECKS, in_order, of_core};
 use crate::validation::addresses::Reading;
 use crate::versions::Versions;
 use holdfast_resource::UpdateOrder;
@@ -31,13 +31,13 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .done(),
         "ingressclasses" => kind(ingressclass::IngressClass)
             .cells(ingressclass::CELLS)
-            .metadata_checks(in_order(UpdateOrder::ChangesFirst, MOST))
+            .metadata_checks(in_order(UpdateOrder::ChangesFirst, COMMON_CHECKS))
             .done(),
         "ipaddresses" => kind(ipaddress::IpAddress { first: block.nth(1) })
             .initial_objects()
             .named_by(ipaddress::name_faults)
             .cells(ipaddress::CELLS)
-            .metadata_checks(in_order(UpdateOrder::ObjectFirst, MOST))
+            .metadata_checks(in_order(UpdateOrder::ObjectFirst, COMMON_CHECKS))
             .converts_by(config, GROUP, VERSIONS)
             .done(),
         "networkpolicies" => kind(networkpolicy::NetworkPolicy { reading })

@@ -17,7 +17,7 @@ use holdfast_resource::{Scope, UpdateOrder};
 
 use crate::config::Config;
 use crate::kind::{Kind, kind};
-use crate::metadata_checks::{MOST, in_order};
+use crate::metadata_checks::{COMMON_CHECKS, in_order};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
@@ -30,14 +30,15 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
         let binding = binding.named_by(name_faults).initial_objects().followed();
         binding
             .cells(binding::CELLS)
-            .metadata_checks(in_order(UpdateOrder::ObjectFirst, MOST))
+            .metadata_checks(in_order(UpdateOrder::ObjectFirst, COMMON_CHECKS))
             .done()
     };
     let role = |scope| {
         let policy = policy();
         let role = kind(role::Role { scope, policy });
         let role = role.named_by(name_faults).initial_objects().followed();
-        role.metadata_checks(in_order(UpdateOrder::ObjectFirst, MOST)).done()
+        role.metadata_checks(in_order(UpdateOrder::ObjectFirst, COMMON_CHECKS))
+            .done()
     };
     Some(match plural {
         "clusterrolebindings" => binding(Scope::Cluster),

@@ -22,7 +22,7 @@ use holdfast_resource::{CreationChecks, SelectorWords, UpdateOrder};
 
 use crate::config::Config;
 use crate::kind::{Kind, kind};
-use crate::metadata_checks::{MOST, at_creation, generating_any_name, in_order, of_core};
+use crate::metadata_checks::{COMMON_CHECKS, at_creation, generating_any_name, in_order, of_core};
 use crate::quota;
 
 const GROUP: &str = "resource.k8s.io";
@@ -33,7 +33,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
         "deviceclasses" => kind(deviceclass::DeviceClass)
             .raw(&[&["spec", "config", "opaque", "parameters"]], None)
             .converts_by(config, GROUP, versions::CLASSES)
-            .metadata_checks(generating_any_name(in_order(UpdateOrder::WholeFirst, MOST)))
+            .metadata_checks(generating_any_name(in_order(UpdateOrder::WholeFirst, COMMON_CHECKS)))
             .done(),
         "resourceclaims" => kind(resourceclaim::ResourceClaim {
             features: config.features,
@@ -50,7 +50,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
         .converts_by(config, GROUP, versions::CLAIMS)
         .metadata_checks(in_order(
             UpdateOrder::WholeFirst,
-            at_creation(MOST, CreationChecks::Own),
+            at_creation(COMMON_CHECKS, CreationChecks::Own),
         ))
         .done(),
         "resourceclaimtemplates" => kind(resourceclaimtemplate::ResourceClaimTemplate)
@@ -62,7 +62,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .converts_by(config, GROUP, versions::TEMPLATES)
             .metadata_checks(in_order(
                 UpdateOrder::ObjectFirst,
-                at_creation(MOST, CreationChecks::Own),
+                at_creation(COMMON_CHECKS, CreationChecks::Own),
             ))
             .done(),
         "resourceslices" => kind(resourceslice::ResourceSlice)

@@ -9,7 +9,7 @@ mod volumeattributesclass;
 
 use crate::config::Config;
 use crate::kind::{Kind, kind};
-use crate::metadata_checks::{MOST, in_order, of_core, with_status};
+use crate::metadata_checks::{COMMON_CHECKS, in_order, of_core, with_status};
 use crate::versions::Versions;
 use holdfast_resource::UpdateOrder;
 
@@ -28,11 +28,11 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .metadata_checks(with_status(of_core(1, 0), 1, 0))
             .done(),
         "csistoragecapacities" => kind(csistoragecapacity::CsiStorageCapacity)
-            .metadata_checks(in_order(UpdateOrder::ObjectFirst, MOST))
+            .metadata_checks(in_order(UpdateOrder::ObjectFirst, COMMON_CHECKS))
             .done(),
         "storageclasses" => kind(storageclass::StorageClass)
             .cells(storageclass::CELLS)
-            .metadata_checks(in_order(UpdateOrder::ObjectFirst, MOST))
+            .metadata_checks(in_order(UpdateOrder::ObjectFirst, COMMON_CHECKS))
             .done(),
         "volumeattachments" => kind(volumeattachment::VolumeAttachment)
             .empty_status()
@@ -40,7 +40,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .done(),
         "volumeattributesclasses" => kind(volumeattributesclass::VolumeAttributesClass)
             .converts_by(config, "storage.k8s.io", ATTRIBUTES_CLASSES)
-            .metadata_checks(in_order(UpdateOrder::ChangesFirst, MOST))
+            .metadata_checks(in_order(UpdateOrder::ChangesFirst, COMMON_CHECKS))
             .done(),
         _ => return None,
     })

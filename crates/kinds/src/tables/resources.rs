@@ -330,7 +330,7 @@ fn resource(group: &SmolStr, words: &[&str]) -> Option<Resource> {
         unserved: Vec::new(),
         storage: None,
         rules: ResourceRules {
-            metadata_checks: metadata_checks::MOST,
+            metadata_checks: metadata_checks::COMMON_CHECKS,
             protobuf: true,
             ..ResourceRules::default()
         },

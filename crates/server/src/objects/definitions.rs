@@ -24,7 +24,7 @@ use crate::runtime::background::{self, Background};
 use crate::runtime::shutdown::Shutdown;
 
 /// Maximum wait for the registry to catch up. It takes milliseconds; a bug must not block writes for ever.
-const PATIENCE: Duration = Duration::from_secs(5);
+const REGISTRY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Progress of the registry behind the store.
 pub struct Definitions {
@@ -96,7 +96,7 @@ impl Definitions {
     /// Waits until the registry reflects a defining object that was stored at `revision`. Returns false on a timeout.
     pub(crate) async fn reached(&self, revision: u64) -> bool {
         let mut followed = self.followed.subscribe();
-        let reached = tokio::time::timeout(PATIENCE, followed.wait_for(|at| *at >= revision)).await;
+        let reached = tokio::time::timeout(REGISTRY_TIMEOUT, followed.wait_for(|at| *at >= revision)).await;
         if reached.is_err() {
             tracing::error!(revision, "the served resources lag behind their definitions");
         }

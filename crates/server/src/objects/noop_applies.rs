@@ -8,7 +8,7 @@ use holdfast_store::{Key, Revision};
 use crate::objects::Snapshot;
 
 /// Maximum number of applies that are remembered for one object: those of managers that alternate.
-const MOST: usize = 4;
+const MAX_APPLIES: usize = 4;
 
 /// Fingerprint of an apply: its text, its sender and its options.
 pub(crate) type Fingerprint = [u64; 2];
@@ -33,7 +33,7 @@ impl NoopApplies {
     /// Remembers an apply.
     pub(crate) fn insert(&mut self, apply: NoopApply) {
         self.0.retain(|known| known.fingerprint != apply.fingerprint);
-        if self.0.len() >= MOST {
+        if self.0.len() >= MAX_APPLIES {
             self.0.remove(0);
         }
         self.0.push(apply);

@@ -22,7 +22,7 @@ const SEVERAL: usize = 2;
 const LARGE: usize = 8 * 1024;
 
 /// Maximum size of the buffer: TLS accepts this much at a time.
-const MOST: usize = 64 * 1024;
+const MAX_BUFFER_BYTES: usize = 64 * 1024;
 
 /// The watches of a connection.
 #[derive(Debug, Default)]
@@ -187,7 +187,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Gathered<S> {
             ready!(gathering.drain(context))?;
             return Pin::new(&mut gathering.stream).poll_write_vectored(context, slices);
         }
-        if gathering.waiting.len() + length > MOST {
+        if gathering.waiting.len() + length > MAX_BUFFER_BYTES {
             ready!(gathering.drain(context))?;
         }
         for slice in slices {
@@ -327,10 +327,10 @@ mod tests {
         while writer.write(&[b'x'; 1024]).now_or_never().is_some() {
             frames += 1;
         }
-        assert_eq!(frames * 1024, MOST);
+        assert_eq!(frames * 1024, MAX_BUFFER_BYTES);
         stream.stream.lock().stream.room = usize::MAX;
         write(&stream, &[10]).await;
-        assert_eq!(lengths(&stream), [MOST, 10]);
+        assert_eq!(lengths(&stream), [MAX_BUFFER_BYTES, 10]);
     }
 
     #[tokio::test]

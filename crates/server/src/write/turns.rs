@@ -24,7 +24,7 @@ use crate::http::ApiError;
 const WRITERS: usize = 1000;
 
 /// Time for which a turn is kept while webhooks are called; it grows by this much with each further attempt.
-const PATIENCE: Duration = Duration::from_millis(20);
+const WEBHOOK_TURN_TIMEOUT: Duration = Duration::from_millis(20);
 const MORE_PATIENCE: u32 = 4;
 
 /// Maximum time for which a turn is kept while webhooks are called.
@@ -87,7 +87,7 @@ impl Turns {
             turns: self,
             key: None,
             deadline: None,
-            patience: PATIENCE,
+            patience: WEBHOOK_TURN_TIMEOUT,
             held: None,
         }
     }
@@ -229,7 +229,7 @@ mod tests {
     async fn a_turn_is_kept_over_work_and_given_up_over_a_long_wait() {
         let turns = Turns::default();
         let mut slow = turns.take("a", None).await.unwrap();
-        slow.over(async { time::sleep(PATIENCE / 2).await }).await;
+        slow.over(async { time::sleep(WEBHOOK_TURN_TIMEOUT / 2).await }).await;
         assert!(!slow.retake().await.unwrap(), "a short wait keeps the turn");
         // The webhook waits for another write to the same object.
         let (done, nested) = oneshot::channel();
@@ -240,7 +240,7 @@ mod tests {
         };
         tokio::join!(slow.over(nested), nested_write).0.unwrap();
         assert!(slow.retake().await.unwrap(), "others may have written meanwhile");
-        slow.over(time::sleep(PATIENCE * 2)).await;
+        slow.over(time::sleep(WEBHOOK_TURN_TIMEOUT * 2)).await;
         assert!(!slow.retake().await.unwrap(), "who was overtaken is more patient");
     }
 }

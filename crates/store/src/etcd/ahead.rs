@@ -13,7 +13,7 @@ use crate::key::{Key, Revision};
 use crate::state::Snapshot;
 
 /// Maximum number of keys; the watch reports the others.
-const MOST: usize = 1024;
+const MAX_KEYS: usize = 1024;
 
 /// A key as etcd held it at a revision.
 pub(crate) struct Known<X: Indexer> {
@@ -50,7 +50,7 @@ impl<X: Indexer> Ahead<X> {
                 if there.revision < new.revision {
                     *there = new;
                 }
-            } else if known.len() < MOST {
+            } else if known.len() < MAX_KEYS {
                 known.push(new);
             } else {
                 return false;

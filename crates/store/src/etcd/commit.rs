@@ -17,7 +17,7 @@ use crate::key::{Key, Revision};
 use crate::transaction::{Committed, Guard, Op, Transaction};
 
 /// Timeout for the outcome of a write. Without a quorum, etcd itself responds with an error after some seconds.
-const PATIENCE: Duration = Duration::from_secs(60);
+const COMMIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Timeout for the grant of the lease of one key.
 const GRANT_PATIENCE: Duration = Duration::from_secs(10);
@@ -31,7 +31,7 @@ impl<X: Indexer> Shared<X> {
         let first = first.as_ref().map_or(&[][..], Key::as_bytes);
         let count = ops.len();
         let id = self.feed.begin(ops, encoded);
-        let answer = match self.client.txn(operation, first, request, PATIENCE).await {
+        let answer = match self.client.txn(operation, first, request, COMMIT_TIMEOUT).await {
             Ok(answer) => answer,
             Err(error) => {
                 self.feed.forget(id);

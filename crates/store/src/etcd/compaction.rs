@@ -17,7 +17,7 @@ use super::{Shared, closed};
 use crate::entry::Indexer;
 
 const CLOCK: Bytes = Bytes::from_static(b"compact_rev_key");
-const PATIENCE: Duration = Duration::from_secs(60);
+const COMPACTION_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A server's knowledge of the clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,7 +64,9 @@ async fn tick(client: &Client, known: Known) -> Result<Known, CallError> {
         success: vec![Request::Put(put).into()],
         failure: vec![Request::Range(get).into()],
     };
-    let answer = client.txn(Operation::Update, &CLOCK, request, PATIENCE).await?;
+    let answer = client
+        .txn(Operation::Update, &CLOCK, request, COMPACTION_TIMEOUT)
+        .await?;
     let revision = answer.header.map_or(0, |header| header.revision);
     if !answer.succeeded {
         let clock = answer.responses.into_iter().find_map(|one| match one.response {
@@ -80,7 +82,7 @@ async fn tick(client: &Client, known: Known) -> Result<Known, CallError> {
     };
     // No revision is known before the start.
     if known.revision > 0 {
-        match client.compact(known.revision, PATIENCE).await {
+        match client.compact(known.revision, COMPACTION_TIMEOUT).await {
             Ok(_) => tracing::debug!(revision = known.revision, "etcd is compacted"),
             Err(error) => tracing::warn!(%error, "etcd was not compacted"),
         }

@@ -23,7 +23,7 @@ use crate::error::ReadError;
 use crate::key::Revision;
 
 /// Timeout of a query over all members.
-const PATIENCE: Duration = Duration::from_secs(10);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout of a query on its own connection.
 const ON_LINE: Duration = Duration::from_secs(2);
 /// Time to wait for the watch before a progress request is sent.
@@ -110,7 +110,7 @@ impl<X: Indexer> Shared<X> {
         let answer = match self.ask_by_line(&mut asking.line).await {
             Some(revision) => Ok(revision),
             None => {
-                let answer = self.revision(PATIENCE).await;
+                let answer = self.revision(QUERY_TIMEOUT).await;
                 answer.map_err(|error| ReadError::Etcd(error.message.into()))
             }
         };
@@ -188,7 +188,7 @@ impl<X: Indexer> Shared<X> {
             success: vec![Request::Put(mark).into()],
             ..TxnRequest::default()
         };
-        let marked = self.client.txn(Operation::Update, b"", request, PATIENCE).await;
+        let marked = self.client.txn(Operation::Update, b"", request, QUERY_TIMEOUT).await;
         if let Err(error) = marked {
             tracing::warn!(%error, "cannot read the current revision of etcd");
         }
@@ -218,7 +218,7 @@ impl<X: Indexer> Shared<X> {
         }
         let mut closing = self.closing.subscribe();
         loop {
-            if let Ok(status) = self.client.status(0, PATIENCE).await {
+            if let Ok(status) = self.client.status(0, QUERY_TIMEOUT).await {
                 self.client.observer().size(status.db_size);
             }
             tokio::select! {

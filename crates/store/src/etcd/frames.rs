@@ -260,13 +260,13 @@ fn put_window_update(out: &mut BytesMut, more: u32) {
 
 /// Encodes an HPACK string literal (RFC 7541) without compression.
 fn put_text(out: &mut BytesMut, text: &str) {
-    const MOST: usize = 0x7f;
+    const MAX_SHORT_LENGTH: usize = 0x7f;
     let length = text.len();
-    if length < MOST {
+    if length < MAX_SHORT_LENGTH {
         out.put_u8(length as u8);
     } else {
-        out.put_u8(MOST as u8);
-        let mut rest = length - MOST;
+        out.put_u8(MAX_SHORT_LENGTH as u8);
+        let mut rest = length - MAX_SHORT_LENGTH;
         while rest >= 0x80 {
             out.put_u8((rest % 0x80) as u8 | 0x80);
             rest /= 0x80;

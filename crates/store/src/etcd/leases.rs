@@ -10,8 +10,8 @@ use super::client::{CallError, Client};
 /// Maximum extension of a lease beyond the requested time, in percent of that time, so that keys can share it.
 const REUSE_PERCENT: u32 = 5;
 /// Maximum number of keys of one lease.
-const MOST_KEYS: usize = 1000;
-const PATIENCE: Duration = Duration::from_secs(10);
+const MAX_LEASE_KEYS: usize = 1000;
+const GRANT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The time to live of leased keys, and the most recently granted lease.
 pub(crate) struct Leases {
@@ -53,7 +53,7 @@ impl Leases {
         if let Some(full) = &*last {
             client.observer().leased(full.keys);
         }
-        let granted = client.grant(seconds, PATIENCE).await?;
+        let granted = client.grant(seconds, GRANT_TIMEOUT).await?;
         *last = Some(Lease {
             id: granted.id,
             end: now + life + longer,
@@ -71,7 +71,7 @@ impl Leases {
 impl Lease {
     /// Returns true if another key with the time to live `life` can be attached to this lease.
     fn serves(&self, now: Instant, life: Duration, longer: Duration) -> bool {
-        now + life < self.end && now + life + longer > self.end && self.keys < MOST_KEYS
+        now + life < self.end && now + life + longer > self.end && self.keys < MAX_LEASE_KEYS
     }
 }
 
@@ -96,7 +96,7 @@ mod tests {
         assert!(!lease.serves(now + longer, life, longer));
         // A lease for longer times to live is not used for short ones.
         assert!(!lease.serves(now + second, 100 * second, 5 * second));
-        lease.keys = MOST_KEYS;
+        lease.keys = MAX_LEASE_KEYS;
         assert!(!lease.serves(now + second, life, longer));
     }
 }

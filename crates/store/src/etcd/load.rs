@@ -14,11 +14,11 @@ use crate::error::OpenError;
 use crate::key::Revision;
 
 /// Number of keys of the first page. The following pages grow or shrink to about [`PAGE_BYTES`].
-const FIRST: i64 = 500;
-const MOST: i64 = 10_000;
+const FIRST_PAGE_KEYS: i64 = 500;
+const MAX_PAGE_KEYS: i64 = 10_000;
 const PAGE_BYTES: usize = 8 << 20;
 /// Timeout of a page, over all members.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PAGE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Interval of the log message that the start waits for etcd.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 /// Timeout of one attempt to reach etcd at the start.
@@ -146,7 +146,7 @@ impl Pages {
             revision: 0,
             from,
             end,
-            limit: FIRST,
+            limit: FIRST_PAGE_KEYS,
             more: true,
         }
     }
@@ -162,7 +162,7 @@ impl Pages {
             revision: i64::try_from(self.revision).unwrap_or_default(),
             ..RangeRequest::default()
         };
-        let answer = shared.client.range(request, PATIENCE).await?;
+        let answer = shared.client.range(request, PAGE_TIMEOUT).await?;
         if self.revision == 0 {
             self.revision = answer.header.map_or(0, |header| header.revision.unsigned_abs());
         }
@@ -179,7 +179,9 @@ impl Pages {
 fn next_limit(page: &[KeyValue]) -> i64 {
     let bytes: usize = page.iter().map(|kv| kv.key.len() + kv.value.len()).sum();
     let each = bytes / page.len().max(1) + 1;
-    i64::try_from(PAGE_BYTES / each).unwrap_or(MOST).clamp(1, MOST)
+    i64::try_from(PAGE_BYTES / each)
+        .unwrap_or(MAX_PAGE_KEYS)
+        .clamp(1, MAX_PAGE_KEYS)
 }
 
 #[cfg(test)]
@@ -194,9 +196,9 @@ mod tests {
                 ..KeyValue::default()
             }]
         };
-        assert_eq!(next_limit(&page(100)), MOST);
+        assert_eq!(next_limit(&page(100)), MAX_PAGE_KEYS);
         assert_eq!(next_limit(&page(8191)), 1024);
         assert_eq!(next_limit(&page(100 << 20)), 1);
-        assert_eq!(next_limit(&[]), MOST);
+        assert_eq!(next_limit(&[]), MAX_PAGE_KEYS);
     }
 }

@@ -30,7 +30,7 @@ pub(super) fn validate_host_ports(spec: &Field<'_, '_>, is_pod: bool, errors: &m
 
 /// Validates the hostname override.
 pub(super) fn validate_hostname_override(spec: &Field<'_, '_>, errors: &mut Errors) {
-    const MOST: usize = 64;
+    const MAX_HOSTNAME_LENGTH: usize = 64;
     let name = spec.child("hostnameOverride");
     if !name.is_set() {
         return;
@@ -46,8 +46,8 @@ pub(super) fn validate_hostname_override(spec: &Field<'_, '_>, errors: &mut Erro
             errors.push(name.forbidden(why));
         }
     }
-    if name.text().len() > MOST {
-        errors.push(name.too_long(MOST));
+    if name.text().len() > MAX_HOSTNAME_LENGTH {
+        errors.push(name.too_long(MAX_HOSTNAME_LENGTH));
     }
     report(&name, dns_subdomain(name.text()), errors);
 }

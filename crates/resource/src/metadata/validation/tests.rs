@@ -93,7 +93,7 @@ fn a_finalizer_without_a_domain_must_be_a_standard_one() {
 fn an_object_that_goes_takes_no_new_finalizer() {
     let old = metadata(r#"{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["a/b"]}}"#);
     let new = metadata(r#"{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["a/b","c/d"]}}"#);
-    let errors = repeated_faults(&MOST, "", (Vec::new(), Vec::new()), &new, &old);
+    let errors = repeated_faults(&COMMON_CHECKS, "", (Vec::new(), Vec::new()), &new, &old);
     assert_eq!(
         errors.first[0].to_string(),
         "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{\"c/d\"}"
@@ -103,7 +103,7 @@ fn an_object_that_goes_takes_no_new_finalizer() {
 #[test]
 fn a_change_of_the_uid_is_reported_twice() {
     let errors = repeated_faults(
-        &MOST,
+        &COMMON_CHECKS,
         "",
         (Vec::new(), Vec::new()),
         &metadata(r#"{"metadata":{"uid":"2"}}"#),
@@ -113,7 +113,7 @@ fn a_change_of_the_uid_is_reported_twice() {
     assert_eq!(texts, ["metadata.uid: Invalid value: \"2\": field is immutable"; 2]);
 }
 
-const MOST: MetadataChecks = MetadataChecks {
+const COMMON_CHECKS: MetadataChecks = MetadataChecks {
     object: RepeatedChecks { whole: 1, update: 1 },
     subresource: RepeatedChecks { whole: 0, update: 1 },
     finalizer_names: true,
@@ -133,10 +133,13 @@ fn faults_are_reported_as_often_as_a_kind_looks() {
     };
     let (label, finalizer) = ("metadata.labels", "metadata.finalizers[0]");
     assert_eq!(
-        fields(&MOST, ""),
+        fields(&COMMON_CHECKS, ""),
         format!("{label} {label} {label} {finalizer} {label} {finalizer}")
     );
-    assert_eq!(fields(&MOST, "status"), format!("{label} {label} {label} {finalizer}"));
+    assert_eq!(
+        fields(&COMMON_CHECKS, "status"),
+        format!("{label} {label} {label} {finalizer}")
+    );
     assert_eq!(fields(&MetadataChecks::CUSTOM, ""), [label; 3].join(" "));
 }
 
@@ -145,7 +148,10 @@ fn each_kind_reports_the_faults_of_an_update_in_its_order() {
     let new = metadata(r#"{"metadata":{"uid":"2","labels":{"a":"-"}}}"#);
     let old = metadata(r#"{"metadata":{"uid":"1"}}"#);
     let order = |subresource: &str, update_order: UpdateOrder| {
-        let checks = MetadataChecks { update_order, ..MOST };
+        let checks = MetadataChecks {
+            update_order,
+            ..COMMON_CHECKS
+        };
         let faults = repeated_faults(&checks, subresource, (Vec::new(), Vec::new()), &new, &old);
         [faults.first, faults.rest].map(|errors| {
             let fields = errors.iter().map(|error| error.field.as_str());
@@ -187,7 +193,7 @@ fn the_beginning_of_a_name_is_checked_in_updates_too() {
     let wrong = |why: &str| FieldError::invalid(&FieldPath::new("metadata.generateName"), "a/", why.to_owned());
     let prefix = (vec![wrong("path")], vec![wrong("kind")]);
     let object = metadata(r#"{"metadata":{}}"#);
-    let errors = repeated_faults(&MOST, "", prefix, &object, &object).first;
+    let errors = repeated_faults(&COMMON_CHECKS, "", prefix, &object, &object).first;
     let texts: Vec<&str> = errors.iter().map(|error| error.detail.as_str()).collect();
     assert_eq!(texts, ["path", "kind"]);
 }

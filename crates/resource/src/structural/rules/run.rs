@@ -15,7 +15,7 @@ use super::compile::OwnRule;
 use crate::{FieldError, FieldPath, Findings};
 
 /// Maximum number of reported errors, and of warnings, of one object.
-const MOST: usize = 1000;
+const MAX_REPORTED_ERRORS: usize = 1000;
 
 /// Maximum length of a message that an expression returns, in bytes.
 const MAX_MESSAGE: usize = 5 * 1024;
@@ -244,7 +244,8 @@ impl Run<'_> {
         };
         for own in &rules.own {
             self.rule(own, &variables, value, visit);
-            if self.findings.errors.len() >= MOST || self.findings.warnings.len() >= MOST {
+            if self.findings.errors.len() >= MAX_REPORTED_ERRORS || self.findings.warnings.len() >= MAX_REPORTED_ERRORS
+            {
                 self.stopped = true;
             }
             if self.stopped {
