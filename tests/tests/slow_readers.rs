@@ -1,4 +1,4 @@
-//! Lists that no client takes cost little memory and hold up nobody, and the bounds that the process sets itself.
+//! Memory and latency while clients do not read their lists, and the limit of open files.
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
@@ -16,19 +16,19 @@ const OBJECTS: usize = 200;
 const OBJECT_BYTES: usize = 100_000;
 const STREAMS: usize = 60;
 
-/// Memory that the answer of one stream may hold.
+/// Memory in bytes that the response of one stream may hold.
 const STREAM_BYTES: u64 = 1 << 20;
 
-/// The most that other requests take while nobody reads, in the middle.
+/// Maximum median time of other requests while no list is read.
 const PROBE_TIME: Duration = Duration::from_millis(50);
 
-/// Long enough for what is sure to come.
+/// Time limit of every wait.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 const TABLE: &str = "as=Table;v=v1;g=meta.k8s.io";
 const PARTIAL: &str = "as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
 
-/// The forms of lists: query and media type.
+/// Returns the forms of lists: query and media type.
 fn forms() -> Vec<(&'static str, String)> {
     let (json, yaml) = ("application/json", "application/yaml");
     let (protobuf, cbor) = ("application/vnd.kubernetes.protobuf", "application/cbor");
@@ -59,7 +59,7 @@ async fn wait_for_memory_below(process: Process, limit: u64, what: &str) {
     }
 }
 
-/// The time that requests of others take, in the middle.
+/// Returns the median time of requests of another client.
 async fn median_of_probes(target: &Target) -> Duration {
     let mut connection = target.connect().await.unwrap();
     let mut times = Vec::new();

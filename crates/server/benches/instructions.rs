@@ -1,7 +1,7 @@
-//! One kind of request over and over, in process: decoded request in, answer out. `cargo xtask bench --instructions` runs
-//! this under callgrind, with two counts for each row, so that what is done once does not count.
+//! Sends one kind of request repeatedly, in process: decoded request in, response out. `cargo xtask bench --instructions`
+//! runs this under callgrind with two counts for each row, so that the start does not count.
 //!
-//! `instructions ROW COUNT` sends that many requests; without arguments the rows are listed, each with two counts.
+//! `instructions ROW COUNT` sends that many requests. Without arguments it lists the rows, each with two counts.
 
 #![allow(
     clippy::expect_used,
@@ -19,9 +19,9 @@ use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use support::{APPLY, MERGE, Server};
 
-/// The rows, each with the lower and the higher count of requests: far enough apart that what differs from start to start, half
-/// a million instructions and up to two percent of what it takes to fill the store, is less than one percent of what the requests
-/// take.
+/// Rows, each with the lower and the higher count of requests. The counts are far enough apart that the differences between
+/// starts (half a million instructions, and up to two percent of filling the store) are less than one percent of the
+/// requests' instructions.
 const ROWS: [(&str, usize, usize); 17] = [
     ("create", 20, 170),
     ("create by apply", 20, 170),
@@ -142,7 +142,7 @@ async fn run(row: &str, count: usize) {
     }
 }
 
-/// Sends a request and takes the whole answer, which must have that code.
+/// Sends a request and reads the whole response, which must have that code.
 async fn ask(
     server: &Server,
     method: &str,
@@ -181,8 +181,7 @@ async fn apply(server: &Server, at: usize, replicas: usize) {
     response.into_body().collect().await.expect("a body never fails");
 }
 
-/// Reads wait for nothing, so time stands still meanwhile: a list gives others a turn by the time it took, which differs from
-/// run to run.
+/// Reads with a paused clock: a list yields by elapsed time, which differs from run to run.
 async fn read(server: &Server, path: &str, accept: &str, count: usize) {
     tokio::time::pause();
     for _ in 0..count {
@@ -275,8 +274,8 @@ async fn custom(server: &Server, count: usize) {
     }
 }
 
-/// The message is one as clients send it: without what managers own. Where its name stands is looked for once, since what it takes a
-/// client to write protobuf is not counted.
+/// Creates objects from protobuf as clients send it: without managed fields. The position of the name is searched once,
+/// because the cost of encoding in the client is not measured.
 async fn from_protobuf(server: &Server, count: usize) {
     let dry = format!("{DEPLOYMENTS}?dryRun=All");
     let body = deployment(0, 1).to_string();
@@ -286,7 +285,7 @@ async fn from_protobuf(server: &Server, count: usize) {
     let places = 0..=message.len() - first.len();
     let places: Vec<usize> = places.filter(|at| message[*at..].starts_with(&first)).collect();
     for at in 0..count {
-        // The names are of one length, so that nothing else of the message changes.
+        // All names have the same length, so nothing else in the message changes.
         let (mut bytes, name) = (message.clone(), name(at));
         for place in &places {
             bytes[*place..place + name.len()].copy_from_slice(name.as_bytes());
@@ -299,14 +298,14 @@ async fn from_protobuf(server: &Server, count: usize) {
     }
 }
 
-/// The text of a Deployment, made of one that is kept: what it takes a client to write JSON is not counted.
+/// Returns the text of a Deployment, made from a cached one: the cost of encoding in the client is not measured.
 fn text(at: usize, replicas: usize) -> String {
     static KEPT: LazyLock<String> = LazyLock::new(|| deployment(0, 1).to_string());
     let text = KEPT.replace(&name(0), &name(at));
     text.replacen("\"replicas\":1,", &format!("\"replicas\":{replicas},"), 1)
 }
 
-/// A Deployment as charts make them.
+/// Returns a Deployment as typical charts render it.
 fn deployment(at: usize, replicas: usize) -> Value {
     let name = name(at);
     let labels = json!({

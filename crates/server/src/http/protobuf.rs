@@ -110,28 +110,28 @@ pub(crate) fn list(
     Ok(out)
 }
 
-/// The bytes around the items of a list, so that the items can be written one at a time. The total size of the items
-/// must be known before the first is written, since the length of the list precedes them.
+/// Bytes around the items of a list, so that items can be written one at a time. The total size of the items must be known
+/// before the first is written, because the length of the list precedes them.
 pub(crate) struct ListFrame {
     api_version: SmolStr,
     kind: SmolStr,
-    /// The message of the `ListMeta`.
+    /// Message of the `ListMeta`.
     metadata: Vec<u8>,
-    /// The number of the field that holds the items.
+    /// Number of the field that holds the items.
     items_field: u32,
-    /// The number of the field that holds the metadata. The fields are written in the order of their numbers.
+    /// Number of the field that holds the metadata. Fields are written in the order of their numbers.
     metadata_field: u32,
 }
 
 impl ListFrame {
-    /// The frame of a list of that version and kind (`v1`, `PodList`); `metadata` is the JSON of its `ListMeta`.
+    /// Creates the frame of a list of that version and kind (`v1`, `PodList`); `metadata` is the JSON of its `ListMeta`.
     ///
     /// # Errors
-    /// 500 where the metadata do not fit their type.
+    /// 500 if the metadata do not fit their type.
     pub(crate) fn new(messages: &Messages, api_version: &str, kind: &str, metadata: &str) -> Result<Self, ApiError> {
         let metadata = json::parse(metadata.as_bytes(), &Limits::TRUSTED)
             .map_err(|error| ApiError::internal(error.to_string()))?;
-        // This version of the list has the two fields the other way round.
+        // In this version of the list the two field numbers are swapped.
         let is_swapped = (api_version, kind) == ("meta.k8s.io/v1beta1", "PartialObjectMetadataList");
         let (metadata_field, items_field) = if is_swapped { (2, 1) } else { (1, 2) };
         Ok(Self {

@@ -1,8 +1,8 @@
-//! The body of a list, written item by item as the client takes it, in every format.
+//! Body of a list, written item by item as the client reads it, in every format.
 //!
-//! A body that no client takes holds one run of bytes, or one object where that is larger. Protobuf has the length of
-//! the list before the items, and CBOR their number: both are known before the first item is sent, without keeping what
-//! was measured. The reference writes large lists so, too (KEP-5116).
+//! An unread body holds one chunk, or one object if that is larger. Protobuf has the length of the list before the
+//! items, and CBOR their number: a first pass determines both before the first item is sent, and keeps no item. The
+//! reference streams large lists as well (KEP-5116).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,23 +22,24 @@ use crate::representation::{Context, RequestedVersion, Tree};
 use crate::runtime::long_work::{self, LongWork};
 use crate::wire::body::ResponseBody;
 
-/// The size at which a run of bytes is sent.
+/// Size in bytes at which a chunk is sent.
 const RUN_BYTES: usize = 64 * 1024;
 
-/// A run of this size gets all the room that it may need at once, so that it need not grow step by step.
+/// Size in bytes from which a chunk gets its full capacity at once, so that it need not grow step by step.
 const LONG_RUN_BYTES: usize = 8 * 1024;
 
-/// Size up to which a protobuf list is made whole. The items of a larger list are measured first and encoded again as the
-/// client takes them, but for those that are there already.
+/// Size in bytes up to which a protobuf list is built as a whole. The items of a larger list are measured first, and
+/// encoded again as the client reads them, except those that are encoded already.
 const WHOLE_BYTES: usize = 256 * 1024;
 
-/// A NUL, which no YAML document may hold. A document that is cut off could be read otherwise.
+/// NUL, which is invalid in a YAML document. Without it a truncated document could be valid.
 const YAML_BREAK: &[u8] = b"\n\0";
 
-/// The list of `items` in one of the text formats or CBOR. `writer` writes items as JSON, `head` is the JSON before them.
+/// Returns the list of `items` in one of the text formats or CBOR. `writer` writes items as JSON; `head` is the JSON
+/// before them.
 ///
 /// # Errors
-/// 500 where a webhook fails that has to be asked before the first object is sent.
+/// 500 if a webhook that is needed before the first object fails.
 pub(super) async fn body(
     mut items: ListItems,
     writer: Writer,
@@ -63,15 +64,15 @@ pub(super) async fn body(
             Encoder::Tree(TreeEncoder::new(writer, frame, None))
         }
     };
-    // A webhook that fails for the first objects makes a status; after that it is too late.
+    // A webhook error for the first objects becomes a status. Later errors cannot, because the answer has begun.
     items.prepare().await?;
     Ok(ListBody::new(items, encoder, run).into_body())
 }
 
-/// The list of the objects of `items` in protobuf; `frame` has the bytes around them.
+/// Returns the list of `items` in protobuf; `frame` has the bytes around them.
 ///
 /// # Errors
-/// 406 where objects of the kind have no protobuf form, 500 where an object does not fit its type.
+/// 406 if objects of the kind have no protobuf form, 500 if an object does not fit its type.
 pub(super) async fn protobuf_body(
     mut items: ListItems,
     messages: ItemMessages,
@@ -117,12 +118,12 @@ pub(super) async fn protobuf_body(
 pub(super) struct ItemMessages {
     context: Arc<Context>,
     shown: RequestedVersion,
-    /// Writes the metadata of objects as JSON, where only these are shown.
+    /// Writer of partial metadata as JSON; `None` for whole objects.
     partial: Option<Writer>,
 }
 
 impl ItemMessages {
-    /// Messages of whole objects, or of the objects that `partial` writes.
+    /// Creates the messages of whole objects, or of the objects that `partial` writes.
     pub(super) fn new(context: &Arc<Context>, shown: &RequestedVersion, partial: Option<Writer>) -> Self {
         Self {
             context: Arc::clone(context),
@@ -131,7 +132,7 @@ impl ItemMessages {
         }
     }
 
-    /// The length of the message of an object, if it was encoded before.
+    /// Returns the length of the message of an object, if it was encoded before.
     fn known_length(&self, item: &ListItem) -> Option<usize> {
         let length = item.entry.encoded_length()?;
         self.is_stored_whole(item).then_some(length)
@@ -163,20 +164,20 @@ fn parsed(text: &[u8]) -> Result<Value, ApiError> {
     json::parse(text, &Limits::TRUSTED).map_err(|error| ApiError::internal(error.to_string()))
 }
 
-/// What surrounds the items of a list in formats whose members are sorted.
+/// Parts of a list around its items, in formats whose members are sorted.
 struct Frame {
-    /// The whole list where it has no items.
+    /// The list without items.
     empty: Value,
-    /// The members before that with the items.
+    /// Members before the one with the items.
     before: Map,
-    /// The name of the member with the items.
+    /// Name of the member with the items.
     member: &'static str,
-    /// The members after it.
+    /// Members after the one with the items.
     after: Map,
 }
 
 impl Frame {
-    /// The frame of a list whose JSON begins with `head`.
+    /// Creates the frame of a list whose JSON begins with `head`.
     fn new(writer: &Writer, head: Vec<u8>) -> Result<Self, ApiError> {
         let mut text = head;
         writer.end(true, &mut text);
@@ -200,13 +201,13 @@ impl Frame {
     }
 }
 
-/// Encodes a list as YAML or CBOR.
+/// Encoder of a list as YAML or CBOR.
 struct TreeEncoder {
     writer: Writer,
     frame: Frame,
-    /// The number of items to come, in CBOR, which has their number before them.
+    /// Number of items that follow, for CBOR, which has their number before them.
     remaining: Option<usize>,
-    /// The JSON of an item; kept for its memory.
+    /// Buffer for the JSON of an item.
     text: Vec<u8>,
 }
 
@@ -245,7 +246,7 @@ impl TreeEncoder {
         self.writer.item(item, &mut self.text)?;
         let tree = parsed(&self.text)?;
         if self.text.capacity() > RUN_BYTES {
-            // A large object must not keep its room while the client waits.
+            // The buffer of a large object is freed while the client waits.
             self.text = Vec::new();
         }
         match &mut self.remaining {
@@ -278,12 +279,12 @@ fn write_cbor_members(members: &Map, out: &mut Vec<u8>) {
     }
 }
 
-/// The error where a webhook answers otherwise than before.
+/// Returns the error if a webhook converts objects differently in the second pass.
 fn changed() -> ApiError {
     ApiError::internal("the objects of a list are not those that were measured")
 }
 
-/// Writes a list in one format.
+/// Encoder of a list in one format.
 enum Encoder {
     Json {
         writer: Writer,
@@ -293,13 +294,13 @@ enum Encoder {
     Protobuf {
         messages: ItemMessages,
         frame: ListFrame,
-        /// Size of the items to come.
+        /// Size in bytes of the items that follow.
         remaining: usize,
     },
 }
 
 impl Encoder {
-    /// True if an item is more than copied, so that a large one takes long.
+    /// True if items are parsed, so that a large item is long work.
     fn parses(&self) -> bool {
         !matches!(self, Self::Json { .. })
     }
@@ -345,7 +346,7 @@ impl Encoder {
         Ok(())
     }
 
-    /// Writes what makes the list unreadable where it has to end early.
+    /// Writes bytes that make a truncated list invalid.
     fn break_off(&self, out: &mut Vec<u8>) {
         if let Self::Tree(TreeEncoder { remaining: None, .. }) = self {
             out.extend_from_slice(YAML_BREAK);
@@ -353,14 +354,14 @@ impl Encoder {
     }
 }
 
-/// A list on its way to its client.
+/// List that is being sent to its client.
 struct ListBody {
     items: ListItems,
     encoder: Encoder,
-    /// Runs that precede all others.
+    /// Chunks that precede all others.
     ready: VecDeque<Bytes>,
     run: Vec<u8>,
-    /// Goes on from run to run: what the connection does with one counts as well.
+    /// Time slice, which continues from chunk to chunk: the connection's work on a chunk counts as well.
     turn: TimeSlice,
     is_first: bool,
     ended: bool,
@@ -388,7 +389,7 @@ impl ListBody {
         }))
     }
 
-    /// The next run of bytes.
+    /// Returns the next chunk.
     async fn next(&mut self) -> Option<Bytes> {
         if let Some(run) = self.ready.pop_front() {
             return Some(run);
@@ -398,7 +399,7 @@ impl ListBody {
                 self.run.reserve_exact(RUN_BYTES + LONG_RUN_BYTES - self.run.len());
             }
             if let Err(error) = self.write_next().await {
-                // It is too late for another status; a list that breaks off cannot be read.
+                // The status is already sent; the client cannot parse a truncated list.
                 tracing::error!(%error, "a list ends before its last object");
                 self.encoder.break_off(&mut self.run);
                 self.ended = true;

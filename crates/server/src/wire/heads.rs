@@ -1,8 +1,8 @@
-//! Heads of requests that are not complete yet. No user is known before the head, so that what is held of one is bounded
-//! for all connections together, and in time.
+//! Bounds on incomplete heads of requests. The user of a request is unknown until its head is complete, so the bound on
+//! bytes applies to all connections together, and each head has a time limit.
 //!
-//! On HTTP/1.1 all bytes outside of an exchange belong to a head. On HTTP/2 these are the frames HEADERS and CONTINUATION,
-//! up to the one that ends the block.
+//! On HTTP/1.1, all bytes outside of an exchange belong to a head. On HTTP/2, a head consists of HEADERS and CONTINUATION
+//! frames, up to the one that ends the block.
 
 use std::future::Future as _;
 use std::io::{self, IoSlice};
@@ -15,10 +15,10 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-/// Bytes of a head that each connection may hold without a share of the budget: as much as hyper reads at a time.
+/// Bytes of a head that each connection may hold without a share of the budget: as many as hyper reads at a time.
 const FREE_HEAD_BYTES: usize = 8 * 1024;
 
-/// The bytes that all connections of a server may hold in incomplete heads, beyond [`FREE_HEAD_BYTES`] each.
+/// Budget for the bytes of incomplete heads of all connections, beyond [`FREE_HEAD_BYTES`] each.
 #[derive(Debug)]
 pub(crate) struct HeadBudget {
     limit: usize,
@@ -31,7 +31,7 @@ impl HeadBudget {
         Arc::new(Self { limit, used })
     }
 
-    /// Takes `bytes`; returns false if there are not as many left.
+    /// Reserves `bytes`. Returns false if the budget does not have as many left.
     fn take(&self, bytes: usize) -> bool {
         let taken = self.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, |used| {
             used.checked_add(bytes).filter(|used| *used <= self.limit)
@@ -44,17 +44,17 @@ impl HeadBudget {
     }
 }
 
-/// The incomplete head of one connection.
+/// Incomplete head of one connection.
 #[derive(Debug)]
 pub(crate) struct PendingHead {
     budget: Arc<HeadBudget>,
-    /// The bytes that came of the head.
+    /// Received bytes of the head.
     bytes: AtomicUsize,
-    /// The part of the budget that they take.
+    /// Bytes that are reserved from the budget.
     charged: AtomicUsize,
-    /// Exchanges of HTTP/1.1 that are under way: 0 or 1, but for copies of [`Exchange`].
+    /// Number of HTTP/1.1 exchanges in progress: 0 or 1, except for copies of [`Exchange`].
     exchanges: AtomicUsize,
-    /// True if the connection speaks another protocol now.
+    /// True if the connection has switched to another protocol.
     upgraded: AtomicBool,
 }
 
@@ -69,7 +69,7 @@ impl PendingHead {
         })
     }
 
-    /// True if what is read now belongs to a head of HTTP/1.1.
+    /// Returns true if the bytes that are read now belong to a head of HTTP/1.1.
     fn is_awaited(&self) -> bool {
         self.exchanges.load(Ordering::Acquire) == 0 && !self.upgraded.load(Ordering::Relaxed)
     }
@@ -78,7 +78,7 @@ impl PendingHead {
         self.bytes.load(Ordering::Acquire) == 0
     }
 
-    /// Counts `more` bytes of the head; returns false if the budget does not allow for them.
+    /// Counts `more` bytes of the head. Returns false if they exceed the budget.
     fn add(&self, more: usize) -> bool {
         let bytes = self.bytes.fetch_add(more, Ordering::AcqRel) + more;
         let due = bytes.saturating_sub(FREE_HEAD_BYTES);
@@ -92,7 +92,7 @@ impl PendingHead {
         true
     }
 
-    /// The head is complete.
+    /// Releases the bytes of the head, which is complete.
     fn complete(&self) {
         self.bytes.store(0, Ordering::Release);
         let charged = self.charged.swap(0, Ordering::AcqRel);
@@ -108,19 +108,19 @@ impl Drop for PendingHead {
     }
 }
 
-/// An exchange on an HTTP/1.1 connection. While it or a copy exists, the connection reads no head.
+/// Exchange on an HTTP/1.1 connection. While it or a copy exists, the connection reads no head.
 #[derive(Debug)]
 pub(crate) struct Exchange(Arc<PendingHead>);
 
 impl Exchange {
-    /// The exchange that begins with the end of `head`.
+    /// Begins the exchange at the end of `head`.
     pub(crate) fn new(head: &Arc<PendingHead>) -> Self {
         head.exchanges.fetch_add(1, Ordering::AcqRel);
         head.complete();
         Self(Arc::clone(head))
     }
 
-    /// From now on the connection speaks another protocol.
+    /// Marks the connection as switched to another protocol.
     pub(crate) fn upgrade(&self) {
         self.0.upgraded.store(true, Ordering::Relaxed);
     }
@@ -139,15 +139,15 @@ impl Drop for Exchange {
     }
 }
 
-/// A connection whose heads are bounded in time and, with those of others, in bytes.
+/// Connection whose heads are bounded in time and, together with those of others, in bytes.
 pub(crate) struct BoundedHeads<S> {
     stream: S,
     head: Arc<PendingHead>,
-    /// The frames of HTTP/2; `None` for HTTP/1.1.
+    /// Parser of HTTP/2 frames; `None` for HTTP/1.1.
     frames: Option<Frames>,
-    /// How long a head may take from its first byte on.
+    /// Time limit of a head, from its first byte.
     limit: Duration,
-    /// Runs while a head is incomplete.
+    /// Timer that runs while a head is incomplete.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
@@ -162,7 +162,7 @@ impl<S> BoundedHeads<S> {
         }
     }
 
-    /// Counts what was read.
+    /// Counts the bytes that were read.
     fn count(&mut self, read: &[u8]) -> io::Result<()> {
         let allowed = match &mut self.frames {
             Some(frames) => frames.count(read, &self.head),
@@ -174,7 +174,7 @@ impl<S> BoundedHeads<S> {
         }
     }
 
-    /// Fails where an incomplete head has had its time.
+    /// Fails if the time limit of an incomplete head has passed.
     fn check_time(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         if self.head.is_empty() {
             self.timer = None;
@@ -203,7 +203,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for BoundedHeads<S> {
         match outcome {
             Poll::Ready(Ok(())) => {
                 let read = buffer.filled().get(before..).unwrap_or_default();
-                // Whoever reads again finds out about the time.
+                // The next read checks the time limit.
                 self.count(read)?;
             }
             Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
@@ -240,19 +240,19 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for BoundedHeads<S> {
     }
 }
 
-/// What a client sends first on an HTTP/2 connection.
+/// Length of the connection preface of HTTP/2.
 const PREFACE_BYTES: usize = 24;
 const FRAME_HEAD_BYTES: usize = 9;
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 const END_HEADERS: u8 = 4;
 
-/// The place in the frames of an HTTP/2 connection up to which they were read.
+/// Position in the frames of an HTTP/2 connection.
 #[derive(Debug)]
 struct Frames {
-    /// Bytes to come before the head of the next frame.
+    /// Remaining bytes before the head of the next frame.
     payload: usize,
-    /// The head of the next frame, as far as it came.
+    /// Received part of the head of the next frame.
     frame_head: [u8; FRAME_HEAD_BYTES],
     frame_head_bytes: usize,
     kind: FrameKind,
@@ -260,7 +260,7 @@ struct Frames {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FrameKind {
-    /// It holds a part of a head, with the end of it or without.
+    /// A part of a head, with or without its end.
     Head {
         ends: bool,
     },
@@ -279,7 +279,7 @@ impl Default for Frames {
 }
 
 impl Frames {
-    /// Counts the bytes of heads among those that were `read`; returns false if the budget does not allow for them.
+    /// Counts the bytes of `read` that belong to heads. Returns false if they exceed the budget.
     fn count(&mut self, mut read: &[u8], head: &PendingHead) -> bool {
         while !read.is_empty() {
             if self.payload == 0 {

@@ -286,8 +286,8 @@ impl AnswerSeat {
         progress
     }
 
-    /// A piece of the answer is begun: takes the place again if it was given back. Where none becomes free in time, the
-    /// answer goes on without, since it cannot be rejected any more.
+    /// Begins a piece of the response. Occupies a seat again if the response gave its seat back. If none becomes free in
+    /// time, the response continues without one, because it cannot be rejected any more.
     pub(crate) async fn begin_piece(&self) {
         let was_away = {
             let mut is_away = self.is_away.lock();
@@ -300,7 +300,7 @@ impl AnswerSeat {
         }
     }
 
-    /// A piece of the answer is handed to the connection.
+    /// Records that a piece of the response was handed to the connection.
     pub(crate) fn end_piece(&self) {
         self.progress.fetch_add(1, Ordering::AcqRel);
     }

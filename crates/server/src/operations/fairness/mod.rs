@@ -179,7 +179,7 @@ impl PriorityAndFairness {
         }
     }
 
-    /// The number of objects there are now, and their size as it was when they were counted last.
+    /// Returns the current number of objects, and their average size at the last count.
     fn objects_of(&self, target: &ResourcePath) -> Option<ObjectStatistics> {
         let counted = self.counted_objects_of(target);
         let Some(shared) = self.shared.get() else {
