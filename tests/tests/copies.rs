@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Output;
 use std::time::{Duration, Instant};
@@ -260,8 +260,8 @@ fn values_of(etcd: &Etcd) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Copies an etcd to a directory and from there to another etcd, and compares the bytes.
-fn assert_copies_keep_bytes(binary: &Binary, etcd: &Etcd) {
+/// Copies an etcd to a directory and from there to another etcd, and compares the bytes, except at the keys in `excluded`.
+fn assert_copies_keep_bytes(binary: &Binary, etcd: &Etcd, excluded: &BTreeSet<String>) {
     let folder = tempfile::tempdir().unwrap();
     let directory = folder.path().join("data");
     done(binary, &etcd.endpoints(), text(&directory));
@@ -271,7 +271,10 @@ fn assert_copies_keep_bytes(binary: &Binary, etcd: &Etcd) {
     let decoded = |text: &str| STANDARD.decode(text).unwrap().escape_ascii().to_string();
     let mut changed = Vec::new();
     for (key, value) in &before {
-        if after.get(key) != Some(value) {
+        let is_excluded = STANDARD
+            .decode(key)
+            .is_ok_and(|key| excluded.contains(&*String::from_utf8_lossy(&key)));
+        if !is_excluded && after.get(key) != Some(value) {
             let there = after.get(key).map(|value| decoded(value));
             changed.push(format!("{}: {}\ninstead of {there:?}", decoded(key), decoded(value)));
         }
@@ -328,7 +331,17 @@ fn copied_objects_come_back_with_their_bytes() {
         STANDARD.decode(&held[&key]).unwrap().escape_ascii().to_string()
     };
     assert!(!claim("created").contains("Pending") && claim("updated").contains("Pending"));
-    assert_copies_keep_bytes(&binary, &etcd);
+    assert_copies_keep_bytes(&binary, &etcd, &BTreeSet::new());
+}
+
+/// Returns true if a copy changes the bytes of a stored object of kube-apiserver (`docs/differences.md`).
+fn is_changed_by_copies(object: &Value) -> bool {
+    // The embedded store keeps raw JSON in the form in which Go marshals it, not with blanks or with `<` and `>` unescaped.
+    let raw = object["data"].to_string();
+    let has_special_characters = object["kind"] == "ControllerRevision" && raw.contains(['<', '>', '&']);
+    let has_blanks = object["kind"] == "ControllerRevision" && raw == r#"{"a":1}"#;
+    // The policy of a Service that became an ExternalName is stored and never served.
+    has_special_characters || has_blanks || object["spec"]["type"] == "ExternalName"
 }
 
 #[needs(etcd, shared)]
@@ -336,7 +349,7 @@ fn copied_objects_come_back_with_their_bytes() {
 fn copies_of_kube_apiserver_objects_keep_bytes() {
     let binary = Binary::debug().unwrap();
     let etcd = Etcd::one().unwrap();
-    let mut uids = BTreeMap::new();
+    let (mut uids, mut excluded) = (BTreeMap::new(), BTreeSet::new());
     for file in ["initial", "objects", "custom"] {
         let lines = std::fs::read_to_string(shared(&format!("corpus/storage/{file}.jsonl"))).unwrap();
         for line in lines.lines() {
@@ -346,6 +359,9 @@ fn copies_of_kube_apiserver_objects_keep_bytes() {
             let is_made = ["masterleases", "peerserverleases", "ranges", "ipaddresses"];
             if is_made.contains(&key.split('/').nth(2).unwrap()) {
                 continue;
+            }
+            if is_changed_by_copies(&entry["object"]) {
+                excluded.insert(key.to_owned());
             }
             let uid = entry["object"]["metadata"]["uid"].clone();
             if uids
@@ -358,7 +374,8 @@ fn copies_of_kube_apiserver_objects_keep_bytes() {
             put(&etcd, key, entry["value"].as_str().unwrap());
         }
     }
-    assert_copies_keep_bytes(&binary, &etcd);
+    assert!(excluded.len() < 10, "{excluded:?}");
+    assert_copies_keep_bytes(&binary, &etcd, &excluded);
 }
 
 #[needs(etcd)]
