@@ -271,7 +271,7 @@ mod tests {
         }
         let flags = Page::Flags.text().unwrap();
         assert!(flags.contains("| `--secure-port PORT` | `6443` |"), "{flags}");
-        assert!(flags.contains("`--log-format FORMAT` | `text` | The form of log lines: `text`, `json` |"));
+        assert!(flags.contains("`--log-format FORMAT` | `text` | Log format: `text`, `json` |"));
         assert!(flags.contains("## `holdfast snapshot save`"));
         assert!(flags.contains("| `--encryption-provider-config` | not supported yet |"));
         assert!(flags.contains("| `--profiling` | no effect: Holdfast serves no profiles |"));
