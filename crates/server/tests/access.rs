@@ -25,10 +25,14 @@ fn bindings() -> String {
 }
 
 fn binding(name: &str, kind: &str, role: &str) -> String {
+    binding_for("ann", name, kind, role)
+}
+
+fn binding_for(user: &str, name: &str, kind: &str, role: &str) -> String {
     json!({
         "metadata": {"name": name},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
-        "subjects": [{"kind": "User", "name": "ann"}],
+        "subjects": [{"kind": "User", "name": user}],
     })
     .to_string()
 }
@@ -241,8 +245,9 @@ async fn unchanged_put_without_metadata_is_an_escalation() {
     for (resource, body) in [
         (format!("{RBAC}/clusterroles"), role.clone()),
         (format!("{RBAC}/namespaces/default/roles"), role),
-        (cluster_bindings, binding("secrets", "ClusterRole", "secrets")),
-        (bindings(), binding("secrets", "Role", "secrets")),
+        // They bind another user: ann must not get the permission.
+        (cluster_bindings, binding_for("bob", "secrets", "ClusterRole", "secrets")),
+        (bindings(), binding_for("bob", "secrets", "Role", "secrets")),
     ] {
         assert_eq!(server.post(&resource, &body).await.code, 201);
         let path = format!("{resource}/secrets");
