@@ -246,7 +246,10 @@ async fn unchanged_put_without_metadata_is_an_escalation() {
         (format!("{RBAC}/clusterroles"), role.clone()),
         (format!("{RBAC}/namespaces/default/roles"), role),
         // They bind another user: ann must not get the permission.
-        (cluster_bindings, binding_for("bob", "secrets", "ClusterRole", "secrets")),
+        (
+            cluster_bindings,
+            binding_for("bob", "secrets", "ClusterRole", "secrets"),
+        ),
         (bindings(), binding_for("bob", "secrets", "Role", "secrets")),
     ] {
         assert_eq!(server.post(&resource, &body).await.code, 201);
