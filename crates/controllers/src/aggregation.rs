@@ -1,7 +1,7 @@
 //! Aggregated cluster roles: their rules are those of the roles that they select by label
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/rbac/#aggregated-clusterroles>).
 //!
-//! As in the reference, the controller applies the rules, so that it is their only field manager.
+//! The controller applies the rules, as the reference does, so that it is their only field manager.
 
 use std::sync::Arc;
 

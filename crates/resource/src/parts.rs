@@ -56,7 +56,7 @@ impl<'a> Parts<'a> {
         self
     }
 
-    /// Returns true if `fact` is known of `part`: it was found when the existing object, which holds the same value,
+    /// Returns true if `fact` is recorded for `part`: it was found when the existing object, which holds the same value,
     /// was stored.
     pub fn knows(&self, fact: Fact, part: &Field<'_, '_>) -> bool {
         let Some(at) = self.place_of(part) else { return false };

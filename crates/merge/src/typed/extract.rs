@@ -20,8 +20,8 @@ pub enum KeyFields {
 impl Typed {
     /// Returns the parts of the value at the paths of a set. Atomic and empty containers are kept whole.
     ///
-    /// As in the reference, the content below a map entry that is itself in the set is selected by the set at the
-    /// entry's own level; a list item in the set without paths below it is kept whole.
+    /// The set at a map entry's own level selects the content below that entry if the entry is itself in the set, as in the
+    /// reference. A list item in the set without paths below it is kept whole.
     pub fn extract_items(&self, items: &Set, key_fields: KeyFields) -> Typed {
         let with_keys = match key_fields {
             KeyFields::AsNamed => items.clone(),

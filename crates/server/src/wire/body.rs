@@ -54,7 +54,7 @@ pub struct RequestBody {
     read_timeout: Duration,
     /// Seat of the request, which it gives up while its body arrives.
     place: Option<Arc<Seat>>,
-    /// The exchange on an HTTP/1.1 connection, which lasts until the body was read.
+    /// Exchange on an HTTP/1.1 connection. It ends when the body was read.
     exchange: Option<Exchange>,
 }
 
