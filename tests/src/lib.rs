@@ -9,7 +9,7 @@ pub mod clients;
 mod definition_race;
 mod environment;
 pub mod hog;
-#[path = "../../crates/server/tests/hook/mod.rs"]
+#[path = "../../crates/server/tests/server/hook/mod.rs"]
 pub mod hook;
 mod objects;
 pub mod operators;

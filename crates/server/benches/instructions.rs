@@ -10,7 +10,7 @@
     reason = "what fails here is the measurement"
 )]
 
-#[path = "../tests/support/mod.rs"]
+#[path = "../tests/server/support/mod.rs"]
 mod support;
 
 use std::sync::LazyLock;

@@ -1,0 +1,143 @@
+//! Helm 3: a chart with a CRD, an object of it, and hooks that need no Pod.
+
+use conformance::tool::Tool;
+use test_support::needs;
+
+use crate::go_clients::{program, words};
+
+const CHART: [(&str, &str); 7] = [
+    (
+        "Chart.yaml",
+        "{apiVersion: v2, name: shop, version: 0.1.0, appVersion: '1.0', kubeVersion: '>=1.36.0-0'}\n",
+    ),
+    ("values.yaml", "{replicas: 2, size: 1}\n"),
+    (
+        "crds/widgets.yaml",
+        "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.shop.example.com}
+spec:
+  group: shop.example.com
+  scope: Namespaced
+  names: {plural: widgets, kind: Widget}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties: {spec: {type: object, properties: {size: {type: integer, maximum: 9}}}}
+",
+    ),
+    (
+        "templates/deployment.yaml",
+        "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: {{ .Release.Name }}}
+spec:
+  replicas: {{ .Values.replicas }}
+  selector: {matchLabels: {app: {{ .Release.Name }}}}
+  template:
+    metadata: {labels: {app: {{ .Release.Name }}}}
+    spec: {containers: [{name: web, image: 'registry.example.com/web:{{ .Chart.AppVersion }}'}]}
+",
+    ),
+    (
+        "templates/widget.yaml",
+        "
+apiVersion: shop.example.com/v1
+kind: Widget
+metadata: {name: {{ .Release.Name }}}
+spec: {size: {{ .Values.size }}}
+",
+    ),
+    (
+        "templates/settings.yaml",
+        "
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}}
+data:
+  served: '{{ .Capabilities.APIVersions.Has \"apps/v1/Deployment\" }}'
+  version: '{{ .Capabilities.KubeVersion.Major }}.{{ .Capabilities.KubeVersion.Minor }}'
+  looked-up: '{{ len (lookup \"v1\" \"Namespace\" \"\" \"kube-system\") | eq 0 | not }}'
+",
+    ),
+    (
+        "templates/hook.yaml",
+        "
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ .Release.Name }}-hook
+  annotations:
+    helm.sh/hook: pre-install,post-upgrade,pre-rollback,pre-delete
+    helm.sh/hook-delete-policy: before-hook-creation
+data: {revision: '{{ .Release.Revision }}'}
+",
+    ),
+];
+
+#[needs(clients, go)]
+#[test]
+fn a_release_is_installed_upgraded_rolled_back_and_uninstalled() {
+    let helm = Tool::start(program("go", "helm.sh/helm/v3/cmd/helm"));
+    let kubectl = program("go", "./kubectl");
+    for (name, content) in CHART {
+        helm.file(&format!("shop/{name}"), content);
+    }
+    let chart = helm.server.data_dir().join("files/shop").display().to_string();
+    let field = |object: &str, path: &str| {
+        let arguments = ["get", "-n", "market", object, "-o", &format!("jsonpath={path}")];
+        helm.has_say(&kubectl, &arguments)
+    };
+    let says = |line: &str| helm.says(&words(&format!("{line} -n market")), "");
+
+    let shown = says(&format!("template shop {chart} --include-crds --kube-version 1.36.0"));
+    assert!(
+        shown.contains("kind: Widget") && shown.contains("maximum: 9"),
+        "{shown}"
+    );
+    let installed = says(&format!("install shop {chart} --create-namespace"));
+    assert!(installed.contains("STATUS: deployed"), "{installed}");
+    assert_eq!(field("deployment/shop", "{.spec.replicas}"), "2");
+    assert_eq!(field("widget/shop", "{.spec.size}"), "1");
+    assert_eq!(field("configmap/shop-hook", "{.data.revision}"), "1");
+    assert_eq!(
+        field("configmap/shop", "{.data}"),
+        r#"{"looked-up":"true","served":"true","version":"1.36"}"#
+    );
+    assert_eq!(
+        field("deployment/shop", "{.metadata.labels.app\\.kubernetes\\.io/managed-by}"),
+        "Helm"
+    );
+
+    let upgraded = says(&format!("upgrade shop {chart} --set replicas=5"));
+    assert!(upgraded.contains("REVISION: 2"), "{upgraded}");
+    assert_eq!(field("deployment/shop", "{.spec.replicas}"), "5");
+    assert_eq!(field("configmap/shop-hook", "{.data.revision}"), "2");
+    // A value that the CRD rejects fails the release, and the objects stay.
+    let refused = helm.refuses(&words(&format!("upgrade shop {chart} --set size=10 -n market")), "");
+    assert!(refused.contains("spec.size: Invalid value: 10"), "{refused}");
+    assert_eq!(field("widget/shop", "{.spec.size}"), "1");
+    let list = says("list -a");
+    assert!(list.contains("shop-0.1.0") && list.contains("failed"), "{list}");
+
+    says("rollback shop 1");
+    assert_eq!(field("deployment/shop", "{.spec.replicas}"), "2");
+    let history = says("history shop");
+    assert!(history.contains("Rollback to 1"), "{history}");
+    assert!(says("get manifest shop").contains("replicas: 2"));
+    assert!(says("status shop").contains("REVISION: 4"));
+
+    let gone = says("uninstall shop");
+    assert!(gone.contains(r#"release "shop" uninstalled"#), "{gone}");
+    let left = helm.has_say(&kubectl, &words("get deployments,widgets,configmaps -n market -o name"));
+    // Hooks are not part of the release, and CRDs stay.
+    assert_eq!(left, "configmap/shop-hook\n");
+    assert_eq!(field("crd/widgets.shop.example.com", "{.spec.names.kind}"), "Widget");
+    assert!(helm.refuses(&words("status shop -n market"), "").contains("not found"));
+}

@@ -1,0 +1,33 @@
+//! Tests that start the binary and send it HTTP requests.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    missing_docs,
+    unreachable_pub,
+    reason = "a helper of tests fails as a test does"
+)]
+
+mod admission_plugins;
+mod aggregation;
+mod audit;
+mod book;
+mod copies;
+mod custom_resources;
+mod deletion;
+mod differences;
+mod etcd_conditions;
+mod files;
+mod gates;
+mod migration;
+mod packaging;
+mod process;
+mod quotas;
+mod served;
+mod service_accounts;
+mod several_servers;
+mod snapshots;
+mod static_admission;
+mod watches;
