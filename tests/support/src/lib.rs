@@ -1,5 +1,6 @@
 #![forbid(unsafe_code)]
-//! Requirements of tests outside the repository: recorded data of the reference, programs, clients in other languages.
+//! Support for tests: requirements outside the repository (recorded data of the reference, programs, clients in other
+//! languages), and the check of the order of modules inside a crate ([`Layers`]).
 //!
 //! A test declares its requirements with [`needs`]. If one is absent, the test is ignored, and the test runner reports
 //! it. `HOLDFAST_REQUIRE=shared,kubectl,clients,etcd,kube_apiserver` makes absence a failure.
@@ -8,6 +9,7 @@ pub mod e2e;
 pub mod etcd;
 mod go;
 pub mod kube_apiserver;
+mod layers;
 mod link;
 mod ports;
 
@@ -15,6 +17,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+pub use layers::Layers;
 pub use link::Link;
 pub use ports::free_address;
 pub use test_support_macros::needs;
