@@ -108,12 +108,7 @@ impl Assembly<'_> {
             .auditor(observer, &self.milestones.background, &self.shutdown)?;
         let storage_versions = presence::barrier(self.kinds.features, &registry.load());
         let health = self.checks(auditor.is_some(), storage_versions.clone());
-        let paths = Paths::new(
-            Arc::clone(registry),
-            health,
-            self.reached.to_string(),
-            Arc::new(SystemClock),
-        );
+        let paths = Paths::new(Arc::clone(registry), health, self.reached.to_string(), &SystemClock);
         let service = Service {
             context: Arc::new(self.context(tokens, accounts, Arc::clone(&metrics))?),
             authenticator: Authenticator {

@@ -28,7 +28,7 @@ use holdfast_writes::WriteOptions;
 
 use crate::api::context::Context;
 use crate::http::ApiError;
-use crate::http::negotiation::{Format, Representation};
+use crate::http::negotiation::Format;
 use crate::http::options::{CreateOptions, UpdateOptions};
 use crate::http::request::ResourceRequest;
 use crate::http::response::{self, Response};
@@ -60,7 +60,7 @@ pub(crate) async fn handle(context: &Arc<Context>, request: ResourceRequest) -> 
         version,
     ]);
     // Rejections carry warnings too, so they are converted to answers here.
-    let errors = Representation::of_errors(&request.headers, &request.query);
+    let errors = request.negotiated.errors();
     let answer = dispatch(context, request).await;
     let mut answer = answer.unwrap_or_else(|error| response::error(context.messages(), &error, &errors));
     response::put_warning_first(answer.headers_mut(), deprecation);

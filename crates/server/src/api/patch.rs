@@ -16,7 +16,7 @@ use crate::write;
 /// # Errors
 /// If the request is rejected; the error is the answer to the client.
 pub(super) async fn patch(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
-    let patch_type = request.patch_type()?;
+    let patch_type = request.negotiated.patch_type()?;
     let body = read_body(&mut request).await?;
     let options = PatchOptions::parse(&request.query, patch_type)?;
     audit::patched(&request, &body);

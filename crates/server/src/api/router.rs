@@ -17,7 +17,7 @@ use crate::api::audit;
 use crate::api::context::Context;
 use crate::http::ApiError;
 use crate::http::compression;
-use crate::http::negotiation::{self, Format, Forms, PatchType, Representation};
+use crate::http::negotiation::{self, Format, Forms, Negotiated, PatchType, Representation};
 use crate::http::request::ResourceRequest;
 use crate::http::request_info::{PathVerb, RequestInfo, ResourcePath};
 use crate::http::response::{self, Response};
@@ -33,6 +33,8 @@ pub struct Incoming {
     pub info: RequestInfo,
     /// The headers.
     pub headers: HeaderMap,
+    /// The forms that the client accepts, and the type of a patch.
+    pub negotiated: Negotiated,
     /// The user of the request.
     pub user: Arc<User>,
     /// The unread body.
@@ -120,6 +122,7 @@ pub fn resource_request(
         method,
         info,
         headers,
+        negotiated,
         user,
         body,
         now,
@@ -135,7 +138,7 @@ pub fn resource_request(
     let connecter = place.served.resource.capabilities.connecter(&place.subresource);
     let connects = connecter.is_some_and(|connecter| connecter.connects());
     if verb == Verb::Patch && !connects {
-        check_patch_type(&headers, cbor, &place.served.resource).map_err(|error| place.refused(error))?;
+        check_patch_type(&negotiated, cbor, &place.served.resource).map_err(|error| place.refused(error))?;
     }
     let watchable = place.name.is_empty() && matches!(verb, Verb::List | Verb::Watch);
     let produced: &[&str] = match connecter {
@@ -152,8 +155,8 @@ pub fn resource_request(
             negotiation::check_acceptable(&headers, produced)?;
         }
         place.check_named(verb)?;
-        let negotiated = Representation::of_object(&headers, &info.query, place.forms(cbor));
-        negotiated.map_err(|error| error.with_warnings(place.deprecation()))?
+        let chosen = negotiated.object(place.forms(cbor));
+        chosen.map_err(|error| error.with_warnings(place.deprecation()))?
     };
     let Route {
         served,
@@ -174,6 +177,7 @@ pub fn resource_request(
         query: info.query,
         headers,
         user,
+        negotiated,
         representation,
         body,
         rest: rest_of(&info.path, target.rest),
@@ -188,8 +192,8 @@ pub fn resource_request(
 }
 
 /// Checks that the resource accepts patches of the body's type.
-fn check_patch_type(headers: &HeaderMap, cbor: bool, resource: &Resource) -> Result<(), ApiError> {
-    let patch_type = negotiation::patch_type(headers, cbor);
+fn check_patch_type(negotiated: &Negotiated, cbor: bool, resource: &Resource) -> Result<(), ApiError> {
+    let patch_type = negotiated.patch_type();
     if resource.conventions.strategic_merge {
         return patch_type.map(drop);
     }

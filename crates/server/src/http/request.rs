@@ -10,7 +10,7 @@ use holdfast_resource::{Registry, ResourceVersion, Served, Subresource, Verb};
 use http::HeaderMap;
 use smol_str::SmolStr;
 
-use crate::http::negotiation::{self, Format, PatchType, Representation};
+use crate::http::negotiation::{self, Format, Negotiated, Representation};
 use crate::http::query::Query;
 use crate::http::{ApiError, headers};
 use crate::wire::body::RequestBody;
@@ -37,6 +37,8 @@ pub struct ResourceRequest {
     pub headers: HeaderMap,
     /// The user who makes the request.
     pub user: Arc<User>,
+    /// Forms that the client accepts, and the type of a patch.
+    pub negotiated: Negotiated,
     /// Form of the response.
     pub representation: Representation,
     /// The body, not read yet.
@@ -76,14 +78,6 @@ impl ResourceRequest {
     /// If it is not supported for objects (415).
     pub fn body_format(&self) -> Result<Format, ApiError> {
         negotiation::body_format(&self.headers, self.cbor)
-    }
-
-    /// Returns the patch type of the body.
-    ///
-    /// # Errors
-    /// If the body is not a patch (415).
-    pub fn patch_type(&self) -> Result<PatchType, ApiError> {
-        negotiation::patch_type(&self.headers, self.cbor)
     }
 
     /// Returns the description of the subresource, if the path names one.

@@ -13,7 +13,7 @@ use crate::http::options::ListOptions;
 use crate::http::query::{self, Query};
 
 /// Attributes of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestInfo {
     /// The path, decoded.
     pub path: String,

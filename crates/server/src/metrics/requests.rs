@@ -325,11 +325,11 @@ impl Recording {
     }
 
     /// Counts the request as long-running until the result is dropped.
-    pub(crate) fn lasts(self) -> Lasting {
+    pub(crate) fn into_stream(self) -> StreamRecording {
         if let Some(watch) = &self.series.watch {
             watch.running.inc();
         }
-        Lasting(self)
+        StreamRecording(self)
     }
 }
 
@@ -343,16 +343,16 @@ impl Drop for Recording {
 }
 
 /// A long-running request, whose response is a stream in progress.
-pub(crate) struct Lasting(Recording);
+pub(crate) struct StreamRecording(Recording);
 
-impl Lasting {
+impl StreamRecording {
     /// Counts a piece of the stream, which for a watch is an event.
     pub(crate) fn sent(&mut self, bytes: u64) {
         self.0.sent(bytes);
     }
 }
 
-impl Drop for Lasting {
+impl Drop for StreamRecording {
     fn drop(&mut self) {
         if let Some(watch) = &self.0.series.watch {
             watch.running.dec();
@@ -463,7 +463,7 @@ mod tests {
         let mut lasting = requests
             .begin(&watch, false, &resources, Instant::now())
             .unwrap()
-            .lasts();
+            .into_stream();
         lasting.sent(100);
         lasting.sent(5000);
         let running = "apiserver_longrunning_requests{component=\"apiserver\",group=\"\",resource=\"pods\",scope=\"cluster\",subresource=\"\",verb=\"WATCH\",version=\"v1\"}";

@@ -2,12 +2,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::Instant;
 
 use bytes::Bytes;
 use holdfast_audit::{Auditor, EventHead, ObjectReference, Recorder, ResponseStatus, Stage};
 use holdfast_authorization::{AccessTarget, Attributes, User};
-use http::header::{self, HeaderMap, HeaderValue};
+use http::header::{self, HeaderMap};
 use http::request::Parts;
 
 use crate::api::audit;
@@ -15,75 +14,57 @@ use crate::http::headers;
 use crate::http::request_info::RequestInfo;
 use crate::http::response::Response;
 use crate::identity::ClientCertificate;
+use crate::operations::filters::Exchange;
 use crate::representation;
-use crate::runtime::Clock;
 use crate::wire::body::BodyObserver;
-
-/// The facts of a request that are known before it is processed.
-pub(super) struct Arrival<'a> {
-    /// The time at which the request arrived.
-    pub(super) started: Instant,
-    /// The address of the client.
-    pub(super) peer: Option<SocketAddr>,
-    /// The audit ID of the request.
-    pub(super) audit_id: &'a HeaderValue,
-}
 
 /// The maximum length of a User-Agent that events show in full, in bytes.
 const MAX_USER_AGENT: usize = 1024;
 const CUT_USER_AGENT: &str = "...TRUNCATED";
 
-/// The audit of one request. If it is dropped before the answer is complete, the client has disconnected.
-pub(super) struct Exchange {
+/// Record of one request in the audit log. If it is dropped before the answer is complete, the client has disconnected.
+pub(super) struct AuditRecord {
     recorder: Recorder,
-    /// The failure message that the record gives for a request without an authenticated user, if the answer carries
-    /// none.
-    refused: Option<String>,
+    /// The failure message of a request that is rejected before its user is authenticated. It is recorded if the answer
+    /// carries no message.
+    rejection: Option<String>,
 }
 
-impl Drop for Exchange {
+impl Drop for AuditRecord {
     fn drop(&mut self) {
         self.recorder.abandoned();
     }
 }
 
-impl Exchange {
-    /// Begins the audit record of a request of `user`, if the policy audits it.
-    pub(super) fn begin(
-        auditor: &Arc<Auditor>,
-        user: Option<&Arc<User>>,
-        (head, info): (&Parts, &RequestInfo),
-        arrival: &Arrival<'_>,
-        clock: &dyn Clock,
-    ) -> Option<Self> {
-        let attributes = info.attributes();
+impl AuditRecord {
+    /// Begins the record of a request of `user`, if the policy audits it.
+    pub(super) fn begin(auditor: &Arc<Auditor>, user: Option<&Arc<User>>, exchange: &Exchange<'_>) -> Option<Self> {
+        let attributes = exchange.info.attributes();
         let decision = auditor.judge(user.map(AsRef::as_ref), &attributes)?;
-        let since = arrival.started.elapsed();
-        let now = clock.now();
+        let head = &exchange.head;
         let event = EventHead {
-            audit_id: String::from_utf8_lossy(arrival.audit_id.as_bytes()).into_owned(),
+            audit_id: String::from_utf8_lossy(exchange.audit_id.as_bytes()).into_owned(),
             request_uri: head
                 .uri
                 .path_and_query()
                 .map_or("/", |target| target.as_str())
                 .to_owned(),
-            verb: info.verb.clone(),
+            verb: exchange.info.verb.clone(),
             user: user.cloned(),
-            source_ips: source_ips(&head.headers, arrival.peer),
+            source_ips: source_ips(&head.headers, exchange.peer),
             user_agent: user_agent(&head.headers),
             object: reference(&attributes),
-            received: now.checked_sub(since).unwrap_or(now),
+            received: exchange.received,
         };
         Some(Self {
-            recorder: auditor.record(decision, event, arrival.started),
-            refused: None,
+            recorder: auditor.record(decision, event, exchange.started),
+            rejection: None,
         })
     }
 
-    /// Notes that the request is rejected before its user is authenticated: `why` is recorded if the answer carries no
-    /// message.
-    pub(super) fn refuse(&mut self, why: String) {
-        self.refused = Some(why);
+    /// Notes that the request is rejected before its user is authenticated, for the reason `message`.
+    pub(super) fn reject(&mut self, message: String) {
+        self.rejection = Some(message);
     }
 
     /// Returns the recorder that collects the rest of the event.
@@ -93,48 +74,48 @@ impl Exchange {
 
     /// Emits the first event. Returns true if the request may proceed.
     pub(super) async fn received(&self) -> bool {
-        let well = self.recorder.emit(Stage::RequestReceived).finished().await;
-        if !well {
+        let is_written = self.recorder.emit(Stage::RequestReceived).finished().await;
+        if !is_written {
             self.recorder.rejected();
         }
-        well
+        is_written
     }
 
-    /// Emits the events of the answer, or arranges that they are emitted once the whole answer is sent. `sent` is true
-    /// if the client accepts a `Status` in any form: a status that the client does not accept is not logged either.
+    /// Emits the events of the answer to `exchange`, or arranges that they are emitted once the whole answer is sent. A
+    /// `Status` that the client accepts in no form is not logged.
     pub(super) async fn responded(
         self,
         context: &representation::Context,
+        exchange: &Exchange<'_>,
         response: &mut Response,
-        lasts: bool,
-        sent: bool,
     ) {
         let recorder = self.recorder.clone();
         let code = response.status();
-        let shown = sent || code.is_success();
-        let mut status = match shown {
+        let has_content = exchange.document_form.is_some() || code.is_success();
+        let mut status = match has_content {
             true => audit::status(context, response),
             false => ResponseStatus {
                 code: code.as_u16(),
                 ..ResponseStatus::default()
             },
         };
-        if let Some(why) = self.refused.as_ref().filter(|_| status.message.is_empty()) {
-            status.message.clone_from(why);
+        if let Some(message) = self.rejection.as_ref().filter(|_| status.message.is_empty()) {
+            status.message.clone_from(message);
         }
         recorder.responded(status, None);
-        let streams = response.body().length().is_none();
-        if shown && !(lasts && streams) {
+        let is_streamed = response.body().length().is_none();
+        let is_long_running = exchange.is_long_running;
+        if has_content && !(is_long_running && is_streamed) {
             audit::capture(&recorder, context, response);
         }
-        if self.refused.is_some() {
+        if self.rejection.is_some() {
             recorder.refused().finished().await;
             return;
         }
-        if lasts {
+        if is_long_running {
             recorder.emit(Stage::ResponseStarted).finished().await;
         }
-        if streams {
+        if is_streamed {
             response.body_mut().observe(UntilSent(self));
         } else {
             recorder.complete().finished().await;
@@ -143,7 +124,7 @@ impl Exchange {
 }
 
 /// A guard that keeps the audit of a request open until its whole answer is sent or abandoned.
-struct UntilSent(Exchange);
+struct UntilSent(AuditRecord);
 
 impl BodyObserver for UntilSent {
     fn piece(&mut self, _piece: &Bytes) {}
@@ -230,6 +211,8 @@ pub(super) fn attempted(head: &Parts, info: &RequestInfo, certificate: Option<&C
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+
     use super::*;
 
     fn headers(entries: &[(&'static str, &str)]) -> HeaderMap {

@@ -35,19 +35,21 @@ impl Browsers {
         self.origins.is_match(text).then(|| origin.clone())
     }
 
-    /// Adds the browser headers that the flags configure, and the permission for the page of `origin` to read the
-    /// answer.
-    pub(super) fn add_headers(&self, headers: &mut HeaderMap, origin: Option<HeaderValue>) {
+    /// Adds the requirement to use TLS only, if it is configured.
+    pub(super) fn add_transport_security(&self, headers: &mut HeaderMap) {
         if let Some(directives) = &self.transport_security
             && !headers.contains_key(header::STRICT_TRANSPORT_SECURITY)
         {
             headers.insert(header::STRICT_TRANSPORT_SECURITY, directives.clone());
         }
-        let Some(origin) = origin else { return };
-        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-        for (name, value) in ALLOWED {
-            headers.insert(name, HeaderValue::from_static(value));
-        }
+    }
+}
+
+/// Adds the permission for the page of `origin` to read the answer.
+pub(super) fn allow_origin(headers: &mut HeaderMap, origin: HeaderValue) {
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    for (name, value) in ALLOWED {
+        headers.insert(name, HeaderValue::from_static(value));
     }
 }
 
@@ -59,7 +61,10 @@ mod tests {
     fn answered(browsers: &Browsers, origin: &'static str) -> HeaderMap {
         let request = HeaderMap::from_iter([(header::ORIGIN, HeaderValue::from_static(origin))]);
         let mut answer = HeaderMap::new();
-        browsers.add_headers(&mut answer, browsers.allowed_origin(&request));
+        browsers.add_transport_security(&mut answer);
+        if let Some(origin) = browsers.allowed_origin(&request) {
+            allow_origin(&mut answer, origin);
+        }
         answer
     }
 
@@ -88,7 +93,7 @@ mod tests {
         );
         let mut own =
             HeaderMap::from_iter([(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=2"))]);
-        browsers.add_headers(&mut own, None);
+        browsers.add_transport_security(&mut own);
         assert_eq!(own[header::STRICT_TRANSPORT_SECURITY], "max-age=2");
     }
 }

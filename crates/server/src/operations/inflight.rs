@@ -24,10 +24,10 @@ pub(crate) fn enter(in_flight: &Arc<InFlight>, request: &RequestInfo, user: &Arc
 
 /// Returns true if the request is long-running, so that neither limits nor timeouts apply: a watch, or a connection to
 /// a pod.
-pub fn lasts(info: &RequestInfo) -> bool {
-    const LASTING: [&str; 5] = ["attach", "exec", "proxy", "log", "portforward"];
+pub fn is_long_running(info: &RequestInfo) -> bool {
+    const LONG_RUNNING: [&str; 5] = ["attach", "exec", "proxy", "log", "portforward"];
     let subresource = info.resource.as_ref().map(|target| target.subresource.as_str());
-    matches!(info.verb.as_str(), "watch" | "proxy") || subresource.is_some_and(|name| LASTING.contains(&name))
+    matches!(info.verb.as_str(), "watch" | "proxy") || subresource.is_some_and(|name| LONG_RUNNING.contains(&name))
 }
 
 /// Returns the answer to a request that got no seat, with the number of seconds after which the client should retry.
@@ -69,11 +69,11 @@ mod tests {
     }
 
     #[test]
-    fn watches_and_connections_to_pods_last() {
-        let lasting = |uri: &str| lasts(&info(&Method::GET, uri));
-        assert!(lasting("/api/v1/pods?watch=1"));
-        assert!(lasting("/api/v1/namespaces/n/pods/a/log"));
-        assert!(!lasting("/api/v1/namespaces/n/pods/a/status"));
-        assert!(!lasting("/livez"));
+    fn watches_and_connections_to_pods_are_long_running() {
+        let is_long = |uri: &str| is_long_running(&info(&Method::GET, uri));
+        assert!(is_long("/api/v1/pods?watch=1"));
+        assert!(is_long("/api/v1/namespaces/n/pods/a/log"));
+        assert!(!is_long("/api/v1/namespaces/n/pods/a/status"));
+        assert!(!is_long("/livez"));
     }
 }

@@ -5,6 +5,7 @@ mod audit;
 pub mod browsers;
 pub mod discovery;
 pub mod fairness;
+mod filters;
 mod flagz;
 pub mod health;
 pub mod inflight;

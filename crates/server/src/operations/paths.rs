@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::api::router::Incoming;
 use crate::http::ApiError;
-use crate::http::negotiation::{self, Format, NAMED_TYPES, Representation};
+use crate::http::negotiation::{self, Format, NAMED_TYPES, Negotiated, Representation};
 use crate::http::response::{self, Response, page_not_found};
 use crate::identity::IssuerDocuments;
 use crate::metrics::{self, Metrics};
@@ -49,7 +49,6 @@ pub struct Paths {
     fairness: Option<Arc<PriorityAndFairness>>,
     issuer: Option<IssuerDocuments>,
     started: SystemTime,
-    clock: Arc<dyn Clock>,
     aggregator: Option<Arc<Aggregator>>,
     flags: BTreeMap<String, String>,
     pages: Pages,
@@ -80,7 +79,7 @@ impl Paths {
         registry: Arc<ArcSwap<Registry>>,
         health: Health,
         address: impl Into<String>,
-        clock: Arc<dyn Clock>,
+        clock: &dyn Clock,
     ) -> Self {
         Self {
             registry,
@@ -94,7 +93,6 @@ impl Paths {
             fairness: None,
             issuer: None,
             started: clock.now(),
-            clock,
             aggregator: None,
             flags: BTreeMap::new(),
             pages: Pages::ALL,
@@ -193,7 +191,12 @@ impl Paths {
     /// 404, 405 or 406.
     pub async fn respond(&self, messages: &Messages, incoming: Incoming) -> Result<Response, ApiError> {
         let Incoming {
-            method, info, headers, ..
+            method,
+            info,
+            headers,
+            negotiated,
+            now,
+            ..
         } = incoming;
         let path = info.path.as_str();
         if let Some(response) = self.health.respond(path, &info.query) {
@@ -207,7 +210,7 @@ impl Paths {
             return Ok(response);
         }
         if let Some(openapi) = self.openapi.as_ref().filter(|_| path.starts_with("/openapi/")) {
-            let answer = openapi.respond(path, &info.query, &headers, self.clock.now()).await?;
+            let answer = openapi.respond(path, &info.query, &headers, now).await?;
             return Ok(answer.unwrap_or_else(page_not_found));
         }
         let trimmed = path.strip_suffix('/').unwrap_or(path);
@@ -222,7 +225,8 @@ impl Paths {
         let document = Document {
             messages,
             headers: &headers,
-            query: &info.query,
+            negotiated: &negotiated,
+            now,
             kept: &self.kept,
             catalog: &catalog,
             path,
@@ -282,7 +286,7 @@ impl Paths {
         PageRequest {
             messages: document.messages,
             headers: document.headers,
-            query: document.query,
+            negotiated: document.negotiated,
             cbor: self.pages.cbor,
         }
     }
@@ -290,7 +294,7 @@ impl Paths {
     fn statusz(&self, document: &Document<'_>) -> Result<Response, ApiError> {
         let page = Statusz {
             started: self.started,
-            now: self.clock.now(),
+            now: document.now,
             version: &self.version,
             paths: self.list(document.catalog),
         };
@@ -306,7 +310,7 @@ impl Paths {
         let catalog = Arc::clone(document.catalog);
         let representation = Representation {
             format,
-            pretty: negotiation::pretty(document.headers, document.query),
+            pretty: document.negotiated.is_pretty(),
             ..Representation::default()
         };
         self.discovery
@@ -369,7 +373,9 @@ fn issuer_document(media_type: &'static str, text: &[u8]) -> Response {
 struct Document<'a> {
     messages: &'a Messages,
     headers: &'a HeaderMap,
-    query: &'a crate::http::query::Query,
+    negotiated: &'a Negotiated,
+    /// The time of the request.
+    now: SystemTime,
     kept: &'a KeptDocuments,
     catalog: &'a Arc<Catalog>,
     path: &'a str,
@@ -397,7 +403,7 @@ impl Document<'_> {
 
     /// Returns the document in any form in which objects are served.
     fn any_format(&self, document: &impl Serialize) -> Result<Response, ApiError> {
-        let representation = Representation::of_document(self.headers, self.query)?;
+        let representation = self.negotiated.document()?;
         let make = || response::document_bytes(self.messages, &representation, document);
         let body = self.kept.get(self.catalog, self.path, &representation, make)?;
         Ok(response::bytes(

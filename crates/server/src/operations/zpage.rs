@@ -8,8 +8,7 @@ use http::header::{HeaderMap, HeaderValue};
 use serde::Serialize;
 
 use crate::http::ApiError;
-use crate::http::negotiation::{self, Clause, Format, Representation};
-use crate::http::query::Query;
+use crate::http::negotiation::{self, Clause, Format, Negotiated, Representation};
 use crate::http::response::{self, Response};
 
 /// The name of the reference's component on these pages.
@@ -69,7 +68,7 @@ enum Form {
 pub(super) struct PageRequest<'a> {
     pub(super) messages: &'a Messages,
     pub(super) headers: &'a HeaderMap,
-    pub(super) query: &'a Query,
+    pub(super) negotiated: &'a Negotiated,
     /// True if CBOR is served.
     pub(super) cbor: bool,
 }
@@ -82,7 +81,7 @@ pub(super) fn respond<P: Page>(page: &P, request: &PageRequest<'_>) -> Result<Re
     let &PageRequest {
         messages,
         headers,
-        query,
+        negotiated,
         cbor,
     } = request;
     let (format, version) = match form(headers, P::KIND, cbor) {
@@ -92,13 +91,13 @@ pub(super) fn respond<P: Page>(page: &P, request: &PageRequest<'_>) -> Result<Re
         }
         Ok(Form::Object(format, version)) => (format, version),
         Err(error) => {
-            let representation = Representation::of_page_errors(headers, query, cbor);
+            let representation = negotiated.page_errors(cbor);
             return Ok(response::error(messages, &error, &representation));
         }
     };
     let representation = Representation {
         format,
-        pretty: negotiation::pretty(headers, query),
+        pretty: negotiated.is_pretty(),
         ..Representation::default()
     };
     let document = Document {

@@ -20,7 +20,7 @@ mod provision;
 mod reservations;
 mod subresource_action;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod turns;
 mod update;
 mod write_result;

@@ -33,14 +33,14 @@ pub(super) const NAMESPACE: &str = "{apiVersion: v1, kind: Namespace, metadata: 
 pub(super) const MAX_OBJECT_BYTES: usize = 10_000;
 
 /// Write context over a store in a folder of its own.
-pub(super) struct World {
-    pub(super) context: Arc<Context>,
+pub(crate) struct World {
+    pub(crate) context: Arc<Context>,
     _folder: tempfile::TempDir,
 }
 
 impl World {
     /// Creates a world without admission.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with_plugins(Vec::new())
     }
 

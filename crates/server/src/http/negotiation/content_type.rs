@@ -54,17 +54,12 @@ pub const PATCH_TYPES: [(&str, PatchType); 5] = [
     ("application/apply-patch+cbor", PatchType::ApplyCbor),
 ];
 
-/// Returns the patch type of a body; `cbor` is true if CBOR is accepted.
-///
-/// # Errors
-/// If the content type is not that of a patch (415).
-pub fn patch_type(headers: &HeaderMap, cbor: bool) -> Result<PatchType, ApiError> {
-    let bare = content_type(headers).unwrap_or_default();
-    let found = PATCH_TYPES.iter().find(|(name, _)| *name == bare);
-    found
-        .map(|(_, patch_type)| *patch_type)
-        .filter(|patch_type| cbor || *patch_type != PatchType::ApplyCbor)
-        .ok_or_else(ApiError::unsupported_patch_type)
+/// Returns the patch type of a body; `None` if its content type is not that of a patch. `cbor` is true if CBOR is
+/// accepted.
+pub(super) fn patch_type(headers: &HeaderMap, cbor: bool) -> Option<PatchType> {
+    let bare = content_type(headers)?;
+    let (_, patch_type) = PATCH_TYPES.iter().find(|(name, _)| *name == bare)?;
+    Some(*patch_type).filter(|patch_type| cbor || *patch_type != PatchType::ApplyCbor)
 }
 
 /// Returns the bare content type of a body, if one is stated.

@@ -8,11 +8,12 @@ mod accept;
 mod content_type;
 mod formats;
 
-use http::header::{self, HeaderMap, HeaderValue};
+use http::Method;
+use http::header::{self, HeaderMap};
 
 pub(crate) use self::accept::{Clause, clauses};
 use self::accept::{accept_text, accepts_plain_json};
-pub use self::content_type::{PATCH_TYPES, PatchType, body_format, patch_type};
+pub use self::content_type::{PATCH_TYPES, PatchType, body_format};
 pub(crate) use self::formats::{CBOR_SEQUENCE, PROTOBUF_STREAM, formats};
 pub use self::formats::{Format, NAMED_TYPES, log_types, named_types, named_watch_types, stream_types};
 use crate::http::ApiError;
@@ -78,51 +79,77 @@ pub struct Representation {
     pub drops_managed_fields: bool,
 }
 
-/// Parts of a request that determine the form of an error, kept in case there is one.
-#[derive(Clone, Debug)]
-pub struct ErrorForm {
-    accept: Option<HeaderValue>,
-    agent: Option<HeaderValue>,
-    query: Query,
+/// Result of the negotiation between a client and the server, made once for a request.
+#[derive(Clone, Debug, Default)]
+pub struct Negotiated {
+    accepted: Accepted,
+    /// True if JSON is indented.
+    pretty: bool,
+    /// Form of a document.
+    document: Option<Representation>,
+    patch_type: Option<PatchType>,
 }
 
-impl ErrorForm {
-    /// Keeps the relevant headers and parameters of a request.
-    pub fn new(headers: &HeaderMap, query: &Query) -> Self {
+/// Forms that a client accepts.
+#[derive(Clone, Debug, Default)]
+enum Accepted {
+    /// JSON without parameters, which most clients prefer to all else.
+    #[default]
+    PlainJson,
+    /// The clauses of the Accept header, best first.
+    Clauses(Vec<Clause>),
+}
+
+impl Negotiated {
+    /// Reads the headers and parameters of a request; `cbor` is true if objects are served in CBOR.
+    pub fn new(method: &Method, headers: &HeaderMap, query: &Query, cbor: bool) -> Self {
+        let accepted = match accepts_plain_json(headers) {
+            true => Accepted::PlainJson,
+            false => Accepted::Clauses(clauses(headers)),
+        };
+        let pretty = pretty(headers, query);
         Self {
-            accept: headers.get(header::ACCEPT).cloned(),
-            agent: headers.get(header::USER_AGENT).cloned(),
-            query: query.clone(),
+            document: accepted.choose(pretty, false, |_, view| view == View::Whole),
+            accepted,
+            pretty,
+            patch_type: match *method == Method::PATCH {
+                true => content_type::patch_type(headers, cbor),
+                false => None,
+            },
         }
     }
 
-    /// Returns the form.
-    pub fn representation(self) -> Representation {
-        let stated = [(header::ACCEPT, self.accept), (header::USER_AGENT, self.agent)];
-        let stated = stated.into_iter().filter_map(|(name, value)| Some((name, value?)));
-        Representation::of_errors(&stated.collect(), &self.query)
+    /// Returns true if JSON is indented.
+    pub(crate) fn is_pretty(&self) -> bool {
+        self.pretty
     }
-}
 
-impl Representation {
+    /// Returns the patch type of the body.
+    ///
+    /// # Errors
+    /// If the content type is not that of a patch (415).
+    pub fn patch_type(&self) -> Result<PatchType, ApiError> {
+        self.patch_type.ok_or_else(ApiError::unsupported_patch_type)
+    }
+
+    /// Returns true if the request is a Server-Side Apply.
+    pub fn applies(&self) -> bool {
+        self.patch_type.is_some_and(PatchType::applies)
+    }
+
     /// Returns the form of errors: the form of the first clause that requests only a format, because a `Status` is
     /// always returned whole. If there is none, errors are returned nevertheless, as indented JSON.
-    pub fn of_errors(headers: &HeaderMap, query: &Query) -> Self {
-        let of_bodies = Self::of_document(headers, query);
-        of_bodies.unwrap_or(Self {
-            pretty: true,
-            ..Self::default()
-        })
+    pub fn errors(&self) -> Representation {
+        self.document.unwrap_or(Representation::INDENTED_JSON)
     }
 
     /// Returns the form of errors of the pages `/statusz` and `/flagz`, which have no protobuf form: indented JSON if
-    /// the client accepts none.
-    pub(crate) fn of_page_errors(headers: &HeaderMap, query: &Query, cbor: bool) -> Self {
+    /// the client accepts none. `cbor` is true if pages are served in CBOR.
+    pub(crate) fn page_errors(&self, cbor: bool) -> Representation {
         let served = |format, view| view == View::Whole && format != Format::Protobuf;
-        Self::negotiate(headers, query, cbor, served).unwrap_or(Self {
-            pretty: true,
-            ..Self::default()
-        })
+        self.accepted
+            .choose(self.pretty, cbor, served)
+            .unwrap_or(Representation::INDENTED_JSON)
     }
 
     /// Returns the form of a response that contains an object, a list or a `Status`. If objects have no protobuf form,
@@ -130,54 +157,66 @@ impl Representation {
     ///
     /// # Errors
     /// If the client accepts none of the supported formats (406).
-    pub fn of_object(headers: &HeaderMap, query: &Query, forms: Forms) -> Result<Self, ApiError> {
-        Self::negotiate(headers, query, forms.cbor, |format, view| match view {
-            View::Whole => format != Format::Protobuf || forms.protobuf,
-            View::Table(_) => forms.tables,
-            View::PartialObject(_) | View::PartialList(_) => true,
-        })
+    pub fn object(&self, forms: Forms) -> Result<Representation, ApiError> {
+        let chosen = self
+            .accepted
+            .choose(self.pretty, forms.cbor, |format, view| match view {
+                View::Whole => format != Format::Protobuf || forms.protobuf,
+                View::Table(_) => forms.tables,
+                View::PartialObject(_) | View::PartialList(_) => true,
+            });
+        chosen.ok_or_else(|| unacceptable(forms.cbor))
     }
 
     /// Returns the form of a response that is always returned whole, such as a discovery document.
     ///
     /// # Errors
     /// If the client accepts none of the supported formats (406).
-    pub fn of_document(headers: &HeaderMap, query: &Query) -> Result<Self, ApiError> {
-        Self::negotiate(headers, query, false, |_, view| view == View::Whole)
+    pub fn document(&self) -> Result<Representation, ApiError> {
+        self.document.ok_or_else(|| unacceptable(false))
     }
 
-    fn negotiate(
-        headers: &HeaderMap,
-        query: &Query,
-        cbor: bool,
-        served: impl Fn(Format, View) -> bool,
-    ) -> Result<Self, ApiError> {
-        let pretty = pretty(headers, query);
-        if accepts_plain_json(headers) && served(Format::Json, View::Whole) {
-            return Ok(Self {
+    /// Returns the form of a document as [`Self::document`] does; `None` if the client accepts none.
+    pub(crate) fn document_form(&self) -> Option<Representation> {
+        self.document
+    }
+}
+
+impl Accepted {
+    /// Returns the form of the first clause that requests a format and a view that are `served`. JSON is always served.
+    fn choose(&self, pretty: bool, cbor: bool, served: impl Fn(Format, View) -> bool) -> Option<Representation> {
+        let Self::Clauses(clauses) = self else {
+            return Some(Representation {
                 pretty,
-                ..Self::default()
+                ..Representation::default()
             });
-        }
-        for clause in clauses(headers) {
-            let Some(format) = clause.format_of(formats(cbor)) else {
-                continue;
-            };
-            let Some(view) = clause.view(format) else { continue };
-            if !served(format, view) {
-                continue;
-            }
-            return Ok(Self {
+        };
+        clauses.iter().find_map(|clause| {
+            let format = clause.format_of(formats(cbor))?;
+            let view = clause.view(format).filter(|view| served(format, *view))?;
+            Some(Representation {
                 format,
                 view,
                 pretty: pretty || clause.parameter("pretty") == Some("1"),
                 drops_managed_fields: clause.drops(MANAGED_FIELDS),
-            });
-        }
-        let accepted = named_types(cbor).join(", ");
-        let message = format!("only the following media types are accepted: {accepted}");
-        Err(ApiError::not_acceptable(message))
+            })
+        })
     }
+}
+
+fn unacceptable(cbor: bool) -> ApiError {
+    let accepted = named_types(cbor).join(", ");
+    ApiError::not_acceptable(format!("only the following media types are accepted: {accepted}"))
+}
+
+impl Representation {
+    /// Indented JSON, in which errors are returned to clients that accept no form of them.
+    pub(crate) const INDENTED_JSON: Self = Self {
+        format: Format::Json,
+        view: View::Whole,
+        pretty: true,
+        drops_managed_fields: false,
+    };
 }
 
 /// Rejects a request that accepts none of the bare media types `produced`, as the reference's router does: quality and
@@ -206,7 +245,7 @@ pub fn check_acceptable(headers: &HeaderMap, produced: &[&str]) -> Result<(), Ap
 }
 
 /// Returns true if JSON is to be indented: as requested by the parameter `pretty`, or by default for interactive tools.
-pub(crate) fn pretty(headers: &HeaderMap, query: &Query) -> bool {
+fn pretty(headers: &HeaderMap, query: &Query) -> bool {
     if let Some(text) = query.get("pretty").filter(|text| !text.is_empty()) {
         return matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True");
     }

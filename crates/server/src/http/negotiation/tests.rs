@@ -1,3 +1,6 @@
+use http::header::HeaderValue;
+
+use super::content_type::patch_type;
 use super::*;
 
 const ALL: Forms = Forms {
@@ -11,10 +14,14 @@ fn resource_without_rows_is_not_served_as_table() {
     const TABLE: &str = "application/json;as=Table;g=meta.k8s.io;v=v1";
     let form = |accept: &str| {
         let forms = Forms { tables: false, ..ALL };
-        Representation::of_object(&headers(accept), &Query::default(), forms)
+        negotiated(&headers(accept)).object(forms)
     };
     assert_eq!(form(TABLE).unwrap_err().code(), 406);
     assert_eq!(form(&format!("{TABLE},application/json")).unwrap().view, View::Whole);
+}
+
+fn negotiated(headers: &HeaderMap) -> Negotiated {
+    Negotiated::new(&Method::GET, headers, &Query::default(), false)
 }
 
 fn headers(accept: &str) -> HeaderMap {
@@ -24,7 +31,7 @@ fn headers(accept: &str) -> HeaderMap {
 }
 
 fn object(accept: &str) -> Option<(Format, View)> {
-    let form = Representation::of_object(&headers(accept), &Query::default(), ALL).ok()?;
+    let form = negotiated(&headers(accept)).object(ALL).ok()?;
     Some((form.format, form.view))
 }
 
@@ -95,7 +102,7 @@ fn a_clause_is_read_as_far_as_it_is_one() {
     for (accept, expected) in cases {
         assert_eq!(object(accept), expected, "{accept}");
     }
-    let form = Representation::of_object(&headers("application/json;pretty=1"), &Query::default(), ALL).unwrap();
+    let form = negotiated(&headers("application/json;pretty=1")).object(ALL).unwrap();
     assert!(form.pretty);
 }
 
@@ -103,7 +110,7 @@ fn a_clause_is_read_as_far_as_it_is_one() {
 fn error_uses_first_clause_that_requests_only_a_format() {
     const TABLE: &str = ";as=Table;g=meta.k8s.io;v=v1";
     let form = |accept: &str| {
-        let form = Representation::of_errors(&headers(accept), &Query::default());
+        let form = negotiated(&headers(accept)).errors();
         (form.format, form.pretty)
     };
     for accept in ["application/yaml", &format!("application/json{TABLE},application/yaml")] {
@@ -140,8 +147,7 @@ fn content_type_with_invalid_parameters_has_no_format() {
 
 #[test]
 fn object_without_protobuf_form_uses_the_next_choice() {
-    let form =
-        |accept: &str| Representation::of_object(&headers(accept), &Query::default(), Forms { protobuf: false, ..ALL });
+    let form = |accept: &str| negotiated(&headers(accept)).object(Forms { protobuf: false, ..ALL });
     let format = |accept: &str| form(accept).map(|form| form.format).ok();
     assert_eq!(format("application/vnd.kubernetes.protobuf"), None);
     assert_eq!(
@@ -150,7 +156,7 @@ fn object_without_protobuf_form_uses_the_next_choice() {
     );
     let metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
     assert_eq!(format(metadata), Some(Format::Protobuf));
-    let document = Representation::of_document(&headers(metadata), &Query::default());
+    let document = negotiated(&headers(metadata)).document();
     assert!(document.is_err(), "a document can only be shown whole");
 }
 
@@ -175,7 +181,7 @@ fn managed_fields_are_dropped_if_the_served_clause_drops_them() {
             true,
         ),
     ] {
-        let form = Representation::of_object(&headers(accept), &Query::default(), ALL).unwrap();
+        let form = negotiated(&headers(accept)).object(ALL).unwrap();
         assert_eq!(form.drops_managed_fields, drops, "{accept}");
     }
 }
@@ -209,7 +215,7 @@ fn patch_types_are_exact_but_for_parameters() {
     let of = |text: &str| {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_str(text).unwrap());
-        patch_type(&headers, false).ok()
+        patch_type(&headers, false)
     };
     assert_eq!(
         of("application/apply-patch+yaml; charset=utf-8"),
@@ -217,7 +223,7 @@ fn patch_types_are_exact_but_for_parameters() {
     );
     assert_eq!(of("Application/Apply-Patch+YAML"), None);
     assert_eq!(of("application/json"), None);
-    assert!(patch_type(&HeaderMap::new(), false).is_err());
+    assert_eq!(patch_type(&HeaderMap::new(), false), None);
 }
 
 #[test]
@@ -227,11 +233,11 @@ fn headers_that_are_no_text_are_not_those_that_are_missing() {
     };
     let accept = of(header::ACCEPT, b"application/json\xff");
     assert!(check_acceptable(&accept, &NAMED_TYPES).is_err());
-    assert!(Representation::of_object(&accept, &Query::default(), ALL).is_err());
+    assert!(negotiated(&accept).object(ALL).is_err());
     for bytes in [&b"application/\xff"[..], b";charset=utf-8", b"application/jso\xc3\xb1"] {
         let body = of(header::CONTENT_TYPE, bytes);
         assert_eq!(body_format(&body, false).unwrap_err().code().as_u16(), 415);
-        assert_eq!(patch_type(&body, false).unwrap_err().code().as_u16(), 415);
+        assert_eq!(patch_type(&body, false), None);
     }
     let parameters = of(header::CONTENT_TYPE, b"application/yaml; by=jos\xc3\xa9");
     assert_eq!(body_format(&parameters, false).ok(), Some(Format::Yaml));
@@ -249,30 +255,43 @@ fn pretty_follows_the_parameter_before_the_agent() {
 
 #[test]
 fn cbor_is_there_where_it_is_served() {
-    let negotiated = |accept, cbor| {
+    let chosen = |accept, cbor| {
         let forms = Forms { cbor, ..ALL };
-        let form = Representation::of_object(&headers(accept), &Query::default(), forms).ok()?;
+        let form = negotiated(&headers(accept)).object(forms).ok()?;
         Some((form.format, form.view))
     };
-    assert_eq!(negotiated("application/cbor", true), Some((Format::Cbor, View::Whole)));
-    assert_eq!(negotiated("application/cbor", false), None);
+    assert_eq!(chosen("application/cbor", true), Some((Format::Cbor, View::Whole)));
+    assert_eq!(chosen("application/cbor", false), None);
     assert_eq!(
-        negotiated("application/cbor, */*", false),
+        chosen("application/cbor, */*", false),
         Some((Format::Json, View::Whole))
     );
-    assert_eq!(negotiated("application/*", true), Some((Format::Json, View::Whole)));
+    assert_eq!(chosen("application/*", true), Some((Format::Json, View::Whole)));
     let table = "application/cbor;as=Table;v=v1;g=meta.k8s.io";
-    assert_eq!(negotiated(table, true), None);
+    assert_eq!(chosen(table, true), None);
     let metadata = "application/cbor;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
     let partial = View::PartialObject(MetaVersion::V1);
-    assert_eq!(negotiated(metadata, true), Some((Format::Cbor, partial)));
+    assert_eq!(chosen(metadata, true), Some((Format::Cbor, partial)));
     let body =
         |media_type: &'static str| HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static(media_type))]);
     for (cbor, read) in [(true, Some(Format::Cbor)), (false, None)] {
         assert_eq!(body_format(&body("application/cbor"), cbor).ok(), read);
-        let applies = patch_type(&body("application/apply-patch+cbor"), cbor).is_ok_and(PatchType::applies);
+        let applies = patch_type(&body("application/apply-patch+cbor"), cbor).is_some_and(PatchType::applies);
         assert_eq!(applies, cbor);
     }
-    let document = Representation::of_document(&headers("application/cbor"), &Query::default());
+    let document = negotiated(&headers("application/cbor")).document();
     assert!(document.is_err());
+}
+
+#[test]
+fn patch_type_is_read_from_patches_only() {
+    let headers = HeaderMap::from_iter([(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/apply-patch+yaml"),
+    )]);
+    let negotiated = |method| Negotiated::new(&method, &headers, &Query::default(), false);
+    assert_eq!(negotiated(Method::PATCH).patch_type().ok(), Some(PatchType::Apply));
+    assert!(negotiated(Method::PATCH).applies() && !negotiated(Method::POST).applies());
+    let error = Negotiated::default().patch_type().unwrap_err();
+    assert_eq!(error.code().as_u16(), 415);
 }

@@ -154,7 +154,7 @@ impl Server {
         start(&context).await.unwrap();
         let in_flight = Arc::default();
         let metrics = Arc::clone(&context.shared.metrics);
-        let mut paths = Paths::new(registry, Health::new(), "localhost:6443", Arc::new(SystemClock))
+        let mut paths = Paths::new(registry, Health::new(), "localhost:6443", &SystemClock)
             .with_metrics(metrics, Arc::clone(&in_flight));
         if let Some(levels) = &fairness {
             fairness::follow(&context, levels);

@@ -191,7 +191,7 @@ impl Server {
                 ..Authenticator::default()
             },
             impersonation: Impersonation::default(),
-            paths: Paths::new(registry, health, "localhost:6443", Arc::new(SystemClock)),
+            paths: Paths::new(registry, health, "localhost:6443", &SystemClock),
             in_flight: Arc::new(in_flight),
             fairness: None,
             auditor: None,

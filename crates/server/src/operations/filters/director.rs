@@ -1,0 +1,210 @@
+//! The handler behind all filters: it passes a request on to an aggregated server, a resource, or another path.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use holdfast_audit::Recorder;
+use http::StatusCode;
+
+use super::{Exchange, Handler};
+use crate::api::context::Context;
+use crate::api::router::{self, Incoming};
+use crate::http::ApiError;
+use crate::http::request::Unadmitted;
+use crate::http::request_info::ResourcePath;
+use crate::http::response::{self, Response};
+use crate::operations::aggregation::api_services::Proxied;
+use crate::operations::aggregation::forward::Forwarded;
+use crate::operations::paths::Paths;
+use crate::operations::service::Service;
+use crate::wire::in_flight::{InFlight, Seat};
+use crate::wire::websocket::Upgrade;
+
+/// Handler that finds the handler of the requested path.
+pub(super) struct Director<'a> {
+    context: &'a Arc<Context>,
+    paths: &'a Paths,
+    in_flight: &'a Arc<InFlight>,
+}
+
+impl<'a> Director<'a> {
+    pub(super) fn new(service: &'a Service) -> Self {
+        Self {
+            context: &service.context,
+            paths: &service.paths,
+            in_flight: &service.in_flight,
+        }
+    }
+}
+
+impl Handler for Director<'_> {
+    async fn handle(&self, exchange: &mut Exchange<'_>) -> Response {
+        let answer = match self.paths.remote(&exchange.info.path) {
+            Some(remote) => self.forward(exchange, &remote).await,
+            None => self.serve(exchange).await,
+        };
+        answer.unwrap_or_else(|error| exchange.rejection(self.context.messages(), &error))
+    }
+}
+
+impl Director<'_> {
+    /// Returns the answer of another server. It keeps its seat until the client has received it.
+    async fn forward(&self, exchange: &mut Exchange<'_>, remote: &Proxied) -> Result<Response, ApiError> {
+        let Some(aggregator) = self.paths.aggregator() else {
+            return Ok(response::page_not_found());
+        };
+        let user = Arc::clone(exchange.user()?);
+        // The filters still read method and URI on the way back.
+        let (mut rest, ()) = http::Request::new(()).into_parts();
+        rest.method = exchange.head.method.clone();
+        rest.uri = exchange.head.uri.clone();
+        rest.version = exchange.head.version;
+        let seat = exchange.seat.take();
+        let request = Forwarded {
+            head: std::mem::replace(&mut exchange.head, rest),
+            user,
+            body: exchange.take_body(),
+            deadline: exchange.deadline(),
+            info: &exchange.info,
+            audit_id: &exchange.audit_id,
+            peer: exchange.peer,
+        };
+        let answer = Box::pin(aggregator.forward(remote, request)).await;
+        Ok(holding(answer, seat))
+    }
+
+    /// Returns the answer of this server.
+    async fn serve(&self, exchange: &mut Exchange<'_>) -> Result<Response, ApiError> {
+        let target = self.target(exchange).await;
+        let (seat, is_limited) = (exchange.seat.take(), exchange.time_limit.is_some());
+        let incoming = self.incoming(exchange)?;
+        match target {
+            Some(target) => self.serve_resource(incoming, target, seat, is_limited).await,
+            None => {
+                let response = self.paths.respond(self.context.messages(), incoming).await?;
+                Ok(holding(response, seat))
+            }
+        }
+    }
+
+    /// Returns the resource that a request names; `None` for other paths.
+    async fn target(&self, exchange: &Exchange<'_>) -> Option<ResourcePath> {
+        let is_api = || exchange.info.resource.is_some() && self.paths.is_api(&exchange.info.path);
+        if !is_api() {
+            // The group may be that of a CRD that was just written, and documents list all served resources.
+            self.context.definitions.caught_up().await;
+            if !is_api() {
+                return None;
+            }
+        }
+        exchange.info.resource.clone()
+    }
+
+    /// Moves the parts of a request that its handler needs out of the exchange.
+    fn incoming(&self, exchange: &mut Exchange<'_>) -> Result<Incoming, ApiError> {
+        let upgrade = Upgrade::take(&mut exchange.head);
+        Ok(Incoming {
+            method: exchange.head.method.clone(),
+            user: Arc::clone(exchange.user()?),
+            deadline: exchange.deadline(),
+            audit: exchange.recorder().cloned(),
+            unadmitted: exchange.head.extensions.get::<Unadmitted>().is_some(),
+            info: std::mem::take(&mut exchange.info),
+            headers: std::mem::take(&mut exchange.head.headers),
+            negotiated: std::mem::take(&mut exchange.negotiated),
+            body: exchange.take_body(),
+            watch: std::mem::take(&mut exchange.watch),
+            now: exchange.received,
+            upgrade,
+            cbor: self.context.config.cbor,
+        })
+    }
+
+    /// Returns the answer of the requested resource.
+    async fn serve_resource(
+        &self,
+        incoming: Incoming,
+        target: ResourcePath,
+        seat: Option<Arc<Seat>>,
+        is_limited: bool,
+    ) -> Result<Response, ApiError> {
+        let context = Arc::clone(self.context);
+        let is_write = !matches!(incoming.info.verb.as_str(), "get" | "list" | "watch");
+        // The future of a verb is large, so it is boxed once instead of being moved from layer to layer. It owns the
+        // seat, and the answer owns it afterwards until the client has received the answer.
+        let answer = Box::pin(guarded(incoming.audit.clone(), async move {
+            let response = router::serve_resource(&context, incoming, target).await?;
+            Ok(holding(response, seat))
+        }));
+        if !is_limited {
+            return answer.await;
+        }
+        let long_work = self.in_flight.long_work.clone();
+        let answer = async move { long_work.apart(answer).await };
+        // A write is finished even if the client disconnects or the time limit passes: its reservations are released, or
+        // made permanent, when its outcome is known.
+        let outcome = match is_write {
+            true => tokio::spawn(answer).await.unwrap_or_else(|_| Err(panicked())),
+            false => answer.await,
+        };
+        match outcome {
+            // The handler may notice the end of the time limit first.
+            Err(error) if error.is_out_of_time() => Ok(response::out_of_time()),
+            outcome => outcome,
+        }
+    }
+}
+
+/// Returns the answer, which keeps the seat of its request until the client has received it.
+fn holding(mut response: Response, seat: Option<Arc<Seat>>) -> Response {
+    if let Some(seat) = seat {
+        response.body_mut().hold_seat(seat);
+    }
+    response
+}
+
+/// Returns the outcome of `answer`. A panic fails only this request, and the audit log records it.
+async fn guarded(
+    audit: Option<Recorder>,
+    answer: impl Future<Output = Result<Response, ApiError>>,
+) -> Result<Response, ApiError> {
+    let outcome = std::panic::AssertUnwindSafe(answer).catch_unwind().await;
+    outcome.unwrap_or_else(|why| {
+        if let Some(audit) = audit {
+            let why = why
+                .downcast_ref::<&str>()
+                .copied()
+                .or(why.downcast_ref::<String>().map(String::as_str));
+            audit.panicked(why.unwrap_or("no reason was given"));
+        }
+        Err(panicked())
+    })
+}
+
+fn panicked() -> ApiError {
+    let message = "This request caused the server to fail. Look in its log for details.";
+    ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn panic_of_a_handler_is_an_error_of_the_server() {
+        let outcome = guarded(None, async { panic!("a bug") }).await;
+        assert_eq!(outcome.err().unwrap().code(), StatusCode::INTERNAL_SERVER_ERROR);
+        let passed = guarded(None, async { Ok(response::no_content()) }).await;
+        assert_eq!(passed.ok().unwrap().status(), StatusCode::NO_CONTENT);
+    }
+
+    #[test]
+    fn seat_is_free_when_the_answer_is_dropped() {
+        let in_flight = Arc::new(InFlight::new(1, 1));
+        let enter = || in_flight.enter(&Arc::default(), false, false);
+        let answer = holding(response::text(StatusCode::OK, "text"), enter().map(Arc::new));
+        assert!(enter().is_none());
+        drop(answer);
+        assert!(enter().is_some());
+    }
+}

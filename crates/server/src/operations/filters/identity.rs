@@ -1,0 +1,249 @@
+//! Filters of the user: authentication, impersonation and authorization.
+
+use std::sync::Arc;
+
+use holdfast_audit::Layer;
+use holdfast_authorization::{Authorizer, User};
+use holdfast_proto::Messages;
+use holdfast_resource::access::TokenAuthenticator;
+use http::Version;
+
+use super::audit::AuditLog;
+use super::{Exchange, Filter, Handler};
+use crate::http::ApiError;
+use crate::http::response::{self, Response};
+use crate::identity::{self, Authenticated, Authenticator, ClientCertificate, Impersonation, Judged, authorization};
+use crate::metrics::Identities;
+use crate::operations::audit;
+use crate::wire::connection::Last;
+
+/// Filter that authenticates a request by its certificate or its headers.
+pub(super) struct WithAuthentication<'a> {
+    pub(super) authenticator: &'a Authenticator,
+    pub(super) tokens: &'a dyn TokenAuthenticator,
+    pub(super) counters: &'a Identities,
+    /// True if an HTTP/2 connection ends with its first request of an unauthenticated client.
+    pub(super) ends_connections: bool,
+    pub(super) audit_log: AuditLog<'a>,
+    pub(super) serializer: &'a Messages,
+}
+
+impl WithAuthentication<'_> {
+    fn authenticate(&self, exchange: &mut Exchange<'_>) -> Result<Authenticated, ApiError> {
+        let (headers, certificate) = (&mut exchange.head.headers, exchange.certificate);
+        let outcome = self
+            .authenticator
+            .authenticate(self.tokens, headers, certificate, exchange.received);
+        match &outcome {
+            Ok(authenticated) => self.counters.authenticated(&authenticated.user.name),
+            Err(_) => self.counters.unauthenticated(),
+        }
+        outcome
+    }
+
+    /// Returns the answer to a request without valid credentials.
+    async fn reject(&self, exchange: &Exchange<'_>, error: &ApiError) -> Response {
+        let mut response = exchange.rejection(self.serializer, error);
+        self.audit_log.rejected(exchange, attempted, &mut response).await;
+        response
+    }
+}
+
+fn attempted(exchange: &Exchange<'_>) -> String {
+    audit::attempted(&exchange.head, &exchange.info, exchange.certificate)
+}
+
+/// Returns the warning about the credentials of a request, unless its certificate names the user.
+fn warning(exchange: &Exchange<'_>) -> Option<String> {
+    let has_user = matches!(exchange.certificate, Some(ClientCertificate::User(..)));
+    identity::warning(&exchange.head.headers).filter(|_| !has_user)
+}
+
+impl Filter for WithAuthentication<'_> {
+    async fn handle(&self, exchange: &mut Exchange<'_>, next: &impl Handler) -> Response {
+        let warning = warning(exchange);
+        let (is_unknown, mut response) = match self.authenticate(exchange) {
+            Ok(Authenticated { user, annotations }) => {
+                let is_unknown = identity::is_anonymous(&user);
+                exchange.user = Some(user);
+                exchange.annotations = annotations;
+                (is_unknown, next.handle(exchange).await)
+            }
+            Err(error) => (true, self.reject(exchange, &error).await),
+        };
+        if let Some(warning) = warning {
+            response::add_warnings(response.headers_mut(), &[warning]);
+        }
+        if is_unknown && self.ends_connections && exchange.head.version == Version::HTTP_2 {
+            response.extensions_mut().insert(Last);
+        }
+        response
+    }
+}
+
+/// Filter that replaces the user of a request by the one that its headers impersonate.
+pub(super) struct WithImpersonation<'a> {
+    pub(super) impersonation: &'a Impersonation,
+    pub(super) authorizer: &'a dyn Authorizer,
+    pub(super) serializer: &'a Messages,
+}
+
+impl WithImpersonation<'_> {
+    fn effective_user(&self, exchange: &Exchange<'_>) -> Result<Arc<User>, ApiError> {
+        let user = Arc::clone(exchange.user()?);
+        let Judged { user, impersonated } = exchange.timed(Layer::Impersonation, || {
+            let (headers, attributes) = (&exchange.head.headers, exchange.info.attributes());
+            self.impersonation.judge(user, headers, self.authorizer, &attributes)
+        })?;
+        if let (Some(recorder), Some(constraint)) = (exchange.recorder(), impersonated) {
+            recorder.impersonated(&user, constraint);
+        }
+        Ok(user)
+    }
+}
+
+impl Filter for WithImpersonation<'_> {
+    async fn handle(&self, exchange: &mut Exchange<'_>, next: &impl Handler) -> Response {
+        match self.effective_user(exchange) {
+            Ok(user) => exchange.user = Some(user),
+            Err(error) => return exchange.rejection(self.serializer, &error),
+        }
+        next.handle(exchange).await
+    }
+}
+
+/// Filter that rejects requests that the authorizer does not allow.
+pub(super) struct WithAuthorization<'a> {
+    pub(super) authorizer: &'a dyn Authorizer,
+    pub(super) counters: &'a Identities,
+    pub(super) serializer: &'a Messages,
+}
+
+impl WithAuthorization<'_> {
+    fn check(&self, exchange: &Exchange<'_>) -> Result<(), ApiError> {
+        let (user, info, method) = (exchange.user()?, &exchange.info, &exchange.head.method);
+        exchange.timed(Layer::Authorization, || {
+            let count = |decision| self.counters.authorized(decision);
+            authorization::check(self.authorizer, user, info, method, exchange.recorder(), count)
+        })
+    }
+}
+
+impl Filter for WithAuthorization<'_> {
+    async fn handle(&self, exchange: &mut Exchange<'_>, next: &impl Handler) -> Response {
+        match self.check(exchange) {
+            Ok(()) => next.handle(exchange).await,
+            Err(error) => exchange.rejection(self.serializer, &error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_authorization::{AlwaysAllow, AlwaysDeny};
+    use http::header::WARNING;
+
+    use super::super::arrival::WithRequestInfo;
+    use super::super::testing::{Reply, World, exchange, with_header};
+    use super::*;
+    use crate::identity::Tokens;
+
+    fn authentication<'a>(
+        world: &'a World,
+        authenticator: &'a Authenticator,
+        tokens: &'a Tokens,
+    ) -> WithAuthentication<'a> {
+        WithAuthentication {
+            authenticator,
+            tokens,
+            counters: world.metrics.identities(),
+            ends_connections: true,
+            audit_log: world.audit_log(),
+            serializer: world.serializer(),
+        }
+    }
+
+    #[tokio::test]
+    async fn request_without_valid_credentials_is_rejected() {
+        let (world, authenticator, tokens) = (World::default(), Authenticator::default(), Tokens::new([]));
+        let handler = Reply::UNREACHABLE.behind(authentication(&world, &authenticator, &tokens));
+        let mut request = with_header("GET", "/api", "authorization", "Bearer  spaced");
+        let answer = handler.handle(&mut request).await;
+        assert_eq!(answer.status(), 401);
+        assert!(answer.headers().contains_key(WARNING), "of the ignored token");
+        assert!(
+            answer.extensions().get::<Last>().is_none(),
+            "HTTP/1.1 keeps its connection"
+        );
+        request.head.version = Version::HTTP_2;
+        let answer = handler.handle(&mut request).await;
+        assert!(answer.extensions().get::<Last>().is_some());
+    }
+
+    #[tokio::test]
+    async fn request_without_credentials_is_anonymous_if_allowed() {
+        let authenticator = Authenticator {
+            anonymous: true,
+            ..Authenticator::default()
+        };
+        let (world, tokens) = (World::default(), Tokens::new([]));
+        let handler = Reply::OK.behind(authentication(&world, &authenticator, &tokens));
+        let mut request = exchange("GET", "/api");
+        assert_eq!(handler.handle(&mut request).await.status(), 200);
+        assert_eq!(request.user.unwrap().name, "system:anonymous");
+    }
+
+    #[tokio::test]
+    async fn user_of_certificate_passes() {
+        let (world, authenticator, tokens) = (World::default(), Authenticator::default(), Tokens::new([]));
+        let handler = Reply::OK.behind(authentication(&world, &authenticator, &tokens));
+        let certificate = ClientCertificate::User(World::user("alice"), None);
+        let mut request = exchange("GET", "/api");
+        request.certificate = Some(&certificate);
+        assert_eq!(handler.handle(&mut request).await.status(), 200);
+        assert_eq!(request.user.unwrap().name, "alice");
+    }
+
+    #[tokio::test]
+    async fn impersonated_user_replaces_the_sender_if_allowed() {
+        let (world, impersonation) = (World::default(), Impersonation::new(false));
+        for (authorizer, code, name) in [
+            (&AlwaysAllow as &dyn Authorizer, 200, "bob"),
+            (&AlwaysDeny, 403, "alice"),
+        ] {
+            let handler = Reply::OK.behind(WithImpersonation {
+                impersonation: &impersonation,
+                authorizer,
+                serializer: world.serializer(),
+            });
+            let mut request = with_header("GET", "/api", "impersonate-user", "bob");
+            request.user = Some(World::user("alice"));
+            assert_eq!(handler.handle(&mut request).await.status(), code);
+            assert_eq!(request.user.unwrap().name, name);
+        }
+    }
+
+    #[tokio::test]
+    async fn denied_request_reaches_no_handler() {
+        let world = World::default();
+        let authorization = |authorizer| WithAuthorization {
+            authorizer,
+            counters: world.metrics.identities(),
+            serializer: world.serializer(),
+        };
+        let denied = Reply::UNREACHABLE
+            .behind(authorization(&AlwaysDeny))
+            .behind(WithRequestInfo { cbor: false });
+        let mut request = exchange("GET", "/api/v1/pods");
+        request.user = Some(World::user("alice"));
+        assert_eq!(denied.handle(&mut request).await.status(), 403);
+        let allowed = Reply::OK.behind(authorization(&AlwaysAllow));
+        assert_eq!(allowed.handle(&mut request).await.status(), 200);
+        request.user = None;
+        assert_eq!(
+            allowed.handle(&mut request).await.status(),
+            401,
+            "nobody is not everybody"
+        );
+    }
+}
