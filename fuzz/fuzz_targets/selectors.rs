@@ -1,6 +1,7 @@
 #![no_main]
 
-use holdfast_resource::selector::{FieldSelector, LabelSelector};
+use holdfast_resource::FieldSelector;
+use holdfast_resource::selector::LabelSelector;
 
 const LABELS: [(&str, &str); 3] = [("app", "web"), ("tier", "5"), ("a.b/c", "")];
 

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_gotext::quantity::Quantity;
-use holdfast_resource::Resource;
-use holdfast_resource::quota::{self, Amounts, Counted};
+use holdfast_resource::quota::{self, Amounts};
+use holdfast_resource::{Counted, Resource};
 use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Object, Objects, RequestError, path_of};
 use holdfast_value::{SmolStr, Value};
 use tokio::time::Instant;

@@ -315,7 +315,7 @@ mod tests {
 
     use holdfast_resource::GroupResource;
 
-    use holdfast_resource::quota::Counted;
+    use holdfast_resource::Counted;
 
     use crate::harness::Harness;
 

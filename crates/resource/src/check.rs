@@ -22,9 +22,13 @@ use std::ops::Deref;
 
 use holdfast_value::{Seen, SmolStr, Value};
 
+use crate::field::Field;
+use crate::field_error::{FieldError, FieldPath};
 use crate::metadata::labels::invalid_selector;
+use crate::names::{GroupVersion, GroupVersionKind};
+use crate::parts::{Fact, Parts};
+use crate::same::same;
 use crate::schema::{self, EmptyField, FormatCheck, Mark, Shape, Step, TypeId, TypeTable};
-use crate::{Fact, Field, FieldError, FieldPath, GroupVersion, GroupVersionKind, Parts, Validation, same};
 
 /// Checks of a kind in code, under the names that the orders of types use.
 pub trait Rules<'v> {
@@ -44,6 +48,23 @@ pub trait Rules<'v> {
 pub struct NoRules;
 
 impl Rules<'_> for NoRules {}
+
+/// The write of an object that is validated.
+#[derive(Clone, Copy)]
+pub struct Validation<'v, 'a> {
+    /// The object, in the version of the type.
+    pub object: &'v Value,
+    /// The object that it replaces; `None` for a new object.
+    pub old: Option<&'v Value>,
+    /// The subresource that is written to, if any.
+    pub subresource: Option<&'a str>,
+    /// Checks of the kind in code. Custom types have no such rules.
+    pub rules: &'a dyn Rules<'v>,
+    /// Fields that the request gives as empty and that the object therefore does not hold.
+    pub empties: &'a [EmptyField],
+    /// Facts about parts of the object.
+    pub parts: Option<&'a Parts<'a>>,
+}
 
 /// A struct within an object, and its type.
 #[derive(Clone, Copy)]

@@ -7,8 +7,8 @@ use std::pin::Pin;
 
 use holdfast_value::{Growth, Value};
 
-use crate::Resource;
 use crate::conversion::{ConversionError, ConversionWebhook, WebhookFailure};
+use crate::descriptor::Resource;
 
 /// Future of a webhook's response.
 pub type Converted<'a> = Pin<Box<dyn Future<Output = Result<Vec<Value>, WebhookFailure>> + Send + 'a>>;

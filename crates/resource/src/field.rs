@@ -2,7 +2,7 @@
 
 use holdfast_value::Value;
 
-use crate::{FieldError, FieldPath};
+use crate::field_error::{FieldError, FieldPath};
 
 /// A field of an object and its path. Descending costs only the lookups; the text of the path is built only for a field
 /// that turns out to be wrong.

@@ -10,14 +10,16 @@
 //! Invariant: nothing here does I/O. A strategy reads other objects through a [`Lookup`].
 
 pub mod access;
-mod capability;
 mod check;
 pub mod conversion;
 pub mod convert;
+mod counted;
 pub mod counters;
+mod descriptor;
 pub mod durations;
 mod field;
 pub mod field_error;
+mod field_selector;
 pub mod jsonpath;
 mod kind_type;
 pub mod metadata;
@@ -27,46 +29,38 @@ pub mod openapi;
 mod parts;
 pub mod quota;
 mod registry;
-mod resource;
-mod responder;
 mod same;
 pub mod schema;
 pub mod selector;
 mod strategic_merge;
-mod strategy;
 pub mod structural;
 pub mod table;
 pub mod version_order;
 
-pub use capability::{
-    AdmissionExemptions, AtRestRules, Capabilities, Claim, Claims, Converts, Defines, DefiningObject, DeletionRules,
-    Followed, InitialObjects, Old, RawExtensions, RawForm, Responder, RowConditions, RowRules, SelectorWords,
-    TokenClaim,
-};
-pub use check::{Check, NoRules, Part, Rules};
+pub use check::{Check, NoRules, Part, Rules, Validation};
 pub use conversion::{ConversionError, ConversionWebhook};
 pub use convert::ConversionCaller;
+pub use counted::Counted;
+pub use descriptor::{
+    ActionStep, AdmissionExemptions, AtRest, AtRestRules, AuditAnnotations, Beside, Capabilities, Claim, Claims,
+    ComputedObjects, ConnectParameter, Connecter, Connection, Converts, Defines, DefiningObject, Definition,
+    DeletionRules, Encoding, Followed, GarbageCollection, Generation, Generic, InitialObjects, Lookup, Old, Operation,
+    OutcomeCall, ParameterForm, RawExtensions, RawForm, Refusal, Resource, ResourceRules, ResourceVersion, Responder,
+    Review, RowConditions, RowRules, Scope, SelectorWords, Storage, Strategy, Subresource, SubresourceAction,
+    TokenClaim, Verb, WriteContext,
+};
 pub use field::Field;
 pub use field_error::{Aggregate, FieldError, FieldErrorKind, FieldPath};
+pub use field_selector::{FieldSelector, selectable_fields};
 pub use kind_type::{
-    Conventions, Findings, KindName, KindType, KindTypes, TableType, TableTypes, TypedObject, Validation,
+    Conventions, FieldDefaults, Findings, KindName, KindType, KindTypes, TableType, TableTypes, TypedObject,
 };
+pub use metadata::{CreationChecks, MetadataChecks, MetadataRules, NameRule, RepeatedChecks, UpdateOrder};
 pub use names::{GroupKind, GroupResource, GroupVersion, GroupVersionKind};
-pub use nested::{nested_field, nested_integer, nested_path, nested_text};
+pub use nested::{ScaleFields, nested_field, nested_integer, nested_path, nested_text};
 pub use parts::{Fact, Known, Parts};
 pub use registry::{DefinedGroup, Registry, RegistryBuilder, Served};
-pub use resource::{
-    AtRest, CreationChecks, Definition, Encoding, GarbageCollection, Generation, MetadataChecks, NameRule,
-    RepeatedChecks, Resource, ResourceRules, ResourceVersion, ScaleFields, Scope, Storage, Subresource, UpdateOrder,
-    Verb,
-};
-pub use responder::{
-    ActionStep, ComputedObjects, ConnectParameter, Connecter, Connection, ParameterForm, Review, SubresourceAction,
-};
 pub use same::{same, same_once_stored};
 pub use strategic_merge::{
     PatchError, PatchErrorKind, PatchMember, PatchStrategy, PatchType, TablePatchType, consumed_patch, strategic_merge,
-};
-pub use strategy::{
-    AuditAnnotations, Beside, Generic, Lookup, Operation, OutcomeCall, Refusal, Strategy, WriteContext,
 };

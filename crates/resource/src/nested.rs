@@ -4,6 +4,17 @@
 use holdfast_value::text::Plain;
 use holdfast_value::{SmolStr, Value};
 
+/// Paths of the fields of a Scale in the scaled object; each is a list of field names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScaleFields {
+    /// Desired number of replicas: `spec.replicas` in built-in kinds.
+    pub spec_replicas: Vec<SmolStr>,
+    /// Observed number of replicas: `status.replicas` in built-in kinds.
+    pub status_replicas: Vec<SmolStr>,
+    /// Selector of the replicas, as a label selector or as its text. `None` if the kind has none.
+    pub selector: Option<Vec<SmolStr>>,
+}
+
 /// Returns the value at `path`; nothing if a field on the way is absent.
 ///
 /// # Errors

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use holdfast_value::Value;
 
-use crate::Field;
+use crate::field::Field;
 
 /// Facts that this process knows about an object that it stored. They are kept only in memory, next to the object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -161,7 +161,7 @@ impl Stage<'_> {
     /// Returns the validation errors of a new object that is prepared.
     pub fn faults_of_new(&self, call: &Call<'_>, object: &Value) -> Vec<FieldError> {
         let resource = self.resource();
-        let of_metadata = || validate_metadata(resource, object);
+        let of_metadata = || validate_metadata(&resource.metadata_rules(), object);
         let of_kind = || resource.strategy.validate(call, object);
         let mut errors = match resource.rules.metadata_checks.at_creation {
             CreationChecks::First => {

@@ -173,7 +173,7 @@ impl Stage<'_> {
     fn type_of(&self, kind: &GroupVersionKind) -> Option<Arc<dyn KindType>> {
         let version = kind.group_version.api_version();
         let types = self.environment.field_managers.types();
-        types.of_body(&self.target.resource, &version, &kind.kind)
+        self.target.resource.body_type(types, &version, &kind.kind)
     }
 }
 

@@ -166,7 +166,7 @@ impl Target {
             namespace: SmolStr::default(),
             name: SmolStr::default(),
             body: TargetBody {
-                kind_type: registry.types().of_body(resource, &body_version, body_kind),
+                kind_type: resource.body_type(registry.types(), &body_version, body_kind),
                 api_version: body_version,
                 kind: body_kind.clone(),
                 scale: part.and_then(|part| part.scale.clone()),

@@ -135,7 +135,7 @@ impl FieldManagers {
             (version.api_version.clone(), set)
         });
         let reset: Vec<_> = reset.filter(|(_, set)| !set.is_empty()).collect();
-        let of = self.types.of_body(resource, api_version, &resource.kind);
+        let of = resource.body_type(&self.types, api_version, &resource.kind);
         let empty = of.map(|kind| kind.empty());
         let mut builder = FieldManager::builder(api_version.clone(), resource.kind.clone(), versions)
             .subresource(subresource.clone())
@@ -176,7 +176,7 @@ impl Versions for ResourceVersions {
     fn convert(&self, object: &Value, api_version: &str) -> Result<Value, String> {
         let converted = self.resource.convert_for_managers(object.clone(), api_version);
         let converted = converted.map_err(|error| error.to_string())?;
-        match self.types.of_body(&self.resource, api_version, &self.resource.kind) {
+        match self.resource.body_type(&self.types, api_version, &self.resource.kind) {
             Some(of) => of.converted_for_managers(converted),
             None => Ok(converted),
         }

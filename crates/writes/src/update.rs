@@ -218,7 +218,7 @@ impl Stage<'_> {
     /// Returns the validation errors of a prepared object that replaces `old`.
     pub fn faults_of_changed(&self, call: &Call<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let resource = self.resource();
-        let mut errors = validate_metadata_update(resource, self.address(), object, old);
+        let mut errors = validate_metadata_update(&resource.metadata_rules(), self.address(), object, old);
         errors.extend(resource.strategy.validate_update(call, object, old));
         if call.raw_rewritten {
             refuse_rewritten(resource, object, &mut errors);

@@ -232,7 +232,7 @@ impl Stage<'_> {
         let patched = operations.apply(&before, &json_patch::Bounds::default());
         let mut patched = patched.map_err(Fault::failed)?;
         let types = self.environment.field_managers.types();
-        let expected = types.of_body(&self.target.resource, &version, &invocation.kind.kind);
+        let expected = self.target.resource.body_type(types, &version, &invocation.kind.kind);
         let kind_type = match expected {
             Some(expected) => Some(self.patched_type(&mut patched, expected)?),
             None => None,
@@ -269,7 +269,7 @@ impl Stage<'_> {
             let resource = &self.target.resource;
             let served = resource.versions.iter().any(|known| known.api_version == version);
             if let Some(other) = served
-                .then(|| types.of_body(resource, version, expected.kind()))
+                .then(|| resource.body_type(types, version, expected.kind()))
                 .flatten()
             {
                 return Ok(other);

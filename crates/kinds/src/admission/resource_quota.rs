@@ -10,9 +10,9 @@ use std::ops::ControlFlow;
 use holdfast_admission::{AdmissionPlugin, Calls, Interest, Reservation};
 use holdfast_gotext::errors::aggregate;
 use holdfast_gotext::quantity::Quantity;
-use holdfast_resource::quota::{Amounts, Counted, amounts};
+use holdfast_resource::quota::{Amounts, amounts};
 use holdfast_resource::table::items;
-use holdfast_resource::{Field, Operation, Refusal, WriteContext};
+use holdfast_resource::{Counted, Field, Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
 use super::group_resource;

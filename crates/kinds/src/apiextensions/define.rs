@@ -1,5 +1,6 @@
 //! Builds the resource that a CustomResourceDefinition defines.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -11,8 +12,8 @@ use holdfast_resource::table::{Cell, Column};
 use holdfast_resource::version_order;
 use holdfast_resource::{
     AtRest, Capabilities, Conventions, ConversionWebhook, DefiningObject, Definition, Encoding, Field, Generation,
-    GroupVersion, GroupVersionKind, KindName, KindType as _, Resource, ResourceRules, ResourceVersion, ScaleFields,
-    Scope, Storage, Subresource, Verb,
+    GroupVersion, GroupVersionKind, KindName, KindType, Resource, ResourceRules, ResourceVersion, ScaleFields, Scope,
+    Storage, Subresource, Verb,
 };
 use holdfast_value::{SmolStr, Value};
 use sha2::{Digest as _, Sha256};
@@ -151,7 +152,10 @@ fn resource(
     }
     served.sort_by(|a, b| version_order::compare(&a.group_version.version, &b.group_version.version));
     word_deprecations(&mut served, &kind, versions);
-    definition.schemas = all.iter().map(|version| Arc::clone(&version.schema)).collect();
+    definition.schemas = all
+        .iter()
+        .map(|version| Arc::clone(&version.schema) as Arc<dyn KindType>)
+        .collect();
     definition.conversion_webhook = conversion_webhook(object);
     let strategy = Arc::new(CustomResource {
         terminating: definition.terminating,
@@ -254,6 +258,7 @@ fn version_of(
     let schema = schema.scaled_by(scale.clone());
     let mut known = before.into_iter().flat_map(|before| &before.schemas);
     let known = known.find(|known| known.name().api_version == api_version);
+    let known = known.and_then(|known| (known.as_ref() as &dyn Any).downcast_ref::<CustomSchema>());
     Version {
         api_version,
         schema: Arc::new(match known {

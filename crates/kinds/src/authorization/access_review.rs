@@ -6,8 +6,8 @@ use holdfast_authorization::{AccessTarget, Attributes, Decision, ResourceTarget,
 use holdfast_gotext::errors::aggregate;
 use holdfast_resource::metadata::formats::label_value;
 use holdfast_resource::metadata::labels::validate_label_name;
-use holdfast_resource::selector::{FieldSelector, LabelSelector};
-use holdfast_resource::{Field, FieldError, Refusal, Review, WriteContext};
+use holdfast_resource::selector::LabelSelector;
+use holdfast_resource::{Field, FieldError, FieldSelector, Refusal, Review, WriteContext};
 use holdfast_value::{Map, SmolStr, Value};
 
 use crate::validation::{Errors, report};

@@ -67,7 +67,7 @@ impl Strategy for Event {
         let root = Field::root(object);
         let mut errors = context.check(object, &self.rules(context));
         if self.of_own_group {
-            errors.extend(validate_metadata(context.resource, object));
+            errors.extend(validate_metadata(&context.resource.metadata_rules(), object));
             validate_series(context, &root, &mut errors);
             validate_new(context, &root, &mut errors);
         }

@@ -113,7 +113,7 @@ impl Strategy for PersistentVolume {
         }
         // Both the reference's strategy and its update validation validate the whole volume.
         let mut errors = self.validate(context, object);
-        errors.extend(validate_metadata_whole(context.resource, object));
+        errors.extend(validate_metadata_whole(&context.resource.metadata_rules(), object));
         errors.extend(context.check(object, &VolumeRules::of(object)));
         let (root, old_root) = (Field::root(object), Field::root(old));
         let (spec, old_spec) = (root.child("spec"), old_root.child("spec"));

@@ -33,7 +33,7 @@ impl Strategy for ResourceClaimTemplate {
         let devices = object.at(&["spec", "spec", "devices"]);
         let mut errors = Errors::new();
         admin_access::validate_requests(context, &Field::placed(devices, ""), &mut errors);
-        errors.extend(validate_metadata(context.resource, object));
+        errors.extend(validate_metadata(&context.resource.metadata_rules(), object));
         errors.extend(context.check(object, &TemplateRules(RequestRules::of(devices))));
         errors
     }

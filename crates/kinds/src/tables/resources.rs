@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use holdfast_resource::schema::TypeTable;
 use holdfast_resource::{
-    AtRest, Capabilities, Conventions, Encoding, GarbageCollection, Generation, Generic, GroupVersion,
+    AtRest, Capabilities, Conventions, Encoding, FieldDefaults, GarbageCollection, Generation, Generic, GroupVersion,
     GroupVersionKind, KindType, NameRule, Resource, ResourceRules, ResourceVersion, ScaleFields, Scope, Storage,
     Subresource, TableType, TableTypes, Verb,
 };
@@ -198,7 +198,10 @@ impl Reader<'_> {
             group_version: group_version.clone(),
             kind: resource.kind.clone(),
         };
-        let kind_type = TableType::new(self.types, of, Some(Arc::clone(&resource.strategy)));
+        let strategy = Arc::clone(&resource.strategy);
+        let defaults: FieldDefaults =
+            Arc::new(move |version: &str, object: &mut Value| strategy.default_fields(version, object));
+        let kind_type = TableType::new(self.types, of, Some(defaults));
         if !entry.is_on || !self.config.apis.serves(&group_version, &resource.plural) {
             resource
                 .unserved

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use holdfast_value::SmolStr;
 
 use super::{KindType, TableType, TableTypes};
-use crate::Resource;
 use crate::schema::TypeTable;
 
 /// The types of all built-in kinds, those of subresources and options included, by `apiVersion` and kind.
@@ -58,12 +57,6 @@ impl KindTypes {
     /// Returns the type of the objects of `kind` in `api_version`, if it is built in.
     pub fn kind(&self, api_version: &str, kind: &str) -> Option<&Arc<dyn KindType>> {
         self.kinds.get(api_version)?.get(kind)
-    }
-
-    /// Returns the type of the request body at an address of `resource`: `kind` in `api_version`.
-    pub fn of_body(&self, resource: &Resource, api_version: &str, kind: &str) -> Option<Arc<dyn KindType>> {
-        let own = (resource.kind == kind).then(|| resource.kind_type(api_version));
-        own.flatten().or_else(|| self.kind(api_version, kind).cloned())
     }
 
     /// Returns true if objects of `kind` in `api_version` have a built-in type.

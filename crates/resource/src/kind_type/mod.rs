@@ -8,6 +8,7 @@ mod conventions;
 mod index;
 mod table;
 
+use std::any::Any;
 use std::sync::Arc;
 
 use holdfast_cel::DeclType;
@@ -17,13 +18,16 @@ use smol_str::format_smolstr;
 
 pub use conventions::Conventions;
 pub use index::KindTypes;
-pub use table::{TableType, TableTypes};
+pub use table::{FieldDefaults, TableType, TableTypes};
 
+use crate::check::Validation;
+use crate::field_error::FieldError;
+use crate::names::{GroupVersion, GroupVersionKind};
 use crate::schema::{EmptyField, FloatAmount};
-use crate::{FieldError, GroupVersion, GroupVersionKind, Parts, PatchError, Rules};
+use crate::strategic_merge::PatchError;
 
 /// The type of the objects of one kind in one version.
-pub trait KindType: Send + Sync {
+pub trait KindType: Any + Send + Sync {
     /// Returns the name of the type.
     fn name(&self) -> &KindName;
 
@@ -143,23 +147,6 @@ pub trait KindType: Send + Sync {
     /// Returns the JSON schema of the type in OpenAPI documents; `None` if it is a built-in type, whose schema comes
     /// from the table.
     fn published_schema(&self) -> Option<Value>;
-}
-
-/// The write of an object that is validated.
-#[derive(Clone, Copy)]
-pub struct Validation<'v, 'a> {
-    /// The object, in the version of the type.
-    pub object: &'v Value,
-    /// The object that it replaces; `None` for a new object.
-    pub old: Option<&'v Value>,
-    /// The subresource that is written to, if any.
-    pub subresource: Option<&'a str>,
-    /// Checks of the kind in code. Custom types have no such rules.
-    pub rules: &'a dyn Rules<'v>,
-    /// Fields that the request gives as empty and that the object therefore does not hold.
-    pub empties: &'a [EmptyField],
-    /// Facts about parts of the object.
-    pub parts: Option<&'a Parts<'a>>,
 }
 
 /// Findings of validation.

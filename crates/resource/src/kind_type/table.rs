@@ -4,9 +4,12 @@ use holdfast_cel::DeclType;
 use holdfast_merge::{Schema, TypeRef};
 use holdfast_value::{Error, Growth, SmolStr, Value};
 
-use super::{Conventions, Findings, KindName, KindType, TypedObject, Validation};
+use super::{Conventions, Findings, KindName, KindType, TypedObject};
+use crate::check::{Check, Validation};
+use crate::names::GroupVersionKind;
+use crate::same::same;
 use crate::schema::{self, DecodeError, Decoded, TypeId, TypeTable};
-use crate::{Check, GroupVersionKind, PatchError, Strategy, TablePatchType, consumed_patch, same, strategic_merge};
+use crate::strategic_merge::{PatchError, TablePatchType, consumed_patch, strategic_merge};
 
 /// The table of built-in types, with the merge schema of each type.
 pub struct TableTypes {
@@ -35,25 +38,28 @@ impl TableTypes {
     }
 }
 
+/// Fills in the defaults of an object that depend on other fields. The text is the version of the object, such as `v1`.
+pub type FieldDefaults = Arc<dyn Fn(&str, &mut Value) + Send + Sync>;
+
 /// The type of a built-in kind, from the table of types.
 pub struct TableType {
     name: KindName,
     types: Arc<TableTypes>,
     id: TypeId,
     merge: OnceLock<Option<TypeRef>>,
-    /// Source of the defaults that depend on other fields; `None` for kinds of subresources.
-    strategy: Option<Arc<dyn Strategy>>,
+    /// Defaults that depend on other fields; `None` for kinds of subresources.
+    defaults: Option<FieldDefaults>,
 }
 
 impl TableType {
     /// Creates the type of `kind`; `None` if the table has none.
-    pub fn new(types: &Arc<TableTypes>, kind: GroupVersionKind, strategy: Option<Arc<dyn Strategy>>) -> Option<Self> {
+    pub fn new(types: &Arc<TableTypes>, kind: GroupVersionKind, defaults: Option<FieldDefaults>) -> Option<Self> {
         Some(Self {
             id: types.table.id_of_kind(&kind)?,
             name: KindName::new(kind.group_version, kind.kind),
             types: Arc::clone(types),
             merge: OnceLock::new(),
-            strategy,
+            defaults,
         })
     }
 
@@ -69,8 +75,8 @@ impl TableType {
     fn fill_in_beside(&self, object: Value, formed: Option<&Value>) -> Result<Value, Error> {
         let filled = schema::with_defaults_beside(self.table(), self.id, &object, formed, &mut Growth::default())?;
         let mut object = filled.unwrap_or(object);
-        if let Some(strategy) = &self.strategy {
-            strategy.default_fields(&self.name.group_version.version, &mut object);
+        if let Some(defaults) = &self.defaults {
+            defaults(&self.name.group_version.version, &mut object);
         }
         Growth::default().draw_value(&object)?;
         Ok(object)
@@ -202,7 +208,8 @@ mod tests {
     use holdfast_value::{Limits, json};
 
     use super::*;
-    use crate::{GroupVersion, NoRules};
+    use crate::check::NoRules;
+    use crate::names::GroupVersion;
 
     const TYPES: &str = "type example.v1.Thing struct kind(example.com/v1/Thing)
   kind string -

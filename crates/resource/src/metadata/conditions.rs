@@ -2,8 +2,9 @@
 
 use std::collections::HashSet;
 
+use crate::field::Field;
+use crate::field_error::FieldError;
 use crate::metadata::labels::validate_label_name;
-use crate::{Field, FieldError};
 
 const STATUSES: [&str; 3] = ["False", "True", "Unknown"];
 const REASON: usize = 1024;

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use holdfast_gotext::quote::quote;
 
-use crate::{FieldError, FieldPath};
+use crate::field_error::{FieldError, FieldPath};
 
 /// Validation errors of a text; empty if it is valid.
 pub type Faults = Vec<Cow<'static, str>>;

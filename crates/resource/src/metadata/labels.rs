@@ -5,7 +5,8 @@
 use holdfast_value::Value;
 
 use super::formats::{label_value, qualified_name};
-use crate::{Field, FieldError};
+use crate::field::Field;
+use crate::field_error::FieldError;
 
 /// Validates the keys and values of a map of labels. All errors are reported at the map itself.
 pub fn validate_labels(labels: &Field<'_, '_>, errors: &mut Vec<FieldError>) {

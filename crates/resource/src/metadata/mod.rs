@@ -2,12 +2,15 @@
 
 use holdfast_value::Value;
 
+mod checks;
 pub mod conditions;
 pub mod formats;
 pub mod labels;
 mod name;
 mod validation;
 
+pub use checks::{CreationChecks, MetadataChecks, MetadataRules, RepeatedChecks, UpdateOrder};
+pub use name::NameRule;
 pub(crate) use validation::validate_embedded_metadata;
 pub use validation::{
     FIELD_MANAGER_MAX_BYTES, rest_of_metadata_update, validate_annotations, validate_field_manager,

@@ -3,7 +3,23 @@
 use std::borrow::Cow;
 
 use super::formats::{self, Faults};
-use crate::NameRule;
+
+/// Rule for the names of the objects of a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameRule {
+    /// A DNS subdomain (RFC 1123), at most 253 characters: the rule of most kinds.
+    Subdomain,
+    /// A DNS label (RFC 1123), at most 63 characters.
+    Label,
+    /// A DNS label that begins with a letter (RFC 1035), at most 63 characters.
+    Label1035,
+    /// A DNS subdomain of at most 253 bytes, in the words of declarative validation.
+    LongName,
+    /// Any path segment: neither `.` nor `..`, without `/` and `%`.
+    PathSegment,
+    /// Names that the kind's own validation accepts.
+    Own,
+}
 
 impl NameRule {
     /// Validates `name` as the name of an object.

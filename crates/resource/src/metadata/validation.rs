@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 use holdfast_gotext::quote::{is_printable, quote};
 use holdfast_value::{Map, SmolStr, Value};
 
+use super::checks::{MetadataChecks, MetadataRules, UpdateOrder};
 use super::formats;
-use super::name::without_dash;
-use crate::{FieldError, FieldPath, GroupVersion, MetadataChecks, NameRule, Resource, UpdateOrder};
+use super::name::NameRule;
+use crate::field_error::{FieldError, FieldPath};
+use crate::names::GroupVersion;
 
 /// Maximum size of all annotations of an object together in bytes, keys and values.
 const ANNOTATIONS_MAX: usize = 256 * 1024;
@@ -22,17 +24,13 @@ pub const FIELD_MANAGER_MAX_BYTES: usize = 128;
 const SUBRESOURCE_MAX: usize = 256;
 
 /// Validates the metadata of an object that is to be created.
-pub fn validate_metadata(resource: &Resource, object: &Value) -> Vec<FieldError> {
-    let name = |name: &str| match resource.rules.name {
-        NameRule::Own => resource.capabilities.name_faults(object, name),
-        rule => rule.check(name),
-    };
+pub fn validate_metadata(rules: &MetadataRules<'_>, object: &Value) -> Vec<FieldError> {
     let names = Names {
-        namespaced: resource.namespaced(),
-        name: &name,
-        prefix: &|prefix| own_prefix(resource, object, prefix),
+        namespaced: rules.namespaced,
+        name: &|name| rules.name_faults(object, name),
+        prefix: &|prefix| rules.prefix_faults(object, prefix),
     };
-    whole_metadata(object, &names, resource.rules.metadata_checks.finalizer_names)
+    whole_metadata(object, &names, rules.checks.finalizer_names)
 }
 
 /// Validates the metadata of a written Scale, whatever the kind of the scaled object.
@@ -107,17 +105,6 @@ fn whole_metadata(object: &Value, names: &Names<'_>, finalizers_by_name: bool) -
     errors
 }
 
-/// Validates the beginning of a name by the name rule of a resource.
-fn own_prefix(resource: &Resource, object: &Value, prefix: &str) -> formats::Faults {
-    if !resource.rules.metadata_checks.generated_names {
-        return formats::Faults::default();
-    }
-    match resource.rules.name {
-        NameRule::Own => resource.capabilities.name_faults(object, &without_dash(prefix)),
-        rule => rule.check_prefix(prefix),
-    }
-}
-
 /// Reports the errors that `rule` finds in the beginning of a name, if there is one.
 fn generated_name(
     root: &FieldPath,
@@ -167,7 +154,7 @@ pub(crate) fn validate_embedded_metadata(root: &FieldPath, metadata: &Value, err
 /// The reference validates metadata for all kinds and again in most kinds' own validation, so that clients see each of
 /// these errors several times among the causes; so does this function.
 pub fn validate_metadata_update(
-    resource: &Resource,
+    rules: &MetadataRules<'_>,
     subresource: &str,
     object: &Value,
     old: &Value,
@@ -178,27 +165,32 @@ pub fn validate_metadata_update(
         let in_paths = |prefix: &str| NameRule::PathSegment.check_prefix(prefix);
         generated_name(&FieldPath::new("metadata"), metadata, in_paths, &mut of_all);
     }
-    let of_kind = own_prefix_faults(resource, object);
-    let checks = &resource.rules.metadata_checks;
+    let of_kind = own_prefix_faults(rules, object);
+    let checks = rules.checks;
     repeated_faults(checks, subresource, (of_all, of_kind), object, old).first
 }
 
 /// Returns the errors that [`validate_metadata_update`] leaves out for kinds that report them between other errors; see
 /// [`UpdateOrder`].
-pub fn rest_of_metadata_update(resource: &Resource, subresource: &str, object: &Value, old: &Value) -> Vec<FieldError> {
-    let checks = &resource.rules.metadata_checks;
+pub fn rest_of_metadata_update(
+    rules: &MetadataRules<'_>,
+    subresource: &str,
+    object: &Value,
+    old: &Value,
+) -> Vec<FieldError> {
+    let checks = rules.checks;
     if matches!(checks.update_order, UpdateOrder::ChangeFirst | UpdateOrder::WholeFirst) {
         return Vec::new();
     }
-    let of_kind = own_prefix_faults(resource, object);
+    let of_kind = own_prefix_faults(rules, object);
     repeated_faults(checks, subresource, (Vec::new(), of_kind), object, old).rest
 }
 
 /// Validates `generateName` by the kind's own name rule.
-fn own_prefix_faults(resource: &Resource, object: &Value) -> Vec<FieldError> {
+fn own_prefix_faults(rules: &MetadataRules<'_>, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if let Some(metadata) = object.get("metadata") {
-        let rule = |prefix: &str| own_prefix(resource, object, prefix);
+        let rule = |prefix: &str| rules.prefix_faults(object, prefix);
         generated_name(&FieldPath::new("metadata"), metadata, rule, &mut errors);
     }
     errors
@@ -206,13 +198,13 @@ fn own_prefix_faults(resource: &Resource, object: &Value) -> Vec<FieldError> {
 
 /// Validates the metadata of a changed object as a whole, except name and namespace (`ValidateObjectMeta`), for kinds
 /// that do so between their other checks.
-pub fn validate_metadata_whole(resource: &Resource, object: &Value) -> Vec<FieldError> {
+pub fn validate_metadata_whole(rules: &MetadataRules<'_>, object: &Value) -> Vec<FieldError> {
     let root = FieldPath::new("metadata");
     let metadata = object.get("metadata").unwrap_or(&Value::Null);
-    let mut errors = own_prefix_faults(resource, object);
+    let mut errors = own_prefix_faults(rules, object);
     shape(&root, metadata, &mut errors);
     finalizers(&root, metadata, &mut errors);
-    if resource.rules.metadata_checks.finalizer_names {
+    if rules.checks.finalizer_names {
         finalizer_names(&root, metadata, &mut errors);
     }
     errors

@@ -4,7 +4,9 @@ use holdfast_value::{Map, SmolStr, Value};
 
 use super::schemas::kind_entry;
 use super::{Descriptions, Form, object, texts};
-use crate::{GroupVersion, GroupVersionKind, KindName, Registry, Served};
+use crate::kind_type::KindName;
+use crate::names::{GroupVersion, GroupVersionKind};
+use crate::registry::{Registry, Served};
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 

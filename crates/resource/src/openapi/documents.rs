@@ -7,8 +7,10 @@ use holdfast_value::{Map, SmolStr, Value};
 use super::operations::{Answer, Body, PATCH, PathItem};
 use super::schemas::{SchemaWriter, closure};
 use super::{Descriptions, Form, custom, object, paths};
+use crate::descriptor::Resource;
+use crate::names::GroupVersion;
+use crate::registry::Registry;
 use crate::schema::{TypeId, TypeTable};
-use crate::{GroupVersion, Registry, Resource};
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 

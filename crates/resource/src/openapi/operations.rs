@@ -5,7 +5,7 @@ use holdfast_value::{Map, SmolStr, Value};
 use super::parameters::Parameter;
 use super::schemas::kind_entry;
 use super::{Form, object, texts};
-use crate::GroupVersionKind;
+use crate::names::GroupVersionKind;
 
 /// All operations on one path.
 pub(super) struct PathItem {

@@ -1,6 +1,6 @@
 //! The parameters of requests.
 
-use crate::{Connecter, ParameterForm};
+use crate::descriptor::{Connecter, ParameterForm};
 
 /// A parameter of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

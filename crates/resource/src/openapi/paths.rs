@@ -4,8 +4,12 @@ use holdfast_value::SmolStr;
 
 use super::operations::{Answer, Body, Operation, PathItem};
 use super::parameters::{NAME, NAMESPACE, PATH, PRETTY, Parameter, Request, of_connecter, options_of};
+use crate::descriptor::Connecter;
+use crate::descriptor::{Resource, Subresource, Verb};
+use crate::kind_type::KindName;
+use crate::names::{GroupVersion, GroupVersionKind};
+use crate::registry::{Registry, Served};
 use crate::schema::TypeTable;
-use crate::{Connecter, GroupVersion, GroupVersionKind, KindName, Registry, Resource, Served, Subresource, Verb};
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 const OBJECT_MEDIA: &[&str] = &[

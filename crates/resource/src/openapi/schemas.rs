@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use holdfast_value::{Map, SmolStr, Value};
 
 use super::{Descriptions, Form, object, texts};
-use crate::GroupVersionKind;
+use crate::names::GroupVersionKind;
 use crate::schema::{
     Field, ListType, MapType, Scalar, Shape, Type, TypeId, TypeKind, TypeTable, Union, stated_default,
 };

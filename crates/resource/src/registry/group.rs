@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::Served;
+use crate::descriptor::Resource;
+use crate::names::GroupVersion;
 use crate::version_order;
-use crate::{GroupVersion, Resource};
 
 /// The resources that CRDs add to one group. Lists are sorted by their search keys.
 #[derive(Clone, Default)]

@@ -13,7 +13,9 @@ use imbl::OrdMap;
 use smol_str::SmolStr;
 
 pub use self::group::DefinedGroup;
-use crate::{GroupKind, GroupResource, GroupVersion, KindTypes, Resource, ResourceVersion};
+use crate::descriptor::{Resource, ResourceVersion};
+use crate::kind_type::KindTypes;
+use crate::names::{GroupKind, GroupResource, GroupVersion};
 
 /// All resources that the server serves: an immutable snapshot, replaced when a resource is added or removed. Cloning
 /// is cheap.
@@ -321,8 +323,11 @@ mod tests {
     use smol_str::format_smolstr;
 
     use super::*;
+    use crate::descriptor::Capabilities;
+    use crate::descriptor::Generic;
+    use crate::descriptor::{Definition, ResourceRules, Scope, Storage};
+    use crate::kind_type::{Conventions, KindName};
     use crate::structural::CustomSchema;
-    use crate::{Capabilities, Conventions, Definition, Generic, KindName, ResourceRules, Scope, Storage};
 
     /// Returns a resource `plural` in `group` with these versions; it comes from a CRD if it has a serial.
     fn resource(group: &str, plural: &str, kind: &str, versions: &[&str], serial: u64) -> Arc<Resource> {
@@ -370,9 +375,9 @@ mod tests {
             storage: Some(Storage {
                 prefix: format_smolstr!("/registry/{group}/{plural}/"),
                 api_version: format_smolstr!("{group}/v1"),
-                at_rest: crate::AtRest {
+                at_rest: crate::descriptor::AtRest {
                     api_version: format_smolstr!("{group}/v1"),
-                    encoding: crate::Encoding::Json,
+                    encoding: crate::descriptor::Encoding::Json,
                 },
             }),
             rules: ResourceRules::default(),

@@ -3,7 +3,7 @@
 
 use holdfast_value::{List, Map, Value};
 
-use crate::{FieldError, FieldPath};
+use crate::field_error::{FieldError, FieldPath};
 
 /// A field that a request gives as empty, and that the object therefore does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -145,7 +145,7 @@ mod tests {
     use holdfast_value::{Limits, json};
 
     use super::*;
-    use crate::same;
+    use crate::same::same;
     use crate::schema::with_defaults;
     use holdfast_value::Growth;
 

@@ -13,11 +13,12 @@ use std::fmt;
 
 use holdfast_value::SmolStr;
 
+use crate::field::Field;
+use crate::field_error::FieldError;
 use crate::metadata::conditions::validate_conditions;
 use crate::metadata::formats::{self, Faults};
 use crate::metadata::labels::{validate_label_selector, validate_labels};
 use crate::schema::Gate;
-use crate::{Field, FieldError};
 
 /// Validation tags of the values of a field.
 #[derive(Clone, Debug, Default)]

@@ -2,8 +2,8 @@
 
 use holdfast_value::{Map, SmolStr, Value, json};
 
+use crate::names::{GroupVersion, GroupVersionKind};
 use crate::schema::{Shape, Type, TypeId, TypeTable, members, write_json};
-use crate::{GroupVersion, GroupVersionKind};
 
 const METADATA: &str = "metadata";
 const RESOURCE_VERSION: &str = "resourceVersion";

@@ -3,7 +3,7 @@ use std::sync::OnceLock;
 
 use holdfast_value::{Map, Names, SmolStr, Value};
 
-use crate::GroupVersionKind;
+use crate::names::GroupVersionKind;
 use crate::schema::defaults::leads_to_default;
 use crate::schema::{
     Field, MapType, Omission, Scalar, Shape, Step, Type, TypeId, TypeKind, TypeMarks, Union, is_empty,

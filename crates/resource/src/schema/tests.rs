@@ -86,11 +86,14 @@ fn every_served_kind_reads_back_as_it_was_written() {
             continue;
         }
         let value = object(&std::fs::read_to_string(&path).unwrap());
-        let Some(group_version) = value.str_at(&["apiVersion"]).and_then(crate::GroupVersion::parse) else {
+        let Some(group_version) = value
+            .str_at(&["apiVersion"])
+            .and_then(crate::names::GroupVersion::parse)
+        else {
             continue;
         };
         let kind = value.str_at(&["kind"]).unwrap().into();
-        let Some(of) = table.id_of_kind(&crate::GroupVersionKind { group_version, kind }) else {
+        let Some(of) = table.id_of_kind(&crate::names::GroupVersionKind { group_version, kind }) else {
             continue;
         };
         read += 1;
@@ -401,8 +404,10 @@ fn objects_are_written_in_the_order_of_the_reference() {
         let text = std::fs::read_to_string(&path).unwrap();
         let value = object(&text);
         let kind = value.str_at(&["kind"]).unwrap_or_default().into();
-        let group_version = value.str_at(&["apiVersion"]).and_then(crate::GroupVersion::parse);
-        let of = group_version.map(|group_version| crate::GroupVersionKind { group_version, kind });
+        let group_version = value
+            .str_at(&["apiVersion"])
+            .and_then(crate::names::GroupVersion::parse);
+        let of = group_version.map(|group_version| crate::names::GroupVersionKind { group_version, kind });
         let Some(of) = of.and_then(|of| table.id_of_kind(&of)) else {
             continue;
         };

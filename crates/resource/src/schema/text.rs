@@ -15,11 +15,11 @@ use std::fmt::Write as _;
 
 use holdfast_value::{Limits, SmolStr, Value, json};
 
+use crate::names::{GroupVersion, GroupVersionKind};
 use crate::schema::{
     Field, ListType, MapType, MergeKey, Omission, ProtoPath, Scalar, Shape, TableError, Type, TypeKind, TypeTable,
     TypeTableBuilder, Union,
 };
-use crate::{GroupVersion, GroupVersionKind};
 
 /// Error in the text of a table of types.
 #[derive(Debug, thiserror::Error)]

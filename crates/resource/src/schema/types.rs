@@ -2,7 +2,7 @@ use std::sync::OnceLock;
 
 use holdfast_value::{Names, SmolStr, Value};
 
-use crate::GroupVersionKind;
+use crate::names::GroupVersionKind;
 use crate::schema::{DisabledField, Field, MapType, Step, TypeMarks};
 
 /// Index of a type in its [`TypeTable`](crate::schema::TypeTable).

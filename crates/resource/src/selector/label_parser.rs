@@ -4,8 +4,8 @@ use smol_str::SmolStr;
 
 use super::SelectorError;
 use super::labels::{LabelOperator, LabelRequirement};
+use crate::field_error::{FieldError, FieldPath};
 use crate::metadata::formats;
-use crate::{FieldError, FieldPath};
 
 /// Reads the requirements in their order.
 pub(super) fn parse(text: &str) -> Result<Vec<LabelRequirement>, SelectorError> {

@@ -6,9 +6,8 @@ use holdfast_value::{SmolStr, Value};
 
 use super::SelectorError;
 use super::label_parser;
-use crate::Aggregate;
+use crate::field_error::{Aggregate, FieldError, FieldPath};
 use crate::metadata::formats;
-use crate::{FieldError, FieldPath};
 
 /// Comparison of a label with the values of a requirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

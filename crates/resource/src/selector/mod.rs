@@ -1,13 +1,9 @@
-//! Label and field selectors: parsing, formatting and matching.
-//!
-//! See <https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/> and
-//! <https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/>.
+//! Label selectors: parsing, formatting and matching
+//! (<https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/>).
 
-mod fields;
 mod label_parser;
 mod labels;
 
-pub use fields::{FieldSelector, selectable_fields};
 pub use labels::{LabelOperator, LabelRequirement, LabelSelector};
 
 /// Syntax error in the text of a selector; clients see the message.

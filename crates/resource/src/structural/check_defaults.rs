@@ -9,8 +9,8 @@ use super::node::Additional;
 use super::prune::Dropped;
 
 use super::{CompileContext, RuleBudget, Rules};
+use crate::field_error::{Aggregate, FieldError, FieldPath};
 use crate::schema::TypeTable;
-use crate::{Aggregate, FieldError, FieldPath};
 
 /// Maximum depth of the search for defaults.
 const MAX_DEPTH: usize = 130;

@@ -10,11 +10,12 @@ use holdfast_value::{Error, Growth, SmolStr, Value};
 use super::embedded::Metadata;
 use super::prune::Dropped;
 use super::{CompileContext, Node, Ratchet, RuleBudget, Rules, merge};
+use crate::check::Validation;
+use crate::field_error::{FieldError, FieldErrorKind, FieldPath};
+use crate::kind_type::{Conventions, Findings, KindName, KindType, TypedObject};
+use crate::nested::{ScaleFields, nested_integer, nested_path, nested_text};
 use crate::schema::{TypeId, TypeTable, UnknownField, decl_type};
-use crate::{
-    Conventions, FieldError, FieldErrorKind, FieldPath, Findings, KindName, KindType, PatchError, ScaleFields,
-    TypedObject, Validation, nested_integer, nested_path, nested_text,
-};
+use crate::strategic_merge::PatchError;
 
 /// The type of the metadata of all objects.
 pub(super) const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
@@ -441,7 +442,7 @@ mod tests {
     use holdfast_value::{Limits, json};
 
     use super::*;
-    use crate::GroupVersion;
+    use crate::names::GroupVersion;
 
     fn schema(text: &'static str, types: &Arc<TypeTable>) -> CustomSchema {
         let source: SchemaSource = Arc::new(move || json::parse(text.as_bytes(), &Limits::TRUSTED).ok());
@@ -505,7 +506,7 @@ mod tests {
                 object: &new,
                 old: Some(&old),
                 subresource,
-                rules: &crate::NoRules,
+                rules: &crate::check::NoRules,
                 empties: &[],
                 parts: None,
             });

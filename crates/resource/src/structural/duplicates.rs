@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use holdfast_value::{List, Map, Value, json};
 
 use super::Node;
+use crate::field_error::{FieldError, FieldPath};
 use crate::schema::ListType;
-use crate::{FieldError, FieldPath};
 
 impl Node {
     /// Reports the items of sets and of associative lists that are repeated.

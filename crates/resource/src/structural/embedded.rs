@@ -5,9 +5,9 @@ use holdfast_value::{Map, Value};
 use super::Node;
 use super::custom_type::OBJECT_META;
 use super::prune::Dropped;
+use crate::field_error::{FieldError, FieldPath};
 use crate::metadata::{formats, validate_embedded_metadata};
 use crate::schema::{ListRebuild, MapRebuild, TypeId, TypeTable, decode};
-use crate::{FieldError, FieldPath};
 
 /// Decoder of metadata: by the type that all objects share.
 #[derive(Clone, Copy)]

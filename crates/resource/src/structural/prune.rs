@@ -6,7 +6,7 @@ use holdfast_value::{List, Map, Value};
 
 use super::Node;
 use super::node::Additional;
-use crate::FieldPath;
+use crate::field_error::FieldPath;
 use crate::schema::{ListRebuild, MapRebuild};
 
 /// Maximum number of reported dropped fields, which is the reference's.

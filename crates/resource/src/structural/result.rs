@@ -1,6 +1,6 @@
 use std::collections::HashSet;
 
-use crate::{FieldError, FieldErrorKind};
+use crate::field_error::{FieldError, FieldErrorKind};
 
 /// Result of a validation: its errors, and the number of valid parts, by which the reference chooses the failure that
 /// it reports for `anyOf` and `oneOf`.

@@ -11,7 +11,7 @@ use super::node::{Additional, Checks, JsonType, Limit, float};
 use super::numbers::{Range, exceeds, is_whole, is_whole_number, shown, shown_limit};
 use super::result::Outcome;
 use super::value_path::{Step, ValuePath};
-use crate::{FieldError, FieldErrorKind, FieldPath};
+use crate::field_error::{FieldError, FieldErrorKind, FieldPath};
 
 /// The checks of a schema without any.
 static UNCHECKED: LazyLock<Checks> = LazyLock::new(Checks::default);

@@ -1,6 +1,6 @@
 //! Path of a value during a walk over an object.
 
-use crate::FieldPath;
+use crate::field_error::FieldPath;
 
 /// Path of a value; its text is built only for errors.
 #[derive(Clone, Copy)]

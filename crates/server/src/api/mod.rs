@@ -190,8 +190,9 @@ fn kind_type(context: &Context, request: &ResourceRequest) -> Result<Arc<dyn Kin
     };
     let (api_version, kind) = (subresource.kind.group_version.api_version(), &subresource.kind.kind);
     let types = context.write.field_managers.types();
-    types
-        .of_body(&request.served.resource, &api_version, kind)
+    let resource = &request.served.resource;
+    resource
+        .body_type(types, &api_version, kind)
         .ok_or_else(|| ApiError::internal(format!("{kind} in {api_version} has no type")))
 }
 

@@ -6,8 +6,8 @@
 
 use holdfast_gotext::number::parse_int;
 use holdfast_resource::metadata::validate_field_manager;
-use holdfast_resource::selector::{FieldSelector, LabelSelector, SelectorError};
-use holdfast_resource::{FieldError, FieldPath};
+use holdfast_resource::selector::{LabelSelector, SelectorError};
+use holdfast_resource::{FieldError, FieldPath, FieldSelector};
 use holdfast_writes::{DeleteOptions, FieldValidation, WriteOptions, dry_run, named};
 
 use crate::http::ApiError;

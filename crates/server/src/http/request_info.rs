@@ -4,8 +4,8 @@
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/authorization/#determine-the-request-verb>).
 
 use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget};
+use holdfast_resource::FieldSelector;
 use holdfast_resource::metadata::formats::path_segment;
-use holdfast_resource::selector::FieldSelector;
 use http::Method;
 use smol_str::{SmolStr, StrExt as _};
 

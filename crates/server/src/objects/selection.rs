@@ -1,7 +1,7 @@
 //! Selection of the objects of a resource for a list or a watch.
 
-use holdfast_resource::Resource;
-use holdfast_resource::selector::{FieldSelector, LabelSelector, selectable_fields};
+use holdfast_resource::selector::LabelSelector;
+use holdfast_resource::{FieldSelector, Resource, selectable_fields};
 use holdfast_value::{Map, SmolStr, Value};
 use prometheus::IntCounter;
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use holdfast_gotext::number::parse_uint;
-use holdfast_resource::selector::{FieldSelector, LabelSelector, SelectorError};
-use holdfast_resource::{Resource, Verb};
+use holdfast_resource::selector::{LabelSelector, SelectorError};
+use holdfast_resource::{FieldSelector, Resource, Verb};
 use holdfast_store::HistoryError;
 use holdfast_value::Value;
 

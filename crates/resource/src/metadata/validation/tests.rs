@@ -1,5 +1,5 @@
 use super::*;
-use crate::RepeatedChecks;
+use crate::metadata::RepeatedChecks;
 
 fn metadata(json: &str) -> Value {
     holdfast_value::json::parse(json.as_bytes(), &holdfast_value::Limits::TRUSTED).unwrap()
@@ -117,7 +117,7 @@ const COMMON_CHECKS: MetadataChecks = MetadataChecks {
     object: RepeatedChecks { whole: 1, update: 1 },
     subresource: RepeatedChecks { whole: 0, update: 1 },
     finalizer_names: true,
-    at_creation: crate::CreationChecks::First,
+    at_creation: crate::metadata::CreationChecks::First,
     generated_names: true,
     update_order: UpdateOrder::ChangeFirst,
 };

@@ -4,7 +4,7 @@ use holdfast_value::pointer;
 use smol_str::format_smolstr;
 
 use super::{Step, ValuePath};
-use crate::FieldPath;
+use crate::field_error::FieldPath;
 
 impl ValuePath<'_> {
     /// Returns the path in the form of errors.

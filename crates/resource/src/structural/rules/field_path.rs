@@ -2,7 +2,7 @@
 
 use super::super::Node;
 use super::super::node::Additional;
-use crate::FieldPath;
+use crate::field_error::FieldPath;
 
 /// Syntax for fields in a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,8 @@ use super::super::node::Additional;
 use super::super::value_path::{Step, ValuePath};
 use super::Rules;
 use super::compile::OwnRule;
-use crate::{FieldError, FieldPath, Findings};
+use crate::field_error::{FieldError, FieldPath};
+use crate::kind_type::Findings;
 
 /// Maximum number of reported errors, and of warnings, of one object.
 const MAX_REPORTED_ERRORS: usize = 1000;

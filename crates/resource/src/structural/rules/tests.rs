@@ -6,8 +6,8 @@ use holdfast_value::{Limits, Value, json};
 use super::super::{CustomType, Node};
 use super::CompileContext;
 use super::{RuleBudget, Rules};
-use crate::FieldPath;
-use crate::Findings;
+use crate::field_error::FieldPath;
+use crate::kind_type::Findings;
 use crate::schema::TypeTable;
 
 fn value(text: &str) -> Value {

@@ -3,13 +3,14 @@ use std::sync::Arc;
 use holdfast_value::Value;
 use smol_str::SmolStr;
 
-use crate::capability::Old;
-use crate::structural::CustomSchema;
+use super::capability::{Capabilities, Converts, Old};
+use super::strategy::Strategy;
+use crate::conversion::{ConversionError, ConversionWebhook};
+use crate::kind_type::{Conventions, KindType, KindTypes};
+use crate::metadata::{MetadataChecks, MetadataRules, NameRule};
+use crate::names::{GroupKind, GroupResource, GroupVersion, GroupVersionKind};
+use crate::nested::ScaleFields;
 use crate::table::Column;
-use crate::{
-    Capabilities, Conventions, ConversionError, ConversionWebhook, Converts, GroupKind, GroupResource, GroupVersion,
-    GroupVersionKind, KindType, Strategy,
-};
 
 /// Description of one resource of one group.
 ///
@@ -63,7 +64,7 @@ pub struct Definition {
     /// Hash of all data that the resource is built from.
     pub fingerprint: [u8; 32],
     /// Types of the objects in each version, including versions that are not served.
-    pub schemas: Vec<Arc<CustomSchema>>,
+    pub schemas: Vec<Arc<dyn KindType>>,
     /// Webhook that converts objects between versions, if there is one. With a webhook, [`Resource::convert`] only
     /// serves for the version that an object is already in, before the webhook receives it, and [`Resource::converted`]
     /// for its response.
@@ -110,11 +111,18 @@ impl Resource {
         if let Some(of) = self.unserved.iter().find(|of| of.name().api_version == api_version) {
             return Some(Arc::clone(of));
         }
-        Some(Arc::clone(self.schema(api_version)?) as Arc<dyn KindType>)
+        self.schema(api_version).cloned()
+    }
+
+    /// Returns the type of the request body at an address of the resource: `kind` in `api_version`. `kinds` are the
+    /// built-in types.
+    pub fn body_type(&self, kinds: &KindTypes, api_version: &str, kind: &str) -> Option<Arc<dyn KindType>> {
+        let own = (self.kind == kind).then(|| self.kind_type(api_version));
+        own.flatten().or_else(|| kinds.kind(api_version, kind).cloned())
     }
 
     /// Returns the type of objects of `api_version`, if the resource comes from a CRD.
-    fn schema(&self, api_version: &str) -> Option<&Arc<CustomSchema>> {
+    fn schema(&self, api_version: &str) -> Option<&Arc<dyn KindType>> {
         let mut schemas = self.definition.iter().flat_map(|definition| &definition.schemas);
         schemas.find(|schema| schema.name().api_version == api_version)
     }
@@ -224,6 +232,16 @@ impl Resource {
         storage.is_none_or(|storage| storage.api_version == api_version)
     }
 
+    /// Returns the rules for the metadata of its objects.
+    pub fn metadata_rules(&self) -> MetadataRules<'_> {
+        MetadataRules {
+            namespaced: self.namespaced(),
+            name: self.rules.name,
+            own_name: self.capabilities.name_faults,
+            checks: &self.rules.metadata_checks,
+        }
+    }
+
     /// Returns true if objects are namespaced.
     pub fn namespaced(&self) -> bool {
         self.scope == Scope::Namespaced
@@ -291,17 +309,6 @@ pub struct Subresource {
     pub reset_fields: Arc<[Vec<SmolStr>]>,
     /// Table columns of the returned objects, if these are of another kind than the resource.
     pub columns: Vec<Column>,
-}
-
-/// Paths of the fields of a Scale in the scaled object; each is a list of field names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ScaleFields {
-    /// Desired number of replicas: `spec.replicas` in built-in kinds.
-    pub spec_replicas: Vec<SmolStr>,
-    /// Observed number of replicas: `status.replicas` in built-in kinds.
-    pub status_replicas: Vec<SmolStr>,
-    /// Selector of the replicas, as a label selector or as its text. `None` if the kind has none.
-    pub selector: Option<Vec<SmolStr>>,
 }
 
 /// Storage of the objects of a resource.
@@ -406,81 +413,6 @@ impl Default for ResourceRules {
     }
 }
 
-/// Repetitions, by the validation of a kind, of the metadata checks that already ran for all kinds. Clients see each
-/// validation error as often among the causes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MetadataChecks {
-    /// Checks in an update of the object itself.
-    pub object: RepeatedChecks,
-    /// Checks in an update of its status or another subresource.
-    pub subresource: RepeatedChecks,
-    /// True if finalizers without a domain must be standard ones. Some kinds only warn.
-    pub finalizer_names: bool,
-    /// True if the kind's own name rule also applies to `generateName`.
-    pub generated_names: bool,
-    /// Order of the errors of an update of the object itself, or of one that checks metadata as a whole.
-    pub update_order: UpdateOrder,
-    /// Position of the metadata checks of a new object.
-    pub at_creation: CreationChecks,
-}
-
-/// Order of the validation errors of an update: those of metadata as a whole, those of changed metadata, and all
-/// others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum UpdateOrder {
-    /// Changed metadata, metadata as a whole, all others.
-    #[default]
-    ChangeFirst,
-    /// Metadata as a whole, changed metadata, all others.
-    WholeFirst,
-    /// The whole object, metadata first, and then its changes, metadata first.
-    ObjectFirst,
-    /// Changes of the object, metadata first, and then the whole object, metadata first.
-    ChangesFirst,
-}
-
-/// Position of the metadata checks in the validation of a new object.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CreationChecks {
-    /// Before all other checks.
-    #[default]
-    First,
-    /// In the kind's own strategy.
-    Own,
-    /// After all other checks, if the object is valid so far.
-    Last,
-}
-
-impl MetadataChecks {
-    /// Checks of custom objects: `ValidateObjectMetaUpdate` of apimachinery, which only warns of finalizers.
-    pub const CUSTOM: Self = Self {
-        object: RepeatedChecks { whole: 0, update: 1 },
-        subresource: RepeatedChecks { whole: 0, update: 1 },
-        finalizer_names: false,
-        at_creation: CreationChecks::First,
-        generated_names: true,
-        update_order: UpdateOrder::ChangeFirst,
-    };
-
-    /// Returns the repetitions for a write to `subresource`, which is empty for the object itself.
-    pub fn of(&self, subresource: &str) -> RepeatedChecks {
-        if subresource.is_empty() {
-            self.object
-        } else {
-            self.subresource
-        }
-    }
-}
-
-/// Repetitions of the metadata checks by the validation of an update.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RepeatedChecks {
-    /// Checks that also run at creation: `ValidateObjectMeta`.
-    pub whole: u8,
-    /// Comparison with the old object: `ValidateObjectMetaUpdate`.
-    pub update: u8,
-}
-
 /// Treatment of dependents by a deletion without an explicit policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GarbageCollection {
@@ -507,23 +439,6 @@ pub enum Generation {
         /// Subresources whose writes count in addition to those of the object itself.
         subresources: Vec<SmolStr>,
     },
-}
-
-/// Rule for the names of the objects of a resource.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NameRule {
-    /// A DNS subdomain (RFC 1123), at most 253 characters: the rule of most kinds.
-    Subdomain,
-    /// A DNS label (RFC 1123), at most 63 characters.
-    Label,
-    /// A DNS label that begins with a letter (RFC 1035), at most 63 characters.
-    Label1035,
-    /// A DNS subdomain of at most 253 bytes, in the words of declarative validation.
-    LongName,
-    /// Any path segment: neither `.` nor `..`, without `/` and `%`.
-    PathSegment,
-    /// Names that the kind's own validation accepts.
-    Own,
 }
 
 /// Operation of a client on a resource, with its name in discovery and access rules.

@@ -8,12 +8,15 @@ use holdfast_authorization::User;
 use holdfast_value::Value;
 use parking_lot::Mutex;
 
+use super::resource::Resource;
 use crate::access::Access;
+use crate::check::{Check, NoRules, Rules, Validation};
+use crate::field_error::FieldError;
+use crate::kind_type::{KindType, KindTypes};
 use crate::metadata::rest_of_metadata_update;
+use crate::names::{GroupKind, GroupResource};
+use crate::parts::Parts;
 use crate::schema::{EmptyField, TypeTable};
-use crate::{
-    Check, FieldError, GroupKind, GroupResource, KindType, KindTypes, NoRules, Parts, Resource, Rules, Validation,
-};
 
 /// Additions of a kind to the generic behaviour of writes. Each method is one step of a write; its default does
 /// nothing. Other behaviour of only some kinds is a capability; see [`Capabilities`](crate::Capabilities).
@@ -197,7 +200,7 @@ impl WriteContext<'_> {
     /// Returns the type of a written object, which is in the version of the request or in the storage version.
     fn kind_type(&self, object: &Value) -> Option<Arc<dyn KindType>> {
         let (api_version, kind) = (object.str_at(&["apiVersion"])?, object.str_at(&["kind"])?);
-        self.kinds.of_body(self.resource, api_version, kind)
+        self.resource.body_type(self.kinds, api_version, kind)
     }
 
     /// Creates a check for the written object, with the fields that the request gives as empty.
@@ -218,7 +221,12 @@ impl WriteContext<'_> {
     /// Returns the errors of metadata that the kind reports between those of the object and those of its change; see
     /// [`UpdateOrder`](crate::UpdateOrder).
     pub fn rest_of_metadata(&self, object: &Value, old: &Value) -> Vec<FieldError> {
-        rest_of_metadata_update(self.resource, self.subresource.unwrap_or_default(), object, old)
+        rest_of_metadata_update(
+            &self.resource.metadata_rules(),
+            self.subresource.unwrap_or_default(),
+            object,
+            old,
+        )
     }
 
     /// Validates the values of an object, and then its changes from `old`.

@@ -6,10 +6,12 @@ use std::time::SystemTime;
 
 use holdfast_value::{Limits, Value, json};
 
+use super::resource::Resource;
+use super::responder::{ComputedObjects, Connecter, Review, SubresourceAction};
+use crate::conversion::ConversionError;
 use crate::metadata::formats::Faults;
 use crate::quota::QuotaRules;
 use crate::schema::TypeTable;
-use crate::{ComputedObjects, Connecter, ConversionError, Resource, Review, SubresourceAction};
 
 /// The capabilities of one kind. The default has none.
 #[derive(Clone, Default)]
@@ -75,11 +77,6 @@ impl Capabilities {
             Responder::Connect(connecter) => Some(connecter.as_ref()),
             _ => None,
         }
-    }
-
-    /// Validates `name` by the kind's own rule.
-    pub fn name_faults(&self, object: &Value, name: &str) -> Faults {
-        self.name_faults.map(|of| of(object, name)).unwrap_or_default()
     }
 }
 

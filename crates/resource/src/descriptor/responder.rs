@@ -3,7 +3,8 @@
 
 use holdfast_value::Value;
 
-use crate::{GroupResource, Refusal, WriteContext};
+use super::strategy::{Refusal, WriteContext};
+use crate::names::GroupResource;
 
 /// Create-only storage: objects that are answered at once and never stored, such as a review or a token request.
 ///

@@ -3,8 +3,9 @@
 use holdfast_value::{SmolStr, Value};
 use smol_str::ToSmolStr;
 
-use super::SelectorError;
-use crate::{Resource, ResourceVersion, SelectorWords};
+use crate::descriptor::SelectorWords;
+use crate::descriptor::{Resource, ResourceVersion};
+use crate::selector::SelectorError;
 
 /// Requirements on fields of an object, all of which must hold. The empty selector matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

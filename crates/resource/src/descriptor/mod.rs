@@ -1,0 +1,25 @@
+//! The descriptor of a resource: the data, the strategy and the capabilities of a kind.
+//!
+//! The parts of a descriptor refer to each other: a [`Resource`] holds a [`Strategy`] and [`Capabilities`], and their
+//! methods receive a [`WriteContext`], which names the resource that is written.
+
+mod capability;
+mod resource;
+mod responder;
+mod strategy;
+
+pub use capability::{
+    AdmissionExemptions, AtRestRules, Capabilities, Claim, Claims, Converts, Defines, DefiningObject, DeletionRules,
+    Followed, InitialObjects, Old, RawExtensions, RawForm, Responder, RowConditions, RowRules, SelectorWords,
+    TokenClaim,
+};
+pub use resource::{
+    AtRest, Definition, Encoding, GarbageCollection, Generation, Resource, ResourceRules, ResourceVersion, Scope,
+    Storage, Subresource, Verb,
+};
+pub use responder::{
+    ActionStep, ComputedObjects, ConnectParameter, Connecter, Connection, ParameterForm, Review, SubresourceAction,
+};
+pub use strategy::{
+    AuditAnnotations, Beside, Generic, Lookup, Operation, OutcomeCall, Refusal, Strategy, WriteContext,
+};
