@@ -6,8 +6,8 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use clap::Args;
 use holdfast_admission::AdmissionChain;
+use holdfast_admission_plugins::{EventLimit, PluginSettings, TolerationSettings, all_plugins, names};
 use holdfast_gotext::errors::aggregate;
-use holdfast_kinds::admission::{EventLimit, PluginSettings, TolerationSettings, all_plugins, names};
 use holdfast_kinds::features::Feature;
 
 use crate::flags::Serve;

@@ -4,13 +4,11 @@
 //!
 //! Facts about a kind that are data (names, verbs, fields, unconditional defaults, keys) are in [`tables`]. Each kind
 //! has one file for its behaviour, by API group: `apps/deployment.rs` sets defaults that depend on other fields,
-//! prepares objects for storage, and validates them. [`registry`] combines both; [`admission`] has the plugins that all
-//! writes pass.
+//! prepares objects for storage, and validates them. [`registry`] combines both.
 //!
 //! To add the behaviour of a kind, write its file with a [`Strategy`](holdfast_resource::Strategy), and add it with its
 //! capabilities to the list of kinds in the `mod.rs` of its group.
 
-pub mod admission;
 mod admissionregistration;
 mod apiextensions;
 mod apiregistration;
@@ -26,20 +24,20 @@ mod config;
 mod coordination;
 mod core;
 pub mod counters;
-mod defaults;
+pub mod defaults;
 mod descriptions;
 mod discovery;
 mod events;
 pub mod features;
 mod flowcontrol;
 mod generation;
-#[cfg(test)]
-mod harness;
+#[cfg(any(test, feature = "testing"))]
+pub mod harness;
 mod kind;
 mod metadata_checks;
 mod networking;
 mod node;
-mod pod_resources;
+pub mod pod_resources;
 mod policy;
 mod quota;
 mod rbac;
@@ -50,7 +48,7 @@ mod storageversion;
 mod storageversionmigration;
 pub mod tables;
 mod time;
-mod validation;
+pub mod validation;
 mod versions;
 mod workload;
 
@@ -62,8 +60,12 @@ use holdfast_value::SmolStr;
 
 use kind::Kind;
 
+pub use certificates::{may_use_signer, pem};
 pub use config::{Config, random};
+pub use core::{pod_spec, qos_class};
 pub use descriptions::Descriptions;
+pub use rbac::changes_ownership_alone;
+pub use scheduling::SYSTEM_CLASSES;
 pub use validation::addresses::Block;
 
 /// Returns the versions in which objects of a built-in kind can be decoded, the preferred one first: those that are

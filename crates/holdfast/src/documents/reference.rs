@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use anyhow::Result;
 use clap::{Arg, Command, ValueEnum};
 use holdfast_admission::AdmissionChain;
-use holdfast_kinds::admission::{PluginSettings, all_plugins, names};
+use holdfast_admission_plugins::{PluginSettings, all_plugins, names};
 use holdfast_kinds::features::{Claim, Feature, FeatureGates, Gate, Stage};
 
 use super::shown;

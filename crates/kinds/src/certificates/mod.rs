@@ -4,11 +4,13 @@ mod armor;
 mod certificatesigningrequest;
 mod clustertrustbundle;
 mod der;
-pub(crate) mod pem;
+pub mod pem;
 mod podcertificaterequest;
+mod signers;
 
 pub(crate) use certificatesigningrequest::validate_signer_name;
 pub(crate) use pem::key_pair_fault;
+pub use signers::may_use_signer;
 
 use crate::config::Config;
 use crate::kind::{Kind, kind};

@@ -10,7 +10,7 @@ mod node;
 pub(crate) mod persistentvolume;
 pub(crate) mod persistentvolumeclaim;
 mod pod;
-pub(crate) mod pod_spec;
+pub mod pod_spec;
 mod podtemplate;
 mod replicationcontroller;
 mod resourcequota;
@@ -20,7 +20,7 @@ mod serviceaccount;
 mod token_request;
 pub(crate) mod volume_sources;
 
-pub(crate) use pod::qos_class;
+pub use pod::qos_class;
 
 use holdfast_resource::{
     ConnectParameter, DeletionRules, GroupResource, NameRule, ParameterForm, RowRules, SelectorWords, UpdateOrder,

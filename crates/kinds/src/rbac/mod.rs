@@ -8,7 +8,7 @@ mod bootstrap;
 mod escalation;
 mod role;
 
-pub(crate) use escalation::changes_ownership_alone;
+pub use escalation::changes_ownership_alone;
 
 use std::sync::Arc;
 

@@ -11,7 +11,7 @@ use crate::kind::{Kind, kind};
 use crate::metadata_checks::of_core;
 
 /// Names, values and descriptions of the priority classes that always exist.
-pub(crate) const SYSTEM_CLASSES: [(&str, i64, &str); 2] = [
+pub const SYSTEM_CLASSES: [(&str, i64, &str); 2] = [
     (
         "system-cluster-critical",
         2_000_000_000,

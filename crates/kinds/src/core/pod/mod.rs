@@ -18,7 +18,7 @@ pub(super) use binding::Binding;
 pub(super) use cells::CELLS;
 pub(super) use connect::of_pod;
 pub(super) use eviction::Eviction;
-pub(crate) use qos::class as qos_class;
+pub use qos::class as qos_class;
 
 use super::pod_spec::{
     PodRules, app_armor_fields, default_pod, pod_spec_warnings, validate_annotation_changes, validate_only_for_pod,

@@ -12,7 +12,7 @@ use crate::validation::paths::descending;
 use crate::validation::{Errors, read_json};
 
 /// Annotation of mirror Pods, which represent static Pods of a node.
-pub(crate) const MIRROR: &str = "kubernetes.io/config.mirror";
+pub const MIRROR: &str = "kubernetes.io/config.mirror";
 const TOLERATIONS: &str = "scheduler.alpha.kubernetes.io/tolerations";
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 pub(super) const SECCOMP: &str = "seccomp.security.alpha.kubernetes.io/pod";
