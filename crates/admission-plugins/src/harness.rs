@@ -4,7 +4,7 @@
 
 use futures_util::FutureExt as _;
 use holdfast_admission::AdmissionPlugin;
-use holdfast_kinds::features::FeatureGates;
+use holdfast_kind_tables::features::FeatureGates;
 use holdfast_kinds::harness::{self, named};
 use holdfast_resource::{Operation, Refusal};
 use holdfast_value::Value;

@@ -49,8 +49,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use holdfast_admission::{AdmissionPlugin, DynamicPlugin};
+use holdfast_kind_tables::features::{Feature, Features};
 use holdfast_kinds::counters::Counters;
-use holdfast_kinds::features::{Feature, Features};
 use holdfast_resource::{Field, GroupResource, Refusal, WriteContext};
 use holdfast_value::Value;
 

@@ -3,7 +3,7 @@ use holdfast_resource::{Field, Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
 use super::PodUpdate;
-use holdfast_kinds::features::Feature;
+use holdfast_kind_tables::features::Feature;
 use holdfast_resource::same;
 
 /// Plugin that rejects an update of a running Pod if the update needs a feature that the Pod's node does not declare:

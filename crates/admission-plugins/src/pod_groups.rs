@@ -8,7 +8,7 @@ use holdfast_resource::{Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
 use super::{add_finalizer, group_resource};
-use holdfast_kinds::features::Feature;
+use holdfast_kind_tables::features::Feature;
 
 const GROUP: &str = "scheduling.k8s.io";
 const POD_GROUPS: &str = "podgroups";

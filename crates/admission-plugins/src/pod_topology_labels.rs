@@ -4,7 +4,7 @@ use holdfast_value::Value;
 
 use super::group_resource;
 
-use holdfast_kinds::features::Feature;
+use holdfast_kind_tables::features::Feature;
 
 /// Plugin that copies topology labels of the node to Pods that are created on a node or bound to one:
 /// <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#podtopologylabels>. A binding gets

@@ -7,6 +7,9 @@ mod surroundings;
 use std::sync::{Arc, LazyLock, Mutex};
 
 use holdfast_authorization::{AlwaysAllow, User};
+use holdfast_kind_tables::apis::Apis;
+use holdfast_kind_tables::features::{FeatureGates, Features};
+use holdfast_kind_tables::written_types;
 use holdfast_resource::access::Access;
 use holdfast_resource::metadata::new_object;
 use holdfast_resource::schema::EmptyField;
@@ -18,9 +21,7 @@ use holdfast_value::{Limits, Value, yaml};
 use holdfast_writes::testing::{UID, World};
 use holdfast_writes::{Call, Stage, metadata};
 
-use crate::apis::Apis;
-use crate::features::{FeatureGates, Features};
-use crate::{Config, registry, registry_of, tables};
+use crate::{Config, registry, registry_of};
 
 /// Set of kinds and of objects that they can look up. `holdfast_writes` defines the steps of a write.
 pub struct Harness {
@@ -57,7 +58,7 @@ impl Harness {
 
     fn of(config: &Config) -> Self {
         static TYPES: LazyLock<Arc<TableTypes>> = LazyLock::new(|| {
-            let types = tables::written_types(&Config::default());
+            let types = written_types(&Apis::default(), Features::default());
             TableTypes::new(Arc::new(types.unwrap()))
         });
         let registry = match config.apis == Apis::default() && config.features == Features::default() {

@@ -3,7 +3,7 @@ use holdfast_resource::{Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
 use super::{GROUP, signer};
-use holdfast_kinds::features::Feature;
+use holdfast_kind_tables::features::Feature;
 use holdfast_kinds::{changes_ownership_alone, may_use_signer};
 
 /// Plugin that requires `attest` on the signer to write a trust bundle of that signer.

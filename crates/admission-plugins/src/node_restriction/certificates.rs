@@ -6,7 +6,7 @@ use holdfast_value::Value;
 
 use super::pods::NODE_NAME;
 use super::{Write, refuse, text};
-use holdfast_kinds::features::Feature;
+use holdfast_kind_tables::features::Feature;
 use holdfast_kinds::pem;
 use holdfast_kinds::pod_spec::MIRROR;
 

@@ -14,7 +14,7 @@ use holdfast_resource::{Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
 use super::group_resource;
-use holdfast_kinds::features::Features;
+use holdfast_kind_tables::features::Features;
 
 /// Plugin that restricts nodes to their own object, the Pods that run on them, and related objects.
 pub(super) struct NodeRestriction {

@@ -9,7 +9,7 @@ use holdfast_value::Value;
 use super::super::group_resource;
 use super::pods::NODE_NAME;
 use super::{Write, refuse, text};
-use holdfast_kinds::features::Feature;
+use holdfast_kind_tables::features::Feature;
 
 /// CSI drivers that replaced in-tree volume types.
 const DRIVERS: [(&str, &str); 7] = [

@@ -22,15 +22,16 @@ pub(crate) mod volume_sources;
 
 pub use pod::qos_class;
 
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::features::Feature;
+use holdfast_kind_tables::metadata_checks::{self, COMMON_CHECKS, generating_any_name, in_order};
 use holdfast_resource::{
     ConnectParameter, DeletionRules, GroupResource, NameRule, ParameterForm, RowRules, SelectorWords, UpdateOrder,
 };
 use holdfast_value::SmolStr;
 
 use crate::config::Config;
-use crate::features::Feature;
-use crate::kind::{self, Kind, kind};
-use crate::metadata_checks::{self, COMMON_CHECKS, generating_any_name, in_order};
+use crate::kind::{self, kind};
 use crate::quota;
 use crate::validation::addresses::Reading;
 use crate::workload::TemplateWarnings;

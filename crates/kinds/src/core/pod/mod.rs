@@ -11,6 +11,7 @@ mod update;
 
 use std::time::SystemTime;
 
+use holdfast_kind_tables::features::{Feature, Features};
 use holdfast_resource::{Field, FieldError, Refusal, RowConditions, Strategy, WriteContext};
 use holdfast_value::{Map, Value};
 
@@ -26,7 +27,6 @@ use super::pod_spec::{
 };
 use crate::config::Config;
 use crate::defaults::is_zero;
-use crate::features::{Feature, Features};
 use crate::time::time_text;
 use crate::validation::Errors;
 

@@ -1,13 +1,13 @@
 //! Annotations with a meaning for Pods: AppArmor and seccomp profiles from before the fields, tolerations, the deletion
 //! cost, and the annotation of mirror Pods.
 
+use holdfast_kind_tables::features::{Feature, Features};
 use holdfast_resource::Field;
 use holdfast_value::{Map, Value};
 
 use super::containers::visit_containers;
 use super::scheduling::validate_tolerations;
 use super::security::validate_app_armor;
-use crate::features::{Feature, Features};
 use crate::validation::paths::descending;
 use crate::validation::{Errors, read_json};
 

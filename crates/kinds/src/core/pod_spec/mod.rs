@@ -36,13 +36,13 @@ pub(crate) use warnings::{
     deprecated_node_label, node_label_selector_warnings, node_selector_warnings, pod_spec_warnings, template_warnings,
 };
 
+use holdfast_kind_tables::features::{Feature, Features};
 use holdfast_resource::metadata::labels::validate_label_name;
 use holdfast_resource::table::items;
 use holdfast_resource::{Check, Field, Part, Rules};
 use holdfast_value::Value;
 
 use crate::config::PodSettings;
-use crate::features::{Feature, Features};
 use crate::validation::Errors;
 
 /// Lists of containers, in the order in which the reference visits them.

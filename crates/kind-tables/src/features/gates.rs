@@ -154,7 +154,7 @@ pub struct FeatureGates {
 
 impl Default for FeatureGates {
     fn default() -> Self {
-        let lines = include_str!("../tables/features.txt").lines();
+        let lines = include_str!("../../tables/features.txt").lines();
         Self {
             gates: lines
                 .filter(|line| !line.starts_with('#'))

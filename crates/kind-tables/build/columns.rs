@@ -7,11 +7,11 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 /// Table of columns.
-pub(crate) const COLUMNS: &str = "src/tables/columns.txt";
+pub(crate) const COLUMNS: &str = "tables/columns.txt";
 /// Table of resources, which maps plural names to kinds.
-pub(crate) const RESOURCES: &str = "src/tables/resources.txt";
+pub(crate) const RESOURCES: &str = "tables/resources.txt";
 /// Table of resources that are only served if flags enable them.
-pub(crate) const MORE_RESOURCES: &str = "src/tables/more_resources.txt";
+pub(crate) const MORE_RESOURCES: &str = "tables/more_resources.txt";
 
 type Definitions = BTreeMap<String, Value>;
 

@@ -10,7 +10,7 @@ use holdfast_resource::GroupVersion;
 use holdfast_value::SmolStr;
 
 use crate::features::truth;
-use crate::tables;
+use crate::group_versions::all_group_versions;
 
 /// Groups and versions of the reference's scheme in which nothing is served any more, or never was.
 const EMPTY: [&str; 24] = [
@@ -91,7 +91,7 @@ pub struct Apis {
 impl Default for Apis {
     /// Returns the APIs that are served without flags.
     fn default() -> Self {
-        let known = tables::all_group_versions().into_iter().map(|known| {
+        let known = all_group_versions().into_iter().map(|known| {
             let on = Level::of(&known.version) == Some(Level::Stable);
             (known, on)
         });
@@ -170,13 +170,13 @@ impl Apis {
     }
 
     /// Returns true if any resource may be served in that version.
-    pub(crate) fn serves_any(&self, group_version: &GroupVersion) -> bool {
+    pub fn serves_any(&self, group_version: &GroupVersion) -> bool {
         self.versions.get(group_version).is_some_and(|on| *on)
             || self.resources.iter().any(|((of, _), on)| *on && of == group_version)
     }
 
     /// Returns true if `group` may serve anything that is disabled by default.
-    pub(crate) fn has_more(&self, group: &str) -> bool {
+    pub fn has_more(&self, group: &str) -> bool {
         let more = |of: &GroupVersion| of.group == group && Level::of(&of.version) != Some(Level::Stable);
         self.versions.iter().any(|(of, on)| *on && more(of))
             || self.resources.iter().any(|((of, _), on)| *on && more(of))
@@ -216,7 +216,7 @@ fn check(settings: &BTreeMap<String, String>) -> Result<(), ApiError> {
     if let Some(odd) = named.iter().find(|key| parts(key).is_none()) {
         return Err(ApiError(format!("runtime-config invalid key {odd}")));
     }
-    let known = tables::all_group_versions();
+    let known = all_group_versions();
     let is_known = |group: &str| {
         known.iter().any(|known| known.group == group)
             || EMPTY.iter().any(|empty| empty.split('/').next() == Some(group))

@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn nearly_every_published_type_and_field_has_words() {
         let descriptions = Descriptions::read().unwrap();
-        let types = crate::tables::types().unwrap();
+        let types = crate::types::types().unwrap();
         let (mut all, mut without) = (0, Vec::new());
         for (_, of) in types.iter().filter(|(_, of)| of.published) {
             for field in of.fields() {

@@ -1,4 +1,4 @@
-//! Generated tables of the built-in kinds and their readers. `cargo xtask generate` writes the tables.
+//! Tables of the types of the built-in kinds.
 
 /// A group, a version, and the table of its types.
 macro_rules! more {
@@ -6,22 +6,18 @@ macro_rules! more {
         (
             $group,
             $version,
-            include_str!(concat!("more/", $package, ".", $version, ".txt")),
+            include_str!(concat!("../tables/more/", $package, ".", $version, ".txt")),
         )
     };
 }
 
-mod columns;
-mod resources;
-
 use holdfast_resource::schema::{TextError, TypeTable};
+use holdfast_resource::version_order;
+use smol_str::SmolStr;
 
 use crate::apis::Apis;
-use crate::config::Config;
-
-pub use columns::Columns;
-pub(crate) use resources::resources;
-pub use resources::{ResourceTableError, all_group_versions, group_versions};
+use crate::features::Features;
+use crate::resources::ResourceTableError;
 
 /// Error in the generated tables.
 #[derive(Debug, thiserror::Error)]
@@ -36,11 +32,11 @@ pub enum TablesError {
 
 /// Returns the table of all built-in types.
 pub fn types() -> Result<TypeTable, TextError> {
-    Ok(TypeTable::parse(include_str!("types.txt"))?.with_go_types(GO_TYPES))
+    Ok(TypeTable::parse(include_str!("../tables/types.txt"))?.with_go_types(GO_TYPES))
 }
 
 /// Go types of fields.
-const GO_TYPES: &str = include_str!("go_types.txt");
+const GO_TYPES: &str = include_str!("../tables/go_types.txt");
 
 /// Types of versions that are disabled by default: the group, the version and the table.
 const MORE: [(&str, &str, &str); 14] = [
@@ -69,14 +65,13 @@ pub fn types_of(apis: &Apis) -> Result<TypeTable, TextError> {
         .collect();
     match more.is_empty() {
         true => types(),
-        false => Ok(TypeTable::parse(&joined(include_str!("types.txt"), more))?.with_go_types(GO_TYPES)),
+        false => Ok(TypeTable::parse(&joined(include_str!("../tables/types.txt"), more))?.with_go_types(GO_TYPES)),
     }
 }
 
-/// Returns the types that a server with these settings writes: those of its APIs, without the fields of disabled gates.
-pub(crate) fn written_types(config: &Config) -> Result<TypeTable, TextError> {
-    let types = types_of(&config.apis)?;
-    Ok(types.disable(|gate| !config.features.has_named(gate))?)
+/// Returns the types that a server of these APIs writes: those of [`types_of`] without the fields of disabled features.
+pub fn written_types(apis: &Apis, features: Features) -> Result<TypeTable, TextError> {
+    Ok(types_of(apis)?.disable(|gate| !features.has_named(gate))?)
 }
 
 fn joined(first: &str, more: impl IntoIterator<Item = &'static str>) -> String {
@@ -94,9 +89,9 @@ pub fn types_at_rest(apis: &Apis) -> Result<TypeTable, TextError> {
     let more = MORE
         .iter()
         .filter(|(group, version, _)| apis.has_more(group) && !is_older(group, version));
-    let older = include_str!("older_types.txt");
+    let older = include_str!("../tables/older_types.txt");
     TypeTable::parse(&joined(
-        include_str!("types.txt"),
+        include_str!("../tables/types.txt"),
         [older].into_iter().chain(more.map(|(.., text)| *text)),
     ))
 }
@@ -104,7 +99,7 @@ pub fn types_at_rest(apis: &Apis) -> Result<TypeTable, TextError> {
 /// Returns older versions of kinds that share a type with a served version: version, kind and the version with the
 /// type.
 pub fn older_kinds() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
-    let lines = include_str!("older_kinds.txt").lines();
+    let lines = include_str!("../tables/older_kinds.txt").lines();
     lines.filter(|line| !line.starts_with('#')).flat_map(|line| {
         let mut words = line.split(' ');
         let (like, older) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
@@ -113,14 +108,30 @@ pub fn older_kinds() -> impl Iterator<Item = (&'static str, &'static str, &'stat
 }
 
 /// Returns the kinds that the reference knows and does not serve, each as `apiVersion` and kind.
-pub(crate) fn unserved() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let lines = include_str!("unserved.txt")
+pub fn unserved() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let lines = include_str!("../tables/unserved.txt")
         .lines()
         .filter(|line| !line.starts_with('#'));
     lines.flat_map(|line| {
         let (api_version, kinds) = line.split_once(' ').unwrap_or((line, ""));
         kinds.split(' ').map(move |kind| (api_version, kind))
     })
+}
+
+/// Returns the versions in which objects of a built-in kind can be decoded, the preferred one first: those that are
+/// `served`, and the others that the reference knows. All are values of `apiVersion`.
+pub fn decodable_versions(group: &str, kind: &str, served: &[&str]) -> Vec<SmolStr> {
+    let is_of_group = |api_version: &str| api_version.split_once('/').map_or("", |(group, _)| group) == group;
+    let others = unserved().filter(|(api_version, known)| *known == kind && is_of_group(api_version));
+    let mut versions: Vec<SmolStr> = served.iter().map(|version| SmolStr::new(*version)).collect();
+    for (api_version, _) in others {
+        if !versions.iter().any(|version| version == api_version) {
+            versions.push(api_version.into());
+        }
+    }
+    let version = |api_version: &SmolStr| SmolStr::new(api_version.rsplit('/').next().unwrap_or_default());
+    versions.sort_by(|one, other| version_order::compare(&version(one), &version(other)));
+    versions
 }
 
 #[cfg(test)]
@@ -131,15 +142,15 @@ mod tests {
 
     #[test]
     fn types_have_the_marks_that_are_kept_for_them() {
-        let types = include_str!("types.txt");
-        let joined = join_marks(types, include_str!("marks.txt")).unwrap();
+        let types = include_str!("../tables/types.txt");
+        let joined = join_marks(types, include_str!("../tables/marks.txt")).unwrap();
         let differ = types
             .lines()
             .zip(joined.lines())
             .find(|(there, regenerated)| there != regenerated);
         assert_eq!(differ, None, "cargo xtask generate --marks");
         let more: String = MORE.iter().map(|(.., text)| format!("{text}\n")).collect();
-        let joined = join_marks(&more, include_str!("more_marks.txt")).unwrap();
+        let joined = join_marks(&more, include_str!("../tables/more_marks.txt")).unwrap();
         let differ = more
             .lines()
             .zip(joined.lines())
@@ -149,7 +160,7 @@ mod tests {
 
     #[test]
     fn every_file_of_more_types_is_in_the_list() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tables/more");
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tables/more");
         let mut files = 0;
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
@@ -199,5 +210,29 @@ mod tests {
             r#"{"selector":null,"strategy":{},"template":{"metadata":{},"spec":{"containers":null}}}"#
         );
         assert_eq!(zero("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"), "{}");
+    }
+
+    #[test]
+    fn kinds_can_be_read_in_versions_that_are_served_no_more() {
+        // Same as kube-apiserver 1.36 reports.
+        for (group, kind, served, known) in [
+            ("apps", "Deployment", "apps/v1", "apps/v1 apps/v1beta2 apps/v1beta1"),
+            ("batch", "Job", "batch/v1", "batch/v1"),
+            ("", "Pod", "v1", "v1"),
+            (
+                "rbac.authorization.k8s.io",
+                "Role",
+                "rbac.authorization.k8s.io/v1",
+                "rbac.authorization.k8s.io/v1 rbac.authorization.k8s.io/v1beta1 rbac.authorization.k8s.io/v1alpha1",
+            ),
+            (
+                "resource.k8s.io",
+                "ResourceClaim",
+                "resource.k8s.io/v1",
+                "resource.k8s.io/v1 resource.k8s.io/v1beta2 resource.k8s.io/v1beta1",
+            ),
+        ] {
+            assert_eq!(decodable_versions(group, kind, &[served]).join(" "), known);
+        }
     }
 }

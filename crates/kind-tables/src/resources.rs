@@ -1,3 +1,5 @@
+//! Reader of the tables of resources.
+
 use std::sync::Arc;
 
 use holdfast_resource::schema::TypeTable;
@@ -9,16 +11,12 @@ use holdfast_resource::{
 use holdfast_value::Value;
 use smol_str::{SmolStr, format_smolstr};
 
-use super::columns::Columns;
-use crate::config::Config;
-use crate::features::Feature;
+use crate::apis::Apis;
+use crate::columns::Columns;
+use crate::features::{Feature, Features};
+use crate::group_versions::{MORE_RESOURCES, RESOURCES, listed};
 use crate::kind::Kind;
 use crate::metadata_checks;
-
-const TABLE: &str = include_str!("resources.txt");
-
-/// Resources that are served only if flags enable them.
-const MORE: &str = include_str!("more_resources.txt");
 
 /// Error in the text of a table of resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,57 +28,35 @@ pub struct ResourceTableError {
     pub what: &'static str,
 }
 
-/// Returns the group versions that are served by default, in discovery order with the preferred version of each group
-/// first.
-pub fn group_versions() -> Vec<GroupVersion> {
-    listed(TABLE).collect()
-}
-
-/// Returns all group versions that can be served, ordered like [`group_versions`].
-pub fn all_group_versions() -> Vec<GroupVersion> {
-    let mut all = group_versions();
-    for more in listed(MORE) {
-        let last = all.iter().rposition(|known| known.group == more.group);
-        all.insert(last.map_or(all.len(), |last| last + 1), more);
-    }
-    all
-}
-
-fn listed(table: &'static str) -> impl Iterator<Item = GroupVersion> {
-    let groups = table
-        .lines()
-        .filter_map(|line| line.strip_prefix("group ")?.split_once(' '));
-    groups.flat_map(|(group, versions)| {
-        let group = if group == "core" { "" } else { group };
-        versions
-            .split(',')
-            .map(move |version| GroupVersion::new(group, version))
-    })
-}
-
 /// Function that returns the kind of a resource, by group and plural name, if its descriptor does not define all
 /// behavior.
-pub(crate) type KindOf<'a> = dyn Fn(&str, &str) -> Option<Kind> + 'a;
+pub type KindOf<'a> = dyn Fn(&str, &str) -> Option<Kind> + 'a;
 
-/// Returns all built-in resources that are served or stored, in discovery order, with objects of these types.
-pub(crate) fn resources(
+/// Returns all built-in resources that are served or stored, in discovery order, with objects of these types. `kind_of`
+/// adds the code of each kind.
+///
+/// # Errors
+/// If a table cannot be read, which the tests of this crate rule out.
+pub fn resources(
     kind_of: &KindOf<'_>,
     types: &Arc<TableTypes>,
-    config: &Config,
+    apis: &Apis,
+    features: Features,
 ) -> Result<Vec<Resource>, ResourceTableError> {
     let mut reader = Reader {
         kind_of,
         types,
-        config,
+        apis,
+        features,
         columns: Columns::read(),
         found: Vec::new(),
         current: None,
     };
-    reader.read(TABLE)?;
+    reader.read(RESOURCES)?;
     reader.found.iter_mut().for_each(keep_in_known_version);
-    let has_more = listed(MORE).any(|more| config.apis.has_more(&more.group));
+    let has_more = listed(MORE_RESOURCES).any(|more| apis.has_more(&more.group));
     if has_more {
-        reader.read(MORE)?;
+        reader.read(MORE_RESOURCES)?;
     }
     Ok(reader.finish(has_more))
 }
@@ -111,7 +87,8 @@ struct Entry {
 struct Reader<'a> {
     kind_of: &'a KindOf<'a>,
     types: &'a Arc<TableTypes>,
-    config: &'a Config,
+    apis: &'a Apis,
+    features: Features,
     columns: Columns,
     found: Vec<Entry>,
     /// Index of the current resource, and true if the current version is served.
@@ -153,7 +130,7 @@ impl Reader<'_> {
         }
         let kind = (self.kind_of)(group, &read.plural).unwrap_or_default();
         self.found.push(Entry {
-            resource: kind.behind(read),
+            resource: kind.with_row(read),
             kind,
             versions: Vec::new(),
             is_on: true,
@@ -167,7 +144,7 @@ impl Reader<'_> {
         match *words {
             ["feature", name] => {
                 let feature = Feature::named(name)?;
-                self.found.get_mut(at)?.is_on = self.config.features.has(feature);
+                self.found.get_mut(at)?.is_on = self.features.has(feature);
                 Some(())
             }
             ["version", version, verbs, ref marks @ ..] => {
@@ -199,13 +176,13 @@ impl Reader<'_> {
             kind: resource.kind.clone(),
         };
         let kind_type = TableType::new(self.types, of, Some(Arc::clone(&resource.strategy)));
-        if !entry.is_on || !self.config.apis.serves(&group_version, &resource.plural) {
+        if !entry.is_on || !self.apis.serves(&group_version, &resource.plural) {
             resource
                 .unserved
                 .extend(kind_type.map(|of| Arc::new(of) as Arc<dyn KindType>));
             return Some(false);
         }
-        let shown = |version: &SmolStr| self.columns.of(version, &resource.plural, kind.cells());
+        let shown = |version: &SmolStr| self.columns.of(version, &resource.plural, kind.cells);
         let stored = resource.storage.as_ref().map(|storage| &storage.api_version);
         let columns = stored
             .and_then(shown)
@@ -215,20 +192,22 @@ impl Reader<'_> {
         resource.versions.push(ResourceVersion {
             kind_type: Arc::new(kind_type?),
             list_kind: format_smolstr!("{}List", resource.kind),
-            storage_version_hash: match self.config.features.has(Feature::StorageVersionHash) {
+            storage_version_hash: match self.features.has(Feature::StorageVersionHash) {
                 true => mark(marks, "hash").map(SmolStr::new).unwrap_or_default(),
                 false => SmolStr::default(),
             },
             verbs: verbs_of(verbs)?,
             subresources: Vec::new(),
-            reset_fields: match kind.takes_status() {
+            reset_fields: match kind.writes_status {
                 true => Arc::default(),
                 false => reset_fields(marks),
             },
             columns: columns.unwrap_or_else(|| self.columns.defaults()),
             field_selectors: Vec::new(),
             removed_release: deprecation.as_ref().map(|of| of.removed.clone()).unwrap_or_default(),
-            deprecation: deprecation.map(|of| of.warning).or_else(|| kind.deprecation()),
+            deprecation: deprecation
+                .map(|of| of.warning)
+                .or_else(|| kind.deprecation.map(SmolStr::new_static)),
             group_version,
             api_version,
         });
@@ -253,10 +232,10 @@ impl Reader<'_> {
         let types = self.types.table();
         let finished = self.found.into_iter().map(|entry| {
             let mut resource = entry.resource;
-            if let Some(rule) = entry.kind.name_rule() {
+            if let Some(rule) = entry.kind.names {
                 resource.rules.name = rule;
             }
-            if entry.kind.has_empty_status() {
+            if entry.kind.empty_status {
                 resource.rules.initial_status = zero_status(&resource, types);
             }
             resource
@@ -471,38 +450,21 @@ fn scale_fields() -> ScaleFields {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::group_versions::group_versions;
 
     fn types() -> Arc<TableTypes> {
-        TableTypes::new(Arc::new(super::super::types().unwrap()))
+        TableTypes::new(Arc::new(crate::types::types().unwrap()))
     }
 
     fn one(plural: &str) -> Resource {
-        let all = resources(&|_, _| None, &types(), &Config::default()).unwrap();
+        let all = resources(&|_, _| None, &types(), &Apis::default(), Features::default()).unwrap();
         all.into_iter().find(|resource| resource.plural == plural).unwrap()
-    }
-
-    #[test]
-    fn an_initial_status_is_the_zero_value_of_its_type() {
-        let registry = crate::registry(&crate::Config::default()).unwrap();
-        let status = |plural: &str| {
-            let resource = registry.resources().find(|resource| resource.plural == plural).unwrap();
-            let status = resource.rules.initial_status.as_ref();
-            status.map(holdfast_value::json::to_string)
-        };
-        let replicas = r#"{"availableReplicas":0,"replicas":0}"#;
-        assert_eq!(status("statefulsets").as_deref(), Some(replicas));
-        let metrics = r#"{"currentMetrics":null,"desiredReplicas":0}"#;
-        assert_eq!(status("horizontalpodautoscalers").as_deref(), Some(metrics));
-        assert_eq!(status("services").as_deref(), Some(r#"{"loadBalancer":{}}"#));
-        assert_eq!(status("volumeattachments").as_deref(), Some(r#"{"attached":false}"#));
-        assert_eq!(status("jobs").as_deref(), Some("{}"));
-        assert_eq!(status("pods"), None);
     }
 
     #[test]
     fn every_group_version_has_resources_and_types() {
         let types = types();
-        let all = resources(&|_, _| None, &types, &Config::default()).unwrap();
+        let all = resources(&|_, _| None, &types, &Apis::default(), Features::default()).unwrap();
         for group_version in group_versions() {
             let mut versions = all.iter().flat_map(|resource| &resource.versions);
             assert!(
@@ -559,11 +521,12 @@ mod tests {
 
     #[test]
     fn a_line_that_says_nothing_known_is_named() {
-        let (types, config) = (types(), Config::default());
+        let (types, apis) = (types(), Apis::default());
         let mut reader = Reader {
             kind_of: &|_, _| None,
             types: &types,
-            config: &config,
+            apis: &apis,
+            features: Features::default(),
             columns: Columns::read(),
             found: Vec::new(),
             current: None,
