@@ -6,16 +6,16 @@ mod invariants;
 use std::sync::{Arc, LazyLock};
 
 use holdfast_at_rest::{StorageCodec, OlderKind};
-use holdfast_kinds::{Config, tables};
+use holdfast_kinds::Config;
 
 static KEPT: LazyLock<StorageCodec> = LazyLock::new(|| {
-    let older = tables::older_kinds().map(|(api_version, kind, like)| OlderKind {
+    let older = holdfast_kind_tables::older_kinds().map(|(api_version, kind, like)| OlderKind {
         api_version,
         kind,
         like,
     });
     let config = Config::default();
-    let types = Arc::new(tables::types_at_rest(&config.apis).unwrap());
+    let types = Arc::new(holdfast_kind_tables::types_at_rest(&config.apis).unwrap());
     StorageCodec::new(holdfast_kinds::registry(&config).unwrap(), types, older)
 });
 

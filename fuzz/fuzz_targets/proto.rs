@@ -9,7 +9,7 @@ use holdfast_proto::Messages;
 use holdfast_resource::schema::TypeId;
 
 static MESSAGES: LazyLock<(Messages, Vec<TypeId>)> = LazyLock::new(|| {
-    let types = Arc::new(holdfast_kinds::tables::types().unwrap());
+    let types = Arc::new(holdfast_kind_tables::types().unwrap());
     let ids = types.iter().map(|(id, _)| id).collect();
     (Messages::new(types), ids)
 });

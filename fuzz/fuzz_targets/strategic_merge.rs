@@ -7,7 +7,7 @@ use holdfast_resource::{GroupVersion, GroupVersionKind, TablePatchType, consumed
 use holdfast_value::{Limits, json};
 
 static TYPES: LazyLock<(TypeTable, TypeId)> = LazyLock::new(|| {
-    let types = holdfast_kinds::tables::types().unwrap();
+    let types = holdfast_kind_tables::types().unwrap();
     let pod = types.id_of_kind(&GroupVersionKind {
         group_version: GroupVersion::parse("v1").unwrap(),
         kind: "Pod".into(),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use holdfast_at_rest::{OlderKind, StorageCodec};
-use holdfast_kinds::{Config, tables};
+use holdfast_kinds::Config;
 use holdfast_store::Value;
 
 const DEPLOYMENT: &[u8] = include_bytes!("../../value/benches/deployment.json");
@@ -16,12 +16,12 @@ const KEY: &[u8] = b"/registry/deployments/default/web";
 const CUSTOM: &[u8] = b"/registry/example.com/widgets/default/web";
 
 fn keeping(criterion: &mut Criterion) {
-    let older = tables::older_kinds().map(|(api_version, kind, like)| OlderKind {
+    let older = holdfast_kind_tables::older_kinds().map(|(api_version, kind, like)| OlderKind {
         api_version,
         kind,
         like,
     });
-    let types = Arc::new(tables::types_at_rest(&Config::default().apis).unwrap());
+    let types = Arc::new(holdfast_kind_tables::types_at_rest(&Config::default().apis).unwrap());
     let kept = StorageCodec::new(holdfast_kinds::registry(&Config::default()).unwrap(), types, older);
     let stored = kept.to_rest(KEY, &Value::plain(DEPLOYMENT), None).unwrap();
     let served = kept.from_rest(KEY, &stored).unwrap();

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use holdfast_at_rest::{OlderKind, StorageCodec};
-use holdfast_kinds::{Config, tables};
+use holdfast_kinds::Config;
 use holdfast_value::{Limits, Value, json};
 use test_support::{needs, shared};
 
@@ -24,12 +24,12 @@ fn kept() -> StorageCodec {
 }
 
 fn kept_with(config: &Config) -> StorageCodec {
-    let older = tables::older_kinds().map(|(api_version, kind, like)| OlderKind {
+    let older = holdfast_kind_tables::older_kinds().map(|(api_version, kind, like)| OlderKind {
         api_version,
         kind,
         like,
     });
-    let types = Arc::new(tables::types_at_rest(&config.apis).unwrap());
+    let types = Arc::new(holdfast_kind_tables::types_at_rest(&config.apis).unwrap());
     StorageCodec::new(holdfast_kinds::registry(config).unwrap(), types, older)
 }
 
@@ -212,7 +212,7 @@ fn is_changed_by_copies(stored: &Stored) -> bool {
 #[needs(shared)]
 #[test]
 fn copied_objects_keep_their_bytes() {
-    use holdfast_kinds::apis::Apis;
+    use holdfast_kind_tables::apis::Apis;
 
     let everything = Config {
         apis: Apis::set(&["api/all=true".to_owned()]).unwrap(),
@@ -318,12 +318,13 @@ fn key_of(kept_version: &str, kind: &str) -> Option<String> {
 #[test]
 fn objects_of_older_versions_are_read_as_those_of_today() {
     let kept = kept();
-    let types = tables::types_at_rest(&Config::default().apis).unwrap();
+    let types = holdfast_kind_tables::types_at_rest(&Config::default().apis).unwrap();
     let of_types = types.iter().flat_map(|(_, of)| &of.kinds);
     let own = of_types
         .filter(|kind| kind.group_version.version.contains("beta") || kind.group_version.version.contains("alpha"));
     let own = own.map(|kind| (kind.group_version.api_version().to_string(), kind.kind.to_string()));
-    let like = tables::older_kinds().map(|(api_version, kind, _)| (api_version.to_owned(), kind.to_owned()));
+    let like =
+        holdfast_kind_tables::older_kinds().map(|(api_version, kind, _)| (api_version.to_owned(), kind.to_owned()));
     let mut read = 0;
     let mut odd = Vec::new();
     for (api_version, kind) in own.chain(like) {

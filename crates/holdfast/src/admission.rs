@@ -6,9 +6,9 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use clap::Args;
 use holdfast_admission::AdmissionChain;
+use holdfast_admission_plugins::{EventLimit, PluginSettings, TolerationSettings, all_plugins, names};
 use holdfast_gotext::errors::aggregate;
-use holdfast_kinds::admission::{EventLimit, PluginSettings, TolerationSettings, all_plugins, names};
-use holdfast_kinds::features::Feature;
+use holdfast_kind_tables::features::Feature;
 
 use crate::flags::Serve;
 use crate::static_admission::config;
@@ -118,7 +118,7 @@ pub(crate) fn chain(on: &[String], off: &[String], settings: &PluginSettings) ->
 #[cfg(test)]
 mod tests {
     use holdfast_admission::DynamicPlugin;
-    use holdfast_kinds::features::FeatureGates;
+    use holdfast_kind_tables::features::FeatureGates;
     use holdfast_value::{Limits, yaml};
 
     use super::*;

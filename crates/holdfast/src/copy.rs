@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use arc_swap::ArcSwap;
 use clap::Args;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use holdfast_kinds::apis::Apis;
+use holdfast_kind_tables::apis::Apis;
 use holdfast_server::objects::{Entry, Objects, Snapshot, Store};
 use holdfast_store::{Codec, CommitError, Etcd, Image, OpenError, Revision, Transaction, Value, image_of_snapshot};
 use holdfast_value::{Limits, json};

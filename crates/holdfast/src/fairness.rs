@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::{ArgAction, Args};
-use holdfast_kinds::features::{Feature, Features};
+use holdfast_kind_tables::features::{Feature, Features};
 use holdfast_server::operations::fairness::{ListEstimate, PriorityAndFairness};
 
 /// Flags about priority and fairness.

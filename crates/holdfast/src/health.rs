@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use holdfast_controllers::Selection;
-use holdfast_kinds::features::{Feature, Features};
+use holdfast_kind_tables::features::{Feature, Features};
 use holdfast_server::objects::Store;
 use holdfast_server::operations::health::{Endpoint, Health, Hook};
 use holdfast_server::operations::storage_versions::StorageVersionBarrier;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use holdfast_kinds::Descriptions;
-use holdfast_kinds::features::{Feature, Features};
+use holdfast_kind_tables::Descriptions;
+use holdfast_kind_tables::features::{Feature, Features};
 use holdfast_resource::Registry;
 use holdfast_resource::openapi::{self, NoDescriptions, Publication};
 use holdfast_resource::schema::TypeTable;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_controllers::{Identity, IdentityLease, KubernetesEndpoints, StorageVersions};
-use holdfast_kinds::features::{Feature, Features};
+use holdfast_kind_tables::features::{Feature, Features};
 use holdfast_resource::{GroupResource, Registry};
 use holdfast_server::operations::service::Service;
 use holdfast_server::operations::storage_versions::StorageVersionBarrier;
@@ -91,7 +91,7 @@ pub(crate) fn storage_versions(
 ) -> Option<StorageVersions> {
     reports_storage_versions(features).then(|| StorageVersions {
         server: Identity::name_of(host),
-        decodable: holdfast_kinds::decodable_versions,
+        decodable: holdfast_kind_tables::decodable_versions,
         barrier: barrier.cloned().unwrap_or_default(),
     })
 }

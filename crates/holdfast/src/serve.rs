@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use arc_swap::ArcSwap;
 use holdfast_audit::Auditor;
 use holdfast_controllers::{ControllerContext, Election, Selection};
-use holdfast_kinds::features::{Feature, FeatureGates};
+use holdfast_kind_tables::features::{Feature, FeatureGates};
 use holdfast_server::objects::{Store, claims, expiry};
 use holdfast_server::operations::fairness;
 use holdfast_server::operations::service::Service;

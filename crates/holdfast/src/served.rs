@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 use clap::Args;
-use holdfast_kinds::apis::Apis;
-use holdfast_kinds::features::FeatureGates;
+use holdfast_kind_tables::apis::Apis;
+use holdfast_kind_tables::features::FeatureGates;
 
 /// Flags for feature gates and served APIs.
 #[derive(Clone, Debug, Default, Args)]

@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use holdfast_authorization::rbac::RuleIndex;
 use holdfast_authorization::{AlwaysAllow, AlwaysDeny, Authorizer, Chain};
 use holdfast_controllers::Selection;
-use holdfast_kinds::features::{Feature, FeatureGates};
+use holdfast_kind_tables::features::{Feature, FeatureGates};
 use holdfast_resource::Registry;
 use holdfast_resource::access::TokenAuthenticator;
 use holdfast_server::api::context::{Config, Context, MAX_OBJECT_BYTES, MAX_OBJECT_BYTES_ON_ETCD, Parts, Shared};

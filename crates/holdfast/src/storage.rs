@@ -10,8 +10,7 @@ use arc_swap::ArcSwap;
 use clap::{ArgAction, Args};
 use holdfast_at_rest::{OlderKind, StorageCodec};
 use holdfast_gotext::duration;
-use holdfast_kinds::apis::Apis;
-use holdfast_kinds::tables;
+use holdfast_kind_tables::apis::Apis;
 use holdfast_resource::{Encoding, GroupResource, Registry};
 use holdfast_server::metrics::EtcdCalls;
 use holdfast_store::{Codec, Connection, EtcdConfig, Key};
@@ -164,8 +163,8 @@ impl StorageFlags {
 
     /// Returns the storage codec for the objects of the resources of `registry`, which are built in.
     fn kept(&self, registry: Registry, apis: &Apis) -> Result<StorageCodec> {
-        let types = tables::types_at_rest(apis).context("cannot read the table of types")?;
-        let older = tables::older_kinds().map(|(api_version, kind, like)| OlderKind {
+        let types = holdfast_kind_tables::types_at_rest(apis).context("cannot read the table of types")?;
+        let older = holdfast_kind_tables::older_kinds().map(|(api_version, kind, like)| OlderKind {
             api_version,
             kind,
             like,
@@ -343,7 +342,7 @@ mod tests {
 
     use arc_swap::ArcSwap;
     use clap::Parser as _;
-    use holdfast_kinds::apis::Apis;
+    use holdfast_kind_tables::apis::Apis;
 
     use crate::flags::Arguments;
 

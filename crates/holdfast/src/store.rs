@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, anyhow};
 use arc_swap::ArcSwap;
 use futures_util::future::try_join_all;
-use holdfast_kinds::apis::Apis;
+use holdfast_kind_tables::apis::Apis;
 use holdfast_resource::Registry;
 use holdfast_server::metrics::EtcdCalls;
 use holdfast_server::objects::{Objects, Store};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use bytes::Bytes;
-use holdfast_kinds::admission::{ImageReview, ImageReviewer};
+use holdfast_admission_plugins::{ImageReview, ImageReviewer};
 use http::StatusCode;
 use parking_lot::Mutex;
 

@@ -7,11 +7,11 @@ use holdfast_admission::policies::Policies;
 use holdfast_admission::webhooks::Webhooks;
 use holdfast_authorization::rbac::RuleIndex;
 use holdfast_cel::PatternMemory;
+use holdfast_kind_tables::apis::Apis;
+use holdfast_kind_tables::features::Features;
 use holdfast_resource::structural::RuleTimings;
 
-use crate::apis::Apis;
 use crate::counters::Counters;
-use crate::features::Features;
 use crate::validation::addresses::Block;
 
 /// Settings of the server that the built-in kinds depend on, named after kube-apiserver's flags.

@@ -8,11 +8,11 @@ use holdfast_resource::counters::CounterFamily;
 #[derive(Clone, Debug)]
 pub struct Counters {
     /// Evaluations of Pod Security Standards.
-    pub(crate) pod_security_evaluations: Arc<CounterFamily>,
+    pub pod_security_evaluations: Arc<CounterFamily>,
     /// Requests that are exempt from Pod Security Standards. This server knows no exemptions, so none is counted.
     pod_security_exemptions: Arc<CounterFamily>,
     /// Errors that prevent the evaluation of Pod Security Standards, or change what is evaluated.
-    pub(crate) pod_security_errors: Arc<CounterFamily>,
+    pub pod_security_errors: Arc<CounterFamily>,
     /// Issued certificates whose request had a duration.
     pub(crate) csr_requested_durations: Arc<CounterFamily>,
     /// Issued certificates with the duration of their request.

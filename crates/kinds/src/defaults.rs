@@ -17,7 +17,7 @@ pub(crate) fn set_missing(object: &mut Value, key: &str, value: impl FnOnce() ->
 }
 
 /// Sets the member `key` of the map at `path` if the map exists and the member does not.
-pub(crate) fn set_missing_at(object: &mut Value, path: &[&str], key: &str, value: impl FnOnce() -> Value) {
+pub fn set_missing_at(object: &mut Value, path: &[&str], key: &str, value: impl FnOnce() -> Value) {
     let lacks = |map: &Value| map.as_map().is_some() && map.get(key).is_none_or(Value::is_null);
     if object.at(path).is_some_and(lacks)
         && let Some(map) = object.at_mut(path)
@@ -35,7 +35,7 @@ pub(crate) fn put_at(object: &mut Value, path: &[&str], value: Option<Value>) {
 }
 
 /// Changes the items of the list at `key` for which `asks` returns true.
-pub(crate) fn change_items(object: &mut Value, key: &str, asks: impl Fn(&Value) -> bool, change: impl Fn(&mut Value)) {
+pub fn change_items(object: &mut Value, key: &str, asks: impl Fn(&Value) -> bool, change: impl Fn(&mut Value)) {
     let any = object
         .get(key)
         .and_then(Value::as_list)
@@ -80,7 +80,7 @@ pub(crate) fn none_if_empty(object: &mut Value, path: &[&str]) {
 }
 
 /// Returns true if a field is missing, `null`, or the zero value of its type.
-pub(crate) fn is_zero(value: Option<&Value>) -> bool {
+pub fn is_zero(value: Option<&Value>) -> bool {
     match value {
         None | Some(Value::Null | Value::Bool(false) | Value::Int(0)) => true,
         Some(Value::String(text)) => text.is_empty(),

@@ -1,13 +1,15 @@
 //! Shared test harness of the kinds: YAML in, typed objects out, and validation errors as text.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
-mod plugins;
 mod surroundings;
 
 use std::sync::{Arc, LazyLock, Mutex};
 
 use holdfast_authorization::{AlwaysAllow, User};
+use holdfast_kind_tables::apis::Apis;
+use holdfast_kind_tables::features::{FeatureGates, Features};
+use holdfast_kind_tables::written_types;
 use holdfast_resource::access::Access;
 use holdfast_resource::metadata::new_object;
 use holdfast_resource::schema::EmptyField;
@@ -19,14 +21,11 @@ use holdfast_value::{Limits, Value, yaml};
 use holdfast_writes::testing::{UID, World};
 use holdfast_writes::{Call, Stage, metadata};
 
-use crate::apis::Apis;
-use crate::features::{FeatureGates, Features};
-use crate::{Config, admission, registry, registry_of, tables};
+use crate::{Config, registry, registry_of};
 
 /// Set of kinds and of objects that they can look up. `holdfast_writes` defines the steps of a write.
-pub(crate) struct Harness {
+pub struct Harness {
     world: World,
-    settings: admission::PluginSettings,
     objects: Vec<Value>,
     /// Only permissions of the user, as `verb resource/subresource`; all permissions if `None`.
     rights: Option<Vec<String>>,
@@ -37,17 +36,19 @@ pub(crate) struct Harness {
 }
 
 impl Harness {
-    pub(crate) fn new() -> Self {
+    /// Returns a harness with the defaults of all flags.
+    #[expect(clippy::new_without_default, reason = "a test names what it needs")]
+    pub fn new() -> Self {
         Self::of(&Config::default())
     }
 
     /// Returns a harness with this value of `--feature-gates`.
-    pub(crate) fn with_gates(gates: &str) -> Self {
+    pub fn with_gates(gates: &str) -> Self {
         Self::serving("", gates)
     }
 
     /// Returns a harness with these values of `--runtime-config` and `--feature-gates`.
-    pub(crate) fn serving(apis: &str, gates: &str) -> Self {
+    pub fn serving(apis: &str, gates: &str) -> Self {
         Self::of(&Config {
             features: FeatureGates::set(&[gates.to_owned()]).unwrap().features(),
             apis: Apis::set(&[apis.to_owned()]).unwrap(),
@@ -57,7 +58,7 @@ impl Harness {
 
     fn of(config: &Config) -> Self {
         static TYPES: LazyLock<Arc<TableTypes>> = LazyLock::new(|| {
-            let types = tables::written_types(&Config::default());
+            let types = written_types(&Apis::default(), Features::default());
             TableTypes::new(Arc::new(types.unwrap()))
         });
         let registry = match config.apis == Apis::default() && config.features == Features::default() {
@@ -66,10 +67,6 @@ impl Harness {
         };
         Self {
             world: World::new(registry),
-            settings: admission::PluginSettings {
-                features: config.features,
-                ..admission::PluginSettings::default()
-            },
             objects: Vec::new(),
             rights: None,
             namespace: None,
@@ -78,13 +75,13 @@ impl Harness {
     }
 
     /// Sets the only permissions of the user, each `verb resource/subresource`.
-    pub(crate) fn allowing(mut self, rights: &[&str]) -> Self {
+    pub fn allowing(mut self, rights: &[&str]) -> Self {
         self.rights = Some(rights.iter().map(|&right| right.to_owned()).collect());
         self
     }
 
     /// Sets the user who writes.
-    pub(crate) fn written_by(mut self, name: &str, groups: &[&str]) -> Self {
+    pub fn written_by(mut self, name: &str, groups: &[&str]) -> Self {
         self.world.user = Arc::new(User {
             name: name.into(),
             groups: groups.iter().map(|&group| group.into()).collect(),
@@ -94,19 +91,13 @@ impl Harness {
     }
 
     /// Sets the namespace in which objects are written.
-    pub(crate) fn in_namespace(mut self, namespace: &str) -> Self {
+    pub fn in_namespace(mut self, namespace: &str) -> Self {
         self.namespace = Some(namespace.to_owned());
         self
     }
 
-    /// Sets the settings of the plugins.
-    pub(crate) fn with_plugins(mut self, settings: admission::PluginSettings) -> Self {
-        self.settings = settings;
-        self
-    }
-
     /// Stores an object.
-    pub(crate) fn with(mut self, text: &str) -> Self {
+    pub fn with(mut self, text: &str) -> Self {
         let object = self.read(text);
         self.objects.push(object);
         self
@@ -114,7 +105,7 @@ impl Harness {
 
     /// Returns the object before any step of a write: typed, with all defaults, in the version in which it is
     /// written.
-    pub(crate) fn read(&self, text: &str) -> Value {
+    pub fn read(&self, text: &str) -> Value {
         let object = yaml::parse(text.as_bytes(), &Limits::default()).unwrap();
         let kind = kind_of(&object);
         let of = self
@@ -137,7 +128,7 @@ impl Harness {
     }
 
     /// Returns the value at `path` of the response to a POST of a review, or the errors.
-    pub(crate) fn answer(&self, text: &str, path: &str) -> Result<String, Vec<String>> {
+    pub fn answer(&self, text: &str, path: &str) -> Result<String, Vec<String>> {
         let object = self.read(text);
         let answer = self.call(&object, None, None, |resource, context| {
             answered(review(resource, ""), context, object.clone())
@@ -150,7 +141,7 @@ impl Harness {
     }
 
     /// Reads computed objects.
-    pub(crate) fn read_computed<T>(
+    pub fn read_computed<T>(
         &self,
         api_version: &str,
         kind: &str,
@@ -181,14 +172,14 @@ impl Harness {
     }
 
     /// Returns the object that a create of `text` stores.
-    pub(crate) fn create(&self, text: &str) -> Value {
+    pub fn create(&self, text: &str) -> Value {
         let mut object = self.read(text);
         self.prepare(&mut object, None, None).unwrap();
         self.typed(&object)
     }
 
     /// Returns the errors of a new object as texts.
-    pub(crate) fn errors(&self, text: &str) -> Vec<String> {
+    pub fn errors(&self, text: &str) -> Vec<String> {
         let mut object = self.read(text);
         match self.prepare(&mut object, None, None) {
             Ok(()) => texts(&self.run(&object, None, None, |stage, call| stage.faults_of_new(call, &object))),
@@ -198,12 +189,12 @@ impl Harness {
     }
 
     /// Returns the errors of an update of the stored object `old` to the object of `text`.
-    pub(crate) fn update_errors(&self, old: &str, text: &str) -> Vec<String> {
+    pub fn update_errors(&self, old: &str, text: &str) -> Vec<String> {
         self.subresource_errors(None, old, text)
     }
 
     /// Returns the errors of a write to a subresource, like [`Harness::update_errors`].
-    pub(crate) fn subresource_errors(&self, subresource: Option<&str>, old: &str, text: &str) -> Vec<String> {
+    pub fn subresource_errors(&self, subresource: Option<&str>, old: &str, text: &str) -> Vec<String> {
         let old = self.create(old);
         let mut object = self.read(text);
         if let Some(uid) = old.at(&["metadata", "uid"]) {
@@ -219,13 +210,7 @@ impl Harness {
     }
 
     /// Returns the steps that a POST of `body` to a subresource of the object `name` plans, or its error.
-    pub(crate) fn plan(
-        &self,
-        plural: &str,
-        subresource: &str,
-        name: &str,
-        body: &str,
-    ) -> Result<Vec<ActionStep>, String> {
+    pub fn plan(&self, plural: &str, subresource: &str, name: &str, body: &str) -> Result<Vec<ActionStep>, String> {
         let resource = self.core_resource(plural);
         let body = yaml::parse(body.as_bytes(), &Limits::default()).unwrap();
         let Some(Responder::Action(action)) = resource.capabilities.responder(subresource) else {
@@ -240,7 +225,7 @@ impl Harness {
     }
 
     /// Returns the response to a POST of `body` to a review below the object `name` with its warnings, or its error.
-    pub(crate) fn subresource_answer(
+    pub fn subresource_answer(
         &self,
         plural: &str,
         subresource: &str,
@@ -258,7 +243,7 @@ impl Harness {
     }
 
     /// Returns the result of a request through a subresource of the object `name`, with one option.
-    pub(crate) fn connect(&self, plural: &str, subresource: &str, name: &str, option: Option<(&str, &str)>) -> String {
+    pub fn connect(&self, plural: &str, subresource: &str, name: &str, option: Option<(&str, &str)>) -> String {
         let resource = self.core_resource(plural);
         let mut options = Value::empty_map();
         if let Some((option, value)) = option {
@@ -276,7 +261,8 @@ impl Harness {
         format!("{connection:?}")
     }
 
-    fn core_resource(&self, plural: &str) -> &Resource {
+    /// Returns the resource of the core group with this plural name.
+    pub fn core_resource(&self, plural: &str) -> &Resource {
         let resource = GroupResource {
             group: Default::default(),
             resource: plural.into(),
@@ -285,27 +271,27 @@ impl Harness {
     }
 
     /// Returns the errors of an update of `old` to `object`, both used as they are.
-    pub(crate) fn check_update(&self, subresource: Option<&str>, old: &Value, object: &Value) -> Vec<String> {
+    pub fn check_update(&self, subresource: Option<&str>, old: &Value, object: &Value) -> Vec<String> {
         texts(&self.run(object, Some(old), subresource, |stage, call| {
             stage.faults_of_changed(call, object, old)
         }))
     }
 
     /// Returns the object that an update of `old` stores.
-    pub(crate) fn update(&self, old: &Value, text: &str) -> Value {
+    pub fn update(&self, old: &Value, text: &str) -> Value {
         let mut object = self.read(text);
         self.prepare(&mut object, Some(old), None).unwrap();
         self.typed(&object)
     }
 
     /// Returns `object` after the preparation of a write to a subresource that replaces `old`.
-    pub(crate) fn shaped(&self, subresource: Option<&str>, old: &Value, mut object: Value) -> Value {
+    pub fn shaped(&self, subresource: Option<&str>, old: &Value, mut object: Value) -> Value {
         self.prepare(&mut object, Some(old), subresource).unwrap();
         object
     }
 
     /// Returns the warnings of a valid new object.
-    pub(crate) fn warnings(&self, text: &str) -> Vec<String> {
+    pub fn warnings(&self, text: &str) -> Vec<String> {
         let object = self.read(text);
         self.call(&object, None, None, |resource, context| {
             resource.strategy.warnings(context, &object, None)
@@ -313,7 +299,7 @@ impl Harness {
     }
 
     /// Returns the warnings of an object that replaces another.
-    pub(crate) fn update_warnings(&self, old: &str, new: &str) -> Vec<String> {
+    pub fn update_warnings(&self, old: &str, new: &str) -> Vec<String> {
         let (old, new) = (self.read(old), self.read(new));
         self.call(&new, Some(&old), None, |resource, context| {
             resource.strategy.warnings(context, &new, Some(&old))
@@ -321,7 +307,7 @@ impl Harness {
     }
 
     /// Returns the warnings of a write to a subresource that changes nothing.
-    pub(crate) fn subresource_warnings(&self, subresource: &str, text: &str) -> Vec<String> {
+    pub fn subresource_warnings(&self, subresource: &str, text: &str) -> Vec<String> {
         let object = self.read(text);
         self.call(&object, Some(&object), Some(subresource), |resource, context| {
             resource.strategy.warnings(context, &object, Some(&object))
@@ -349,7 +335,8 @@ impl Harness {
         })
     }
 
-    fn call<T>(
+    /// Calls `step` with the resource and the context of a write of `object`.
+    pub fn call<T>(
         &self,
         object: &Value,
         old: Option<&Value>,
@@ -375,7 +362,8 @@ impl Harness {
         self.run_as(operation, object, subresource, step)
     }
 
-    fn run_as<T>(
+    /// Calls `step` with the stage of a write by this operation.
+    pub fn run_as<T>(
         &self,
         operation: Operation,
         object: &Value,
@@ -418,7 +406,7 @@ fn review<'r>(resource: &'r Resource, subresource: &str) -> &'r dyn Review {
 }
 
 /// Returns an object that has only its name.
-fn named(resource: &Resource, name: &str) -> Value {
+pub fn named(resource: &Resource, name: &str) -> Value {
     new_object(&resource.versions[0].api_version, &resource.kind, "", name)
 }
 
@@ -429,20 +417,12 @@ fn kind_of(object: &Value) -> GroupVersionKind {
     }
 }
 
-/// Returns the message of a plugin that rejects a write.
-fn said(refusal: Refusal) -> String {
-    match refusal {
-        Refusal::Forbidden { message, .. } => message,
-        refusal => format!("{refusal:?}"),
-    }
-}
-
 fn texts(errors: &[FieldError]) -> Vec<String> {
     errors.iter().map(ToString::to_string).collect()
 }
 
 /// Returns the value at a path of names and indices, such as `spec.containers.0.image`, as JSON.
-pub(crate) fn at(object: &Value, path: &str) -> String {
+pub fn at(object: &Value, path: &str) -> String {
     let found = path
         .split('.')
         .try_fold(object, |node, part| match part.parse::<usize>() {

@@ -2,66 +2,54 @@
 
 use std::sync::Arc;
 
+use holdfast_kind_tables::Kind;
 use holdfast_resource::metadata::formats::Faults;
 use holdfast_resource::quota::QuotaUsage;
 use holdfast_resource::table::NamedCell;
 use holdfast_resource::{
-    AtRestRules, Capabilities, Claims, ComputedObjects, Connecter, Converts, Defines, DeletionRules, Followed, Generic,
-    InitialObjects, MetadataChecks, NameRule, Old, RawExtensions, Resource, Responder, Review, RowRules, SelectorWords,
-    Strategy, SubresourceAction, TokenClaim,
+    AtRestRules, Claims, ComputedObjects, Connecter, Converts, Defines, DeletionRules, Followed, Generic,
+    InitialObjects, MetadataChecks, NameRule, Old, RawExtensions, Responder, Review, RowRules, SelectorWords, Strategy,
+    SubresourceAction, TokenClaim,
 };
-use holdfast_value::{SmolStr, Value};
+use holdfast_value::Value;
 
 use crate::config::Config;
-use crate::metadata_checks;
 use crate::versions::Versions;
 use crate::workload::{TemplateWarnings, WithPodTemplate};
 
-/// Kind with its strategy and its capabilities. [`Kind::done`] erases the type of the strategy.
-pub(crate) struct Kind<S: ?Sized = dyn Strategy> {
+/// Builder of a kind with a strategy of type `S`. Its methods add capabilities.
+pub(crate) struct KindBuilder<S> {
     strategy: Arc<S>,
-    capabilities: Capabilities,
-    deprecation: Option<&'static str>,
-    cells: &'static [NamedCell],
-    empty_status: bool,
-    writes_status: bool,
-    names: Option<NameRule>,
-    metadata_checks: MetadataChecks,
+    kind: Kind,
 }
 
-/// Returns a kind that only does what its descriptor states. The methods of [`Kind`] add capabilities.
-pub(crate) fn generic() -> Kind<Generic> {
+/// Returns a kind that only does what its descriptor states. The methods of [`KindBuilder`] add capabilities.
+pub(crate) fn generic() -> KindBuilder<Generic> {
     kind(Generic)
 }
 
 /// Returns a kind with this strategy.
-pub(crate) fn kind<S: Strategy + 'static>(strategy: S) -> Kind<S> {
-    Kind {
+pub(crate) fn kind<S: Strategy + 'static>(strategy: S) -> KindBuilder<S> {
+    KindBuilder {
         strategy: Arc::new(strategy),
-        capabilities: Capabilities::default(),
-        deprecation: None,
-        cells: &[],
-        empty_status: false,
-        writes_status: false,
-        names: None,
-        metadata_checks: metadata_checks::COMMON_CHECKS,
+        kind: Kind::default(),
     }
 }
 
-impl<S: Strategy + 'static> Kind<S> {
+impl<S: Strategy + 'static> KindBuilder<S> {
     /// Declares that the kind has several versions and converts between them.
     pub(crate) fn converts(mut self) -> Self
     where
         S: Converts,
     {
-        self.capabilities.converts = Some(self.strategy.clone());
+        self.kind.capabilities.converts = Some(self.strategy.clone());
         self
     }
 
     /// Declares that `versions` converts the versions other than the default, if any of the group may be served.
     pub(crate) fn converts_by(mut self, config: &Config, group: &str, versions: Versions) -> Self {
         if config.apis.has_more(group) {
-            self.capabilities.converts = Some(Arc::new(versions));
+            self.kind.capabilities.converts = Some(Arc::new(versions));
         }
         self
     }
@@ -71,7 +59,7 @@ impl<S: Strategy + 'static> Kind<S> {
     where
         S: Defines,
     {
-        self.capabilities.defines = Some(self.strategy.clone());
+        self.kind.capabilities.defines = Some(self.strategy.clone());
         self
     }
 
@@ -80,7 +68,7 @@ impl<S: Strategy + 'static> Kind<S> {
     where
         S: Followed,
     {
-        self.capabilities.followed = Some(self.strategy.clone());
+        self.kind.capabilities.followed = Some(self.strategy.clone());
         self
     }
 
@@ -89,7 +77,7 @@ impl<S: Strategy + 'static> Kind<S> {
     where
         S: Claims,
     {
-        self.capabilities.claims = Some(self.strategy.clone());
+        self.kind.capabilities.claims = Some(self.strategy.clone());
         self
     }
 
@@ -98,7 +86,7 @@ impl<S: Strategy + 'static> Kind<S> {
     where
         S: InitialObjects,
     {
-        self.capabilities.initial_objects = Some(self.strategy.clone());
+        self.kind.capabilities.initial_objects = Some(self.strategy.clone());
         self
     }
 
@@ -122,7 +110,7 @@ impl<S: Strategy + 'static> Kind<S> {
         self.responder(subresource, Responder::Connect(Arc::new(connecter)))
     }
 
-    /// Declares several subresources like [`Kind::connects`].
+    /// Declares several subresources like [`KindBuilder::connects`].
     pub(crate) fn connects_each<C: Connecter + 'static>(
         self,
         connecters: impl IntoIterator<Item = (&'static str, C)>,
@@ -132,49 +120,49 @@ impl<S: Strategy + 'static> Kind<S> {
     }
 
     fn responder(mut self, subresource: &'static str, responder: Responder) -> Self {
-        self.capabilities.responders.push((subresource, responder));
+        self.kind.capabilities.responders.push((subresource, responder));
         self
     }
 
     /// Sets the rule for names of objects of the kind.
     pub(crate) fn named_by(mut self, faults: fn(&Value, &str) -> Faults) -> Self {
-        self.capabilities.name_faults = Some(faults);
+        self.kind.capabilities.name_faults = Some(faults);
         self
     }
 
     /// Declares that objects of the kind are the namespaces of other objects.
     pub(crate) fn holds_namespaces(mut self) -> Self {
-        self.capabilities.is_namespace = true;
+        self.kind.capabilities.is_namespace = true;
         self
     }
 
     /// Exempts the kind from admission policies.
     pub(crate) fn exempt_from_policies(mut self) -> Self {
-        self.capabilities.exempt.policies = true;
+        self.kind.capabilities.exempt.policies = true;
         self
     }
 
     /// Exempts the kind from webhooks.
     pub(crate) fn exempt_from_webhooks(mut self) -> Self {
-        self.capabilities.exempt.webhooks = true;
+        self.kind.capabilities.exempt.webhooks = true;
         self
     }
 
     /// Sets the deletion rules of the kind.
     pub(crate) fn deletion(mut self, rules: DeletionRules) -> Self {
-        self.capabilities.deletion = rules;
+        self.kind.capabilities.deletion = rules;
         self
     }
 
     /// Sets rules for objects whose form in etcd differs from the served form.
     pub(crate) fn at_rest(mut self, rules: AtRestRules) -> Self {
-        self.capabilities.at_rest = rules;
+        self.kind.capabilities.at_rest = rules;
         self
     }
 
     /// Sets the function that converts objects from the served to the stored form.
     pub(crate) fn kept_by(mut self, kept: fn(Value, Old<'_>) -> Value) -> Self {
-        self.capabilities.at_rest.kept = Some(kept);
+        self.kind.capabilities.at_rest.kept = Some(kept);
         self
     }
 
@@ -188,19 +176,19 @@ impl<S: Strategy + 'static> Kind<S> {
 
     /// Sets the rules for rows of tables.
     pub(crate) fn rows(mut self, rules: RowRules) -> Self {
-        self.capabilities.rows = rules;
+        self.kind.capabilities.rows = rules;
         self
     }
 
     /// Limits exemptions to policies and webhooks of the API: those from files of the server apply to the kind.
     pub(crate) fn but_from_those_of_files(mut self) -> Self {
-        self.capabilities.exempt.but_of_files = true;
+        self.kind.capabilities.exempt.but_of_files = true;
         self
     }
 
     /// Sets the paths of raw extensions. `immutable` is the field around them, if it does not change.
     pub(crate) fn raw(mut self, fields: &'static [&'static [&'static str]], immutable: Option<&'static str>) -> Self {
-        self.capabilities.raw = Some(RawExtensions {
+        self.kind.capabilities.raw = Some(RawExtensions {
             fields,
             status_fields: &[],
             immutable,
@@ -210,7 +198,7 @@ impl<S: Strategy + 'static> Kind<S> {
 
     /// Sets the paths of raw extensions in the status.
     pub(crate) fn raw_in_status(mut self, status_fields: &'static [&'static [&'static str]]) -> Self {
-        if let Some(raw) = &mut self.capabilities.raw {
+        if let Some(raw) = &mut self.kind.capabilities.raw {
             raw.status_fields = status_fields;
         }
         self
@@ -218,56 +206,56 @@ impl<S: Strategy + 'static> Kind<S> {
 
     /// Declares that an update counts as a change even if the server drops everything that it changes.
     pub(crate) fn counts_dropped_fields(mut self) -> Self {
-        self.capabilities.counts_dropped_fields = true;
+        self.kind.capabilities.counts_dropped_fields = true;
         self
     }
 
     /// Declares that a new object keeps the fields from its creator that writes to the object do not change.
     pub(crate) fn keeps_reset_fields_at_creation(mut self) -> Self {
-        self.capabilities.keeps_reset_fields_at_creation = true;
+        self.kind.capabilities.keeps_reset_fields_at_creation = true;
         self
     }
 
     /// Sets the fields that a write to a subresource changes without owning them.
     pub(crate) fn unowned_fields(mut self, fields: &'static [(&'static str, &'static str)]) -> Self {
-        self.capabilities.unowned_fields = fields;
+        self.kind.capabilities.unowned_fields = fields;
         self
     }
 
     /// Sets the warning of every response about the kind.
     pub(crate) fn deprecated(mut self, warning: &'static str) -> Self {
-        self.deprecation = Some(warning);
+        self.kind.deprecation = Some(warning);
         self
     }
 
     /// Declares that quotas also count objects of the kind by the plural name only.
     pub(crate) fn counted_by_plural(mut self) -> Self {
-        self.capabilities.quota.plain_name = true;
+        self.kind.capabilities.quota.plain_name = true;
         self
     }
 
     /// Sets the usage of quotas beyond the number of objects.
     pub(crate) fn takes_of_quotas(mut self, usage: impl QuotaUsage + 'static) -> Self {
-        self.capabilities.quota.usage = Some(Arc::new(usage));
+        self.kind.capabilities.quota.usage = Some(Arc::new(usage));
         self
     }
 
     /// Exempts objects of the kind from quotas.
     pub(crate) fn exempt_from_quotas(mut self) -> Self {
-        self.capabilities.quota.exempt = true;
+        self.kind.capabilities.quota.exempt = true;
         self
     }
 
     /// Sets the messages for selectors with an unknown field.
     pub(crate) fn selector_words(mut self, words: SelectorWords) -> Self {
-        self.capabilities.selector_words = words;
+        self.kind.capabilities.selector_words = words;
         self
     }
 
     /// Declares that service account tokens may be bound to objects of the kind, with the claim `name`. Messages call
     /// the object `called`.
     pub(crate) fn ends_tokens(mut self, name: &'static str, called: &'static str) -> Self {
-        self.capabilities.token_claim = Some(TokenClaim { name, called });
+        self.kind.capabilities.token_claim = Some(TokenClaim { name, called });
         self
     }
 
@@ -276,106 +264,62 @@ impl<S: Strategy + 'static> Kind<S> {
         mut self,
         path: &'static [&'static str],
         warnings: TemplateWarnings,
-    ) -> Kind<WithPodTemplate<S>> {
-        self.capabilities.pod_template = Some(path);
-        self.capabilities.parts.push(path);
-        self.with_strategy(|kind| Arc::new(WithPodTemplate { kind, path, warnings }))
+    ) -> KindBuilder<WithPodTemplate<S>> {
+        self.kind.capabilities.pod_template = Some(path);
+        self.kind.capabilities.parts.push(path);
+        let strategy = WithPodTemplate {
+            kind: self.strategy,
+            path,
+            warnings,
+        };
+        KindBuilder {
+            strategy: Arc::new(strategy),
+            kind: self.kind,
+        }
     }
 
     /// Declares a part at `path` that is validated independently of the rest; see
     /// [`Check::alone`](holdfast_resource::Check::alone).
     pub(crate) fn part(mut self, path: &'static [&'static str]) -> Self {
-        self.capabilities.parts.push(path);
+        self.kind.capabilities.parts.push(path);
         self
     }
 
     /// Declares that a new object has the zero value of its status, whatever its creator sends.
     pub(crate) fn empty_status(mut self) -> Self {
-        self.empty_status = true;
+        self.kind.empty_status = true;
         self
     }
 
     /// Declares that writes to the object also change its status.
     pub(crate) fn writes_status(mut self) -> Self {
-        self.writes_status = true;
+        self.kind.writes_status = true;
         self
     }
 
     /// Sets a rule for names that differs from that of the table.
     pub(crate) fn names(mut self, rule: Option<NameRule>) -> Self {
-        self.names = rule;
+        self.kind.names = rule;
         self
     }
 
     /// Sets the number of times that validation of the kind checks the metadata.
     pub(crate) fn metadata_checks(mut self, checks: MetadataChecks) -> Self {
-        self.metadata_checks = checks;
+        self.kind.metadata_checks = checks;
         self
     }
 
     /// Sets the cells that columns of its tables name.
     pub(crate) fn cells(mut self, cells: &'static [NamedCell]) -> Self {
-        self.cells = cells;
+        self.kind.cells = cells;
         self
     }
 
-    /// Erases the type of the strategy.
+    /// Returns the kind.
     pub(crate) fn done(self) -> Kind {
-        self.with_strategy::<dyn Strategy>(|strategy| strategy)
-    }
-
-    /// Replaces the strategy with the one that `of` returns for it.
-    fn with_strategy<T: ?Sized>(self, of: impl FnOnce(Arc<S>) -> Arc<T>) -> Kind<T> {
         Kind {
-            strategy: of(self.strategy),
-            capabilities: self.capabilities,
-            deprecation: self.deprecation,
-            cells: self.cells,
-            empty_status: self.empty_status,
-            writes_status: self.writes_status,
-            names: self.names,
-            metadata_checks: self.metadata_checks,
+            strategy: self.strategy,
+            ..self.kind
         }
-    }
-}
-
-impl Default for Kind {
-    fn default() -> Self {
-        generic().done()
-    }
-}
-
-impl Kind {
-    /// Returns `resource` with the strategy and the capabilities of the kind.
-    pub(crate) fn behind(&self, mut resource: Resource) -> Resource {
-        resource.strategy = Arc::clone(&self.strategy);
-        resource.capabilities = self.capabilities.clone();
-        resource.rules.metadata_checks = self.metadata_checks;
-        resource
-    }
-
-    /// Returns true if a new object has the zero value of its status, whatever its creator sends.
-    pub(crate) fn has_empty_status(&self) -> bool {
-        self.empty_status
-    }
-
-    /// Returns true if writes to the object also change its status.
-    pub(crate) fn takes_status(&self) -> bool {
-        self.writes_status
-    }
-
-    /// Returns the rule for names, if it differs from that of the table.
-    pub(crate) fn name_rule(&self) -> Option<NameRule> {
-        self.names
-    }
-
-    /// Returns the warning of every response about the kind.
-    pub(crate) fn deprecation(&self) -> Option<SmolStr> {
-        self.deprecation.map(SmolStr::new_static)
-    }
-
-    /// Returns the cells that columns of its tables name.
-    pub(crate) fn cells(&self) -> &'static [NamedCell] {
-        self.cells
     }
 }

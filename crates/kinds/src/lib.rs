@@ -2,19 +2,16 @@
 #![warn(clippy::indexing_slicing)]
 //! Built-in kinds: those that kube-apiserver 1.36 serves without CRDs.
 //!
-//! Facts about a kind that are data (names, verbs, fields, unconditional defaults, keys) are in [`tables`]. Each kind
-//! has one file for its behaviour, by API group: `apps/deployment.rs` sets defaults that depend on other fields,
-//! prepares objects for storage, and validates them. [`registry`] combines both; [`admission`] has the plugins that all
-//! writes pass.
+//! Facts about a kind that are data (names, verbs, fields, unconditional defaults, keys) are in the crate
+//! [`holdfast_kind_tables`]. Each kind has one file for its behaviour, by API group: `apps/deployment.rs` sets defaults that depend on other fields,
+//! prepares objects for storage, and validates them. [`registry`] combines both.
 //!
 //! To add the behaviour of a kind, write its file with a [`Strategy`](holdfast_resource::Strategy), and add it with its
 //! capabilities to the list of kinds in the `mod.rs` of its group.
 
-pub mod admission;
 mod admissionregistration;
 mod apiextensions;
 mod apiregistration;
-pub mod apis;
 mod apps;
 mod authentication;
 mod authorization;
@@ -26,20 +23,19 @@ mod config;
 mod coordination;
 mod core;
 pub mod counters;
-mod defaults;
-mod descriptions;
+pub mod defaults;
 mod discovery;
 mod events;
-pub mod features;
+#[cfg(test)]
+mod feature_tests;
 mod flowcontrol;
 mod generation;
-#[cfg(test)]
-mod harness;
+#[cfg(any(test, feature = "testing"))]
+pub mod harness;
 mod kind;
-mod metadata_checks;
 mod networking;
 mod node;
-mod pod_resources;
+pub mod pod_resources;
 mod policy;
 mod quota;
 mod rbac;
@@ -48,57 +44,41 @@ mod scheduling;
 mod storage;
 mod storageversion;
 mod storageversionmigration;
-pub mod tables;
 mod time;
-mod validation;
+pub mod validation;
 mod versions;
 mod workload;
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use holdfast_resource::{GroupVersion, KindType, KindTypes, Registry, TableTypes, version_order};
-use holdfast_value::SmolStr;
+use holdfast_kind_tables::{Kind, ResourceTableError, TablesError, all_group_versions, unserved, written_types};
+use holdfast_resource::{GroupVersion, KindType, KindTypes, Registry, TableTypes};
 
-use kind::Kind;
-
+pub use certificates::{may_use_signer, pem};
 pub use config::{Config, random};
-pub use descriptions::Descriptions;
+pub use core::{pod_spec, qos_class};
+pub use rbac::changes_ownership_alone;
+pub use scheduling::SYSTEM_CLASSES;
 pub use validation::addresses::Block;
-
-/// Returns the versions in which objects of a built-in kind can be decoded, the preferred one first: those that are
-/// `served`, and the others that the reference knows. All are values of `apiVersion`.
-pub fn decodable_versions(group: &str, kind: &str, served: &[&str]) -> Vec<SmolStr> {
-    let is_of_group = |api_version: &str| api_version.split_once('/').map_or("", |(group, _)| group) == group;
-    let others = tables::unserved().filter(|(api_version, known)| *known == kind && is_of_group(api_version));
-    let mut versions: Vec<SmolStr> = served.iter().map(|version| SmolStr::new(*version)).collect();
-    for (api_version, _) in others {
-        if !versions.iter().any(|version| version == api_version) {
-            versions.push(api_version.into());
-        }
-    }
-    let version = |api_version: &SmolStr| SmolStr::new(api_version.rsplit('/').next().unwrap_or_default());
-    versions.sort_by(|one, other| version_order::compare(&version(one), &version(other)));
-    versions
-}
 
 /// Returns all built-in resources, in the order of discovery.
 ///
 /// # Errors
 /// If the generated table cannot be read, which the tests of this crate rule out.
-pub fn registry(config: &Config) -> Result<Registry, tables::TablesError> {
-    let types = TableTypes::new(Arc::new(tables::written_types(config)?));
+pub fn registry(config: &Config) -> Result<Registry, TablesError> {
+    let types = TableTypes::new(Arc::new(written_types(&config.apis, config.features)?));
     Ok(registry_of(config, &types)?)
 }
 
 /// Returns all built-in resources, with types that were already read.
-fn registry_of(config: &Config, types: &Arc<TableTypes>) -> Result<Registry, tables::ResourceTableError> {
+fn registry_of(config: &Config, types: &Arc<TableTypes>) -> Result<Registry, ResourceTableError> {
     let mut registry = Registry::builder();
     let kind_of = |group: &str, plural: &str| kind_of(group, plural, config);
-    let resources = tables::resources(&kind_of, types, config)?;
+    let resources = holdfast_kind_tables::resources(&kind_of, types, &config.apis, config.features)?;
     let versions = || resources.iter().flat_map(|resource| &resource.versions);
     let listed: HashSet<&GroupVersion> = versions().map(|version| &version.group_version).collect();
-    for group_version in tables::all_group_versions() {
+    for group_version in all_group_versions() {
         if listed.contains(&group_version) {
             registry = registry.group_version(group_version);
         }
@@ -108,7 +88,7 @@ fn registry_of(config: &Config, types: &Arc<TableTypes>) -> Result<Registry, tab
         registry = registry.resource(Arc::new(resource));
     }
     let table = types.table();
-    let unserved = tables::unserved().filter(|(version, kind)| table.id_of_object(version, kind).is_none());
+    let unserved = unserved().filter(|(version, kind)| table.id_of_object(version, kind).is_none());
     let types = KindTypes::new(types, served.into_iter()).with_unserved(unserved);
     Ok(registry.types(types).build())
 }
@@ -153,30 +133,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_can_be_read_in_versions_that_are_served_no_more() {
-        // Same as kube-apiserver 1.36 reports.
-        for (group, kind, served, known) in [
-            ("apps", "Deployment", "apps/v1", "apps/v1 apps/v1beta2 apps/v1beta1"),
-            ("batch", "Job", "batch/v1", "batch/v1"),
-            ("", "Pod", "v1", "v1"),
-            (
-                "rbac.authorization.k8s.io",
-                "Role",
-                "rbac.authorization.k8s.io/v1",
-                "rbac.authorization.k8s.io/v1 rbac.authorization.k8s.io/v1beta1 rbac.authorization.k8s.io/v1alpha1",
-            ),
-            (
-                "resource.k8s.io",
-                "ResourceClaim",
-                "resource.k8s.io/v1",
-                "resource.k8s.io/v1 resource.k8s.io/v1beta2 resource.k8s.io/v1beta1",
-            ),
-        ] {
-            assert_eq!(decodable_versions(group, kind, &[served]).join(" "), known);
-        }
-    }
-
-    #[test]
     fn initial_objects_are_valid() {
         let objects: Vec<holdfast_value::Value> = registry(&Config::default())
             .unwrap()
@@ -201,5 +157,23 @@ mod tests {
                 assert!(of_core || resource.versions.iter().any(served), "{}", resource.plural);
             }
         }
+    }
+
+    #[test]
+    fn an_initial_status_is_the_zero_value_of_its_type() {
+        let registry = registry(&Config::default()).unwrap();
+        let status = |plural: &str| {
+            let resource = registry.resources().find(|resource| resource.plural == plural).unwrap();
+            let status = resource.rules.initial_status.as_ref();
+            status.map(holdfast_value::json::to_string)
+        };
+        let replicas = r#"{"availableReplicas":0,"replicas":0}"#;
+        assert_eq!(status("statefulsets").as_deref(), Some(replicas));
+        let metrics = r#"{"currentMetrics":null,"desiredReplicas":0}"#;
+        assert_eq!(status("horizontalpodautoscalers").as_deref(), Some(metrics));
+        assert_eq!(status("services").as_deref(), Some(r#"{"loadBalancer":{}}"#));
+        assert_eq!(status("volumeattachments").as_deref(), Some(r#"{"attached":false}"#));
+        assert_eq!(status("jobs").as_deref(), Some("{}"));
+        assert_eq!(status("pods"), None);
     }
 }

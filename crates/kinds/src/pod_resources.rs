@@ -5,7 +5,7 @@ use holdfast_resource::quota::{Amounts, add, amounts};
 
 /// Returns the maximum `part` (`requests` or `limits`) that the containers of a Pod use at once: the concurrent
 /// containers, or an init container with the sidecars that were started before it.
-pub(crate) fn of_containers(spec: &Field<'_, '_>, part: &str) -> Amounts {
+pub fn of_containers(spec: &Field<'_, '_>, part: &str) -> Amounts {
     let mut running = Amounts::new();
     for container in spec.child("containers").items() {
         add(&mut running, &amounts(&container.child("resources").child(part)));
@@ -30,7 +30,7 @@ pub(crate) fn of_containers(spec: &Field<'_, '_>, part: &str) -> Amounts {
 
 /// Returns the `part` of a whole Pod: its pod-level resources, for all others the sum of its containers, and its
 /// overhead (which only counts towards limits that exist).
-pub(crate) fn of_pod(spec: &Field<'_, '_>, part: &str) -> Amounts {
+pub fn of_pod(spec: &Field<'_, '_>, part: &str) -> Amounts {
     let mut total = of_containers(spec, part);
     total.extend(amounts(&spec.child("resources").child(part)));
     for (name, overhead) in amounts(&spec.child("overhead")) {

@@ -3,13 +3,14 @@
 
 use std::collections::HashSet;
 
+use holdfast_kind_tables::Kind;
 use holdfast_resource::metadata::formats::{Faults, dns_label_1035, dns_subdomain, qualified_name};
 use holdfast_resource::table::{NamedCell, items};
 use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::config::Config;
-use crate::kind::{Kind, kind};
+use crate::kind::kind;
 use crate::validation::{Errors, report};
 
 /// Returns the kind of the group with this plural name, with its capabilities.

@@ -1,6 +1,7 @@
 //! Kinds of the group `storagemigration.k8s.io`: StorageVersionMigrations, each of which rewrites the objects of a
 //! resource (<https://kubernetes.io/docs/tasks/manage-kubernetes-objects/storage-version-migration/>).
 
+use holdfast_kind_tables::Kind;
 use holdfast_resource::metadata::conditions::validate_conditions;
 use holdfast_resource::metadata::formats::{dns_label_1035, dns_subdomain};
 use holdfast_resource::table::{NamedCell, items};
@@ -8,7 +9,7 @@ use holdfast_resource::{Field, FieldError, NoRules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::config::Config;
-use crate::kind::{Kind, kind};
+use crate::kind::kind;
 use crate::validation::Errors;
 
 /// Returns the kind of the group with this plural name, with its capabilities.

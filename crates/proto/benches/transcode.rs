@@ -16,7 +16,7 @@ const DEPLOYMENT: &[u8] = include_bytes!("../../value/benches/deployment.json");
 
 fn transcoding(criterion: &mut Criterion) {
     let limits = Limits::default();
-    let types = Arc::new(holdfast_kinds::tables::types().unwrap());
+    let types = Arc::new(holdfast_kind_tables::types().unwrap());
     let of = types.id("io.k8s.api.apps.v1.Deployment").unwrap();
     let messages = Messages::new(Arc::clone(&types));
     let read = json::parse(DEPLOYMENT, &limits).unwrap();

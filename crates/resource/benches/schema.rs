@@ -6,7 +6,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use holdfast_resource::schema::{TypeTable, decode, merge_schema, with_defaults};
 use holdfast_value::{Growth, Limits, json};
 
-const TABLE: &str = include_str!("../../kinds/src/tables/types.txt");
+const TABLE: &str = include_str!("../../kind-tables/tables/types.txt");
 
 const DEPLOYMENT: &str = r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","namespace":"default",
 "labels":{"app.kubernetes.io/name":"web","app.kubernetes.io/part-of":"shop","tier":"front"},"annotations":{"owner":

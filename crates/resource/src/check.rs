@@ -8,7 +8,7 @@
 //! The walk visits only fields with tags, and allocates nothing while there is no error.
 //!
 //! # Giving a kind its validation tags
-//! 1. Write the tags of its fields into `kinds/src/tables/marks.txt`, and have `cargo xtask generate --marks` copy
+//! 1. Write the tags of its fields into `kind-tables/tables/marks.txt`, and have `cargo xtask generate --marks` copy
 //!    them into `types.txt`.
 //! 2. A status is validated only in writes to the subresource `status`, all other fields only in other writes.
 //! 3. If tags cover everything, [`Strategy::validate`](crate::Strategy::validate) and `validate_update` need no

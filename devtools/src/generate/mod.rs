@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     all: Option<PathBuf>,
     /// Output folder of the tables.
-    #[arg(long, default_value = "crates/kinds/src/tables")]
+    #[arg(long, default_value = "crates/kind-tables/tables")]
     out: PathBuf,
     /// Write nothing; fail if the existing tables differ from the generated ones.
     #[arg(long)]
@@ -164,7 +164,7 @@ mod tests {
             return;
         }
         let arguments = Arguments {
-            out: PathBuf::from("crates/kinds/src/tables"),
+            out: PathBuf::from("crates/kind-tables/tables"),
             check: true,
             ..Arguments::default()
         };

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use anyhow::Result;
 use clap::{Arg, Command, ValueEnum};
 use holdfast_admission::AdmissionChain;
-use holdfast_kinds::admission::{PluginSettings, all_plugins, names};
-use holdfast_kinds::features::{Claim, Feature, FeatureGates, Gate, Stage};
+use holdfast_admission_plugins::{PluginSettings, all_plugins, names};
+use holdfast_kind_tables::features::{Claim, Feature, FeatureGates, Gate, Stage};
 
 use super::shown;
 use crate::compatible::FlagState;

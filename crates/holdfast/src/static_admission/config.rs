@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail, ensure};
-use holdfast_kinds::admission::{ImagePolicy, ImagePolicySettings, LimitedResource};
+use holdfast_admission_plugins::{ImagePolicy, ImagePolicySettings, LimitedResource};
 use holdfast_resource::table::items;
 use holdfast_server::webhooks::{WebhookCredentials, WebhookUsers};
 use holdfast_value::{Limits, Value, yaml};

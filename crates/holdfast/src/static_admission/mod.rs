@@ -18,7 +18,7 @@ use holdfast_admission::AdmissionChain;
 use holdfast_admission::policies::Policies;
 use holdfast_admission::webhooks::{WebhookType, Webhooks};
 use holdfast_controllers::Identity;
-use holdfast_kinds::features::{Feature, Features};
+use holdfast_kind_tables::features::{Feature, Features};
 use holdfast_server::metrics::ManifestMetrics;
 use holdfast_server::operations::loopback::Client;
 use holdfast_server::operations::service::Service;

@@ -14,10 +14,11 @@ mod webhook_configuration;
 use std::sync::Arc;
 
 use holdfast_admission::webhooks::WebhookType;
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::{of_apimachinery, with_status};
 
 use crate::config::Config;
-use crate::kind::{Kind, kind};
-use crate::metadata_checks::{of_apimachinery, with_status};
+use crate::kind::kind;
 use crate::versions::Versions;
 use followed_kind::FollowedKind;
 use static_names::StaticNames;

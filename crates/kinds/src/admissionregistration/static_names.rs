@@ -1,10 +1,10 @@
 //! Names that are reserved for configurations in the server's manifest files. API objects should not have them.
 
+use holdfast_kind_tables::features::Feature;
 use holdfast_resource::{Field, FieldError};
 use holdfast_value::Value;
 
 use crate::config::Config;
-use crate::features::Feature;
 
 const SUFFIX: &str = ".static.k8s.io";
 

@@ -271,7 +271,7 @@ spec:
 
     #[test]
     fn scope_stays_once_the_definition_is_established() {
-        let types = crate::tables::types().unwrap();
+        let types = holdfast_kind_tables::types().unwrap();
         let mut old = Harness::new().create(GADGETS);
         let mut cluster = old.clone();
         cluster.set_at(&["spec", "scope"], "Cluster".into());

@@ -8,12 +8,13 @@ mod validation;
 
 use std::sync::Arc;
 
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::of_apimachinery;
 use holdfast_resource::structural::CompileContext;
 use holdfast_resource::{AtRestRules, DeletionRules};
 
 use crate::config::Config;
-use crate::kind::{Kind, kind};
-use crate::metadata_checks::of_apimachinery;
+use crate::kind::kind;
 
 /// Returns the kind of the group with this plural resource name, with its capabilities.
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {

@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use holdfast_kind_tables::apis::Apis;
 use holdfast_resource::metadata::formats::{Faults, path_segment};
 use holdfast_resource::metadata::new_object;
 use holdfast_resource::table::{NamedCell, condition};
@@ -10,7 +11,6 @@ use holdfast_resource::{
 };
 use holdfast_value::Value;
 
-use crate::apis::Apis;
 use crate::config::Config;
 use crate::time::time_text;
 use crate::validation::{Errors, report};

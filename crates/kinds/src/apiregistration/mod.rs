@@ -2,9 +2,11 @@
 
 mod apiservice;
 
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::of_apimachinery;
+
 use crate::config::Config;
-use crate::kind::{Kind, kind};
-use crate::metadata_checks::of_apimachinery;
+use crate::kind::kind;
 
 /// Returns the kind of the group with this plural resource name, with its capabilities.
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {

@@ -7,11 +7,12 @@ mod deployment;
 pub(crate) mod replicaset;
 mod statefulset;
 
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::of_core;
 use holdfast_resource::RowRules;
 
 use crate::config::Config;
-use crate::kind::{Kind, kind};
-use crate::metadata_checks::of_core;
+use crate::kind::kind;
 use crate::workload::TemplateWarnings;
 
 /// Returns the kind of the group with this plural resource name, with its capabilities.

@@ -4,10 +4,11 @@ mod self_subject_review;
 mod token_review;
 
 use holdfast_authorization::User;
+use holdfast_kind_tables::Kind;
 use holdfast_value::{List, Map, SmolStr, Value};
 
 use crate::config::Config;
-use crate::kind::{self, Kind};
+use crate::kind;
 
 /// Returns the kind of the group with this plural resource name, with its capabilities.
 pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {

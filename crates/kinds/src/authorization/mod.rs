@@ -4,8 +4,10 @@
 mod access_review;
 mod rules_review;
 
+use holdfast_kind_tables::Kind;
+
 use crate::config::Config;
-use crate::kind::{self, Kind};
+use crate::kind;
 use access_review::{About, AccessReview};
 
 /// Returns the kind of the group with this plural resource name, with its capabilities.

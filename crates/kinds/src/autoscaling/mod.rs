@@ -2,11 +2,12 @@
 
 mod horizontalpodautoscaler;
 
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::of_core;
 use holdfast_resource::RowRules;
 
 use crate::config::Config;
-use crate::kind::{Kind, kind};
-use crate::metadata_checks::of_core;
+use crate::kind::kind;
 
 /// Returns the kind of the group with this plural resource name, with its capabilities.
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {

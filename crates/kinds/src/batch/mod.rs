@@ -4,11 +4,12 @@ mod cronjob;
 mod job;
 mod schedule;
 
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, in_order, of_core, with_status};
 use holdfast_resource::{DeletionRules, SelectorWords, UpdateOrder};
 
 use crate::config::Config;
-use crate::kind::{Kind, kind};
-use crate::metadata_checks::{COMMON_CHECKS, in_order, of_core, with_status};
+use crate::kind::kind;
 use crate::workload::TemplateWarnings;
 
 /// Returns the kind of the group with this plural resource name, with its capabilities.

@@ -4,16 +4,19 @@ mod armor;
 mod certificatesigningrequest;
 mod clustertrustbundle;
 mod der;
-pub(crate) mod pem;
+pub mod pem;
 mod podcertificaterequest;
+mod signers;
 
 pub(crate) use certificatesigningrequest::validate_signer_name;
 pub(crate) use pem::key_pair_fault;
+pub use signers::may_use_signer;
 
 use crate::config::Config;
-use crate::kind::{Kind, kind};
-use crate::metadata_checks::{COMMON_CHECKS, in_order, with_status};
+use crate::kind::kind;
 use crate::versions::Versions;
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, in_order, with_status};
 use holdfast_resource::UpdateOrder;
 
 /// API versions of ClusterTrustBundles.

@@ -40,7 +40,7 @@ fn unverified(request: &X509CertificationRequest<'_>) -> String {
 ///
 /// # Errors
 /// If the request cannot be parsed.
-pub(crate) fn organizations(encoded: &str) -> Result<Vec<String>, String> {
+pub fn organizations(encoded: &str) -> Result<Vec<String>, String> {
     let block = request_block(encoded)?;
     let subject = subject_of(&block)?;
     // Attributes that this parser does not read as text may be text to other parsers.
@@ -53,7 +53,7 @@ pub(crate) fn organizations(encoded: &str) -> Result<Vec<String>, String> {
 ///
 /// # Errors
 /// If the request cannot be parsed.
-pub(crate) fn common_name(encoded: &str) -> Result<String, String> {
+pub fn common_name(encoded: &str) -> Result<String, String> {
     let block = request_block(encoded)?;
     let subject = subject_of(&block)?;
     let name = subject.iter_common_name().last();

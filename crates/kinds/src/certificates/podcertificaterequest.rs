@@ -18,8 +18,8 @@ use x509_parser::prelude::{FromDer, SubjectPublicKeyInfo, X509Certificate, X509C
 use x509_parser::public_key::PublicKey;
 
 use super::armor::{Block, blocks};
+use super::signers::may_use_signer;
 use super::validate_signer_name;
-use crate::admission::may_use_signer;
 use crate::validation::{Errors, report, same};
 
 /// Strategy of PodCertificateRequests.

@@ -4,9 +4,10 @@ mod lease;
 mod leasecandidate;
 
 use crate::config::Config;
-use crate::kind::{Kind, kind};
-use crate::metadata_checks::of_apimachinery;
+use crate::kind::kind;
 use crate::versions::Versions;
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::of_apimachinery;
 use holdfast_resource::metadata::formats::config_key;
 
 /// API versions of LeaseCandidates.

@@ -2,6 +2,8 @@
 //!
 //! They are stored in the form of the core group. The group `events.k8s.io` renames some fields and has stricter rules.
 
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::{at_creation, in_order, of_apimachinery, of_core};
 use holdfast_resource::metadata::formats::qualified_name;
 use holdfast_resource::metadata::validate_metadata;
 use holdfast_resource::table::NamedCell;
@@ -12,8 +14,7 @@ use holdfast_resource::{
 use holdfast_value::Value;
 
 use crate::defaults::{is_zero, set_missing};
-use crate::kind::{Kind, kind};
-use crate::metadata_checks::{at_creation, in_order, of_apimachinery, of_core};
+use crate::kind::kind;
 use crate::validation::{Errors, immutable_text, report, same};
 
 /// Rules of Events only.

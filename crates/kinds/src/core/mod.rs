@@ -10,7 +10,7 @@ mod node;
 pub(crate) mod persistentvolume;
 pub(crate) mod persistentvolumeclaim;
 mod pod;
-pub(crate) mod pod_spec;
+pub mod pod_spec;
 mod podtemplate;
 mod replicationcontroller;
 mod resourcequota;
@@ -20,17 +20,18 @@ mod serviceaccount;
 mod token_request;
 pub(crate) mod volume_sources;
 
-pub(crate) use pod::qos_class;
+pub use pod::qos_class;
 
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::features::Feature;
+use holdfast_kind_tables::metadata_checks::{self, COMMON_CHECKS, generating_any_name, in_order};
 use holdfast_resource::{
     ConnectParameter, DeletionRules, GroupResource, NameRule, ParameterForm, RowRules, SelectorWords, UpdateOrder,
 };
 use holdfast_value::SmolStr;
 
 use crate::config::Config;
-use crate::features::Feature;
-use crate::kind::{self, Kind, kind};
-use crate::metadata_checks::{self, COMMON_CHECKS, generating_any_name, in_order};
+use crate::kind::{self, kind};
 use crate::quota;
 use crate::validation::addresses::Reading;
 use crate::workload::TemplateWarnings;

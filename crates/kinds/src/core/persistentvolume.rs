@@ -1,5 +1,6 @@
 //! PersistentVolumes: <https://kubernetes.io/docs/concepts/storage/persistent-volumes/>.
 
+use holdfast_kind_tables::features::{Feature, Features};
 use holdfast_resource::metadata::formats::dns_subdomain;
 use holdfast_resource::metadata::validate_metadata_whole;
 use holdfast_resource::table::NamedCell;
@@ -11,7 +12,6 @@ use super::pod_spec::{node_selector_warnings, validate_node_selector};
 use super::volume_sources::{Source, SourceRules, named_source, source, validate_one_source};
 use crate::cells::{access_modes, phase_or_terminating, storage_class};
 use crate::defaults::is_zero;
-use crate::features::{Feature, Features};
 use crate::time::time_text;
 use crate::validation::resources::quantity;
 use crate::validation::{Errors, report, same};

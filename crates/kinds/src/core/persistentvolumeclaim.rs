@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use holdfast_gotext::quantity::Quantity;
+use holdfast_kind_tables::features::{Feature, Features};
 use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, qualified_name};
 use holdfast_resource::table::NamedCell;
 use holdfast_resource::{Check, Field, FieldError, Old, Part, Refusal, Rules, Strategy, WriteContext};
@@ -11,7 +12,6 @@ use holdfast_value::{Value, json};
 use super::persistentvolume::{BETA_CLASS, deprecated_annotations};
 use crate::cells::{access_modes, phase_or_terminating, storage_class};
 use crate::defaults::{is_zero, put_at, set_missing_at};
-use crate::features::{Feature, Features};
 use crate::validation::resources::{fractional_claim, is_native, quantity};
 use crate::validation::{Errors, immutable, optional_text, same};
 

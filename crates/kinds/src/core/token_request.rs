@@ -1,6 +1,7 @@
 //! Token requests of service accounts
 //! (<https://kubernetes.io/docs/reference/kubernetes-api/authentication-resources/token-request-v1/>).
 
+use holdfast_kind_tables::features::{Feature, Features};
 use holdfast_resource::access::{BoundObject, ServiceAccountToken};
 use holdfast_resource::metadata::formats::check_key;
 use holdfast_resource::{Field, FieldError, FieldPath, GroupKind, GroupResource, Refusal, Review, WriteContext};
@@ -8,7 +9,6 @@ use holdfast_value::{SmolStr, Value};
 
 use super::of_core;
 use crate::defaults::is_zero;
-use crate::features::{Feature, Features};
 use crate::time::time_text;
 
 /// Action that issues tokens for a service account.

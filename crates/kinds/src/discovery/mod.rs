@@ -3,9 +3,11 @@
 mod at_rest;
 pub(crate) mod endpointslice;
 
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::of_core;
+
 use crate::config::Config;
-use crate::kind::{Kind, kind};
-use crate::metadata_checks::of_core;
+use crate::kind::kind;
 use crate::validation::addresses::Reading;
 
 /// Returns the kind of the group with this plural resource name, with its capabilities.

@@ -7,14 +7,15 @@ mod prioritylevelconfiguration;
 
 use std::collections::HashSet;
 
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::{of_core, with_status};
 use holdfast_resource::{Field, FieldError, InitialObjects, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use self::flowschema::SchemaRules;
 use self::prioritylevelconfiguration::LevelRules;
 use crate::config::Config;
-use crate::kind::{Kind, kind};
-use crate::metadata_checks::{of_core, with_status};
+use crate::kind::kind;
 use crate::validation::Errors;
 
 /// Returns the kind of the group with this plural resource name, with its capabilities.

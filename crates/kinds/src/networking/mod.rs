@@ -8,11 +8,12 @@ mod networkpolicy;
 mod servicecidr;
 
 use crate::config::Config;
-use crate::features::Feature;
-use crate::kind::{Kind, kind};
-use crate::metadata_checks::{COMMON_CHECKS, in_order, of_core};
+use crate::kind::kind;
 use crate::validation::addresses::Reading;
 use crate::versions::Versions;
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::features::Feature;
+use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, in_order, of_core};
 use holdfast_resource::UpdateOrder;
 
 const GROUP: &str = "networking.k8s.io";

@@ -3,8 +3,9 @@
 mod runtimeclass;
 
 use crate::config::Config;
-use crate::kind::{Kind, kind};
-use crate::metadata_checks::{in_order, of_apimachinery};
+use crate::kind::kind;
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::{in_order, of_apimachinery};
 use holdfast_resource::UpdateOrder;
 
 /// Returns the kind of the group with this plural resource name, with its capabilities.

@@ -3,11 +3,12 @@
 mod at_rest;
 mod poddisruptionbudget;
 
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::{at_creation, of_apimachinery, with_status};
 use holdfast_resource::CreationChecks;
 
 use crate::config::Config;
-use crate::kind::{Kind, kind};
-use crate::metadata_checks::{at_creation, of_apimachinery, with_status};
+use crate::kind::kind;
 
 /// Returns the kind of the group with this plural resource name, with its capabilities.
 pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {

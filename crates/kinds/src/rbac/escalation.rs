@@ -37,7 +37,7 @@ pub(super) fn is_exempt(context: &WriteContext<'_>, verb: &str, group: &str, res
 /// granted permissions. An update that omits other metadata, such as the uid or the resource version, changes it.
 ///
 /// upstream: `pkg/registry/rbac#IsOnlyMutatingGCFields`.
-pub(crate) fn changes_ownership_alone(object: &Value, old: &Value) -> bool {
+pub fn changes_ownership_alone(object: &Value, old: &Value) -> bool {
     const FIELDS: [&str; 4] = ["ownerReferences", "finalizers", "managedFields", "selfLink"];
     let without = |object: &Value| {
         let mut object = object.clone();

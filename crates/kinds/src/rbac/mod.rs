@@ -8,16 +8,17 @@ mod bootstrap;
 mod escalation;
 mod role;
 
-pub(crate) use escalation::changes_ownership_alone;
+pub use escalation::changes_ownership_alone;
 
 use std::sync::Arc;
 
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, in_order};
 use holdfast_resource::metadata::formats::{Faults, path_segment};
 use holdfast_resource::{Scope, UpdateOrder};
 
 use crate::config::Config;
-use crate::kind::{Kind, kind};
-use crate::metadata_checks::{COMMON_CHECKS, in_order};
+use crate::kind::kind;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 

@@ -18,11 +18,12 @@ mod selectors;
 mod status_rights;
 mod versions;
 
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, at_creation, generating_any_name, in_order, of_core};
 use holdfast_resource::{CreationChecks, SelectorWords, UpdateOrder};
 
 use crate::config::Config;
-use crate::kind::{Kind, kind};
-use crate::metadata_checks::{COMMON_CHECKS, at_creation, generating_any_name, in_order, of_core};
+use crate::kind::kind;
 use crate::quota;
 
 const GROUP: &str = "resource.k8s.io";

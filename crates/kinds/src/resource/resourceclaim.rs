@@ -1,5 +1,6 @@
 //! ResourceClaims: device requests and their allocation.
 
+use holdfast_kind_tables::features::{Feature, Features};
 use holdfast_resource::metadata::validate_metadata;
 use holdfast_resource::table::{NamedCell, items};
 use holdfast_resource::{Field, FieldError, NoRules, Refusal, Strategy, WriteContext};
@@ -9,7 +10,6 @@ use super::admin_access;
 use super::allocation::{StatusRules, prepare_status};
 use super::requests::{RequestRules, default_devices, prepare_spec};
 use super::status_rights;
-use crate::features::{Feature, Features};
 use crate::validation::Errors;
 
 /// Strategy of ResourceClaims.

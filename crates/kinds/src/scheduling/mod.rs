@@ -3,15 +3,16 @@
 mod podgroup;
 mod priorityclass;
 
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::of_core;
 use holdfast_resource::metadata::new_object;
 use holdfast_value::Value;
 
 use crate::config::Config;
-use crate::kind::{Kind, kind};
-use crate::metadata_checks::of_core;
+use crate::kind::kind;
 
 /// Names, values and descriptions of the priority classes that always exist.
-pub(crate) const SYSTEM_CLASSES: [(&str, i64, &str); 2] = [
+pub const SYSTEM_CLASSES: [(&str, i64, &str); 2] = [
     (
         "system-cluster-critical",
         2_000_000_000,

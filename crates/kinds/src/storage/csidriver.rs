@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
+use holdfast_kind_tables::features::{Feature, Features};
 use holdfast_resource::{Check, Field, FieldError, Part, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::defaults::{is_zero, set_missing_at};
-use crate::features::{Feature, Features};
 use crate::validation::{Errors, immutable};
 
 /// Strategy of CSIDrivers.

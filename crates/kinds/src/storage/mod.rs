@@ -8,9 +8,10 @@ mod volumeattachment;
 mod volumeattributesclass;
 
 use crate::config::Config;
-use crate::kind::{Kind, kind};
-use crate::metadata_checks::{COMMON_CHECKS, in_order, of_core, with_status};
+use crate::kind::kind;
 use crate::versions::Versions;
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, in_order, of_core, with_status};
 use holdfast_resource::UpdateOrder;
 
 /// API versions of VolumeAttributesClasses.

@@ -4,11 +4,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 pub(crate) use holdfast_gotext::address::lenient_address;
 use holdfast_gotext::address::without_leading_zeros;
+use holdfast_kind_tables::features::{Feature, Features};
 use holdfast_resource::Field;
 use holdfast_resource::metadata::formats::Faults;
 
 use super::{Errors, report};
-use crate::features::{Feature, Features};
 
 const NOT_AN_ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 const NOT_A_BLOCK: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";

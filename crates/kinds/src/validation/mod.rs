@@ -4,7 +4,7 @@ pub(crate) mod addresses;
 pub(crate) mod numbers;
 pub(crate) mod paths;
 pub(crate) mod ports;
-pub(crate) mod resources;
+pub mod resources;
 pub(crate) mod template_metadata;
 
 use holdfast_resource::metadata::formats::Faults;
@@ -13,7 +13,7 @@ use holdfast_resource::{Field, FieldError, FieldErrorKind};
 use holdfast_value::{Limits, Value, json};
 
 /// Validation errors of an object, in the order of the checks.
-pub(crate) type Errors = Vec<FieldError>;
+pub type Errors = Vec<FieldError>;
 
 /// Reports each error of the text at `field`.
 pub(crate) fn report(field: &Field<'_, '_>, faults: Faults, errors: &mut Errors) {
@@ -74,7 +74,7 @@ pub(crate) fn repeated(field: &Field<'_, '_>, shown: String) -> FieldError {
 }
 
 /// Parses the JSON in an annotation.
-pub(crate) fn read_json(text: &str) -> Result<Value, String> {
+pub fn read_json(text: &str) -> Result<Value, String> {
     json::parse(text.as_bytes(), &Limits::default()).map_err(|error| error.to_string())
 }
 

@@ -56,7 +56,7 @@ pub(crate) fn is_native(name: &str) -> bool {
 }
 
 /// Returns true if the name is that of an extended resource, which some domain defines.
-pub(crate) fn is_extended(name: &str) -> bool {
+pub fn is_extended(name: &str) -> bool {
     !is_native(name) && !name.starts_with("requests.") && qualified_name(&format!("requests.{name}")).is_empty()
 }
 

@@ -5,7 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use holdfast_kinds::{Config, Descriptions, registry, tables};
+use holdfast_kind_tables::Descriptions;
+use holdfast_kinds::{Config, registry};
 use holdfast_resource::openapi::{NoDescriptions, Publication};
 use holdfast_value::{Limits, Value, json};
 use test_support::{needs, shared};
@@ -159,7 +160,10 @@ fn check_counts(form: &str, counts: &DescriptionCounts) {
 #[test]
 fn v3_documents_are_those_of_the_reference() {
     let folder = shared("facts/openapi/v3");
-    let (registry, types) = (registry(&Config::default()).unwrap(), tables::types().unwrap());
+    let (registry, types) = (
+        registry(&Config::default()).unwrap(),
+        holdfast_kind_tables::types().unwrap(),
+    );
     let descriptions = Descriptions::read().unwrap();
     let publication = Publication::new(&registry, &types, &descriptions, "1.36");
     let (mut differences, mut counts) = (Vec::new(), DescriptionCounts::new());
@@ -183,7 +187,10 @@ fn the_v2_document_is_that_of_the_reference() {
     let mut theirs = json::parse(&std::fs::read(file).unwrap(), &Limits::TRUSTED).unwrap();
     let parameters = theirs.remove_at(&["parameters"]).unwrap();
     resolve(&mut theirs, &parameters);
-    let (registry, types) = (registry(&Config::default()).unwrap(), tables::types().unwrap());
+    let (registry, types) = (
+        registry(&Config::default()).unwrap(),
+        holdfast_kind_tables::types().unwrap(),
+    );
     let descriptions = Descriptions::read().unwrap();
     let publication = Publication::new(&registry, &types, &descriptions, "1.36");
     let mut ours = Value::empty_map();
@@ -219,7 +226,10 @@ fn resolve(value: &mut Value, parameters: &Value) {
 
 #[test]
 fn clients_find_that_a_patch_may_be_a_dry_run_and_strict() {
-    let (registry, types) = (registry(&Config::default()).unwrap(), tables::types().unwrap());
+    let (registry, types) = (
+        registry(&Config::default()).unwrap(),
+        holdfast_kind_tables::types().unwrap(),
+    );
     let publication = Publication::new(&registry, &types, &NoDescriptions, "1.36");
     let document = publication.v3("apis/apps/v1").unwrap();
     let path = "/apis/apps/v1/namespaces/{namespace}/deployments/{name}";
@@ -239,7 +249,10 @@ fn clients_find_that_a_patch_may_be_a_dry_run_and_strict() {
 
 #[test]
 fn fields_with_fixed_values_list_them_in_descriptions() {
-    let (registry, types) = (registry(&Config::default()).unwrap(), tables::types().unwrap());
+    let (registry, types) = (
+        registry(&Config::default()).unwrap(),
+        holdfast_kind_tables::types().unwrap(),
+    );
     let descriptions = Descriptions::read().unwrap();
     let publication = Publication::new(&registry, &types, &descriptions, "1.36");
     let description = |publication: &Publication<'_>, field: &str| {

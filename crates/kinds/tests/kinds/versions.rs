@@ -1,8 +1,8 @@
 //! Optional versions: each object keeps all of its content when it is converted to the version in which it is stored,
 //! and back.
 
-use holdfast_kinds::apis::Apis;
-use holdfast_kinds::features::FeatureGates;
+use holdfast_kind_tables::apis::Apis;
+use holdfast_kind_tables::features::FeatureGates;
 use holdfast_kinds::{Config, registry};
 use holdfast_resource::{Registry, Resource};
 use holdfast_value::{Limits, Value, json};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use holdfast_kinds::apis::Apis;
+use holdfast_kind_tables::apis::Apis;
 use holdfast_proto::{Envelope, Messages, write_envelope};
 use holdfast_resource::schema::{self, TypeId};
 use holdfast_resource::{GroupVersion, GroupVersionKind};
@@ -94,7 +94,7 @@ fn check(messages: &Messages, of: TypeId, sample: &Sample) -> Result<(), String>
 fn objects_of_every_kind_match_reference() {
     let folder = shared("facts/roundtrip");
     let all = Apis::set(&["api/all=true".to_owned()]).unwrap();
-    let messages = Messages::new(Arc::new(holdfast_kinds::tables::types_of(&all).unwrap()));
+    let messages = Messages::new(Arc::new(holdfast_kind_tables::types_of(&all).unwrap()));
     let (mut same, mut passed_over, mut odd) = (0, BTreeMap::<SmolStr, Vec<String>>::new(), Vec::new());
     for sample in samples(&folder) {
         let kind = sample.kind();

@@ -88,7 +88,7 @@ mod tests {
 
     use super::*;
 
-    const TABLE: &str = include_str!("../../../kinds/src/tables/types.txt");
+    const TABLE: &str = include_str!("../../../kind-tables/tables/types.txt");
 
     #[test]
     fn built_in_objects_have_the_types_of_the_table() {

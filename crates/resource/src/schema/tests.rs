@@ -8,7 +8,7 @@ use super::*;
 
 /// Returns the table of the built-in types.
 pub(crate) fn builtin() -> TypeTable {
-    TypeTable::parse(include_str!("../../../kinds/src/tables/types.txt")).unwrap()
+    TypeTable::parse(include_str!("../../../kind-tables/tables/types.txt")).unwrap()
 }
 
 #[needs(shared)]

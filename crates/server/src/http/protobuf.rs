@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     fn messages() -> Messages {
-        Messages::new(Arc::new(holdfast_kinds::tables::types().unwrap()))
+        Messages::new(Arc::new(holdfast_kind_tables::types().unwrap()))
     }
 
     #[test]

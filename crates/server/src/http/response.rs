@@ -312,7 +312,7 @@ mod tests {
     async fn json_ends_with_a_line_end_unless_indented() {
         use http_body_util::BodyExt as _;
 
-        let messages = Messages::new(Arc::new(holdfast_kinds::tables::types().unwrap()));
+        let messages = Messages::new(Arc::new(holdfast_kind_tables::types().unwrap()));
         let long = format!(r#"{{"a":"{}"}}"#, "x".repeat(MAX_COPIED_BYTES));
         for (text, pretty, expected) in [
             (r#"{"a":1}"#, false, "{\"a\":1}\n".to_owned()),
@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn an_error_warns_once() {
-        let messages = Messages::new(Arc::new(holdfast_kinds::tables::types().unwrap()));
+        let messages = Messages::new(Arc::new(holdfast_kind_tables::types().unwrap()));
         let refusal = ApiError::bad_request("no").with_warnings(vec!["odd".to_owned()]);
         let response = error(&messages, &refusal, &Representation::default());
         assert_eq!(response.headers().get_all(header::WARNING).iter().count(), 1);
@@ -371,7 +371,7 @@ mod tests {
 
     #[test]
     fn an_error_with_advice_says_when_to_come_back() {
-        let messages = Messages::new(Arc::new(holdfast_kinds::tables::types().unwrap()));
+        let messages = Messages::new(Arc::new(holdfast_kind_tables::types().unwrap()));
         let refusal = ApiError::too_large_resource_version(9, 1);
         let response = error(&messages, &refusal, &Representation::default());
         assert_eq!(response.status(), StatusCode::GATEWAY_TIMEOUT);

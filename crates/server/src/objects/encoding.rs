@@ -236,7 +236,7 @@ mod tests {
     }
 
     fn types() -> TypeTable {
-        holdfast_kinds::tables::types().unwrap()
+        holdfast_kind_tables::types().unwrap()
     }
 
     fn object(text: &str) -> Value {

@@ -170,7 +170,7 @@ mod tests {
 
     /// Creates a world with a quota of this many config maps.
     async fn world(places: usize) -> World {
-        let quota = holdfast_kinds::admission::plugins();
+        let quota = holdfast_admission_plugins::plugins();
         let quota = quota.into_iter().filter(|plugin| plugin.name() == "ResourceQuota");
         let world = World::with_plugins(quota.collect());
         world.create(QUOTA).await;

@@ -93,7 +93,7 @@ async fn aggregated_documents_are_those_of_the_reference() {
     let facts = shared("facts/discovery");
     let registry = Arc::new(holdfast_kinds::registry(&holdfast_kinds::Config::default()).unwrap());
     let documents = Documents::default();
-    let messages = Messages::new(Arc::new(holdfast_kinds::tables::types().unwrap()));
+    let messages = Messages::new(Arc::new(holdfast_kind_tables::types().unwrap()));
     for (root, file) in [
         (Root::Core, "aggregated-api.json"),
         (Root::Groups, "aggregated-apis.json"),

@@ -20,7 +20,7 @@ async fn ask(server: &Server, path: &str, accept: &str) -> (u16, HeaderMap, Vec<
 
 /// Decodes protobuf bytes into version, kind and the object as JSON.
 fn decoded(bytes: &[u8]) -> (String, String, Value) {
-    let messages = Messages::new(Arc::new(holdfast_kinds::tables::types().unwrap()));
+    let messages = Messages::new(Arc::new(holdfast_kind_tables::types().unwrap()));
     let envelope = Envelope::read(bytes).unwrap();
     // Some documents of discovery omit their version.
     let reported = Some(envelope.api_version.as_ref()).filter(|reported: &&str| !reported.is_empty());

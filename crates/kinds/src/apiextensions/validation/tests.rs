@@ -13,7 +13,7 @@ const WIDGETS: &str = r#"{"metadata":{"name":"widgets.example.com"},"spec":{"gro
     "status":{"storedVersions":["v1"]}}"#;
 
 fn validate(definition: &Value, old: Option<&Value>) -> Errors {
-    static TYPES: LazyLock<TypeTable> = LazyLock::new(|| crate::tables::types().unwrap());
+    static TYPES: LazyLock<TypeTable> = LazyLock::new(|| holdfast_kind_tables::types().unwrap());
     super::validate((&TYPES, &RuleTimings::default()), definition, old)
 }
 

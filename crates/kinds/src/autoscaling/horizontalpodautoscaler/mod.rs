@@ -9,11 +9,11 @@ mod validation;
 pub(super) use cells::CELLS;
 use validation::AutoscalerRules;
 
+use holdfast_kind_tables::features::Features;
 use holdfast_resource::{ConversionError, Converts, Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::{Map, Value};
 
 use crate::defaults::{is_zero, put_at, set_missing, set_missing_at};
-use crate::features::Features;
 
 /// Strategy of HorizontalPodAutoscalers.
 pub(crate) struct HorizontalPodAutoscaler {
@@ -125,10 +125,10 @@ fn default_behavior(object: &mut Value) {
 
 #[cfg(test)]
 mod tests {
+    use holdfast_kind_tables::features::Features;
     use holdfast_resource::Converts as _;
 
     use super::HorizontalPodAutoscaler;
-    use crate::features::Features;
     use crate::harness::{Harness, at};
 
     fn autoscaler() -> HorizontalPodAutoscaler {

@@ -1,8 +1,8 @@
 //! Validation of autoscalers.
 
+use holdfast_kind_tables::features::{Feature, Features};
 use holdfast_resource::{Check, Field, Part, Rules};
 
-use crate::features::{Feature, Features};
 use crate::validation::Errors;
 use crate::validation::resources::{is_negative, quantity, validate_container_name};
 

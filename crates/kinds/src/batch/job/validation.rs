@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use holdfast_kind_tables::features::{Feature, Features};
 use holdfast_resource::metadata::formats::dns_label;
 use holdfast_resource::metadata::labels::{LabelSelector, invalid_selector, validate_label_selector};
 use holdfast_resource::{Check, Field, FieldError, FieldErrorKind, Part, Rules};
@@ -13,7 +14,6 @@ use super::{CONTROLLER_UID, JOB_NAME, OLD_CONTROLLER_UID, OLD_JOB_NAME};
 use crate::config::PodSettings;
 use crate::core::pod_spec::validate_template;
 use crate::defaults::put_at;
-use crate::features::{Feature, Features};
 use crate::validation::{Errors, immutable, one_of, same};
 
 /// Validates a Job.

@@ -1,5 +1,6 @@
 //! Logs, commands and proxies of Pods, up to the point where the reference would contact the node.
 
+use holdfast_kind_tables::features::{Feature, Features};
 use holdfast_resource::ParameterForm::{Flag, Number, Ports, Text, Texts, Time};
 use holdfast_resource::{
     ConnectParameter, Connecter, Connection, Field, FieldError, FieldPath, GroupKind, Refusal, WriteContext,
@@ -7,7 +8,6 @@ use holdfast_resource::{
 use holdfast_value::Value;
 
 use super::super::{of_core, proxied_name, proxy_parameters};
-use crate::features::{Feature, Features};
 
 /// Subresource that connects requests to the node of a Pod.
 #[derive(Clone, Copy)]
@@ -263,9 +263,8 @@ mod tests {
 
     #[test]
     fn acting_in_pod_requires_create_while_gate_is_enabled() {
+        use holdfast_kind_tables::features::FeatureGates;
         use holdfast_resource::Connecter as _;
-
-        use crate::features::FeatureGates;
 
         let needing = |on: bool| -> Vec<&str> {
             let gate = format!("AuthorizePodWebsocketUpgradeCreatePermission={on}");

@@ -11,6 +11,7 @@ mod update;
 
 use std::time::SystemTime;
 
+use holdfast_kind_tables::features::{Feature, Features};
 use holdfast_resource::{Field, FieldError, Refusal, RowConditions, Strategy, WriteContext};
 use holdfast_value::{Map, Value};
 
@@ -18,7 +19,7 @@ pub(super) use binding::Binding;
 pub(super) use cells::CELLS;
 pub(super) use connect::of_pod;
 pub(super) use eviction::Eviction;
-pub(crate) use qos::class as qos_class;
+pub use qos::class as qos_class;
 
 use super::pod_spec::{
     PodRules, app_armor_fields, default_pod, pod_spec_warnings, validate_annotation_changes, validate_only_for_pod,
@@ -26,7 +27,6 @@ use super::pod_spec::{
 };
 use crate::config::Config;
 use crate::defaults::is_zero;
-use crate::features::{Feature, Features};
 use crate::time::time_text;
 use crate::validation::Errors;
 

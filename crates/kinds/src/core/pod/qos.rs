@@ -7,7 +7,7 @@ use crate::validation::resources::quantity;
 const COUNTED: [&str; 2] = ["cpu", "memory"];
 
 /// Returns the quality of service class of a pod specification.
-pub(crate) fn class(spec: &Field<'_, '_>) -> &'static str {
+pub fn class(spec: &Field<'_, '_>) -> &'static str {
     let whole = spec.child("resources");
     if ["limits", "requests"].iter().any(|part| !whole.child(part).is_empty()) {
         let (any, guaranteed) = rate(&whole);

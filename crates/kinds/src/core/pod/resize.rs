@@ -1,12 +1,12 @@
 //! Resizing: a running Pod gets different amounts of cpu and memory.
 
+use holdfast_kind_tables::features::{Feature, Features};
 use holdfast_resource::Field;
 use holdfast_value::Value;
 
 use super::qos;
 use super::update::{is_mirror, of_object};
 use crate::defaults::put_at;
-use crate::features::{Feature, Features};
 use crate::validation::{Errors, same};
 
 /// Container fields that a write to `resize` may change.

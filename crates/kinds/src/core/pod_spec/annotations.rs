@@ -1,18 +1,18 @@
 //! Annotations with a meaning for Pods: AppArmor and seccomp profiles from before the fields, tolerations, the deletion
 //! cost, and the annotation of mirror Pods.
 
+use holdfast_kind_tables::features::{Feature, Features};
 use holdfast_resource::Field;
 use holdfast_value::{Map, Value};
 
 use super::containers::visit_containers;
 use super::scheduling::validate_tolerations;
 use super::security::validate_app_armor;
-use crate::features::{Feature, Features};
 use crate::validation::paths::descending;
 use crate::validation::{Errors, read_json};
 
 /// Annotation of mirror Pods, which represent static Pods of a node.
-pub(crate) const MIRROR: &str = "kubernetes.io/config.mirror";
+pub const MIRROR: &str = "kubernetes.io/config.mirror";
 const TOLERATIONS: &str = "scheduler.alpha.kubernetes.io/tolerations";
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 pub(super) const SECCOMP: &str = "seccomp.security.alpha.kubernetes.io/pod";

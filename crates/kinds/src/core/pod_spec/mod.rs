@@ -19,13 +19,15 @@ mod volumes;
 mod warnings;
 mod windows;
 
+pub use annotations::MIRROR;
 pub(crate) use annotations::{
-    MIRROR, app_armor_fields, validate_annotation_changes, validate_pod_annotations, validate_profile_annotations,
+    app_armor_fields, validate_annotation_changes, validate_pod_annotations, validate_profile_annotations,
 };
 pub(crate) use containers::validate_container_updates;
 pub(crate) use defaults::{default_pod, default_template};
-pub(crate) use references::{names_config_map, names_secret};
-pub(crate) use scheduling::{validate_node_selector, validate_taint_effect, validate_tolerations};
+pub use references::{names_config_map, names_secret};
+pub use scheduling::validate_tolerations;
+pub(crate) use scheduling::{validate_node_selector, validate_taint_effect};
 pub(crate) use template::{
     Template, validate_restarting, validate_selected, validate_template, validate_template_metadata,
     validate_template_of_replicas,
@@ -34,17 +36,17 @@ pub(crate) use warnings::{
     deprecated_node_label, node_label_selector_warnings, node_selector_warnings, pod_spec_warnings, template_warnings,
 };
 
+use holdfast_kind_tables::features::{Feature, Features};
 use holdfast_resource::metadata::labels::validate_label_name;
 use holdfast_resource::table::items;
 use holdfast_resource::{Check, Field, Part, Rules};
 use holdfast_value::Value;
 
 use crate::config::PodSettings;
-use crate::features::{Feature, Features};
 use crate::validation::Errors;
 
 /// Lists of containers, in the order in which the reference visits them.
-pub(crate) const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
+pub const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 use crate::validation::addresses::Reading;
 use crate::validation::paths::no_back_steps;
 use crate::validation::ports::port_number_or_name;

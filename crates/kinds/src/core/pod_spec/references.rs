@@ -19,7 +19,7 @@ const SECRETS: [[&str; 3]; 10] = [
 ];
 
 /// Returns true if a Pod references a secret: for its images, in the environment of a container, or in a volume.
-pub(crate) fn names_secret(spec: &Field<'_, '_>) -> bool {
+pub fn names_secret(spec: &Field<'_, '_>) -> bool {
     let named = |field: &Field<'_, '_>| !field.text().is_empty();
     spec.child("imagePullSecrets")
         .items()
@@ -40,7 +40,7 @@ pub(crate) fn names_secret(spec: &Field<'_, '_>) -> bool {
 }
 
 /// Returns true if a Pod references a ConfigMap: in the environment of a container, or in a volume.
-pub(crate) fn names_config_map(spec: &Field<'_, '_>) -> bool {
+pub fn names_config_map(spec: &Field<'_, '_>) -> bool {
     containers_name(spec, "configMapRef", "configMapKeyRef") || volumes_name(spec, "configMap", "name")
 }
 

@@ -67,7 +67,7 @@ pub(super) fn validate_node_selector_term(term: &Field<'_, '_>, required: bool, 
 }
 
 /// Validates tolerations, which may compare numbers if `compares` is true.
-pub(crate) fn validate_tolerations(tolerations: &Field<'_, '_>, compares: bool, errors: &mut Errors) {
+pub fn validate_tolerations(tolerations: &Field<'_, '_>, compares: bool, errors: &mut Errors) {
     for toleration in tolerations.items() {
         let (key, operator) = (toleration.child("key"), toleration.child("operator"));
         let (value, effect) = (toleration.child("value"), toleration.child("effect"));

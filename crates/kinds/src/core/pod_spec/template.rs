@@ -1,5 +1,6 @@
 //! Pod templates of workloads.
 
+use holdfast_kind_tables::features::Features;
 use holdfast_resource::metadata::labels::{LabelSelector, validate_labels};
 use holdfast_resource::metadata::validate_annotations;
 use holdfast_resource::{Check, Field, Part};
@@ -9,7 +10,6 @@ use holdfast_value::Value;
 use super::annotations::{validate_pod_annotations, validate_profile_annotations};
 use super::{PodRules, validate_pod_spec};
 use crate::config::PodSettings;
-use crate::features::Features;
 use crate::validation::Errors;
 
 /// Requirements of a workload for its pod template.

@@ -340,7 +340,7 @@ impl Server {
 
 /// Returns the plugins that are enabled by default, and `more`.
 fn chain(more: Vec<Box<dyn AdmissionPlugin>>) -> AdmissionChain {
-    AdmissionChain::new(holdfast_kinds::admission::plugins().into_iter().chain(more).collect())
+    AdmissionChain::new(holdfast_admission_plugins::plugins().into_iter().chain(more).collect())
 }
 
 /// An open watch.

@@ -1,0 +1,140 @@
+//! Descriptions of the columns in `columns.txt`: their own text, or that of the field that they print.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+/// Table of columns.
+pub(crate) const COLUMNS: &str = "tables/columns.txt";
+/// Table of resources, which maps plural names to kinds.
+pub(crate) const RESOURCES: &str = "tables/resources.txt";
+/// Table of resources that are only served if flags enable them.
+pub(crate) const MORE_RESOURCES: &str = "tables/more_resources.txt";
+
+type Definitions = BTreeMap<String, Value>;
+
+/// Returns the descriptions, then the columns, each with the number of its description; see `Columns` of the crate.
+pub(crate) fn described(definitions: &Definitions) -> Result<String, Box<dyn Error>> {
+    let columns = written_out(&std::fs::read_to_string(COLUMNS)?);
+    let resources = std::fs::read_to_string(RESOURCES)? + &std::fs::read_to_string(MORE_RESOURCES)?;
+    let (mut descriptions, mut body) = (Vec::<String>::new(), String::new());
+    let mut root = None;
+    for line in columns.lines() {
+        let Some(column) = line.strip_prefix("  ") else {
+            if let Some((api_version, plural)) = line.split_once(' ').filter(|_| !line.starts_with('#')) {
+                root = definition(definitions, &resources, api_version, plural);
+                writeln!(body, "\n{line}")?;
+            }
+            continue;
+        };
+        let mut parts: Vec<&str> = column.splitn(5, '|').map(str::trim).collect();
+        let words = if parts.len() == 5 { parts.pop() } else { None };
+        let rule = parts.last().copied().unwrap_or_default();
+        let description = match words {
+            None => of_field(definitions, root, first_path(rule)),
+            Some(words) => match words.strip_prefix("of ") {
+                Some(path) => of_field(definitions, root, path),
+                None => Some(words.to_owned()),
+            },
+        };
+        let description = description.ok_or_else(|| format!("no description: {column}"))?;
+        let known = descriptions.iter().position(|known| *known == description);
+        let number = known.unwrap_or(descriptions.len());
+        if known.is_none() {
+            descriptions.push(description);
+        }
+        writeln!(body, "  {} | {number}", parts.join(" | "))?;
+    }
+    let mut table = String::new();
+    for description in &descriptions {
+        writeln!(table, "= {}", super::escape(description))?;
+    }
+    Ok(table + &body)
+}
+
+/// Returns the columns with each name that `$NAME = PATHS` defines replaced by its paths.
+fn written_out(columns: &str) -> String {
+    let names = columns.lines().filter_map(|line| line.split_once(" = "));
+    let names: Vec<(&str, &str)> = names.filter(|(name, _)| name.starts_with('$')).collect();
+    let lines = columns.lines().filter(|line| !line.starts_with('$'));
+    let columns: Vec<&str> = lines.collect();
+    names.iter().fold(columns.join("\n"), |columns, (name, paths)| {
+        columns.replace(name, paths)
+    })
+}
+
+/// Returns the definition of the kind of a resource. Descriptions for all resources are those of any kind's metadata.
+fn definition<'d>(definitions: &'d Definitions, resources: &str, api_version: &str, plural: &str) -> Option<&'d Value> {
+    let (api_version, plural) = if plural == "*" {
+        ("v1", "configmaps")
+    } else {
+        (api_version, plural)
+    };
+    let (group, version) = api_version.rsplit_once('/').unwrap_or(("core", api_version));
+    let kind = if plural == "scale" {
+        "Scale"
+    } else {
+        kind(resources, group, plural)?
+    };
+    // The package of one group has a different name.
+    let package = match group {
+        "internal.apiserver.k8s.io" => "apiserverinternal",
+        group => group.split('.').next()?,
+    };
+    let suffix = format!(".{package}.{version}.{kind}");
+    let found = definitions.iter().find(|(name, _)| name.ends_with(&suffix));
+    found.map(|(_, definition)| definition)
+}
+
+fn kind<'r>(resources: &'r str, group: &str, plural: &str) -> Option<&'r str> {
+    let mut here = false;
+    resources.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match *words {
+            ["group", name, ..] => here = name == group,
+            ["resource", name, _, kind, ..] if here && name == plural => return Some(kind),
+            _ => {}
+        }
+        None
+    })
+}
+
+/// Returns the path at the start of a rule, or the first of several.
+fn first_path(rule: &str) -> &str {
+    let argument = rule.split_whitespace().nth(1).unwrap_or_default();
+    argument.split(',').next().unwrap_or_default()
+}
+
+/// Returns the description of the field at `path`, or of the last field on the path that has one: values within maps
+/// have none.
+fn of_field(definitions: &Definitions, root: Option<&Value>, path: &str) -> Option<String> {
+    let (mut schema, mut words) = (root?, None);
+    for name in path.split('.') {
+        while let Some(within) = within(definitions, schema) {
+            schema = within;
+        }
+        let Some(field) = schema["properties"].get(name) else {
+            break;
+        };
+        words = field["description"].as_str().or(words);
+        schema = field;
+    }
+    words.map(|words| {
+        words
+            .split("\n\nPossible enum values:")
+            .next()
+            .unwrap_or_default()
+            .to_owned()
+    })
+}
+
+/// Returns the schema that a schema refers to, or that of its items.
+fn within<'d>(definitions: &'d Definitions, schema: &'d Value) -> Option<&'d Value> {
+    if let Some(name) = schema["$ref"].as_str() {
+        return definitions.get(name.rsplit('/').next()?);
+    }
+    let all = schema["allOf"].get(0).or_else(|| schema["anyOf"].get(0));
+    all.or_else(|| schema.get("items"))
+}
