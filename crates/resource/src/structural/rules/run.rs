@@ -27,6 +27,8 @@ impl Rules {
     /// Runs the rules on a value of the schema `node` from which they were compiled. `root` is the path of the value.
     /// With the old value (`old`), transition rules run too; `ratchets` means that failed rules only produce warnings
     /// for unchanged values.
+    ///
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel#Validator.Validate
     pub fn validate(
         &self,
         node: &Node,
@@ -254,6 +256,7 @@ impl Run<'_> {
         }
     }
 
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel#Validator.validateExpressions
     fn rule(&mut self, own: &OwnRule, variables: &Variables<'_>, value: &Value, visit: Visit<'_>) {
         let Visit {
             rules, ratchet, place, ..
@@ -317,6 +320,8 @@ impl Run<'_> {
     }
 
     /// Returns the message of a failed rule; an error if evaluating it exceeds the budget.
+    ///
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel#evalMessageExpression
     fn message(&mut self, own: &OwnRule, activation: &Activation) -> Result<String, String> {
         let Some(Ok(program)) = &own.compiled.message else {
             return Ok(own.rule.plain_message());
@@ -353,6 +358,8 @@ impl Run<'_> {
 }
 
 /// Returns the reason why a rule could not be evaluated.
+///
+/// upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel#Validator.validateExpressions
 fn failure(error: &EvaluationError, own: &OwnRule) -> String {
     let name = own.rule.name();
     match error {
