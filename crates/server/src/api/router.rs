@@ -188,6 +188,8 @@ pub fn resource_request(
 }
 
 /// Checks that the resource accepts patches of the body's type.
+///
+/// upstream: k8s.io/apiserver/pkg/endpoints/handlers#PatchResource
 fn check_patch_type(headers: &HeaderMap, cbor: bool, resource: &Resource) -> Result<(), ApiError> {
     let patch_type = negotiation::patch_type(headers, cbor);
     if resource.conventions.strategic_merge {
