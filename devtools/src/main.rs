@@ -15,6 +15,7 @@ mod soak;
 mod stores;
 mod suites;
 mod traces;
+mod upstream;
 
 use std::process::ExitCode;
 
@@ -50,6 +51,8 @@ enum Command {
     /// Run Kubernetes' own end-to-end tests against a server, except for those that need running Pods; building them
     /// takes ten minutes, once.
     E2e(e2e::Arguments),
+    /// Compare two releases of Kubernetes, and check that `upstream:` lines name declarations of the first one.
+    Upstream(upstream::Arguments),
     /// Write the pages of the reference in docs/reference, as the code has them.
     Docs,
     /// Record the functions that a server runs while it starts, which the linker then places together; needs valgrind.
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
         Command::KubeApiserver => commands::kube_apiserver(),
         Command::Suites(arguments) => suites::run(&arguments),
         Command::E2e(arguments) => e2e::run(&arguments),
+        Command::Upstream(arguments) => upstream::run(&arguments),
         Command::Docs => docs::run(),
         Command::Order => order::run(),
         Command::Bench(arguments) => bench::run(&arguments),

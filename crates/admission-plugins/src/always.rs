@@ -56,6 +56,7 @@ impl AdmissionPlugin for AlwaysDeny {
         }
     }
 
+    /// upstream: plugin/pkg/admission/deny#alwaysDeny.Admit
     fn mutate(
         &self,
         context: &WriteContext<'_>,
@@ -68,6 +69,7 @@ impl AdmissionPlugin for AlwaysDeny {
         }
     }
 
+    /// upstream: plugin/pkg/admission/deny#alwaysDeny.Validate
     fn validate(
         &self,
         context: &WriteContext<'_>,

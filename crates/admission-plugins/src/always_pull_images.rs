@@ -31,6 +31,7 @@ impl AdmissionPlugin for AlwaysPullImages {
         const { &[Interest::in_written("", "pods")] }
     }
 
+    /// upstream: plugin/pkg/admission/alwayspullimages#AlwaysPullImages.Admit
     fn mutate(
         &self,
         _context: &WriteContext<'_>,
@@ -57,6 +58,8 @@ impl AdmissionPlugin for AlwaysPullImages {
     }
 
     /// Validates the pull policies again, since webhooks may have changed them.
+    ///
+    /// upstream: plugin/pkg/admission/alwayspullimages#AlwaysPullImages.Validate
     fn validate(&self, context: &WriteContext<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), Refusal> {
         let Some(pod) = object.filter(|pod| has_new_image(pod, old)) else {
             return Ok(());

@@ -53,6 +53,8 @@ impl AdmissionPlugin for DefaultClass {
         &self.objects
     }
 
+    /// upstream: plugin/pkg/admission/storage/storageclass/setdefault#claimDefaulterPlugin.Admit
+    /// upstream: plugin/pkg/admission/network/defaultingressclass#classDefaulterPlugin.Admit
     fn mutate(
         &self,
         context: &WriteContext<'_>,

@@ -27,6 +27,7 @@ impl AdmissionPlugin for DefaultTolerationSeconds {
         const { &[Interest::in_written("", "pods")] }
     }
 
+    /// upstream: plugin/pkg/admission/defaulttolerationseconds#Plugin.Admit
     fn mutate(
         &self,
         _context: &WriteContext<'_>,

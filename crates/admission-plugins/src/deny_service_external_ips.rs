@@ -22,6 +22,7 @@ impl AdmissionPlugin for DenyServiceExternalIPs {
         const { &[Interest::in_written("", "services")] }
     }
 
+    /// upstream: plugin/pkg/admission/network/denyserviceexternalips#externalIPsDenierPlugin.Validate
     fn validate(
         &self,
         _context: &WriteContext<'_>,

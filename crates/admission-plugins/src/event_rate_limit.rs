@@ -73,6 +73,7 @@ impl EventLimit {
         }
     }
 
+    /// upstream: plugin/pkg/admission/eventratelimit/apis/eventratelimit/validation#ValidateConfiguration
     fn read(limit: &Field<'_, '_>, errors: &mut Errors) -> Option<Self> {
         let kind = limit.child("type");
         let found = KINDS
@@ -138,6 +139,7 @@ impl AdmissionPlugin for EventRateLimit {
         const { &[Interest::in_written("", "events")] }
     }
 
+    /// upstream: plugin/pkg/admission/eventratelimit#Plugin.Validate
     fn validate(
         &self,
         context: &WriteContext<'_>,

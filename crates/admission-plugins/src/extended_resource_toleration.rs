@@ -27,6 +27,7 @@ impl AdmissionPlugin for ExtendedResourceToleration {
         const { &[Interest::in_written("", "pods")] }
     }
 
+    /// upstream: plugin/pkg/admission/extendedresourcetoleration#plugin.Admit
     fn mutate(
         &self,
         _context: &WriteContext<'_>,

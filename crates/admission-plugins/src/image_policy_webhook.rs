@@ -120,6 +120,7 @@ impl ImagePolicy {
         }
     }
 
+    /// upstream: plugin/pkg/admission/imagepolicy#Plugin.admitPod
     async fn decide(&self, context: &WriteContext<'_>, images: Value) -> Result<(), Refusal> {
         let key = json::to_string(&images);
         let (answer, kept) = match self.known(&key, context.now) {

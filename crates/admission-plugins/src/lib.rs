@@ -218,6 +218,9 @@ impl<'a> PodUpdate<'a> {
 }
 
 /// Returns the class that an annotation marks as the default: the newest, and among equally new ones the first by name.
+///
+/// upstream: pkg/volume/util#GetDefaultClass
+/// upstream: plugin/pkg/admission/network/defaultingressclass#getDefaultClass
 fn default_class(
     context: &WriteContext<'_>,
     group: &'static str,

@@ -24,6 +24,7 @@ impl AdmissionPlugin for LimitPodHardAntiAffinityTopology {
         const { &[Interest::in_written("", "pods")] }
     }
 
+    /// upstream: plugin/pkg/admission/antiaffinity#Plugin.Validate
     fn validate(
         &self,
         _context: &WriteContext<'_>,

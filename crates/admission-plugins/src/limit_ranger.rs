@@ -53,6 +53,7 @@ impl AdmissionPlugin for LimitRanger {
         }
     }
 
+    /// upstream: plugin/pkg/admission/limitranger#LimitRanger.Admit
     fn mutate(
         &self,
         context: &WriteContext<'_>,
@@ -68,6 +69,7 @@ impl AdmissionPlugin for LimitRanger {
         Ok(())
     }
 
+    /// upstream: plugin/pkg/admission/limitranger#LimitRanger.Validate
     fn validate(&self, context: &WriteContext<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), Refusal> {
         let Some(object) = object.filter(|_| !is_going(old)) else {
             return Ok(());
@@ -167,6 +169,8 @@ fn is_going(old: Option<&Value>) -> bool {
 }
 
 /// Sets the requests and limits that each container lacks, and lists them in an annotation.
+///
+/// upstream: plugin/pkg/admission/limitranger#mergePodResourceRequirements
 fn fill_in(pod: &mut Value, limits: &[Limit]) {
     let of_containers = || limits.iter().filter(|limit| limit.limit_type == CONTAINER);
     let requests: Vec<_> = of_containers().flat_map(|limit| &limit.default_requests).collect();
@@ -202,6 +206,7 @@ fn fill_in(pod: &mut Value, limits: &[Limit]) {
     }
 }
 
+/// upstream: plugin/pkg/admission/limitranger#PodValidateLimitFunc
 fn check_pod(limit: &Limit, spec: &Field<'_, '_>, faults: &mut Vec<String>) {
     match limit.limit_type.as_str() {
         CONTAINER => {
@@ -226,6 +231,9 @@ fn check_pod(limit: &Limit, spec: &Field<'_, '_>, faults: &mut Vec<String>) {
     }
 }
 
+/// upstream: plugin/pkg/admission/limitranger#minConstraint
+/// upstream: plugin/pkg/admission/limitranger#maxConstraint
+/// upstream: plugin/pkg/admission/limitranger#limitRequestRatioConstraint
 fn check(limit: &Limit, requests: &Amounts, limits: &Amounts, faults: &mut Vec<String>) {
     let limit_type = &limit.limit_type;
     for (name, least) in &limit.least {
@@ -262,6 +270,7 @@ fn check(limit: &Limit, requests: &Amounts, limits: &Amounts, faults: &mut Vec<S
     }
 }
 
+/// upstream: plugin/pkg/admission/limitranger#PersistentVolumeClaimValidateLimitFunc
 fn check_claim(limit: &Limit, spec: &Field<'_, '_>, faults: &mut Vec<String>) {
     const SORT: &str = "PersistentVolumeClaim";
     if limit.limit_type != SORT {

@@ -20,6 +20,7 @@ impl AdmissionPlugin for NamespaceExists {
         false
     }
 
+    /// upstream: plugin/pkg/admission/namespace/exists#Exists.Validate
     fn validate(
         &self,
         context: &WriteContext<'_>,

@@ -30,6 +30,7 @@ impl AdmissionPlugin for NamespaceLifecycle {
         }
     }
 
+    /// upstream: k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle#Lifecycle.Admit
     fn mutate(
         &self,
         context: &WriteContext<'_>,

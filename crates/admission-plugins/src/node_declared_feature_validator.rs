@@ -15,7 +15,7 @@ pub(super) struct NodeDeclaredFeatureValidator;
 /// Kubelets of 1.36 also declare ExtendWebSocketsToKubelet, RestartAllContainersOnContainerExits and
 /// UserNamespacesHostNetworkSupport, which no update needs: only the scheduler and the kubelet's clients read them.
 ///
-/// upstream: `k8s.io/component-helpers/nodedeclaredfeatures/features#AllFeatures`
+/// upstream: k8s.io/component-helpers/nodedeclaredfeatures/features#AllFeatures
 const UPDATE_FEATURES: [NodeFeature; 2] = [
     NodeFeature {
         name: "InPlacePodLevelResourcesVerticalScaling",
@@ -56,6 +56,7 @@ impl AdmissionPlugin for NodeDeclaredFeatureValidator {
         }
     }
 
+    /// upstream: plugin/pkg/admission/nodedeclaredfeatures#Plugin.Validate
     fn validate(&self, context: &WriteContext<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), Refusal> {
         let Some(update) = PodUpdate::of(object, old) else {
             return Ok(());

@@ -33,6 +33,7 @@ impl AdmissionPlugin for OwnerReferencesPermissionEnforcement {
         }
     }
 
+    /// upstream: plugin/pkg/admission/gc#gcPermissionsEnforcement.Validate
     fn validate(&self, context: &WriteContext<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), Refusal> {
         // Nodes write the status of Pods, but may not delete Pods of others.
         let of_status = context.resource.group.is_empty()
@@ -98,6 +99,7 @@ fn may(context: &WriteContext<'_>, attributes: &Attributes<'_>) -> Result<(), St
     }
 }
 
+/// upstream: plugin/pkg/admission/gc#gcPermissionsEnforcement.Validate
 fn check_may_delete(context: &WriteContext<'_>) -> Result<(), Refusal> {
     let attributes = Attributes {
         verb: "delete",
@@ -114,6 +116,7 @@ fn check_may_delete(context: &WriteContext<'_>) -> Result<(), Refusal> {
         .map_err(|why| Refusal::forbidden(format!("cannot set an ownerRef on a resource you can't delete: {why}")))
 }
 
+/// upstream: plugin/pkg/admission/gc#gcPermissionsEnforcement.Validate
 fn check_may_hold_up(context: &WriteContext<'_>, owner: &Value) -> Result<(), Refusal> {
     let text = |field: &str| owner.str_at(&[field]).unwrap_or_default();
     let (api_version, kind) = (text("apiVersion"), text("kind"));

@@ -21,6 +21,7 @@ impl AdmissionPlugin for PersistentVolumeClaimResize {
         const { &[Interest::in_objects("", "persistentvolumeclaims", &[Operation::Update])] }
     }
 
+    /// upstream: plugin/pkg/admission/storage/persistentvolume/resize#persistentVolumeClaimResize.Validate
     fn validate(&self, context: &WriteContext<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), Refusal> {
         let (Some(claim), Some(old)) = (object, old) else {
             return Ok(());

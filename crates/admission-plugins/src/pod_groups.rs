@@ -34,6 +34,7 @@ impl AdmissionPlugin for PodGroupWorkloadExists {
         const { &[Interest::in_new(GROUP, POD_GROUPS)] }
     }
 
+    /// upstream: plugin/pkg/admission/podgroup#PodGroupWorkloadExists.Validate
     fn validate(
         &self,
         context: &WriteContext<'_>,
@@ -84,6 +85,7 @@ impl AdmissionPlugin for PodGroupProtection {
         const { &[Interest::in_new(GROUP, POD_GROUPS)] }
     }
 
+    /// upstream: plugin/pkg/admission/scheduling/podgroupprotection#podGroupProtectionPlugin.Admit
     fn mutate(
         &self,
         _context: &WriteContext<'_>,
@@ -117,6 +119,7 @@ impl AdmissionPlugin for JobValidation {
         const { &[Interest::in_objects("batch", "jobs", &[Operation::Update])] }
     }
 
+    /// upstream: plugin/pkg/admission/job#Plugin.Validate
     fn validate(&self, context: &WriteContext<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), Refusal> {
         let (Some(job), Some(old)) = (object, old) else {
             return Ok(());

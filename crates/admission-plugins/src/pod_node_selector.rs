@@ -40,6 +40,7 @@ impl AdmissionPlugin for PodNodeSelector {
         const { &[Interest::in_new("", "pods")] }
     }
 
+    /// upstream: plugin/pkg/admission/podnodeselector#Plugin.Admit
     fn mutate(
         &self,
         context: &WriteContext<'_>,
@@ -57,6 +58,7 @@ impl AdmissionPlugin for PodNodeSelector {
         self.check(context, &wanted, pod)
     }
 
+    /// upstream: plugin/pkg/admission/podnodeselector#Plugin.Validate
     fn validate(
         &self,
         context: &WriteContext<'_>,
@@ -87,6 +89,7 @@ impl PodNodeSelector {
         }
     }
 
+    /// upstream: plugin/pkg/admission/podnodeselector#Plugin.Validate
     fn check(&self, context: &WriteContext<'_>, wanted: &Labels, pod: &Value) -> Result<(), Refusal> {
         check_conflicts(wanted, pod)?;
         let allowed = self.selector(context.namespace)?;
@@ -103,6 +106,7 @@ impl PodNodeSelector {
     }
 }
 
+/// upstream: plugin/pkg/admission/podnodeselector#Plugin.Admit
 fn check_conflicts(wanted: &Labels, pod: &Value) -> Result<(), Refusal> {
     let selector = Field::placed(pod.at(&SELECTOR), "");
     let differs =

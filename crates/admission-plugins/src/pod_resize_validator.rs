@@ -30,6 +30,7 @@ impl AdmissionPlugin for PodResizeValidator {
         }
     }
 
+    /// upstream: plugin/pkg/admission/podresize#Plugin.Validate
     fn validate(&self, context: &WriteContext<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), Refusal> {
         let Some(update) = PodUpdate::of(object, old) else {
             return Ok(());
@@ -59,6 +60,8 @@ fn refused(reason: &str, message: String) -> Refusal {
 }
 
 /// Checks that the allocatable cpu and memory of a node cover the requests of a Pod.
+///
+/// upstream: plugin/pkg/admission/podresize#validateRequestsWithinAllocatable
 fn within_allocatable(requests: &Amounts, node: &Value) -> Result<(), Refusal> {
     let mut faults = Vec::new();
     for (name, thousandths) in [("cpu", true), ("memory", false)] {

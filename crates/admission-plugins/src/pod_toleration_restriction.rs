@@ -72,6 +72,7 @@ impl AdmissionPlugin for PodTolerationRestriction {
         const { &[Interest::in_written("", "pods")] }
     }
 
+    /// upstream: plugin/pkg/admission/podtolerationrestriction#Plugin.Admit
     fn mutate(
         &self,
         context: &WriteContext<'_>,
@@ -103,6 +104,7 @@ impl AdmissionPlugin for PodTolerationRestriction {
         self.validate(context, Some(pod), old)
     }
 
+    /// upstream: plugin/pkg/admission/podtolerationrestriction#Plugin.Validate
     fn validate(
         &self,
         context: &WriteContext<'_>,

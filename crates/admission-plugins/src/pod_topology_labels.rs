@@ -45,6 +45,7 @@ impl AdmissionPlugin for PodTopologyLabels {
         }
     }
 
+    /// upstream: plugin/pkg/admission/podtopologylabels#Plugin.Admit
     fn mutate(
         &self,
         context: &WriteContext<'_>,

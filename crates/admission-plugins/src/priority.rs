@@ -47,6 +47,7 @@ impl AdmissionPlugin for Priority {
         }
     }
 
+    /// upstream: plugin/pkg/admission/priority#Plugin.Admit
     fn mutate(
         &self,
         context: &WriteContext<'_>,
@@ -78,6 +79,7 @@ impl AdmissionPlugin for Priority {
         }
     }
 
+    /// upstream: plugin/pkg/admission/priority#Plugin.Validate
     fn validate(
         &self,
         context: &WriteContext<'_>,
@@ -104,6 +106,8 @@ impl AdmissionPlugin for Priority {
 }
 
 /// Returns the class that an object names, or else the default class.
+///
+/// upstream: plugin/pkg/admission/priority#Plugin.resolvePriorityClass
 fn class_of(context: &WriteContext<'_>, object: &Value) -> Result<Class, Refusal> {
     let requested = object.str_at(&["spec", "priorityClassName"]).unwrap_or_default();
     let class = if requested.is_empty() {
@@ -120,6 +124,8 @@ fn class_of(context: &WriteContext<'_>, object: &Value) -> Result<Class, Refusal
 }
 
 /// Sets the priority of a PodGroup from its class.
+///
+/// upstream: plugin/pkg/admission/priority#Plugin.admitPodGroup
 fn admit_group(context: &WriteContext<'_>, group: &mut Value) -> Result<(), Refusal> {
     let class = class_of(context, group)?;
     let stated = group.at(&["spec", "priority"]).and_then(Value::as_i64);
@@ -137,6 +143,7 @@ fn admit_group(context: &WriteContext<'_>, group: &mut Value) -> Result<(), Refu
     Ok(())
 }
 
+/// upstream: plugin/pkg/admission/priority#Plugin.admitPod
 fn admit_new(context: &WriteContext<'_>, pod: &mut Value) -> Result<(), Refusal> {
     let class = class_of(context, pod)?;
     let stated = pod.at(&["spec", "priority"]).and_then(Value::as_i64);
@@ -176,6 +183,8 @@ fn class_of_name(context: &WriteContext<'_>, name: &str) -> Option<Class> {
 }
 
 /// Returns the default class; among several the one with the lowest value.
+///
+/// upstream: plugin/pkg/admission/priority#Plugin.getDefaultPriorityClass
 fn default_class(context: &WriteContext<'_>) -> Option<Class> {
     let mut found: Option<Class> = None;
     context

@@ -234,7 +234,7 @@ impl ResourceQuota {
     /// Rejects a write that uses a limited resource that none of `quotas`, which count the object, covers.
     /// `covered_scopes` are the scopes of all quotas of the namespace that match the object.
     ///
-    /// upstream: `apiserver/pkg/admission/plugin/resourcequota#CheckRequest`
+    /// upstream: k8s.io/apiserver/pkg/admission/plugin/resourcequota#CheckRequest
     fn check_coverage(
         &self,
         counted: &Counted<'_>,
@@ -310,6 +310,8 @@ fn counts(quota: &Value, counted: &Counted<'_>, object: &Value) -> bool {
 }
 
 /// Rejects a Pod without an amount that the quota counts, and any object while the usage of the quota is unknown.
+///
+/// upstream: k8s.io/apiserver/pkg/admission/plugin/resourcequota#CheckRequest
 fn check_status(quota: &Value, counted: &Counted<'_>, object: &Value) -> Result<(), Refusal> {
     let root = Field::root(quota);
     let status = root.child("status");
@@ -346,6 +348,8 @@ fn growth(now: &Amounts, before: &Amounts) -> Amounts {
 }
 
 /// Returns the quota with `more` added to its usage, or `None` if it counts none of it.
+///
+/// upstream: k8s.io/apiserver/pkg/admission/plugin/resourcequota#CheckRequest
 fn reserved(mut quota: Value, more: &Amounts) -> Result<Option<Value>, Refusal> {
     let root = Field::root(&quota);
     let status = root.child("status");

@@ -24,6 +24,7 @@ impl AdmissionPlugin for RuntimeClass {
         const { &[Interest::in_new("", "pods")] }
     }
 
+    /// upstream: plugin/pkg/admission/runtimeclass#RuntimeClass.Admit
     fn mutate(
         &self,
         context: &WriteContext<'_>,
@@ -40,6 +41,7 @@ impl AdmissionPlugin for RuntimeClass {
         set_scheduling(pod, &class)
     }
 
+    /// upstream: plugin/pkg/admission/runtimeclass#RuntimeClass.Validate
     fn validate(
         &self,
         context: &WriteContext<'_>,
@@ -98,6 +100,7 @@ fn class_of(context: &WriteContext<'_>, pod: &Value) -> Result<Option<Value>, Re
         .ok_or_else(|| rejected(&format!("RuntimeClass \"{name}\" not found")))
 }
 
+/// upstream: plugin/pkg/admission/runtimeclass#setOverhead
 fn set_overhead(pod: &mut Value, class: &Value) -> Result<(), Refusal> {
     let Some(fixed) = class
         .at(&["overhead", "podFixed"])
@@ -113,6 +116,7 @@ fn set_overhead(pod: &mut Value, class: &Value) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// upstream: plugin/pkg/admission/runtimeclass#setScheduling
 fn set_scheduling(pod: &mut Value, class: &Value) -> Result<(), Refusal> {
     let class = Field::root(class);
     let scheduling = class.child("scheduling");
@@ -143,7 +147,7 @@ const MOST_COMPARED: usize = 1000;
 
 /// Merges both lists without the tolerations that others cover.
 ///
-/// upstream: `pkg/util/tolerations#MergeTolerations`.
+/// upstream: pkg/util/tolerations#MergeTolerations
 fn merged_tolerations(own: &[Value], added: &[Value]) -> Vec<Value> {
     let all: Vec<&Value> = own.iter().chain(added).collect();
     let mut merged: Vec<Value> = Vec::new();
@@ -164,7 +168,7 @@ fn merged_tolerations(own: &[Value], added: &[Value]) -> Vec<Value> {
 
 /// Returns true if `wide` tolerates whatever `narrow` tolerates.
 ///
-/// upstream: `pkg/util/tolerations#isSuperset`.
+/// upstream: pkg/util/tolerations#isSuperset
 fn tolerates_all_of(wide: &Field<'_, '_>, narrow: &Field<'_, '_>) -> bool {
     if wide.value() == narrow.value() {
         return true;

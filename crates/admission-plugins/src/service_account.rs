@@ -52,6 +52,7 @@ impl AdmissionPlugin for ServiceAccount {
         }
     }
 
+    /// upstream: plugin/pkg/admission/serviceaccount#Plugin.Admit
     fn mutate(
         &self,
         context: &WriteContext<'_>,
@@ -83,6 +84,7 @@ impl AdmissionPlugin for ServiceAccount {
         check(context, pod)
     }
 
+    /// upstream: plugin/pkg/admission/serviceaccount#Plugin.Validate
     fn validate(
         &self,
         context: &WriteContext<'_>,
@@ -137,6 +139,8 @@ fn account_required(context: &WriteContext<'_>, pod: &Value) -> Result<Value, Re
 }
 
 /// Rejects a Pod whose account is missing or does not list the secrets that the Pod references.
+///
+/// upstream: plugin/pkg/admission/serviceaccount#Plugin.limitSecretReferences
 fn check(context: &WriteContext<'_>, pod: &Value) -> Result<(), Refusal> {
     let account = account_required(context, pod)?;
     if !keeps_to_own_secrets(&account) {
@@ -171,6 +175,8 @@ fn check(context: &WriteContext<'_>, pod: &Value) -> Result<(), Refusal> {
 }
 
 /// Rejects variables from secrets that the account does not list.
+///
+/// upstream: plugin/pkg/admission/serviceaccount#Plugin.limitSecretReferences
 fn check_variables(account: &Value, pod: &Value, lists: &[(&str, &str)]) -> Result<(), Refusal> {
     let name = account.str_at(&["metadata", "name"]).unwrap_or_default();
     let own: Vec<&str> = names_in(account, "secrets").collect();
@@ -197,6 +203,8 @@ fn check_variables(account: &Value, pod: &Value, lists: &[(&str, &str)]) -> Resu
 }
 
 /// Rejects mirror Pods that reference service accounts, secrets or service account tokens.
+///
+/// upstream: plugin/pkg/admission/serviceaccount#Plugin.Validate
 fn check_mirror(pod: &Value) -> Result<(), Refusal> {
     if !account_of(pod).is_empty() {
         return Err(Refusal::forbidden("a mirror pod may not reference service accounts"));

@@ -32,6 +32,7 @@ impl AdmissionPlugin for StorageObjectInUseProtection {
         }
     }
 
+    /// upstream: plugin/pkg/admission/storage/storageobjectinuseprotection#storageProtectionPlugin.Admit
     fn mutate(
         &self,
         context: &WriteContext<'_>,

@@ -21,6 +21,7 @@ impl AdmissionPlugin for TaintNodesByCondition {
         const { &[Interest::in_new("", "nodes")] }
     }
 
+    /// upstream: plugin/pkg/admission/nodetaint#Plugin.Admit
     fn mutate(
         &self,
         _context: &WriteContext<'_>,

@@ -222,6 +222,8 @@ impl AdmissionChain {
 
     /// Lets each plugin validate the write. `object` is `None` for deletions, `old` for creations.
     ///
+    /// upstream: k8s.io/apiserver/pkg/admission#chainAdmissionHandler.Validate
+    ///
     /// # Errors
     /// If a plugin rejects the write; the first rejection.
     pub fn validate(

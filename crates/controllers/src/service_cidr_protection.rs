@@ -1,7 +1,7 @@
 //! Protects ServiceCIDRs from removal while Services use their addresses, and reports whether they are ready
 //! (<https://kubernetes.io/docs/tasks/network/extend-service-ip-ranges/>).
 //!
-//! upstream: pkg/controller/servicecidrs
+//! upstream: pkg/controller/servicecidrs#Controller
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 /// Parses an IP address whose numbers may have leading zeros.
 ///
-/// upstream: `k8s.io/utils/net#ParseIPSloppy`.
+/// upstream: k8s.io/utils/net#ParseIPSloppy
 ///
 /// ```
 /// use holdfast_gotext::address::lenient_address;

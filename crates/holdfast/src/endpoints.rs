@@ -77,7 +77,7 @@ impl EndpointFlags {
 /// the default address of the host if that is on the loopback interface. `None` if validation of Endpoints accepts neither:
 /// a server that registers such an address keeps all servers on the store from writing the endpoints.
 ///
-/// upstream: apimachinery/pkg/util/net#ResolveBindAddress
+/// upstream: k8s.io/apimachinery/pkg/util/net#ResolveBindAddress
 pub(crate) fn advertised_address(reached: SocketAddr) -> Option<SocketAddr> {
     let ip = match reached.ip() {
         ip if ip.is_loopback() || ip.is_unspecified() => default_address(ip.is_ipv4())?,
@@ -103,7 +103,7 @@ fn default_address(is_ipv4: bool) -> Option<IpAddr> {
 
 /// Returns true if Endpoints may have the address.
 ///
-/// upstream: pkg/apis/core/validation#ValidateNonSpecialIP
+/// upstream: pkg/apis/core/validation#ValidateEndpointIP
 fn is_endpoint_address(ip: IpAddr) -> bool {
     let is_link_local = match ip {
         IpAddr::V4(ip) => ip.is_link_local() || ip.octets().starts_with(&[224, 0, 0]),

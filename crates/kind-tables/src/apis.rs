@@ -130,6 +130,8 @@ impl Apis {
     }
 
     /// Enables or disables a version or a resource by its key.
+    ///
+    /// upstream: k8s.io/apiserver/pkg/server/resourceconfig#applyVersionAndResourcePreferences
     fn switch(&mut self, key: &str, value: &str) -> Result<(), ApiError> {
         let Some((group_version, resource)) = parts(key) else {
             return Ok(());
@@ -207,6 +209,8 @@ fn parts(key: &str) -> Option<(GroupVersion, Option<&str>)> {
 }
 
 /// Makes the checks of the reference that precede the parsing of values.
+///
+/// upstream: k8s.io/apiserver/pkg/server/options#APIEnablementOptions.Validate
 fn check(settings: &BTreeMap<String, String>) -> Result<(), ApiError> {
     if settings.len() == 1 && settings.get("api/all").is_some_and(|value| value == "false") {
         return Err(ApiError("invalid runtime-config with only api/all=false".to_owned()));

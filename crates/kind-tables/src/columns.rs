@@ -42,6 +42,8 @@ impl Columns {
     }
 
     /// Returns the columns of resources without their own: name and creation time.
+    ///
+    /// upstream: k8s.io/apiserver/pkg/registry/rest#defaultTableConvertor.ConvertToTable
     pub fn defaults(&self) -> Vec<Column> {
         self.of("*", "*", &[]).unwrap_or_default()
     }

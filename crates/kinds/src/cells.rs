@@ -38,6 +38,8 @@ pub(crate) fn access_modes(object: &Value, path: &[&str]) -> Value {
 }
 
 /// Returns the name of a class, followed by `(default)` if it is the default.
+///
+/// upstream: pkg/printers/internalversion#printStorageClass
 pub(crate) fn default_class(class: &Value, annotations: &[&str]) -> Value {
     let name = class.str_at(&["metadata", "name"]).unwrap_or_default();
     let is_default = |key: &&str| class.str_at(&["metadata", "annotations", key]) == Some("true");

@@ -84,7 +84,9 @@ impl QuotaUsage for Pods {
     }
 }
 
-/// Returns true if a Pod has a deadline (`IsTerminating`).
+/// Returns true if a Pod has a deadline.
+///
+/// upstream: pkg/quota/v1/evaluator/core#IsTerminating
 fn is_terminating(pod: &Value) -> bool {
     let deadline = pod.at(&["spec", "activeDeadlineSeconds"]).and_then(Value::as_i64);
     deadline.is_some_and(|seconds| seconds >= 0)

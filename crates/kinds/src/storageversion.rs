@@ -49,10 +49,13 @@ fn written_versions(object: &Value) -> Value {
 }
 
 impl Strategy for StorageVersion {
+    /// upstream: pkg/registry/apiserverinternal/storageversion#storageVersionStrategy.Validate
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         validate_status(&Field::root(object).child("status"))
     }
 
+    /// upstream: pkg/registry/apiserverinternal/storageversion#storageVersionStrategy.ValidateUpdate
+    /// upstream: pkg/registry/apiserverinternal/storageversion#storageVersionStatusStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, _old: &Value) -> Vec<FieldError> {
         match context.subresource {
             Some(_) => self.validate(context, object),
@@ -63,7 +66,7 @@ impl Strategy for StorageVersion {
 
 /// Returns the errors of a name that is not `group.resource`.
 ///
-/// upstream: `pkg/apis/apiserverinternal/validation#ValidateStorageVersionName`.
+/// upstream: pkg/apis/apiserverinternal/validation#ValidateStorageVersionName
 fn name_faults(_object: &Value, name: &str) -> Faults {
     let Some((group, resource)) = name.rsplit_once('.') else {
         return vec!["name must be in the form of <group>.<resource>".into()];
@@ -81,7 +84,7 @@ fn name_faults(_object: &Value, name: &str) -> Faults {
 
 /// Validates the status of a StorageVersion.
 ///
-/// upstream: `pkg/apis/apiserverinternal/validation#validateStorageVersionStatus`.
+/// upstream: pkg/apis/apiserverinternal/validation#validateStorageVersionStatus
 fn validate_status(status: &Field<'_, '_>) -> Errors {
     let mut errors = Errors::new();
     let versions = status.child("storageVersions");
@@ -100,7 +103,7 @@ fn validate_status(status: &Field<'_, '_>) -> Errors {
 
 /// Validates the versions of one server.
 ///
-/// upstream: `pkg/apis/apiserverinternal/validation#validateServerStorageVersion`.
+/// upstream: pkg/apis/apiserverinternal/validation#validateServerStorageVersion
 fn validate_server(version: &Field<'_, '_>, errors: &mut Errors) {
     let server = version.child("apiServerID");
     report(&server, dns_subdomain(server.text()), errors);
@@ -130,7 +133,7 @@ fn validate_server(version: &Field<'_, '_>, errors: &mut Errors) {
 
 /// Validates an API version.
 ///
-/// upstream: `pkg/apis/apiserverinternal/validation#isValidAPIVersion`.
+/// upstream: pkg/apis/apiserverinternal/validation#isValidAPIVersion
 fn validate_api_version(field: &Field<'_, '_>, errors: &mut Errors) {
     const ODD: &str = "an apiVersion is a DNS-1035 label, which must consist of lower case alphanumeric characters or '-', start \
          with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for \
@@ -156,7 +159,7 @@ fn validate_api_version(field: &Field<'_, '_>, errors: &mut Errors) {
 
 /// Validates the common version, which all servers must write if they agree.
 ///
-/// upstream: `pkg/apis/apiserverinternal/validation#validateCommonVersion`.
+/// upstream: pkg/apis/apiserverinternal/validation#validateCommonVersion
 fn validate_common(status: &Field<'_, '_>, errors: &mut Errors) {
     let versions = status.child("storageVersions");
     let mut written = versions
@@ -182,7 +185,7 @@ fn validate_common(status: &Field<'_, '_>, errors: &mut Errors) {
 
 /// Validates conditions. The paths omit the name of the list.
 ///
-/// upstream: `pkg/apis/apiserverinternal/validation#validateStorageVersionCondition`.
+/// upstream: pkg/apis/apiserverinternal/validation#validateStorageVersionCondition
 fn validate_conditions(status: &Field<'_, '_>, errors: &mut Errors) {
     let conditions = status.child("conditions");
     let mut seen: Vec<&str> = Vec::new();

@@ -50,12 +50,15 @@ fn migration_status(object: &Value) -> Value {
 }
 
 impl Strategy for StorageVersionMigration {
+    /// upstream: pkg/registry/storagemigration/storagemigration#strategy.Validate
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
         validate_spec(&Field::root(object).child("spec"), &mut errors);
         errors
     }
 
+    /// upstream: pkg/registry/storagemigration/storagemigration#strategy.ValidateUpdate
+    /// upstream: pkg/registry/storagemigration/storagemigration#statusStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let (root, old_root) = (Field::root(object), Field::root(old));
         let mut errors = Errors::new();
@@ -71,7 +74,7 @@ impl Strategy for StorageVersionMigration {
 
 /// Validates a StorageVersionMigration.
 ///
-/// upstream: `pkg/apis/storagemigration/validation#ValidateStorageVersionMigration`.
+/// upstream: pkg/apis/storagemigration/validation#ValidateStorageVersionMigration
 fn validate_spec(spec: &Field<'_, '_>, errors: &mut Errors) {
     let named = spec.child("resource");
     let (resource, group) = (named.child("resource"), named.child("group"));
@@ -93,7 +96,7 @@ fn validate_spec(spec: &Field<'_, '_>, errors: &mut Errors) {
 
 /// Validates an update of the status of a StorageVersionMigration.
 ///
-/// upstream: `pkg/apis/storagemigration/validation#ValidateStorageVersionMigrationStatusUpdate`.
+/// upstream: pkg/apis/storagemigration/validation#ValidateStorageVersionMigrationStatusUpdate
 fn validate_status(status: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let (version, before) = (status.child("resourceVersion"), old.child("resourceVersion"));
     if !version.text().is_empty()

@@ -52,6 +52,9 @@ pub(crate) fn unsupported_strategy(strategy: &Field<'_, '_>, types: &[&str]) -> 
 }
 
 /// Validates `selector` and `template` of a workload's spec.
+///
+/// upstream: pkg/apis/apps/validation#ValidateDeploymentSpec
+/// upstream: pkg/apis/apps/validation#ValidateReplicaSetSpec
 pub(crate) fn validate_selector_and_template(spec: &Part<'_, '_>, rules: &SelectorRules<'_>, check: &mut Check<'_>) {
     let selector = spec.child("selector");
     validate_selector(&selector, rules.empty, &mut check.errors);
@@ -62,6 +65,8 @@ pub(crate) fn validate_selector_and_template(spec: &Part<'_, '_>, rules: &Select
 }
 
 /// Validates a selector that is required and must not select everything, for which `empty` is the message.
+///
+/// upstream: k8s.io/apimachinery/pkg/apis/meta/v1/validation#ValidateLabelSelector
 pub(crate) fn validate_selector(selector: &Field<'_, '_>, empty: &str, errors: &mut Errors) {
     if !selector.is_set() {
         errors.push(selector.required(""));
@@ -101,6 +106,9 @@ pub(crate) fn collisions_only_grow(status: &Field<'_, '_>, old: &Field<'_, '_>, 
 }
 
 /// Adds warnings about the name of a workload if its Pods use the name.
+///
+/// upstream: pkg/registry/apps/deployment#deploymentStrategy.WarningsOnCreate
+/// upstream: pkg/registry/apps/replicaset#rsStrategy.WarningsOnCreate
 pub(crate) fn name_warnings(context: &WriteContext<'_>, subject: &str, warnings: &mut Vec<String>) {
     let faults = dns_label(context.name);
     if !faults.is_empty() {
@@ -119,12 +127,17 @@ pub(crate) fn is_status_write(context: &WriteContext<'_>) -> bool {
 
 /// Returns true if a write of a workload warns about its specification: it creates the workload or changes its
 /// generation.
+///
+/// upstream: pkg/registry/apps/deployment#deploymentStrategy.WarningsOnUpdate
 pub(crate) fn warns_of_spec(context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> bool {
     let generation = |object: &Value| object.at(&["metadata", "generation"]).cloned();
     !is_status_write(context) && !old.is_some_and(|old| generation(object) == generation(old))
 }
 
 /// Returns the warnings about a workload: about its name when it is created, and about its pod template.
+///
+/// upstream: pkg/registry/apps/deployment#deploymentStrategy.WarningsOnCreate
+/// upstream: pkg/registry/apps/deployment#deploymentStrategy.WarningsOnUpdate
 pub(crate) fn workload_warnings(
     context: &WriteContext<'_>,
     object: &Value,
@@ -193,6 +206,8 @@ impl<S: Strategy + ?Sized> Strategy for WithPodTemplate<S> {
         self.kind.validate_update(context, object, old)
     }
 
+    /// upstream: pkg/registry/apps/deployment#deploymentStrategy.WarningsOnCreate
+    /// upstream: pkg/registry/apps/deployment#deploymentStrategy.WarningsOnUpdate
     fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
         match self.warnings {
             TemplateWarnings::OfWorkload { names_pods } => {

@@ -170,6 +170,8 @@ impl<C: Converter> Updater<C> {
     /// Merges the configuration of `manager` into the existing object, which has the same version. Removes fields that
     /// the manager configured before and that no manager owns now.
     ///
+    /// upstream: sigs.k8s.io/structured-merge-diff/v6/merge#Updater.Apply
+    ///
     /// # Errors
     /// Returns [`ApplyError::Conflicts`] if the apply is not forced and would change fields of other managers; other
     /// errors if the objects do not fit their types or cannot be converted.
@@ -402,6 +404,8 @@ impl<C: Converter> Updater<C> {
     }
 
     /// Returns the changes in another version, or `None` if that version does not exist.
+    ///
+    /// upstream: sigs.k8s.io/structured-merge-diff/v6/merge#Updater.update
     fn comparison_at(
         &self,
         old: &Typed,
@@ -449,6 +453,8 @@ impl<C: Converter> Updater<C> {
 
     /// Removes fields from a merged object that the manager applied last time and that no manager owns now. `managers`
     /// already holds the manager's new fields.
+    ///
+    /// upstream: sigs.k8s.io/structured-merge-diff/v6/merge#Updater.prune
     fn prune(
         &self,
         merged: Typed,
@@ -526,6 +532,8 @@ impl<C: Converter> Updater<C> {
 
     /// Adds back fields that were removed though the manager did not apply them last time: those that disappeared
     /// together with another field.
+    ///
+    /// upstream: sigs.k8s.io/structured-merge-diff/v6/merge#Updater.addBackDanglingItems
     fn add_back_dangling(
         &self,
         merged: Typed,

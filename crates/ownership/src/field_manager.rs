@@ -191,6 +191,8 @@ impl FieldManager {
     /// Merges `config` into the existing object (`None` if it does not exist yet) on behalf of `manager`. Fields of
     /// other managers are overwritten if `force` is set, otherwise they conflict.
     ///
+    /// upstream: k8s.io/apimachinery/pkg/util/managedfields/internal#structuredMergeManager.Apply
+    ///
     /// # Errors
     /// Returns an [`ApplyError`]; then nothing has changed.
     pub fn apply(

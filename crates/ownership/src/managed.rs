@@ -173,6 +173,8 @@ fn entries(
 
 /// Checks that `managedFields` of `object` can be read.
 ///
+/// upstream: k8s.io/apimachinery/pkg/util/managedfields#ValidateManagedFields
+///
 /// ```
 /// use holdfast_ownership::check_managed_fields;
 /// use holdfast_value::{Limits, json};

@@ -132,6 +132,8 @@ impl ConversionWebhook {
     /// Returns the review that requests `objects` in `api_version`; `uid` identifies the request. It leaves out
     /// resource versions, which only concern the server.
     ///
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/conversion#createConversionReviewObjects
+    ///
     /// # Errors
     /// If the webhook accepts no known version of reviews.
     pub fn review(&self, uid: &str, objects: &[Value], api_version: &str) -> Result<Vec<u8>, WebhookFailure> {
@@ -278,7 +280,7 @@ impl<'a> WrittenKind<'a> {
 
     /// Returns the kind with missing parts filled in from the review that was sent.
     ///
-    /// upstream: `apimachinery/pkg/runtime/serializer/json#gvkWithDefaults`.
+    /// upstream: k8s.io/apimachinery/pkg/runtime/serializer/json#gvkWithDefaults
     fn completed(self, sent: ConversionReviewVersion) -> Self {
         let mut completed = self;
         if completed.kind.is_empty() {
@@ -314,6 +316,8 @@ pub fn is_unversioned(api_version: &str, kind: &str) -> bool {
 }
 
 /// Returns the objects in the response of a review.
+///
+/// upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/conversion#getConvertedObjectsFromResponse
 fn of_response(review: &Value, uid: &str, version: ConversionReviewVersion) -> Result<Vec<Value>, String> {
     let strict = version == ConversionReviewVersion::V1;
     let expected = WrittenKind {
@@ -352,6 +356,8 @@ fn no_object(converted: &Value) -> Option<String> {
 }
 
 /// Returns `converted` instead of `original`, if it is the same object in that version.
+///
+/// upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/conversion#webhookConverter.Convert
 fn adopt(original: &Value, converted: Value, at: usize, api_version: &str) -> Result<Value, String> {
     let text = |of: &Value, path: &[&str]| of.str_at(path).unwrap_or_default().to_owned();
     let of_index = |what: &str, expected: &str, received: &str| {
@@ -380,6 +386,8 @@ fn adopt(original: &Value, converted: Value, at: usize, api_version: &str) -> Re
 }
 
 /// Returns the converted object with the metadata of the original, except for labels and annotations.
+///
+/// upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/conversion#restoreObjectMeta
 fn restore_metadata(original: &Value, mut converted: Value) -> Result<Value, String> {
     let returned = converted
         .get("metadata")

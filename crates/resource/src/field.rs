@@ -199,6 +199,8 @@ impl<'v, 'p> Field<'v, 'p> {
     }
 
     /// Returns the error that the field may not be set or changed.
+    ///
+    /// upstream: k8s.io/apimachinery/pkg/util/validation/field#Forbidden
     pub fn forbidden(&self, detail: impl Into<String>) -> FieldError {
         FieldError::forbidden(&self.path(), detail)
     }

@@ -150,6 +150,8 @@ impl FieldError {
     }
 
     /// Returns the error that a field has none of its supported values; `supported` is listed in the given order.
+    ///
+    /// upstream: k8s.io/apimachinery/pkg/util/validation/field#NotSupported
     pub fn not_supported(field: &FieldPath, value: impl Into<Value>, supported: &[&str]) -> Self {
         let mut detail = String::from("supported values: ");
         for (at, name) in supported.iter().enumerate() {
@@ -183,6 +185,8 @@ impl FieldError {
     }
 
     /// Returns the error that a field may not be set or changed here.
+    ///
+    /// upstream: k8s.io/apimachinery/pkg/util/validation/field#Forbidden
     pub fn forbidden(field: &FieldPath, detail: impl Into<String>) -> Self {
         Self {
             kind: FieldErrorKind::Forbidden,

@@ -22,6 +22,8 @@ struct FieldRequirement {
 
 impl FieldSelector {
     /// Reads the text of a `fieldSelector` parameter, such as `status.phase!=Running,spec.nodeName=a`.
+    ///
+    /// upstream: k8s.io/apimachinery/pkg/fields#parseSelector
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
         let mut requirements = Vec::new();
         for term in terms(text) {

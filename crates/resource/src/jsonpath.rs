@@ -329,6 +329,7 @@ impl Reader<'_> {
         })
     }
 
+    /// upstream: k8s.io/client-go/util/jsonpath#Parser.parseArray
     fn bracket_part(&mut self) -> Result<Step, String> {
         self.blanks();
         if self.take("*") {

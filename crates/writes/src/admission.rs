@@ -61,6 +61,8 @@ impl Stage<'_> {
 
     /// Calls plugins, policies and webhooks, which may reject a write.
     ///
+    /// upstream: k8s.io/apiserver/pkg/registry/rest#AdmissionToValidateObjectFunc
+    ///
     /// # Errors
     /// If any of them rejects the write; returns the first rejection.
     pub(crate) async fn validate(
@@ -77,6 +79,8 @@ impl Stage<'_> {
 
     /// Calls plugins, policies and webhooks, which may reject a write. Plugins receive the objects that are stored;
     /// policies and webhooks those that were sent, which may have another kind.
+    ///
+    /// upstream: k8s.io/apiserver/pkg/registry/rest#AdmissionToValidateObjectUpdateFunc
     ///
     /// # Errors
     /// If any of them rejects the write; returns the first rejection.

@@ -40,6 +40,8 @@ impl Stage<'_> {
     }
 
     /// Rejects a request with `verb` if its user lacks the additional permission that the connection needs.
+    ///
+    /// upstream: pkg/registry/core/pod/rest#ensureAuthorizedForVerb
     fn check_verb(&self, verb: Verb, connecter: &dyn Connecter) -> Result<(), Error> {
         let Some(needed) = connecter.also_needs().filter(|needed| *needed != verb.name()) else {
             return Ok(());

@@ -30,6 +30,8 @@ impl Stage<'_> {
     }
 
     /// Runs an update of a missing object: a creation, if the change or the kind allows it.
+    ///
+    /// upstream: k8s.io/apiserver/pkg/endpoints/handlers#patcher.applyPatch
     pub(crate) async fn update_of_nothing(&self, change: &Change, key: &str) -> Result<Staged, Error> {
         let target = self.target;
         if target.body.scale.is_some() || !change.may_create(self.resource(), &target.subresource) {
@@ -126,6 +128,8 @@ impl Stage<'_> {
     }
 
     /// Runs preparation, validation and validating admission of a new object.
+    ///
+    /// upstream: k8s.io/apiserver/pkg/registry/rest#BeforeCreate
     async fn check_new(&self, call: &Call<'_>, object: &mut Value, by_update: bool) -> Result<(), Error> {
         self.target.check_deadline()?;
         let name = call.name;
@@ -145,6 +149,8 @@ impl Stage<'_> {
     }
 
     /// Prepares a new object: sets the fields that only the server sets, and then runs the preparation of its kind.
+    ///
+    /// upstream: k8s.io/apiserver/pkg/registry/rest#BeforeCreate
     ///
     /// # Errors
     /// If the kind rejects it.
@@ -180,6 +186,8 @@ impl Stage<'_> {
     }
 
     /// Rejects a creation if the user may only update.
+    ///
+    /// upstream: k8s.io/apiserver/pkg/endpoints/handlers#withAuthorization
     fn check_may_create(&self, name: &str) -> Result<(), Error> {
         let (target, resource) = (self.target, self.resource());
         let attributes = Attributes {

@@ -23,6 +23,8 @@ pub(crate) enum Deletion {
 
 /// Rejects a DELETE whose preconditions the object does not meet.
 ///
+/// upstream: k8s.io/apiserver/pkg/storage#Preconditions.Check
+///
 /// # Errors
 /// If a precondition fails; the error is a 409.
 pub(crate) fn check_preconditions(resource: &Resource, options: &DeleteOptions, object: &Value) -> Result<(), Error> {

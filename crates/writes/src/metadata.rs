@@ -210,6 +210,8 @@ pub fn set_finalizers(object: &mut Value, finalizers: Vec<SmolStr>) {
 
 /// Removes duplicate owner references and returns the warnings for the client: none without duplicates.
 /// `after_admission` is true if mutating admission was already called.
+///
+/// upstream: k8s.io/apiserver/pkg/endpoints/handlers#dedupOwnerReferencesAndAddWarning
 pub fn drop_repeated_owners(object: &mut Value, after_admission: bool) -> Vec<String> {
     let list = object.at(&["metadata", "ownerReferences"]).and_then(Value::as_list);
     let Some(list) = list.filter(|list| list.len() > 1) else {

@@ -158,6 +158,8 @@ impl DeleteOptions {
 
     /// Returns the options without preconditions.
     ///
+    /// upstream: k8s.io/apimachinery/pkg/apis/meta/v1/validation#ValidateDeleteOptions
+    ///
     /// # Errors
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if a value is not allowed.
     pub fn check<'a>(

@@ -68,6 +68,8 @@ impl Stage<'_> {
 
     /// Evaluates the policies that may deny the write.
     ///
+    /// upstream: k8s.io/apiserver/pkg/admission/plugin/policy/validating#dispatcher.Dispatch
+    ///
     /// # Errors
     /// If a policy denies the write; returns the first denial.
     pub(crate) fn check_by_policies(
@@ -85,6 +87,7 @@ impl Stage<'_> {
         timing.end(self.check_by(&active, attributes, object, old, warnings))
     }
 
+    /// upstream: k8s.io/apiserver/pkg/admission/plugin/policy/validating#dispatcher.Dispatch
     fn check_by(
         &self,
         active: &Active<Validations>,
@@ -178,6 +181,7 @@ impl Stage<'_> {
 }
 
 impl ObjectTypes for Stage<'_> {
+    /// upstream: k8s.io/apiserver/pkg/admission/plugin/policy/mutating/patch#ApplyStructuredMergeDiff
     fn merge(&self, kind: &GroupVersionKind, object: &Value, configuration: Value) -> Result<Value, String> {
         let merge_type = self.type_of(kind).and_then(|of| of.merge_type());
         let (schema, of) = merge_type.ok_or("type converter must not be nil")?;

@@ -137,6 +137,8 @@ fn ownership(resource: &Resource, api_version: &SmolStr) -> ScaleOwnership {
 }
 
 /// Validates a Scale that was sent.
+///
+/// upstream: pkg/registry/apps/deployment/storage#scaleUpdatedObjectInfo.UpdatedObject
 fn check(resource: &Resource, scale: &Value, stored: &Value) -> Result<(), Error> {
     let name = metadata::name(stored);
     // Custom resources have different messages for this.
@@ -164,7 +166,9 @@ fn check(resource: &Resource, scale: &Value, stored: &Value) -> Result<(), Error
     Ok(())
 }
 
-/// Returns the validation errors of the metadata of a Scale and of its replicas (`ValidateScale`).
+/// Returns the validation errors of the metadata of a Scale and of its replicas.
+///
+/// upstream: pkg/apis/autoscaling/validation#ValidateScale
 fn faults(scale: &Value) -> Vec<FieldError> {
     let mut errors = validate_scale_metadata(scale);
     let replicas = scale

@@ -208,6 +208,8 @@ impl<'a> Stage<'a> {
 
 /// Checks that `object` is the one that the address names, and fills in the namespace.
 ///
+/// upstream: k8s.io/apiserver/pkg/endpoints/handlers#checkName
+///
 /// # Errors
 /// [`ErrorKind::BadRequest`](crate::ErrorKind::BadRequest).
 pub fn check_place(object: &mut Value, name: &str, namespace: &str) -> Result<(), Error> {
@@ -242,6 +244,8 @@ pub(crate) fn version_number(object: &Value) -> Result<u64, Error> {
 
 /// Checks that a new object has no resource version. Ignores one that is not a number.
 ///
+/// upstream: k8s.io/apiserver/pkg/storage/etcd3#store.Create
+///
 /// # Errors
 /// [`ErrorKind::Unclassified`](crate::ErrorKind::Unclassified) if it has one.
 pub fn check_has_no_version(object: &Value) -> Result<(), Error> {
@@ -257,6 +261,8 @@ pub fn check_has_no_version(object: &Value) -> Result<(), Error> {
 }
 
 /// Checks that `object` is in the namespace of the request path, if it has one.
+///
+/// upstream: k8s.io/apiserver/pkg/registry/rest#EnsureObjectNamespaceMatchesRequestNamespace
 ///
 /// # Errors
 /// [`ErrorKind::BadRequest`](crate::ErrorKind::BadRequest) if it is in another one.

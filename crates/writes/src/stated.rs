@@ -24,6 +24,8 @@ pub struct Stated {
 impl Stated {
     /// Reads the group, version and kind of the tree `object`.
     ///
+    /// upstream: k8s.io/apimachinery/pkg/runtime/serializer/json#SimpleMetaFactory.Interpret
+    ///
     /// # Errors
     /// If the tree cannot have them; the message is the reference's.
     pub fn of(object: &Value) -> Result<Self, String> {
@@ -92,6 +94,8 @@ impl Stated {
     }
 
     /// Returns the error message for a kind that is not registered.
+    ///
+    /// upstream: k8s.io/apimachinery/pkg/runtime#notRegisteredErr.Error
     pub fn unregistered(&self) -> String {
         let kind = quote(&self.kind);
         if self.version == INTERNAL {
@@ -105,6 +109,8 @@ impl Stated {
     }
 
     /// Returns the error message for an object that cannot replace one of the kind `kind` in `group`.
+    ///
+    /// upstream: k8s.io/apimachinery/pkg/conversion#Converter.Convert
     pub fn unconvertible(&self, group: &str, kind: &str) -> String {
         let found = if self.version == INTERNAL {
             package(&self.group)

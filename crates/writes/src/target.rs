@@ -266,6 +266,8 @@ impl Target {
 
     /// Rejects names under which no object can be stored: empty ones, and those with a meaning in paths.
     ///
+    /// upstream: k8s.io/apiserver/pkg/registry/generic/registry#NamespaceKeyFunc
+    ///
     /// # Errors
     /// [`ErrorKind::BadRequest`] if the name is one of these.
     pub fn check_key(&self) -> Result<(), Error> {

@@ -322,6 +322,8 @@ pub enum Unconvertible {
 
 /// Checks that an object can replace one of `kind_type`. For custom resources, validation reports a different kind.
 ///
+/// upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/conversion#crConverter.ConvertToVersion
+///
 /// # Errors
 /// If it cannot; the message is the reference's.
 pub fn check_converted(object: &Value, types: &KindTypes, kind_type: &dyn KindType) -> Result<(), Unconvertible> {

@@ -143,6 +143,8 @@ impl Stage<'_> {
     }
 
     /// Runs admission, preparation and validation of an object that replaces `old`.
+    ///
+    /// upstream: k8s.io/apiserver/pkg/registry/rest#BeforeUpdate
     async fn check_changed(
         &self,
         call: &Call<'_>,
@@ -190,6 +192,8 @@ impl Stage<'_> {
     /// Prepares an object that replaces `old`: restores the fields that an update can neither change nor omit, runs the
     /// preparation of its kind, and sets the generation.
     ///
+    /// upstream: k8s.io/apiserver/pkg/registry/rest#BeforeUpdate
+    ///
     /// # Errors
     /// If the kind rejects it.
     pub fn prepare_changed(&self, call: &Call<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
@@ -236,12 +240,17 @@ impl Stage<'_> {
     }
 
     /// Checks that name and namespace are those of the request path; fills in a missing namespace.
+    ///
+    /// upstream: k8s.io/apiserver/pkg/endpoints/handlers#checkName
+    /// upstream: k8s.io/apiserver/pkg/registry/rest#EnsureObjectNamespaceMatchesRequestNamespace
     pub(crate) fn check_place(&self, object: &mut Value) -> Result<(), Error> {
         check_place(object, &self.target.name, &self.target.namespace)
     }
 
     /// Checks the uid in the body of a PUT. It is a precondition that the reference's store checks, with its own error
     /// message.
+    ///
+    /// upstream: k8s.io/apiserver/pkg/storage#Preconditions.Check
     pub(crate) fn check_uid(&self, change: &Change, key: &str, stored: Option<&Value>) -> Result<(), Error> {
         let Some(wanted) = change.required_uid() else {
             return Ok(());
@@ -267,6 +276,8 @@ impl Stage<'_> {
 
     /// Checks that the resource version in the object is that of the existing object. If it is missing, fills it in,
     /// provided that the kind allows that.
+    ///
+    /// upstream: k8s.io/apiserver/pkg/registry/generic/registry#Store.Update
     fn check_version(&self, object: &mut Value, old: &Value) -> Result<(), Error> {
         let resource = self.resource();
         let current = old.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();

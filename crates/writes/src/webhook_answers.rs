@@ -52,6 +52,8 @@ const SPOILT_MANAGERS: &str = ".metadata.managedFields was in an invalid state a
 
 impl Stage<'_> {
     /// Calls a webhook that may change an object. Returns whether it did.
+    ///
+    /// upstream: k8s.io/apiserver/pkg/admission/plugin/webhook/mutating#mutatingDispatcher.callAttrMutatingHook
     pub(crate) async fn ask_mutating(
         &self,
         (webhook, invocation, record): (&Webhook, &Invocation, &CallRecord),
@@ -85,6 +87,8 @@ impl Stage<'_> {
     }
 
     /// Calls a webhook that may reject a write.
+    ///
+    /// upstream: k8s.io/apiserver/pkg/admission/plugin/webhook/validating#validatingDispatcher.callHook
     pub(crate) async fn ask_validating(
         &self,
         (webhook, invocation): (&Webhook, &Invocation),
@@ -361,6 +365,8 @@ fn identity(webhook: &Webhook) -> String {
 }
 
 /// Returns the rejection by the webhook of that name, with the `Status` that it returned, if any; and its code.
+///
+/// upstream: k8s.io/apiserver/pkg/admission/plugin/webhook/errors#ToStatusErr
 fn rejection(webhook: &str, status: Option<&Value>) -> (u16, Error) {
     let root = Field::placed(status, "");
     let code = root.child("code").number().unwrap_or_default();

@@ -172,6 +172,8 @@ impl Stage<'_> {
 
     /// Calls policies and then webhooks, which may reject the write. All webhooks are called concurrently.
     ///
+    /// upstream: k8s.io/apiserver/pkg/admission/plugin/webhook/validating#validatingDispatcher.Dispatch
+    ///
     /// # Errors
     /// If any of them rejects the write; returns the first rejection in the order of the policies and configurations.
     pub(crate) async fn call_validating(
@@ -199,6 +201,7 @@ impl Stage<'_> {
         )
     }
 
+    /// upstream: k8s.io/apiserver/pkg/admission/plugin/webhook/validating#validatingDispatcher.Dispatch
     async fn call_validating_hooks(
         &self,
         hooks: &Hooks,

@@ -27,6 +27,7 @@ impl AdmissionPlugin for CertificateApproval {
         }
     }
 
+    /// upstream: plugin/pkg/admission/certificates/approval#Plugin.Validate
     fn validate(
         &self,
         context: &WriteContext<'_>,

@@ -23,6 +23,9 @@ fn signer(request: &Value) -> &str {
 }
 
 /// Rejects a user without the permission `verb` for the signer of a request, by its name or for all of its domain.
+///
+/// upstream: plugin/pkg/admission/certificates/approval#Plugin.Validate
+/// upstream: plugin/pkg/admission/certificates/signing#Plugin.Validate
 fn check_signer(context: &WriteContext<'_>, verb: &str, request: &Value) -> Result<(), Refusal> {
     let signer = signer(request);
     if may_use_signer(context, verb, signer) {

@@ -28,6 +28,7 @@ impl AdmissionPlugin for CertificateSigning {
         }
     }
 
+    /// upstream: plugin/pkg/admission/certificates/signing#Plugin.Validate
     fn validate(&self, context: &WriteContext<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), Refusal> {
         let (Some(object), Some(old)) = (object, old) else {
             return Ok(());

@@ -24,6 +24,7 @@ impl AdmissionPlugin for CertificateSubjectRestriction {
         const { &[Interest::in_new(GROUP, REQUESTS)] }
     }
 
+    /// upstream: plugin/pkg/admission/certificates/subjectrestriction#Plugin.Validate
     fn validate(
         &self,
         _context: &WriteContext<'_>,

@@ -31,6 +31,7 @@ impl AdmissionPlugin for ClusterTrustBundleAttest {
         }
     }
 
+    /// upstream: plugin/pkg/admission/certificates/ctbattest#Plugin.Validate
     fn validate(&self, context: &WriteContext<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), Refusal> {
         let Some(bundle) = object.filter(|bundle| !signer(bundle).is_empty()) else {
             return Ok(());

@@ -18,6 +18,7 @@ const SIGNERS: [&str; 2] = [
 const UID: [&str; 2] = ["metadata", "uid"];
 
 impl Write<'_> {
+    /// upstream: plugin/pkg/admission/noderestriction#Plugin.admitCSR
     pub(super) fn admit_signing_request(&self) -> Result<(), Refusal> {
         let asks = self.context.operation == Operation::Create
             && !self
@@ -35,6 +36,8 @@ impl Write<'_> {
     }
 
     /// Admits a certificate request of a node for a Pod that runs on it.
+    ///
+    /// upstream: plugin/pkg/admission/noderestriction#Plugin.admitPodCertificateRequest
     pub(super) fn admit_pod_certificate(&self) -> Result<(), Refusal> {
         if !self.features.has(Feature::PodCertificateRequest) {
             return refuse("PodCertificateRequest feature gate is disabled");
@@ -81,6 +84,8 @@ impl Write<'_> {
 
     /// Checks that the pod of a request, `shown` in messages, runs on the node of that name, as the service account
     /// that the request names.
+    ///
+    /// upstream: plugin/pkg/admission/noderestriction#Plugin.admitPodCertificateRequest
     fn check_running_pod(&self, pod: &Value, node_name: &str, shown: &str) -> Result<(), Refusal> {
         if text(Some(pod), &NODE_NAME) != node_name {
             return refuse(format!(
@@ -128,6 +133,8 @@ impl Write<'_> {
 }
 
 /// Returns the error for a request that names a missing object. The reference wraps the error, which loses its status.
+///
+/// upstream: plugin/pkg/admission/noderestriction#Plugin.admitPodCertificateRequest
 fn missing(what: &str, shown: &str, kind: &str, name: &str) -> Refusal {
     Refusal::Failed(format!(
         "while retrieving {what} {shown} named in the PodCertificateRequest: {kind} {} not found",

@@ -37,6 +37,7 @@ impl AdmissionPlugin for NodeRestriction {
         false
     }
 
+    /// upstream: plugin/pkg/admission/noderestriction#Plugin.Admit
     fn mutate(
         &self,
         context: &WriteContext<'_>,

@@ -30,6 +30,7 @@ const LABELS: [&str; 11] = [
 const DOMAINS: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
 
 impl Write<'_> {
+    /// upstream: plugin/pkg/admission/noderestriction#Plugin.admitNode
     pub(super) fn admit_node(&self) -> Result<(), Refusal> {
         let (node, requested) = (self.node(), self.object_name());
         if requested != self.name {
@@ -70,6 +71,8 @@ impl Write<'_> {
     }
 
     /// Admits an update of the status of a claim that changes only the fields for kubelets.
+    ///
+    /// upstream: plugin/pkg/admission/noderestriction#Plugin.admitPVCStatus
     pub(super) fn admit_claim(&self) -> Result<(), Refusal> {
         if self.subresource() != "status" {
             return refuse("may only update PVC status");
@@ -107,6 +110,7 @@ impl Write<'_> {
         ))
     }
 
+    /// upstream: plugin/pkg/admission/noderestriction#Plugin.admitLease
     pub(super) fn admit_lease(&self) -> Result<(), Refusal> {
         if self.context.namespace != OF_LEASES {
             return refuse(format!(
@@ -116,10 +120,13 @@ impl Write<'_> {
         self.check_own_name("can only access node lease with the same name as the requesting node")
     }
 
+    /// upstream: plugin/pkg/admission/noderestriction#Plugin.admitCSINode
     pub(super) fn admit_csi_node(&self) -> Result<(), Refusal> {
         self.check_own_name("can only access CSINode with the same name as the requesting node")
     }
 
+    /// upstream: plugin/pkg/admission/noderestriction#Plugin.admitLease
+    /// upstream: plugin/pkg/admission/noderestriction#Plugin.admitCSINode
     fn check_own_name(&self, why: &str) -> Result<(), Refusal> {
         match self.object_name() == self.name {
             true => Ok(()),
@@ -127,6 +134,7 @@ impl Write<'_> {
         }
     }
 
+    /// upstream: plugin/pkg/admission/noderestriction#Plugin.admitResourceSlice
     pub(super) fn admit_slice(&self) -> Result<(), Refusal> {
         let (slice, done) = match self.context.operation {
             Operation::Create => (self.object, "create"),
@@ -156,6 +164,8 @@ fn changed_fields(part: &str, old: Option<&Value>, new: Option<&Value>) -> Vec<S
 }
 
 /// Returns the changed labels that kubelets must not modify, as text.
+///
+/// upstream: plugin/pkg/admission/noderestriction#Plugin.getForbiddenLabels
 fn forbidden_labels(object: Option<&Value>, old: Option<&Value>) -> Option<String> {
     let labels = |object: Option<&Value>| object.and_then(|object| object.at(&["metadata", "labels"])).cloned();
     let (old, new) = (labels(old), labels(object));
@@ -174,6 +184,7 @@ fn forbidden_labels(object: Option<&Value>, old: Option<&Value>) -> Option<Strin
     (!forbidden.is_empty()).then(|| forbidden.join(", "))
 }
 
+/// upstream: plugin/pkg/admission/noderestriction#Plugin.getForbiddenLabels
 fn is_forbidden(label: &str) -> bool {
     let domain = label.split_once('/').map_or("", |(domain, _)| domain);
     let is_of = |of: &str| {

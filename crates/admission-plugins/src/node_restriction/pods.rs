@@ -12,6 +12,7 @@ use holdfast_resource::same;
 pub(super) const NODE_NAME: [&str; 2] = ["spec", "nodeName"];
 
 impl Write<'_> {
+    /// upstream: plugin/pkg/admission/noderestriction#Plugin.admitPod
     pub(super) fn admit_pod(&self) -> Result<(), Refusal> {
         match (self.subresource(), self.context.operation) {
             ("", Operation::Create) => self.admit_new_pod(),
@@ -40,6 +41,8 @@ impl Write<'_> {
         }
     }
 
+    /// upstream: plugin/pkg/admission/noderestriction#Plugin.admitPodStatus
+    /// upstream: plugin/pkg/admission/noderestriction#Plugin.admitPodEviction
     fn check_runs_here(&self, pod: &Value, why: impl FnOnce() -> String) -> Result<(), Refusal> {
         match text(Some(pod), &NODE_NAME) == self.name {
             true => Ok(()),
@@ -48,6 +51,8 @@ impl Write<'_> {
     }
 
     /// Admits the creation of a mirror Pod by its node.
+    ///
+    /// upstream: plugin/pkg/admission/noderestriction#Plugin.admitPodCreate
     fn admit_new_pod(&self) -> Result<(), Refusal> {
         let node = self.node();
         let Some(pod) = self.object else {
@@ -76,6 +81,7 @@ impl Write<'_> {
         }
     }
 
+    /// upstream: plugin/pkg/admission/noderestriction#Plugin.admitPodCreate
     fn check_owner(&self, owner: &Value) -> Result<(), Refusal> {
         let (node, owner) = (self.node(), Field::root(owner));
         let of = ["apiVersion", "kind", "name"].map(|field| owner.child(field).text());
@@ -103,6 +109,7 @@ impl Write<'_> {
         Ok(())
     }
 
+    /// upstream: plugin/pkg/admission/noderestriction#Plugin.admitPodStatus
     fn admit_pod_status(&self) -> Result<(), Refusal> {
         let (Some(old), Some(new)) = (self.old, self.object) else {
             return Ok(());
@@ -124,6 +131,7 @@ impl Write<'_> {
         Ok(())
     }
 
+    /// upstream: plugin/pkg/admission/noderestriction#Plugin.admitPodEviction
     fn admit_eviction(&self) -> Result<(), Refusal> {
         let name = match self.context.name {
             "" => text(self.object, &["metadata", "name"]),
@@ -189,6 +197,8 @@ const PROJECTED: [(&str, &str); 5] = [
 ];
 
 /// Returns the first kind of object that a Pod references, in the words of the reference.
+///
+/// upstream: pkg/api/pod#HasAPIObjectReference
 fn reference_of(pod: &Value) -> Result<Option<&'static str>, String> {
     let root = Field::root(pod);
     let spec = root.child("spec");

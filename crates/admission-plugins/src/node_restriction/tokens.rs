@@ -24,6 +24,8 @@ const DRIVERS: [(&str, &str); 7] = [
 
 impl Write<'_> {
     /// Admits a token request of a node for a Pod that runs on it and for an audience that the Pod uses.
+    ///
+    /// upstream: plugin/pkg/admission/noderestriction#Plugin.admitServiceAccount
     pub(super) fn admit_token(&self) -> Result<(), Refusal> {
         if self.context.operation != Operation::Create || self.subresource() != "token" {
             return Ok(());
@@ -52,6 +54,7 @@ impl Write<'_> {
         }
     }
 
+    /// upstream: plugin/pkg/admission/noderestriction#Plugin.validateNodeServiceAccountAudience
     fn check_audience(&self, pod: &Value) -> Result<(), String> {
         let audiences = self
             .object

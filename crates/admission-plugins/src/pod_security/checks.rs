@@ -159,6 +159,7 @@ pub(super) fn of_containers(reason: &'static str, names: &[String], what: &str) 
     violation(reason, format!("{} {what}", named("container", names)))
 }
 
+/// upstream: k8s.io/pod-security-admission/policy#appArmorProfile_1_0
 fn app_armor(checked: &Checked<'_>) -> Option<Violation> {
     const ANNOTATION: &str = "container.apparmor.security.beta.kubernetes.io/";
     let mut types = BTreeSet::new();
@@ -295,6 +296,7 @@ fn host_ports(checked: &Checked<'_>) -> Option<Violation> {
     )
 }
 
+/// upstream: k8s.io/pod-security-admission/policy#hostProbesAndHostLifecycleV1Dot34
 fn host_probes(checked: &Checked<'_>) -> Option<Violation> {
     fn hosts(container: &Field<'_, '_>) -> BTreeSet<String> {
         let lifecycle = container.child("lifecycle");
@@ -327,6 +329,7 @@ fn host_probes(checked: &Checked<'_>) -> Option<Violation> {
     )
 }
 
+/// upstream: k8s.io/pod-security-admission/policy#privileged_1_0
 fn privileged(checked: &Checked<'_>) -> Option<Violation> {
     let names = checked.containers(&|_, security| security.child("privileged").is_true());
     of_containers("privileged", &names, "must not set securityContext.privileged=true")
@@ -339,6 +342,7 @@ fn proc_mount(checked: &Checked<'_>) -> Option<Violation> {
     restricted::proc_mount_unmasked(checked)
 }
 
+/// upstream: k8s.io/pod-security-admission/policy#seLinuxOptions
 fn se_linux(checked: &Checked<'_>) -> Option<Violation> {
     let newer = checked.standard.is_since(31);
     let odd_type = |options: &Field<'_, '_>| {
@@ -428,6 +432,7 @@ fn seccomp_annotations(checked: &Checked<'_>) -> Option<Violation> {
     violation("seccompProfile", format!("forbidden {annotation} {list}"))
 }
 
+/// upstream: k8s.io/pod-security-admission/policy#sysctls
 fn sysctls(checked: &Checked<'_>) -> Option<Violation> {
     /// Safe sysctls, each with the minor version since which it is safe.
     const SAFE: [(&str, u32); 12] = [
@@ -461,6 +466,7 @@ fn sysctls(checked: &Checked<'_>) -> Option<Violation> {
     violation("forbidden sysctls", names.join(", "))
 }
 
+/// upstream: k8s.io/pod-security-admission/policy#windowsHostProcess_1_0
 fn windows_host_process(checked: &Checked<'_>) -> Option<Violation> {
     let setters = checked.setters(&|security| security.child("windowsOptions").child("hostProcess").is_true())?;
     violation(

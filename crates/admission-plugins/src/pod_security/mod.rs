@@ -49,6 +49,7 @@ impl AdmissionPlugin for PodSecurity {
         &INTERESTS
     }
 
+    /// upstream: plugin/pkg/admission/security/podsecurity#Plugin.Validate
     fn validate(&self, context: &WriteContext<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), Refusal> {
         let Some(object) = object else {
             return Ok(());
@@ -107,6 +108,7 @@ enum Mode {
 }
 
 impl PodSecurity {
+    /// upstream: k8s.io/pod-security-admission/admission#Admission.ValidatePod
     fn check_pod(&self, context: &WriteContext<'_>, pod: &Value, old: Option<&Value>) -> Result<(), Refusal> {
         let Some((policy, errors)) = policy(context) else {
             return Ok(());
@@ -134,6 +136,7 @@ impl PodSecurity {
         Ok(())
     }
 
+    /// upstream: k8s.io/pod-security-admission/admission#Admission.ValidatePodController
     fn warn_of_template(&self, context: &WriteContext<'_>, template: &Value) {
         if let Some((policy, errors)) = policy(context) {
             self.audit(context, template, policy.audit, &errors);
@@ -157,6 +160,7 @@ impl PodSecurity {
         }
     }
 
+    /// upstream: k8s.io/pod-security-admission/admission#Admission.EvaluatePod
     fn warn(&self, context: &WriteContext<'_>, pod: &Value, standard: Standard) {
         let found = violations(pod, standard);
         if !found.is_empty() {
@@ -232,6 +236,7 @@ fn matters(pod: &Value, old: &Value) -> bool {
     images(&pod) != images(&old) || annotations(&pod) != annotations(&old)
 }
 
+/// upstream: k8s.io/pod-security-admission/admission#Admission.ValidateNamespace
 fn check_namespace(context: &WriteContext<'_>, namespace: &Value, old: Option<&Value>) -> Result<(), Refusal> {
     let (policy, errors) = Policy::of_namespace(namespace);
     let before = old.map(Policy::of_namespace);
@@ -255,6 +260,8 @@ fn check_namespace(context: &WriteContext<'_>, namespace: &Value, old: Option<&V
 }
 
 /// Warns about the Pods of a namespace that violate the level that it begins to enforce.
+///
+/// upstream: k8s.io/pod-security-admission/admission#Admission.EvaluatePodsInNamespace
 fn warn_of_pods(context: &WriteContext<'_>, standard: Standard) {
     // Each violation with the number of its Pods, and the first of them by name.
     let mut found: BTreeMap<String, (usize, String)> = BTreeMap::new();

@@ -6,6 +6,7 @@ use holdfast_resource::Field;
 
 use super::checks::{Checked, Violation, adds_others, named, of_containers, plural, quoted, seccomp, violation};
 
+/// upstream: k8s.io/pod-security-admission/policy#allowPrivilegeEscalation_1_8
 pub(super) fn privilege_escalation(checked: &Checked<'_>) -> Option<Violation> {
     if checked.is_for_windows() {
         return None;
@@ -21,6 +22,7 @@ pub(super) fn privilege_escalation(checked: &Checked<'_>) -> Option<Violation> {
     )
 }
 
+/// upstream: k8s.io/pod-security-admission/policy#capabilitiesRestricted_1_22
 pub(super) fn dropped_capabilities(checked: &Checked<'_>) -> Option<Violation> {
     if checked.is_for_windows() {
         return None;
@@ -43,6 +45,7 @@ pub(super) fn dropped_capabilities(checked: &Checked<'_>) -> Option<Violation> {
     violation("unrestricted capabilities", faults.join("; "))
 }
 
+/// upstream: k8s.io/pod-security-admission/policy#restrictedVolumes_1_0
 pub(super) fn volume_types(checked: &Checked<'_>) -> Option<Violation> {
     const ALLOWED: [&str; 9] = [
         "configMap",
@@ -83,6 +86,7 @@ pub(super) fn volume_types(checked: &Checked<'_>) -> Option<Violation> {
     )
 }
 
+/// upstream: k8s.io/pod-security-admission/policy#runAsNonRoot1_0
 pub(super) fn run_as_non_root(checked: &Checked<'_>) -> Option<Violation> {
     const REASON: &str = "runAsNonRoot != true";
     if checked.has_own_users() {
@@ -114,6 +118,7 @@ pub(super) fn run_as_user(checked: &Checked<'_>) -> Option<Violation> {
     violation("runAsUser=0", format!("{setters} must not set runAsUser=0"))
 }
 
+/// upstream: k8s.io/pod-security-admission/policy#seccompProfileRestricted_1_19
 pub(super) fn seccomp_required(checked: &Checked<'_>) -> Option<Violation> {
     if checked.is_for_windows() {
         return None;
@@ -133,6 +138,7 @@ pub(super) fn seccomp_required(checked: &Checked<'_>) -> Option<Violation> {
     violation(found.reason, format!("pod or {}", found.detail))
 }
 
+/// upstream: k8s.io/pod-security-admission/policy#procMount_1_0
 pub(super) fn proc_mount_unmasked(checked: &Checked<'_>) -> Option<Violation> {
     let odd = |security: &Field<'_, '_>| {
         let mount = security.child("procMount");

@@ -48,6 +48,8 @@ impl Expression {
 
     /// Evaluates the expression.
     ///
+    /// upstream: k8s.io/apiserver/pkg/admission/plugin/cel#evaluationActivation.Evaluate
+    ///
     /// # Errors
     /// If there is no value.
     pub fn evaluate(&self, activation: &Activation, budget: &mut Budget<'_>) -> Result<CelValue, Failure> {

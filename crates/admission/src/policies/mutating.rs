@@ -369,6 +369,8 @@ fn is_failed_test(message: &str) -> bool {
 }
 
 /// Returns the operations of a list of `JSONPatch{}` values.
+///
+/// upstream: k8s.io/apiserver/pkg/admission/plugin/policy/mutating/patch#jsonPatcher.evaluatePatchExpression
 fn operations(value: &CelValue) -> Result<Value, Trouble> {
     let CelValue::List(ListValue::Built(items)) = value else {
         let why = "type mismatch: JSONPatchType.expression should evaluate to array";
@@ -406,6 +408,8 @@ fn with_op_and_path(operations: Value) -> Value {
 }
 
 /// Returns the apply configuration of an `Object{}` value for `object`.
+///
+/// upstream: k8s.io/apiserver/pkg/admission/plugin/policy/mutating/patch#applyConfigPatcher.Patch
 fn configuration(value: &CelValue, object: &Value) -> Result<Value, Trouble> {
     let CelValue::Struct(made) = value else {
         let found = value.type_name();
@@ -442,6 +446,8 @@ fn without_nulls(value: Value) -> Option<Value> {
 }
 
 /// Checks the type names in an object, which are field paths: `Object.spec{}` is only valid at `spec`.
+///
+/// upstream: k8s.io/apiserver/pkg/cel/mutation/dynamic#ObjectVal.CheckTypeNamesMatchFieldPathNames
 fn check_names(object: &StructValue) -> Result<(), String> {
     let mut faults = Vec::new();
     let mut place = vec![object.type_name.clone()];
@@ -452,6 +458,7 @@ fn check_names(object: &StructValue) -> Result<(), String> {
     Err(format!("type mismatch: {}", faults.join("\n")))
 }
 
+/// upstream: k8s.io/apiserver/pkg/cel/mutation/dynamic#ObjectVal.CheckTypeNamesMatchFieldPathNames
 fn check_fields(object: &StructValue, place: &mut Vec<SmolStr>, faults: &mut Vec<String>) {
     for (name, value) in &object.fields {
         place.push(name.clone());
@@ -460,6 +467,7 @@ fn check_fields(object: &StructValue, place: &mut Vec<SmolStr>, faults: &mut Vec
     }
 }
 
+/// upstream: k8s.io/apiserver/pkg/cel/mutation/dynamic#typeCheck
 fn check_value(value: &CelValue, place: &mut Vec<SmolStr>, faults: &mut Vec<String>) {
     match value {
         CelValue::Struct(object) => {

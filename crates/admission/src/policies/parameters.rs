@@ -53,6 +53,8 @@ impl ParameterKind {
 
     /// Returns the same resource for policies.
     ///
+    /// upstream: k8s.io/apiserver/pkg/admission/plugin/policy/generic#policySource.ensureParamsForPolicyLocked
+    ///
     /// # Errors
     /// If there is none.
     pub(super) fn resource<'r>(&self, registry: &'r Registry) -> Result<&'r Arc<Resource>, String> {
@@ -79,6 +81,8 @@ impl ParameterReference {
     }
 
     /// Returns the parameters for a write, in the version of `kind`. `None` if there is none and none is required.
+    ///
+    /// upstream: k8s.io/apiserver/pkg/admission/plugin/policy/generic#CollectParams
     ///
     /// # Errors
     /// If the parameters cannot be determined, or required ones are missing.
@@ -113,6 +117,7 @@ impl ParameterReference {
         found.into_iter().map(in_version).collect()
     }
 
+    /// upstream: k8s.io/apiserver/pkg/admission/plugin/policy/generic#CollectParams
     fn namespace_for<'a>(&'a self, resource: &Resource, request: &Request<'a>) -> Result<&'a str, String> {
         match (resource.namespaced(), self.namespace.as_str()) {
             (false, "") => Ok(""),

@@ -16,6 +16,8 @@ use super::environment::{
 const KINDS: usize = 10;
 
 /// Returns the type errors of the expressions of a policy for its kinds in `registry`: a list of `ExpressionWarning`.
+///
+/// upstream: k8s.io/apiserver/pkg/admission/plugin/policy/validating#TypeChecker.Check
 pub fn warnings(policy: &Value, registry: &Registry) -> Vec<Value> {
     let root = Field::root(policy);
     let spec = root.child("spec");
@@ -131,6 +133,8 @@ fn in_order(kinds: BTreeSet<(SmolStr, SmolStr, SmolStr)>) -> Vec<GroupVersionKin
 }
 
 /// Returns the type errors of an expression in the environments.
+///
+/// upstream: k8s.io/apiserver/pkg/admission/plugin/policy/validating#TypeChecker.CheckExpression
 fn warning(expression: &Field<'_, '_>, environments: &[(GroupVersionKind, Environment)]) -> Option<Value> {
     let reported = environments.iter().filter_map(|(kind, environment)| {
         let error = environment.compile(expression.text(), &[]).err()?;

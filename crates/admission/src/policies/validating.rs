@@ -134,6 +134,8 @@ struct Finding {
 }
 
 /// Evaluates the policies that match a write that results in `object`.
+///
+/// upstream: k8s.io/apiserver/pkg/admission/plugin/policy/validating#dispatcher.Dispatch
 pub fn check(active: &Active<Validations>, request: &Request<'_>, object: Option<&Value>) -> ValidationResult {
     let mut checking = Checking {
         scene: Scene::new(request),
@@ -201,6 +203,7 @@ impl Checking<'_> {
         self.deny(policy, binding, &format!("failed to configure {what}: {why}"), INVALID);
     }
 
+    /// upstream: k8s.io/apiserver/pkg/admission/plugin/policy/validating#dispatcher.Dispatch
     fn deny(&mut self, policy: &Policy<Validations>, binding: Option<&Binding>, message: &str, reason: SmolStr) {
         self.result.denial.get_or_insert_with(|| {
             let with = binding.map_or_else(String::new, |binding| format!(" with binding '{}'", binding.name));
@@ -248,6 +251,7 @@ impl Checking<'_> {
         }
     }
 
+    /// upstream: k8s.io/apiserver/pkg/admission/plugin/policy/validating#dispatcher.Dispatch
     fn found(&mut self, policy: &Policy<Validations>, binding: &Binding, finding: Finding) {
         if finding.error && policy.fails_open {
             self.count(policy, binding, &finding, "allow");
@@ -353,6 +357,8 @@ impl Validations {
     }
 
     /// Adds the audit annotations of a policy to `annotations`, and returns their errors.
+    ///
+    /// upstream: k8s.io/apiserver/pkg/admission/plugin/policy/validating#validator.Validate
     fn annotate(&self, activation: &Activation, fails_open: bool, annotations: &mut Annotations) -> Vec<Finding> {
         let mut budget = Budget::default();
         let mut faults = Vec::new();

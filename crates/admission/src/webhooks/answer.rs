@@ -55,6 +55,8 @@ const JSON_PATCH: &str = "JSONPatch";
 impl Answer {
     /// Reads the response to the review of that uid and version.
     ///
+    /// upstream: k8s.io/apiserver/pkg/admission/plugin/webhook/request#VerifyAdmissionResponse
+    ///
     /// # Errors
     /// If it is not a valid response.
     pub fn read(
@@ -123,6 +125,8 @@ impl Answer {
 }
 
 /// Checks that the values in the response have the types of their fields, and returns the bytes of the patch.
+///
+/// upstream: k8s.io/apiserver/pkg/admission/plugin/webhook/request#VerifyAdmissionResponse
 fn check_types(review: &Value) -> Result<Vec<u8>, AnswerError> {
     let check = |of: Option<&Value>, owner: &str, path: &str, wanted: &str, go: &str| match of {
         Some(value) if !value.is_null() && value.json_kind() != wanted => Err(AnswerError::Unreadable(format!(
@@ -195,6 +199,8 @@ const RESPONSE: [(&str, &str, &str); 7] = [
 ];
 
 /// Checks the kind of a review. A review without a kind is treated as one of the version that was sent.
+///
+/// upstream: k8s.io/apiserver/pkg/admission/plugin/webhook/request#VerifyAdmissionResponse
 fn check_kind(review: &Value, version: ReviewVersion) -> Result<(), AnswerError> {
     if review.as_map().is_none() {
         let why = "couldn't get version/kind; json parse error: json: cannot unmarshal into Go value of type struct";
@@ -227,6 +233,8 @@ fn check_kind(review: &Value, version: ReviewVersion) -> Result<(), AnswerError>
 }
 
 /// Checks that a review of the current version declares its kind.
+///
+/// upstream: k8s.io/apiserver/pkg/admission/plugin/webhook/request#VerifyAdmissionResponse
 fn check_written_kind(review: &Value) -> Result<(), AnswerError> {
     let text = |key: &str| review.str_at(&[key]).unwrap_or_default();
     let (api_version, kind) = (text("apiVersion"), text("kind"));

@@ -193,7 +193,7 @@ async fn end(client: &Client, definitions: &Resource, deleted: Deleted) -> Resul
 /// Returns true if the objects of the CRD would be stored where those of a built-in resource are. Deleting them
 /// would delete built-in objects.
 ///
-/// upstream: apiextensions-apiserver/pkg/controller/finalizer#OverlappingBuiltInResources
+/// upstream: k8s.io/apiextensions-apiserver/pkg/controller/finalizer#OverlappingBuiltInResources
 fn overlaps_built_in(definition: &Value) -> bool {
     let group = definition.str_at(&["spec", "group"]);
     let plural = definition.str_at(&["spec", "names", "plural"]);

@@ -171,6 +171,8 @@ const ALL_BETA: &str = "AllBeta";
 impl FeatureGates {
     /// Returns the gates with the given values of `--feature-gates`, each a list of `Name=true` or `kube:Name=true`.
     ///
+    /// upstream: k8s.io/component-base/featuregate#featureGate.unsafeSetFromMap
+    ///
     /// # Errors
     /// If a gate is unknown, locked or needs others that are off, or if a value is not a boolean.
     pub fn set(flags: &[String]) -> Result<Self, FeatureError> {
@@ -218,6 +220,8 @@ impl FeatureGates {
     }
 
     /// Returns the log warnings about gates that need not or should not be set.
+    ///
+    /// upstream: k8s.io/component-base/featuregate#featureGate.unsafeSetFromMap
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -267,6 +271,8 @@ impl fmt::Display for Gate {
 const KUBE: &str = "kube";
 
 /// Parses the gates in the values of flags. The last value of a gate wins.
+///
+/// upstream: k8s.io/component-base/compatibility#componentGlobalsRegistry.Set
 fn read(flags: &[String]) -> Result<BTreeMap<String, bool>, FeatureError> {
     let mut settings = BTreeMap::new();
     let (mut named, mut unnamed) = (false, false);

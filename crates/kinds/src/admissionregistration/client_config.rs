@@ -9,6 +9,9 @@ use crate::validation::Errors;
 const FORM: &str = "desired format: https://host[/path]";
 
 /// Validates the client configuration of a webhook.
+///
+/// upstream: pkg/apis/admissionregistration/validation#validateValidatingWebhook
+/// upstream: pkg/apis/admissionregistration/validation#validateMutatingWebhook
 pub(crate) fn validate(client: &Field<'_, '_>, errors: &mut Errors) {
     let (url, service) = (client.child("url"), client.child("service"));
     match (url.is_set(), service.is_set()) {
@@ -18,7 +21,7 @@ pub(crate) fn validate(client: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Mirrors `ValidateWebhookURL` of the reference.
+/// upstream: k8s.io/apiserver/pkg/util/webhook#ValidateWebhookURL
 fn validate_url(field: &Field<'_, '_>, errors: &mut Errors) {
     let url = match url::parse(field.text()) {
         Ok(url) => url,
@@ -46,6 +49,7 @@ fn validate_url(field: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
+/// upstream: k8s.io/apiserver/pkg/util/webhook#ValidateWebhookService
 fn validate_service(service: &Field<'_, '_>, errors: &mut Errors) {
     // The reference swaps the two fields when it reports the missing one.
     for (name, missing) in [("namespace", "name"), ("name", "namespace")] {
@@ -65,6 +69,7 @@ fn validate_service(service: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
+/// upstream: k8s.io/apiserver/pkg/util/webhook#ValidateWebhookService
 fn validate_path(path: &Field<'_, '_>, errors: &mut Errors) {
     let text = path.text();
     if matches!(text, "" | "/") {

@@ -135,6 +135,7 @@ impl Reader {
         Err("unterminated quoted string".to_owned())
     }
 
+    /// upstream: k8s.io/client-go/util/jsonpath#Parser.parseArray
     fn array(&mut self) -> Result<(), String> {
         let start = self.at;
         loop {

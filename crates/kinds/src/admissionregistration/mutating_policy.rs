@@ -44,6 +44,8 @@ impl<'v> Rules<'v> for PolicyRules {
 }
 
 /// Validates the operations of match rules. The reported path has no index, as in the reference.
+///
+/// upstream: pkg/apis/admissionregistration/validation#validateMutatingAdmissionPolicySpec
 fn validate_operations(constraints: &Field<'_, '_>, errors: &mut Errors) {
     let rules = constraints.child("resourceRules");
     for rule in rules.items() {
@@ -59,6 +61,7 @@ fn validate_operations(constraints: &Field<'_, '_>, errors: &mut Errors) {
 /// Patch types with the field of each.
 const PATCHES: [(&str, &str); 2] = [("ApplyConfiguration", "applyConfiguration"), ("JSONPatch", "jsonPatch")];
 
+/// upstream: pkg/apis/admissionregistration/validation#validateMutation
 fn validate_patch(mutation: &Field<'_, '_>, compiler: &mut Compiler, errors: &mut Errors) {
     let patch_type = mutation.child("patchType");
     let Some((name, own)) = PATCHES.into_iter().find(|(name, _)| *name == patch_type.text()) else {
@@ -84,6 +87,7 @@ fn validate_patch(mutation: &Field<'_, '_>, compiler: &mut Compiler, errors: &mu
     }
 }
 
+/// upstream: pkg/apis/admissionregistration/validation#validateMutation
 fn validate_expression(expression: &Field<'_, '_>, expected: Type, compiler: &mut Compiler, errors: &mut Errors) {
     match expression.text().trim() {
         "" => errors.push(expression.required("")),

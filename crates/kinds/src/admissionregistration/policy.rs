@@ -20,6 +20,9 @@ const CONDITIONS: usize = 64;
 
 /// Applies the rules of both kinds of policies that validation tags do not cover. `compiler` compiles their
 /// expressions.
+///
+/// upstream: pkg/apis/admissionregistration/validation#validateValidatingAdmissionPolicySpec
+/// upstream: pkg/apis/admissionregistration/validation#validateMutatingAdmissionPolicySpec
 pub(super) fn validate_policy<'v>(
     name: &str,
     spec: &Part<'v, '_>,
@@ -49,6 +52,7 @@ pub(super) fn compiler(policy: &Value) -> RefCell<Compiler> {
     RefCell::new(Compiler::of(&spec.child("spec"), &PatternMemory::default()))
 }
 
+/// upstream: pkg/apis/admissionregistration/validation#validateMatchResources
 fn validate_constraints(spec: &Part<'_, '_>, check: &mut Check<'_>) {
     let constraints = spec.child("matchConstraints");
     if !constraints.is_set() {
@@ -76,6 +80,8 @@ pub(crate) fn fault_of(expression: &Field<'_, '_>, text: &str, error: &CompileEr
 }
 
 /// Validates the match conditions of policies and webhooks.
+///
+/// upstream: pkg/apis/admissionregistration/validation#validateMatchConditions
 pub(super) fn validate_conditions(conditions: &Field<'_, '_>, compiler: &mut Compiler, errors: &mut Errors) {
     if conditions.len() > CONDITIONS {
         errors.push(conditions.too_many(CONDITIONS));
@@ -105,6 +111,7 @@ pub(super) fn validate_conditions(conditions: &Field<'_, '_>, compiler: &mut Com
     }
 }
 
+/// upstream: pkg/apis/admissionregistration/validation#validateVariable
 fn validate_variables(variables: &Field<'_, '_>, compiler: &mut Compiler, errors: &mut Errors) {
     let mut faults = compiler.add_variables(variables).into_iter().peekable();
     for (at, variable) in variables.items().enumerate() {
@@ -129,6 +136,7 @@ fn is_identifier(name: &str) -> bool {
         && !is_reserved(name)
 }
 
+/// upstream: pkg/apis/admissionregistration/validation#validateParamKind
 fn validate_parameter_kind(kind: &Field<'_, '_>, errors: &mut Errors) {
     let (version, name) = (kind.child("apiVersion"), kind.child("kind"));
     match (version.text(), version.text().split('/').collect::<Vec<_>>().as_slice()) {
@@ -157,6 +165,7 @@ fn validate_parameter_kind(kind: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
+/// upstream: pkg/apis/admissionregistration/validation#validateParamKind
 fn validate_version(field: &Field<'_, '_>, version: &str, errors: &mut Errors) {
     if version.is_empty() {
         errors.push(field.invalid("version must be specified"));
@@ -169,6 +178,9 @@ fn validate_version(field: &Field<'_, '_>, version: &str, errors: &mut Errors) {
 }
 
 /// Rejects a policy with parameters that its writer may not read.
+///
+/// upstream: pkg/registry/admissionregistration/validatingadmissionpolicy#validatingAdmissionPolicyStrategy.authorize
+/// upstream: pkg/registry/admissionregistration/mutatingadmissionpolicy#mutatingAdmissionPolicyStrategy.authorize
 pub(super) fn check_parameter_kind(
     context: &WriteContext<'_>,
     spec: &Field<'_, '_>,
@@ -246,6 +258,7 @@ impl<'v> Rules<'v> for BindingRules {
     }
 }
 
+/// upstream: pkg/apis/admissionregistration/validation#validateParamRef
 fn validate_reference(reference: &Field<'_, '_>, errors: &mut Errors) {
     let (name, selector) = (reference.child("name"), reference.child("selector"));
     let both = !name.text().is_empty() && selector.is_set();
@@ -266,6 +279,9 @@ fn validate_reference(reference: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 /// Rejects a binding with parameters that its writer may not read. `policies` is the resource of the policies.
+///
+/// upstream: pkg/registry/admissionregistration/validatingadmissionpolicybinding#validatingAdmissionPolicyBindingStrategy.authorize
+/// upstream: pkg/registry/admissionregistration/mutatingadmissionpolicybinding#mutatingAdmissionPolicyBindingStrategy.authorize
 pub(super) fn check_reference(
     context: &WriteContext<'_>,
     policies: &'static str,

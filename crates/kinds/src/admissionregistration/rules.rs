@@ -13,6 +13,7 @@ const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 pub(super) struct OperationRules;
 
 impl<'v> Rules<'v> for OperationRules {
+    /// upstream: pkg/apis/admissionregistration/validation#validateRule
     fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
         let (list, errors) = (part.child(name), &mut check.errors);
         match name {
@@ -26,6 +27,7 @@ impl<'v> Rules<'v> for OperationRules {
     }
 }
 
+/// upstream: pkg/apis/admissionregistration/validation#validateNamedRuleWithOperations
 fn validate_resource_names(list: &Field<'_, '_>, errors: &mut Errors) {
     let mut names = HashSet::new();
     for name in list.items() {
@@ -36,6 +38,7 @@ fn validate_resource_names(list: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
+/// upstream: pkg/apis/admissionregistration/validation#validateRuleWithOperations
 fn validate_operations(operations: &Field<'_, '_>, errors: &mut Errors) {
     if operations.is_empty() {
         errors.push(operations.required(""));
@@ -50,6 +53,7 @@ fn validate_operations(operations: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
+/// upstream: pkg/apis/admissionregistration/validation#validateRule
 fn validate_names(names: &Field<'_, '_>, what: &str, may_be_empty: bool, errors: &mut Errors) {
     if names.is_empty() {
         errors.push(names.required(""));
@@ -64,6 +68,8 @@ fn validate_names(names: &Field<'_, '_>, what: &str, may_be_empty: bool, errors:
 
 /// Validates the resources of a rule. A wildcard forbids entries that it includes: `*/*` any other entry, `*/x` the
 /// subresource `x` of other resources, `x/*` other subresources of `x`, and `*` other resources.
+///
+/// upstream: pkg/apis/admissionregistration/validation#validateResources
 fn validate_resources(resources: &Field<'_, '_>, errors: &mut Errors) {
     if resources.is_empty() {
         errors.push(resources.required(""));

@@ -25,7 +25,7 @@ impl StaticNames {
         }
     }
 
-    /// Mirrors `ValidateStaticSuffix` of the reference.
+    /// upstream: pkg/apis/admissionregistration/validation#ValidateStaticSuffix
     pub(super) fn faults(self, object: &Value) -> Option<FieldError> {
         let root = Field::root(object);
         let metadata = root.child("metadata");
@@ -36,7 +36,7 @@ impl StaticNames {
 
     /// Warns of the name on every update, and on creation if the name is not rejected.
     ///
-    /// upstream: `pkg/apis/admissionregistration/validation#WarningsForStaticSuffix`.
+    /// upstream: pkg/apis/admissionregistration/validation#WarningsForStaticSuffix
     pub(super) fn warnings(self, object: &Value, old: Option<&Value>) -> Vec<String> {
         let name = object.str_at(&["metadata", "name"]).unwrap_or_default();
         let is_warned_of = (self == Self::WarnedOf || old.is_some()) && name.ends_with(SUFFIX);

@@ -52,6 +52,7 @@ struct PolicyRules<'a> {
 }
 
 impl<'v> Rules<'v> for PolicyRules<'_> {
+    /// upstream: pkg/apis/admissionregistration/validation#validateValidatingAdmissionPolicySpec
     fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
         let errors = &mut check.errors;
         match name {
@@ -73,6 +74,7 @@ impl<'v> Rules<'v> for PolicyRules<'_> {
     }
 }
 
+/// upstream: pkg/apis/admissionregistration/validation#validateValidation
 fn validate_validation(validation: &Field<'_, '_>, compiler: &mut Compiler, errors: &mut Errors) {
     let expression = validation.child("expression");
     if expression.text().trim().is_empty() {
@@ -98,6 +100,7 @@ fn validate_validation(validation: &Field<'_, '_>, compiler: &mut Compiler, erro
     }
 }
 
+/// upstream: pkg/apis/admissionregistration/validation#validateAuditAnnotation
 fn validate_annotations(annotations: &Field<'_, '_>, name: &str, compiler: &mut Compiler, errors: &mut Errors) {
     if annotations.len() > ANNOTATIONS {
         errors.push(annotations.invalid(format!("must not have more than {ANNOTATIONS} auditAnnotations")));
@@ -129,6 +132,7 @@ fn validate_annotations(annotations: &Field<'_, '_>, name: &str, compiler: &mut 
     }
 }
 
+/// upstream: pkg/apis/admissionregistration/validation#validateValidationActions
 fn validate_actions(actions: &Field<'_, '_>, errors: &mut Errors) {
     let mut seen = HashSet::new();
     for action in actions.items() {
@@ -149,7 +153,7 @@ fn validate_actions(actions: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Mirrors `validateValidatingAdmissionPolicyStatus` of the reference.
+/// upstream: pkg/apis/admissionregistration/validation#validateValidatingAdmissionPolicyStatus
 fn validate_status(object: &Value) -> Errors {
     let mut errors = Errors::new();
     let root = Field::root(object);

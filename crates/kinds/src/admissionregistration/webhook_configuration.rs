@@ -29,6 +29,8 @@ pub(super) struct WebhookConfiguration {
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
 impl Strategy for WebhookConfiguration {
+    /// upstream: pkg/registry/admissionregistration/validatingwebhookconfiguration#validatingWebhookConfigurationStrategy.PrepareForUpdate
+    /// upstream: pkg/registry/admissionregistration/mutatingwebhookconfiguration#mutatingWebhookConfigurationStrategy.PrepareForUpdate
     fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
         count_given_empties(context, object, old, "webhooks");
         Ok(())
@@ -38,6 +40,8 @@ impl Strategy for WebhookConfiguration {
         self
     }
 
+    /// upstream: pkg/registry/admissionregistration/validatingwebhookconfiguration#validatingWebhookConfigurationStrategy.Validate
+    /// upstream: pkg/registry/admissionregistration/mutatingwebhookconfiguration#mutatingWebhookConfigurationStrategy.Validate
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let mut errors = context.check(object, self);
         // An existing object may keep a reserved name.
@@ -47,6 +51,8 @@ impl Strategy for WebhookConfiguration {
         errors
     }
 
+    /// upstream: pkg/registry/admissionregistration/validatingwebhookconfiguration#validatingWebhookConfigurationStrategy.WarningsOnCreate
+    /// upstream: pkg/registry/admissionregistration/mutatingwebhookconfiguration#mutatingWebhookConfigurationStrategy.WarningsOnCreate
     fn warnings(&self, _context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
         self.static_names.warnings(object, old)
     }
@@ -91,6 +97,7 @@ impl<'v> Rules<'v> for WebhookConfiguration {
     }
 }
 
+/// upstream: k8s.io/apimachinery/pkg/util/validation#IsFullyQualifiedName
 fn validate_name(name: &Field<'_, '_>, errors: &mut Errors) {
     match name.text() {
         "" => errors.push(name.required("")),
@@ -104,6 +111,7 @@ fn validate_name(name: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
+/// upstream: pkg/apis/admissionregistration/validation#validateAdmissionReviewVersions
 fn validate_review_versions(versions: &Field<'_, '_>, errors: &mut Errors) {
     if versions.is_empty() {
         let detail = format!("must specify one of {}", REVIEW_VERSIONS.join(", "));

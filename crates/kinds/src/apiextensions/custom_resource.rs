@@ -60,6 +60,7 @@ impl CustomResource {
 }
 
 impl Strategy for CustomResource {
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresource#customResourceStrategy.PrepareForCreate
     fn prepare_for_create(&self, _context: &WriteContext<'_>, _object: &mut Value) -> Result<(), Refusal> {
         if self.terminating {
             let why = "create not allowed while custom resource definition is terminating";
@@ -68,6 +69,8 @@ impl Strategy for CustomResource {
         Ok(())
     }
 
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresource#customResourceStrategy.PrepareForUpdate
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresource#statusStrategy.PrepareForUpdate
     fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
         if context.subresource == Some("status") {
             keep_all_but_status(object, old);
@@ -75,10 +78,14 @@ impl Strategy for CustomResource {
         Ok(())
     }
 
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresource#customResourceStrategy.ValidateUpdate
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresource#statusStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         context.check_update(object, old, &NoRules)
     }
 
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresource#customResourceStrategy.WarningsOnCreate
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresource#customResourceStrategy.WarningsOnUpdate
     fn warnings(&self, _context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
         fn finalizers(object: &Value) -> impl Iterator<Item = SmolStr> {
             let list = object.at(&["metadata", "finalizers"]).and_then(Value::as_list);

@@ -28,6 +28,8 @@ pub(crate) struct CustomResourceDefinition {
 }
 
 impl Strategy for CustomResourceDefinition {
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1#SetDefaults_CustomResourceDefinition
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1#SetDefaults_CustomResourceDefinitionSpec
     fn default_fields(&self, _version: &str, object: &mut Value) {
         let stored = storage_version(object);
         let Some(spec) = object.as_map_mut().and_then(|object| object.get_mut("spec")) else {
@@ -59,6 +61,7 @@ impl Strategy for CustomResourceDefinition {
         }
     }
 
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition#strategy.PrepareForCreate
     fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         read_defaults(context, object);
         let stored: Vec<Value> = storage_version(object).into_iter().collect();
@@ -74,6 +77,7 @@ impl Strategy for CustomResourceDefinition {
         Ok(())
     }
 
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition#REST.Delete
     fn prepare_for_delete(&self, context: &WriteContext<'_>, object: &mut Value) {
         let finalizers = object.at(&["metadata", "finalizers"]).and_then(Value::as_list);
         let mut finalizers: Vec<Value> = finalizers.map(|list| list.to_vec()).unwrap_or_default();
@@ -97,6 +101,8 @@ impl Strategy for CustomResourceDefinition {
         object.set_at(&["status", "conditions"], conditions.into());
     }
 
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition#strategy.PrepareForUpdate
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition#statusStrategy.PrepareForUpdate
     fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, _old: &Value) -> Result<(), Refusal> {
         if context.subresource.is_some() {
             return Ok(());
@@ -114,6 +120,8 @@ impl Strategy for CustomResourceDefinition {
         Ok(())
     }
 
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition#strategy.WarningsOnCreate
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition#strategy.WarningsOnUpdate
     fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
         if context.subresource.is_some() {
             return Vec::new();
@@ -125,10 +133,13 @@ impl Strategy for CustomResourceDefinition {
         formats.into_iter().map(warning).collect()
     }
 
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition#strategy.Validate
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         validation::validate((context.types, &self.compile.timings), object, None)
     }
 
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition#strategy.ValidateUpdate
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition#statusStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         if context.subresource.is_none() {
             return validation::validate((context.types, &self.compile.timings), object, Some(old));

@@ -381,6 +381,8 @@ fn scale_columns() -> Vec<Column> {
 }
 
 /// Returns the name column and the columns that a version lists; name and age if it lists none.
+///
+/// upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresource/tableconvertor#New
 fn columns(version: &Value) -> Vec<Column> {
     let column = |name: &str, data_type: &str, format: &str, description: String, priority: i64, path: &str| {
         Some(Column {

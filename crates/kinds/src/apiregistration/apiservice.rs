@@ -90,6 +90,8 @@ fn local((group, version, of_group, of_version): (&str, &str, i64, i64)) -> Valu
 
 impl Strategy for ApiService {
     /// Marks group versions that this server itself serves as available.
+    ///
+    /// upstream: k8s.io/kube-aggregator/pkg/registry/apiservice#apiServerStrategy.PrepareForCreate
     fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         if object
             .at(&["spec", "service"])
@@ -111,6 +113,8 @@ impl Strategy for ApiService {
         self
     }
 
+    /// upstream: k8s.io/kube-aggregator/pkg/registry/apiservice#apiServerStrategy.ValidateUpdate
+    /// upstream: k8s.io/kube-aggregator/pkg/registry/apiservice#apiServerStatusStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, _old: &Value) -> Vec<FieldError> {
         if context.subresource == Some("status") {
             return Errors::new();
@@ -149,6 +153,8 @@ impl InitialObjects for ApiService {
 }
 
 /// Validates that the name is `VERSION.GROUP`. A name that is not a valid path segment gets only that error.
+///
+/// upstream: k8s.io/kube-aggregator/pkg/apis/apiregistration/validation#ValidateAPIService
 pub(super) fn name_faults(object: &Value, name: &str) -> Faults {
     let faults = path_segment(name);
     let part = |part: &str| object.str_at(&["spec", part]).unwrap_or_default();
@@ -169,6 +175,7 @@ impl<'v> Rules<'v> for ApiService {
     }
 }
 
+/// upstream: k8s.io/kube-aggregator/pkg/apis/apiregistration/validation#ValidateAPIService
 fn validate_group(spec: &Field<'_, '_>, errors: &mut Errors) {
     let group = spec.child("group");
     if group.text().is_empty() && spec.child("version").text() != "v1" {
@@ -177,6 +184,8 @@ fn validate_group(spec: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 /// Validates the TLS trust in the server of the group version. For this server itself there must be none.
+///
+/// upstream: k8s.io/kube-aggregator/pkg/apis/apiregistration/validation#ValidateAPIService
 fn validate_trust(spec: &Field<'_, '_>, errors: &mut Errors) {
     let (bundle, skip) = (spec.child("caBundle"), spec.child("insecureSkipTLSVerify"));
     let has_bundle = !bundle.text().is_empty();

@@ -8,10 +8,12 @@ use holdfast_value::Value;
 pub(crate) struct ControllerRevision;
 
 impl Strategy for ControllerRevision {
+    /// upstream: pkg/registry/apps/controllerrevision#strategy.Validate
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         context.check(object, &DataRules { is_new: true })
     }
 
+    /// upstream: pkg/registry/apps/controllerrevision#strategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         context.check_update(object, old, &DataRules { is_new: false })
     }
@@ -23,6 +25,7 @@ struct DataRules {
 }
 
 impl<'v> Rules<'v> for DataRules {
+    /// upstream: pkg/apis/apps/validation#ValidateControllerRevisionCreate
     fn rule(&self, _name: &str, revision: &Part<'v, '_>, check: &mut Check<'_>) {
         let data = revision.child("data");
         match data.value() {

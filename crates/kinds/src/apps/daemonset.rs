@@ -19,6 +19,7 @@ pub(crate) struct DaemonSet {
 }
 
 impl Strategy for DaemonSet {
+    /// upstream: pkg/apis/apps/v1#SetDefaults_DaemonSet
     fn default_fields(&self, _version: &str, object: &mut Value) {
         let rolls = object.str_at(&["spec", "updateStrategy", "type"]) == Some("RollingUpdate");
         if rolls {
@@ -35,6 +36,7 @@ impl Strategy for DaemonSet {
         }
     }
 
+    /// upstream: pkg/registry/apps/daemonset#daemonSetStrategy.PrepareForCreate
     fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         if template_generation(object).unwrap_or_default() < 1 {
             set_template_generation(object, 1);
@@ -42,6 +44,8 @@ impl Strategy for DaemonSet {
         Ok(())
     }
 
+    /// upstream: pkg/registry/apps/daemonset#daemonSetStrategy.PrepareForUpdate
+    /// upstream: pkg/registry/apps/daemonset#daemonSetStatusStrategy.PrepareForUpdate
     fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
         // A status write has the whole old spec, which holds the count.
         let template = ["spec", "template"];
@@ -57,6 +61,8 @@ impl Strategy for DaemonSet {
         self
     }
 
+    /// upstream: pkg/registry/apps/daemonset#daemonSetStrategy.ValidateUpdate
+    /// upstream: pkg/registry/apps/daemonset#daemonSetStatusStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         if context.subresource == Some("status") {
             return context.check_update(object, old, self);
@@ -66,6 +72,8 @@ impl Strategy for DaemonSet {
         errors
     }
 
+    /// upstream: pkg/registry/apps/daemonset#daemonSetStrategy.WarningsOnCreate
+    /// upstream: pkg/registry/apps/daemonset#daemonSetStrategy.WarningsOnUpdate
     fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
         const TEMPLATE: [&str; 2] = ["spec", "template"];
         if old.is_some_and(|old| old.at(&TEMPLATE) == object.at(&TEMPLATE)) {
@@ -106,6 +114,7 @@ impl<'v> Rules<'v> for DaemonSet {
 }
 
 impl DaemonSet {
+    /// upstream: pkg/apis/apps/validation#ValidateDaemonSetSpec
     fn validate_selector_and_template(&self, spec: &Part<'_, '_>, check: &mut Check<'_>) {
         let selector = spec.child("selector");
         let Some(template) = check.child(spec, "template") else {
@@ -124,6 +133,7 @@ impl DaemonSet {
     }
 }
 
+/// upstream: pkg/apis/apps/validation#ValidateDaemonSetUpdateStrategy
 fn validate_strategy(strategy: &Field<'_, '_>, errors: &mut Errors) {
     let rolling = strategy.child("rollingUpdate");
     match strategy.child("type").text() {
@@ -134,6 +144,7 @@ fn validate_strategy(strategy: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
+/// upstream: pkg/apis/apps/validation#ValidateRollingUpdateDaemonSet
 fn validate_rolling_update(rolling: &Field<'_, '_>, errors: &mut Errors) {
     let (unavailable, surge) = (rolling.child("maxUnavailable"), rolling.child("maxSurge"));
     let (some_unavailable, some_surge) = (numbers::count(&unavailable) != 0, numbers::count(&surge) != 0);

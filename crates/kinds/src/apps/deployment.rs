@@ -16,6 +16,7 @@ pub(crate) struct Deployment {
 }
 
 impl Strategy for Deployment {
+    /// upstream: pkg/apis/apps/v1#SetDefaults_Deployment
     fn default_fields(&self, _version: &str, object: &mut Value) {
         if object.str_at(&["spec", "strategy", "type"]) == Some("RollingUpdate") {
             set_missing_at(object, &["spec", "strategy"], "rollingUpdate", Value::empty_map);
@@ -53,6 +54,8 @@ impl<'v> Rules<'v> for Deployment {
 }
 
 /// Validates that the progress deadline is longer than `minReadySeconds`.
+///
+/// upstream: pkg/apis/apps/validation#ValidateDeploymentSpec
 fn validate_deadline(spec: &Field<'_, '_>, errors: &mut Errors) {
     let (ready, deadline) = (spec.child("minReadySeconds"), spec.child("progressDeadlineSeconds"));
     if deadline
@@ -63,6 +66,7 @@ fn validate_deadline(spec: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
+/// upstream: pkg/apis/apps/validation#ValidateDeploymentStrategy
 fn validate_strategy(strategy: &Field<'_, '_>, errors: &mut Errors) {
     let rolling = strategy.child("rollingUpdate");
     match strategy.child("type").text() {
@@ -82,6 +86,7 @@ fn validate_strategy(strategy: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
+/// upstream: pkg/apis/apps/validation#ValidateRollingUpdateDeployment
 fn validate_rolling_update(rolling: &Field<'_, '_>, errors: &mut Errors) {
     let (unavailable, surge) = (rolling.child("maxUnavailable"), rolling.child("maxSurge"));
     numbers::number_or_percent(&unavailable, errors);
@@ -92,7 +97,7 @@ fn validate_rolling_update(rolling: &Field<'_, '_>, errors: &mut Errors) {
     numbers::at_most_all(&unavailable, errors);
 }
 
-/// Mirrors `ValidateDeploymentStatus` of the reference.
+/// upstream: pkg/apis/apps/validation#ValidateDeploymentStatus
 fn validate_bounds(status: &Field<'_, '_>, errors: &mut Errors) {
     let of_all = ["updatedReplicas", "readyReplicas", "availableReplicas"];
     at_most_count(status, &of_all, "replicas", "status.replicas", errors);

@@ -31,6 +31,9 @@ impl<'v> Rules<'v> for ReplicaSet {
 }
 
 /// Validates that the replica counts in the status of ReplicaSets and ReplicationControllers are consistent.
+///
+/// upstream: pkg/apis/apps/validation#ValidateReplicaSetStatus
+/// upstream: pkg/apis/core/validation#ValidateReplicationControllerStatus
 pub(crate) fn validate_replica_bounds(status: &Field<'_, '_>, errors: &mut Errors) {
     let of_all = ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
     at_most_count(status, &of_all, "replicas", "status.replicas", errors);

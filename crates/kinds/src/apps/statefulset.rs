@@ -32,6 +32,7 @@ const MUTABLE: [&str; 7] = [
 ];
 
 impl Strategy for StatefulSet {
+    /// upstream: pkg/apis/apps/v1#SetDefaults_StatefulSet
     fn default_fields(&self, _version: &str, object: &mut Value) {
         default_strategy(self.config.features, object);
         if let Some(spec) = object.as_map_mut().and_then(|object| object.get_mut("spec")) {
@@ -46,10 +47,12 @@ impl Strategy for StatefulSet {
         }
     }
 
+    /// upstream: pkg/registry/apps/statefulset#statefulSetStrategy.Validate
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         context.check(object, &self.rules(true))
     }
 
+    /// upstream: pkg/registry/apps/statefulset#statefulSetStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = context.check_update(object, old, &self.rules(false));
         // The field is immutable, and may have been stored before this check existed.
@@ -57,6 +60,8 @@ impl Strategy for StatefulSet {
         errors
     }
 
+    /// upstream: pkg/registry/apps/statefulset#statefulSetStrategy.WarningsOnCreate
+    /// upstream: pkg/registry/apps/statefulset#statefulSetStrategy.WarningsOnUpdate
     fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
         if is_status_write(context) {
             return Vec::new();
@@ -86,6 +91,8 @@ impl Strategy for StatefulSet {
 }
 
 /// Sets the defaults of the update strategy. An empty rolling update is added only together with the type.
+///
+/// upstream: pkg/apis/apps/v1#SetDefaults_StatefulSet
 fn default_strategy(features: Features, object: &mut Value) {
     const STRATEGY: [&str; 2] = ["spec", "updateStrategy"];
     let lacks_type = |strategy: &Value| strategy.str_at(&["type"]).unwrap_or_default().is_empty();
@@ -137,6 +144,7 @@ impl<'v> Rules<'v> for SpecRules {
         }
     }
 
+    /// upstream: pkg/apis/apps/validation#ValidateStatefulSetUpdate
     fn change(&self, name: &str, part: &Part<'v, '_>, old: &Part<'v, '_>, check: &mut Check<'_>) {
         match name {
             "mutable" if same_but_for(part, old, &MUTABLE) => {}
@@ -151,6 +159,7 @@ impl<'v> Rules<'v> for SpecRules {
 }
 
 impl SpecRules {
+    /// upstream: pkg/apis/apps/validation#ValidateStatefulSetSpec
     fn validate_selector_and_template(&self, spec: &Part<'_, '_>, check: &mut Check<'_>) {
         let selector = spec.child("selector");
         let Some(template) = check.child(spec, "template") else {
@@ -168,8 +177,9 @@ impl SpecRules {
         validate_restarting(&template, "StatefulSet", &mut check.errors);
     }
 
-    /// Mirrors `ValidatePodTemplateSpecForStatefulSet`, which validates labels and annotations once more than other
-    /// kinds do.
+    /// Validates the pod template. Labels and annotations are validated once more than for other kinds.
+    ///
+    /// upstream: pkg/apis/apps/validation#ValidatePodTemplateSpecForStatefulSet
     fn validate_template(
         &self,
         spec: &Field<'_, '_>,
@@ -196,6 +206,7 @@ impl SpecRules {
     }
 }
 
+/// upstream: pkg/apis/apps/validation#ValidateStatefulSetSpec
 fn validate_management(management: &Field<'_, '_>, errors: &mut Errors) {
     match management.text() {
         "" => errors.push(management.required("")),
@@ -205,6 +216,8 @@ fn validate_management(management: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 /// Validates the volume claim templates. The reference validates only their specs.
+///
+/// upstream: pkg/apis/apps/validation#ValidateStatefulSetSpec
 fn validate_claims(spec: &Part<'_, '_>, check: &mut Check<'_>) {
     let claims = spec.child("volumeClaimTemplates");
     for claim in check.items(spec, "volumeClaimTemplates", &claims) {
@@ -253,6 +266,7 @@ fn with_claims(spec: &Value) -> Value {
     whole
 }
 
+/// upstream: pkg/apis/apps/validation#ValidateStatefulSetSpec
 fn validate_strategy(spec: &Part<'_, '_>, check: &mut Check<'_>) {
     let Some(strategy) = check.child(spec, "updateStrategy") else {
         return;
@@ -278,6 +292,7 @@ fn validate_strategy(spec: &Part<'_, '_>, check: &mut Check<'_>) {
     }
 }
 
+/// upstream: pkg/apis/apps/validation#validateRollingUpdateStatefulSet
 fn validate_unavailable(unavailable: &Field<'_, '_>, errors: &mut Errors) {
     if !unavailable.is_set() {
         return;
@@ -289,7 +304,7 @@ fn validate_unavailable(unavailable: &Field<'_, '_>, errors: &mut Errors) {
     numbers::at_most_all(unavailable, errors);
 }
 
-/// Mirrors `ValidateStatefulSetStatus` of the reference.
+/// upstream: pkg/apis/apps/validation#ValidateStatefulSetStatus
 fn validate_bounds(status: &Field<'_, '_>, errors: &mut Errors) {
     let of_all = [
         "readyReplicas",

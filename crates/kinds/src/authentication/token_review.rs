@@ -9,6 +9,7 @@ use super::user_info;
 pub(super) struct TokenReview;
 
 impl Review for TokenReview {
+    /// upstream: pkg/registry/authentication/tokenreview#REST.Create
     fn review(&self, context: &WriteContext<'_>, mut object: Value) -> Result<Value, Refusal> {
         let root = Field::root(&object);
         let spec = root.child("spec");

@@ -27,6 +27,7 @@ pub(super) enum About {
 pub(super) struct AccessReview(pub(super) About);
 
 impl Review for AccessReview {
+    /// upstream: pkg/registry/authorization/subjectaccessreview#REST.Create
     fn prepare(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         let errors = self.faults(object);
         match errors.is_empty() {
@@ -169,6 +170,8 @@ fn user_of(spec: &Field<'_, '_>) -> User {
 }
 
 /// Returns the message about selectors that are fully or partially ignored because they cannot be parsed.
+///
+/// upstream: pkg/registry/authorization/util#BuildEvaluationError
 fn unheard_selectors(resource: &Field<'_, '_>) -> Option<String> {
     let messages = [("fieldSelector", false), ("labelSelector", true)]
         .iter()

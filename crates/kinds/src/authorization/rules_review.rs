@@ -9,6 +9,7 @@ use holdfast_value::{List, Map, SmolStr, Value};
 pub(super) struct RulesReview;
 
 impl Review for RulesReview {
+    /// upstream: pkg/registry/authorization/selfsubjectrulesreview#REST.Create
     fn review(&self, context: &WriteContext<'_>, object: Value) -> Result<Value, Refusal> {
         let namespace = object.str_at(&["spec", "namespace"]).unwrap_or_default();
         if namespace.is_empty() {

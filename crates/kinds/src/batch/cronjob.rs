@@ -23,6 +23,7 @@ const NAME_LENGTH: usize = 52;
 pub(super) const TEMPLATE: [&str; 4] = ["spec", "jobTemplate", "spec", "template"];
 
 impl Strategy for CronJob {
+    /// upstream: pkg/registry/batch/cronjob#cronJobStrategy.Validate
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let mut errors = context.check(object, &self.rules(None));
         if context.name.len() > NAME_LENGTH {
@@ -34,10 +35,13 @@ impl Strategy for CronJob {
         errors
     }
 
+    /// upstream: pkg/registry/batch/cronjob#cronJobStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         context.check(object, &self.rules(Some(old)))
     }
 
+    /// upstream: pkg/registry/batch/cronjob#cronJobStrategy.WarningsOnCreate
+    /// upstream: pkg/registry/batch/cronjob#cronJobStrategy.WarningsOnUpdate
     fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
         let mut warnings = Vec::new();
         if context.subresource.is_some() {
@@ -94,7 +98,7 @@ impl<'v> Rules<'v> for SpecRules<'_> {
 }
 
 impl SpecRules<'_> {
-    /// Mirrors `ValidateJobTemplateSpec` of the reference.
+    /// upstream: pkg/apis/batch/validation#ValidateJobTemplateSpec
     fn validate_job_template(&self, spec: &Part<'_, '_>, check: &mut Check<'_>) {
         let Some(template) = check.child(spec, "jobTemplate") else {
             return;
@@ -115,6 +119,8 @@ impl SpecRules<'_> {
 }
 
 /// Validates a time zone. An unchanged one stays valid even if it is no longer known.
+///
+/// upstream: pkg/apis/batch/validation#validateTimeZone
 fn validate_time_zone(zone: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let kept = old.is_set() && same(zone.value(), old.child("timeZone").value());
     if zone.is_set() && !kept {
@@ -123,7 +129,9 @@ fn validate_time_zone(zone: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Er
     }
 }
 
-/// Mirrors `validateScheduleFormat`: a time zone in the schedule is only allowed if the old schedule had one.
+/// Checks that a time zone in the schedule is only allowed if the old schedule had one.
+///
+/// upstream: pkg/apis/batch/validation#validateScheduleFormat
 fn validate_schedule(spec: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let line = spec.child("schedule");
     if line.text().is_empty() {

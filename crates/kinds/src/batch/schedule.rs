@@ -4,6 +4,8 @@ use holdfast_gotext::duration;
 use holdfast_gotext::number::atoi;
 
 /// Validates a schedule, with the messages of the reference's parser.
+///
+/// upstream: github.com/robfig/cron/v3#Parser.Parse
 pub(super) fn check(line: &str) -> Result<(), String> {
     let line = match line.strip_prefix("TZ=").or_else(|| line.strip_prefix("CRON_TZ=")) {
         None => line,
@@ -59,6 +61,7 @@ const FIELDS: [Bounds; 5] = [
 
 const DESCRIPTORS: [&str; 7] = ["yearly", "annually", "monthly", "weekly", "daily", "midnight", "hourly"];
 
+/// upstream: github.com/robfig/cron/v3#parseDescriptor
 fn check_descriptor(line: &str, descriptor: &str) -> Result<(), String> {
     if DESCRIPTORS.contains(&descriptor) {
         return Ok(());
@@ -73,6 +76,8 @@ fn check_descriptor(line: &str, descriptor: &str) -> Result<(), String> {
 }
 
 /// Validates `number | number "-" number [ "/" number ]`, with `*` and `?` for all.
+///
+/// upstream: github.com/robfig/cron/v3#getRange
 fn check_range(text: &str, bounds: &Bounds) -> Result<(), String> {
     let mut steps = text.split('/');
     let (range, step, extra) = (steps.next().unwrap_or_default(), steps.next(), steps.next());
@@ -137,7 +142,9 @@ fn number(text: &str) -> Result<i64, String> {
     }
 }
 
-/// Validates the name of a time zone: `validateTimeZone`.
+/// Validates the name of a time zone.
+///
+/// upstream: pkg/apis/batch/validation#validateTimeZone
 pub(super) fn check_time_zone(name: &str) -> Vec<String> {
     if name.is_empty() {
         return vec!["timeZone must be nil or non-empty string".to_owned()];

@@ -30,6 +30,7 @@ const EXCLUSIVE: &str = "Approved and Denied conditions are mutually exclusive";
 const OF_USER: [&str; 4] = ["username", "uid", "groups", "extra"];
 
 impl Strategy for CertificateSigningRequest {
+    /// upstream: pkg/registry/certificates/certificates#csrStrategy.PrepareForCreate
     fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         for field in OF_USER {
             object.remove_at(&["spec", field]);
@@ -49,6 +50,9 @@ impl Strategy for CertificateSigningRequest {
         Ok(())
     }
 
+    /// upstream: pkg/registry/certificates/certificates#csrStrategy.PrepareForUpdate
+    /// upstream: pkg/registry/certificates/certificates#csrApprovalStrategy.PrepareForUpdate
+    /// upstream: pkg/registry/certificates/certificates#csrStatusStrategy.PrepareForUpdate
     fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
         if context.subresource == Some("status") {
             for type_name in [APPROVED, DENIED] {
@@ -62,6 +66,7 @@ impl Strategy for CertificateSigningRequest {
         Ok(())
     }
 
+    /// upstream: pkg/registry/certificates/certificates#csrStrategy.Validate
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let mut check = context.new_check();
         if let Some(root) = check.root(object) {
@@ -72,6 +77,9 @@ impl Strategy for CertificateSigningRequest {
         check.errors
     }
 
+    /// upstream: pkg/registry/certificates/certificates#csrStrategy.ValidateUpdate
+    /// upstream: pkg/registry/certificates/certificates#csrApprovalStrategy.ValidateUpdate
+    /// upstream: pkg/registry/certificates/certificates#csrStatusStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let (root, old_root) = (Field::root(object), Field::root(old));
         let (status, old_status) = (root.child("status"), old_root.child("status"));
@@ -167,7 +175,7 @@ fn of_type<'v>(conditions: &Field<'v, '_>, type_name: &str) -> Vec<&'v Value> {
 impl CertificateSigningRequest {
     /// Counts a certificate that is issued to a request for a duration, once it is stored.
     ///
-    /// upstream: `pkg/registry/certificates/certificates/storage#countCSRDurationMetric`.
+    /// upstream: pkg/registry/certificates/certificates/storage#countCSRDurationMetric
     fn count_duration(&self, context: &WriteContext<'_>, object: &Value, old: &Value) {
         let certificate = |object: &Value| {
             let encoded = object.str_at(&["status", "certificate"]).unwrap_or_default();
@@ -219,6 +227,7 @@ impl<'v> Rules<'v> for CertificateSigningRequest {
     }
 }
 
+/// upstream: pkg/apis/certificates/validation#validateCertificateSigningRequest
 fn validate_signer(signer: &Field<'_, '_>, errors: &mut Errors) {
     if signer.text() == LEGACY_SIGNER {
         errors.push(signer.invalid("the legacy signerName is not allowed via this API version"));
@@ -227,6 +236,7 @@ fn validate_signer(signer: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
+/// upstream: pkg/apis/certificates/validation#validateCertificateSigningRequest
 fn validate_status(status: &Field<'_, '_>, errors: &mut Errors) {
     validate_conditions(&status.child("conditions"), errors);
     let certificate = status.child("certificate");
@@ -237,7 +247,7 @@ fn validate_status(status: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Mirrors `ValidateSignerName` of the reference.
+/// upstream: pkg/apis/core/validation#ValidateSignerName
 pub(crate) fn validate_signer_name(signer: &Field<'_, '_>, errors: &mut Errors) {
     let name = signer.text();
     if name.is_empty() {
@@ -277,6 +287,7 @@ pub(crate) fn validate_signer_name(signer: &Field<'_, '_>, errors: &mut Errors) 
     }
 }
 
+/// upstream: pkg/apis/certificates/validation#validateConditions
 fn validate_conditions(conditions: &Field<'_, '_>, errors: &mut Errors) {
     let (mut seen, mut decided) = (HashSet::new(), HashSet::new());
     for condition in conditions.items() {

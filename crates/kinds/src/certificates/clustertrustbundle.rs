@@ -20,10 +20,12 @@ const BUNDLE: usize = 1 << 20;
 const OMITTED: &str = "<value omitted>";
 
 impl Strategy for ClusterTrustBundle {
+    /// upstream: pkg/registry/certificates/clustertrustbundle#strategy.Validate
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         validate(&Field::root(object), true)
     }
 
+    /// upstream: pkg/registry/certificates/clustertrustbundle#strategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let (root, old_root) = (Field::root(object), Field::root(old));
         let (spec, old_spec) = (root.child("spec"), old_root.child("spec"));
@@ -34,7 +36,9 @@ impl Strategy for ClusterTrustBundle {
     }
 }
 
-/// Mirrors `ValidateClusterTrustBundleName`: the name begins with the signer's name if the bundle has a signer.
+/// Checks that the name begins with the signer's name if the bundle has a signer.
+///
+/// upstream: pkg/apis/core/validation#ValidateClusterTrustBundleName
 pub(super) fn name_faults(object: &Value, name: &str) -> Faults {
     let signer = object.str_at(&["spec", "signerName"]).unwrap_or_default();
     if signer.is_empty() {
@@ -53,7 +57,7 @@ pub(super) fn name_faults(object: &Value, name: &str) -> Faults {
     }
 }
 
-/// Mirrors `ValidateClusterTrustBundle` of the reference.
+/// upstream: pkg/apis/certificates/validation#ValidateClusterTrustBundle
 fn validate(root: &Field<'_, '_>, reads_bundle: bool) -> Errors {
     let mut errors = Errors::new();
     let spec = root.child("spec");
@@ -67,7 +71,9 @@ fn validate(root: &Field<'_, '_>, reads_bundle: bool) -> Errors {
     errors
 }
 
-/// Mirrors `validateTrustBundle`: the bundle contains distinct CA certificates.
+/// Checks that the bundle contains distinct CA certificates.
+///
+/// upstream: pkg/apis/certificates/validation#validateTrustBundle
 fn validate_bundle(bundle: &Field<'_, '_>, errors: &mut Errors) {
     if bundle.text().len() > BUNDLE {
         errors.push(bundle.too_long(BUNDLE));

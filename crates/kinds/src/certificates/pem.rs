@@ -15,6 +15,7 @@ pub(super) fn request_fault(encoded: &str) -> Option<String> {
     check_request(encoded).err()
 }
 
+/// upstream: pkg/apis/certificates#ParseCSR
 fn check_request(encoded: &str) -> Result<(), String> {
     let block = request_block(encoded)?;
     if let Some(fault) = der::request_frame_fault(&block.contents) {
@@ -125,6 +126,8 @@ pub(crate) fn key_pair_fault(certificate: &str, key: &str) -> Option<String> {
 }
 
 /// Returns the error in issued certificates, given as the base64 of their PEM.
+///
+/// upstream: pkg/apis/certificates/validation#validateCertificate
 pub(super) fn certificate_fault(encoded: &str) -> Option<String> {
     let text = STANDARD.decode(encoded).unwrap_or_default();
     let mut found = 0;

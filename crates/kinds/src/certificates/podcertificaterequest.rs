@@ -51,6 +51,8 @@ fn state(request: &Value) -> Value {
 }
 
 impl Strategy for PodCertificateRequest {
+    /// upstream: pkg/registry/certificates/podcertificaterequest#Strategy.PrepareForUpdate
+    /// upstream: pkg/registry/certificates/podcertificaterequest#StatusStrategy.PrepareForUpdate
     fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
         if context.subresource.is_none() {
             let status = old.get("status").cloned().unwrap_or_else(Value::empty_map);
@@ -59,12 +61,15 @@ impl Strategy for PodCertificateRequest {
         Ok(())
     }
 
+    /// upstream: pkg/registry/certificates/podcertificaterequest#Strategy.Validate
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
         validate_spec(&Field::root(object).child("spec"), &mut errors);
         errors
     }
 
+    /// upstream: pkg/registry/certificates/podcertificaterequest#Strategy.ValidateUpdate
+    /// upstream: pkg/registry/certificates/podcertificaterequest#StatusStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         if context.subresource.is_none() {
             return context.check_changes(object, old, &NoRules);
@@ -85,7 +90,7 @@ impl Strategy for PodCertificateRequest {
     }
 }
 
-/// Mirrors `ValidatePodCertificateRequestCreate` of the reference.
+/// upstream: pkg/apis/certificates/validation#ValidatePodCertificateRequestCreate
 fn validate_spec(spec: &Field<'_, '_>, errors: &mut Errors) {
     validate_signer_name(&spec.child("signerName"), errors);
     validate_annotations(&spec.child("unverifiedUserAnnotations"), errors);
@@ -127,13 +132,13 @@ fn validate_spec(spec: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Mirrors `IsKubernetesSignerName` of the reference.
+/// upstream: pkg/apis/core/validation#IsKubernetesSignerName
 fn is_of_kubernetes(signer: &str) -> bool {
     let domain = signer.split('/').next().unwrap_or_default();
     domain == "kubernetes.io" || domain.ends_with(".kubernetes.io")
 }
 
-/// Mirrors `ValidateUserAnnotations` of the reference.
+/// upstream: pkg/apis/core/validation#ValidateUserAnnotations
 fn validate_annotations(annotations: &Field<'_, '_>, errors: &mut Errors) {
     let mut size = 0;
     for (key, value) in annotations.entries() {
@@ -189,6 +194,9 @@ impl Key {
     }
 
     /// Returns the signature algorithm of the key. Reports an invalid key at `field`.
+    ///
+    /// upstream: pkg/apis/certificates/validation#validateDeprecatedPKIXPublicKey
+    /// upstream: pkg/apis/certificates/validation#validateStubPKCS10Request
     fn check(
         info: &SubjectPublicKeyInfo<'_>,
         field: &Field<'_, '_>,
@@ -209,7 +217,7 @@ impl Key {
     }
 }
 
-/// Mirrors `validateStubPKCS10Request` of the reference.
+/// upstream: pkg/apis/certificates/validation#validateStubPKCS10Request
 fn validate_request(request: &Field<'_, '_>, errors: &mut Errors) {
     let der = bytes_of(request);
     if der.len() > KEY {
@@ -226,7 +234,9 @@ fn validate_request(request: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Mirrors `validateDeprecatedPKIXPublicKey`: the signature proves that the requester owns the private key.
+/// Checks that the signature proves that the requester owns the private key.
+///
+/// upstream: pkg/apis/certificates/validation#validateDeprecatedPKIXPublicKey
 fn validate_key(spec: &Field<'_, '_>, errors: &mut Errors) {
     let (key, proof) = (spec.child("pkixPublicKey"), spec.child("proofOfPossession"));
     let (der, signature) = (bytes_of(&key), bytes_of(&proof));
@@ -257,7 +267,7 @@ fn is(request: &Field<'_, '_>, outcome: &str) -> bool {
         .any(|condition| condition.child("type").text() == outcome && condition.child("status").text() == "True")
 }
 
-/// Mirrors `ValidatePodCertificateRequestStatusUpdate` of the reference.
+/// upstream: pkg/apis/certificates/validation#ValidatePodCertificateRequestStatusUpdate
 fn validate_status(context: &WriteContext<'_>, new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let (status, before) = (new.child("status"), old.child("status"));
     let conditions = status.child("conditions");
@@ -292,6 +302,8 @@ fn validate_status(context: &WriteContext<'_>, new: &Field<'_, '_>, old: &Field<
 
 /// Validates that there is at most one outcome and that its status is true. The error paths have brackets where other
 /// kinds have none.
+///
+/// upstream: pkg/apis/certificates/validation#ValidatePodCertificateRequestStatusUpdate
 fn validate_outcomes(conditions: &Field<'_, '_>, errors: &mut Errors) {
     let mut known = 0;
     for (at, condition) in conditions.slice().iter().enumerate() {
@@ -328,6 +340,8 @@ fn certificates(chain: &str) -> Vec<Result<Block, ()>> {
 }
 
 /// Validates an issued certificate: it is for the requested key, and its times match those in the status.
+///
+/// upstream: pkg/apis/certificates/validation#ValidatePodCertificateRequestStatusUpdate
 fn validate_issued(context: &WriteContext<'_>, status: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let chain = status.child("certificateChain");
     if chain.text().len() > CHAIN {
@@ -381,6 +395,7 @@ fn requested_key(spec: &Field<'_, '_>) -> Option<Vec<u8>> {
     Some(request.certification_request_info.subject_pki.raw.to_vec())
 }
 
+/// upstream: pkg/apis/certificates/validation#ValidatePodCertificateRequestStatusUpdate
 fn validate_times(
     context: &WriteContext<'_>,
     status: &Field<'_, '_>,

@@ -9,6 +9,7 @@ use super::leasecandidate::validate_strategy;
 pub(crate) struct Lease;
 
 impl Strategy for Lease {
+    /// upstream: pkg/registry/coordination/lease#leaseStrategy.Validate
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let mut errors = context.check(object, &NoRules);
         let root = Field::root(object);

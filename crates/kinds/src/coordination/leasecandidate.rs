@@ -16,12 +16,14 @@ pub(crate) struct LeaseCandidate;
 const OLDEST: &str = "OldestEmulationVersion";
 
 impl Strategy for LeaseCandidate {
+    /// upstream: pkg/registry/coordination/leasecandidate#LeaseCandidateStrategy.Validate
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
         validate_spec(&Field::root(object).child("spec"), &mut errors);
         errors
     }
 
+    /// upstream: pkg/registry/coordination/leasecandidate#LeaseCandidateStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = self.validate(context, object);
         let (root, old_root) = (Field::root(object), Field::root(old));
@@ -32,6 +34,8 @@ impl Strategy for LeaseCandidate {
 }
 
 /// Returns the version in a field; `None` if it is empty or invalid. Reports an invalid one.
+///
+/// upstream: pkg/apis/coordination/validation#ValidateLeaseCandidateSpec
 fn version(field: &Field<'_, '_>, errors: &mut Errors) -> Option<Version> {
     if field.text().is_empty() {
         return None;
@@ -43,7 +47,7 @@ fn version(field: &Field<'_, '_>, errors: &mut Errors) -> Option<Version> {
     version.ok()
 }
 
-/// Mirrors `ValidateLeaseCandidateSpec` of the reference.
+/// upstream: pkg/apis/coordination/validation#ValidateLeaseCandidateSpec
 fn validate_spec(spec: &Field<'_, '_>, errors: &mut Errors) {
     let (name, strategy) = (spec.child("leaseName"), spec.child("strategy"));
     if name.text().is_empty() {
@@ -76,7 +80,9 @@ fn validate_spec(spec: &Field<'_, '_>, errors: &mut Errors) {
     validate_strategy(&strategy, errors);
 }
 
-/// Mirrors `ValidateCoordinatedLeaseStrategy`, whose error paths repeat the field name.
+/// Validates the strategy of a coordinated lease. Error paths repeat the field name.
+///
+/// upstream: pkg/apis/coordination/validation#ValidateCoordinatedLeaseStrategy
 pub(super) fn validate_strategy(strategy: &Field<'_, '_>, errors: &mut Errors) {
     let twice = strategy.shown_as("strategy");
     if !strategy.text().contains('/') {

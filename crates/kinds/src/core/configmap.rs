@@ -14,10 +14,12 @@ pub(crate) const DATA_SIZE: usize = 1024 * 1024;
 pub(crate) struct ConfigMap;
 
 impl Strategy for ConfigMap {
+    /// upstream: pkg/apis/core/v1#SetDefaults_ConfigMap
     fn default_fields(&self, _version: &str, object: &mut Value) {
         empty_for_null(object, "binaryData");
     }
 
+    /// upstream: pkg/registry/core/configmap#strategy.Validate
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let root = Field::root(object);
         let mut errors = Errors::new();
@@ -41,6 +43,7 @@ impl Strategy for ConfigMap {
         errors
     }
 
+    /// upstream: pkg/registry/core/configmap#strategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = validate_frozen(object, old, &["data", "binaryData"]);
         errors.extend(context.rest_of_metadata(object, old));
@@ -50,6 +53,9 @@ impl Strategy for ConfigMap {
 }
 
 /// Reports changes of an object that `immutable` forbids.
+///
+/// upstream: pkg/apis/core/validation#ValidateConfigMapUpdate
+/// upstream: pkg/apis/core/validation#ValidateSecretUpdate
 pub(crate) fn validate_frozen(object: &Value, old: &Value, parts: &[&str]) -> Errors {
     let (new, old) = (Field::root(object), Field::root(old));
     let mut errors = Errors::new();

@@ -28,6 +28,7 @@ const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 const ENDPOINTS_CONTROLLER: &str = "endpoint-controller";
 
 impl Strategy for Endpoints {
+    /// upstream: pkg/registry/core/endpoint#endpointsStrategy.Validate
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let own = own_address(self.server, context);
         let reading = self.reading;
@@ -35,6 +36,8 @@ impl Strategy for Endpoints {
     }
 
     /// Validates only what changed: existing values that are invalid stay allowed.
+    ///
+    /// upstream: pkg/registry/core/endpoint#endpointsStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         if same(object.get("subsets"), old.get("subsets")) {
             return Errors::new();
@@ -42,6 +45,8 @@ impl Strategy for Endpoints {
         self.validate(context, object)
     }
 
+    /// upstream: pkg/registry/core/endpoint#endpointsStrategy.WarningsOnCreate
+    /// upstream: pkg/registry/core/endpoint#endpointsStrategy.WarningsOnUpdate
     fn warnings(&self, _context: &WriteContext<'_>, object: &Value, _old: Option<&Value>) -> Vec<String> {
         let mut warnings = Vec::new();
         if object.str_at(&["metadata", "labels", MANAGED_BY]) == Some(ENDPOINTS_CONTROLLER) {
@@ -131,7 +136,7 @@ impl<'v> Rules<'v> for SubsetRules {
 impl SubsetRules {
     /// Validates the ports of a subset. Several ports need distinct names.
     ///
-    /// upstream: `pkg/apis/core/validation#validateEndpointPort`.
+    /// upstream: pkg/apis/core/validation#validateEndpointPort
     fn validate_ports<'v>(&self, subset: &Part<'v, '_>, check: &mut Check<'_>) {
         let ports = subset.child("ports");
         for port in check.items(subset, "ports", &ports) {
@@ -146,12 +151,14 @@ impl SubsetRules {
     }
 }
 
+/// upstream: pkg/apis/core/validation#validateEndpointSubsets
 fn validate_some_address(subset: &Field<'_, '_>, errors: &mut Errors) {
     if subset.child("addresses").is_empty() && subset.child("notReadyAddresses").is_empty() {
         errors.push(subset.required("must specify `addresses` or `notReadyAddresses`"));
     }
 }
 
+/// upstream: pkg/apis/core/validation#validateEndpointAddress
 fn validate_endpoint(ip: &Field<'_, '_>, own: Option<IpAddr>, errors: &mut Errors) {
     if lenient_address(ip.text()).is_some() {
         endpoint_address(ip, own, errors);

@@ -64,6 +64,7 @@ const RENAMED: [(&str, &str); 7] = [
 const ALWAYS_SHOWN: [&str; 2] = ["reportingComponent", "reportingInstance"];
 
 impl Strategy for Event {
+    /// upstream: pkg/registry/core/event#eventStrategy.Validate
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let root = Field::root(object);
         let mut errors = context.check(object, &self.rules(context));
@@ -75,6 +76,7 @@ impl Strategy for Event {
         errors
     }
 
+    /// upstream: pkg/registry/core/event#eventStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, before: &Value) -> Vec<FieldError> {
         let (root, old) = (Field::root(object), Field::root(before));
         let rules = self.rules(context);
@@ -187,7 +189,7 @@ fn renamed(mut object: Value, to_own: bool) -> Value {
 
 /// Validates the count and the last time of a series.
 ///
-/// upstream: `pkg/apis/core/validation#validateV1EventSeries`.
+/// upstream: pkg/apis/core/validation#validateV1EventSeries
 fn validate_series(context: &WriteContext<'_>, event: &Field<'_, '_>, errors: &mut Errors) {
     let series = event.child("series");
     if !series.is_set() {
@@ -203,6 +205,8 @@ fn validate_series(context: &WriteContext<'_>, event: &Field<'_, '_>, errors: &m
 }
 
 /// Validates the fields that new events of `events.k8s.io` must have, and those that only the core group allows.
+///
+/// upstream: pkg/apis/core/validation#ValidateEventCreate
 fn validate_new(context: &WriteContext<'_>, event: &Field<'_, '_>, errors: &mut Errors) {
     let time = event.child("eventTime");
     if is_zero(time.value()) && !context.gives_empty_in("eventTime") {
@@ -229,6 +233,7 @@ fn validate_new(context: &WriteContext<'_>, event: &Field<'_, '_>, errors: &mut 
 }
 
 impl EventRules<'_> {
+    /// upstream: pkg/apis/core/validation#ValidateEventCreate
     fn validate_reporter(&self, event: &Field<'_, '_>, errors: &mut Errors) {
         // Errors of `events.k8s.io` use that group's own name of the field.
         let shown = if self.of_own_group {
@@ -248,6 +253,8 @@ impl EventRules<'_> {
 /// Validates the namespace of an event. An event without `eventTime` lives in the namespace of the involved object, or
 /// in `default` if that is cluster-scoped. With `eventTime`, it lives in any namespace, or in `default` or
 /// `kube-system` if the object is cluster-scoped.
+///
+/// upstream: pkg/apis/core/validation#legacyValidateEvent
 fn validate_place(event: &Field<'_, '_>, namespace: &str, timed: bool, errors: &mut Errors) {
     let about = event.child("involvedObject");
     let place = about.child("namespace");

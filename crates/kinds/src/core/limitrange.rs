@@ -18,6 +18,7 @@ pub(crate) struct LimitRange;
 const TYPES: [&str; 3] = ["Pod", "Container", "PersistentVolumeClaim"];
 
 impl Strategy for LimitRange {
+    /// upstream: pkg/apis/core/v1#SetDefaults_LimitRangeItem
     fn default_fields(&self, _version: &str, object: &mut Value) {
         let Some(spec) = object.as_map_mut().and_then(|object| object.get_mut("spec")) else {
             return;
@@ -26,6 +27,7 @@ impl Strategy for LimitRange {
         change_items(spec, "limits", of_containers, default_limits);
     }
 
+    /// upstream: pkg/registry/core/limitrange#limitrangeStrategy.PrepareForCreate
     fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         let is_nameless = object.str_at(&["metadata", "name"]).unwrap_or_default().is_empty();
         let uid = object.str_at(&["metadata", "uid"]).filter(|_| is_nameless);
@@ -37,6 +39,7 @@ impl Strategy for LimitRange {
         Ok(())
     }
 
+    /// upstream: pkg/registry/core/limitrange#limitrangeStrategy.Validate
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let root = Field::root(object);
         let spec = root.child("spec");
@@ -56,6 +59,8 @@ impl Strategy for LimitRange {
 
 /// Sets missing default limits to the maximum, and missing default requests to the default limits or else to the
 /// minimum.
+///
+/// upstream: pkg/apis/core/v1#SetDefaults_LimitRangeItem
 fn default_limits(item: &mut Value) {
     let map = |item: &Value, key: &str| item.get(key).and_then(Value::as_map).cloned().unwrap_or_default();
     let (most, least) = (map(item, "max"), map(item, "min"));
@@ -79,6 +84,7 @@ fn fill(list: &mut Map, from: &Map) {
     }
 }
 
+/// upstream: pkg/apis/core/validation#validateLimitRangeTypeName
 fn validate_type(type_field: &Field<'_, '_>, errors: &mut Errors) {
     let faults = qualified_name(type_field.text());
     if !faults.is_empty() {
@@ -92,7 +98,7 @@ fn validate_type(type_field: &Field<'_, '_>, errors: &mut Errors) {
 
 /// Validates a resource name: limits of Pods and containers name container resources.
 ///
-/// upstream: `pkg/apis/core/validation#validateLimitRangeResourceName`.
+/// upstream: pkg/apis/core/validation#validateLimitRangeResourceName
 fn validate_limited(type_name: &str, name: &str, amount: &Field<'_, '_>, errors: &mut Errors) {
     if matches!(type_name, "Pod" | "Container") {
         validate_container_name(name, amount, errors);
@@ -101,6 +107,7 @@ fn validate_limited(type_name: &str, name: &str, amount: &Field<'_, '_>, errors:
     }
 }
 
+/// upstream: pkg/apis/core/validation#ValidateLimitRange
 fn validate_item(item: &Field<'_, '_>, type_name: &str, errors: &mut Errors) {
     let mut names = BTreeSet::new();
     let mut check = |part: &str, errors: &mut Errors| {
@@ -146,6 +153,8 @@ fn validate_item(item: &Field<'_, '_>, type_name: &str, errors: &mut Errors) {
 }
 
 /// Validates the order: minimum, default request, default limit, maximum.
+///
+/// upstream: pkg/apis/core/validation#ValidateLimitRange
 fn validate_order(lists: &[Field<'_, '_>; 5], name: &str, errors: &mut Errors) {
     let [most, least, limit, request, ratio] = lists.each_ref().map(|list| {
         let field = list.entry(name);
@@ -189,6 +198,8 @@ fn validate_order(lists: &[Field<'_, '_>; 5], name: &str, errors: &mut Errors) {
 
 /// Validates that the ratio is not greater than max/min. The reference computes in thousandths if they fit into 64-bit
 /// integers, and else in units, truncated to 64 bits.
+///
+/// upstream: pkg/apis/core/validation#ValidateLimitRange
 fn validate_ratio(ratio: &Field<'_, '_>, least: &Field<'_, '_>, most: &Field<'_, '_>, errors: &mut Errors) {
     const MOST_THOUSANDTHS: i64 = i64::MAX / 1000;
     let amounts = [ratio, least, most].map(|field| (field.text(), quantity(field)));

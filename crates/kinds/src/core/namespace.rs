@@ -22,10 +22,12 @@ pub(crate) struct Namespace;
 const FROM_THE_START: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
 impl Strategy for Namespace {
+    /// upstream: pkg/apis/core/v1#SetDefaults_Namespace
     fn default_fields(&self, _version: &str, object: &mut Value) {
         label_by_name(object);
     }
 
+    /// upstream: pkg/registry/core/namespace#namespaceStrategy.PrepareForCreate
     fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         // A generated name was not known yet when defaults were set.
         label_by_name(object);
@@ -41,6 +43,9 @@ impl Strategy for Namespace {
         Ok(())
     }
 
+    /// upstream: pkg/registry/core/namespace#namespaceStrategy.PrepareForUpdate
+    /// upstream: pkg/registry/core/namespace#namespaceFinalizeStrategy.PrepareForUpdate
+    /// upstream: pkg/registry/core/namespace#namespaceStatusStrategy.PrepareForUpdate
     fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
         // Only the `finalize` subresource changes the finalizers of the specification.
         if context.subresource != Some("finalize")
@@ -52,6 +57,7 @@ impl Strategy for Namespace {
         Ok(())
     }
 
+    /// upstream: pkg/registry/core/namespace#namespaceStrategy.Validate
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let root = Field::root(object);
         let mut errors = Errors::new();
@@ -59,6 +65,9 @@ impl Strategy for Namespace {
         errors
     }
 
+    /// upstream: pkg/registry/core/namespace#namespaceStrategy.ValidateUpdate
+    /// upstream: pkg/registry/core/namespace#namespaceFinalizeStrategy.ValidateUpdate
+    /// upstream: pkg/registry/core/namespace#namespaceStatusStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, _old: &Value) -> Vec<FieldError> {
         let root = Field::root(object);
         let mut errors = Errors::new();
@@ -85,6 +94,7 @@ impl Strategy for Namespace {
         errors
     }
 
+    /// upstream: pkg/registry/core/namespace/storage#REST.Delete
     fn prepare_for_delete(&self, _context: &WriteContext<'_>, object: &mut Value) {
         object.set_at(&["status", "phase"], "Terminating".into());
     }
@@ -116,6 +126,8 @@ fn label_by_name(object: &mut Value) {
 }
 
 /// Validates the finalizers of a new namespace. The reference reports their errors at the list.
+///
+/// upstream: pkg/apis/core/validation#ValidateNamespace
 fn validate_finalizers(finalizers: &Field<'_, '_>, errors: &mut Errors) {
     let place = finalizers.path();
     for finalizer in finalizers.items() {
@@ -124,12 +136,15 @@ fn validate_finalizers(finalizers: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 /// Validates the finalizers after a write to `finalize`, each at its index.
+///
+/// upstream: pkg/apis/core/validation#ValidateNamespaceFinalizeUpdate
 fn validate_finalize_update(finalizers: &Field<'_, '_>, errors: &mut Errors) {
     for finalizer in finalizers.items() {
         validate_finalizer(&finalizer, errors);
     }
 }
 
+/// upstream: pkg/apis/core/validation#validateKubeFinalizerName
 fn validate_finalizer(finalizer: &Field<'_, '_>, errors: &mut Errors) {
     let name = finalizer.text();
     let faults = qualified_name(name);

@@ -72,6 +72,7 @@ fn no_address(node: &Value) -> Option<String> {
 }
 
 impl Strategy for Node {
+    /// upstream: pkg/apis/core/v1#SetDefaults_NodeStatus
     fn default_fields(&self, _version: &str, object: &mut Value) {
         if let Some(capacity) = object
             .at(&["status", "capacity"])
@@ -96,6 +97,7 @@ impl Strategy for Node {
         }
     }
 
+    /// upstream: pkg/registry/core/node#nodeStrategy.PrepareForCreate
     fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         for field in CONFIGURATION {
             object.remove_at(&field);
@@ -103,6 +105,7 @@ impl Strategy for Node {
         Ok(())
     }
 
+    /// upstream: pkg/registry/core/node#nodeStrategy.PrepareForUpdate
     fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
         for field in CONFIGURATION {
             if old.at(&field).is_none() {
@@ -112,12 +115,15 @@ impl Strategy for Node {
         Ok(())
     }
 
+    /// upstream: pkg/registry/core/node#nodeStrategy.Validate
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
         validate_node(&Field::root(object), self.reading, &mut errors);
         errors
     }
 
+    /// upstream: pkg/registry/core/node#nodeStrategy.ValidateUpdate
+    /// upstream: pkg/registry/core/node#nodeStatusStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
         let (root, old_root) = (Field::root(object), Field::root(old));
@@ -131,7 +137,8 @@ impl Strategy for Node {
 
     /// Returns the warnings about a node.
     ///
-    /// upstream: `pkg/registry/core/node#nodeWarnings`.
+    /// upstream: pkg/registry/core/node#nodeStrategy.WarningsOnCreate
+    /// upstream: pkg/registry/core/node#nodeStrategy.WarningsOnUpdate
     fn warnings(&self, context: &WriteContext<'_>, object: &Value, _old: Option<&Value>) -> Vec<String> {
         let mut warnings = Vec::new();
         if context.subresource.is_some() {
@@ -159,7 +166,7 @@ const AVOIDS: &str = "scheduler.alpha.kubernetes.io/preferAvoidPods";
 
 /// Validates a node.
 ///
-/// upstream: `pkg/apis/core/validation#ValidateNode`.
+/// upstream: pkg/apis/core/validation#ValidateNode
 fn validate_node(node: &Field<'_, '_>, reading: Reading, errors: &mut Errors) {
     validate_annotations(node, errors);
     validate_own_taints(node, errors);
@@ -184,6 +191,8 @@ fn validate_node(node: &Field<'_, '_>, reading: Reading, errors: &mut Errors) {
 }
 
 /// Validates that there is at most one CIDR of each family.
+///
+/// upstream: pkg/apis/core/validation#ValidateNode
 fn validate_families(blocks: &Field<'_, '_>, errors: &mut Errors) {
     let mut families = HashSet::new();
     let mut unreadable = false;
@@ -211,7 +220,7 @@ fn validate_families(blocks: &Field<'_, '_>, errors: &mut Errors) {
 
 /// Validates an update of a node.
 ///
-/// upstream: `pkg/apis/core/validation#ValidateNodeUpdate`.
+/// upstream: pkg/apis/core/validation#ValidateNodeUpdate
 fn validate_node_update(node: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     validate_annotations(node, errors);
     validate_resources(node, errors);
@@ -255,6 +264,8 @@ fn validate_node_update(node: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut 
 }
 
 /// Validates the taints, which the reference reports below the metadata.
+///
+/// upstream: pkg/apis/core/validation#ValidateNode
 fn validate_own_taints(node: &Field<'_, '_>, errors: &mut Errors) {
     let spec = node.child("spec");
     let taints = spec.child("taints");
@@ -263,7 +274,7 @@ fn validate_own_taints(node: &Field<'_, '_>, errors: &mut Errors) {
 
 /// Validates the annotations of a node.
 ///
-/// upstream: `pkg/apis/core/validation#ValidateNodeSpecificAnnotations`.
+/// upstream: pkg/apis/core/validation#ValidateNodeSpecificAnnotations
 fn validate_annotations(node: &Field<'_, '_>, errors: &mut Errors) {
     let metadata = node.child("metadata");
     let annotations = metadata.child("annotations");
@@ -284,6 +295,7 @@ fn validate_annotations(node: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
+/// upstream: pkg/apis/core/validation#validatePreferAvoidPodsEntry
 fn validate_avoids(avoids: &Value, place: &FieldPath, errors: &mut Errors) {
     let list = Field::placed(avoids.get("preferAvoidPods"), place.as_str());
     for avoid in list.items() {
@@ -301,7 +313,7 @@ fn validate_avoids(avoids: &Value, place: &FieldPath, errors: &mut Errors) {
 
 /// Validates resources. The reference prints the name of a resource like a field.
 ///
-/// upstream: `pkg/apis/core/validation#ValidateNodeResources`.
+/// upstream: pkg/apis/core/validation#ValidateNodeResources
 fn validate_resources(node: &Field<'_, '_>, errors: &mut Errors) {
     let status = node.child("status");
     for list in ["capacity", "allocatable"] {
@@ -314,6 +326,8 @@ fn validate_resources(node: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 /// Validates the declared features of a node: sorted names without duplicates.
+///
+/// upstream: pkg/apis/core/validation#validateNodeDeclaredFeatureName
 fn validate_features(features: &Field<'_, '_>, errors: &mut Errors) {
     let mut last: Option<&str> = None;
     for feature in features.items() {
@@ -341,6 +355,7 @@ fn is_feature(name: &str) -> bool {
         })
 }
 
+/// upstream: pkg/apis/core/validation#validateNodeTaints
 fn validate_taints(taints: &Field<'_, '_>, errors: &mut Errors) {
     let mut seen = HashSet::new();
     for taint in taints.items() {

@@ -75,6 +75,7 @@ const REPORTED: [Source; 22] = [
 ];
 
 impl Strategy for PersistentVolume {
+    /// upstream: pkg/registry/core/persistentvolume#persistentvolumeStrategy.PrepareForCreate
     fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         let mut status = Value::empty_map();
         status.set_at(&["phase"], "Pending".into());
@@ -83,6 +84,8 @@ impl Strategy for PersistentVolume {
         Ok(())
     }
 
+    /// upstream: pkg/registry/core/persistentvolume#persistentvolumeStrategy.PrepareForUpdate
+    /// upstream: pkg/registry/core/persistentvolume#persistentvolumeStatusStrategy.PrepareForUpdate
     fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
         const PHASE: [&str; 2] = ["status", "phase"];
         const CHANGED: [&str; 2] = ["status", "lastPhaseTransitionTime"];
@@ -101,12 +104,15 @@ impl Strategy for PersistentVolume {
         Ok(())
     }
 
+    /// upstream: pkg/registry/core/persistentvolume#persistentvolumeStrategy.Validate
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let mut errors = context.check(object, &VolumeRules::of(object));
         validate_mount_options(&Field::root(object), &mut errors);
         errors
     }
 
+    /// upstream: pkg/registry/core/persistentvolume#persistentvolumeStrategy.ValidateUpdate
+    /// upstream: pkg/registry/core/persistentvolume#persistentvolumeStatusStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         if context.subresource == Some("status") {
             return Errors::new();
@@ -144,6 +150,8 @@ impl Strategy for PersistentVolume {
         errors
     }
 
+    /// upstream: pkg/registry/core/persistentvolume#persistentvolumeStrategy.WarningsOnCreate
+    /// upstream: pkg/registry/core/persistentvolume#persistentvolumeStrategy.WarningsOnUpdate
     fn warnings(&self, context: &WriteContext<'_>, object: &Value, _old: Option<&Value>) -> Vec<String> {
         if context.subresource.is_some() {
             return Vec::new();
@@ -167,7 +175,7 @@ const RENAMED_LABELS: [(&str, &str); 5] = [
 /// Validates that a volume keeps its nodes; their labels may change to the renamed ones. The error path omits the
 /// parent of the field.
 ///
-/// upstream: `pkg/apis/core/validation#validatePvNodeAffinity`.
+/// upstream: pkg/apis/core/validation#validatePvNodeAffinity
 fn validate_kept_affinity(spec: &Field<'_, '_>, old_spec: &Field<'_, '_>, errors: &mut Errors) {
     let (affinity, before) = (spec.child("nodeAffinity"), old_spec.child("nodeAffinity"));
     let Some(old) = before.value() else {
@@ -238,7 +246,7 @@ pub(super) fn deprecated_annotations(
 
 /// Returns the warnings about a volume.
 ///
-/// upstream: `pkg/api/persistentvolume#GetWarningsForPersistentVolume`.
+/// upstream: pkg/api/persistentvolume#GetWarningsForPersistentVolume
 fn volume_warnings(volume: &Field<'_, '_>) -> Vec<String> {
     const ANNOTATIONS: [(&str, &str); 2] = [
         BETA_CLASS,
@@ -317,6 +325,8 @@ impl<'v> Rules<'v> for VolumeRules<'_> {
 }
 
 /// Validates that the capacity is an amount of storage and nothing else.
+///
+/// upstream: pkg/apis/core/validation#ValidatePersistentVolumeSpec
 fn validate_capacity(capacity: &Field<'_, '_>, errors: &mut Errors) {
     let only_storage = capacity.len() == 1 && capacity.entry("storage").is_set();
     if !only_storage {
@@ -340,7 +350,7 @@ fn validate_capacity(capacity: &Field<'_, '_>, errors: &mut Errors) {
 
 /// Validates the node affinity of a volume.
 ///
-/// upstream: `pkg/apis/core/validation#validateVolumeNodeAffinity`.
+/// upstream: pkg/apis/core/validation#validateVolumeNodeAffinity
 fn validate_affinity(affinity: &Field<'_, '_>, errors: &mut Errors) {
     if !affinity.is_set() {
         return;
@@ -354,6 +364,8 @@ fn validate_affinity(affinity: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 /// Rejects recycling of the host's root directory, which would empty the host.
+///
+/// upstream: pkg/apis/core/validation#ValidatePersistentVolumeSpec
 fn validate_recycled(spec: &Field<'_, '_>, errors: &mut Errors) {
     let reclaim = spec.child("persistentVolumeReclaimPolicy");
     if is_root(spec.child("hostPath").child("path").text()) && reclaim.text() == "Recycle" {
@@ -361,6 +373,7 @@ fn validate_recycled(spec: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
+/// upstream: pkg/apis/core/validation#ValidatePersistentVolumeSpec
 fn validate_attributes_class(spec: &Field<'_, '_>, errors: &mut Errors) {
     let class = spec.child("volumeAttributesClassName");
     if !class.is_set() {
@@ -379,6 +392,8 @@ fn validate_attributes_class(spec: &Field<'_, '_>, errors: &mut Errors) {
 
 /// Validates an inline volume, as described in a VolumeAttachment (`ValidatePersistentVolumeSpec` in the context of
 /// inline volumes).
+///
+/// upstream: pkg/apis/core/validation#ValidatePersistentVolumeSpec
 pub(crate) fn validate_inline_volume(spec: &Field<'_, '_>, check: &mut Check<'_>) {
     let errors = &mut check.errors;
     const NOT_INLINE: &str = "may not be specified in the context of inline volumes";
@@ -425,6 +440,7 @@ pub(crate) fn validate_inline_volume(spec: &Field<'_, '_>, check: &mut Check<'_>
     }
 }
 
+/// upstream: pkg/apis/core/validation#ValidatePersistentVolumeSpec
 fn validate_sources(spec: &Part<'_, '_>, name: &str, check: &mut Check<'_>) {
     validate_one_source(spec, &REPORTED, &SourceRules { name }, check, &|found, errors| {
         let affinity = spec.child("nodeAffinity");
@@ -469,6 +485,8 @@ const TAKES_OPTIONS: [&str; 14] = [
 ];
 
 /// Validates mount options, which only some sources support (`ValidatePersistentVolume` of the volume plugins).
+///
+/// upstream: pkg/apis/core/validation#ValidatePersistentVolume
 fn validate_mount_options(volume: &Field<'_, '_>, errors: &mut Errors) {
     let (metadata, spec) = (volume.child("metadata"), volume.child("spec"));
     let annotations = metadata.child("annotations");

@@ -33,6 +33,7 @@ pub(crate) struct PersistentVolumeClaim {
 }
 
 impl Strategy for PersistentVolumeClaim {
+    /// upstream: pkg/registry/core/persistentvolumeclaim#persistentvolumeclaimStrategy.PrepareForCreate
     fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         let mut status = Value::empty_map();
         status.set_at(&["phase"], "Pending".into());
@@ -43,6 +44,8 @@ impl Strategy for PersistentVolumeClaim {
         Ok(())
     }
 
+    /// upstream: pkg/registry/core/persistentvolumeclaim#persistentvolumeclaimStrategy.PrepareForUpdate
+    /// upstream: pkg/registry/core/persistentvolumeclaim#persistentvolumeclaimStatusStrategy.PrepareForUpdate
     fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
         if context.subresource.is_none() {
             self.drop_disabled(object, Some(old));
@@ -54,10 +57,13 @@ impl Strategy for PersistentVolumeClaim {
         Ok(())
     }
 
+    /// upstream: pkg/registry/core/persistentvolumeclaim#persistentvolumeclaimStrategy.Validate
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         context.check(object, &ClaimRules)
     }
 
+    /// upstream: pkg/registry/core/persistentvolumeclaim#persistentvolumeclaimStrategy.ValidateUpdate
+    /// upstream: pkg/registry/core/persistentvolumeclaim#persistentvolumeclaimStatusStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         if context.subresource == Some("status") {
             return validate_status(&Field::root(object));
@@ -76,6 +82,8 @@ impl Strategy for PersistentVolumeClaim {
         errors
     }
 
+    /// upstream: pkg/registry/core/persistentvolumeclaim#persistentvolumeclaimStrategy.WarningsOnCreate
+    /// upstream: pkg/registry/core/persistentvolumeclaim#persistentvolumeclaimStrategy.WarningsOnUpdate
     fn warnings(&self, context: &WriteContext<'_>, object: &Value, _old: Option<&Value>) -> Vec<String> {
         let mut warnings = Vec::new();
         if context.subresource.is_none() {
@@ -89,8 +97,9 @@ impl Strategy for PersistentVolumeClaim {
 }
 
 impl PersistentVolumeClaim {
-    /// Drops a source in another namespace if the feature is disabled, unless `old` has a source
-    /// (`DropDisabledFields`).
+    /// Drops a source in another namespace if the feature is disabled, unless `old` has a source.
+    ///
+    /// upstream: pkg/api/persistentvolumeclaim#DropDisabledFields
     fn drop_disabled(&self, object: &mut Value, old: Option<&Value>) {
         let elsewhere = source(object, "dataSourceRef").and_then(|source| source.str_at(&["namespace"]));
         if elsewhere.is_none_or(str::is_empty) || self.features.has(Feature::CrossNamespaceVolumeDataSource) {
@@ -111,7 +120,7 @@ fn source<'v>(object: &'v Value, part: &str) -> Option<&'v Value> {
 
 /// Drops a source of a kind that claims cannot be filled from, as releases before volume populators did.
 ///
-/// upstream: `pkg/api/persistentvolumeclaim#EnforceDataSourceBackwardsCompatibility`.
+/// upstream: pkg/api/persistentvolumeclaim#EnforceDataSourceBackwardsCompatibility
 fn drop_unfit_source(object: &mut Value) {
     let Some(named) = source(object, "dataSource").filter(|_| source(object, "dataSourceRef").is_none()) else {
         return;
@@ -128,7 +137,7 @@ fn drop_unfit_source(object: &mut Value) {
 
 /// Keeps `dataSource` and `dataSourceRef` equal.
 ///
-/// upstream: `pkg/api/persistentvolumeclaim#NormalizeDataSources`.
+/// upstream: pkg/api/persistentvolumeclaim#NormalizeDataSources
 fn normalize_source(object: &mut Value) {
     let named = source(object, "dataSource").cloned();
     let reference = source(object, "dataSourceRef").cloned();
@@ -168,6 +177,8 @@ impl<'v> Rules<'v> for ClaimRules {
 }
 
 /// Validates that a claim requests storage.
+///
+/// upstream: pkg/apis/core/validation#ValidatePersistentVolumeClaimSpec
 fn validate_storage(spec: &Field<'_, '_>, errors: &mut Errors) {
     let resources = spec.child("resources");
     // The reference reports the list of requests under the name of the resources.
@@ -183,6 +194,8 @@ fn validate_storage(spec: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 /// Reports two sources that differ, or a source in another namespace together with `dataSource`.
+///
+/// upstream: pkg/apis/core/validation#ValidatePersistentVolumeClaimSpec
 fn validate_sources_agree(spec: &Field<'_, '_>, errors: &mut Errors) {
     let (source, reference) = (spec.child("dataSource"), spec.child("dataSourceRef"));
     if !source.is_set() || !reference.is_set() {
@@ -203,6 +216,8 @@ fn validate_sources_agree(spec: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 /// Validates access modes: known ones; ReadWriteOncePod excludes all others.
+///
+/// upstream: pkg/apis/core/validation#ValidatePersistentVolumeClaimSpec
 pub(crate) fn validate_access_modes(modes: &Field<'_, '_>, errors: &mut Errors) {
     let (mut alone, mut others) = (false, false);
     for mode in modes.items() {
@@ -219,6 +234,8 @@ pub(crate) fn validate_access_modes(modes: &Field<'_, '_>, errors: &mut Errors) 
     }
 }
 
+/// upstream: pkg/apis/core/validation#validateDataSource
+/// upstream: pkg/apis/core/validation#validateDataSourceRef
 fn validate_source(source: &Field<'_, '_>, errors: &mut Errors) {
     if !source.is_set() {
         return;
@@ -270,6 +287,8 @@ fn write_differences(path: &str, before: Option<&Value>, after: Option<&Value>, 
 }
 
 /// Reports changes of immutable parts of a claim.
+///
+/// upstream: pkg/apis/core/validation#ValidatePersistentVolumeClaimUpdate
 fn validate_change(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let (spec, old_spec) = (new.child("spec"), old.child("spec"));
     let mut left = spec.value().cloned().unwrap_or_default();
@@ -312,6 +331,8 @@ fn validate_change(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors
 }
 
 /// Validates that a claim keeps a class once its volume has the attributes of one.
+///
+/// upstream: pkg/apis/core/validation#ValidatePersistentVolumeClaimUpdate
 fn validate_kept_class(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let (spec, old_spec, status) = (new.child("spec"), old.child("spec"), old.child("status"));
     let (class, before) = (
@@ -329,6 +350,8 @@ fn validate_kept_class(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Er
 }
 
 /// Reports a request that shrinks, unless it stays above the capacity. A missing amount is zero.
+///
+/// upstream: pkg/apis/core/validation#ValidatePersistentVolumeClaimUpdate
 fn validate_growth(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let amount = |object: &Field<'_, '_>, path: &[&str]| {
         let value = object.value().and_then(|object| object.at(path));
@@ -357,7 +380,7 @@ const GROWTH: [&str; 5] = [
 
 /// Validates the status of a claim.
 ///
-/// upstream: `pkg/apis/core/validation#ValidatePersistentVolumeClaimStatusUpdate`.
+/// upstream: pkg/apis/core/validation#ValidatePersistentVolumeClaimStatusUpdate
 fn validate_status(claim: &Field<'_, '_>) -> Errors {
     let mut errors = Errors::new();
     let status = claim.child("status");
@@ -380,6 +403,8 @@ fn validate_status(claim: &Field<'_, '_>) -> Errors {
 }
 
 /// Reports a resource name that claims do not have, at the list that contains it.
+///
+/// upstream: pkg/apis/core/validation#validatePersistentVolumeClaimResourceKey
 fn validate_own_name(name: &str, list: &Field<'_, '_>, errors: &mut Errors) {
     let faults = qualified_name(name);
     if faults.is_empty() && is_native(name) && name != "storage" {
@@ -390,7 +415,7 @@ fn validate_own_name(name: &str, list: &Field<'_, '_>, errors: &mut Errors) {
 
 /// Validates that an amount is not negative.
 ///
-/// upstream: `pkg/apis/core/validation#validateBasicResource`.
+/// upstream: pkg/apis/core/validation#validateBasicResource
 fn validate_size(amount: &Field<'_, '_>, errors: &mut Errors) {
     if let Some(size) = quantity(amount).filter(|size| size.is_negative()) {
         errors.push(amount.invalid_as(size.units(), "must be a valid resource quantity"));

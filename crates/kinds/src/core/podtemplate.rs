@@ -17,6 +17,8 @@ impl Strategy for PodTemplate {
         self
     }
 
+    /// upstream: pkg/registry/core/podtemplate#podTemplateStrategy.WarningsOnCreate
+    /// upstream: pkg/registry/core/podtemplate#podTemplateStrategy.WarningsOnUpdate
     fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
         if old.is_some_and(|old| same(object.get("template"), old.get("template"))) {
             return Vec::new();

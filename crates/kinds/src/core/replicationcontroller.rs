@@ -18,6 +18,7 @@ pub(crate) struct ReplicationController {
 }
 
 impl Strategy for ReplicationController {
+    /// upstream: pkg/apis/core/v1#SetDefaults_ReplicationController
     fn default_fields(&self, _version: &str, object: &mut Value) {
         let labels = object.at(&["spec", "template", "metadata", "labels"]).cloned();
         let Some(labels) = labels.filter(|labels| !is_zero(Some(labels))) else {
@@ -34,6 +35,8 @@ impl Strategy for ReplicationController {
         self
     }
 
+    /// upstream: pkg/registry/core/replicationcontroller#rcStrategy.WarningsOnCreate
+    /// upstream: pkg/registry/core/replicationcontroller#rcStrategy.WarningsOnUpdate
     fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
         match old {
             None => workload_warnings(context, object, None, &TEMPLATE, true),
@@ -60,7 +63,7 @@ impl<'v> Rules<'v> for ReplicationController {
 impl ReplicationController {
     /// Validates the template of a ReplicationController.
     ///
-    /// upstream: `pkg/apis/core/validation#ValidatePodTemplateSpecForRC`.
+    /// upstream: pkg/apis/core/validation#ValidatePodTemplateSpecForRC
     fn validate_template(&self, spec: &Part<'_, '_>, check: &mut Check<'_>) {
         let Some(template) = check.child(spec, "template").filter(|template| template.is_set()) else {
             check.errors.push(spec.child("template").required(""));

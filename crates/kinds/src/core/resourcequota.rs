@@ -37,6 +37,7 @@ const OF_PODS: [&str; 7] = [
 ];
 
 impl Strategy for ResourceQuota {
+    /// upstream: pkg/registry/core/resourcequota#resourcequotaStrategy.Validate
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let root = Field::root(object);
         let spec = root.child("spec");
@@ -47,6 +48,8 @@ impl Strategy for ResourceQuota {
         errors
     }
 
+    /// upstream: pkg/registry/core/resourcequota#resourcequotaStrategy.ValidateUpdate
+    /// upstream: pkg/registry/core/resourcequota#resourcequotaStatusStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let (root, old) = (Field::root(object), Field::root(old));
         if context.subresource == Some("status") {
@@ -70,6 +73,7 @@ fn set_of<'v>(scopes: &Field<'v, '_>) -> HashSet<&'v str> {
     scopes.slice().iter().filter_map(Value::as_str).collect()
 }
 
+/// upstream: pkg/apis/core/validation#ValidateResourceQuotaSpec
 fn validate_amounts(list: &Field<'_, '_>, errors: &mut Errors) {
     for (name, amount) in list.entries() {
         validate_name(name, &amount, errors);
@@ -81,6 +85,7 @@ fn validate_amounts(list: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
+/// upstream: pkg/apis/core/validation#validateResourceQuotaScopes
 fn validate_scopes(spec: &Field<'_, '_>, errors: &mut Errors) {
     let scopes = spec.child("scopes");
     if scopes.is_empty() {
@@ -104,7 +109,7 @@ fn validate_scopes(spec: &Field<'_, '_>, errors: &mut Errors) {
 
 /// Returns the number of resources that the scope does not apply to.
 ///
-/// upstream: `pkg/apis/core/helper#IsResourceQuotaScopeValidForResource`.
+/// upstream: pkg/apis/core/helper#IsResourceQuotaScopeValidForResource
 fn unfit(scope: &str, spec: &Field<'_, '_>) -> usize {
     let hard = spec.child("hard");
     let fits = |name: &str| match scope {
@@ -119,7 +124,7 @@ fn unfit(scope: &str, spec: &Field<'_, '_>) -> usize {
 
 /// Validates scope selectors. The reference omits the index of the requirement.
 ///
-/// upstream: `pkg/apis/core/validation#validateScopedResourceSelectorRequirement`.
+/// upstream: pkg/apis/core/validation#validateScopedResourceSelectorRequirement
 fn validate_selector(spec: &Field<'_, '_>, errors: &mut Errors) {
     let selector = spec.child("scopeSelector");
     let expressions = selector.child("matchExpressions");

@@ -14,6 +14,7 @@ use crate::validation::Errors;
 pub(crate) struct Secret;
 
 impl Strategy for Secret {
+    /// upstream: pkg/apis/core/v1#SetDefaults_Secret
     fn default_fields(&self, _version: &str, object: &mut Value) {
         empty_for_null(object, "data");
         let Some(Value::Map(texts)) = object.as_map_mut().and_then(|object| object.remove("stringData")) else {
@@ -25,6 +26,7 @@ impl Strategy for Secret {
         }
     }
 
+    /// upstream: pkg/registry/core/secret#strategy.PrepareForUpdate
     fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
         if object.str_at(&["type"]).unwrap_or_default().is_empty()
             && let Some(secret_type) = old.get("type")
@@ -34,6 +36,7 @@ impl Strategy for Secret {
         Ok(())
     }
 
+    /// upstream: pkg/registry/core/secret#strategy.Validate
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let root = Field::root(object);
         let data = root.child("data");
@@ -50,6 +53,8 @@ impl Strategy for Secret {
         errors
     }
 
+    /// upstream: pkg/registry/core/secret#strategy.WarningsOnCreate
+    /// upstream: pkg/registry/core/secret#strategy.WarningsOnUpdate
     fn warnings(&self, _context: &WriteContext<'_>, object: &Value, _old: Option<&Value>) -> Vec<String> {
         if object.str_at(&["type"]) != Some("kubernetes.io/tls") {
             return Vec::new();
@@ -59,6 +64,7 @@ impl Strategy for Secret {
         fault.into_iter().collect()
     }
 
+    /// upstream: pkg/registry/core/secret#strategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = context.check_changes(object, old, &NoRules);
         errors.extend(validate_frozen(object, old, &["data"]));
@@ -69,6 +75,8 @@ impl Strategy for Secret {
 }
 
 /// Validates that a Secret has the keys that its type requires.
+///
+/// upstream: pkg/apis/core/validation#ValidateSecret
 fn validate_parts(root: &Field<'_, '_>, data: &Field<'_, '_>, errors: &mut Errors) {
     let require = |key: &str, errors: &mut Errors| {
         let entry = data.entry(key);
@@ -102,6 +110,7 @@ fn validate_parts(root: &Field<'_, '_>, data: &Field<'_, '_>, errors: &mut Error
     }
 }
 
+/// upstream: pkg/apis/core/validation#ValidateSecret
 fn require_json(data: &Field<'_, '_>, key: &str, errors: &mut Errors) {
     let entry = data.entry(key);
     if !entry.is_set() {

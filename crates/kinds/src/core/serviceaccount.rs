@@ -11,16 +11,20 @@ const MOUNTABLE_SECRETS: &str = "kubernetes.io/enforce-mountable-secrets";
 pub(crate) struct ServiceAccount;
 
 impl Strategy for ServiceAccount {
+    /// upstream: pkg/registry/core/serviceaccount#strategy.PrepareForCreate
     fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         keep_names_of_secrets(object);
         Ok(())
     }
 
+    /// upstream: pkg/registry/core/serviceaccount#strategy.PrepareForUpdate
     fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, _old: &Value) -> Result<(), Refusal> {
         keep_names_of_secrets(object);
         Ok(())
     }
 
+    /// upstream: pkg/registry/core/serviceaccount#strategy.WarningsOnCreate
+    /// upstream: pkg/registry/core/serviceaccount#strategy.WarningsOnUpdate
     fn warnings(&self, _context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
         let annotation = |object: &Value| object.at(&["metadata", "annotations", MOUNTABLE_SECRETS]).is_some();
         if annotation(object) && !old.is_some_and(annotation) {

@@ -26,6 +26,7 @@ const WARNED_AFTER: i64 = 60 * 60 + 7;
 const EXTENDED: i64 = 365 * 24 * 60 * 60;
 
 impl Review for TokenRequest {
+    /// upstream: pkg/registry/core/serviceaccount/storage#TokenREST.Create
     fn prepare(&self, context: &WriteContext<'_>, request: &mut Value) -> Result<(), Refusal> {
         check_metadata(context, request)?;
         let account = get(context, "serviceaccounts", context.name)?;
@@ -50,6 +51,7 @@ impl Review for TokenRequest {
         lifetime(request).map(drop)
     }
 
+    /// upstream: pkg/registry/core/serviceaccount/storage#TokenREST.Create
     fn review(&self, context: &WriteContext<'_>, mut request: Value) -> Result<Value, Refusal> {
         let issuer = context.access.issuer;
         let account = get(context, "serviceaccounts", context.name)?;
@@ -91,6 +93,8 @@ impl Review for TokenRequest {
 
 impl TokenRequest {
     /// Checks that a uid in the body is that of the account. While the gate is off, a mismatch only causes a warning.
+    ///
+    /// upstream: pkg/registry/core/serviceaccount/storage#TokenREST.Create
     fn check_uid(&self, context: &WriteContext<'_>, request: &Value, account: &Value) -> Result<(), Refusal> {
         let [uid, own] = [request, account].map(|object| object.str_at(&["metadata", "uid"]).unwrap_or_default());
         if uid.is_empty() || uid == own {
@@ -129,6 +133,8 @@ fn texts(list: &Field<'_, '_>) -> Vec<SmolStr> {
 }
 
 /// Checks that a name and a namespace in the body match the request path.
+///
+/// upstream: pkg/registry/core/serviceaccount/storage#TokenREST.Create
 fn check_metadata(context: &WriteContext<'_>, request: &Value) -> Result<(), Refusal> {
     for (field, wanted) in [("name", context.name), ("namespace", context.namespace)] {
         let found = request.str_at(&["metadata", field]).unwrap_or_default();
@@ -175,6 +181,7 @@ struct Bound {
 }
 
 impl Bound {
+    /// upstream: pkg/registry/core/serviceaccount/storage#TokenREST.Create
     fn read(context: &WriteContext<'_>, request: &Value) -> Result<Self, Refusal> {
         let root = Field::root(request);
         let spec = root.child("spec");

@@ -25,6 +25,9 @@ pub(super) const fn named_source(field: &'static str, second: &'static str, show
 }
 
 /// Validates that exactly one of `sources` is set. `more` validates whatever the source itself does not contain.
+///
+/// upstream: pkg/apis/core/validation#validateVolumeSource
+/// upstream: pkg/apis/core/validation#ValidatePersistentVolumeSpec
 pub(super) fn validate_one_source<'v>(
     volume: &Part<'v, '_>,
     sources: &[Source],
@@ -94,7 +97,7 @@ impl<'v> Rules<'v> for SourceRules<'_> {
 
 /// Validates a host path. If the path is missing, which is reported already, nothing else is validated.
 ///
-/// upstream: `pkg/apis/core/validation#validateHostPathVolumeSource`.
+/// upstream: pkg/apis/core/validation#validateHostPathVolumeSource
 fn host_path<'v>(source: &Part<'v, '_>, rules: &SourceRules<'_>, check: &mut Check<'_>) {
     let path = source.child("path");
     if !path.text().is_empty() {
@@ -105,7 +108,7 @@ fn host_path<'v>(source: &Part<'v, '_>, rules: &SourceRules<'_>, check: &mut Che
 
 /// Validates that the path of an NFS volume is absolute.
 ///
-/// upstream: `pkg/apis/core/validation#validateNFSVolumeSource`.
+/// upstream: pkg/apis/core/validation#validateNFSVolumeSource
 fn absolute_path(source: &Field<'_, '_>, errors: &mut Errors) {
     let path = source.child("path");
     if !path.text().starts_with('/') {
@@ -189,7 +192,7 @@ pub(super) fn iscsi_too_long(source: &Field<'_, '_>, name: &str) -> Option<&'sta
 
 /// Validates the length of the names of a volume called `name`.
 ///
-/// upstream: `pkg/apis/core/validation#validateISCSIPersistentVolumeSource`.
+/// upstream: pkg/apis/core/validation#validateISCSIPersistentVolumeSource
 fn total_length(source: &Field<'_, '_>, name: &str, errors: &mut Errors) {
     if let Some(fault) = iscsi_too_long(source, name) {
         let portal = source.child("targetPortal").text();
@@ -199,7 +202,7 @@ fn total_length(source: &Field<'_, '_>, name: &str, errors: &mut Errors) {
 
 /// Validates a Fibre Channel volume.
 ///
-/// upstream: `pkg/apis/core/validation#validateFCVolumeSource`.
+/// upstream: pkg/apis/core/validation#validateFCVolumeSource
 fn fibre_channel<'v>(source: &Part<'v, '_>, rules: &SourceRules<'_>, check: &mut Check<'_>) {
     let (targets, ids) = (source.child("targetWWNs"), source.child("wwids"));
     if targets.is_empty() && ids.is_empty() {
@@ -219,7 +222,7 @@ const PAIRS: &str = "must be a host:port pair or multiple pairs separated by com
 
 /// Validates the registries of a Quobyte volume.
 ///
-/// upstream: `pkg/apis/core/validation#validateQuobyteVolumeSource`.
+/// upstream: pkg/apis/core/validation#validateQuobyteVolumeSource
 fn quobyte_registry(source: &Field<'_, '_>, errors: &mut Errors) {
     let (registry, tenant) = (source.child("registry"), source.child("tenant"));
     if registry.text().is_empty() {
@@ -250,7 +253,7 @@ fn is_host_and_port(text: &str) -> bool {
 
 /// Validates a Flocker volume.
 ///
-/// upstream: `pkg/apis/core/validation#validateFlockerVolumeSource`.
+/// upstream: pkg/apis/core/validation#validateFlockerVolumeSource
 fn flocker(source: &Field<'_, '_>, errors: &mut Errors) {
     let (name, uuid) = (source.child("datasetName"), source.child("datasetUUID"));
     if name.text().is_empty() && uuid.text().is_empty() {
@@ -269,7 +272,7 @@ fn flocker(source: &Field<'_, '_>, errors: &mut Errors) {
 
 /// Validates the namespace of the endpoints of a Glusterfs volume.
 ///
-/// upstream: `pkg/apis/core/validation#validateGlusterfsPersistentVolumeSource`.
+/// upstream: pkg/apis/core/validation#validateGlusterfsPersistentVolumeSource
 fn endpoints_namespace(source: &Field<'_, '_>, errors: &mut Errors) {
     let namespace = source.child("endpointsNamespace");
     if namespace.is_set() {
@@ -299,7 +302,7 @@ fn secret_in_namespace(source: &Field<'_, '_>, errors: &mut Errors) {
 
 /// Validates the options of a FlexVolume.
 ///
-/// upstream: `pkg/apis/core/validation#validateFlexVolumeSource`.
+/// upstream: pkg/apis/core/validation#validateFlexVolumeSource
 fn flex_options(source: &Field<'_, '_>, errors: &mut Errors) {
     for (key, option) in source.child("options").entries() {
         let namespace = key.split_once('/').map_or(key, |(namespace, _)| namespace);
@@ -312,7 +315,7 @@ fn flex_options(source: &Field<'_, '_>, errors: &mut Errors) {
 
 /// Validates the URI of an Azure disk.
 ///
-/// upstream: `pkg/apis/core/validation#validateAzureDisk`.
+/// upstream: pkg/apis/core/validation#validateAzureDisk
 fn azure_disk_uri(source: &Field<'_, '_>, errors: &mut Errors) {
     let (kind, uri) = (source.child("kind"), source.child("diskURI"));
     if !kind.is_set() {
@@ -336,7 +339,7 @@ fn azure_disk_uri(source: &Field<'_, '_>, errors: &mut Errors) {
 
 /// Validates the secret of an inline CSI volume.
 ///
-/// upstream: `pkg/apis/core/validation#validateCSIVolumeSource`.
+/// upstream: pkg/apis/core/validation#validateCSIVolumeSource
 fn csi_secret(source: &Field<'_, '_>, errors: &mut Errors) {
     let secret = source.child("nodePublishSecretRef");
     if !secret.is_set() {
@@ -358,7 +361,7 @@ fn csi_secret(source: &Field<'_, '_>, errors: &mut Errors) {
 
 /// Validates the secrets of a CSI volume.
 ///
-/// upstream: `pkg/apis/core/validation#validateCSIPersistentVolumeSource`.
+/// upstream: pkg/apis/core/validation#validateCSIPersistentVolumeSource
 fn persistent_csi_secrets(source: &Field<'_, '_>, errors: &mut Errors) {
     for part in [
         "controllerPublishSecretRef",

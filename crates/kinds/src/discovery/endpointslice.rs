@@ -41,11 +41,13 @@ const CONTROLLERS: [&str; 2] = [
 ];
 
 impl Strategy for EndpointSlice {
+    /// upstream: pkg/registry/discovery/endpointslice#endpointSliceStrategy.PrepareForCreate
     fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         drop_topology(object);
         Ok(())
     }
 
+    /// upstream: pkg/registry/discovery/endpointslice#endpointSliceStrategy.PrepareForUpdate
     fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
         if !same(object.get("endpoints"), old.get("endpoints")) {
             drop_topology(object);
@@ -53,16 +55,20 @@ impl Strategy for EndpointSlice {
         Ok(())
     }
 
+    /// upstream: pkg/registry/discovery/endpointslice#endpointSliceStrategy.Validate
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         self.validate_slice(context, object, HashSet::new())
     }
 
+    /// upstream: pkg/registry/discovery/endpointslice#endpointSliceStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = self.validate_slice(context, object, addresses_of(old));
         errors.extend(context.check_changes(object, old, &NoRules));
         errors
     }
 
+    /// upstream: pkg/registry/discovery/endpointslice#endpointSliceStrategy.WarningsOnCreate
+    /// upstream: pkg/registry/discovery/endpointslice#endpointSliceStrategy.WarningsOnUpdate
     fn warnings(&self, _context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
         let mut warnings = Vec::new();
         if old.is_none() && object.str_at(&["addressType"]) == Some("FQDN") {
@@ -108,6 +114,8 @@ impl InitialObjects for EndpointSlice {
 
 impl EndpointSlice {
     /// Validates a slice. The addresses in `kept` are those of the old object and stay valid.
+    ///
+    /// upstream: pkg/apis/discovery/validation#ValidateEndpointSlice
     fn validate_slice(&self, context: &WriteContext<'_>, object: &Value, kept: HashSet<&str>) -> Errors {
         let address_type = object.str_at(&["addressType"]).unwrap_or_default();
         let own = own_address(self.server, context);
@@ -154,7 +162,7 @@ impl<'v> Rules<'v> for SliceRules<'_> {
 }
 
 impl SliceRules<'_> {
-    /// Mirrors `validateEndpoints` of the reference.
+    /// upstream: pkg/apis/discovery/validation#validateEndpoints
     fn validate_endpoints<'v>(&self, slice: &Part<'v, '_>, check: &mut Check<'_>) {
         let endpoints = slice.child("endpoints");
         if endpoints.len() > ENDPOINTS {
@@ -166,6 +174,7 @@ impl SliceRules<'_> {
         }
     }
 
+    /// upstream: pkg/apis/discovery/validation#validateEndpoints
     fn validate_addresses(&self, addresses: &Field<'_, '_>, errors: &mut Errors) {
         if addresses.is_empty() {
             errors.push(addresses.required("must contain at least 1 address"));
@@ -181,6 +190,8 @@ impl SliceRules<'_> {
     }
 
     /// Validates an address of a known type.
+    ///
+    /// upstream: pkg/apis/discovery/validation#validateEndpoints
     fn validate_address(&self, all: &Field<'_, '_>, address: &Field<'_, '_>, errors: &mut Errors) {
         let before = errors.len();
         let wants_ipv4 = match self.address_type {
@@ -205,7 +216,7 @@ impl SliceRules<'_> {
         endpoint_address(address, self.own, errors);
     }
 
-    /// Mirrors `validatePorts` of the reference.
+    /// upstream: pkg/apis/discovery/validation#validatePorts
     fn validate_ports<'v>(&self, slice: &Part<'v, '_>, check: &mut Check<'_>) {
         let ports = slice.child("ports");
         if ports.len() > PORTS {
@@ -239,6 +250,8 @@ fn addresses_of(slice: &Value) -> HashSet<&str> {
 }
 
 /// Removes the deprecated topology, which only an earlier version of the kind accepted.
+///
+/// upstream: pkg/registry/discovery/endpointslice#dropTopologyOnV1
 fn drop_topology(object: &mut Value) {
     let has_one = |endpoint: &Value| endpoint.get("deprecatedTopology").is_some();
     change_items(object, "endpoints", has_one, |endpoint| {
@@ -246,7 +259,7 @@ fn drop_topology(object: &mut Value) {
     });
 }
 
-/// Mirrors `IsFullyQualifiedDomainName` of the reference.
+/// upstream: k8s.io/apimachinery/pkg/util/validation#IsFullyQualifiedDomainName
 fn validate_domain(domain: &Field<'_, '_>, errors: &mut Errors) {
     let name = domain.text().strip_suffix('.').unwrap_or(domain.text());
     let faults = dns_subdomain(name);
@@ -267,6 +280,8 @@ fn validate_domain(domain: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 /// Validates hints of one type. Returns true if their number is within the limit, so that validation continues.
+///
+/// upstream: pkg/apis/discovery/validation#validateHints
 fn validate_hints(hints: &Field<'_, '_>, form: impl Fn(&str) -> Faults, errors: &mut Errors) -> bool {
     if hints.len() > HINTS {
         errors.push(hints.too_many(HINTS));

@@ -65,7 +65,9 @@ impl<'v> Rules<'v> for SchemaRules<'_> {
     }
 }
 
-/// Mirrors `ValidateFlowDistinguisherMethod`: the error shows the whole method.
+/// Validates the distinguisher method. The error shows the whole method.
+///
+/// upstream: pkg/apis/flowcontrol/validation#ValidateFlowSchemaSpec
 fn validate_method(method: &Field<'_, '_>, errors: &mut Errors) {
     const METHODS: [&str; 2] = ["ByNamespace", "ByUser"];
     let type_field = method.child("type");
@@ -76,6 +78,7 @@ fn validate_method(method: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
+/// upstream: pkg/apis/flowcontrol/validation#ValidateFlowSchemaResourcePolicyRule
 fn validate_namespaces(rule: &Field<'_, '_>, errors: &mut Errors) {
     let namespaces = rule.child("namespaces");
     if namespaces.is_empty() && !rule.child("clusterScope").is_true() {
@@ -93,6 +96,7 @@ fn validate_namespaces(rule: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
+/// upstream: pkg/apis/flowcontrol/validation#ValidateFlowSchemaNonResourcePolicyRule
 fn validate_paths(paths: &Field<'_, '_>, errors: &mut Errors) {
     if all_alone(paths, "other non-resource URLs", errors).is_continue() {
         for path in paths.items() {
@@ -103,6 +107,7 @@ fn validate_paths(paths: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
+/// upstream: pkg/apis/flowcontrol/validation#ValidateFlowSchemaSubject
 fn validate_subject(subject: &Field<'_, '_>, errors: &mut Errors) {
     let kind = subject.child("kind");
     let Some((_, own)) = SUBJECTS.iter().find(|(known, _)| *known == kind.text()) else {
@@ -126,6 +131,7 @@ fn validate_subject(subject: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
+/// upstream: pkg/apis/flowcontrol/validation#ValidateServiceAccountSubject
 fn validate_named_subject(kind: &str, who: &Field<'_, '_>, errors: &mut Errors) {
     let name = who.child("name");
     let of_account = kind == "ServiceAccount";
@@ -144,6 +150,8 @@ fn validate_named_subject(kind: &str, who: &Field<'_, '_>, errors: &mut Errors) 
     }
 }
 
+/// upstream: pkg/apis/flowcontrol/validation#ValidateFlowSchemaResourcePolicyRule
+/// upstream: pkg/apis/flowcontrol/validation#ValidateFlowSchemaNonResourcePolicyRule
 fn validate_verbs(verbs: &Field<'_, '_>, errors: &mut Errors) {
     if all_alone(verbs, "other verbs", errors).is_continue() && !verbs.items().all(|verb| VERBS.contains(&verb.text()))
     {
@@ -168,6 +176,8 @@ fn all_alone(list: &Field<'_, '_>, others: &str, errors: &mut Errors) -> Control
 }
 
 /// Returns the error in a non-resource path.
+///
+/// upstream: pkg/apis/flowcontrol/validation#ValidateNonResourceURLPath
 fn path_fault(path: &str) -> Option<&'static str> {
     let stars = path.matches('*').count();
     Some(match path {

@@ -57,6 +57,8 @@ struct FlowControl {
 }
 
 impl Strategy for FlowControl {
+    /// upstream: pkg/registry/flowcontrol/flowschema#flowSchemaStrategy.Validate
+    /// upstream: pkg/registry/flowcontrol/prioritylevelconfiguration#priorityLevelConfigurationStrategy.Validate
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let root = Field::root(object);
         let name = object.str_at(&["metadata", "name"]).unwrap_or_default();
@@ -77,6 +79,8 @@ impl Strategy for FlowControl {
         errors
     }
 
+    /// upstream: pkg/registry/flowcontrol/flowschema#flowSchemaStrategy.ValidateUpdate
+    /// upstream: pkg/registry/flowcontrol/prioritylevelconfiguration#priorityLevelConfigurationStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, _old: &Value) -> Vec<FieldError> {
         if context.subresource == Some("status") {
             let mut errors = Errors::new();
@@ -107,6 +111,9 @@ impl InitialObjects for FlowControl {
 
 impl FlowControl {
     /// Reports conditions without a type, and duplicate types.
+    ///
+    /// upstream: pkg/apis/flowcontrol/validation#ValidateFlowSchemaStatus
+    /// upstream: pkg/apis/flowcontrol/validation#ValidatePriorityLevelConfigurationStatus
     fn validate_conditions(&self, object: &Field<'_, '_>, errors: &mut Errors) {
         let status = object.child("status");
         let mut types = HashSet::new();

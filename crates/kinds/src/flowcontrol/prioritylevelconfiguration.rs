@@ -28,7 +28,7 @@ impl<'v> Rules<'v> for LevelRules<'_> {
 }
 
 impl LevelRules<'_> {
-    /// Mirrors `ValidatePriorityLevelConfigurationSpec` of the reference.
+    /// upstream: pkg/apis/flowcontrol/validation#ValidatePriorityLevelConfigurationSpec
     fn validate_level<'v>(&self, spec: &Part<'v, '_>, check: &mut Check<'_>) {
         let (type_field, limited, exempt) = (spec.child("type"), spec.child("limited"), spec.child("exempt"));
         let errors = &mut check.errors;
@@ -55,7 +55,7 @@ impl LevelRules<'_> {
         }
     }
 
-    /// Mirrors `ValidateLimitResponse` of the reference.
+    /// upstream: pkg/apis/flowcontrol/validation#ValidateLimitResponse
     fn validate_response<'v>(&self, response: &Part<'v, '_>, check: &mut Check<'_>) {
         let (type_field, queuing) = (response.child("type"), response.child("queuing"));
         let errors = &mut check.errors;
@@ -74,6 +74,8 @@ impl LevelRules<'_> {
 }
 
 /// Validates the hand size: it is at most the number of queues, and the hash has enough bits to deal the hand.
+///
+/// upstream: pkg/apis/flowcontrol/validation#ValidatePriorityLevelQueuingConfiguration
 fn validate_hand(queuing: &Field<'_, '_>, errors: &mut Errors) {
     let hand = queuing.child("handSize");
     let deck = queuing.child("queues").number().unwrap_or_default();

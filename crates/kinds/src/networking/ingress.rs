@@ -26,6 +26,7 @@ const NOT_IN_PATHS: [&str; 5] = ["//", "/./", "/../", "%2f", "%2F"];
 const NOT_AT_ENDS: [&str; 2] = ["/..", "/."];
 
 impl Strategy for Ingress {
+    /// upstream: pkg/registry/networking/ingress#ingressStrategy.Validate
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let mut errors = context.check(object, &self.rules_beside(None));
         let annotation = object.str_at(&["metadata", "annotations", CLASS]);
@@ -43,10 +44,13 @@ impl Strategy for Ingress {
         errors
     }
 
+    /// upstream: pkg/registry/networking/ingress#ingressStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         context.check(object, &self.rules_beside(Some(old)))
     }
 
+    /// upstream: pkg/registry/networking/ingress#ingressStrategy.WarningsOnCreate
+    /// upstream: pkg/registry/networking/ingress#ingressStrategy.WarningsOnUpdate
     fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
         if context.subresource == Some("status") {
             return status_warnings(&Field::root(object));
@@ -62,6 +66,8 @@ impl Strategy for Ingress {
 }
 
 /// Returns the warnings about the addresses of load balancers, with the path of each.
+///
+/// upstream: pkg/registry/networking/ingress#ingressStatusStrategy.WarningsOnUpdate
 fn status_warnings(ingress: &Field<'_, '_>) -> Vec<String> {
     let status = ingress.child("status");
     let balancer = status.child("loadBalancer");
@@ -113,7 +119,7 @@ impl<'v> Rules<'v> for IngressRules<'_> {
 }
 
 impl IngressRules<'_> {
-    /// Mirrors `ValidateIngressLoadBalancerStatus` of the reference.
+    /// upstream: pkg/apis/networking/validation#ValidateIngressLoadBalancerStatus
     fn validate_balancer(&self, balancer: &Field<'_, '_>, errors: &mut Errors) {
         for point in balancer.child("ingress").items() {
             let (ip, host) = (point.child("ip"), point.child("hostname"));
@@ -129,7 +135,9 @@ impl IngressRules<'_> {
         }
     }
 
-    /// Mirrors `validateHTTPIngressPath`: a path without a type gets no further errors.
+    /// Validates an HTTP path. A path without a type gets no further errors.
+    ///
+    /// upstream: pkg/apis/networking/validation#validateHTTPIngressPath
     fn validate_path<'v>(&self, part: &Part<'v, '_>, check: &mut Check<'_>) {
         let path_type = part.child("pathType");
         if !path_type.is_set() {
@@ -142,6 +150,8 @@ impl IngressRules<'_> {
 }
 
 /// Validates that there is a default backend or a rule. The error is at the spec but shows the rules.
+///
+/// upstream: pkg/apis/networking/validation#ValidateIngressSpec
 fn validate_backends(spec: &Field<'_, '_>, check: &mut Check<'_>) {
     let rules = spec.child("rules");
     if !rules.is_empty() || spec.child("defaultBackend").is_set() {
@@ -154,6 +164,7 @@ fn validate_backends(spec: &Field<'_, '_>, check: &mut Check<'_>) {
     check.errors.push(spec.invalid_as(shown, why));
 }
 
+/// upstream: pkg/apis/networking/validation#validateIngressRules
 fn validate_host(host: &Field<'_, '_>, errors: &mut Errors) {
     if host.text().parse::<IpAddr>().is_ok() {
         errors.push(host.invalid("must be a DNS name, not an IP address"));
@@ -170,6 +181,7 @@ fn host_form(host: &str) -> Faults {
     }
 }
 
+/// upstream: pkg/apis/networking/validation#validateHTTPIngressPath
 fn validate_path_of(path_type: &Field<'_, '_>, path: &Field<'_, '_>, errors: &mut Errors) {
     if !PATH_TYPES.contains(&path_type.text()) {
         errors.push(path_type.not_supported(&PATH_TYPES));
@@ -194,7 +206,7 @@ fn validate_path_of(path_type: &Field<'_, '_>, path: &Field<'_, '_>, errors: &mu
     }
 }
 
-/// Mirrors `validateIngressBackend` of the reference.
+/// upstream: pkg/apis/networking/validation#validateIngressBackend
 fn validate_backend(backend: &Field<'_, '_>, errors: &mut Errors) {
     let (service, resource) = (backend.child("service"), backend.child("resource"));
     match (service.is_set(), resource.is_set()) {
@@ -217,7 +229,7 @@ fn validate_backend(backend: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Mirrors `validateIngressTypedLocalObjectReference` of the reference.
+/// upstream: pkg/apis/networking/validation#validateIngressTypedLocalObjectReference
 pub(super) fn validate_reference(reference: &Field<'_, '_>, errors: &mut Errors) {
     let group = reference.child("apiGroup");
     if group.is_set() {

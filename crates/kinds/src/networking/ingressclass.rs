@@ -17,6 +17,7 @@ impl Strategy for IngressClass {
         self
     }
 
+    /// upstream: pkg/registry/networking/ingressclass#ingressClassStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = context.check_changes(object, old, self);
         errors.extend(context.rest_of_metadata(object, old));
@@ -41,7 +42,7 @@ impl<'v> Rules<'v> for IngressClass {
     }
 }
 
-/// Mirrors `validateIngressClassParametersReference` of the reference.
+/// upstream: pkg/apis/networking/validation#validateIngressClassParametersReference
 fn validate_parameters(parameters: &Field<'_, '_>, errors: &mut Errors) {
     if !parameters.is_set() {
         return;

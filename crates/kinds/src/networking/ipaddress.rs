@@ -18,6 +18,7 @@ pub(crate) struct IpAddress {
 }
 
 impl Strategy for IpAddress {
+    /// upstream: pkg/registry/networking/ipaddress#ipAddressStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let root = Field::root(object);
         let metadata = root.child("metadata");

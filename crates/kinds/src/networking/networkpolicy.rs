@@ -17,6 +17,7 @@ pub(crate) struct NetworkPolicy {
 }
 
 impl Strategy for NetworkPolicy {
+    /// upstream: pkg/apis/networking/v1#SetDefaults_NetworkPolicy
     fn default_fields(&self, _version: &str, object: &mut Value) {
         if object.get("spec").is_some() && is_zero(object.at(&["spec", "policyTypes"])) {
             let mut types = vec![Value::from("Ingress")];
@@ -27,6 +28,7 @@ impl Strategy for NetworkPolicy {
         }
     }
 
+    /// upstream: pkg/registry/networking/networkpolicy#networkPolicyStrategy.PrepareForUpdate
     fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
         // An empty list of types is filled with defaults, so it is not a change.
         let mut changes = context.empties.iter().map(|empty| empty.path.as_str());
@@ -36,14 +38,18 @@ impl Strategy for NetworkPolicy {
         Ok(())
     }
 
+    /// upstream: pkg/registry/networking/networkpolicy#networkPolicyStrategy.Validate
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         context.check(object, &self.rules_beside(None))
     }
 
+    /// upstream: pkg/registry/networking/networkpolicy#networkPolicyStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         context.check(object, &self.rules_beside(Some(old)))
     }
 
+    /// upstream: pkg/registry/networking/networkpolicy#networkPolicyStrategy.WarningsOnCreate
+    /// upstream: pkg/registry/networking/networkpolicy#networkPolicyStrategy.WarningsOnUpdate
     fn warnings(&self, _context: &WriteContext<'_>, object: &Value, _old: Option<&Value>) -> Vec<String> {
         let root = Field::root(object);
         let spec = root.child("spec");
@@ -104,6 +110,8 @@ impl<'v> Rules<'v> for PolicyRules<'_> {
 }
 
 /// Validates the policy types. If there are more than two, none of them is validated.
+///
+/// upstream: pkg/apis/networking/validation#ValidateNetworkPolicySpec
 fn validate_types(types: &Field<'_, '_>, errors: &mut Errors) {
     const TYPES: [&str; 2] = ["Ingress", "Egress"];
     if types.len() > TYPES.len() {
@@ -114,7 +122,7 @@ fn validate_types(types: &Field<'_, '_>, errors: &mut Errors) {
     errors.extend(odd.map(|one| one.not_supported(&TYPES)));
 }
 
-/// Mirrors `ValidateNetworkPolicyPort` of the reference.
+/// upstream: pkg/apis/networking/validation#ValidateNetworkPolicyPort
 fn validate_port(port: &Field<'_, '_>, errors: &mut Errors) {
     let (first, last) = (port.child("port"), port.child("endPort"));
     match first.value() {
@@ -144,7 +152,9 @@ fn validate_port(port: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 impl PolicyRules<'_> {
-    /// Mirrors `ValidateNetworkPolicyPeer`: a peer has an IP block or selectors.
+    /// Checks that a peer has an IP block or selectors.
+    ///
+    /// upstream: pkg/apis/networking/validation#ValidateNetworkPolicyPeer
     fn validate_peer(&self, peer: &Field<'_, '_>, errors: &mut Errors) {
         let addresses = peer.child("ipBlock");
         let selects = peer.child("podSelector").is_set() || peer.child("namespaceSelector").is_set();
@@ -158,7 +168,7 @@ impl PolicyRules<'_> {
         }
     }
 
-    /// Mirrors `ValidateIPBlock` of the reference.
+    /// upstream: pkg/apis/networking/validation#ValidateIPBlock
     fn validate_addresses(&self, addresses: &Field<'_, '_>, errors: &mut Errors) {
         let whole = addresses.child("cidr");
         if whole.text().is_empty() {
@@ -179,6 +189,7 @@ impl PolicyRules<'_> {
         }
     }
 
+    /// upstream: pkg/apis/networking/validation#ValidateIPBlock
     fn validate_block(&self, block: &Field<'_, '_>, errors: &mut Errors) {
         if !self.kept.contains(&block.text()) {
             self.reading.block(block, errors);

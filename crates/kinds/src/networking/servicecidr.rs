@@ -16,6 +16,7 @@ pub(crate) struct ServiceCidr {
 }
 
 impl Strategy for ServiceCidr {
+    /// upstream: pkg/registry/networking/servicecidr#serviceCIDRStrategy.PrepareForCreate
     fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         if !self.wipes_status && object.get("status").is_none() {
             object.set_at(&["status"], Value::empty_map());
@@ -27,6 +28,7 @@ impl Strategy for ServiceCidr {
         self
     }
 
+    /// upstream: pkg/registry/networking/servicecidr#serviceCIDRStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let (root, old_root) = (Field::root(object), Field::root(old));
         let mut errors = Errors::new();
@@ -57,7 +59,9 @@ impl<'v> Rules<'v> for ServiceCidr {
     }
 }
 
-/// Mirrors `ValidateServiceCIDR`: at most one block of each family.
+/// Reports more than one block of a family.
+///
+/// upstream: pkg/apis/networking/validation#ValidateServiceCIDR
 fn validate_blocks(cidrs: &Field<'_, '_>, errors: &mut Errors) {
     const FAMILIES: &str = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
     if cidrs.len() > 2 {

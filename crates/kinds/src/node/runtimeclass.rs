@@ -16,6 +16,8 @@ impl Strategy for RuntimeClass {
         self
     }
 
+    /// upstream: pkg/registry/node/runtimeclass#strategy.WarningsOnCreate
+    /// upstream: pkg/registry/node/runtimeclass#strategy.WarningsOnUpdate
     fn warnings(&self, _context: &WriteContext<'_>, object: &Value, _old: Option<&Value>) -> Vec<String> {
         let root = Field::root(object);
         let scheduling = root.child("scheduling");

@@ -22,7 +22,9 @@ impl<'v> Rules<'v> for PodDisruptionBudget {
     }
 }
 
-/// Mirrors `ValidatePodDisruptionBudgetSpec`: a budget has one bound, a number or a percentage.
+/// Checks that a budget has one bound, a number or a percentage.
+///
+/// upstream: pkg/apis/policy/validation#ValidatePodDisruptionBudgetSpec
 fn validate_bounds(spec: &Part<'_, '_>, check: &mut Check<'_>) {
     let (least, most) = (spec.child("minAvailable"), spec.child("maxUnavailable"));
     if least.is_set() && most.is_set() {

@@ -26,6 +26,8 @@ pub(crate) struct Binding {
 }
 
 impl Strategy for Binding {
+    /// upstream: pkg/apis/rbac/v1#SetDefaults_RoleBinding
+    /// upstream: pkg/apis/rbac/v1#SetDefaults_ClusterRoleBinding
     fn default_fields(&self, _version: &str, object: &mut Value) {
         if is_zero(object.at(&["roleRef", "apiGroup"])) && object.get("roleRef").is_some() {
             object.set_at(&["roleRef", "apiGroup"], GROUP.into());
@@ -38,10 +40,14 @@ impl Strategy for Binding {
         });
     }
 
+    /// upstream: pkg/registry/rbac/rolebinding/policybased#Storage.Create
+    /// upstream: pkg/registry/rbac/clusterrolebinding/policybased#Storage.Create
     fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         self.check_binding(context, object)
     }
 
+    /// upstream: pkg/registry/rbac/rolebinding/policybased#Storage.Update
+    /// upstream: pkg/registry/rbac/clusterrolebinding/policybased#Storage.Update
     fn authorize_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Result<(), Refusal> {
         if escalation::changes_ownership_alone(object, old) {
             return Ok(());
@@ -53,6 +59,8 @@ impl Strategy for Binding {
         self
     }
 
+    /// upstream: pkg/apis/rbac/validation#ValidateRoleBindingUpdate
+    /// upstream: pkg/apis/rbac/validation#ValidateClusterRoleBindingUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = self.validate(context, object);
         errors.extend(context.rest_of_metadata(object, old));
@@ -101,6 +109,9 @@ impl<'v> Rules<'v> for Binding {
 
 impl Binding {
     /// Requires that the user holds all permissions of the bound role, or may bind it.
+    ///
+    /// upstream: pkg/registry/rbac/rolebinding/policybased#Storage.Create
+    /// upstream: pkg/registry/rbac/clusterrolebinding/policybased#Storage.Create
     fn check_binding(&self, context: &WriteContext<'_>, object: &Value) -> Result<(), Refusal> {
         let root = Field::root(object);
         let role = root.child("roleRef");
@@ -140,6 +151,9 @@ impl Binding {
     }
 
     /// Validates the role reference without its name.
+    ///
+    /// upstream: pkg/apis/rbac/validation#ValidateRoleBinding
+    /// upstream: pkg/apis/rbac/validation#ValidateClusterRoleBinding
     fn validate_role(&self, role: &Field<'_, '_>, errors: &mut Errors) {
         let (group, kind) = (role.child("apiGroup"), role.child("kind"));
         if group.text() != GROUP {
@@ -154,7 +168,9 @@ impl Binding {
         }
     }
 
-    /// Mirrors the part of `ValidateRoleBindingSubject` after the name.
+    /// Validates a subject, except for its name.
+    ///
+    /// upstream: pkg/apis/rbac/validation#ValidateRoleBindingSubject
     fn validate_subject(&self, subject: &Field<'_, '_>, errors: &mut Errors) {
         let (kind, name) = (subject.child("kind"), subject.child("name"));
         let (group, namespace) = (subject.child("apiGroup"), subject.child("namespace"));

@@ -36,7 +36,7 @@ pub(super) fn is_exempt(context: &WriteContext<'_>, verb: &str, group: &str, res
 /// Returns true if an update changes only the fields that the garbage collector writes, which needs no rights on the
 /// granted permissions. An update that omits other metadata, such as the uid or the resource version, changes it.
 ///
-/// upstream: `pkg/registry/rbac#IsOnlyMutatingGCFields`.
+/// upstream: pkg/registry/rbac#IsOnlyMutatingGCFields
 pub fn changes_ownership_alone(object: &Value, old: &Value) -> bool {
     const FIELDS: [&str; 4] = ["ownerReferences", "finalizers", "managedFields", "selfLink"];
     let without = |object: &Value| {
@@ -50,6 +50,8 @@ pub fn changes_ownership_alone(object: &Value, old: &Value) -> bool {
 }
 
 /// Denies the write unless the user holds all of `rules` in its namespace.
+///
+/// upstream: pkg/registry/rbac/validation#ConfirmNoEscalation
 pub(super) fn check(context: &WriteContext<'_>, rules: &[Rule]) -> Result<(), Refusal> {
     let held = context.access.authorizer.rules(context.user, context.namespace);
     let Some(missing) = missing(&held.rules, rules) else {

@@ -50,7 +50,9 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     })
 }
 
-/// Mirrors `ValidateRBACName`: the prefix of a generated name follows the same rule as a name.
+/// Validates a name. The prefix of a generated name follows the same rule.
+///
+/// upstream: pkg/apis/rbac/validation#ValidateRBACName
 fn name_faults(_object: &holdfast_value::Value, name: &str) -> Faults {
     path_segment(name)
 }

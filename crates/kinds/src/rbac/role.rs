@@ -18,10 +18,13 @@ pub(crate) struct Role {
 }
 
 impl Strategy for Role {
+    /// upstream: pkg/registry/rbac/role#strategy.PrepareForCreate
     fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         self.check_escalation(context, "", object, None)
     }
 
+    /// upstream: pkg/registry/rbac/role/policybased#Storage.Update
+    /// upstream: pkg/registry/rbac/clusterrole/policybased#Storage.Update
     fn authorize_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Result<(), Refusal> {
         if escalation::changes_ownership_alone(object, old) {
             return Ok(());
@@ -55,6 +58,9 @@ impl InitialObjects for Role {
 
 impl Role {
     /// Requires that the user holds all permissions of the role, or may escalate. `name` is that of the request URL.
+    ///
+    /// upstream: pkg/registry/rbac/role/policybased#Storage.Create
+    /// upstream: pkg/registry/rbac/clusterrole/policybased#Storage.Create
     fn check_escalation(
         &self,
         context: &WriteContext<'_>,
@@ -89,6 +95,7 @@ impl Role {
 }
 
 impl<'v> Rules<'v> for Role {
+    /// upstream: pkg/apis/rbac/validation#ValidateClusterRole
     fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
         let errors = &mut check.errors;
         match name {
@@ -107,7 +114,9 @@ impl<'v> Rules<'v> for Role {
 }
 
 impl Role {
-    /// Mirrors the part of `ValidatePolicyRule` after the verbs.
+    /// Validates a rule, except for its verbs.
+    ///
+    /// upstream: pkg/apis/rbac/validation#ValidatePolicyRule
     fn validate_rule(&self, rule: &Field<'_, '_>, errors: &mut Errors) {
         let urls = rule.child("nonResourceURLs");
         let (groups, resources) = (rule.child("apiGroups"), rule.child("resources"));

@@ -8,8 +8,10 @@ use crate::validation::Errors;
 
 const LABEL: &str = "resource.kubernetes.io/admin-access";
 
-/// Reports a request for admin access in a namespace that does not permit it: `AuthorizedForAdmin`. `devices` are those
-/// of a claim or a template. The reference reports an earlier name of the field.
+/// Reports a request for admin access in a namespace that does not permit it. `devices` are those of a claim or a
+/// template. The reference reports an earlier name of the field.
+///
+/// upstream: pkg/registry/resource#AuthorizedForAdmin
 pub(super) fn validate_requests(context: &WriteContext<'_>, devices: &Field<'_, '_>, errors: &mut Errors) {
     let requests = devices.child("requests");
     let asking = |request: &Value| is_true(request.at(&["exactly", "adminAccess"]));
@@ -19,7 +21,9 @@ pub(super) fn validate_requests(context: &WriteContext<'_>, devices: &Field<'_, 
     }
 }
 
-/// Reports a result that newly grants admin access in a namespace that does not permit it: `AuthorizedForAdminStatus`.
+/// Reports a result that newly grants admin access in a namespace that does not permit it.
+///
+/// upstream: pkg/registry/resource#AuthorizedForAdminStatus
 pub(super) fn validate_results(
     context: &WriteContext<'_>,
     (status, old): (&Field<'_, '_>, &Field<'_, '_>),

@@ -44,8 +44,9 @@ fn allocated(status: Option<&Value>) -> HashSet<DeviceId<'_>> {
     results.map(DeviceId::of).collect()
 }
 
-/// Prepares a status for storage: removes the status of devices that are no longer allocated
-/// (`dropDeallocatedStatusDevices`).
+/// Prepares a status for storage: removes the status of devices that are no longer allocated.
+///
+/// upstream: pkg/registry/resource/resourceclaim#dropDeallocatedStatusDevices
 pub(super) fn prepare_status(claim: &mut Value, old: &Value) {
     let mut gone = allocated(old.get("status"));
     for device in allocated(claim.get("status")) {
@@ -124,6 +125,8 @@ impl<'v> Rules<'v> for StatusRules<'v> {
 
 impl<'v> StatusRules<'v> {
     /// Validates that only an allocated claim is reserved, and that a claim being deleted gets no new consumers.
+    ///
+    /// upstream: pkg/apis/resource/validation#validateResourceClaimStatusUpdate
     fn validate_reserved(&self, status: &Field<'_, '_>, errors: &mut Errors) {
         let reserved = status.child("reservedFor");
         if !reserved.is_empty() && !status.child("allocation").is_set() {
@@ -139,7 +142,9 @@ impl<'v> StatusRules<'v> {
         }
     }
 
-    /// Mirrors `validateDeviceStatus`: the status belongs to a device of the claim.
+    /// Checks that the status belongs to a device of the claim.
+    ///
+    /// upstream: pkg/apis/resource/validation#validateDeviceStatus
     fn validate_allocated(&self, device: &Field<'_, '_>, errors: &mut Errors) {
         let id = DeviceId::of(device.value().unwrap_or(&Value::Null));
         if !self.allocated.contains(&id) {
@@ -152,6 +157,8 @@ impl<'v> StatusRules<'v> {
     }
 
     /// Validates that an existing allocation is not changed.
+    ///
+    /// upstream: pkg/apis/resource/validation#validateResourceClaimStatusUpdate
     fn validate_allocation(&self, status: &Part<'v, '_>, check: &mut Check<'_>) {
         let (allocation, before) = (status.child("allocation"), self.old.child("allocation"));
         if allocation.is_set() && before.is_set() {
@@ -162,18 +169,21 @@ impl<'v> StatusRules<'v> {
     }
 }
 
+/// upstream: pkg/apis/resource/validation#validateDeviceAllocationResult
 fn validate_selector(selector: &Field<'_, '_>, errors: &mut Errors) {
     if selector.is_set() {
         crate::core::pod_spec::validate_node_selector(selector, errors);
     }
 }
 
+/// upstream: pkg/apis/resource/validation#validateDeviceStatus
 fn validate_data(data: &Field<'_, '_>, errors: &mut Errors) {
     if data.is_set() {
         validate_raw(data, DATA, Stored::No, errors);
     }
 }
 
+/// upstream: pkg/apis/resource/validation#validateDeviceRequestAllocationResult
 fn validate_share(device: &Field<'_, '_>, errors: &mut Errors) {
     let share = device.child("shareID");
     if share.is_set() {

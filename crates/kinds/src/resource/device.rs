@@ -23,6 +23,8 @@ const NOT_PLACED: &str = "`nodeName`, `nodeSelector` and `allNodes` can only be 
      the ResourceSlice spec";
 
 /// Sets the missing `timeAdded` of taints.
+///
+/// upstream: pkg/apis/resource/v1#SetDefaults_DeviceTaint
 pub(super) fn default_taints(spec: &mut Value, now: SystemTime) {
     let lacks = |taint: &Value| taint.as_map().is_some_and(|taint| taint.get("timeAdded").is_none());
     let has_new = |device: &Value| {
@@ -66,6 +68,8 @@ impl DeviceRules<'_> {
 }
 
 /// Validates how a device may be shared. This depends on another field, so unchanged capacities are validated too.
+///
+/// upstream: pkg/apis/resource/validation#validateDevice
 fn validate_capacity(device: &Field<'_, '_>, errors: &mut Errors) {
     let check = match device.child("allowMultipleAllocations").is_true() {
         true => validate_request_policy,
@@ -76,6 +80,8 @@ fn validate_capacity(device: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 /// Validates the attributes of a device and its total number of properties.
+///
+/// upstream: pkg/apis/resource/validation#validateDevice
 fn validate_properties(device: &Field<'_, '_>, errors: &mut Errors) {
     let attributes = device.child("attributes");
     let properties = attributes.len() + device.child("capacity").len();
@@ -94,7 +100,7 @@ fn validate_properties(device: &Field<'_, '_>, errors: &mut Errors) {
     );
 }
 
-/// Mirrors `validateSingleAllocatableDeviceCapacity` of the reference.
+/// upstream: pkg/apis/resource/validation#validateSingleAllocatableDeviceCapacity
 fn forbid_request_policy(capacity: &Field<'_, '_>, errors: &mut Errors) {
     let policy = capacity.child("requestPolicy");
     if policy.is_set() {
@@ -103,6 +109,8 @@ fn forbid_request_policy(capacity: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 /// Validates the nodes that can access a device, if each device specifies them.
+///
+/// upstream: pkg/apis/resource/validation#validateDevice
 fn validate_place(device: &Field<'_, '_>, by_device: bool, errors: &mut Errors) {
     let (node, selector, all) = (
         device.child("nodeName"),
@@ -138,7 +146,7 @@ fn validate_place(device: &Field<'_, '_>, by_device: bool, errors: &mut Errors) 
     }
 }
 
-/// Mirrors `validateDeviceAttribute` of the reference.
+/// upstream: pkg/apis/resource/validation#validateDeviceAttribute
 fn validate_attribute(attribute: &Field<'_, '_>, errors: &mut Errors) {
     let (text, version) = (attribute.child("string"), attribute.child("version"));
     if text.text().len() > ATTRIBUTE_TEXT {

@@ -11,10 +11,12 @@ use crate::validation::same;
 pub(crate) struct DeviceClass;
 
 impl Strategy for DeviceClass {
+    /// upstream: pkg/registry/resource/deviceclass#deviceClassStrategy.Validate
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         context.check(object, &ClassRules(RequestRules::of(None)))
     }
 
+    /// upstream: pkg/registry/resource/deviceclass#deviceClassStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let stored = |part: &str| match same(object.at(&["spec", part]), old.at(&["spec", part])) {
             true => Stored::Yes,
@@ -33,6 +35,7 @@ impl Strategy for DeviceClass {
 struct ClassRules<'v>(RequestRules<'v>);
 
 impl<'v> Rules<'v> for ClassRules<'v> {
+    /// upstream: pkg/apis/resource/validation#validateDeviceClassSpec
     fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
         match name {
             "extended" => {

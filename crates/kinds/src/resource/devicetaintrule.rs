@@ -11,11 +11,14 @@ pub(crate) struct DeviceTaintRule;
 const TAINT: [&str; 2] = ["spec", "taint"];
 
 impl Strategy for DeviceTaintRule {
+    /// upstream: pkg/registry/resource/devicetaintrule#deviceTaintRuleStrategy.PrepareForCreate
     fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         stamp(context, object, None);
         Ok(())
     }
 
+    /// upstream: pkg/registry/resource/devicetaintrule#deviceTaintRuleStrategy.PrepareForUpdate
+    /// upstream: pkg/registry/resource/devicetaintrule#deviceTaintRuleStatusStrategy.PrepareForUpdate
     fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
         if context.subresource.is_none() {
             stamp(context, object, old.at(&TAINT));

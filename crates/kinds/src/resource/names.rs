@@ -21,7 +21,9 @@ const NOT_AN_IDENTIFIER: &str = "a valid C identifier must start with alphabetic
 const NORMALIZED: &str = "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase \
      hexadecimal characters";
 
-/// Reports an invalid driver name at `at`: `ValidateCSIDriverName`.
+/// Reports an invalid driver name at `at`.
+///
+/// upstream: pkg/apis/core/validation#ValidateCSIDriverName
 fn validate_driver_name(at: &Field<'_, '_>, name: &str, errors: &mut Errors) {
     if name.len() > DRIVER_NAME {
         errors.push(at.too_long(DRIVER_NAME));
@@ -30,7 +32,9 @@ fn validate_driver_name(at: &Field<'_, '_>, name: &str, errors: &mut Errors) {
     errors.extend(faults.into_iter().map(|fault| at.invalid_as(name, fault)));
 }
 
-/// Reports an attribute name that is invalid or has no domain: `validateFullyQualifiedName`.
+/// Reports an attribute name that is invalid or has no domain.
+///
+/// upstream: pkg/apis/resource/validation#validateFullyQualifiedName
 pub(super) fn validate_attribute_name(name: &Field<'_, '_>, errors: &mut Errors) {
     let text = name.text();
     validate_qualified_name(name, text, errors);
@@ -39,8 +43,10 @@ pub(super) fn validate_attribute_name(name: &Field<'_, '_>, errors: &mut Errors)
     }
 }
 
-/// Reports the errors in the name of an attribute or a capacity, a C identifier with an optional domain:
-/// `validateQualifiedName`. The reference accepts any name with more than one slash.
+/// Reports the errors in the name of an attribute or a capacity, a C identifier with an optional domain. The reference
+/// accepts any name with more than one slash.
+///
+/// upstream: pkg/apis/resource/validation#validateQualifiedName
 pub(super) fn validate_qualified_name(at: &Field<'_, '_>, name: &str, errors: &mut Errors) {
     let Some((domain, identifier)) = name.split_once('/') else {
         validate_identifier(at, name, errors);
@@ -59,7 +65,7 @@ pub(super) fn validate_qualified_name(at: &Field<'_, '_>, name: &str, errors: &m
     }
 }
 
-/// Mirrors `validateCIdentifier` of the reference.
+/// upstream: pkg/apis/resource/validation#validateCIdentifier
 fn validate_identifier(at: &Field<'_, '_>, identifier: &str, errors: &mut Errors) {
     if identifier.len() > IDENTIFIER {
         errors.push(at.too_long(IDENTIFIER));
@@ -71,7 +77,9 @@ fn validate_identifier(at: &Field<'_, '_>, identifier: &str, errors: &mut Errors
     }
 }
 
-/// Reports a text that is not a lowercase UUID: `validateUID`.
+/// Reports a text that is not a lowercase UUID.
+///
+/// upstream: pkg/apis/resource/validation#validateUID
 pub(super) fn validate_uid(uid: &Field<'_, '_>, errors: &mut Errors) {
     let text = uid.text();
     let fault = match uuid_fault(text) {
@@ -118,7 +126,9 @@ pub(super) fn exceeds(list: &Field<'_, '_>, most: usize, errors: &mut Errors) ->
     exceeds
 }
 
-/// Validates the items of a list unless there are too many, and reports duplicate keys: `validateSet`.
+/// Validates the items of a list unless there are too many, and reports duplicate keys.
+///
+/// upstream: pkg/apis/resource/validation#validateSet
 pub(super) fn validate_set(
     list: &Field<'_, '_>,
     most: usize,
@@ -144,7 +154,9 @@ pub(super) fn own_text(item: &Field<'_, '_>) -> Value {
     item.text().into()
 }
 
-/// Validates the keys and entries of a map: `validateMap`. Error paths show at most `shown` bytes of a key.
+/// Validates the keys and entries of a map. Error paths show at most `shown` bytes of a key.
+///
+/// upstream: pkg/apis/resource/validation#validateMap
 pub(super) fn validate_map(
     map: &Field<'_, '_>,
     shown: usize,
@@ -176,6 +188,8 @@ fn shortened(text: &str, most: usize) -> String {
 }
 
 /// Reports incompatible binding conditions: the checks of `validateDeviceBindingParameters` across conditions.
+///
+/// upstream: pkg/apis/resource/validation#validateDeviceBindingParameters
 pub(super) fn validate_binding_conditions(parent: &Field<'_, '_>, errors: &mut Errors) {
     let (conditions, failures) = (
         parent.child("bindingConditions"),

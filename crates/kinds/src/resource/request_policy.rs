@@ -36,7 +36,9 @@ impl<'v> Amount<'v> {
     }
 }
 
-/// Reports the errors in the request policy of a capacity: `validateRequestPolicy`.
+/// Reports the errors in the request policy of a capacity.
+///
+/// upstream: pkg/apis/resource/validation#validateRequestPolicy
 pub(super) fn validate_request_policy(capacity: &Field<'_, '_>, errors: &mut Errors) {
     let policy = capacity.child("requestPolicy");
     let (values, range) = (policy.child("validValues"), policy.child("validRange"));
@@ -57,7 +59,7 @@ pub(super) fn validate_request_policy(capacity: &Field<'_, '_>, errors: &mut Err
     }
 }
 
-/// Mirrors `validateRequestPolicyValidValues` of the reference.
+/// upstream: pkg/apis/resource/validation#validateRequestPolicyValidValues
 #[expect(clippy::indexing_slicing, reason = "windows of two")]
 fn validate_values(values: &Field<'_, '_>, (default, most): (&Amount<'_>, &Amount<'_>), errors: &mut Errors) {
     let amounts: Vec<Field<'_, '_>> = values.items().collect();
@@ -84,7 +86,7 @@ fn validate_values(values: &Field<'_, '_>, (default, most): (&Amount<'_>, &Amoun
     }
 }
 
-/// Mirrors `validateRequestPolicyRange` of the reference.
+/// upstream: pkg/apis/resource/validation#validateRequestPolicyRange
 fn validate_range(range: &Field<'_, '_>, (default, capacity): (&Amount<'_>, &Amount<'_>), errors: &mut Errors) {
     let (min_field, max_field) = (range.child("min"), range.child("max"));
     let Some(min) = Amount::of(&min_field) else {
@@ -122,8 +124,10 @@ fn validate_range(range: &Field<'_, '_>, (default, capacity): (&Amount<'_>, &Amo
     }
 }
 
-/// Reports a value that no number of steps reaches: `validateRequestPolicyRangeStep`. For a step of zero the reference
-/// divides by zero and panics; here no value is reachable.
+/// Reports a value that no number of steps reaches. For a step of zero the reference divides by zero and panics; here
+/// no value is reachable.
+///
+/// upstream: pkg/apis/resource/validation#validateRequestPolicyRangeStep
 fn validate_step(at: &Field<'_, '_>, value: &Amount<'_>, (min, step): (&Amount<'_>, &Amount<'_>), errors: &mut Errors) {
     let distance = value.value().wrapping_sub(min.value());
     let reached = step.value() != 0 && distance.wrapping_rem(step.value()) == 0;

@@ -21,6 +21,9 @@ const ALL: &str = "All";
 const EXACT: &str = "ExactCount";
 
 /// Sets the default number of requested devices.
+///
+/// upstream: pkg/apis/resource/v1#SetDefaults_ExactDeviceRequest
+/// upstream: pkg/apis/resource/v1#SetDefaults_DeviceSubRequest
 pub(super) fn default_devices(version: &str, devices: &mut Value) {
     // In v1beta1 the request itself asks for devices if it names a class.
     let asks = |request: &Value| version == "v1beta1" && !is_zero(request.get("deviceClassName"));
@@ -48,6 +51,7 @@ fn counts(request: &Value) -> bool {
     matches!(request.str_at(&["allocationMode"]), None | Some("" | EXACT))
 }
 
+/// upstream: pkg/apis/resource/v1#SetDefaults_ExactDeviceRequest
 fn default_count(request: &mut Value) {
     if !matches!(request, Value::Map(_)) {
         return;
@@ -112,7 +116,9 @@ impl<'v> Rules<'v> for RequestRules<'v> {
     }
 }
 
-/// Mirrors `validateDeviceRequest`: a request has exactly one of two forms.
+/// Checks that a request has exactly one of two forms.
+///
+/// upstream: pkg/apis/resource/validation#validateDeviceRequest
 fn validate_members<'v>(request: &Part<'v, '_>, rules: &dyn Rules<'v>, check: &mut Check<'_>) {
     let (exactly, first) = (request.child("exactly"), request.child("firstAvailable"));
     match (exactly.is_set(), !first.is_empty()) {
@@ -129,7 +135,7 @@ fn validate_members<'v>(request: &Part<'v, '_>, rules: &dyn Rules<'v>, check: &m
     }
 }
 
-/// Mirrors `validateDeviceAllocationMode` of the reference.
+/// upstream: pkg/apis/resource/validation#validateDeviceAllocationMode
 fn validate_count(request: &Field<'_, '_>, errors: &mut Errors) {
     let (mode, count) = (request.child("allocationMode"), request.child("count"));
     let number = count.number().unwrap_or_default();
@@ -144,7 +150,9 @@ fn validate_count(request: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Mirrors `validateDeviceToleration`: the operator determines the values that are allowed.
+/// Validates the value of a toleration. The operator determines which values are allowed.
+///
+/// upstream: pkg/apis/resource/validation#validateDeviceToleration
 fn validate_operator(toleration: &Field<'_, '_>, errors: &mut Errors) {
     let (operator, value) = (toleration.child("operator"), toleration.child("value"));
     match operator.text() {
@@ -158,7 +166,9 @@ fn validate_operator(toleration: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Mirrors `validateDeviceConstraint` for the attribute that devices must or must not share.
+/// Validates the attribute that devices must or must not share.
+///
+/// upstream: pkg/apis/resource/validation#validateDeviceConstraint
 fn validate_attribute(constraint: &Field<'_, '_>, errors: &mut Errors) {
     let (matching, distinct) = (
         constraint.child("matchAttribute"),
@@ -184,7 +194,9 @@ pub(super) enum Stored {
     No,
 }
 
-/// Reports a value that is not a JSON object of at most `most` bytes: `validateRawExtension`.
+/// Reports a value that is not a JSON object of at most `most` bytes.
+///
+/// upstream: pkg/apis/resource/validation#validateRawExtension
 pub(super) fn validate_raw(raw: &Field<'_, '_>, most: usize, stored: Stored, errors: &mut Errors) {
     match raw.value() {
         None => errors.push(raw.required("")),
@@ -200,7 +212,9 @@ pub(super) fn validate_raw(raw: &Field<'_, '_>, most: usize, stored: Stored, err
 pub(super) struct RequestNames<'v>(HashMap<&'v str, HashSet<&'v str>>);
 
 impl<'v> RequestNames<'v> {
-    /// Returns the names of the requests in `devices`: `gatherRequestNames`.
+    /// Returns the names of the requests in `devices`.
+    ///
+    /// upstream: pkg/apis/resource/validation#gatherRequestNames
     pub(super) fn of(devices: &Field<'v, '_>) -> Self {
         let text = |value: &'v Value| value.str_at(&["name"]).unwrap_or_default();
         let requests = devices.child("requests").slice().iter().map(|request| {
@@ -219,12 +233,17 @@ impl<'v> RequestNames<'v> {
     }
 
     /// Reports references that are duplicate, invalid or do not name a request.
+    ///
+    /// upstream: pkg/apis/resource/validation#validateRequestNameRef
+    /// upstream: pkg/apis/resource/validation#validateSet
     pub(super) fn validate_references(&self, references: &Field<'_, '_>, errors: &mut Errors) {
         let check = |reference: &Field<'_, '_>, errors: &mut Errors| self.validate(reference, errors);
         validate_set(references, REQUESTS, errors, check, own_text);
     }
 
-    /// Reports a reference that does not name a request: `validateRequestNameRef`.
+    /// Reports a reference that does not name a request.
+    ///
+    /// upstream: pkg/apis/resource/validation#validateRequestNameRef
     pub(super) fn validate(&self, reference: &Field<'_, '_>, errors: &mut Errors) {
         const NO_REQUEST: &str =
             "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";

@@ -18,17 +18,22 @@ pub(crate) struct ResourceClaim {
 }
 
 impl Strategy for ResourceClaim {
+    /// upstream: pkg/apis/resource/v1#SetDefaults_ExactDeviceRequest
+    /// upstream: pkg/apis/resource/v1#SetDefaults_DeviceSubRequest
     fn default_fields(&self, version: &str, object: &mut Value) {
         if let Some(devices) = object.at_mut(&["spec", "devices"]) {
             default_devices(version, devices);
         }
     }
 
+    /// upstream: pkg/registry/resource/resourceclaim#resourceclaimStrategy.PrepareForCreate
     fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         prepare_spec(object, &["spec"]);
         Ok(())
     }
 
+    /// upstream: pkg/registry/resource/resourceclaim#resourceclaimStrategy.PrepareForUpdate
+    /// upstream: pkg/registry/resource/resourceclaim#resourceclaimStatusStrategy.PrepareForUpdate
     fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
         if context.subresource == Some("status") {
             prepare_status(object, old);
@@ -38,6 +43,7 @@ impl Strategy for ResourceClaim {
         Ok(())
     }
 
+    /// upstream: pkg/registry/resource/resourceclaim#resourceclaimStrategy.Validate
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let devices = object.at(&["spec", "devices"]);
         let mut errors = Errors::new();
@@ -47,6 +53,8 @@ impl Strategy for ResourceClaim {
         errors
     }
 
+    /// upstream: pkg/registry/resource/resourceclaim#resourceclaimStrategy.ValidateUpdate
+    /// upstream: pkg/registry/resource/resourceclaim#resourceclaimStatusStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, before: &Value) -> Vec<FieldError> {
         let (root, old) = (Field::root(object), Field::root(before));
         let mut errors = Errors::new();

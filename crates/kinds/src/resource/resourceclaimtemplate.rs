@@ -13,22 +13,27 @@ use crate::validation::template_metadata::validate_template_metadata;
 pub(crate) struct ResourceClaimTemplate;
 
 impl Strategy for ResourceClaimTemplate {
+    /// upstream: pkg/apis/resource/v1#SetDefaults_ExactDeviceRequest
+    /// upstream: pkg/apis/resource/v1#SetDefaults_DeviceSubRequest
     fn default_fields(&self, version: &str, object: &mut Value) {
         if let Some(devices) = object.at_mut(&["spec", "spec", "devices"]) {
             default_devices(version, devices);
         }
     }
 
+    /// upstream: pkg/registry/resource/resourceclaimtemplate#resourceClaimTemplateStrategy.PrepareForCreate
     fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         prepare_spec(object, &["spec", "spec"]);
         Ok(())
     }
 
+    /// upstream: pkg/registry/resource/resourceclaimtemplate#resourceClaimTemplateStrategy.PrepareForUpdate
     fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, _old: &Value) -> Result<(), Refusal> {
         prepare_spec(object, &["spec", "spec"]);
         Ok(())
     }
 
+    /// upstream: pkg/registry/resource/resourceclaimtemplate#resourceClaimTemplateStrategy.Validate
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let devices = object.at(&["spec", "spec", "devices"]);
         let mut errors = Errors::new();
@@ -38,6 +43,7 @@ impl Strategy for ResourceClaimTemplate {
         errors
     }
 
+    /// upstream: pkg/registry/resource/resourceclaimtemplate#resourceClaimTemplateStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         // Admin access needs no check here, since the spec is immutable.
         let devices = object.at(&["spec", "spec", "devices"]);

@@ -68,10 +68,13 @@ fn completed(object: &Value, now: SystemTime) -> Value {
 }
 
 impl Strategy for ResourcePoolStatusRequest {
+    /// upstream: pkg/registry/resource/resourcepoolstatusrequest#resourcePoolStatusRequestStrategy.Validate
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         context.check(object, &NoRules)
     }
 
+    /// upstream: pkg/registry/resource/resourcepoolstatusrequest#resourcePoolStatusRequestStatusStrategy.ValidateUpdate
+    /// upstream: pkg/registry/resource/resourcepoolstatusrequest#resourcePoolStatusRequestStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
         if context.subresource.is_some() {
@@ -84,7 +87,9 @@ impl Strategy for ResourcePoolStatusRequest {
     }
 }
 
-/// Mirrors `validateResourcePoolStatusRequestStatusUpdate`: an existing answer is immutable.
+/// Checks that an existing answer is immutable.
+///
+/// upstream: pkg/apis/resource/validation#validateResourcePoolStatusRequestStatusUpdate
 fn validate_answer(status: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     match old.is_set() {
         true => immutable(status, old, errors),

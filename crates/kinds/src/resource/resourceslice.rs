@@ -21,25 +21,31 @@ const ADVANCED_DEVICES: usize = 64;
 const WHERE: &str = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required";
 
 impl Strategy for ResourceSlice {
+    /// upstream: pkg/registry/resource/resourceslice#resourceSliceStrategy.PrepareForCreate
     fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         prepare(context, object);
         Ok(())
     }
 
+    /// upstream: pkg/registry/resource/resourceslice#resourceSliceStrategy.PrepareForUpdate
     fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, _old: &Value) -> Result<(), Refusal> {
         prepare(context, object);
         Ok(())
     }
 
+    /// upstream: pkg/registry/resource/resourceslice#resourceSliceStrategy.Validate
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         context.check(object, &SliceRules { old: None })
     }
 
+    /// upstream: pkg/registry/resource/resourceslice#resourceSliceStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let old = old.get("spec");
         context.check(object, &SliceRules { old })
     }
 
+    /// upstream: pkg/registry/resource/resourceslice#resourceSliceStrategy.WarningsOnCreate
+    /// upstream: pkg/registry/resource/resourceslice#resourceSliceStrategy.WarningsOnUpdate
     fn warnings(&self, _context: &WriteContext<'_>, object: &Value, _old: Option<&Value>) -> Vec<String> {
         let driver = object.str_at(&["spec", "driver"]).unwrap_or_default();
         let is_lowercase = driver.to_lowercase() == driver;
@@ -53,6 +59,7 @@ impl Strategy for ResourceSlice {
     }
 }
 
+/// upstream: pkg/registry/resource/resourceslice#resourceSliceStrategy.PrepareForCreate
 fn prepare(context: &WriteContext<'_>, object: &mut Value) {
     if let Some(spec) = object.at_mut(&["spec"]) {
         default_taints(spec, context.now);
@@ -66,6 +73,7 @@ struct SliceRules<'o> {
 }
 
 impl<'v> Rules<'v> for SliceRules<'_> {
+    /// upstream: pkg/apis/resource/validation#validateResourceSliceSpec
     fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
         match name {
             "kept" => self.validate_kept(part, &mut check.errors),
@@ -84,6 +92,8 @@ impl<'v> Rules<'v> for SliceRules<'_> {
 
 impl SliceRules<'_> {
     /// Validates immutable fields. The reference does so between its checks of the values.
+    ///
+    /// upstream: pkg/apis/resource/validation#ValidateResourceSliceUpdate
     fn validate_kept(&self, spec: &Field<'_, '_>, errors: &mut Errors) {
         if self.old.is_none() {
             return;
@@ -95,6 +105,7 @@ impl SliceRules<'_> {
         immutable(&spec.child("nodeName"), &old.child("nodeName"), errors);
     }
 
+    /// upstream: pkg/apis/resource/validation#validateResourceSliceSpec
     fn validate_devices<'v>(&self, spec: &Part<'v, '_>, check: &mut Check<'_>) {
         let devices = spec.child("devices");
         let is_advanced =
@@ -124,6 +135,8 @@ impl SliceRules<'_> {
 }
 
 /// Validates the nodes that can access the devices: exactly one of four fields is set.
+///
+/// upstream: pkg/apis/resource/validation#validateResourceSliceSpec
 fn validate_place(spec: &Field<'_, '_>, errors: &mut Errors) {
     let mut fields = Vec::new();
     let node = spec.child("nodeName");

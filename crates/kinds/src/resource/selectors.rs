@@ -18,7 +18,9 @@ const ATTRIBUTES: u64 = 32;
 const ATTRIBUTE: u64 = 64;
 const DRIVER_NAME: u64 = 63;
 
-/// Reports an expression that is not a valid device selector: `validateCELSelector`.
+/// Reports an expression that is not a valid device selector.
+///
+/// upstream: pkg/apis/resource/validation#validateCELSelector
 pub(super) fn validate_expression(expression: &Field<'_, '_>, errors: &mut Errors) {
     if expression.text().len() > EXPRESSION {
         errors.push(expression.too_long(EXPRESSION));

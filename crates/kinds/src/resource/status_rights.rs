@@ -13,7 +13,11 @@ use crate::validation::{Errors, same};
 
 const CLAIMS: &str = "resourceclaims";
 
-/// Mirrors `AuthorizedForBinding`, and `AuthorizedForDeviceStatus` if `of_devices` is set and the claim is allocated.
+/// Checks that the user may bind a claim and, if `of_devices` is set and the claim is allocated, may write the status of
+/// its devices.
+///
+/// upstream: pkg/registry/resource#AuthorizedForBinding
+/// upstream: pkg/registry/resource#AuthorizedForDeviceStatus
 pub(super) fn validate(
     context: &WriteContext<'_>,
     (status, old): (&Field<'_, '_>, &Field<'_, '_>),

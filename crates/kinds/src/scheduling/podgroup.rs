@@ -18,6 +18,7 @@ pub(crate) struct Workload;
 struct Unions;
 
 impl<'v> Rules<'v> for Unions {
+    /// upstream: k8s.io/apimachinery/pkg/api/validate#Union
     fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
         let members: &[&str] = match name {
             "policy" => &["basic", "gang"],
@@ -82,10 +83,13 @@ fn status(group: &Value) -> &str {
 }
 
 impl Strategy for PodGroup {
+    /// upstream: pkg/registry/scheduling/podgroup#podGroupStrategy.Validate
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         context.check(object, &Unions)
     }
 
+    /// upstream: pkg/registry/scheduling/podgroup#podGroupStrategy.ValidateUpdate
+    /// upstream: pkg/registry/scheduling/podgroup#podGroupStatusStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let root = Field::root(object);
         let mut errors = Errors::new();
@@ -100,7 +104,9 @@ impl Strategy for PodGroup {
     }
 }
 
-/// Mirrors `validatePodGroupResourceClaimStatuses`: each status belongs to a claim of the group.
+/// Checks that each status belongs to a claim of the group.
+///
+/// upstream: pkg/apis/scheduling/validation#validatePodGroupResourceClaimStatuses
 fn validate_claim_statuses(statuses: &Field<'_, '_>, spec: &Field<'_, '_>, errors: &mut Errors) {
     let claims = spec.child("resourceClaims");
     for status in statuses.items() {
@@ -112,10 +118,12 @@ fn validate_claim_statuses(statuses: &Field<'_, '_>, spec: &Field<'_, '_>, error
 }
 
 impl Strategy for Workload {
+    /// upstream: pkg/registry/scheduling/workload#workloadStrategy.Validate
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         context.check(object, &Unions)
     }
 
+    /// upstream: pkg/registry/scheduling/workload#workloadStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = self.validate(context, object);
         errors.extend(context.check_changes(object, old, &Unions));

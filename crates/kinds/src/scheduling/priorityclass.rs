@@ -16,7 +16,9 @@ impl Strategy for PriorityClass {
         self
     }
 
-    /// Mirrors `ValidatePriorityClassUpdate`: only the immutable fields are validated.
+    /// Validates only the immutable fields.
+    ///
+    /// upstream: pkg/registry/scheduling/priorityclass#priorityClassStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         context.check_changes(object, old, self)
     }
@@ -30,6 +32,7 @@ impl<'v> Rules<'v> for PriorityClass {
         }
     }
 
+    /// upstream: pkg/apis/scheduling/validation#ValidatePriorityClassUpdate
     fn change(&self, name: &str, part: &Part<'v, '_>, old: &Part<'v, '_>, check: &mut Check<'_>) {
         let value = part.child(name);
         if value.number().unwrap_or_default() != old.child(name).number().unwrap_or_default() {
@@ -38,7 +41,9 @@ impl<'v> Rules<'v> for PriorityClass {
     }
 }
 
-/// Mirrors `ValidatePriorityClass`: a system name requires the value of that system class, other values have a maximum.
+/// Checks that a system name has the value of that system class, and that other values are not too large.
+///
+/// upstream: pkg/apis/scheduling/validation#ValidatePriorityClass
 fn validate_name_and_value(class: &Part<'_, '_>, check: &mut Check<'_>) {
     let metadata = class.child("metadata");
     let (name, value) = (metadata.child("name"), class.child("value"));

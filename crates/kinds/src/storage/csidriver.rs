@@ -20,6 +20,7 @@ const REQUESTS: [&str; 2] = ["spec", "tokenRequests"];
 const MODES: [&str; 2] = ["Persistent", "Ephemeral"];
 
 impl Strategy for CsiDriver {
+    /// upstream: pkg/apis/storage/v1#SetDefaults_CSIDriver
     fn default_fields(&self, _version: &str, object: &mut Value) {
         let flags = [
             ("attachRequired", true),
@@ -44,6 +45,8 @@ impl Strategy for CsiDriver {
         self
     }
 
+    /// upstream: pkg/registry/storage/csidriver#csiDriverStrategy.WarningsOnCreate
+    /// upstream: pkg/registry/storage/csidriver#csiDriverStrategy.WarningsOnUpdate
     fn warnings(&self, _context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
         let root = Field::root(object);
         let spec = root.child("spec");
@@ -78,7 +81,7 @@ impl<'v> Rules<'v> for CsiDriver {
 }
 
 impl CsiDriver {
-    /// Mirrors `validateTokenRequests` of the reference.
+    /// upstream: pkg/apis/storage/validation#validateTokenRequests
     fn validate_tokens<'v>(&self, spec: &Part<'v, '_>, check: &mut Check<'_>) {
         let requests = spec.child("tokenRequests");
         let mut audiences = HashSet::new();
@@ -93,14 +96,16 @@ impl CsiDriver {
     }
 }
 
-/// Mirrors `validateVolumeLifecycleModes`: the error is at the list, not the item.
+/// Validates the lifecycle modes. Errors are at the list, not at the item.
+///
+/// upstream: pkg/apis/storage/validation#validateVolumeLifecycleModes
 fn validate_modes(modes: &Field<'_, '_>, errors: &mut Errors) {
     for mode in modes.items().filter(|mode| !MODES.contains(&mode.text())) {
         errors.push(FieldError::not_supported(&modes.path(), mode.text(), &MODES));
     }
 }
 
-/// Mirrors `validateServiceAccountTokenInSecrets` of the reference.
+/// upstream: pkg/apis/storage/validation#validateServiceAccountTokenInSecrets
 fn validate_secrets(spec: &Field<'_, '_>, errors: &mut Errors) {
     let in_secrets = spec.child("serviceAccountTokenInSecrets");
     if in_secrets.is_set() && spec.child("tokenRequests").is_empty() {

@@ -17,11 +17,13 @@ const NODE_ID_LENGTH: usize = 256;
 const KEPT: [&str; 2] = ["nodeID", "topologyKeys"];
 
 impl Strategy for CsiNode {
+    /// upstream: pkg/registry/storage/csinode#csiNodeStrategy.PrepareForCreate
     fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         prepare(object);
         Ok(())
     }
 
+    /// upstream: pkg/registry/storage/csinode#csiNodeStrategy.PrepareForUpdate
     fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, _old: &Value) -> Result<(), Refusal> {
         prepare(object);
         Ok(())
@@ -31,6 +33,7 @@ impl Strategy for CsiNode {
         self
     }
 
+    /// upstream: pkg/registry/storage/csinode#csiNodeStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let (root, old) = (Field::root(object), Field::root(old));
         let (spec, old_spec) = (root.child("spec"), old.child("spec"));
@@ -48,6 +51,7 @@ impl Strategy for CsiNode {
     }
 }
 
+/// upstream: pkg/registry/storage/csinode#csiNodeStrategy.PrepareForCreate
 fn prepare(object: &mut Value) {
     none_if_empty(object, &["spec", "drivers"]);
     let empty = |driver: &Value| matches!(driver.get("topologyKeys"), Some(Value::List(keys)) if keys.is_empty());
@@ -79,7 +83,7 @@ impl<'v> Rules<'v> for CsiNode {
     }
 }
 
-/// Mirrors `validateCSINodeDriverNodeID` of the reference.
+/// upstream: pkg/apis/storage/validation#validateCSINodeDriverNodeID
 fn validate_node_id(node: &Field<'_, '_>, errors: &mut Errors) {
     if node.text().is_empty() {
         errors.push(node.required(""));
@@ -89,6 +93,8 @@ fn validate_node_id(node: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 /// Validates the topology keys of `validateCSINodeDriver`. The errors are at the driver.
+///
+/// upstream: pkg/apis/storage/validation#validateCSINodeDriver
 fn validate_topology_keys(driver: &Field<'_, '_>, errors: &mut Errors) {
     let mut keys = HashSet::new();
     for key in driver.child("topologyKeys").items() {

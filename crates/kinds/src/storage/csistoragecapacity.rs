@@ -14,6 +14,8 @@ impl Strategy for CsiStorageCapacity {
         self
     }
 
+    /// upstream: pkg/registry/storage/csistoragecapacity#csiStorageCapacityStrategy.WarningsOnCreate
+    /// upstream: pkg/registry/storage/csistoragecapacity#csiStorageCapacityStrategy.WarningsOnUpdate
     fn warnings(&self, _context: &WriteContext<'_>, object: &Value, _old: Option<&Value>) -> Vec<String> {
         node_label_selector_warnings(&Field::root(object).child("nodeTopology"))
     }

@@ -25,6 +25,8 @@ impl Strategy for StorageClass {
         self
     }
 
+    /// upstream: pkg/registry/storage/storageclass#storageClassStrategy.WarningsOnCreate
+    /// upstream: pkg/registry/storage/storageclass#storageClassStrategy.WarningsOnUpdate
     fn warnings(&self, _context: &WriteContext<'_>, object: &Value, _old: Option<&Value>) -> Vec<String> {
         let root = Field::root(object);
         let mut warnings = Vec::new();
@@ -52,7 +54,9 @@ impl<'v> Rules<'v> for StorageClass {
     }
 }
 
-/// Mirrors `validateProvisioner`: a qualified name in any letter case.
+/// Checks that a provisioner is a qualified name in any letter case.
+///
+/// upstream: pkg/apis/storage/validation#validateProvisioner
 pub(super) fn validate_provisioner(provisioner: &Field<'_, '_>, errors: &mut Errors) {
     if provisioner.text().is_empty() {
         errors.push(provisioner.required(""));
@@ -64,6 +68,8 @@ pub(super) fn validate_provisioner(provisioner: &Field<'_, '_>, errors: &mut Err
 }
 
 /// Validates the parameters for the driver.
+///
+/// upstream: pkg/apis/storage/validation#validateParameters
 pub(super) fn validate_parameters(parameters: &Field<'_, '_>, errors: &mut Errors) {
     if parameters.len() > PARAMETERS {
         let detail = format!("must have at most {PARAMETERS} items");
@@ -85,7 +91,9 @@ pub(super) fn validate_parameters(parameters: &Field<'_, '_>, errors: &mut Error
     }
 }
 
-/// Mirrors `validateAllowedTopologies`: no two terms are equal.
+/// Checks that no two terms are equal.
+///
+/// upstream: pkg/apis/storage/validation#validateAllowedTopologies
 fn validate_topologies(terms: &Field<'_, '_>, errors: &mut Errors) {
     let mut seen: HashMap<BTreeMap<&str, BTreeSet<&str>>, usize> = HashMap::new();
     for term in terms.items() {
@@ -100,7 +108,9 @@ fn validate_topologies(terms: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Mirrors `ValidateTopologySelectorTerm`. Returns the values of each key.
+/// Returns the values of each key.
+///
+/// upstream: pkg/apis/core/validation#ValidateTopologySelectorTerm
 fn validate_topology<'v>(term: &Field<'v, '_>, errors: &mut Errors) -> BTreeMap<&'v str, BTreeSet<&'v str>> {
     let mut topology = BTreeMap::new();
     for expression in term.child("matchLabelExpressions").items() {

@@ -53,7 +53,7 @@ impl<'v> Rules<'v> for VolumeAttachment {
     }
 }
 
-/// Mirrors `validateVolumeAttachmentSource` of the reference.
+/// upstream: pkg/apis/storage/validation#validateVolumeAttachmentSource
 fn validate_source(source: &Field<'_, '_>, check: &mut Check<'_>) {
     let errors = &mut check.errors;
     const ONE: &str = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
@@ -69,7 +69,7 @@ fn validate_source(source: &Field<'_, '_>, check: &mut Check<'_>) {
     }
 }
 
-/// Mirrors `validateAttachmentMetadata` of the reference.
+/// upstream: pkg/apis/storage/validation#validateAttachmentMetadata
 fn validate_metadata(metadata: &Field<'_, '_>, errors: &mut Errors) {
     let size: usize = metadata
         .entries()

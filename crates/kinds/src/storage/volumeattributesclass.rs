@@ -14,6 +14,7 @@ impl Strategy for VolumeAttributesClass {
         self
     }
 
+    /// upstream: pkg/registry/storage/volumeattributesclass#volumeAttributesClassStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let root = Field::root(object);
         let mut errors = Vec::new();

@@ -72,6 +72,8 @@ fn address(field: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 /// Returns the errors of a text that is not an unambiguous IP address.
+///
+/// upstream: k8s.io/apimachinery/pkg/util/validation#parseIP
 fn address_faults(text: &str) -> Faults {
     let fault = match (lenient_address(text), text.parse::<IpAddr>()) {
         (None, _) => NOT_AN_ADDRESS,
@@ -84,12 +86,14 @@ fn address_faults(text: &str) -> Faults {
 
 /// Reports an address that [`Reading::Strict`] rejects or that is not in canonical form.
 ///
-/// upstream: `apimachinery/pkg/util/validation#IsValidIP`.
+/// upstream: k8s.io/apimachinery/pkg/util/validation#IsValidIP
 pub(crate) fn canonical_address(field: &Field<'_, '_>, errors: &mut Errors) {
     report(field, canonical_address_faults(field.text()), errors);
 }
 
 /// Returns the errors of a text that is not an IP address in canonical form.
+///
+/// upstream: k8s.io/apimachinery/pkg/util/validation#IsValidIP
 pub(crate) fn canonical_address_faults(text: &str) -> Faults {
     let mut faults = address_faults(text);
     let canonical = text.parse::<IpAddr>().map(|address| address.to_string());
@@ -102,7 +106,7 @@ pub(crate) fn canonical_address_faults(text: &str) -> Faults {
 
 /// Reports a CIDR that [`Reading::Strict`] rejects or that is not in canonical form.
 ///
-/// upstream: `apimachinery/pkg/util/validation#IsValidCIDR`.
+/// upstream: k8s.io/apimachinery/pkg/util/validation#IsValidCIDR
 pub(crate) fn canonical_block(field: &Field<'_, '_>, errors: &mut Errors) {
     let before = errors.len();
     Reading::Strict.block(field, errors);
@@ -121,6 +125,8 @@ pub(crate) fn stands_in(text: &str, list: &Field<'_, '_>) -> bool {
 }
 
 /// Returns the error of a text that is not a CIDR, has leading zeros, or has bits beyond its prefix.
+///
+/// upstream: k8s.io/apimachinery/pkg/util/validation#parseCIDR
 fn block_fault(text: &str) -> Option<&'static str> {
     match (lenient_block(text), Block::read(text)) {
         (None, _) => Some(NOT_A_BLOCK),
@@ -133,7 +139,7 @@ fn block_fault(text: &str) -> Option<&'static str> {
 
 /// Reports a text that is not an interface address with a prefix length, or that is not in canonical form.
 ///
-/// upstream: `apimachinery/pkg/util/validation#IsValidInterfaceAddress`.
+/// upstream: k8s.io/apimachinery/pkg/util/validation#IsValidInterfaceAddress
 pub(crate) fn interface_address(field: &Field<'_, '_>, errors: &mut Errors) {
     let text = field.text();
     let Some(Block { address, prefix }) = lenient_block(text) else {
@@ -166,6 +172,8 @@ fn is_mapped(address: IpAddr) -> bool {
 }
 
 /// Returns the warning about an IP address that is not in canonical form.
+///
+/// upstream: k8s.io/apimachinery/pkg/util/validation#GetWarningsForIP
 pub(crate) fn address_warning(field: &Field<'_, '_>) -> Option<String> {
     let text = field.text();
     let lenient = lenient_address(text)?;
@@ -187,6 +195,8 @@ pub(crate) fn address_warning(field: &Field<'_, '_>) -> Option<String> {
 }
 
 /// Returns the warning about a CIDR that is not in canonical form.
+///
+/// upstream: k8s.io/apimachinery/pkg/util/validation#GetWarningsForCIDR
 pub(crate) fn block_warning(field: &Field<'_, '_>) -> Option<String> {
     let text = field.text();
     let lenient = lenient_block(text)?;
@@ -215,6 +225,8 @@ pub(crate) fn block_warning(field: &Field<'_, '_>) -> Option<String> {
 }
 
 /// Reports an IP address that no endpoint of a Service can have, except the address of the server itself (`own`).
+///
+/// upstream: pkg/apis/core/validation#ValidateEndpointIP
 pub(crate) fn endpoint_address(field: &Field<'_, '_>, own: Option<IpAddr>, errors: &mut Errors) {
     let Some(address) = lenient_address(field.text()) else {
         errors.push(field.invalid_text(NOT_AN_ADDRESS));

@@ -79,6 +79,8 @@ pub fn read_json(text: &str) -> Result<Value, String> {
 }
 
 /// Reports a changed field.
+///
+/// upstream: k8s.io/apimachinery/pkg/api/validation#ValidateImmutableField
 pub(crate) fn immutable(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     if !same(new.value(), old.value()) {
         errors.push(new.invalid("field is immutable"));
@@ -86,6 +88,8 @@ pub(crate) fn immutable(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut E
 }
 
 /// Reports a changed text; the error has the value `""` if there is none.
+///
+/// upstream: k8s.io/apimachinery/pkg/api/validation#ValidateImmutableField
 pub(crate) fn immutable_text(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     if new.text() != old.text() {
         errors.push(new.invalid_text("field is immutable"));

@@ -9,6 +9,8 @@ use super::{Errors, report};
 const NAME_LENGTH: usize = 15;
 
 /// Reports an invalid port number; a missing number counts as 0.
+///
+/// upstream: k8s.io/apimachinery/pkg/util/validation#IsValidPortNum
 pub(crate) fn port_number(field: &Field<'_, '_>, errors: &mut Errors) {
     let number = field.number().unwrap_or_default();
     if !(1..=65535).contains(&number) {
@@ -25,6 +27,8 @@ pub(crate) fn port_number_or_name(field: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 /// Returns the errors of a port name (an IANA service name, RFC 6335).
+///
+/// upstream: k8s.io/apimachinery/pkg/util/validation#IsValidPortName
 pub(crate) fn port_name(name: &str) -> Faults {
     let mut faults = Faults::new();
     if name.len() > NAME_LENGTH {

@@ -67,7 +67,7 @@ pub(crate) fn may_overcommit(name: &str) -> bool {
 
 /// Returns true if a name needs no domain in quotas.
 ///
-/// upstream: `pkg/apis/core/helper#IsStandardQuotaResourceName`.
+/// upstream: pkg/apis/core/helper#IsStandardQuotaResourceName
 pub(crate) fn is_standard_for_quota(name: &str) -> bool {
     is_counted_of_pods(name)
         || is_counted(name)
@@ -82,6 +82,8 @@ pub(crate) fn is_standard(name: &str) -> bool {
 }
 
 /// Reports a name that is neither standard nor qualified. Returns true if its format is valid.
+///
+/// upstream: pkg/apis/core/validation#validateResourceName
 pub(crate) fn validate_name(name: &str, field: &Field<'_, '_>, errors: &mut Errors) -> bool {
     let faults = qualified_name(name);
     let malformed = !faults.is_empty();
@@ -97,7 +99,7 @@ pub(crate) fn validate_name(name: &str, field: &Field<'_, '_>, errors: &mut Erro
 
 /// Validates the name of a container resource.
 ///
-/// upstream: `pkg/apis/core/validation#validateContainerResourceName`.
+/// upstream: pkg/apis/core/validation#validateContainerResourceName
 pub(crate) fn validate_container_name(name: &str, field: &Field<'_, '_>, errors: &mut Errors) {
     validate_name(name, field, errors);
     if !name.contains('/') {
@@ -110,6 +112,8 @@ pub(crate) fn validate_container_name(name: &str, field: &Field<'_, '_>, errors:
 }
 
 /// Reports a negative amount, or a fraction of a resource that only has integers.
+///
+/// upstream: pkg/apis/core/validation#ValidateResourceQuantityValue
 pub(crate) fn validate_amount(name: &str, amount: &Field<'_, '_>, errors: &mut Errors) {
     let Some(quantity) = quantity(amount) else {
         return;
@@ -141,7 +145,7 @@ impl<'v> ClaimNames<'v> {
 
     /// Validates the claims that a container references.
     ///
-    /// upstream: `pkg/apis/core/validation#validateResourceClaimNames`.
+    /// upstream: pkg/apis/core/validation#validateResourceClaimNames
     fn validate(&self, claims: &Field<'_, '_>, errors: &mut Errors) {
         // The requests of each claim that are referenced; an empty text means all of them.
         let mut seen: HashMap<&str, Vec<&str>> = HashMap::new();
@@ -181,7 +185,7 @@ impl<'v> ClaimNames<'v> {
 
 /// Validates the resources of a container.
 ///
-/// upstream: `pkg/apis/core/validation#ValidateContainerResourceRequirements`.
+/// upstream: pkg/apis/core/validation#ValidateContainerResourceRequirements
 pub(crate) fn validate_container_resources(resources: &Field<'_, '_>, claims: &ClaimNames<'_>, errors: &mut Errors) {
     validate_requirements(resources, validate_container_name, errors);
     claims.validate(&resources.child("claims"), errors);
@@ -189,7 +193,7 @@ pub(crate) fn validate_container_resources(resources: &Field<'_, '_>, claims: &C
 
 /// Validates the resources of a container or the pod-level resources.
 ///
-/// upstream: `pkg/apis/core/validation#validateResourceRequirements`.
+/// upstream: pkg/apis/core/validation#validateResourceRequirements
 fn validate_requirements(
     resources: &Field<'_, '_>,
     check_name: fn(&str, &Field<'_, '_>, &mut Errors),
@@ -211,6 +215,8 @@ fn validate_requirements(
 }
 
 /// Validates limits. Returns two flags: they contain cpu or memory, and they contain huge pages.
+///
+/// upstream: pkg/apis/core/validation#validateResourceRequirements
 fn validate_limits(
     limits: &Field<'_, '_>,
     check_name: fn(&str, &Field<'_, '_>, &mut Errors),
@@ -227,6 +233,7 @@ fn validate_limits(
     (basic, huge)
 }
 
+/// upstream: pkg/apis/core/validation#validateResourceRequirements
 fn validate_request(
     name: &str,
     request: &Field<'_, '_>,
@@ -249,7 +256,7 @@ fn validate_request(
 
 /// Validates that huge pages are requested in whole pages.
 ///
-/// upstream: `pkg/apis/core/validation#validateResourceQuantityHugePageValue`.
+/// upstream: pkg/apis/core/validation#validateResourceQuantityHugePageValue
 fn validate_pages(name: &str, amount: &Field<'_, '_>, errors: &mut Errors) {
     let Some(size) = name.strip_prefix("hugepages-") else {
         return;
@@ -269,7 +276,7 @@ fn validate_pages(name: &str, amount: &Field<'_, '_>, errors: &mut Errors) {
 
 /// Validates the name of a pod-level resource.
 ///
-/// upstream: `pkg/apis/core/validation#validatePodResourceName`.
+/// upstream: pkg/apis/core/validation#validatePodResourceName
 fn validate_pod_name(name: &str, field: &Field<'_, '_>, errors: &mut Errors) {
     let before = errors.len();
     validate_name(name, field, errors);
@@ -289,7 +296,7 @@ pub(crate) fn is_of_pods(name: &str) -> bool {
 
 /// Validates pod-level resources, and that the containers stay within them.
 ///
-/// upstream: `pkg/apis/core/validation#validatePodResources`.
+/// upstream: pkg/apis/core/validation#validatePodResources
 pub(crate) fn validate_pod_resources(spec: &Field<'_, '_>, names: &ClaimNames<'_>, errors: &mut Errors) {
     let resources = spec.child("resources");
     if !resources.is_set() {
@@ -332,6 +339,7 @@ fn only_request<'v>(spec: &Field<'v, '_>, name: &str) -> Option<&'v str> {
     found
 }
 
+/// upstream: pkg/apis/core/validation#validatePodResourceConsistency
 fn validate_limits_within(spec: &Field<'_, '_>, resources: &Field<'_, '_>, errors: &mut Errors) {
     let limits = resources.child("limits");
     for (at, container) in spec.child("containers").items().enumerate() {
@@ -351,6 +359,8 @@ fn validate_limits_within(spec: &Field<'_, '_>, resources: &Field<'_, '_>, error
 }
 
 /// Validates the overhead of the sandbox of a Pod.
+///
+/// upstream: pkg/apis/core/validation#validateOverhead
 pub(crate) fn validate_overhead(overhead: &Field<'_, '_>, errors: &mut Errors) {
     if !overhead.is_set() {
         return;
@@ -365,7 +375,7 @@ pub(crate) fn validate_overhead(overhead: &Field<'_, '_>, errors: &mut Errors) {
 
 /// Validates the divisor of a selected resource.
 ///
-/// upstream: `pkg/apis/core/validation#validateContainerResourceDivisor`.
+/// upstream: pkg/apis/core/validation#validateContainerResourceDivisor
 pub(crate) fn validate_divisor(resource: &str, divisor: &Field<'_, '_>, errors: &mut Errors) {
     const OF_BYTES: [&str; 13] = [
         "1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei",
@@ -408,7 +418,7 @@ pub(crate) fn fractional_bytes(list: &Field<'_, '_>, name: &str, warnings: &mut 
 
 /// Adds the warnings about a claim specification.
 ///
-/// upstream: `pkg/api/persistentvolumeclaim#GetWarningsForPersistentVolumeClaimSpec`.
+/// upstream: pkg/api/persistentvolumeclaim#GetWarningsForPersistentVolumeClaimSpec
 pub(crate) fn fractional_claim(spec: &Field<'_, '_>, warnings: &mut Vec<String>) {
     let resources = spec.child("resources");
     for list in ["requests", "limits"] {

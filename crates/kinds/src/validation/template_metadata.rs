@@ -27,7 +27,7 @@ const FORBIDDEN: [(&str, &str); 13] = [
 
 /// Reports metadata other than labels and annotations in a template.
 ///
-/// upstream: `pkg/apis/core/validation#ValidateTemplateObjectMeta`.
+/// upstream: pkg/apis/core/validation#ValidateTemplateObjectMeta
 pub(crate) fn validate_template_metadata(metadata: &Field<'_, '_>, empties: &[EmptyField], errors: &mut Errors) {
     let annotations = metadata.child("annotations");
     if let Some(map) = annotations.value().and_then(Value::as_map) {

@@ -19,6 +19,8 @@ pub(super) struct Name<'a>(SmallVec<[Option<&'a Value>; 2]>);
 
 impl ListType {
     /// Returns the key of an item.
+    ///
+    /// upstream: sigs.k8s.io/structured-merge-diff/v6/typed#listItemToPathElement
     pub(super) fn name<'a>(&'a self, item: &'a Value) -> Result<Name<'a>, String> {
         if self.relationship != Relationship::Associative {
             return Err("invalid indexing of non-associative list".to_owned());
@@ -29,6 +31,7 @@ impl ListType {
         }
     }
 
+    /// upstream: sigs.k8s.io/structured-merge-diff/v6/typed#keyedAssociativeListItemToPathElement
     fn keyed_item_name<'a>(&'a self, item: &'a Value) -> Result<Name<'a>, String> {
         let map = match item {
             Value::Map(map) => map,
@@ -124,6 +127,7 @@ impl<'a> ItemEntries<'a> {
     }
 }
 
+/// upstream: sigs.k8s.io/structured-merge-diff/v6/typed#setItemToPathElement
 fn set_item_name(item: &Value) -> Result<Name<'_>, String> {
     match item {
         Value::Map(_) => Err("associative list without keys has an element that's a map type".to_owned()),

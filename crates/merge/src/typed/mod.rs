@@ -264,6 +264,8 @@ fn first_kind(kinds: u8) -> Option<Kind> {
 }
 
 /// Returns the error of a type that has no kinds or is not defined.
+///
+/// upstream: sigs.k8s.io/structured-merge-diff/v6/typed#resolveSchema
 fn unusable(of: &Type) -> ValidationError {
     let name = of.name.as_deref();
     ValidationError::new(match (of.missing, name) {

@@ -21,6 +21,8 @@ pub enum Duplicates {
 impl Typed {
     /// Validates the value against its type.
     ///
+    /// upstream: sigs.k8s.io/structured-merge-diff/v6/typed#TypedValue.Validate
+    ///
     /// # Errors
     /// Returns all validation errors.
     pub fn validate(&self, duplicates: Duplicates) -> Result<(), ValidationErrors> {
@@ -28,6 +30,8 @@ impl Typed {
     }
 
     /// Validates like [`Typed::validate`], but skips parts that are shared with `valid`.
+    ///
+    /// upstream: sigs.k8s.io/structured-merge-diff/v6/typed#TypedValue.Validate
     pub(super) fn validate_beside(
         &self,
         duplicates: Duplicates,
@@ -106,6 +110,7 @@ impl<'a> Validator<'a> {
         self.errors.push(ValidationError::new(message));
     }
 
+    /// upstream: sigs.k8s.io/structured-merge-diff/v6/typed#validatingObjectWalker.visitMapItems
     fn map(&mut self, map: &MapType, entries: &Map, valid: Option<&Value>) {
         let mut fields = map.cursor();
         for (key, value) in entries {
@@ -170,6 +175,8 @@ impl<'a> Validator<'a> {
 }
 
 /// Returns the error of a scalar, if any; `side` is prepended to the message.
+///
+/// upstream: sigs.k8s.io/structured-merge-diff/v6/typed#validateScalar
 pub(super) fn scalar_error(scalar: &Scalar, value: &Value, side: &str) -> Option<ValidationError> {
     let number = matches!(value, Value::Int(_) | Value::UInt(_) | Value::Float(_));
     let got = || Plain(value);

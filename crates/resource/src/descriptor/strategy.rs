@@ -33,6 +33,8 @@ pub trait Strategy: Send + Sync {
     /// Prepares an object that is about to be created: drops fields that the client may not set, and fills in those
     /// that only the server knows. The status of kinds with a status subresource is already removed, and so are fields
     /// whose feature gate is off.
+    ///
+    /// upstream: k8s.io/apiserver/pkg/registry/rest#RESTCreateStrategy
     fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         let _ = (context, object);
         Ok(())
@@ -48,12 +50,16 @@ pub trait Strategy: Send + Sync {
     /// Prepares an object that is about to replace `old`: fields that this write may not touch are copied from `old`.
     /// The fields that the descriptor names for this write (such as the status) are already copied from `old`, and
     /// fields whose feature gate is off are already removed.
+    ///
+    /// upstream: k8s.io/apiserver/pkg/registry/rest#RESTUpdateStrategy
     fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
         let _ = (context, object, old);
         Ok(())
     }
 
     /// Prepares an object whose deletion begins and that is not removed yet, such as by setting its phase.
+    ///
+    /// upstream: k8s.io/apiserver/pkg/registry/rest#RESTGracefulDeleteStrategy
     fn prepare_for_delete(&self, context: &WriteContext<'_>, object: &mut Value) {
         let _ = (context, object);
     }
@@ -64,12 +70,16 @@ pub trait Strategy: Send + Sync {
     }
 
     /// Validates an object that is to be created. Metadata is already validated.
+    ///
+    /// upstream: k8s.io/apiserver/pkg/registry/rest#RESTCreateStrategy
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         context.check(object, self.rules())
     }
 
     /// Validates an object that is to replace `old`, including those checks of [`Strategy::validate`] that apply to
     /// updates. Metadata is already validated.
+    ///
+    /// upstream: k8s.io/apiserver/pkg/registry/rest#RESTUpdateStrategy
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = self.validate(context, object);
         errors.extend(context.rest_of_metadata(object, old));
@@ -78,6 +88,9 @@ pub trait Strategy: Send + Sync {
     }
 
     /// Returns the warnings for the client about an accepted object, sent as Warning headers. `old` is set for updates.
+    ///
+    /// upstream: k8s.io/apiserver/pkg/registry/rest#RESTCreateStrategy
+    /// upstream: k8s.io/apiserver/pkg/registry/rest#RESTUpdateStrategy
     fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
         let _ = (context, object, old);
         Vec::new()

@@ -14,7 +14,9 @@ const NO_REASON: &str = "a condition reason must start with alphabetic character
      'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used for validation is \
      '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')";
 
-/// Validates a list of conditions: `ValidateConditions` of apimachinery.
+/// Validates a list of conditions.
+///
+/// upstream: k8s.io/apimachinery/pkg/apis/meta/v1/validation#ValidateConditions
 pub fn validate_conditions(conditions: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
     let mut types = HashSet::new();
     for condition in conditions.items() {
@@ -27,6 +29,7 @@ pub fn validate_conditions(conditions: &Field<'_, '_>, errors: &mut Vec<FieldErr
     }
 }
 
+/// upstream: k8s.io/apimachinery/pkg/apis/meta/v1/validation#ValidateCondition
 fn validate_condition(condition: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
     let status = condition.child("status");
     if !STATUSES.contains(&status.text()) {

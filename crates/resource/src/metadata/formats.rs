@@ -167,6 +167,8 @@ pub fn label_value(text: &str) -> Faults {
 }
 
 /// Validates a key of a ConfigMap or Secret, which can be the name of a file.
+///
+/// upstream: k8s.io/apimachinery/pkg/util/validation#IsConfigMapKey
 pub fn config_key(text: &str) -> Faults {
     let mut faults = Faults::new();
     if text.len() > DNS_SUBDOMAIN_LENGTH {
@@ -203,6 +205,8 @@ pub fn path_segment(text: &str) -> Faults {
 }
 
 /// Rejects names under which no object can be stored: an empty name, or one with a meaning in paths.
+///
+/// upstream: k8s.io/apiserver/pkg/registry/generic/registry#NamespaceKeyFunc
 ///
 /// # Errors
 /// If the name is rejected, in the words of the reference.

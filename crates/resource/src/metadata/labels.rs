@@ -9,6 +9,8 @@ use crate::field::Field;
 use crate::field_error::FieldError;
 
 /// Validates the keys and values of a map of labels. All errors are reported at the map itself.
+///
+/// upstream: k8s.io/apimachinery/pkg/apis/meta/v1/validation#ValidateLabels
 pub fn validate_labels(labels: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
     for (key, value) in labels.entries() {
         errors.extend(
@@ -26,6 +28,8 @@ pub fn validate_labels(labels: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
 }
 
 /// Validates the text at `name` as the key of a label.
+///
+/// upstream: k8s.io/apimachinery/pkg/apis/meta/v1/validation#ValidateLabelName
 pub fn validate_label_name(name: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
     errors.extend(
         qualified_name(name.text())
@@ -35,6 +39,8 @@ pub fn validate_label_name(name: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
 }
 
 /// Validates a label selector with `matchLabels` and `matchExpressions`; a missing selector is valid.
+///
+/// upstream: k8s.io/apimachinery/pkg/apis/meta/v1/validation#ValidateLabelSelector
 pub fn validate_label_selector(selector: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
     if !selector.is_set() {
         return;
@@ -54,6 +60,8 @@ pub fn validate_label_selector(selector: &Field<'_, '_>, errors: &mut Vec<FieldE
 }
 
 /// Validates that a requirement has as many values as its operator needs; `compares` is true if it may compare numbers.
+///
+/// upstream: k8s.io/apimachinery/pkg/apis/meta/v1/validation#ValidateLabelSelectorRequirement
 pub fn validate_operator(requirement: &Field<'_, '_>, compares: bool, errors: &mut Vec<FieldError>) {
     let (operator, values) = (requirement.child("operator"), requirement.child("values"));
     match operator.text() {

@@ -23,6 +23,8 @@ pub enum NameRule {
 
 impl NameRule {
     /// Validates `name` as the name of an object.
+    ///
+    /// upstream: k8s.io/apimachinery/pkg/api/validation#ValidateNameFunc
     pub fn check(self, name: &str) -> Faults {
         match self {
             NameRule::Subdomain => formats::dns_subdomain(name),
@@ -44,6 +46,8 @@ impl NameRule {
 
     /// Validates `prefix` as the beginning of a name, from `generateName`: a dash at the end is allowed, since a letter
     /// or a digit follows.
+    ///
+    /// upstream: k8s.io/apimachinery/pkg/api/validation#maskTrailingDash
     pub fn check_prefix(self, prefix: &str) -> Faults {
         if self == NameRule::PathSegment {
             return match prefix {

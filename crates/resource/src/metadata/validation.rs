@@ -24,6 +24,8 @@ pub const FIELD_MANAGER_MAX_BYTES: usize = 128;
 const SUBRESOURCE_MAX: usize = 256;
 
 /// Validates the metadata of an object that is to be created.
+///
+/// upstream: k8s.io/apimachinery/pkg/api/validation#ValidateObjectMeta
 pub fn validate_metadata(rules: &MetadataRules<'_>, object: &Value) -> Vec<FieldError> {
     let names = Names {
         namespaced: rules.namespaced,
@@ -34,6 +36,8 @@ pub fn validate_metadata(rules: &MetadataRules<'_>, object: &Value) -> Vec<Field
 }
 
 /// Validates the metadata of a written Scale, whatever the kind of the scaled object.
+///
+/// upstream: pkg/apis/autoscaling/validation#ValidateScale
 pub fn validate_scale_metadata(scale: &Value) -> Vec<FieldError> {
     let names = Names {
         namespaced: true,
@@ -121,6 +125,8 @@ fn generated_name(
 }
 
 /// Validates the metadata of an embedded object, at `root`. It needs no name, and any valid path segment is allowed.
+///
+/// upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta#validateEmbeddedResource
 pub(crate) fn validate_embedded_metadata(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldError>) {
     for (name, prefix) in [("generateName", true), ("name", false)] {
         let text = metadata.str_at(&[name]).unwrap_or_default();
@@ -153,6 +159,8 @@ pub(crate) fn validate_embedded_metadata(root: &FieldPath, metadata: &Value, err
 ///
 /// The reference validates metadata for all kinds and again in most kinds' own validation, so that clients see each of
 /// these errors several times among the causes; so does this function.
+///
+/// upstream: k8s.io/apimachinery/pkg/api/validation#ValidateObjectMetaUpdate
 pub fn validate_metadata_update(
     rules: &MetadataRules<'_>,
     subresource: &str,
@@ -196,8 +204,10 @@ fn own_prefix_faults(rules: &MetadataRules<'_>, object: &Value) -> Vec<FieldErro
     errors
 }
 
-/// Validates the metadata of a changed object as a whole, except name and namespace (`ValidateObjectMeta`), for kinds
-/// that do so between their other checks.
+/// Validates the metadata of a changed object as a whole, except name and namespace, for kinds that do so between their
+/// other checks.
+///
+/// upstream: k8s.io/apimachinery/pkg/api/validation#ValidateObjectMeta
 pub fn validate_metadata_whole(rules: &MetadataRules<'_>, object: &Value) -> Vec<FieldError> {
     let root = FieldPath::new("metadata");
     let metadata = object.get("metadata").unwrap_or(&Value::Null);
@@ -319,6 +329,8 @@ fn annotations(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldError>)
 }
 
 /// Validates annotations, which are at `field`.
+///
+/// upstream: k8s.io/apimachinery/pkg/api/validation#ValidateAnnotations
 pub fn validate_annotations(field: &FieldPath, annotations: &Map, errors: &mut Vec<FieldError>) {
     let mut size = 0;
     for (key, value) in annotations {
@@ -343,6 +355,7 @@ pub fn validate_annotations(field: &FieldPath, annotations: &Map, errors: &mut V
 /// Limit in bytes of the owner references in errors.
 const SHOWN_OWNERS: usize = 1 << 20;
 
+/// upstream: k8s.io/apimachinery/pkg/api/validation#ValidateOwnerReferences
 fn owner_references(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldError>) {
     let Some(references) = metadata.get("ownerReferences").and_then(Value::as_list) else {
         return;
@@ -424,6 +437,8 @@ fn finalizers(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldError>) 
 }
 
 /// Rejects finalizers without a domain, except the standard ones.
+///
+/// upstream: pkg/apis/core/validation#validateKubeFinalizerName
 fn finalizer_names(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldError>) {
     for (at, finalizer) in texts(metadata, "finalizers").enumerate() {
         if !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(&finalizer.as_str()) {
@@ -452,6 +467,8 @@ fn no_new_finalizers(root: &FieldPath, metadata: &Value, old: &Value, errors: &m
 }
 
 /// Validates `metadata.managedFields` of `object`, as far as that is possible from each entry.
+///
+/// upstream: k8s.io/apimachinery/pkg/util/managedfields#ValidateManagedFields
 pub fn validate_managed_fields(object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if let Some(metadata) = object.get("metadata") {
@@ -460,6 +477,7 @@ pub fn validate_managed_fields(object: &Value) -> Vec<FieldError> {
     errors
 }
 
+/// upstream: k8s.io/apimachinery/pkg/apis/meta/v1/validation#ValidateManagedFields
 fn managed_fields(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldError>) {
     let Some(entries) = metadata.get("managedFields").and_then(Value::as_list) else {
         return;
@@ -490,7 +508,7 @@ fn managed_fields(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldErro
 
 /// Validates the name of a field manager. An empty name is valid.
 ///
-/// upstream: `apimachinery/pkg/apis/meta/v1/validation#ValidateFieldManager`.
+/// upstream: k8s.io/apimachinery/pkg/apis/meta/v1/validation#ValidateFieldManager
 pub fn validate_field_manager(field: impl Fn() -> FieldPath, manager: &str, errors: &mut Vec<FieldError>) {
     if manager.len() > FIELD_MANAGER_MAX_BYTES {
         errors.push(FieldError::too_long(&field(), FIELD_MANAGER_MAX_BYTES));

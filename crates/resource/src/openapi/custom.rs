@@ -23,7 +23,8 @@ pub(super) fn named_types() -> [String; 2] {
 }
 
 /// Returns the title and version of the document of a group version that serves custom resources only.
-/// upstream: apiextensions-apiserver/pkg/controller/openapi/builder#getOpenAPIV3Config
+///
+/// upstream: k8s.io/apiextensions-apiserver/pkg/controller/openapi/builder#builder.getOpenAPIV3Config
 pub(super) fn info() -> Value {
     object([
         ("title", Value::from("Kubernetes CRD Swagger")),

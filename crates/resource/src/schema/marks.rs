@@ -198,7 +198,9 @@ static FORMATS: [Format; 15] = [
 /// Maximum length of the name of a device pool, in bytes.
 const POOL_NAME: usize = 253;
 
-/// Validates the name of a device pool, in the words of the reference's code: `validatePoolName`.
+/// Validates the name of a device pool, in the words of the reference's code.
+///
+/// upstream: pkg/apis/resource/validation#validatePoolName
 fn device_pool_name(field: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
     if field.text().len() > POOL_NAME {
         errors.push(field.too_long(POOL_NAME));
@@ -210,6 +212,8 @@ fn device_pool_name(field: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
 }
 
 /// Validates the name of a device pool: subdomains with slashes between them.
+///
+/// upstream: k8s.io/apimachinery/pkg/api/validate#ResourcePoolName
 fn resource_pool_name(field: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
     if field.text().len() > POOL_NAME {
         errors.push(field.too_long(POOL_NAME));

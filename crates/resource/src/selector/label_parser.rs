@@ -8,6 +8,8 @@ use crate::field_error::{FieldError, FieldPath};
 use crate::metadata::formats;
 
 /// Reads the requirements in their order.
+///
+/// upstream: k8s.io/apimachinery/pkg/labels#Parser.parse
 pub(super) fn parse(text: &str) -> Result<Vec<LabelRequirement>, SelectorError> {
     let (tokens, at) = (tokens(text), 0);
     let mut parser = Parser { tokens, at };
@@ -189,6 +191,7 @@ impl<'a> Parser<'a> {
     }
 }
 
+/// upstream: k8s.io/apimachinery/pkg/labels#validateLabelKey
 fn check_key(key: &SmolStr) -> Result<(), SelectorError> {
     let wrong = formats::qualified_name(key);
     if wrong.is_empty() {

@@ -59,6 +59,8 @@ impl LabelSelector {
 
     /// Reads a `LabelSelector` object, which has `matchLabels` and `matchExpressions`. Malformed parts are skipped;
     /// validation has rejected them before.
+    ///
+    /// upstream: k8s.io/apimachinery/pkg/apis/meta/v1#LabelSelectorAsSelector
     pub fn from_object(selector: &Value) -> Self {
         let mut requirements = Vec::new();
         if let Some(labels) = selector.get("matchLabels").and_then(Value::as_map) {
@@ -121,6 +123,8 @@ fn equalities(labels: &holdfast_value::Map) -> impl Iterator<Item = LabelRequire
 
 impl LabelRequirement {
     /// Creates a requirement if its key and values are well-formed and the number of values suits the operator.
+    ///
+    /// upstream: k8s.io/apimachinery/pkg/labels#NewRequirement
     pub(super) fn checked(key: SmolStr, operator: LabelOperator, values: Vec<SmolStr>) -> Result<Self, SelectorError> {
         let root = FieldPath::new("values");
         let mut errors = Vec::new();

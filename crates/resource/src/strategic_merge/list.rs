@@ -47,6 +47,8 @@ pub(super) fn delete_items<T: PatchType>(
 
 /// Rejects a patch whose items are not among those of `order`, or not in their order. Items with a directive are
 /// skipped.
+///
+/// upstream: k8s.io/apimachinery/pkg/util/strategicpatch#validatePatchWithSetOrderList
 pub(super) fn check_order<T: PatchType>(patch: &List, order: &List, member: &PatchMember<T>) -> Result<(), PatchError> {
     if patch.is_empty() || order.is_empty() {
         return Ok(());

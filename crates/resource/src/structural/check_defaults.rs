@@ -18,6 +18,8 @@ const MAX_DEPTH: usize = 130;
 impl Node {
     /// Validates the defaults of the schema at `field` and of all below it: they must hold only specified fields, and
     /// satisfy the schema that they are the default of, including its rules.
+    ///
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting#ValidateDefaults
     pub fn validate_defaults(&self, types: &TypeTable, field: &FieldPath, errors: &mut Vec<FieldError>) {
         if !self.within.defaults {
             return;
@@ -92,6 +94,8 @@ impl DefaultsChecker<'_> {
     }
 
     /// Reports the defaults of entries in metadata, whose keys are unknown.
+    ///
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting#validate
     fn forbid_defaults(&mut self, node: &Node, field: &FieldPath, depth: usize) {
         if !node.within.defaults || depth > MAX_DEPTH {
             return;
@@ -111,6 +115,7 @@ impl DefaultsChecker<'_> {
         }
     }
 
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting#validate
     fn default(
         &mut self,
         node: &Node,

@@ -112,6 +112,7 @@ impl KindType for CustomSchema {
         self.get().pruned(&object)
     }
 
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresource#customResourceStrategy.Validate
     fn validate<'v>(&self, write: &Validation<'v, '_>) -> Findings {
         let (of, Validation { object, old, .. }) = (self.get(), *write);
         let status_before = old.filter(|_| write.subresource == Some("status"));
@@ -309,6 +310,8 @@ impl CustomType {
 
     /// Returns the object with its defaults, without `null` in fields that are not nullable.
     ///
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting#PruneNonNullableNullsWithoutDefaults
+    ///
     /// # Errors
     /// [`Error::Overgrown`] if the defaults make the object too large.
     pub fn with_defaults(&self, object: Value) -> Result<Value, Error> {
@@ -319,6 +322,8 @@ impl CustomType {
     /// Returns the object with its defaults. A `null` in a field that is neither nullable nor has a default stays, to
     /// be rejected. This is the form of the result of an apply.
     ///
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting#Default
+    ///
     /// # Errors
     /// If [`CustomType::with_defaults`] fails.
     pub fn with_defaults_and_nulls(&self, object: Value) -> Result<Value, Error> {
@@ -328,11 +333,15 @@ impl CustomType {
 
     /// Validates an object by its schema. With the object that it replaces, errors of unchanged values that were
     /// already invalid are left out.
+    ///
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresource#customResourceValidator.Validate
     pub fn validate_schema(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
         validated(&self.root, object, old, &FieldPath::default())
     }
 
     /// Validates an object by its schema, if only its status is written.
+    ///
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresource#customResourceValidator.ValidateStatusUpdate
     pub fn validate_status(&self, object: &Value, old: &Value) -> Vec<FieldError> {
         let (Some(schema), Some(status)) = (self.root.property("status"), object.get("status")) else {
             return Vec::new();
@@ -341,6 +350,9 @@ impl CustomType {
     }
 
     /// Validates embedded objects, and lists that are sets or maps: the latter only if they were valid before.
+    ///
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta#Validate
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype#ValidateListSetsAndMaps
     pub fn validate_rest(&self, object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
         let root = FieldPath::default();
         self.root.validate_embedded(object, &root, errors);
@@ -362,6 +374,8 @@ impl CustomType {
 
     /// Validates an object by the CEL rules of its schema, adding to `errors`; rules cannot run after some of those
     /// errors. Returns warnings: rules that already failed before, for unchanged values.
+    ///
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel#Validator.Validate
     pub fn validate_rules(&self, object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) -> Vec<String> {
         let Some(rules) = self.rules() else {
             return Vec::new();
@@ -380,12 +394,17 @@ impl CustomType {
 }
 
 /// Returns the error of an object whose rules could not be evaluated.
+///
+/// upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresource#hasBlockingErr
 fn unchecked_rules() -> FieldError {
     let why = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
     FieldError::invalid(&FieldPath::default(), Value::Null, why)
 }
 
 /// Validates the fields of the Scale; those of the spec only if the write changes the spec.
+///
+/// upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresource#customResourceValidator.ValidateScaleSpec
+/// upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresource#customResourceValidator.ValidateScaleStatus
 fn validate_scale(scale: &ScaleFields, object: &Value, of_spec: bool, errors: &mut Vec<FieldError>) {
     let numbers = [&scale.spec_replicas, &scale.status_replicas];
     for path in numbers.into_iter().skip(usize::from(!of_spec)) {

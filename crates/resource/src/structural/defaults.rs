@@ -9,6 +9,8 @@ impl Node {
     /// Returns the value with its defaults; `None` if it has them all. A field that is `null` but not nullable counts
     /// as left out. Defaults are shared, but their serialized size is drawn from `growth`.
     ///
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting#Default
+    ///
     /// # Errors
     /// [`Error::Overgrown`].
     pub(super) fn with_defaults(&self, value: &Value, growth: &mut Growth) -> Result<Option<Value>, Error> {

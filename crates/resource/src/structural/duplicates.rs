@@ -74,6 +74,8 @@ fn repeated(list: &List, path: &FieldPath, errors: &mut Vec<FieldError>, key: im
 
 /// Returns the first item of an associative list that cannot have key fields. A `null` item has no key, like an empty
 /// one.
+///
+/// upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype#validateListMap
 fn without_keys(list: &List, path: &FieldPath) -> Option<FieldError> {
     let mut items = list.iter().enumerate();
     let (at, item) = items.find(|(_, item)| !matches!(item, Value::Null | Value::Map(_)))?;

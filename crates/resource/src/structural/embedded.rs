@@ -173,6 +173,8 @@ impl Node {
     }
 
     /// Validates the identity and the metadata of embedded objects.
+    ///
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta#Validate
     pub(super) fn validate_embedded(&self, value: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
         if !self.within.embedded {
             return;
@@ -201,6 +203,8 @@ impl Node {
 }
 
 /// Validates the identity of an object.
+///
+/// upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta#validateEmbeddedResource
 pub(super) fn identity(object: &Map, path: &FieldPath, errors: &mut Vec<FieldError>) {
     for name in ["apiVersion", "kind"] {
         let field = path.child(name);

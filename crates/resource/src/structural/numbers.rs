@@ -17,6 +17,8 @@ pub(super) struct Range<'a> {
 impl Range<'_> {
     /// Returns the error of `IsValueValidAgainstRange` for a number outside the range of its type; `what` names the
     /// number.
+    ///
+    /// upstream: k8s.io/kube-openapi/pkg/validation/validate#IsValueValidAgainstRange
     pub(super) fn fault(&self, what: &str, value: &Value) -> Option<String> {
         // Together with a named type, `x-kubernetes-int-or-string` makes it one of two types, which does not bound
         // numbers.

@@ -27,6 +27,8 @@ pub struct Ratchet<'v>(pub &'v Value);
 impl Node {
     /// Validates a value. `root` is its path in its object; the paths in messages begin below it. With the old value,
     /// only errors of changed values are reported.
+    ///
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/validation#ValidateCustomResource
     pub fn validate(&self, value: &Value, old: Option<Ratchet<'_>>, root: &FieldPath) -> Vec<FieldError> {
         let validation = Validation {
             root,
@@ -38,6 +40,8 @@ impl Node {
     }
 
     /// Validates a default. For defaults, the reference does not check that a value is a whole number or a text.
+    ///
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting#validate
     pub(super) fn validate_default(&self, default: &Value, root: &FieldPath) -> Vec<FieldError> {
         let validation = Validation { root, of_default: true };
         let mut errors = validation.value(self, default, None, &ValuePath::ROOT).errors;
@@ -199,6 +203,7 @@ impl Validation<'_> {
         self.error(FieldErrorKind::Invalid, "", Some("".into()), detail)
     }
 
+    /// upstream: k8s.io/kube-openapi/pkg/validation/validate#schemaPropsValidator.Validate
     fn junctors(&self, checks: &Checks, value: &Value, old: Option<Ratchet<'_>>, place: &ValuePath<'_>) -> Outcome {
         let mut outcome = Outcome::default();
         let quoted = || format!("{:?}", place.text());
@@ -300,6 +305,7 @@ impl Validation<'_> {
         self.error(FieldErrorKind::TypeInvalid, &name, Some(text.into()), detail)
     }
 
+    /// upstream: k8s.io/kube-openapi/pkg/validation/validate#numberValidator.Validate
     fn number(&self, node: &Node, checks: &Checks, value: &Value, place: &ValuePath<'_>) -> Outcome {
         let mut outcome = Outcome::default();
         let range = Range {
@@ -353,7 +359,9 @@ impl Validation<'_> {
         outcome
     }
 
-    /// Validates `multipleOf` (`MultipleOfNativeType`): whole numbers are compared with the whole part of the factor.
+    /// Validates `multipleOf`: whole numbers are compared with the whole part of the factor.
+    ///
+    /// upstream: k8s.io/kube-openapi/pkg/validation/validate#MultipleOfNativeType
     fn multiple(&self, value: &Value, of: f64, place: &ValuePath<'_>) -> Outcome {
         let of = shown_limit(value, of);
         let factor = float(&of).unwrap_or_default();

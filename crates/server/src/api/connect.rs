@@ -19,6 +19,8 @@ use crate::write;
 
 /// Answers a request to a subresource for connections.
 ///
+/// upstream: k8s.io/apiserver/pkg/endpoints/handlers#ConnectResource
+///
 /// # Errors
 /// The reason why no connection can be established.
 pub(super) async fn connect(

@@ -192,6 +192,8 @@ pub fn resource_request(
 }
 
 /// Checks that the resource accepts patches of the body's type.
+///
+/// upstream: k8s.io/apiserver/pkg/endpoints/handlers#PatchResource
 fn check_patch_type(negotiated: &Negotiated, cbor: bool, resource: &Resource) -> Result<(), ApiError> {
     let patch_type = negotiated.patch_type();
     if resource.conventions.strategic_merge {

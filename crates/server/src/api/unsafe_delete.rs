@@ -23,6 +23,8 @@ const VERB: &str = "unsafe-delete-ignore-read-errors";
 
 /// Rejects options that cannot be combined with the one for unreadable objects.
 ///
+/// upstream: k8s.io/apimachinery/pkg/apis/meta/v1/validation#ValidateIgnoreStoreReadError
+///
 /// # Errors
 /// 422 if such an option is set.
 pub(super) fn check(options: &DeleteOptions, of_collection: bool) -> Result<(), ApiError> {
@@ -66,6 +68,8 @@ pub(super) fn check(options: &DeleteOptions, of_collection: bool) -> Result<(), 
 
 /// Deletes the object, if it cannot be read.
 ///
+/// upstream: k8s.io/apiserver/pkg/registry/generic/registry#corruptObjectDeleter.Delete
+///
 /// # Errors
 /// 403 if the user lacks the permission, 422 if the object can be read or does not exist.
 pub(super) async fn delete(context: &Arc<Context>, request: &ResourceRequest) -> Result<Response, ApiError> {
@@ -92,6 +96,8 @@ pub(super) async fn delete(context: &Arc<Context>, request: &ResourceRequest) ->
 }
 
 /// Checks that the user has the separate permission for such a deletion.
+///
+/// upstream: k8s.io/apiserver/pkg/endpoints/handlers#authorizeUnsafeDelete
 fn authorize(context: &Context, request: &ResourceRequest) -> Result<(), ApiError> {
     let resource = &request.served.resource;
     let refuse = |why: String| Err(ApiError::forbidden(&resource.group_resource(), &request.name, why));

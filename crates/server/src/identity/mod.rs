@@ -178,7 +178,7 @@ pub(crate) fn is_anonymous(user: &User) -> bool {
 /// Adds an authenticated user to the group `system:authenticated`, except the anonymous user and members of
 /// `system:unauthenticated`, whichever credential names them.
 ///
-/// upstream: pkg/authentication/group#AuthenticatedGroupAdder
+/// upstream: k8s.io/apiserver/pkg/authentication/group#AuthenticatedGroupAdder
 fn authenticated(mut user: User) -> User {
     if !is_anonymous(&user) && !user.is_in(AUTHENTICATED) {
         user.groups.push(SmolStr::new_static(AUTHENTICATED));

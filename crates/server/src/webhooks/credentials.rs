@@ -64,7 +64,7 @@ impl WebhookUsers {
 
     /// Returns the user for `HOST:PORT`: the exact name first, then the longest domain, both with and without port 443.
     ///
-    /// upstream: apiserver/pkg/util/webhook#defaultAuthenticationInfoResolver
+    /// upstream: k8s.io/apiserver/pkg/util/webhook#defaultAuthenticationInfoResolver
     fn user_for(&self, target: &str) -> Option<&Arc<WebhookUser>> {
         let host = target.strip_suffix(":443").map(|host| host.trim_matches(['[', ']']));
         let named = [Some(target), host].into_iter().flatten();

@@ -13,7 +13,7 @@ use tower_service::Service;
 
 /// Address of an etcd member.
 ///
-/// upstream: `go.etcd.io/etcd/client/v3/internal/endpoint#Interpret`.
+/// upstream: go.etcd.io/etcd/client/v3/internal/endpoint#Interpret
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Address {
     /// `http://` or `https://` and the authority that requests name.

@@ -32,6 +32,9 @@ const MAX_SELECTABLE: usize = 8;
 const APPROVAL: &str = "api-approved.kubernetes.io";
 
 /// Validates a CRD on creation, or as the replacement of `old`.
+///
+/// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#ValidateCustomResourceDefinition
+/// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#ValidateCustomResourceDefinitionUpdate
 pub(super) fn validate(
     (types, timings): (&TypeTable, &RuleTimings),
     definition: &Value,
@@ -58,6 +61,8 @@ pub(super) fn validate(
 }
 
 /// Validates the status of a CRD.
+///
+/// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#ValidateCustomResourceDefinitionStatus
 pub(super) fn validate_status(definition: &Value, errors: &mut Errors) {
     if let Some(accepted) = definition.at(&["status", "acceptedNames"]) {
         names(accepted, &FieldPath::new("status.acceptedNames"), errors);
@@ -77,6 +82,8 @@ fn is_true(value: &Value, name: &str) -> bool {
 }
 
 /// Validates the name of a CRD, which must be `PLURAL.GROUP`.
+///
+/// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#ValidateCustomResourceDefinition
 pub(super) fn name_faults(definition: &Value, name: &str) -> Faults {
     let part = |path: &[&str]| definition.str_at(path).unwrap_or_default();
     let wanted = format!("{}.{}", part(&["spec", "names", "plural"]), part(&["spec", "group"]));
@@ -91,6 +98,7 @@ fn joined(faults: &Faults) -> String {
     faults.join(",")
 }
 
+/// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#validateCustomResourceDefinitionSpec
 fn validate_spec(spec: &Value, known: &Known<'_>, errors: &mut Errors) {
     let root = FieldPath::new("spec");
     let (group, field) = (text(spec, "group"), root.child("group"));
@@ -155,6 +163,7 @@ impl Shared {
         }
     }
 
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#validateCustomResourceDefinitionSpec
     fn validate_above(&self, version: &Value, root: &FieldPath, known: &Known<'_>, errors: &mut Errors) {
         if self.schema {
             validation(version, &root.child("validation"), known, errors);
@@ -162,6 +171,7 @@ impl Shared {
         self.validate_parts(version, root, true, errors);
     }
 
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#validateCustomResourceDefinitionVersion
     fn validate_within(&self, version: &Value, root: &FieldPath, known: &Known<'_>, errors: &mut Errors) {
         if !self.schema {
             validation(version, &root.child("schema"), known, errors);
@@ -169,6 +179,7 @@ impl Shared {
         self.validate_parts(version, root, false, errors);
     }
 
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#validateCustomResourceDefinitionSpec
     fn validate_parts(&self, version: &Value, root: &FieldPath, above: bool, errors: &mut Errors) {
         if self.subresources == above {
             version::subresources(version, &root.child("subresources"), errors);
@@ -195,6 +206,7 @@ impl Shared {
     }
 }
 
+/// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#validateCustomResourceDefinitionSpec
 fn versions(spec: &Value, root: &FieldPath, shared: &Shared, known: &Known<'_>, errors: &mut Errors) {
     let field = root.child("versions");
     let versions = items(spec, "versions");
@@ -238,6 +250,7 @@ fn versions(spec: &Value, root: &FieldPath, shared: &Shared, known: &Known<'_>, 
     }
 }
 
+/// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#validateDeprecationWarning
 fn deprecation(version: &Value, field: &FieldPath, errors: &mut Errors) {
     let Some(warning) = version.get("deprecationWarning").and_then(Value::as_str) else {
         return;
@@ -260,6 +273,7 @@ fn deprecation(version: &Value, field: &FieldPath, errors: &mut Errors) {
     }
 }
 
+/// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#ValidateCustomResourceDefinitionNames
 fn names(names: &Value, root: &FieldPath, errors: &mut Errors) {
     let mut label = |field: FieldPath, name: &str| {
         let faults = dns_label_1035(name);
@@ -327,6 +341,8 @@ impl<'v> Known<'v> {
 }
 
 /// Validates the schema of a version.
+///
+/// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#validateCustomResourceDefinitionValidation
 fn validation(version: &Value, root: &FieldPath, known: &Known<'_>, errors: &mut Errors) {
     let Some(schema) = version
         .at(&["schema", "openAPIV3Schema"])
@@ -374,6 +390,7 @@ fn structure(types: &TypeTable, schema: &Value, node: &Node, field: &FieldPath) 
     found
 }
 
+/// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#validateCustomResourceConversion
 #[expect(clippy::indexing_slicing, reason = "the place of one of the versions")]
 fn conversion(spec: &Value, root: &FieldPath, errors: &mut Errors) {
     let Some(conversion) = spec.get("conversion").filter(|conversion| !conversion.is_null()) else {
@@ -457,6 +474,8 @@ fn authorities(spec: &Value, old: &Value, errors: &mut Errors) {
 
 /// Validates immutable fields: group and plural always, since they form the name; scope and kind once objects may
 /// exist.
+///
+/// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#validateCustomResourceDefinitionSpecUpdate
 fn immutable(definition: &Value, old: &Value, errors: &mut Errors) {
     let established = condition(old, "Established");
     for (path, always) in [
@@ -474,6 +493,7 @@ fn immutable(definition: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
+/// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#ValidateCustomResourceDefinitionStoredVersions
 fn stored_versions(definition: &Value, errors: &mut Errors) {
     let root = FieldPath::new("status.storedVersions");
     let null = Value::Null;
@@ -530,6 +550,7 @@ fn approval_of(definition: &Value) -> Approval {
     }
 }
 
+/// upstream: k8s.io/apiextensions-apiserver/pkg/apihelpers#GetAPIApprovalState
 fn approval(definition: &Value, old: Option<&Value>, errors: &mut Errors) {
     let group = definition.str_at(&["spec", "group"]).unwrap_or_default();
     let protected = ["k8s.io", "kubernetes.io"].iter().any(|domain| {

@@ -21,6 +21,8 @@ const MAX_REPORTED: usize = 4;
 const RULES: &str = "x-kubernetes-validations";
 
 /// Validates the texts of the rules of a schema and of all nested schemas. `node` was parsed from `schema`.
+///
+/// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#ValidateCustomResourceDefinitionOpenAPISchema
 pub(super) fn words(schema: &Value, node: &Node, field: &FieldPath, errors: &mut Errors) {
     let below = |path: &[&str]| schema.at(path).unwrap_or(&Value::Null);
     if let Additional::Schema(of) = &node.additional {
@@ -75,6 +77,7 @@ pub(super) fn words(schema: &Value, node: &Node, field: &FieldPath, errors: &mut
     }
 }
 
+/// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#ValidateCustomResourceDefinitionOpenAPISchema
 fn message(rule: &Rule, field: &FieldPath, errors: &mut Errors) {
     let (text, message) = (rule.rule.trim(), rule.message.as_str());
     let invalid = |why: &str| FieldError::invalid(&field.child("message"), message, why);
@@ -228,6 +231,7 @@ impl RuleCheck<'_> {
         })
     }
 
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#ValidateCustomResourceDefinitionOpenAPISchema
     fn rules(&mut self, level: &Level<'_>, field: &FieldPath) {
         let field = field.child(RULES);
         let Some(decl) = &level.decl else {
@@ -300,6 +304,7 @@ impl RuleCheck<'_> {
         }
     }
 
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#validateCustomResourceDefinitionValidation
     fn finish(mut self, field: &FieldPath) -> Errors {
         let what = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema";
         if let Some(total) = too_dear(what, self.total, ESTIMATED_SCHEMA) {
@@ -323,6 +328,7 @@ fn refused(field: &FieldPath, rule: &Rule, why: &str) -> FieldError {
     }
 }
 
+/// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#getCostErrorMessage
 fn too_dear(what: &str, cost: u64, limit: u64) -> Option<String> {
     let factor = excess(cost, limit)?;
     Some(format!(

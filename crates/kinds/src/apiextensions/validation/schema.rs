@@ -37,6 +37,8 @@ const AT_ROOT: [(&str, &str); 22] = [
 ];
 
 /// Rejects root keywords that the schema of a version with a status subresource would lose.
+///
+/// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#validateCustomResourceDefinitionValidation
 pub(super) fn beside_status(schema: &Value, field: &FieldPath, errors: &mut Errors) {
     for (keyword, value) in schema.as_map().into_iter().flatten() {
         if keyword == "type" && value.as_str().is_some_and(|of| !of.is_empty() && of != "object") {
@@ -187,11 +189,15 @@ fn is_unset(value: &Value) -> bool {
 }
 
 /// Returns true if the schema or a nested one has a default.
+///
+/// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#schemaHasDefaults
 pub(super) fn has_defaults(schema: &Value) -> bool {
     Node::read(schema).has_defaults()
 }
 
 /// Validates the schema of a version.
+///
+/// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#validateCustomResourceDefinitionValidation
 pub(super) fn validate(schema: &Value, field: &FieldPath, errors: &mut Errors) {
     SchemaCheck { errors, depth: 0 }.schema(schema, field, true, None);
 }
@@ -219,10 +225,12 @@ impl SchemaCheck<'_> {
         self.depth -= 1;
     }
 
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#specStandardValidatorV3.validate
     fn forbid(&mut self, field: &FieldPath, keyword: &str, why: &str) {
         self.errors.push(FieldError::forbidden(&field.child(keyword), why));
     }
 
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#specStandardValidatorV3.validate
     fn keywords(&mut self, schema: &Value, field: &FieldPath, no_defaults: Option<&str>) {
         let set = |keyword: &str| schema.get(keyword).is_some_and(|value| !value.is_null());
         let filled = |keyword: &str| {
@@ -275,6 +283,7 @@ impl SchemaCheck<'_> {
         }
     }
 
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#ValidateCustomResourceDefinitionOpenAPISchema
     fn below(&mut self, schema: &Value, field: &FieldPath, is_root: bool, no_defaults: Option<&str>) {
         let properties = schema.get("properties").and_then(Value::as_map);
         if let Some(additional) = schema.get("additionalProperties").filter(|value| !value.is_null()) {
@@ -311,6 +320,8 @@ impl SchemaCheck<'_> {
     }
 
     /// Validates the `x-kubernetes-*` extensions of lists and maps.
+    ///
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#ValidateCustomResourceDefinitionOpenAPISchema
     fn extensions(&mut self, schema: &Value, field: &FieldPath) {
         let of = text(schema, "type");
         if schema
@@ -365,6 +376,8 @@ impl SchemaCheck<'_> {
     }
 
     /// Validates the keys of a list of type `map`.
+    ///
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#ValidateCustomResourceDefinitionOpenAPISchema
     #[expect(clippy::indexing_slicing, reason = "the place of one of the keys")]
     fn keys(&mut self, schema: &Value, field: &FieldPath) {
         let (keys, keys_field) = (
@@ -417,6 +430,8 @@ impl SchemaCheck<'_> {
     }
 
     /// Validates that the items of a set are atomic.
+    ///
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#ValidateCustomResourceDefinitionOpenAPISchema
     fn items_of_set(&mut self, item: &Value, field: &FieldPath) {
         let (mark, unmarked) = match text(item, "type") {
             "object" => ("x-kubernetes-map-type", false),
@@ -433,6 +448,8 @@ impl SchemaCheck<'_> {
     }
 
     /// Validates the items of a list of type `set` or `map`.
+    ///
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#validateMapListKeysMapSet
     fn members(&mut self, list_type: &str, schema: &Value, item: &Value, field: &FieldPath) {
         if is_true(item, "nullable") {
             let why = format!("cannot be nullable when x-kubernetes-list-type is {list_type}");

@@ -13,6 +13,8 @@ use crate::validation::Errors;
 const MAX_DEPTH: usize = 130;
 
 /// Returns the reasons why the schema is not structural, sorted by message.
+///
+/// upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema#ValidateStructural
 pub(super) fn validate(schema: &Value, field: &FieldPath) -> Errors {
     let mut walk = StructuralCheck {
         errors: Errors::new(),
@@ -33,6 +35,7 @@ pub(super) fn unreadable(schema: &Value) -> Option<&'static str> {
     unreadable_within(schema, 0)
 }
 
+/// upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema#validateUnsupportedFields
 fn unreadable_within(schema: &Value, depth: usize) -> Option<&'static str> {
     if depth > MAX_DEPTH || schema.as_map().is_none() {
         return None;
@@ -116,6 +119,7 @@ impl StructuralCheck {
         self.errors.push(FieldError::required(&field, why));
     }
 
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema#validateStructuralInvariants
     fn forbidden(&mut self, field: FieldPath, why: &str) {
         self.errors.push(FieldError::forbidden(&field, why));
     }
@@ -134,6 +138,7 @@ impl StructuralCheck {
         self.depth -= 1;
     }
 
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema#validateStructuralInvariants
     fn shape(&mut self, schema: &Value, level: Level, field: &FieldPath) {
         let of = text(schema, "type");
         let embedded = is_true(schema, "x-kubernetes-embedded-resource");
@@ -201,6 +206,8 @@ impl StructuralCheck {
     }
 
     /// Validates the schemas of `kind`, `apiVersion` and `metadata`, which every object has.
+    ///
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema#validateStructuralMetadataInvariants
     fn identity(&mut self, schema: &Value, level: Level, embedded: bool, field: &FieldPath) {
         let is_object = level == Level::Root || embedded;
         for name in ["kind", "apiVersion"] {
@@ -247,6 +254,7 @@ impl StructuralCheck {
         self.pattern(schema, field);
     }
 
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema#validateValueValidation
     fn pattern(&mut self, schema: &Value, field: &FieldPath) {
         let pattern = text(schema, "pattern");
         if let Err(error) = Pattern::check(pattern) {
@@ -268,6 +276,8 @@ impl StructuralCheck {
     }
 
     /// Validates a schema in a junctor: it may validate values but must not specify their shape.
+    ///
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema#validateNestedValueValidation
     fn nested(&mut self, schema: &Value, skips_any: bool, field: &FieldPath) {
         if self.depth > MAX_DEPTH || schema.as_map().is_none() {
             return;

@@ -9,6 +9,7 @@ use holdfast_value::Value;
 use super::{MAX_SELECTABLE, items, text};
 use crate::validation::Errors;
 
+/// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#ValidateCustomResourceDefinitionSubresources
 pub(super) fn subresources(version: &Value, root: &FieldPath, errors: &mut Errors) {
     let Some(scale) = version.at(&["subresources", "scale"]).filter(|scale| !scale.is_null()) else {
         return;
@@ -46,6 +47,7 @@ pub(super) fn subresources(version: &Value, root: &FieldPath, errors: &mut Error
     }
 }
 
+/// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#validateSimpleJSONPath
 fn simple_path(path: &str, field: &FieldPath) -> Option<FieldError> {
     let why = "must be a simple json path starting with .";
     (!path.starts_with('.')).then(|| FieldError::invalid(field, path, why))
@@ -89,6 +91,8 @@ pub(super) fn columns(version: &Value, root: &FieldPath, errors: &mut Errors) {
 }
 
 /// Validates the selectable fields of objects. `refused` is the reason if there must be none.
+///
+/// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#ValidateCustomResourceSelectableFields
 pub(super) fn selectable_fields(version: &Value, refused: Option<&str>, root: &FieldPath, errors: &mut Errors) {
     let selectable = items(version, "selectableFields");
     if selectable.is_empty() {

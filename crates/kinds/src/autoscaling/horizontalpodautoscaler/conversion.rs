@@ -180,6 +180,8 @@ fn current_metrics_to_v2(object: &mut Value) -> Vec<Value> {
 }
 
 /// Removes the annotations that hold fields in `v1`.
+///
+/// upstream: pkg/apis/autoscaling#DropRoundTripHorizontalPodAutoscalerAnnotations
 pub(super) fn drop_annotations(object: &mut Value) {
     const PLACE: [&str; 2] = ["metadata", "annotations"];
     let Some(annotations) = object.at(&PLACE).and_then(Value::as_map) else {

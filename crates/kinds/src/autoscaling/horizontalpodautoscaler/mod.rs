@@ -25,6 +25,7 @@ pub(crate) struct HorizontalPodAutoscaler {
 const CPU_TARGET: i64 = 80;
 
 impl Strategy for HorizontalPodAutoscaler {
+    /// upstream: pkg/apis/autoscaling/v2#SetDefaults_HorizontalPodAutoscaler
     fn default_fields(&self, version: &str, object: &mut Value) {
         if version == "v1" {
             // An invalid annotation counts as missing.
@@ -50,6 +51,8 @@ impl Strategy for HorizontalPodAutoscaler {
         }
     }
 
+    /// upstream: pkg/registry/autoscaling/horizontalpodautoscaler#autoscalerStatusStrategy.PrepareForUpdate
+    /// upstream: pkg/registry/autoscaling/horizontalpodautoscaler#autoscalerStrategy.PrepareForUpdate
     fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
         // A version with fields in annotations cannot express that they are unchanged.
         let kept = match context.subresource {
@@ -60,10 +63,13 @@ impl Strategy for HorizontalPodAutoscaler {
         Ok(())
     }
 
+    /// upstream: pkg/registry/autoscaling/horizontalpodautoscaler#autoscalerStrategy.Validate
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         context.check(object, &AutoscalerRules::new(self.features, None))
     }
 
+    /// upstream: pkg/registry/autoscaling/horizontalpodautoscaler#autoscalerStrategy.ValidateUpdate
+    /// upstream: pkg/registry/autoscaling/horizontalpodautoscaler#autoscalerStatusStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         context.check(object, &AutoscalerRules::new(self.features, Some(&Field::root(old))))
     }
@@ -100,6 +106,7 @@ impl Converts for HorizontalPodAutoscaler {
     }
 }
 
+/// upstream: pkg/apis/autoscaling/v2#SetDefaults_HorizontalPodAutoscalerBehavior
 fn default_behavior(object: &mut Value) {
     let policy = |policy_type: &str, value: i64| {
         let mut policy = Map::new();

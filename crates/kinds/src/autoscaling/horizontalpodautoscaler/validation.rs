@@ -98,7 +98,9 @@ impl<'v> Rules<'v> for AutoscalerRules {
 }
 
 impl AutoscalerRules {
-    /// Mirrors `validateMetricSpec`: validates the first source that is set, whatever the type is.
+    /// Validates the first source that is set, whatever the type is.
+    ///
+    /// upstream: pkg/apis/autoscaling/validation#validateMetricSpec
     fn validate_metric<'v>(&self, metric: &Part<'v, '_>, check: &mut Check<'_>) {
         let of = metric.child("type");
         if of.text().is_empty() {
@@ -133,6 +135,7 @@ impl AutoscalerRules {
     }
 }
 
+/// upstream: pkg/apis/autoscaling/validation#validateHorizontalPodAutoscalerSpec
 fn validate_bounds(spec: &Field<'_, '_>, errors: &mut Errors) {
     let most = spec.child("maxReplicas");
     let number = most.number().unwrap_or_default();
@@ -141,6 +144,7 @@ fn validate_bounds(spec: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
+/// upstream: pkg/apis/autoscaling/validation#validateMetrics
 fn validate_scaling_to_zero(spec: &Field<'_, '_>, errors: &mut Errors) {
     let metrics = spec.child("metrics");
     let by_outside = |metric: Field<'_, '_>| matches!(metric.child("type").text(), "Object" | "External");
@@ -150,14 +154,16 @@ fn validate_scaling_to_zero(spec: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
+/// upstream: pkg/apis/autoscaling/validation#ValidateAPIVersion
 fn validate_api_version(reference: &Field<'_, '_>, takes_core: bool, errors: &mut Errors) {
     if let Some(fault) = version_fault(reference, takes_core) {
         errors.push(reference.child("apiVersion").invalid_text(fault));
     }
 }
 
-/// Mirrors `ValidateAPIVersion`: returns the error in the version of a reference. If `takes_core`, the group is
-/// optional.
+/// Returns the error in the version of a reference. If `takes_core`, the group is optional.
+///
+/// upstream: pkg/apis/autoscaling/validation#ValidateAPIVersion
 fn version_fault(reference: &Field<'_, '_>, takes_core: bool) -> Option<String> {
     let version = reference.child("apiVersion").text();
     match version.split_once('/') {
@@ -169,6 +175,9 @@ fn version_fault(reference: &Field<'_, '_>, takes_core: bool) -> Option<String> 
 }
 
 /// Validates that a target has exactly one of a raw value and a utilization.
+///
+/// upstream: pkg/apis/autoscaling/validation#validateContainerResourceSource
+/// upstream: pkg/apis/autoscaling/validation#validateResourceSource
 fn validate_utilization(target: &Field<'_, '_>, errors: &mut Errors) {
     let (utilization, average) = (target.child("averageUtilization"), target.child("averageValue"));
     match (utilization.is_set(), average.is_set()) {
@@ -181,6 +190,9 @@ fn validate_utilization(target: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 /// Validates that a target has a total or a per-Pod value. Reports `missing` if not.
+///
+/// upstream: pkg/apis/autoscaling/validation#validateObjectSource
+/// upstream: pkg/apis/autoscaling/validation#validatePodsSource
 fn validate_value(target: &Field<'_, '_>, missing: &str, errors: &mut Errors) {
     let average = target.child("averageValue");
     if !target.child("value").is_set() && !average.is_set() {
@@ -188,6 +200,7 @@ fn validate_value(target: &Field<'_, '_>, missing: &str, errors: &mut Errors) {
     }
 }
 
+/// upstream: pkg/apis/autoscaling/validation#validateExternalSource
 fn validate_external_value(target: &Field<'_, '_>, errors: &mut Errors) {
     validate_value(
         target,
@@ -200,6 +213,7 @@ fn validate_external_value(target: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
+/// upstream: pkg/apis/autoscaling/validation#validateMetricTarget
 fn validate_target(target: &Field<'_, '_>, errors: &mut Errors) {
     let of = target.child("type");
     if of.text().is_empty() {

@@ -13,6 +13,8 @@ const PARALLELISM_OF_MANY: i64 = 10_000;
 const FAILED_INDEXES_OF_MANY: i64 = 10_000;
 
 /// Validates the parallelism, completions and failure limits of an indexed Job.
+///
+/// upstream: pkg/apis/batch/validation#validateJobSpec
 pub(super) fn validate_index_limits(spec: &Field<'_, '_>, errors: &mut Errors) {
     let (completions, parallelism) = (spec.child("completions"), spec.child("parallelism"));
     let most_failed = spec.child("maxFailedIndexes");
@@ -43,6 +45,8 @@ fn at_most(field: &Field<'_, '_>, most: i64, when: &str, errors: &mut Errors) {
 }
 
 /// Validates that a success rule has a criterion.
+///
+/// upstream: pkg/apis/batch/validation#validateSuccessPolicyRule
 pub(super) fn validate_success_rule(rule: &Field<'_, '_>, errors: &mut Errors) {
     if !rule.child("succeededIndexes").is_set() && !rule.child("succeededCount").is_set() {
         errors.push(rule.required("at least one of succeededCount or succeededIndexes must be specified"));
@@ -51,6 +55,8 @@ pub(super) fn validate_success_rule(rule: &Field<'_, '_>, errors: &mut Errors) {
 
 /// Validates the indexes and the count of a success rule. Without `completions` in the Job there is no limit to compare
 /// them with.
+///
+/// upstream: pkg/apis/batch/validation#validateSuccessPolicyRule
 pub(super) fn validate_succeeded_counts<'v>(
     rule: &Part<'v, '_>,
     completions: Option<i64>,
@@ -77,6 +83,8 @@ pub(super) fn validate_succeeded_counts<'v>(
 }
 
 /// Reports an invalid list of indexes. Returns the number of indexes if the field is set.
+///
+/// upstream: pkg/apis/batch/validation#validateIndexesFormat
 pub(super) fn validate_indexes(
     indexes: &Field<'_, '_>,
     name: &str,
@@ -130,6 +138,7 @@ fn intervals(list: &str, completions: i64) -> impl Iterator<Item = Result<(i64, 
         .map(move |text| read_interval(text, completions))
 }
 
+/// upstream: pkg/apis/batch/validation#parseIndexInterval
 fn read_interval(text: &str, completions: i64) -> Result<(i64, i64), String> {
     let Some((first, last)) = text.split_once('-') else {
         let index = read_index(text, completions)?;
@@ -145,6 +154,7 @@ fn read_interval(text: &str, completions: i64) -> Result<(i64, i64), String> {
     Ok((first, last))
 }
 
+/// upstream: pkg/apis/batch/validation#parseIndexInterval
 fn read_index(text: &str, completions: i64) -> Result<i64, String> {
     match text.parse::<i64>() {
         Ok(index) if index < completions => Ok(index),
@@ -162,7 +172,7 @@ fn increasing(before: Option<i64>, index: i64) -> Result<(), String> {
 
 /// Warns of an Indexed Job that is too large to track.
 ///
-/// upstream: `pkg/api/job#WarningsForJobSpec`.
+/// upstream: pkg/api/job#WarningsForJobSpec
 pub(in crate::batch) fn indexed_warning(spec: &Field<'_, '_>) -> Option<String> {
     let count = |name: &str| spec.child(name).number().unwrap_or_default();
     let is_large = spec.child("completionMode").text() == "Indexed"

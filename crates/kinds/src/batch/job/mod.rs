@@ -34,6 +34,7 @@ pub(super) const DELETION_WARNING: &str = "child pods are preserved by default w
              set propagationPolicy=Orphan to suppress this warning";
 
 impl Strategy for Job {
+    /// upstream: pkg/apis/batch/v1#SetDefaults_Job
     fn default_fields(&self, _version: &str, object: &mut Value) {
         label_as_template(object);
         let Some(spec) = object.as_map_mut().and_then(|object| object.get_mut("spec")) else {
@@ -55,6 +56,7 @@ impl Strategy for Job {
         });
     }
 
+    /// upstream: pkg/registry/batch/job#jobStrategy.PrepareForCreate
     fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         let manual = object
             .at(&["spec", "manualSelector"])
@@ -77,6 +79,7 @@ impl Strategy for Job {
         Ok(())
     }
 
+    /// upstream: pkg/registry/batch/job#jobStrategy.Validate
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let mut check = context.new_check();
         if let Some(job) = check.root(object) {
@@ -85,6 +88,8 @@ impl Strategy for Job {
         check.errors
     }
 
+    /// upstream: pkg/registry/batch/job#jobStrategy.ValidateUpdate
+    /// upstream: pkg/registry/batch/job#jobStatusStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         if context.subresource == Some("status") {
             let mut errors = context.check(object, &status::CountRules);
@@ -107,6 +112,8 @@ impl Strategy for Job {
         errors
     }
 
+    /// upstream: pkg/registry/batch/job#jobStrategy.WarningsOnCreate
+    /// upstream: pkg/registry/batch/job#jobStrategy.WarningsOnUpdate
     fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
         let mut warnings = Vec::new();
         if warns_of_spec(context, object, old) {

@@ -18,6 +18,8 @@ struct Change<'f, 'v, 'p> {
 }
 
 /// Validates an update of the status.
+///
+/// upstream: pkg/apis/batch/validation#ValidateJobUpdateStatus
 pub(super) fn validate_status_update(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let (spec, status, old) = (new.child("spec"), new.child("status"), old.child("status"));
     let change = Change {
@@ -43,6 +45,8 @@ impl<'v> Rules<'v> for CountRules {
 }
 
 /// Validates that the terminated Pods that are not counted yet are distinct.
+///
+/// upstream: pkg/apis/batch/validation#validateJobStatus
 fn validate_uncounted(status: &Field<'_, '_>, errors: &mut Errors) {
     let uncounted = status.child("uncountedTerminatedPods");
     let mut seen = HashSet::new();
@@ -95,6 +99,8 @@ impl Change<'_, '_, '_> {
     }
 
     /// Validates the outcome of the Job and its times.
+    ///
+    /// upstream: pkg/apis/batch/validation#validateJobStatus
     fn validate_outcome(&self, errors: &mut Errors) {
         let (complete, failed) = (self.is("Complete"), self.is("Failed"));
         let (began, ended) = (self.status.child("startTime"), self.status.child("completionTime"));
@@ -128,6 +134,8 @@ impl Change<'_, '_, '_> {
     }
 
     /// Validates that a finished Job has a start time, and has no Pods left to run or count.
+    ///
+    /// upstream: pkg/apis/batch/validation#validateJobStatus
     fn validate_finished(&self, errors: &mut Errors) {
         if !self.finished() {
             return;
@@ -152,6 +160,7 @@ impl Change<'_, '_, '_> {
         }
     }
 
+    /// upstream: pkg/apis/batch/validation#validateJobStatus
     fn validate_indexes(&self, errors: &mut Errors) {
         let (completed, failed) = (
             self.status.child("completedIndexes"),
@@ -184,6 +193,7 @@ impl Change<'_, '_, '_> {
         }
     }
 
+    /// upstream: pkg/apis/batch/validation#validateJobStatus
     fn validate_pods(&self, errors: &mut Errors) {
         let (active, ready) = (self.status.child("active"), self.status.child("ready"));
         let terminating = self.status.child("terminating");
@@ -197,6 +207,7 @@ impl Change<'_, '_, '_> {
         }
     }
 
+    /// upstream: pkg/apis/batch/validation#validateJobStatus
     fn validate_criteria(&self, errors: &mut Errors) {
         let met = self.is("SuccessCriteriaMet");
         if met && self.is("Failed") {
@@ -213,6 +224,8 @@ impl Change<'_, '_, '_> {
     }
 
     /// Validates changes that cannot be reverted.
+    ///
+    /// upstream: pkg/apis/batch/validation#ValidateJobStatusUpdate
     fn validate_kept(&self, errors: &mut Errors) {
         for condition in ["Failed", "Complete", "FailureTarget"] {
             if self.was(condition) && !self.is(condition) {
@@ -237,6 +250,7 @@ impl Change<'_, '_, '_> {
         }
     }
 
+    /// upstream: pkg/apis/batch/validation#ValidateJobStatusUpdate
     fn not_fewer(&self, count: &str, errors: &mut Errors) {
         let (now, before) = (self.status.child(count), self.old.child(count));
         if now.number().unwrap_or_default() < before.number().unwrap_or_default() {
@@ -244,6 +258,7 @@ impl Change<'_, '_, '_> {
         }
     }
 
+    /// upstream: pkg/apis/batch/validation#ValidateJobStatusUpdate
     fn validate_times_kept(&self, errors: &mut Errors) {
         let (began, ended) = (self.status.child("startTime"), self.status.child("completionTime"));
         if self.old.child("completionTime").is_set() && ended.is_set() && self.changed("completionTime") {

@@ -17,6 +17,8 @@ use crate::defaults::put_at;
 use crate::validation::{Errors, immutable, one_of, same};
 
 /// Validates a Job.
+///
+/// upstream: pkg/apis/batch/validation#ValidateJob
 pub(super) fn validate_job(job: &Part<'_, '_>, settings: PodSettings, check: &mut Check<'_>) {
     validate_made_selector(job, &mut check.errors);
     validate_own_spec(job, settings, check);
@@ -25,6 +27,8 @@ pub(super) fn validate_job(job: &Part<'_, '_>, settings: PodSettings, check: &mu
 
 /// Validates the hostnames of an indexed Job's Pods, which consist of the Job's name and the index. The longest must be
 /// valid.
+///
+/// upstream: pkg/apis/batch/validation#ValidateJob
 fn validate_host_names(job: &Field<'_, '_>, errors: &mut Errors) {
     let (metadata, spec) = (job.child("metadata"), job.child("spec"));
     let name = metadata.child("name");
@@ -39,6 +43,8 @@ fn validate_host_names(job: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 /// Validates the spec of a Job, including its selector.
+///
+/// upstream: pkg/apis/batch/validation#ValidateJobSpec
 pub(super) fn validate_own_spec(job: &Part<'_, '_>, settings: PodSettings, check: &mut Check<'_>) {
     let Some(spec) = check.child(job, "spec") else {
         return;
@@ -59,6 +65,8 @@ pub(super) fn validate_own_spec(job: &Part<'_, '_>, settings: PodSettings, check
 }
 
 /// Validates that the selector and the Pod labels are the generated ones, unless the selector is manual.
+///
+/// upstream: pkg/apis/batch/validation#validateGeneratedSelector
 fn validate_made_selector(job: &Field<'_, '_>, errors: &mut Errors) {
     let spec = job.child("spec");
     let selector = spec.child("selector");
@@ -94,7 +102,9 @@ fn validate_made_selector(job: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Validates the part of the spec that Jobs and the templates of CronJobs share: `validateJobSpec`.
+/// Validates the part of the spec that Jobs and the templates of CronJobs share.
+///
+/// upstream: pkg/apis/batch/validation#validateJobSpec
 pub(in crate::batch) fn validate_job_spec(spec: &Part<'_, '_>, settings: PodSettings, check: &mut Check<'_>) {
     let rules = SpecRules { settings, spec };
     check.values(spec, &rules);
@@ -131,6 +141,8 @@ impl<'v> Rules<'v> for SpecRules<'_, 'v> {
 
 impl SpecRules<'_, '_> {
     /// Validates the template. Its restart policy must let Pods finish.
+    ///
+    /// upstream: pkg/apis/batch/validation#validateJobSpec
     fn validate_template(&self, spec: &Part<'_, '_>, check: &mut Check<'_>) {
         let Some(template) = check.child(spec, "template") else {
             return;
@@ -148,6 +160,7 @@ impl SpecRules<'_, '_> {
         });
     }
 
+    /// upstream: pkg/apis/batch/validation#validatePodFailurePolicyRule
     fn validate_fail_index(&self, action: &Field<'_, '_>, errors: &mut Errors) {
         if action.text() == "FailIndex" && !self.spec.child("backoffLimitPerIndex").is_set() {
             errors.push(action.invalid("requires the backoffLimitPerIndex to be set"));
@@ -155,6 +168,8 @@ impl SpecRules<'_, '_> {
     }
 
     /// Validates that the container whose exit codes count exists in the template.
+    ///
+    /// upstream: pkg/apis/batch/validation#validatePodFailurePolicyRuleOnExitCodes
     fn validate_container(&self, container: &Field<'_, '_>, errors: &mut Errors) {
         let template = self.spec.child("template");
         let pod = template.child("spec");
@@ -168,6 +183,8 @@ impl SpecRules<'_, '_> {
 }
 
 /// Validates that `maxFailedIndexes` is only set together with `backoffLimitPerIndex`.
+///
+/// upstream: pkg/apis/batch/validation#validateJobSpec
 fn validate_failed_indexes(spec: &Field<'_, '_>, errors: &mut Errors) {
     let per_index = spec.child("backoffLimitPerIndex");
     if spec.child("maxFailedIndexes").is_set() && !per_index.is_set() {
@@ -176,6 +193,8 @@ fn validate_failed_indexes(spec: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 /// Validates the index limits of an indexed Job. Other Jobs must not have limits per index.
+///
+/// upstream: pkg/apis/batch/validation#validateJobSpec
 fn validate_completion_mode(spec: &Field<'_, '_>, errors: &mut Errors) {
     let mode = spec.child("completionMode");
     if mode.text() == "Indexed" {
@@ -190,7 +209,9 @@ fn validate_completion_mode(spec: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Mirrors `validateSuccessPolicy`: only indexed Jobs may have one.
+/// Checks that only indexed Jobs have a success policy.
+///
+/// upstream: pkg/apis/batch/validation#validateSuccessPolicy
 fn validate_success_mode<'v>(spec: &Part<'v, '_>, rules: &dyn Rules<'v>, check: &mut Check<'_>) {
     let success = spec.child("successPolicy");
     if spec.child("completionMode").text() == "Indexed" {
@@ -201,6 +222,8 @@ fn validate_success_mode<'v>(spec: &Part<'v, '_>, rules: &dyn Rules<'v>, check: 
 }
 
 /// Validates the Pod replacement policy. With a Pod failure policy, only `Failed` is allowed.
+///
+/// upstream: pkg/apis/batch/validation#validatePodReplacementPolicy
 fn validate_replacement(spec: &Field<'_, '_>, errors: &mut Errors) {
     let replacement = spec.child("podReplacementPolicy");
     let supported: &[&str] = if spec.child("podFailurePolicy").is_set() {
@@ -224,6 +247,8 @@ pub(super) fn invalid_without_value(field: &Field<'_, '_>, detail: &str) -> Fiel
 }
 
 /// Validates that a rule has either exit codes or conditions.
+///
+/// upstream: pkg/apis/batch/validation#validatePodFailurePolicyRule
 fn validate_one_requirement(rule: &Field<'_, '_>, errors: &mut Errors) {
     let fault = match (
         rule.child("onExitCodes").is_set(),
@@ -237,6 +262,8 @@ fn validate_one_requirement(rule: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 /// Validates the exit codes of a rule: at least one, ascending and distinct.
+///
+/// upstream: pkg/apis/batch/validation#validatePodFailurePolicyRuleOnExitCodes
 fn validate_exit_codes(codes: &Field<'_, '_>, errors: &mut Errors) {
     let (operator, values) = (codes.child("operator"), codes.child("values"));
     if values.is_empty() {
@@ -276,6 +303,8 @@ impl<'v> Rules<'v> for ChangeRules<'_> {
 }
 
 /// Validates a change of `completions`: an indexed Job may scale as long as `completions` equals `parallelism`.
+///
+/// upstream: pkg/apis/batch/validation#validateCompletions
 fn validate_completions(spec: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let (completions, before) = (spec.child("completions"), old.child("completions"));
     if same(completions.value(), before.value()) {
@@ -291,8 +320,10 @@ fn validate_completions(spec: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut 
     }
 }
 
-/// Mirrors `validatePodTemplateUpdate`: the template is immutable, except for scheduling directives and resources while
-/// the Job is suspended and has no active Pods.
+/// Checks that the template is immutable, except for scheduling directives and resources while the Job is suspended and
+/// has no active Pods.
+///
+/// upstream: pkg/apis/batch/validation#validatePodTemplateUpdate
 fn validate_template_change(spec: &Field<'_, '_>, old: &Field<'_, '_>, features: Features, errors: &mut Errors) {
     let (old_spec, status) = (old.child("spec"), old.child("status"));
     let (template, old_template) = (spec.child("template"), old_spec.child("template"));

@@ -14,6 +14,7 @@ use crate::validation::Errors;
 pub(crate) struct Binding;
 
 impl SubresourceAction for Binding {
+    /// upstream: pkg/registry/core/pod/storage#BindingREST.Create
     fn check(&self, context: &WriteContext<'_>, request: &Value) -> Result<(), Refusal> {
         let name = request.str_at(&["metadata", "name"]).unwrap_or_default();
         if !context.name.is_empty() && context.name != name {
@@ -50,6 +51,8 @@ impl SubresourceAction for Binding {
 }
 
 /// Validates a binding. Like the reference, it returns an error without a status reason.
+///
+/// upstream: pkg/apis/core/validation#ValidatePodBinding
 fn validate(request: &Value) -> Result<(), Refusal> {
     let root = Field::root(request);
     let target = root.child("target");
@@ -68,6 +71,7 @@ fn validate(request: &Value) -> Result<(), Refusal> {
     }
 }
 
+/// upstream: pkg/registry/core/pod/storage#BindingREST.setPodNodeAndMetadata
 fn check_preconditions(context: &WriteContext<'_>, request: &Value, pod: &Value) -> Result<(), Refusal> {
     let name = context_name(pod);
     // A dry run of the reference does not reach the layer that prefixes keys.
@@ -99,6 +103,8 @@ fn context_name(pod: &Value) -> &str {
 }
 
 /// Returns the reason why a Pod cannot be assigned to a node, if there is one.
+///
+/// upstream: pkg/registry/core/pod/storage#BindingREST.setPodNodeAndMetadata
 fn unassignable(pod: &Value) -> Option<String> {
     let (root, name) = (Field::root(pod), context_name(pod));
     let (metadata, spec) = (root.child("metadata"), root.child("spec"));

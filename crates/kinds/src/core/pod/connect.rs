@@ -167,6 +167,8 @@ fn answer(context: &WriteContext<'_>, subresource: &str, options: &Value) -> Res
 }
 
 /// Rejects invalid log options.
+///
+/// upstream: pkg/apis/core/validation#ValidatePodLogOptions
 fn check_log_options(name: &str, options: &Value) -> Result<(), Refusal> {
     let number = |field: &str| options.at(&[field]).and_then(Value::as_i64);
     let mut errors = Vec::new();
@@ -206,6 +208,8 @@ fn unreachable_at(place: &str) -> Refusal {
 }
 
 /// Checks that the container belongs to the Pod and is named if there are several.
+///
+/// upstream: pkg/registry/core/pod#validateContainer
 fn check_container(pod: &Value, requested: &str) -> Result<(), Refusal> {
     const DEFAULT: &str = "kubectl.kubernetes.io/default-container";
     let (root, name) = (Field::root(pod), pod.str_at(&["metadata", "name"]).unwrap_or_default());

@@ -32,6 +32,7 @@ const RETRY_SECONDS: u32 = 10;
 const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
 
 impl SubresourceAction for Eviction {
+    /// upstream: pkg/registry/core/pod/storage#EvictionREST.Create
     fn check(&self, context: &WriteContext<'_>, request: &Value) -> Result<(), Refusal> {
         let name = request.str_at(&["metadata", "name"]).unwrap_or_default();
         if context.name != name {
@@ -102,6 +103,8 @@ fn options(context: &WriteContext<'_>, request: &Value) -> Result<Value, Refusal
 }
 
 /// Rejects the option for deleting unreadable objects.
+///
+/// upstream: pkg/registry/core/pod/storage#EvictionREST.Create
 fn check_options(options: &Value, name: &str) -> Result<(), Refusal> {
     const UNSAFE: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
     if options.get(UNSAFE).and_then(Value::as_bool) != Some(true) {
@@ -139,6 +142,8 @@ fn ignores_budgets(pod: &Value) -> Option<bool> {
 }
 
 /// Sets the reason of the disruption in the status of a Pod, and deletes the Pod.
+///
+/// upstream: pkg/registry/core/pod/storage#addConditionAndDeletePod
 fn mark_and_delete(
     context: &WriteContext<'_>,
     pod: Value,
@@ -198,6 +203,8 @@ fn delete(
 }
 
 /// Returns the budget that selects a Pod, if there is one.
+///
+/// upstream: pkg/registry/core/pod/storage#EvictionREST.Create
 fn budget_of(context: &WriteContext<'_>, pod: &Value) -> Result<Option<Value>, Refusal> {
     let mut found: Vec<Value> = Vec::new();
     let root = Field::root(pod);
@@ -250,6 +257,8 @@ fn name_of(budget: &Value) -> &str {
 }
 
 /// Returns the budget with one allowed disruption less.
+///
+/// upstream: pkg/registry/core/pod/storage#EvictionREST.checkAndDecrement
 fn disrupt(context: &WriteContext<'_>, pod: &str, mut budget: Value) -> Result<Value, Refusal> {
     let generation = budget
         .at(&["metadata", "generation"])
@@ -285,6 +294,8 @@ fn disrupt(context: &WriteContext<'_>, pod: &str, mut budget: Value) -> Result<V
 }
 
 /// Returns the reason why a budget allows no disruption. If its last sync failed, its numbers mean nothing.
+///
+/// upstream: pkg/registry/core/pod/storage#EvictionREST.checkAndDecrement
 fn none_allowed(budget: &Value) -> String {
     let name = name_of(budget);
     let (desired, healthy) = (count(budget, "desiredHealthy"), count(budget, "currentHealthy"));
@@ -333,6 +344,7 @@ fn set_no_more_allowed(context: &WriteContext<'_>, budget: &mut Value) {
     budget.set_at(&["status", "conditions"], conditions.into());
 }
 
+/// upstream: pkg/registry/core/pod/storage#createTooManyRequestsError
 fn still_processed(budget: &Value) -> Refusal {
     too_many(
         RETRY_SECONDS,

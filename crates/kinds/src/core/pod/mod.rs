@@ -55,6 +55,8 @@ fn match_addresses(status: &mut Value) {
 }
 
 impl Strategy for Pod {
+    /// upstream: pkg/apis/core/v1#SetDefaults_Pod
+    /// upstream: pkg/apis/core/v1#SetDefaults_PodSpec
     fn default_fields(&self, _version: &str, object: &mut Value) {
         default_pod(object);
         if let Some(status) = object.at_mut(&["status"]) {
@@ -62,6 +64,7 @@ impl Strategy for Pod {
         }
     }
 
+    /// upstream: pkg/registry/core/pod#podStrategy.PrepareForCreate
     fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         let grace = ["spec", "terminationGracePeriodSeconds"];
         if object
@@ -94,6 +97,10 @@ impl Strategy for Pod {
         Ok(())
     }
 
+    /// upstream: pkg/registry/core/pod#podStrategy.PrepareForUpdate
+    /// upstream: pkg/registry/core/pod#podEphemeralContainersStrategy.PrepareForUpdate
+    /// upstream: pkg/registry/core/pod#podResizeStrategy.PrepareForUpdate
+    /// upstream: pkg/registry/core/pod#podStatusStrategy.PrepareForUpdate
     fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
         match context.subresource {
             None => {
@@ -118,6 +125,7 @@ impl Strategy for Pod {
         Ok(())
     }
 
+    /// upstream: pkg/registry/core/pod#podStrategy.Validate
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let mut errors = self.validate_all(context, object, None);
         let root = Field::root(object);
@@ -138,6 +146,10 @@ impl Strategy for Pod {
         errors
     }
 
+    /// upstream: pkg/registry/core/pod#podStrategy.ValidateUpdate
+    /// upstream: pkg/registry/core/pod#podEphemeralContainersStrategy.ValidateUpdate
+    /// upstream: pkg/registry/core/pod#podResizeStrategy.ValidateUpdate
+    /// upstream: pkg/registry/core/pod#podStatusStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         if context.subresource == Some("status") {
             return status::validate_status_update(context, self.config.features, object, old);
@@ -164,6 +176,8 @@ impl Strategy for Pod {
         errors
     }
 
+    /// upstream: pkg/registry/core/pod#podStrategy.WarningsOnCreate
+    /// upstream: pkg/registry/core/pod#podStrategy.WarningsOnUpdate
     fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
         if let (Some("status"), Some(old)) = (context.subresource, old) {
             return status::status_warnings(&Field::root(object), &Field::root(old));
@@ -185,6 +199,7 @@ pub(super) const ROW_CONDITIONS: RowConditions = RowConditions {
     read: &["status", "phase"],
 };
 
+/// upstream: pkg/printers/internalversion#podSuccessConditions
 fn row_conditions(pod: &Value) -> Option<Value> {
     let phase = pod.str_at(&["status", "phase"])?;
     let message = match phase {
@@ -219,6 +234,7 @@ pub(super) fn grace_period(object: &Value, requested: Option<i64>) -> i64 {
 }
 
 impl Pod {
+    /// upstream: pkg/apis/core/validation#ValidatePodCreate
     fn validate_all(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Errors {
         let mut check = context.new_check();
         let Some(root) = check.root(object) else {
@@ -247,6 +263,8 @@ impl Pod {
 }
 
 /// Validates the annotations that have a meaning for Pods, and changes of them.
+///
+/// upstream: pkg/apis/core/validation#ValidatePodSpecificAnnotationUpdates
 fn validate_annotations_update(object: &Value, old: &Value, features: Features, errors: &mut Errors) {
     let (root, old) = (Field::root(object), Field::root(old));
     let (metadata, before) = (root.child("metadata"), old.child("metadata"));
@@ -256,6 +274,8 @@ fn validate_annotations_update(object: &Value, old: &Value, features: Features, 
 }
 
 /// Returns the condition of a Pod with scheduling gates.
+///
+/// upstream: pkg/registry/core/pod#applySchedulingGatedCondition
 fn gated_condition(now: SystemTime) -> Value {
     let texts = [
         ("type", "PodScheduled"),

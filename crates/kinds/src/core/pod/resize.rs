@@ -16,7 +16,7 @@ const LISTS: [&str; 2] = ["initContainers", "containers"];
 /// Keeps only the resources of the Pod and of its containers from a write to `resize`. If the containers differ, they
 /// stay as sent, so that validation rejects them.
 ///
-/// upstream: `pkg/registry/core/pod#dropNonResizeUpdates`.
+/// upstream: pkg/registry/core/pod#dropNonResizeUpdates
 pub(super) fn only_resources(object: &mut Value, old: &Value) {
     let containers = |pod: &Value, list: &str| -> Vec<Value> {
         let found = pod.at(&["spec", list]).and_then(Value::as_list);
@@ -63,7 +63,7 @@ fn resized(requested: &Value, mut there: Value) -> Value {
 
 /// Validates the resize of a Pod.
 ///
-/// upstream: `pkg/apis/core/validation#ValidatePodResize`.
+/// upstream: pkg/apis/core/validation#ValidatePodResize
 pub(super) fn validate_resize(new: &Field<'_, '_>, old: &Field<'_, '_>, features: Features, errors: &mut Errors) {
     let (spec, old_spec) = (new.child("spec"), old.child("spec"));
     if is_mirror(old) {
@@ -125,6 +125,8 @@ fn is_sidecar(container: &Field<'_, '_>) -> bool {
 
 /// Validates the resize of an init container. One that is not a sidecar may only be resized if its feature gate is
 /// enabled and if the resize does not need a restart.
+///
+/// upstream: pkg/apis/core/validation#ValidatePodResize
 fn validate_init_container(
     (container, before): (&Field<'_, '_>, &Field<'_, '_>),
     spec: &Field<'_, '_>,
@@ -159,6 +161,8 @@ fn validate_init_container(
 }
 
 /// Validates that the containers are the same, in the same order. Returns true if the other checks should run.
+///
+/// upstream: pkg/apis/core/validation#validatePodResizeContainerOrdering
 fn validate_same_containers(spec: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) -> bool {
     let before = errors.len();
     for list in ["containers", "initContainers"] {
@@ -188,6 +192,8 @@ fn node_resizes(status: &Field<'_, '_>) -> bool {
 }
 
 /// Validates that of the pod-level resources only amounts of cpu and memory change.
+///
+/// upstream: pkg/apis/core/validation#validatePodLevelResourcesResize
 fn validate_pod_level(spec: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let (resources, before) = (spec.child("resources"), old.child("resources"));
     if !before.is_set() {
@@ -204,6 +210,8 @@ fn validate_pod_level(spec: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Er
 }
 
 /// Validates that no request and no limit is removed, whatever its amount.
+///
+/// upstream: pkg/apis/core/validation#validateContainerResize
 fn validate_kept(resources: &Field<'_, '_>, before: &Field<'_, '_>, what: &str, errors: &mut Errors) {
     for part in ["requests", "limits"] {
         let (list, old) = (resources.child(part), before.child(part));

@@ -21,7 +21,7 @@ const STATUSES: [&str; 3] = [
 
 /// Keeps the `observedGeneration` of the status and of its conditions if a write omits it.
 ///
-/// upstream: `pkg/registry/core/pod#preserveOldObservedGeneration`.
+/// upstream: pkg/registry/core/pod#preserveOldObservedGeneration
 pub(super) fn keep_observed_generations(object: &mut Value, old: &Value) {
     const FIELD: &str = "observedGeneration";
     let (Some(status), Some(before)) = (object.at_mut(&["status"]), old.get("status")) else {
@@ -66,7 +66,7 @@ fn type_of(condition: &Value) -> &str {
 
 /// Validates an update of the status of a Pod.
 ///
-/// upstream: `pkg/apis/core/validation#ValidatePodStatusUpdate`.
+/// upstream: pkg/apis/core/validation#ValidatePodStatusUpdate
 pub(super) fn validate_status_update(
     context: &WriteContext<'_>,
     features: Features,
@@ -136,6 +136,8 @@ pub(super) fn validate_status_update(
 }
 
 /// Returns warnings about addresses in a status.
+///
+/// upstream: pkg/registry/core/pod#podStatusStrategy.WarningsOnUpdate
 pub(super) fn status_warnings(pod: &Field<'_, '_>, old: &Field<'_, '_>) -> Vec<String> {
     let (status, old) = (pod.child("status"), old.child("status"));
     let mut warnings = Vec::new();
@@ -153,7 +155,7 @@ pub(super) fn status_warnings(pod: &Field<'_, '_>, old: &Field<'_, '_>) -> Vec<S
 
 /// Validates the conditions of a Pod.
 ///
-/// upstream: `pkg/apis/core/validation#validatePodConditions`.
+/// upstream: pkg/apis/core/validation#validatePodConditions
 fn validate_conditions(status: &Field<'_, '_>, errors: &mut Errors) {
     for condition in status.child("conditions").items() {
         not_negative_generation(&condition, errors);
@@ -175,6 +177,7 @@ fn not_negative_generation(parent: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
+/// upstream: pkg/apis/core/validation#ValidatePodStatusUpdate
 fn validate_nomination(status: &Field<'_, '_>, old: &Field<'_, '_>, bound: bool, errors: &mut Errors) {
     let (nominated, before) = (status.child("nominatedNodeName"), old.child("nominatedNodeName"));
     if nominated.text() == before.text() || nominated.text().is_empty() {
@@ -189,7 +192,7 @@ fn validate_nomination(status: &Field<'_, '_>, old: &Field<'_, '_>, bound: bool,
 /// Validates that a terminated container only runs again if its restart rules, its policy or the Pod's policy restart
 /// it.
 ///
-/// upstream: `pkg/apis/core/validation#ValidateContainerStateTransition`.
+/// upstream: pkg/apis/core/validation#ValidateContainerStateTransition
 fn validate_restarts(
     new: &Field<'_, '_>,
     old: &Field<'_, '_>,
@@ -245,7 +248,7 @@ fn is_restarted(container: Option<&Value>, of_pod: &str, code: i64) -> bool {
 
 /// Validates the statuses of the resource claims of a Pod.
 ///
-/// upstream: `pkg/apis/core/validation#validatePodResourceClaimStatuses`.
+/// upstream: pkg/apis/core/validation#validatePodResourceClaimStatuses
 fn validate_claim_statuses(statuses: &Field<'_, '_>, claims: &Field<'_, '_>, errors: &mut Errors) {
     let known: HashSet<&str> = claims
         .slice()
@@ -270,7 +273,7 @@ fn validate_claim_statuses(statuses: &Field<'_, '_>, claims: &Field<'_, '_>, err
 
 /// Validates the status of the claim for extended resources of a Pod.
 ///
-/// upstream: `pkg/apis/core/validation#validatePodExtendedResourceClaimStatus`.
+/// upstream: pkg/apis/core/validation#validatePodExtendedResourceClaimStatus
 fn validate_extended_claim(pod: &Part<'_, '_>, spec: &Field<'_, '_>, check: &mut Check<'_>) {
     let status = check.child(pod, "extendedResourceClaimStatus");
     let Some(status) = status.filter(|status| status.is_set()) else {
@@ -317,7 +320,7 @@ const ONE_OF_EACH: &str = "may specify no more than one IP for each IP family";
 
 /// Validates the addresses of a Pod.
 ///
-/// upstream: `pkg/apis/core/validation#validatePodIPs`.
+/// upstream: pkg/apis/core/validation#validatePodIPs
 fn validate_pod_ips(addresses: &Field<'_, '_>, old: &Field<'_, '_>, reading: Reading, errors: &mut Errors) {
     validate_each(addresses, old, reading, errors);
     if addresses.len() < 2 {
@@ -327,6 +330,8 @@ fn validate_pod_ips(addresses: &Field<'_, '_>, old: &Field<'_, '_>, reading: Rea
 }
 
 /// Reports invalid addresses that the old list does not contain.
+///
+/// upstream: pkg/apis/core/validation#validatePodIPs
 fn validate_each(addresses: &Field<'_, '_>, old: &Field<'_, '_>, reading: Reading, errors: &mut Errors) {
     for one in addresses.items() {
         let shown = one.path();
@@ -343,6 +348,8 @@ fn shown_at_item<'v, 'p>(item: &Field<'v, '_>, place: &'p str) -> Field<'v, 'p> 
 }
 
 /// Validates that there is at most one IPv4 and one IPv6 address.
+///
+/// upstream: pkg/apis/core/validation#validatePodIPs
 fn validate_families(addresses: &Field<'_, '_>, errors: &mut Errors) {
     let mut families = HashSet::new();
     let mut unreadable = false;
@@ -376,7 +383,7 @@ fn validate_families(addresses: &Field<'_, '_>, errors: &mut Errors) {
 
 /// Validates the host addresses of a Pod.
 ///
-/// upstream: `pkg/apis/core/validation#validateHostIPs`.
+/// upstream: pkg/apis/core/validation#validateHostIPs
 fn validate_host_ips(status: &Field<'_, '_>, old: &Field<'_, '_>, reading: Reading, errors: &mut Errors) {
     let addresses = status.child("hostIPs");
     let Some(first) = addresses.items().next() else {
@@ -394,7 +401,7 @@ fn validate_host_ips(status: &Field<'_, '_>, old: &Field<'_, '_>, reading: Readi
 
 /// Validates the users in the statuses of containers.
 ///
-/// upstream: `pkg/apis/core/validation#validateContainerStatusUsers`.
+/// upstream: pkg/apis/core/validation#validateContainerStatusUsers
 fn validate_users(pod: &Part<'_, '_>, list: &str, os: &Field<'_, '_>, check: &mut Check<'_>) {
     let windows = os.child("name").text() == "windows";
     let statuses = pod.child(list);
@@ -415,7 +422,7 @@ const MESSAGE: usize = 1024;
 
 /// Validates the statuses of the allocated resources of containers.
 ///
-/// upstream: `pkg/apis/core/validation#validateContainerStatusAllocatedResourcesStatus`.
+/// upstream: pkg/apis/core/validation#validateContainerStatusAllocatedResourcesStatus
 fn validate_devices(statuses: &Field<'_, '_>, containers: &Field<'_, '_>, errors: &mut Errors) {
     for status in statuses.items() {
         let of = status.child("name").text();
@@ -460,6 +467,7 @@ fn claims(container: &Field<'_, '_>, claim: &str) -> bool {
     })
 }
 
+/// upstream: pkg/apis/core/validation#validateContainerStatusAllocatedResourcesStatus
 fn validate_health(resources: &Field<'_, '_>, errors: &mut Errors) {
     let mut seen = HashSet::new();
     for resource in resources.items() {

@@ -15,6 +15,8 @@ const MUTABLE: &str = "pod updates may not change fields other than `spec.contai
      `spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
 /// Reports changes of immutable parts of a Pod.
+///
+/// upstream: pkg/apis/core/validation#ValidatePodUpdate
 pub(super) fn validate_update(object: &Value, old_object: &Value, features: Features, errors: &mut Errors) {
     let (root, old_root) = (Field::root(object), Field::root(old_object));
     let (spec, old) = (root.child("spec"), old_root.child("spec"));
@@ -40,6 +42,8 @@ pub(super) fn validate_update(object: &Value, old_object: &Value, features: Feat
 }
 
 /// Validates that the deadline is set once and then only decreases. Returns true if the other checks should run.
+///
+/// upstream: pkg/apis/core/validation#ValidatePodUpdate
 fn validate_deadline(spec: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) -> bool {
     let deadline = spec.child("activeDeadlineSeconds");
     let before = old.child("activeDeadlineSeconds").number();
@@ -59,6 +63,8 @@ fn validate_deadline(spec: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Err
 }
 
 /// Validates that tolerations are only added, or changed in their `tolerationSeconds`.
+///
+/// upstream: pkg/apis/core/validation#validateOnlyAddedTolerations
 fn validate_added_tolerations(new: &Field<'_, '_>, old: &Field<'_, '_>, compares: bool, errors: &mut Errors) {
     let without_seconds = |toleration: &Value| {
         let mut toleration = toleration.clone();
@@ -77,7 +83,7 @@ fn validate_added_tolerations(new: &Field<'_, '_>, old: &Field<'_, '_>, compares
 
 /// Validates that scheduling gates are only removed.
 ///
-/// upstream: `pkg/apis/core/validation#validateOnlyDeletedSchedulingGates`.
+/// upstream: pkg/apis/core/validation#validateOnlyDeletedSchedulingGates
 fn validate_gates(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let before: HashSet<&str> = old
         .slice()
@@ -133,6 +139,8 @@ fn take_over_mutable(spec: &mut Value, old: &Field<'_, '_>) {
 
 /// Validates changes of the node selector and of the node affinity of a gated Pod, which may only narrow, and copies
 /// the old values to `left`.
+///
+/// upstream: pkg/apis/core/validation#validateNodeSelectorMutation
 fn take_over_scheduling(left: &mut Value, new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let (now, before) = (new.child("nodeSelector"), old.child("nodeSelector"));
     let kept = |(key, value): (&str, Field<'_, '_>)| now.entry(key).value() == value.value();
@@ -162,7 +170,7 @@ fn take_over_scheduling(left: &mut Value, new: &Field<'_, '_>, old: &Field<'_, '
 
 /// Validates that the node affinity of a gated Pod only narrows.
 ///
-/// upstream: `pkg/apis/core/validation#validateNodeAffinityMutation`.
+/// upstream: pkg/apis/core/validation#validateNodeAffinityMutation
 fn validate_node_affinity_mutation(now: &Field<'_, '_>, before: &Field<'_, '_>, errors: &mut Errors) {
     const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
     let (required, old_required) = (now.child(REQUIRED), before.child(REQUIRED));
@@ -224,6 +232,8 @@ pub(super) fn only_ephemeral_containers(object: &mut Value, old: &Value) {
 }
 
 /// Validates that a write to `ephemeralcontainers` only adds containers.
+///
+/// upstream: pkg/apis/core/validation#ValidatePodEphemeralContainersUpdate
 pub(super) fn validate_ephemeral_update(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     if is_mirror(old) {
         *errors = vec![of_object("static pods do not support ephemeral containers")];

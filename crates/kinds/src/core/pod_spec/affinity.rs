@@ -10,6 +10,8 @@ use super::scheduling::{validate_label_keys, validate_merged_keys, validate_node
 use crate::validation::Errors;
 
 /// Validates the required node affinity.
+///
+/// upstream: pkg/apis/core/validation#validateNodeAffinity
 pub(super) fn validate_required(affinity: &Field<'_, '_>, errors: &mut Errors) {
     let required = affinity.child("requiredDuringSchedulingIgnoredDuringExecution");
     if required.is_set() {
@@ -18,6 +20,8 @@ pub(super) fn validate_required(affinity: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 /// Validates the namespaces and the label keys of a Pod affinity term.
+///
+/// upstream: pkg/apis/core/validation#validatePodAffinityTerm
 pub(super) fn validate_namespaces(term: &Field<'_, '_>, errors: &mut Errors) {
     let namespace = term.child("namespace");
     for name in term.child("namespaces").items() {
@@ -29,7 +33,7 @@ pub(super) fn validate_namespaces(term: &Field<'_, '_>, errors: &mut Errors) {
 
 /// Validates the label keys of a Pod affinity term.
 ///
-/// upstream: `pkg/apis/core/validation#ValidateMatchLabelKeysAndMismatchLabelKeys`.
+/// upstream: pkg/apis/core/validation#ValidateMatchLabelKeysAndMismatchLabelKeys
 fn validate_term_keys(term: &Field<'_, '_>, errors: &mut Errors) {
     let (keys, others) = (term.child("matchLabelKeys"), term.child("mismatchLabelKeys"));
     let selector = term.child("labelSelector");

@@ -22,7 +22,7 @@ const LOCALHOST: &str = "localhost/";
 
 /// Validates the annotations of a Pod.
 ///
-/// upstream: `pkg/apis/core/validation#ValidatePodSpecificAnnotations`.
+/// upstream: pkg/apis/core/validation#ValidatePodSpecificAnnotations
 pub(crate) fn validate_pod_annotations(
     annotations: &Field<'_, '_>,
     spec: &Field<'_, '_>,
@@ -59,6 +59,8 @@ pub(crate) fn validate_pod_annotations(
 }
 
 /// Validates tolerations in JSON like those of the specification.
+///
+/// upstream: pkg/apis/core/validation#ValidateTolerationsInPodAnnotations
 fn validate_tolerations_text(annotations: &Field<'_, '_>, text: &str, errors: &mut Errors) {
     match read_json(text) {
         Err(fault) => errors.push(annotations.invalid_as(TOLERATIONS, fault)),
@@ -78,7 +80,7 @@ fn is_cost(text: &str) -> bool {
 
 /// Validates the seccomp annotations of a Pod.
 ///
-/// upstream: `pkg/apis/core/validation#ValidateSeccompPodAnnotations`.
+/// upstream: pkg/apis/core/validation#ValidateSeccompPodAnnotations
 fn validate_seccomp_annotations(annotations: &Field<'_, '_>, errors: &mut Errors) {
     let own = annotations.entry(SECCOMP);
     let own = own.is_set().then_some((SECCOMP, own));
@@ -101,8 +103,8 @@ fn validate_seccomp_annotations(annotations: &Field<'_, '_>, errors: &mut Errors
 
 /// Validates that an annotation and the field that replaces it agree if both are set.
 ///
-/// upstream: `pkg/apis/core/validation#validateSeccompAnnotationsAndFields`.
-/// upstream: `pkg/apis/core/validation#validateAppArmorAnnotationsAndFieldsMatchOnCreate`.
+/// upstream: pkg/apis/core/validation#validateSeccompAnnotationsAndFields
+/// upstream: pkg/apis/core/validation#validateAppArmorAnnotationsAndFieldsMatchOnCreate
 pub(crate) fn validate_profile_annotations(annotations: &Field<'_, '_>, spec: &Field<'_, '_>, errors: &mut Errors) {
     if annotations.is_empty() {
         return;
@@ -169,7 +171,7 @@ fn is_windows(spec: Option<&Value>) -> bool {
 
 /// Reports changes of immutable annotations of a Pod.
 ///
-/// upstream: `pkg/apis/core/validation#ValidatePodSpecificAnnotationUpdates`.
+/// upstream: pkg/apis/core/validation#ValidatePodSpecificAnnotationUpdates
 pub(crate) fn validate_annotation_changes(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let mut report = |key: &str, annotation: Field<'_, '_>, done: &str| {
         if key.starts_with(APP_ARMOR) {
@@ -191,7 +193,7 @@ pub(crate) fn validate_annotation_changes(new: &Field<'_, '_>, old: &Field<'_, '
 
 /// Sets fields from the AppArmor annotations of a new Pod. Returns the warnings.
 ///
-/// upstream: `pkg/registry/core/pod#applyAppArmorVersionSkew`.
+/// upstream: pkg/registry/core/pod#applyAppArmorVersionSkew
 pub(crate) fn app_armor_fields(pod: &mut Value) -> Vec<String> {
     let mut warnings = Vec::new();
     if is_windows(pod.get("spec")) {

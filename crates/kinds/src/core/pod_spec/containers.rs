@@ -34,6 +34,8 @@ pub(super) fn visit_containers(spec: &Field<'_, '_>, with: &mut dyn FnMut(&Field
 }
 
 /// Validates all containers of a pod specification.
+///
+/// upstream: pkg/apis/core/validation#ValidatePodSpec
 pub(super) fn validate_all<'v>(spec: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check: &mut Check<'_>) {
     validate_ordinary(spec, pod, check);
     let mut names: Seen<&'v str> = container_names(&spec.child("containers")).collect();
@@ -51,7 +53,7 @@ fn container_names<'v>(containers: &Field<'v, '_>) -> impl Iterator<Item = &'v s
 
 /// Validates the ordinary containers of a Pod.
 ///
-/// upstream: `pkg/apis/core/validation#validateContainers`.
+/// upstream: pkg/apis/core/validation#validateContainers
 fn validate_ordinary<'v>(spec: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check: &mut Check<'_>) {
     let containers = spec.child("containers");
     if containers.is_empty() {
@@ -72,6 +74,8 @@ fn validate_ordinary<'v>(spec: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check: &mu
 }
 
 /// Validates the lifecycle and the probes of a container that keeps running.
+///
+/// upstream: pkg/apis/core/validation#validateContainers
 fn validate_running<'v>(container: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check: &mut Check<'_>) {
     check.field(container, "lifecycle", pod);
     validate_stop_signal(container, pod.operating_system, &mut check.errors);
@@ -85,7 +89,7 @@ fn validate_running<'v>(container: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check:
 
 /// Validates the init containers of a Pod.
 ///
-/// upstream: `pkg/apis/core/validation#validateInitContainers`.
+/// upstream: pkg/apis/core/validation#validateInitContainers
 fn validate_init<'v>(spec: &Part<'v, '_>, pod: &PodParts<'_, 'v>, names: &mut Seen<&'v str>, check: &mut Check<'_>) {
     let containers = spec.child("initContainers");
     for container in check.items(spec, "initContainers", &containers) {
@@ -135,7 +139,7 @@ const NOT_EPHEMERAL: [&str; 9] = [
 
 /// Validates the ephemeral containers of a Pod.
 ///
-/// upstream: `pkg/apis/core/validation#validateEphemeralContainers`.
+/// upstream: pkg/apis/core/validation#validateEphemeralContainers
 fn validate_ephemeral<'v>(
     spec: &Part<'v, '_>,
     pod: &PodParts<'_, 'v>,
@@ -180,7 +184,7 @@ fn validate_ephemeral<'v>(
 
 /// Validates what templates may contain and Pods must not.
 ///
-/// upstream: `pkg/apis/core/validation#validateContainerOnlyForPod`.
+/// upstream: pkg/apis/core/validation#validateContainerOnlyForPod
 pub(super) fn validate_image_of_pod(container: &Field<'_, '_>, errors: &mut Errors) {
     let image = container.child("image");
     if image.text().trim() != image.text() {
@@ -190,7 +194,7 @@ pub(super) fn validate_image_of_pod(container: &Field<'_, '_>, errors: &mut Erro
 
 /// Validates the ports of a container.
 ///
-/// upstream: `pkg/apis/core/validation#validateContainerPorts`.
+/// upstream: pkg/apis/core/validation#validateContainerPorts
 pub(super) fn validate_ports<'v>(container: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check: &mut Check<'_>) {
     let ports = container.child("ports");
     let mut names = Seen::new();
@@ -209,7 +213,7 @@ pub(super) fn validate_ports<'v>(container: &Part<'v, '_>, pod: &PodParts<'_, 'v
 
 /// Validates that no two containers use the same host port.
 ///
-/// upstream: `pkg/apis/core/validation#checkHostPortConflicts`.
+/// upstream: pkg/apis/core/validation#checkHostPortConflicts
 fn validate_host_port_conflicts<'v: 'p, 'p>(containers: impl Iterator<Item = Field<'v, 'p>>, errors: &mut Errors) {
     let mut taken = Seen::new();
     for container in containers {
@@ -229,7 +233,7 @@ fn validate_host_port_conflicts<'v: 'p, 'p>(containers: impl Iterator<Item = Fie
 
 /// Validates the restart policy and the restart rules of a container.
 ///
-/// upstream: `pkg/apis/core/validation#validateContainerRestartPolicy`.
+/// upstream: pkg/apis/core/validation#validateContainerRestartPolicy
 fn validate_restart_policy<'v>(container: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check: &mut Check<'_>) {
     check.field(container, "restartPolicy", pod);
     let rules = container.child("restartPolicyRules");
@@ -256,7 +260,7 @@ fn require_restart_policy<'v>(container: &Part<'v, '_>, check: &mut Check<'_>) {
 
 /// Validates a resize policy. The reference reports all errors at the list, except a duplicate resource.
 ///
-/// upstream: `pkg/apis/core/validation#validateResizePolicy`.
+/// upstream: pkg/apis/core/validation#validateResizePolicy
 pub(super) fn validate_resize_policy(policies: &Field<'_, '_>, pod_restart_policy: &str, errors: &mut Errors) {
     let mut names = Seen::new();
     for policy in policies.items() {
@@ -280,7 +284,7 @@ pub(super) fn validate_resize_policy(policies: &Field<'_, '_>, pod_restart_polic
 /// Validates that an update of a Pod neither adds nor removes containers and that each keeps an image. Returns true if
 /// the other checks of the update should run.
 ///
-/// upstream: `pkg/apis/core/validation#ValidateContainerUpdates`.
+/// upstream: pkg/apis/core/validation#ValidateContainerUpdates
 pub(crate) fn validate_container_updates(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) -> bool {
     if new.len() != old.len() {
         errors.push(new.forbidden("pod updates may not add or remove containers"));

@@ -12,6 +12,8 @@ use crate::validation::resources::is_of_pods;
 const CONTAINERS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
 
 /// Sets the defaults of a Pod: those of its specification, and those that templates do not get.
+///
+/// upstream: pkg/apis/core/v1#SetDefaults_Pod
 pub(crate) fn default_pod(pod: &mut Value) {
     let Some(spec) = pod.as_map_mut().and_then(|pod| pod.get_mut("spec")) else {
         return;
@@ -34,8 +36,8 @@ pub(crate) fn default_pod(pod: &mut Value) {
 
 /// Completes pod-level resources that are partly set.
 ///
-/// upstream: `pkg/apis/core/v1#defaultHugePagePodLimits`.
-/// upstream: `pkg/apis/core/v1#defaultPodRequests`.
+/// upstream: pkg/apis/core/v1#defaultHugePagePodLimits
+/// upstream: pkg/apis/core/v1#defaultPodRequests
 fn default_pod_resources(spec: &mut Value) {
     let resources = spec.get("resources").and_then(Value::as_map);
     let part = |name: &str| {
@@ -76,6 +78,8 @@ fn default_pod_resources(spec: &mut Value) {
 }
 
 /// Sets the defaults of the pod template at `path`.
+///
+/// upstream: pkg/apis/core/v1#SetDefaults_PodSpec
 pub(crate) fn default_template(object: &mut Value, path: &[&str]) {
     if let Some(spec) = object
         .at_mut(path)
@@ -87,6 +91,8 @@ pub(crate) fn default_template(object: &mut Value, path: &[&str]) {
 }
 
 /// Sets the defaults of a pod specification.
+///
+/// upstream: pkg/apis/core/v1#SetDefaults_PodSpec
 fn default_pod_spec(spec: &mut Value) {
     mirror_service_account(spec);
     for list in CONTAINERS {

@@ -63,6 +63,8 @@ const CONTAINER_RESOURCES: [&str; 6] = [
 ];
 
 /// Validates a list of variables.
+///
+/// upstream: pkg/apis/core/validation#ValidateEnv
 pub(super) fn validate_env<'v>(container: &Part<'v, '_>, rules: &dyn Rules<'v>, check: &mut Check<'_>) {
     let env = container.child("env");
     for variable in check.items(container, "env", &env) {
@@ -78,6 +80,7 @@ pub(super) fn validate_env<'v>(container: &Part<'v, '_>, rules: &dyn Rules<'v>, 
     }
 }
 
+/// upstream: pkg/apis/core/validation#validateEnvVarValueFrom
 fn validate_value_from<'v>(variable: &Part<'v, '_>, rules: &dyn Rules<'v>, check: &mut Check<'_>) {
     let Some(from) = check.child(variable, "valueFrom").filter(|from| from.is_set()) else {
         return;
@@ -108,6 +111,8 @@ fn validate_value_from<'v>(variable: &Part<'v, '_>, rules: &dyn Rules<'v>, check
 }
 
 /// Validates that the files that variables are read from are in emptyDir volumes of the Pod.
+///
+/// upstream: pkg/apis/core/validation#validateFileKeyRefVolumes
 pub(super) fn validate_env_files(env: &Field<'_, '_>, volumes: &Volumes<'_>, errors: &mut Errors) {
     for variable in env.items() {
         let from = variable.child("valueFrom");
@@ -127,6 +132,8 @@ pub(super) fn validate_env_files(env: &Field<'_, '_>, volumes: &Volumes<'_>, err
 }
 
 /// Validates sources of whole sets of variables.
+///
+/// upstream: pkg/apis/core/validation#ValidateEnvFrom
 pub(super) fn validate_env_from(sources: &Field<'_, '_>, errors: &mut Errors) {
     for source in sources.items() {
         let prefix = source.child("prefix");
@@ -163,6 +170,8 @@ fn prefix_faults(name: &str) -> Faults {
 }
 
 /// Validates a selector of a field of the Pod.
+///
+/// upstream: pkg/apis/core/validation#validateObjectFieldSelector
 pub(super) fn validate_field_selector(selector: &Field<'_, '_>, to: DownwardTo, errors: &mut Errors) {
     let (version, path) = (selector.child("apiVersion"), selector.child("fieldPath"));
     if version.text().is_empty() {
@@ -216,6 +225,8 @@ pub(super) fn validate_field_selector(selector: &Field<'_, '_>, to: DownwardTo, 
 }
 
 /// Validates a selector of a resource of a container.
+///
+/// upstream: pkg/apis/core/validation#validateContainerResourceFieldSelector
 pub(super) fn validate_resource_selector(selector: &Field<'_, '_>, to: DownwardTo, errors: &mut Errors) {
     let (container, resource) = (selector.child("containerName"), selector.child("resource"));
     let name = resource.text();

@@ -9,6 +9,8 @@ const DEFAULT_FOLDER: &str = "library/";
 
 /// Returns true if an image is the latest one: it has the tag `latest`, or neither tag nor digest. Returns false for an
 /// invalid name (`ParseImageName` gives no tag then).
+///
+/// upstream: pkg/util/parsers#ParseImageName
 pub(super) fn is_latest(image: &str) -> bool {
     let (named, digest) = match image.split_once('@') {
         Some((named, digest)) => (named, Some(digest)),

@@ -114,7 +114,7 @@ const RESTART_ALL: &str = "RestartAllContainers";
 
 /// Validates the specification of a Pod or of a pod template.
 ///
-/// upstream: `pkg/apis/core/validation#ValidatePodSpec`.
+/// upstream: pkg/apis/core/validation#ValidatePodSpec
 pub(crate) fn validate_pod_spec(spec: &Part<'_, '_>, rules: PodRules<'_>, check: &mut Check<'_>) {
     let volumes = volumes::validate_volumes(spec, rules.name.unwrap_or_default(), check);
     let claims = spec.child("resourceClaims");
@@ -205,7 +205,7 @@ impl containers::PodParts<'_, '_> {
 
 /// Validates what is allowed in a template but not in a Pod.
 ///
-/// upstream: `pkg/apis/core/validation#validatePodMetadataAndSpec`.
+/// upstream: pkg/apis/core/validation#validatePodMetadataAndSpec
 pub(crate) fn validate_only_for_pod(spec: &Field<'_, '_>, errors: &mut Errors) {
     if spec.child("serviceAccountName").text().is_empty() {
         for volume in spec.child("volumes").items() {

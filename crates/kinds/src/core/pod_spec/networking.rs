@@ -12,7 +12,7 @@ const SEARCH_CHARACTERS: usize = 2048;
 
 /// Validates that with the host network, host ports equal container ports.
 ///
-/// upstream: `pkg/apis/core/validation#validatePodHostNetworkDeps`.
+/// upstream: pkg/apis/core/validation#validatePodHostNetworkDeps
 pub(super) fn validate_host_ports(spec: &Field<'_, '_>, is_pod: bool, errors: &mut Errors) {
     if !spec.child("hostNetwork").is_true() {
         return;
@@ -29,6 +29,8 @@ pub(super) fn validate_host_ports(spec: &Field<'_, '_>, is_pod: bool, errors: &m
 }
 
 /// Validates the hostname override.
+///
+/// upstream: pkg/apis/core/validation#validatePodHostName
 pub(super) fn validate_hostname_override(spec: &Field<'_, '_>, errors: &mut Errors) {
     const MAX_HOSTNAME_LENGTH: usize = 64;
     let name = spec.child("hostnameOverride");
@@ -53,6 +55,8 @@ pub(super) fn validate_hostname_override(spec: &Field<'_, '_>, errors: &mut Erro
 }
 
 /// Validates the DNS settings.
+///
+/// upstream: pkg/apis/core/validation#validatePodDNSConfig
 pub(super) fn validate_dns_config(spec: &Field<'_, '_>, reading: Reading, errors: &mut Errors) {
     let config = spec.child("dnsConfig");
     let servers = config.child("nameservers");
@@ -98,6 +102,8 @@ pub(super) fn validate_dns_config(spec: &Field<'_, '_>, reading: Reading, errors
 }
 
 /// Validates entries of the hosts file.
+///
+/// upstream: pkg/apis/core/validation#ValidateHostAliases
 pub(super) fn validate_host_aliases(aliases: &Field<'_, '_>, reading: Reading, errors: &mut Errors) {
     for alias in aliases.items() {
         reading.address(&alias.child("ip"), errors);

@@ -15,7 +15,7 @@ const MAX_WARNINGS: usize = 100;
 
 /// Adds warnings about volumes whose files overlap.
 ///
-/// upstream: `pkg/api/pod#warningsForOverlappingVirtualPaths`.
+/// upstream: pkg/api/pod#warningsForOverlappingVirtualPaths
 pub(super) fn warnings(volumes: &Field<'_, '_>, warnings: &mut Vec<String>) {
     for volume in volumes.items() {
         let called = volume.child("name").text();
@@ -40,6 +40,8 @@ pub(super) fn warnings(volumes: &Field<'_, '_>, warnings: &mut Vec<String>) {
 }
 
 /// Adds warnings about overlaps within a source, then with the sources before it, or about an empty source.
+///
+/// upstream: pkg/api/pod#warningsForOverlappingVirtualPaths
 fn projection_warnings<'v>(volume: &str, projection: &Field<'v, '_>, all: &mut Seen<'v>, warnings: &mut Vec<String>) {
     if projection
         .value()
@@ -84,6 +86,7 @@ fn projection_warnings<'v>(volume: &str, projection: &Field<'v, '_>, all: &mut S
     }
 }
 
+/// upstream: pkg/api/pod#warningsForOverlappingVirtualPaths
 fn warn_of_projected<'v>(
     volume: &str,
     what: &str,
@@ -113,6 +116,8 @@ fn item_paths<'v>(source: &Field<'v, '_>) -> Vec<&'v str> {
 }
 
 /// Adds warnings about paths that overlap with `seen` or with each other, and adds the paths to `seen`.
+///
+/// upstream: pkg/api/pod#warningsForOverlappingVirtualPaths
 fn warn<'v>(volume: &str, what: &str, paths: Vec<&'v str>, seen: &mut Seen<'v>, warnings: &mut Vec<String>) {
     for path in paths {
         let path = path.trim_end_matches('/');

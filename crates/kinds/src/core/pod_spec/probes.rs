@@ -5,6 +5,9 @@ use holdfast_resource::{Field, FieldError};
 use crate::validation::Errors;
 
 /// Validates that the success threshold of a liveness or startup probe is one.
+///
+/// upstream: pkg/apis/core/validation#validateLivenessProbe
+/// upstream: pkg/apis/core/validation#validateStartupProbe
 pub(super) fn validate_success_threshold(probe: &Field<'_, '_>, errors: &mut Errors) {
     let threshold = probe.child("successThreshold");
     if probe.is_set() && threshold.number() != Some(1) {
@@ -13,6 +16,8 @@ pub(super) fn validate_success_threshold(probe: &Field<'_, '_>, errors: &mut Err
 }
 
 /// Validates that a readiness probe sets no field that it must not have.
+///
+/// upstream: pkg/apis/core/validation#validateReadinessProbe
 pub(super) fn validate_readiness(probe: &Field<'_, '_>, errors: &mut Errors) {
     let grace = probe.child("terminationGracePeriodSeconds");
     if grace.is_set() {
@@ -21,6 +26,8 @@ pub(super) fn validate_readiness(probe: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 /// Validates the headers of an HTTP action. The reference omits the index from their path.
+///
+/// upstream: pkg/apis/core/validation#validateHTTPGetAction
 pub(super) fn validate_headers(action: &Field<'_, '_>, errors: &mut Errors) {
     for header in action.child("httpHeaders").items() {
         let name = header.child("name");
@@ -38,7 +45,7 @@ const HEADER_NAME: &str = "a valid HTTP header must consist of alphanumeric char
 
 /// Validates that a sleep action is not longer than the grace period.
 ///
-/// upstream: `pkg/apis/core/validation#validateSleepAction`.
+/// upstream: pkg/apis/core/validation#validateSleepAction
 pub(super) fn validate_sleep(action: &Field<'_, '_>, grace: Option<i64>, errors: &mut Errors) {
     let seconds = action.child("seconds").number().unwrap_or_default();
     if let Some(grace) = grace.filter(|grace| !(0..=*grace).contains(&seconds)) {

@@ -13,7 +13,7 @@ const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 /// Validates the scheduling group of a Pod.
 ///
-/// upstream: `pkg/apis/core/validation#validateSchedulingGroup`.
+/// upstream: pkg/apis/core/validation#validateSchedulingGroup
 pub(super) fn validate_group(group: &Field<'_, '_>, errors: &mut Errors) {
     if !group.is_set() {
         return;
@@ -27,6 +27,8 @@ pub(super) fn validate_group(group: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 /// Validates a node selector, which has at least one term.
+///
+/// upstream: pkg/apis/core/validation#ValidateNodeSelector
 pub(crate) fn validate_node_selector(selector: &Field<'_, '_>, errors: &mut Errors) {
     let terms = selector.child("nodeSelectorTerms");
     if terms.is_empty() {
@@ -38,6 +40,8 @@ pub(crate) fn validate_node_selector(selector: &Field<'_, '_>, errors: &mut Erro
 }
 
 /// Validates one node selector term. Label values of a mere preference may be malformed.
+///
+/// upstream: pkg/apis/core/validation#ValidateNodeFieldSelectorRequirement
 pub(super) fn validate_node_selector_term(term: &Field<'_, '_>, required: bool, errors: &mut Errors) {
     for requirement in term.child("matchExpressions").items() {
         validate_operator(&requirement, true, errors);
@@ -67,6 +71,8 @@ pub(super) fn validate_node_selector_term(term: &Field<'_, '_>, required: bool, 
 }
 
 /// Validates tolerations, which may compare numbers if `compares` is true.
+///
+/// upstream: pkg/apis/core/validation#ValidateTolerations
 pub fn validate_tolerations(tolerations: &Field<'_, '_>, compares: bool, errors: &mut Errors) {
     for toleration in tolerations.items() {
         let (key, operator) = (toleration.child("key"), toleration.child("operator"));
@@ -103,6 +109,8 @@ pub fn validate_tolerations(tolerations: &Field<'_, '_>, compares: bool, errors:
 }
 
 /// Validates the value that a toleration compares the value of a taint with: an integer in Go's format.
+///
+/// upstream: pkg/apis/core/validation#ValidateTolerations
 fn validate_compared(value: &Field<'_, '_>, errors: &mut Errors) {
     let text = value.text();
     let digits = text.strip_prefix('-').unwrap_or(text);
@@ -122,13 +130,15 @@ fn validate_compared(value: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 /// Validates the effect of a taint.
+///
+/// upstream: pkg/apis/core/validation#validateTaintEffect
 pub(crate) fn validate_taint_effect(effect: &Field<'_, '_>, errors: &mut Errors) {
     crate::validation::one_of(effect, &EFFECTS, errors);
 }
 
 /// Validates the scheduling gates of a Pod.
 ///
-/// upstream: `pkg/apis/core/validation#validateSchedulingGates`.
+/// upstream: pkg/apis/core/validation#validateSchedulingGates
 pub(super) fn validate_gates(spec: &Field<'_, '_>, errors: &mut Errors) {
     let mut names = HashSet::new();
     for gate in spec.child("schedulingGates").items() {
@@ -147,7 +157,7 @@ pub(super) fn validate_gates(spec: &Field<'_, '_>, errors: &mut Errors) {
 
 /// Validates the resource claims of a Pod.
 ///
-/// upstream: `pkg/apis/core/validation#validatePodResourceClaims`.
+/// upstream: pkg/apis/core/validation#validatePodResourceClaims
 pub(super) fn validate_resource_claims(claims: &Field<'_, '_>, errors: &mut Errors) {
     let mut names = HashSet::new();
     for claim in claims.items() {
@@ -181,7 +191,7 @@ pub(super) fn validate_resource_claims(claims: &Field<'_, '_>, errors: &mut Erro
 
 /// Validates the topology spread constraints of a Pod.
 ///
-/// upstream: `pkg/apis/core/validation#validateTopologySpreadConstraints`.
+/// upstream: pkg/apis/core/validation#validateTopologySpreadConstraints
 pub(super) fn validate_spread_constraints(spec: &Part<'_, '_>, check: &mut Check<'_>) {
     let constraints = spec.child("topologySpreadConstraints");
     let kind = |constraint: &Field<'_, '_>| {
@@ -229,6 +239,8 @@ fn repeated_constraint(constraint: &Field<'_, '_>) -> FieldError {
 }
 
 /// Validates that `minDomains` is only set together with `DoNotSchedule`.
+///
+/// upstream: pkg/apis/core/validation#validateMinDomains
 fn validate_min_domains(constraint: &Field<'_, '_>, errors: &mut Errors) {
     let (domains, action) = (
         constraint.child("minDomains"),
@@ -243,7 +255,7 @@ fn validate_min_domains(constraint: &Field<'_, '_>, errors: &mut Errors) {
 
 /// Validates the keys of labels that are added to a selector.
 ///
-/// upstream: `pkg/apis/core/validation#validateLabelKeys`.
+/// upstream: pkg/apis/core/validation#validateLabelKeys
 pub(super) fn validate_label_keys(keys: &Field<'_, '_>, selector: &Field<'_, '_>, errors: &mut Errors) {
     if keys.is_empty() {
         return;
@@ -259,6 +271,9 @@ pub(super) fn validate_label_keys(keys: &Field<'_, '_>, selector: &Field<'_, '_>
 
 /// Validates that a merged key occurs only once in the selector: a second one was there before the merge. The reference
 /// reports the last index of such a key, directly below the term.
+///
+/// upstream: pkg/apis/core/validation#ValidateMatchLabelKeysAndMismatchLabelKeys
+/// upstream: pkg/apis/core/validation#ValidateMatchLabelKeysInTopologySpread
 pub(super) fn validate_merged_keys(
     term: &Field<'_, '_>,
     keys: &Field<'_, '_>,

@@ -11,7 +11,7 @@ use crate::validation::{Errors, set_one_of};
 
 /// Validates the security context of a Pod.
 ///
-/// upstream: `pkg/apis/core/validation#validatePodSpecSecurityContext`.
+/// upstream: pkg/apis/core/validation#validatePodSpecSecurityContext
 pub(super) fn validate_pod_security<'v>(spec: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check: &mut Check<'_>) {
     let Some(context) = check.child(spec, "securityContext") else {
         return;
@@ -42,7 +42,7 @@ pub(super) fn validate_pod_security<'v>(spec: &Part<'v, '_>, pod: &PodParts<'_, 
 
 /// Validates user namespaces. Two of the fields have the names of the reference's internal types.
 ///
-/// upstream: `pkg/apis/core/validation#validateHostUsers`.
+/// upstream: pkg/apis/core/validation#validateHostUsers
 pub(super) fn validate_host_users(spec: &Field<'_, '_>, allows_network: bool, errors: &mut Errors) {
     if shares_users(spec) {
         return;
@@ -74,7 +74,7 @@ pub(super) fn shares_users(spec: &Field<'_, '_>) -> bool {
 
 /// Validates the security context of a container.
 ///
-/// upstream: `pkg/apis/core/validation#ValidateSecurityContext`.
+/// upstream: pkg/apis/core/validation#ValidateSecurityContext
 pub(super) fn validate_container_security<'v>(container: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check: &mut Check<'_>) {
     let context = check.child(container, "securityContext");
     let Some(context) = context.filter(|context| context.is_set()) else {
@@ -101,6 +101,7 @@ pub(super) fn validate_container_security<'v>(container: &Part<'v, '_>, pod: &Po
     validate_app_armor(&context.child("appArmorProfile"), errors);
 }
 
+/// upstream: pkg/apis/core/validation#ValidateSecurityContext
 fn validate_no_escalation(context: &Field<'_, '_>, errors: &mut Errors) {
     if context.child("privileged").is_true() {
         errors.push(context.invalid("cannot set `allowPrivilegeEscalation` to false and `privileged` to true"));
@@ -119,7 +120,7 @@ const PROFILES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
 
 /// Validates a seccomp profile.
 ///
-/// upstream: `pkg/apis/core/validation#validateSeccompProfileField`.
+/// upstream: pkg/apis/core/validation#validateSeccompProfileField
 fn validate_seccomp(profile: &Field<'_, '_>, errors: &mut Errors) {
     if !profile.is_set() {
         return;
@@ -147,7 +148,7 @@ const APP_ARMOR_PATH: usize = 4095;
 
 /// Validates an AppArmor profile.
 ///
-/// upstream: `pkg/apis/core/validation#ValidateAppArmorProfileField`.
+/// upstream: pkg/apis/core/validation#ValidateAppArmorProfileField
 pub(super) fn validate_app_armor(profile: &Field<'_, '_>, errors: &mut Errors) {
     if !profile.is_set() {
         return;
@@ -185,7 +186,7 @@ const SYSCTL: &str = "must have at most 253 characters and match regex \
 
 /// Validates the sysctls of a Pod.
 ///
-/// upstream: `pkg/apis/core/validation#validateSysctls`.
+/// upstream: pkg/apis/core/validation#validateSysctls
 fn validate_sysctls(spec: &Field<'_, '_>, sysctls: &Field<'_, '_>, errors: &mut Errors) {
     let mut names = HashSet::new();
     for sysctl in sysctls.items() {
@@ -226,9 +227,9 @@ fn is_sysctl(text: &str) -> bool {
 
 /// Reports fields that the operating system of a Pod rules out.
 ///
-/// upstream: `pkg/apis/core/validation#validateOS`.
-/// upstream: `pkg/apis/core/validation#validateLinux`.
-/// upstream: `pkg/apis/core/validation#validateWindows`.
+/// upstream: pkg/apis/core/validation#validateOS
+/// upstream: pkg/apis/core/validation#validateLinux
+/// upstream: pkg/apis/core/validation#validateWindows
 pub(super) fn validate_operating_system(spec: &Field<'_, '_>, errors: &mut Errors) {
     let os = spec.child("os");
     if !os.is_set() {
@@ -247,6 +248,7 @@ pub(super) fn validate_operating_system(spec: &Field<'_, '_>, errors: &mut Error
     }
 }
 
+/// upstream: pkg/apis/core/validation#validateLinux
 fn validate_linux(spec: &Field<'_, '_>, errors: &mut Errors) {
     let forbid = |context: &Field<'_, '_>, errors: &mut Errors| {
         let options = context.child("windowsOptions");
@@ -294,6 +296,7 @@ const NOT_IN_WINDOWS_CONTAINERS: [&str; 10] = [
     "runAsGroup",
 ];
 
+/// upstream: pkg/apis/core/validation#validateWindows
 fn validate_windows(spec: &Field<'_, '_>, errors: &mut Errors) {
     const WHY: &str = "cannot be set for a windows pod";
     let context = spec.child("securityContext");

@@ -77,7 +77,7 @@ const WINDOWS: [&str; 2] = ["SIGKILL", "SIGTERM"];
 
 /// Validates that the Pod names its operating system and that it supports the stop signal.
 ///
-/// upstream: `pkg/apis/core/validation#validateStopSignal`.
+/// upstream: pkg/apis/core/validation#validateStopSignal
 pub(super) fn validate_stop_signal(container: &Field<'_, '_>, operating_system: Option<&str>, errors: &mut Errors) {
     let lifecycle = container.child("lifecycle");
     let signal = lifecycle.child("stopSignal");

@@ -21,6 +21,9 @@ pub(crate) struct Template<'a> {
 }
 
 /// Validates a template of Pods that always restart and that `selector` must match.
+///
+/// upstream: pkg/apis/apps/validation#ValidatePodTemplateSpecForReplicaSet
+/// upstream: pkg/apis/core/validation#ValidatePodTemplateSpecForRC
 pub(crate) fn validate_template_of_replicas(
     template: &Part<'_, '_>,
     selector: &LabelSelector<'_>,
@@ -33,6 +36,9 @@ pub(crate) fn validate_template_of_replicas(
 }
 
 /// Reports a template whose labels `selector` does not match.
+///
+/// upstream: pkg/apis/apps/validation#ValidatePodTemplateSpecForReplicaSet
+/// upstream: pkg/apis/core/validation#ValidatePodTemplateSpecForRC
 pub(crate) fn validate_selected(template: &Field<'_, '_>, selector: &LabelSelector<'_>, errors: &mut Errors) {
     let metadata = template.child("metadata");
     let labels = metadata.child("labels");
@@ -42,6 +48,8 @@ pub(crate) fn validate_selected(template: &Field<'_, '_>, selector: &LabelSelect
 }
 
 /// Validates that the Pods of a template always restart and have no deadline.
+///
+/// upstream: pkg/apis/core/validation#ValidatePodTemplateSpecForRC
 pub(crate) fn validate_restarting(template: &Field<'_, '_>, workload: &str, errors: &mut Errors) {
     let spec = template.child("spec");
     let restart_policy = spec.child("restartPolicy");
@@ -55,6 +63,8 @@ pub(crate) fn validate_restarting(template: &Field<'_, '_>, workload: &str, erro
 }
 
 /// Validates labels and annotations of a template.
+///
+/// upstream: pkg/apis/core/validation#ValidatePodTemplateSpec
 pub(crate) fn validate_template_metadata(template: &Field<'_, '_>, features: Features, errors: &mut Errors) {
     let metadata = template.child("metadata");
     // The reference omits `metadata` from these paths.
@@ -69,10 +79,13 @@ pub(crate) fn validate_template_metadata(template: &Field<'_, '_>, features: Fea
 }
 
 /// Validates a pod template independently of its workload.
+///
+/// upstream: pkg/apis/core/validation#ValidatePodTemplateSpec
 pub(crate) fn validate_template(template: &Part<'_, '_>, settings: PodSettings, check: &mut Check<'_>) {
     check.alone(template, |check| validate_whole_template(template, settings, check));
 }
 
+/// upstream: pkg/apis/core/validation#ValidatePodTemplateSpec
 fn validate_whole_template(template: &Part<'_, '_>, settings: PodSettings, check: &mut Check<'_>) {
     validate_template_metadata(template, settings.features, &mut check.errors);
     let Some(spec) = check.child(template, "spec") else {

@@ -69,6 +69,8 @@ impl<'v> Rules<'v> for VolumeRules {
 }
 
 /// Validates the volumes of a Pod called `pod_name` and returns those that containers can mount.
+///
+/// upstream: pkg/apis/core/validation#ValidateVolumes
 pub(super) fn validate_volumes<'v>(spec: &Part<'v, '_>, pod_name: &str, check: &mut Check<'_>) -> Volumes<'v> {
     let volumes = spec.child("volumes");
     let made = claims_made(&volumes, pod_name);
@@ -105,6 +107,7 @@ fn claims_made(volumes: &Field<'_, '_>, pod_name: &str) -> HashSet<String> {
         .collect()
 }
 
+/// upstream: pkg/apis/core/validation#validateVolumeSource
 fn validate_source(volume: &Part<'_, '_>, pod_name: &str, check: &mut Check<'_>) {
     let name = volume.child("name");
     validate_one_source(volume, &SOURCES, &VolumeRules, check, &|found, errors| {
@@ -122,6 +125,8 @@ fn validate_source(volume: &Part<'_, '_>, pod_name: &str, check: &mut Check<'_>)
 }
 
 /// Validates the size limit of an emptyDir volume.
+///
+/// upstream: pkg/apis/core/validation#validateVolumeSource
 fn validate_size_limit(source: &Field<'_, '_>, errors: &mut Errors) {
     let limit = source.child("sizeLimit");
     if resources::is_negative(&limit) {
@@ -131,7 +136,7 @@ fn validate_size_limit(source: &Field<'_, '_>, errors: &mut Errors) {
 
 /// Validates the files of a downward API volume.
 ///
-/// upstream: `pkg/apis/core/validation#validateDownwardAPIVolumeSource`.
+/// upstream: pkg/apis/core/validation#validateDownwardAPIVolumeSource
 fn validate_downward_files(source: &Part<'_, '_>, check: &mut Check<'_>) {
     let list = source.child("items");
     for item in check.items(source, "items", &list) {
@@ -140,6 +145,8 @@ fn validate_downward_files(source: &Part<'_, '_>, check: &mut Check<'_>) {
 }
 
 /// Validates a file. The reference reports its errors at the parent of the list.
+///
+/// upstream: pkg/apis/core/validation#validateDownwardAPIVolumeFile
 fn validate_downward_file(item: &Part<'_, '_>, source: &Field<'_, '_>, check: &mut Check<'_>) {
     let place = source.path();
     let item = item.shown_at(Field::placed(item.value(), place.as_str()));
@@ -174,7 +181,7 @@ type Paths<'v> = HashSet<&'v str>;
 
 /// Validates the sources of a projected volume.
 ///
-/// upstream: `pkg/apis/core/validation#validateProjectionSources`.
+/// upstream: pkg/apis/core/validation#validateProjectionSources
 fn validate_projections(volume: &Part<'_, '_>, check: &mut Check<'_>) {
     let mut paths = Paths::new();
     let list = volume.child("sources");
@@ -205,6 +212,7 @@ const PROJECTIONS: [(&str, Projection); 6] = [
     ("podCertificate", project_certificate),
 ];
 
+/// upstream: pkg/apis/core/validation#validateProjectionSources
 fn conflict(volume: &Field<'_, '_>, shown: &str) -> FieldError {
     volume.invalid_as(shown, "conflicting duplicate paths")
 }
@@ -232,6 +240,7 @@ fn project_downward<'v>(one: &Part<'v, '_>, volume: &Field<'_, '_>, paths: &mut 
     }
 }
 
+/// upstream: pkg/apis/core/validation#validateProjectionSources
 fn project_token<'v>(one: &Part<'v, '_>, volume: &Field<'_, '_>, _paths: &mut Paths<'v>, check: &mut Check<'_>) {
     let errors = &mut check.errors;
     let seconds = one.child("expirationSeconds");
@@ -256,6 +265,7 @@ fn project_token<'v>(one: &Part<'v, '_>, volume: &Field<'_, '_>, _paths: &mut Pa
     }
 }
 
+/// upstream: pkg/apis/core/validation#validateProjectionSources
 fn project_trust_bundle<'v>(one: &Part<'v, '_>, volume: &Field<'_, '_>, paths: &mut Paths<'v>, check: &mut Check<'_>) {
     let errors = &mut check.errors;
     let (name, signer, selector) = (one.child("name"), one.child("signerName"), one.child("labelSelector"));
@@ -318,7 +328,7 @@ fn project_certificate<'v>(one: &Part<'v, '_>, volume: &Field<'_, '_>, paths: &m
 
 /// Validates the claim template of an ephemeral volume.
 ///
-/// upstream: `pkg/apis/core/validation#validateEphemeralVolumeSource`.
+/// upstream: pkg/apis/core/validation#validateEphemeralVolumeSource
 fn validate_claim_template(source: &Part<'_, '_>, check: &mut Check<'_>) {
     let Some(template) = check
         .child(source, "volumeClaimTemplate")
@@ -346,6 +356,8 @@ fn mounted<'v>(list: &Field<'v, '_>, path: &str) -> HashMap<&'v str, &'v str> {
 }
 
 /// Validates the volume mounts of a container.
+///
+/// upstream: pkg/apis/core/validation#ValidateVolumeMounts
 pub(super) fn validate_mounts(container: &Part<'_, '_>, volumes: &Volumes<'_>, check: &mut Check<'_>) {
     let mut paths = HashSet::new();
     let devices = mounted(&container.child("volumeDevices"), "devicePath");
@@ -390,6 +402,7 @@ pub(super) fn validate_mounts(container: &Part<'_, '_>, volumes: &Volumes<'_>, c
     }
 }
 
+/// upstream: pkg/apis/core/validation#validateMountPropagation
 fn validate_propagation(propagation: &Field<'_, '_>, container: &Field<'_, '_>, errors: &mut Errors) {
     let context = container.child("securityContext");
     if propagation.text() == "Bidirectional" && !context.child("privileged").is_true() {
@@ -398,6 +411,7 @@ fn validate_propagation(propagation: &Field<'_, '_>, container: &Field<'_, '_>, 
     }
 }
 
+/// upstream: pkg/apis/core/validation#validateMountRecursiveReadOnly
 fn validate_recursive_read_only(mount: &Field<'_, '_>, errors: &mut Errors) {
     let recursive = mount.child("recursiveReadOnly");
     if !recursive.is_set() {
@@ -420,6 +434,8 @@ fn validate_recursive_read_only(mount: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 /// Validates the block devices of a container.
+///
+/// upstream: pkg/apis/core/validation#ValidateVolumeDevices
 pub(super) fn validate_devices(container: &Field<'_, '_>, volumes: &Volumes<'_>, errors: &mut Errors) {
     let (mut names, mut paths) = (HashSet::new(), HashSet::new());
     let mounts = mounted(&container.child("volumeMounts"), "mountPath");

@@ -18,7 +18,7 @@ const MOST_OF_PORTS: usize = 500;
 
 /// Deprecated labels of nodes and the text of their warning.
 ///
-/// upstream: `pkg/api/node/util.go#deprecatedNodeLabels`.
+/// upstream: pkg/api/node#deprecatedNodeLabels
 const DEPRECATED_NODE_LABELS: [(&str, &str); 8] = [
     (
         "beta.kubernetes.io/arch",
@@ -76,6 +76,8 @@ pub(crate) fn deprecated_node_label(label: &str) -> Option<&'static str> {
 }
 
 /// Returns the warnings about the pod template of a workload at `path`, if it is new or changed.
+///
+/// upstream: pkg/api/pod#GetWarningsForPodTemplate
 pub(crate) fn template_warnings(parts: &Parts<'_>, object: &Value, path: &[&str]) -> Vec<String> {
     with_field(&Field::root(object), path, |template| {
         let mut warnings = Vec::new();
@@ -101,7 +103,7 @@ fn with_field<T>(field: &Field<'_, '_>, path: &[&str], of: impl FnOnce(&Field<'_
 /// Returns warnings about a pod specification and its metadata. A new Pod gets warnings about AppArmor annotations when
 /// fields are set from them.
 ///
-/// upstream: `pkg/api/pod#warningsForPodSpecAndMeta`.
+/// upstream: pkg/api/pod#warningsForPodSpecAndMeta
 pub(crate) fn pod_spec_warnings(
     metadata: &Field<'_, '_>,
     spec: &Field<'_, '_>,
@@ -194,6 +196,7 @@ fn containers(annotations: &Field<'_, '_>, spec: &Field<'_, '_>, is_template: bo
     }
 }
 
+/// upstream: pkg/api/pod#warningsForPodSpecAndMeta
 fn seccomp_annotation(annotations: &Field<'_, '_>, key: &str, warnings: &mut Vec<String>) {
     let entry = annotations.entry(key);
     if entry.is_set() {
@@ -238,6 +241,8 @@ fn node_affinity(spec: &Field<'_, '_>, warnings: &mut Vec<String>) {
 }
 
 /// Adds warnings about a node selector.
+///
+/// upstream: pkg/api/node#GetWarningsForNodeSelectorTerm
 pub(crate) fn node_selector_warnings(selector: &Field<'_, '_>, warnings: &mut Vec<String>) {
     for term in selector.child("nodeSelectorTerms").items() {
         for expression in term.child("matchExpressions").items() {
@@ -248,7 +253,7 @@ pub(crate) fn node_selector_warnings(selector: &Field<'_, '_>, warnings: &mut Ve
 
 /// Warns of deprecated node labels in a label selector.
 ///
-/// upstream: `pkg/api/node#GetWarningsForNodeSelector`.
+/// upstream: pkg/api/node#GetWarningsForNodeSelector
 pub(crate) fn node_label_selector_warnings(selector: &Field<'_, '_>) -> Vec<String> {
     let mut warnings = Vec::new();
     for expression in selector.child("matchExpressions").items() {
@@ -321,6 +326,7 @@ fn unnamed(items: &Field<'_, '_>, warnings: &mut Vec<String>) {
     }
 }
 
+/// upstream: pkg/api/pod#warningsForPodSpecAndMeta
 fn container_warnings(container: &Field<'_, '_>, warnings: &mut Vec<String>) {
     let parts = container.child("resources");
     for name in BYTES {
@@ -346,6 +352,8 @@ fn container_warnings(container: &Field<'_, '_>, warnings: &mut Vec<String>) {
 }
 
 /// Adds warnings about suspicious ports among those of all containers.
+///
+/// upstream: pkg/api/pod#warningsForPodSpecAndMeta
 fn port_warnings(spec: &Field<'_, '_>, warnings: &mut Vec<String>) {
     let mut taken: HashMap<(i64, &str), TakenPorts<'_>> = HashMap::new();
     for list in CONTAINERS {
@@ -401,6 +409,7 @@ impl<'v> TakenPorts<'v> {
     /// Maximum number of earlier ports to compare with, since clients choose the length of the list.
     const COMPARED: usize = 100;
 
+    /// upstream: pkg/api/pod#warningsForPodSpecAndMeta
     fn warn(&mut self, on_host: HostPort<'v>, place: PortPlace, spec: &Field<'_, '_>, warnings: &mut Vec<String>) {
         for (other, before) in &self.places {
             if warnings.len() >= MOST_OF_PORTS {
@@ -436,6 +445,8 @@ fn ip_without_port(port: &Field<'_, '_>) -> String {
 }
 
 /// Adds warnings about ports with the same name.
+///
+/// upstream: pkg/api/pod#warningsForPodSpecAndMeta
 fn port_name_warnings(spec: &Field<'_, '_>, warnings: &mut Vec<String>) {
     let mut names: HashMap<&str, PortPlace> = HashMap::new();
     for list in CONTAINERS {

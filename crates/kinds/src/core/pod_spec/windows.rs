@@ -14,7 +14,7 @@ const NET_BIOS_LENGTH: usize = 15;
 
 /// Validates the Windows options of a security context.
 ///
-/// upstream: `pkg/apis/core/validation#validateWindowsSecurityContextOptions`.
+/// upstream: pkg/apis/core/validation#validateWindowsSecurityContextOptions
 pub(super) fn validate_options(options: &Field<'_, '_>, errors: &mut Errors) {
     let (name, credential) = (
         options.child("gmsaCredentialSpecName"),
@@ -37,6 +37,7 @@ pub(super) fn validate_options(options: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
+/// upstream: pkg/apis/core/validation#validateWindowsSecurityContextOptions
 fn user_faults(text: &str) -> Vec<&'static str> {
     if text.is_empty() {
         return vec!["runAsUserName cannot be an empty string"];
@@ -91,7 +92,7 @@ fn is_dns(domain: &str) -> bool {
 
 /// Validates that either all containers are HostProcess containers, with the host network, or none is.
 ///
-/// upstream: `pkg/apis/core/validation#validateWindowsHostProcessPod`.
+/// upstream: pkg/apis/core/validation#validateWindowsHostProcessPod
 pub(super) fn validate_host_processes(spec: &Field<'_, '_>, rules: PodRules<'_>, errors: &mut Errors) {
     let process = |context: &Field<'_, '_>| -> Option<bool> {
         let options = context.child("windowsOptions");

@@ -19,7 +19,7 @@ const DUAL: &str = "must be 'RequireDualStack' or 'PreferDualStack' when multipl
 
 /// Validates that addresses, families and policy are consistent.
 ///
-/// upstream: `pkg/apis/core/validation#ValidateServiceClusterIPsRelatedFields`.
+/// upstream: pkg/apis/core/validation#ValidateServiceClusterIPsRelatedFields
 pub(super) fn validate_addresses(spec: &Field<'_, '_>, old: &Field<'_, '_>, reading: Reading, errors: &mut Errors) {
     if spec.child("type").text() == "ExternalName" {
         return;
@@ -50,6 +50,8 @@ pub(super) fn validate_addresses(spec: &Field<'_, '_>, old: &Field<'_, '_>, read
 }
 
 /// Validates that the list of addresses begins with the single one, the only one that older clients know.
+///
+/// upstream: pkg/apis/core/validation#ValidateServiceClusterIPsRelatedFields
 fn validate_first(ip: &Field<'_, '_>, ips: &Field<'_, '_>, errors: &mut Errors) {
     match (ip.text(), ips.slice().first()) {
         ("", None) => {}
@@ -63,6 +65,8 @@ fn validate_first(ip: &Field<'_, '_>, ips: &Field<'_, '_>, errors: &mut Errors) 
 }
 
 /// Reports invalid addresses. Returns true if all are valid, or there is none on purpose.
+///
+/// upstream: pkg/apis/core/validation#ValidateServiceClusterIPsRelatedFields
 fn validate_forms(ips: &Field<'_, '_>, old: &Field<'_, '_>, reading: Reading, errors: &mut Errors) -> bool {
     let before = errors.len();
     for (at, one) in ips.items().enumerate() {
@@ -76,6 +80,8 @@ fn validate_forms(ips: &Field<'_, '_>, old: &Field<'_, '_>, reading: Reading, er
 }
 
 /// Reports two addresses of one family, and addresses whose family is not the one that the Service lists for them.
+///
+/// upstream: pkg/apis/core/validation#ValidateServiceClusterIPsRelatedFields
 fn validate_kinds(ips: &Field<'_, '_>, families: &Field<'_, '_>, errors: &mut Errors) {
     if ips.slice().first().and_then(Value::as_str) == Some("None") {
         return;
@@ -100,7 +106,9 @@ fn family_of(ip: &str) -> &'static str {
 }
 
 /// Sets the families and the policy of a Service that omits them. `served` are the families of the cluster, the default
-/// one first (`initIPFamilyFields`).
+/// one first.
+///
+/// upstream: pkg/registry/core/service/storage#Allocators.initIPFamilyFields
 ///
 /// # Errors
 /// If the Service cannot have addresses, with the reasons.
@@ -192,6 +200,7 @@ pub(super) fn keeps_preferring(object: &Value, old: &Value) -> bool {
             .all(|part| unchanged(object, old, part))
 }
 
+/// upstream: pkg/registry/core/service/storage#Allocators.initIPFamilyFields
 fn default_policy<'v>(object: &Value, old: Option<&'v Value>) -> &'v str {
     match old.and_then(policy) {
         Some(before) => before,
@@ -202,6 +211,8 @@ fn default_policy<'v>(object: &Value, old: Option<&'v Value>) -> &'v str {
 }
 
 /// Releases the secondary address and family when the policy changes to one family, and rejects any other release.
+///
+/// upstream: pkg/registry/core/service/storage#Allocators.initIPFamilyFields
 #[expect(clippy::indexing_slicing, reason = "looked at where it is not empty alone")]
 fn fit_to_policy(object: &mut Value, old: &Value, errors: &mut Errors) {
     let single = policy(object) == Some("SingleStack");
@@ -218,6 +229,7 @@ fn fit_to_policy(object: &mut Value, old: &Value, errors: &mut Errors) {
     }
 }
 
+/// upstream: pkg/registry/core/service/storage#Allocators.initIPFamilyFields
 fn validate_single(spec: &Field<'_, '_>, errors: &mut Errors) {
     let policy = spec.child("ipFamilyPolicy");
     if policy.text() != "SingleStack" {
@@ -231,6 +243,8 @@ fn validate_single(spec: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 /// Adds the families of addresses for which the Service lists none.
+///
+/// upstream: pkg/registry/core/service/storage#Allocators.initIPFamilyFields
 fn infer(spec: &Field<'_, '_>, served: &[&str], families: &mut Vec<String>, errors: &mut Errors) {
     let ips = spec.child("clusterIPs");
     for (at, ip) in ips.items().enumerate().take_while(|(_, ip)| ip.text() != "None") {
@@ -267,6 +281,7 @@ fn other_family(family: &str) -> &'static str {
     if family == "IPv4" { "IPv6" } else { "IPv4" }
 }
 
+/// upstream: pkg/registry/core/service/storage#Allocators.initIPFamilyFields
 fn validate_served(spec: &Field<'_, '_>, served: &[&str], families: &[String], errors: &mut Errors) {
     let policy = spec.child("ipFamilyPolicy");
     if policy.text() == "RequireDualStack" && served.len() < 2 {
@@ -287,7 +302,7 @@ fn validate_served(spec: &Field<'_, '_>, served: &[&str], families: &[String], e
 
 /// Reports changes of assigned addresses.
 ///
-/// upstream: `pkg/apis/core/validation#validateUpgradeDowngradeClusterIPs`.
+/// upstream: pkg/apis/core/validation#validateUpgradeDowngradeClusterIPs
 #[expect(clippy::indexing_slicing, reason = "looked at where it is not empty alone")]
 pub(super) fn validate_kept_addresses(object: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let headless = |spec: &Field<'_, '_>| is_none(spec.child("clusterIPs").slice());
@@ -322,7 +337,7 @@ pub(super) fn validate_kept_addresses(object: &Field<'_, '_>, old: &Field<'_, '_
 
 /// Reports changes of assigned families.
 ///
-/// upstream: `pkg/apis/core/validation#validateUpgradeDowngradeIPFamilies`.
+/// upstream: pkg/apis/core/validation#validateUpgradeDowngradeIPFamilies
 #[expect(clippy::indexing_slicing, reason = "looked at where it is not empty alone")]
 pub(super) fn validate_kept_families(object: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let headless = |spec: &Field<'_, '_>| is_none(spec.child("clusterIPs").slice());
@@ -352,6 +367,8 @@ pub(super) fn validate_kept_families(object: &Field<'_, '_>, old: &Field<'_, '_>
     }
 }
 
+/// upstream: pkg/apis/core/validation#validateUpgradeDowngradeClusterIPs
+/// upstream: pkg/apis/core/validation#validateUpgradeDowngradeIPFamilies
 fn validate_release(spec: &Field<'_, '_>, what: &str, errors: &mut Errors) {
     let policy = spec.child("ipFamilyPolicy");
     if policy.text() != "SingleStack" {

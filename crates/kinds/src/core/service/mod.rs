@@ -53,6 +53,7 @@ impl Service {
 }
 
 impl Strategy for Service {
+    /// upstream: pkg/apis/core/v1#SetDefaults_Service
     fn default_fields(&self, _version: &str, object: &mut Value) {
         let Some(spec) = object.as_map_mut().and_then(|object| object.get_mut("spec")) else {
             return;
@@ -98,6 +99,7 @@ impl Strategy for Service {
         }
     }
 
+    /// upstream: pkg/registry/core/service#svcStrategy.PrepareForCreate
     fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         mirror_cluster_ip(object, None);
         self.allocate(context, object, None)?;
@@ -105,6 +107,8 @@ impl Strategy for Service {
         Ok(())
     }
 
+    /// upstream: pkg/registry/core/service#svcStrategy.PrepareForUpdate
+    /// upstream: pkg/registry/core/service#serviceStatusStrategy.PrepareForUpdate
     fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
         if context.subresource.is_some() {
             return Ok(());
@@ -117,10 +121,13 @@ impl Strategy for Service {
         Ok(())
     }
 
+    /// upstream: pkg/registry/core/service#svcStrategy.Validate
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         context.check(object, &ServiceRules::of(object, None, self.reading()))
     }
 
+    /// upstream: pkg/registry/core/service#svcStrategy.ValidateUpdate
+    /// upstream: pkg/registry/core/service#serviceStatusStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
         if context.subresource == Some("status") {
@@ -132,6 +139,8 @@ impl Strategy for Service {
         errors
     }
 
+    /// upstream: pkg/registry/core/service#svcStrategy.WarningsOnCreate
+    /// upstream: pkg/registry/core/service#svcStrategy.WarningsOnUpdate
     fn warnings(&self, context: &WriteContext<'_>, object: &Value, _old: Option<&Value>) -> Vec<String> {
         let root = Field::root(object);
         match context.subresource {
@@ -279,13 +288,15 @@ fn sort_of(object: &Value) -> &str {
 }
 
 /// Returns true if a load balancer needs health checks to find the nodes with endpoints.
+///
+/// upstream: pkg/api/service#NeedsHealthCheck
 fn needs_health_check(object: &Value) -> bool {
     sort_of(object) == "LoadBalancer" && object.str_at(&["spec", "externalTrafficPolicy"]) == Some("Local")
 }
 
 /// Keeps `clusterIPs` consistent with `clusterIP`, the only field that older clients know.
 ///
-/// upstream: `pkg/registry/core/service/storage#normalizeClusterIPs`.
+/// upstream: pkg/registry/core/service/storage#normalizeClusterIPs
 fn mirror_cluster_ip(object: &mut Value, old: Option<&Value>) {
     let ip = object.str_at(&["spec", "clusterIP"]).unwrap_or_default().to_owned();
     let list = texts_at(object, "clusterIPs");
@@ -364,6 +375,8 @@ fn keep_node_ports(object: &mut Value, old: &Value) {
 }
 
 /// Removes fields that only the old type has, unless the client changed them as well.
+///
+/// upstream: pkg/registry/core/service#dropTypeDependentFields
 fn drop_what_the_type_dropped(object: &mut Value, old: &Value) {
     let (new_sort, old_sort) = (sort_of(object).to_owned(), sort_of(old).to_owned());
     let drop_unchanged = |object: &mut Value, part: &str| {

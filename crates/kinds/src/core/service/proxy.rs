@@ -19,6 +19,8 @@ impl Connecter for Proxy {
 }
 
 /// Returns the error of a proxy that cannot reach the endpoints of a service.
+///
+/// upstream: pkg/registry/core/service/storage#REST.ResourceLocation
 fn unreached(context: &WriteContext<'_>) -> Refusal {
     let (_, name, port) = proxied_name(context.name);
     let missing = || Refusal::NotFound {

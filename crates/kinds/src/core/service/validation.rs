@@ -57,6 +57,8 @@ impl<'v> Rules<'v> for ServiceRules<'_> {
 }
 
 /// Validates the type and the ports, which most types require.
+///
+/// upstream: pkg/apis/core/validation#validateService
 fn validate_ports<'v>(spec: &Part<'v, '_>, rules: &dyn Rules<'v>, check: &mut Check<'_>) {
     let ports = spec.child("ports");
     let headless = spec.child("clusterIP").text() == "None";
@@ -72,6 +74,8 @@ fn validate_ports<'v>(spec: &Part<'v, '_>, rules: &dyn Rules<'v>, check: &mut Ch
 }
 
 /// Validates external addresses: unchanged ones, or valid endpoint addresses.
+///
+/// upstream: pkg/apis/core/validation#validateService
 fn validate_external(spec: &Field<'_, '_>, old: &Field<'_, '_>, reading: Reading, errors: &mut Errors) {
     let (external, old_external) = (spec.child("externalIPs"), old.child("externalIPs"));
     for external in external.items() {
@@ -84,6 +88,8 @@ fn validate_external(spec: &Field<'_, '_>, old: &Field<'_, '_>, reading: Reading
 }
 
 /// Reports node ports that the type does not have, and duplicate ports.
+///
+/// upstream: pkg/apis/core/validation#validateService
 fn validate_port_numbers(spec: &Field<'_, '_>, errors: &mut Errors) {
     let ports = spec.child("ports");
     if spec.child("type").text() == "ClusterIP" {
@@ -98,6 +104,8 @@ fn validate_port_numbers(spec: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 /// Reports two equivalent annotations with different values.
+///
+/// upstream: pkg/apis/core/validation#validateService
 fn validate_topology(metadata: &Field<'_, '_>, errors: &mut Errors) {
     const HINTS: &str = "service.kubernetes.io/topology-aware-hints";
     let annotations = metadata.child("annotations");
@@ -110,6 +118,7 @@ fn validate_topology(metadata: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
+/// upstream: pkg/apis/core/validation#validateService
 fn validate_type(spec: &Field<'_, '_>, headless: bool, errors: &mut Errors) {
     let ips = spec.child("clusterIPs");
     let type_name = spec.child("type").text();
@@ -154,6 +163,7 @@ fn validate_type(spec: &Field<'_, '_>, headless: bool, errors: &mut Errors) {
     }
 }
 
+/// upstream: pkg/apis/core/validation#validateServicePort
 fn validate_port_name<'v>(name: &Field<'v, '_>, needs_name: bool, names: &mut HashSet<&'v str>, errors: &mut Errors) {
     if name.text().is_empty() {
         if needs_name {
@@ -167,6 +177,8 @@ fn validate_port_name<'v>(name: &Field<'v, '_>, needs_name: bool, names: &mut Ha
     }
 }
 
+/// upstream: pkg/apis/core/validation#validateService
+/// upstream: pkg/apis/core/validation#validateClientIPAffinityConfig
 fn validate_affinity(spec: &Field<'_, '_>, errors: &mut Errors) {
     let (affinity, config) = (spec.child("sessionAffinity"), spec.child("sessionAffinityConfig"));
     match affinity.text() {
@@ -187,6 +199,7 @@ fn validate_affinity(spec: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
+/// upstream: pkg/apis/core/validation#validateService
 fn validate_repeated_ports(ports: &Field<'_, '_>, errors: &mut Errors) {
     let mut node_ports = HashSet::new();
     for port in ports.items() {
@@ -218,6 +231,8 @@ fn repeated_port(port: &Field<'_, '_>, protocol: &str, number: i64) -> FieldErro
 const ONLY_BALANCERS: &str = "may only be used when `type` is 'LoadBalancer'";
 
 /// Validates the source ranges of a load balancer, in the field or in the annotation that preceded it.
+///
+/// upstream: pkg/apis/core/validation#validateService
 fn validate_ranges(service: &Field<'_, '_>, old: &Field<'_, '_>, reading: Reading, errors: &mut Errors) {
     const ANNOTATION: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
     let (spec, old_spec) = (service.child("spec"), old.child("spec"));
@@ -255,6 +270,7 @@ fn validate_ranges(service: &Field<'_, '_>, old: &Field<'_, '_>, reading: Readin
     }
 }
 
+/// upstream: pkg/apis/core/validation#validateService
 fn validate_balancer(spec: &Field<'_, '_>, errors: &mut Errors) {
     let balancer = spec.child("type").text() == "LoadBalancer";
     let allocate = spec.child("allocateLoadBalancerNodePorts");
@@ -266,6 +282,7 @@ fn validate_balancer(spec: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
+/// upstream: pkg/apis/core/validation#validateLoadBalancerClassField
 fn validate_class(spec: &Field<'_, '_>, errors: &mut Errors) {
     let class = spec.child("loadBalancerClass");
     if class.is_set() {
@@ -277,6 +294,7 @@ fn validate_class(spec: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
+/// upstream: pkg/apis/core/validation#validateServiceExternalTrafficPolicy
 fn validate_traffic<'v>(spec: &Part<'v, '_>, rules: &dyn Rules<'v>, check: &mut Check<'_>) {
     let type_name = spec.child("type").text();
     let policy = spec.child("externalTrafficPolicy");
@@ -297,6 +315,8 @@ fn validate_traffic<'v>(spec: &Part<'v, '_>, rules: &dyn Rules<'v>, check: &mut 
 }
 
 /// Validates the health check node port.
+///
+/// upstream: pkg/apis/core/validation#validateServiceExternalTrafficPolicy
 fn validate_health_check(spec: &Field<'_, '_>, errors: &mut Errors) {
     let port = spec.child("healthCheckNodePort");
     let balancer = spec.child("type").text() == "LoadBalancer";
@@ -313,6 +333,8 @@ fn validate_health_check(spec: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 /// Reports changes of immutable parts of a Service.
+///
+/// upstream: pkg/apis/core/validation#ValidateServiceUpdate
 pub(super) fn validate_change(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let (new, old) = (new.child("spec"), old.child("spec"));
     let external = |spec: &Field<'_, '_>| spec.child("type").text() == "ExternalName";
@@ -335,6 +357,8 @@ pub(super) fn validate_change(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: 
 }
 
 /// Validates the status of a Service that replaces `old`.
+///
+/// upstream: pkg/apis/core/validation#ValidateLoadBalancerStatus
 pub(super) fn validate_status(service: &Field<'_, '_>, old: &Field<'_, '_>, reading: Reading, errors: &mut Errors) {
     let (status, old_status) = (service.child("status"), old.child("status"));
     let (balancer, old_balancer) = (status.child("loadBalancer"), old_status.child("loadBalancer"));

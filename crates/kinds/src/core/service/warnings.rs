@@ -33,6 +33,8 @@ pub(super) fn of_status(status: &Field<'_, '_>) -> Vec<String> {
 }
 
 /// Returns warnings about the addresses and CIDRs of a Service, and about settings that its type ignores.
+///
+/// upstream: pkg/api/service#GetWarningsForService
 fn of_spec(spec: &Field<'_, '_>) -> Vec<String> {
     let text = |name: &str| spec.child(name).text().to_owned();
     let (service_type, cluster_ip) = (text("type"), text("clusterIP"));

@@ -46,6 +46,8 @@ impl RuleEnvironment {
     }
 
     /// Compiles a rule.
+    ///
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel#compileRule
     pub fn compile(&self, rule: &Rule) -> CompiledRule {
         let environment = if rule.optional_old_self == Some(true) {
             &self.optional

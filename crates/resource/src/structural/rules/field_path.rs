@@ -25,6 +25,8 @@ impl Node {
 
     /// Returns the field that `path` leads to, and its schema, if it has one.
     ///
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel#ValidFieldPath
+    ///
     /// # Errors
     /// If the path leads to no field.
     pub fn at_path(&self, path: &str, notation: Notation) -> Result<(FieldPath, Option<&Node>), String> {

@@ -28,6 +28,8 @@ impl Rules {
     /// Runs the rules on a value of the schema `node` from which they were compiled. `root` is the path of the value.
     /// With the old value (`old`), transition rules run too; `ratchets` means that failed rules only produce warnings
     /// for unchanged values.
+    ///
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel#Validator.Validate
     pub fn validate(
         &self,
         node: &Node,
@@ -255,6 +257,7 @@ impl Run<'_> {
         }
     }
 
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel#Validator.validateExpressions
     fn rule(&mut self, own: &OwnRule, variables: &Variables<'_>, value: &Value, visit: Visit<'_>) {
         let Visit {
             rules, ratchet, place, ..
@@ -318,6 +321,8 @@ impl Run<'_> {
     }
 
     /// Returns the message of a failed rule; an error if evaluating it exceeds the budget.
+    ///
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel#evalMessageExpression
     fn message(&mut self, own: &OwnRule, activation: &Activation) -> Result<String, String> {
         let Some(Ok(program)) = &own.compiled.message else {
             return Ok(own.rule.plain_message());
@@ -354,6 +359,8 @@ impl Run<'_> {
 }
 
 /// Returns the reason why a rule could not be evaluated.
+///
+/// upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel#Validator.validateExpressions
 fn failure(error: &EvaluationError, own: &OwnRule) -> String {
     let name = own.rule.name();
     match error {

@@ -124,7 +124,7 @@ impl Allocations {
     /// Returns the CIDRs that new addresses are allocated from: those of ready ServiceCIDRs, those of the flags first.
     /// A CIDR of the flags without a ServiceCIDR is ready, since the default ServiceCIDR is created later.
     ///
-    /// upstream: `pkg/registry/core/service/ipallocator#MetaAllocator`
+    /// upstream: pkg/registry/core/service/ipallocator#MetaAllocator
     pub(super) fn ready_blocks(&self, service_cidrs: &[Value]) -> Vec<Block> {
         let mut listed: Vec<(Block, bool)> = Vec::new();
         for service_cidr in service_cidrs {

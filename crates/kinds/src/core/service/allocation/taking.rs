@@ -72,6 +72,7 @@ impl Taking<'_> {
         Ok(())
     }
 
+    /// upstream: pkg/registry/core/service/storage#Allocators.allocIPs
     fn draw_address(&mut self, object: &Value, family: &str, shown: &Value) -> Result<String, Refusal> {
         let address = self.next_address(family).ok_or_else(|| {
             let name = quote(object.str_at(&["metadata", "name"]).unwrap_or_default());
@@ -216,6 +217,7 @@ impl Taking<'_> {
         Ok(())
     }
 
+    /// upstream: pkg/registry/core/service/storage#Allocators.allocHealthCheckNodePort
     pub(super) fn take_health_check(&mut self, object: &mut Value, old: Option<&Value>) -> Result<(), Refusal> {
         if !needs_health_check(object) || old.is_some_and(needs_health_check) {
             return Ok(());
@@ -278,6 +280,7 @@ pub(in super::super) fn refused_address(object: &Value, requested: &str, fault: 
     refused_address_of(shown, requested, fault)
 }
 
+/// upstream: pkg/registry/core/service/storage#Allocators.allocIPs
 fn refused_address_of(shown: Value, requested: &str, fault: &str) -> Refusal {
     let detail = format!("failed to allocate IP {requested}: {fault}");
     let place = FieldPath::new("spec.clusterIPs");

@@ -1,0 +1,3 @@
+module holdfast.invalid/upstream
+
+go 1.24

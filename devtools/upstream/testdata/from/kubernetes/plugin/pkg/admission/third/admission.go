@@ -1,0 +1,4 @@
+package third
+
+// PluginName is the name of the plugin.
+const PluginName = "Third"

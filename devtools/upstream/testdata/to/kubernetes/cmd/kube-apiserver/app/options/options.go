@@ -1,0 +1,13 @@
+package options
+
+import "github.com/spf13/pflag"
+
+const prefix = "thing-"
+
+// AddFlags adds the flags.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.Name, prefix+"name", o.Name, "Name of the thing.")
+	fs.IntVar(&o.Count, "count", 2, "Number of things.")
+	fs.Var(&o.New, "new", "New things.")
+	fs.MarkDeprecated("thing-name", "use --new")
+}

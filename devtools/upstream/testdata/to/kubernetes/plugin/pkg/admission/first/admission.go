@@ -1,0 +1,4 @@
+package first
+
+// PluginName is the name of the plugin.
+const PluginName = "First"

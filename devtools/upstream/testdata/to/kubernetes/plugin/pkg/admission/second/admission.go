@@ -1,0 +1,4 @@
+package second
+
+// PluginName is the name of the plugin.
+const PluginName = "Second"
