@@ -65,7 +65,7 @@ impl Binary {
     /// # Errors
     /// If the build fails.
     pub fn dist() -> Result<Self> {
-        Self::build(&["--profile", "dist"], "dist/holdfast")
+        Self::build(&["--package", "holdfast", "--profile", "dist"], "dist/holdfast")
     }
 
     /// Returns the build that tests use, brought up to date once for each program that runs them.
@@ -78,7 +78,8 @@ impl Binary {
         if let Some(binary) = built.as_ref() {
             return Ok(binary.clone());
         }
-        let binary = Self::build(&[], "debug/holdfast")?;
+        // The whole workspace is selected, so that dependencies have the features that they have in `cargo test`.
+        let binary = Self::build(&["--workspace", "--bin", "holdfast"], "debug/holdfast")?;
         Ok(built.insert(binary).clone())
     }
 
@@ -117,10 +118,10 @@ impl Binary {
         Ok(String::from_utf8_lossy(&output.stderr).into_owned())
     }
 
-    fn build(more: &[&str], path: &str) -> Result<Self> {
+    fn build(selection: &[&str], path: &str) -> Result<Self> {
         let status = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--package", "holdfast"])
-            .args(more)
+            .args(["build", "--quiet"])
+            .args(selection)
             .current_dir(root())
             .status()
             .context("cargo build")?;

@@ -1,5 +1,6 @@
 //! Commands that only call other programs.
 
+use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -69,6 +70,15 @@ pub(crate) fn devtools(arguments: &[OsString]) -> Result<()> {
         [name, rest @ ..] if name == "devtools" => rest,
         all => all,
     };
-    let run = ["run", "--quiet", "--package", "devtools", "--"].map(OsString::from);
-    cargo(&[&run, own].concat())
+    // The whole workspace is selected, so that dependencies have the features that they have in `cargo test`.
+    cargo(&["build", "--quiet", "--workspace", "--bin", "devtools"])?;
+    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    let program = target.join("debug/devtools");
+    let status = Command::new(&program)
+        .args(own)
+        .current_dir(root())
+        .status()
+        .with_context(|| program.display().to_string())?;
+    ensure!(status.success(), "{} failed", arguments.join(OsStr::new(" ")).display());
+    Ok(())
 }
