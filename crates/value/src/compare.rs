@@ -3,7 +3,7 @@
 
 use std::cmp::Ordering;
 
-use crate::{List, Map, Value};
+use crate::tree::{List, Map, Value};
 
 impl Value {
     /// Compares two values in the total order: numbers, strings, booleans (false first), lists, maps, null. Numbers are

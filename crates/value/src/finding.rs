@@ -1,6 +1,6 @@
 use std::fmt;
 
-use crate::SmolStr;
+use smol_str::SmolStr;
 
 /// Maximum number of findings for one input, as in the reference.
 pub(crate) const MAX_FINDINGS: usize = 100;
@@ -43,7 +43,7 @@ impl fmt::Display for Finding {
 #[derive(Clone, Debug)]
 pub struct Parsed {
     /// The tree.
-    pub value: crate::Value,
+    pub value: crate::tree::Value,
     /// Findings that strict validation rejects: at most 100, without repetition.
     pub findings: Vec<Finding>,
 }

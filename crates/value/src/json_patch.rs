@@ -6,8 +6,13 @@
 
 mod document;
 
+use crate::error::Error;
+use crate::finding::{Finding, Parsed};
+use crate::json;
+use crate::limits::Limits;
 use crate::pointer::unescape;
-use crate::{Error, Finding, Limits, Parsed, SmolStr, Value, json};
+use crate::tree::Value;
+use smol_str::SmolStr;
 
 use document::{Node, View};
 

@@ -1,4 +1,4 @@
-use crate::Error;
+use crate::error::Error;
 
 /// Limits on an input. Larger input is rejected before it uses more memory than the limits allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Map, SmolStr, Value};
+use crate::tree::{Map, Value};
+use smol_str::SmolStr;
 
 /// Map during changes. If many members of a large map change, each change costs the logarithm of its size.
 #[derive(Clone, Debug)]

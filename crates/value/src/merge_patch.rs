@@ -1,6 +1,7 @@
 //! JSON merge patches ([RFC 7386](https://www.rfc-editor.org/rfc/rfc7386)) as kube-apiserver's library applies them.
 
-use crate::{Entry, Error, Map, Value};
+use crate::error::Error;
+use crate::tree::{Entry, Map, Value};
 
 /// Applies `patch` to `target`: maps are merged, `null` removes, any other value replaces. Unchanged subtrees are
 /// shared with `target`, new ones with `patch`.
@@ -99,7 +100,8 @@ fn has_null_member(value: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Limits, json};
+    use crate::json;
+    use crate::limits::Limits;
 
     fn parse(text: &str) -> Value {
         json::parse(text.as_bytes(), &Limits::default()).unwrap()

@@ -1,6 +1,8 @@
 //! Numbers as Go converts them.
 
-use crate::Value;
+use std::io::Write;
+
+use crate::tree::Value;
 
 /// Converts a float read from YAML. The reference goes through JSON text, in which a whole float below 1e21 has no
 /// point and so is read back as an integer.
@@ -15,6 +17,26 @@ pub(crate) fn whole_as_integer(float: f64) -> Value {
         }
     }
     Value::Float(float)
+}
+
+/// Appends a float like Go's `encoding/json`: the shortest digits that read back the same, with an exponent below 1e-6
+/// and from 1e21.
+#[expect(clippy::indexing_slicing, reason = "`start` is a length that the text had")]
+pub fn write_float(number: f64, out: &mut Vec<u8>) {
+    let magnitude = number.abs();
+    // Writing to a vector cannot fail.
+    if magnitude == 0.0 || (1e-6..1e21).contains(&magnitude) {
+        let _ = write!(out, "{number}");
+    } else {
+        let start = out.len();
+        let _ = write!(out, "{number:e}");
+        // Go writes a sign in every exponent.
+        if let Some(at) = out[start..].iter().position(|byte| *byte == b'e')
+            && out.get(start + at + 1) != Some(&b'-')
+        {
+            out.insert(start + at + 1, b'+');
+        }
+    }
 }
 
 #[cfg(test)]

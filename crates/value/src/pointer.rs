@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::{Error, SmolStr, Value};
+use crate::error::Error;
+use crate::tree::Value;
+use smol_str::SmolStr;
 
 /// Path in a tree: keys of maps and indices of lists, from the root.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -94,7 +96,8 @@ fn index(token: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Limits, json};
+    use crate::json;
+    use crate::limits::Limits;
 
     #[test]
     fn pointers_lead_through_maps_and_lists() {

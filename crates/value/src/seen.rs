@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
 
-use crate::Value;
+use crate::tree::Value;
 
 // Numbers are finite, so each value equals itself.
 impl Eq for Value {}
@@ -95,7 +95,8 @@ mod tests {
     use std::hash::BuildHasher;
 
     use super::*;
-    use crate::{Limits, json};
+    use crate::json;
+    use crate::limits::Limits;
 
     fn parse(text: &str) -> Value {
         json::parse(text.as_bytes(), &Limits::default()).unwrap()

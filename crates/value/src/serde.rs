@@ -5,7 +5,8 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 
-use crate::{Entry, List, Map, SmolStr, Value};
+use crate::tree::{Entry, List, Map, Value};
+use smol_str::SmolStr;
 
 impl Serialize for Value {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -135,7 +136,9 @@ impl<'de> Deserialize<'de> for Key {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Limits, Value, json};
+    use crate::json;
+    use crate::limits::Limits;
+    use crate::tree::Value;
 
     #[test]
     fn values_go_through_serde_and_back() {

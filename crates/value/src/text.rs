@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use holdfast_gotext::number::general;
 use holdfast_gotext::quote::quote;
 
-use crate::{List, Value};
+use crate::tree::{List, Value};
 
 /// Form of Go's verb `%v`: `map[image:nginx ports:[80 443]]`.
 pub struct Plain<'a>(pub &'a Value);
@@ -112,7 +112,8 @@ impl Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Limits, json};
+    use crate::json;
+    use crate::limits::Limits;
 
     #[test]
     fn values_are_printed_as_go_prints_them() {

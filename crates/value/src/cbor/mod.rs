@@ -7,7 +7,9 @@
 mod read;
 mod write;
 
-use crate::{Error, Limits, Value};
+use crate::error::Error;
+use crate::limits::Limits;
+use crate::tree::Value;
 
 pub use write::{write, write_item, write_list_head, write_map_head};
 
@@ -171,8 +173,8 @@ mod tests {
         leaf.prop_recursive(4, 64, 8, |inner| {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..8).prop_map(Value::from),
-                prop::collection::vec((".{0,8}".prop_map(crate::SmolStr::from), inner), 0..8)
-                    .prop_map(|entries| Value::Map(crate::Map::from_unsorted(entries))),
+                prop::collection::vec((".{0,8}".prop_map(smol_str::SmolStr::from), inner), 0..8)
+                    .prop_map(|entries| Value::Map(crate::tree::Map::from_unsorted(entries))),
             ]
         })
     }

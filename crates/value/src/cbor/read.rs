@@ -7,7 +7,10 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use ciborium_ll::{Decoder, Error as HeadError, Header, simple, tag};
 use holdfast_gotext::time::{Precision, Timestamp};
 
-use crate::{Entry, Error, Limits, Map, Position, SmolStr, Value};
+use crate::error::{Error, Position};
+use crate::limits::Limits;
+use crate::tree::{Entry, Map, Value};
+use smol_str::SmolStr;
 
 /// Types of data items, indexed by the first three bits.
 const TYPES: [&str; 8] = [
@@ -274,7 +277,7 @@ fn repeated(entries: &[Entry]) -> Option<(&SmolStr, usize)> {
     if entries.is_sorted_by(|(before, _), (after, _)| before < after) {
         return None;
     }
-    let mut seen = crate::Seen::new();
+    let mut seen = crate::seen::Seen::new();
     let found = entries.iter().position(|(key, _)| !seen.insert(key))?;
     entries.get(found).map(|(key, _)| (key, found))
 }

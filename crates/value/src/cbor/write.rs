@@ -6,7 +6,7 @@ use ciborium_io::Write;
 use ciborium_ll::{Encoder, Header, simple};
 
 use super::SELF_DESCRIBED;
-use crate::Value;
+use crate::tree::Value;
 
 /// Writes a tree as CBOR with the tag that identifies it.
 pub fn write(value: &Value, out: &mut Vec<u8>) {

@@ -61,7 +61,8 @@ impl Indenter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Limits, json};
+    use crate::json;
+    use crate::limits::Limits;
 
     const COMPACT: &str = r#"{"b":[1,{"c":"x,{\"\\"},[],{}],"a":{"d":null,"e":[true]},"f":""}"#;
 

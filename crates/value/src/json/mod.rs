@@ -16,8 +16,13 @@ mod write;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::{Duplicates, Error, Limits, Parsed, Position, Source, Value};
+use crate::error::{Error, Position};
+use crate::finding::{Duplicates, Parsed};
+use crate::limits::Limits;
+use crate::tree::{Source, Value};
 
+pub use crate::growth::string_length;
+pub use crate::number::write_float;
 pub use indent::Indenter;
 pub use places::{number_behind, places};
 pub(crate) use read::{Dialect, Reader};
@@ -25,11 +30,7 @@ use scan::end_of_open_container;
 pub use scan::{end_of_string, end_of_value, is_compact};
 pub use select::{Selected, parse_selected, parse_selected_beside, texts_at};
 pub use text::with_text;
-pub(crate) use write::number_length;
-pub use write::{
-    html_safe, length, string_length, to_string, to_vec, write, write_float, write_plain_string, write_pretty,
-    write_string,
-};
+pub use write::{html_safe, length, to_string, to_vec, write, write_plain_string, write_pretty, write_string};
 
 /// Reads one JSON value. The last value of a repeated key wins.
 ///

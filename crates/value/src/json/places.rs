@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use super::scan::end_of_string;
-use crate::{Limits, Value};
+use crate::limits::Limits;
+use crate::tree::Value;
 
 /// Returns, for each path (keys joined by dots, indices in brackets, as in [`Finding`](crate::Finding)), the byte
 /// offset in `text` of the first occurrence of its key, or of the second if the flag is true; `usize::MAX` if there is

@@ -10,10 +10,14 @@ mod repetition;
 use std::collections::HashSet;
 
 use super::Deferred;
+use crate::error::{Error, Position};
 use crate::finding::MAX_FINDINGS;
-use crate::{Duplicates, Entry, Error, Finding, Limits, List, Map, Position, SmolStr, Value};
+use crate::finding::{Duplicates, Finding};
+use crate::limits::Limits;
+use crate::tree::{Entry, List, Map, Value};
 pub(super) use errors::quoted;
 use repetition::{path, without_repetition};
+use smol_str::SmolStr;
 
 /// Open list or map, with the index of its first member on `items` or `entries`.
 enum Frame {

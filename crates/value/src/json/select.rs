@@ -3,7 +3,10 @@
 use std::ops::Range;
 
 use super::{Dialect, Reader};
-use crate::{Duplicates, Entry, Limits, List, Map, SmolStr, Value};
+use crate::finding::Duplicates;
+use crate::limits::Limits;
+use crate::tree::{Entry, List, Map, Value};
+use smol_str::SmolStr;
 
 /// Selection of the parts of a value to read.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,8 @@
 use std::any::Any;
 
 use super::{html_safe, is_compact, parse, to_string};
-use crate::{Entry, Limits, Map, Source, Value};
+use crate::limits::Limits;
+use crate::tree::{Entry, Map, Source, Value};
 
 /// Text of a JSON object, which [`write`](super::write) writes as it is.
 struct ObjectText(Box<[u8]>);

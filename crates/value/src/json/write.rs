@@ -1,8 +1,8 @@
 //! JSON writer.
 
-use std::io::Write;
-
-use crate::{Growth, Value};
+use crate::growth::Growth;
+use crate::number::write_float;
+use crate::tree::Value;
 
 /// Appends the compact form of `value` to `out`, without a trailing line break.
 pub fn write(value: &Value, out: &mut Vec<u8>) {
@@ -61,6 +61,13 @@ pub fn to_string(value: &Value) -> String {
     String::from_utf8(to_vec(value)).unwrap_or_default()
 }
 
+impl std::fmt::Display for Value {
+    /// Writes the compact JSON form.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&to_string(self))
+    }
+}
+
 fn write_indented(value: &Value, indent: &str, level: usize, out: &mut Vec<u8>) {
     match value {
         Value::List(list) if !list.is_empty() => {
@@ -97,26 +104,6 @@ fn start_line(comma: bool, indent: &str, level: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a float like Go's `encoding/json`: the shortest digits that read back the same, with an exponent below 1e-6
-/// and from 1e21.
-#[expect(clippy::indexing_slicing, reason = "`start` is a length that the text had")]
-pub fn write_float(number: f64, out: &mut Vec<u8>) {
-    let magnitude = number.abs();
-    // Writing to a vector cannot fail.
-    if magnitude == 0.0 || (1e-6..1e21).contains(&magnitude) {
-        let _ = write!(out, "{number}");
-    } else {
-        let start = out.len();
-        let _ = write!(out, "{number:e}");
-        // Go writes a sign in every exponent.
-        if let Some(at) = out[start..].iter().position(|byte| *byte == b'e')
-            && out.get(start + at + 1) != Some(&b'-')
-        {
-            out.insert(start + at + 1, b'+');
-        }
-    }
-}
-
 /// Appends a quoted string, escaped so that it is also safe within HTML.
 #[expect(clippy::indexing_slicing, reason = "the part is within the scanned text")]
 pub fn write_string(text: &str, out: &mut Vec<u8>) {
@@ -148,24 +135,6 @@ pub fn length(value: &Value) -> usize {
     // No value in memory is as large as this.
     let _ = room.draw_value(value);
     usize::MAX - room.left()
-}
-
-/// Returns the length of a string as [`write_string`] writes it, in bytes, without escapes.
-pub fn string_length(text: &str) -> usize {
-    text.len() + 2
-}
-
-/// Returns the length of a number.
-pub(crate) fn number_length(number: &Value) -> usize {
-    match number {
-        Value::Int(number) => usize::from(*number < 0) + digits(number.unsigned_abs()),
-        Value::UInt(number) => digits(*number),
-        other => to_vec(other).len(),
-    }
-}
-
-fn digits(number: u64) -> usize {
-    number.checked_ilog10().unwrap_or_default() as usize + 1
 }
 
 /// Appends JSON of another writer, made safe within HTML like [`write_string`] does: only strings contain characters to
@@ -290,7 +259,8 @@ const ESCAPES: [u8; 256] = {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Limits, json};
+    use crate::json;
+    use crate::limits::Limits;
 
     #[test]
     fn floats_are_printed_as_go_prints_them() {

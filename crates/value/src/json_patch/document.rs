@@ -4,7 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::{List, Map, SmolStr, Value, json};
+use crate::json;
+use crate::tree::{List, Map, Value};
+use smol_str::SmolStr;
 
 /// Node of the document.
 pub(super) enum Node {

@@ -10,8 +10,11 @@ mod scalar;
 mod syntax;
 mod write;
 
+use crate::error::{Error, Position};
+use crate::finding::{Duplicates, Parsed};
 use crate::json::{Dialect, Reader};
-use crate::{Duplicates, Error, Limits, Parsed, Position, Value};
+use crate::limits::Limits;
+use crate::tree::Value;
 
 pub use write::{to_string, write};
 

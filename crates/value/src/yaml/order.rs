@@ -1,6 +1,6 @@
 use std::cmp::Ordering;
 
-use crate::Entry;
+use crate::tree::Entry;
 
 /// Compares keys of a mapping in the reference's output order: letters by their code and after all other characters,
 /// runs of digits by their value.
@@ -70,7 +70,7 @@ fn number(start: u64, text: impl Iterator<Item = char>) -> (u64, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Value;
+    use crate::tree::Value;
 
     #[test]
     fn keys_that_have_no_order_are_all_there() {

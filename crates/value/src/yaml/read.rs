@@ -10,8 +10,12 @@ use granit_parser::{Event, Parser, ScalarStyle, Span};
 use super::Documents;
 use super::scalar::{Tag, resolve_plain, resolve_tagged, shown_key, to_json_value, to_key};
 use super::syntax::{Syntax, without_escaped_apostrophes};
+use crate::error::Error;
 use crate::finding::MAX_FINDINGS;
-use crate::{Entry, Error, Finding, Limits, List, Map, Parsed, SmolStr, Value};
+use crate::finding::{Finding, Parsed};
+use crate::limits::Limits;
+use crate::tree::{Entry, List, Map, Value};
+use smol_str::SmolStr;
 
 /// Maximum number of bytes that are parsed again because of escapes that the parser does not know.
 const MAX_REREAD_BYTES: usize = 16 << 20;

@@ -6,7 +6,8 @@ use holdfast_gotext::number::{general, general_32};
 use holdfast_gotext::quote::quote;
 
 use crate::number::whole_as_integer;
-use crate::{SmolStr, Value};
+use crate::tree::Value;
+use smol_str::SmolStr;
 
 /// Tags of the YAML repository (`!!…`) that have a meaning here; all others produce text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,7 +7,8 @@
 use granit_parser::{ErrorKind, Event, Marker, ScalarStyle, ScanError, Span, StructureStyle};
 
 use super::read::Failure;
-use crate::{Error, Limits, Position};
+use crate::error::{Error, Position};
+use crate::limits::Limits;
 
 /// Checker that follows the events of a text and rejects what only the parser allows.
 pub(super) struct Syntax<'a> {

@@ -7,7 +7,7 @@ use holdfast_gotext::number::general;
 
 use crate::json;
 use crate::number::whole_as_integer;
-use crate::{Entry, Value};
+use crate::tree::{Entry, Value};
 
 const INDENT: usize = 2;
 /// Text is folded at the first blank beyond this column.
@@ -382,7 +382,8 @@ fn needs_escape(character: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Limits, yaml};
+    use crate::limits::Limits;
+    use crate::yaml;
 
     fn written(json: &str) -> String {
         to_string(&json::parse(json.as_bytes(), &Limits::default()).unwrap())

@@ -1,7 +1,7 @@
 //! Errors in the words of Go's `encoding/json`.
 
 use super::Reader;
-use crate::{Error, Position};
+use crate::error::{Error, Position};
 
 impl Reader<'_> {
     pub(super) fn check_depth(&self) -> Result<(), Error> {

@@ -1,7 +1,7 @@
 //! Escapes in strings.
 
 use super::{Dialect, Reader};
-use crate::Error;
+use crate::error::Error;
 
 impl Reader<'_> {
     /// Reads the rest of an escape after the backslash.

@@ -1,7 +1,8 @@
 //! Keys that occur more than once in a map: their positions and their treatment.
 
 use super::Frame;
-use crate::{Duplicates, Entry, Map, Value};
+use crate::finding::Duplicates;
+use crate::tree::{Entry, Map, Value};
 
 /// Returns the path of the key that waits for its value in the innermost open container.
 #[expect(

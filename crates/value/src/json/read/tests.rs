@@ -248,7 +248,7 @@ fn invalid_bytes_are_named_in_errors() {
 /// Map represented by its text.
 struct AsText(String);
 
-impl crate::Source for AsText {
+impl crate::tree::Source for AsText {
     fn entries(&self) -> Vec<Entry> {
         match parse(&self.0) {
             Value::Map(map) => map.into_entries(),
@@ -264,7 +264,7 @@ impl crate::Source for AsText {
         Some(self.0.as_bytes())
     }
 
-    fn same(&self, _other: &dyn crate::Source) -> Option<bool> {
+    fn same(&self, _other: &dyn crate::tree::Source) -> Option<bool> {
         None
     }
 }
@@ -274,7 +274,8 @@ fn only_maps_at_path_stay_text() {
     let deferred = Deferred {
         path: &["a", "b", "c"],
         make: |text| {
-            (text != "{}").then(|| std::sync::Arc::new(AsText(text.to_owned())) as std::sync::Arc<dyn crate::Source>)
+            (text != "{}")
+                .then(|| std::sync::Arc::new(AsText(text.to_owned())) as std::sync::Arc<dyn crate::tree::Source>)
         },
     };
     let read = |text: &str| json::parse_deferring(text.as_bytes(), &Limits::default(), deferred);

@@ -3,9 +3,10 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::source::MadeOf;
-use crate::tags::Tags;
-use crate::{SmolStr, Source, Value};
+use super::source::MadeOf;
+use super::tags::Tags;
+use crate::tree::{Source, Value};
+use smol_str::SmolStr;
 
 /// A key and its value.
 pub type Entry = (SmolStr, Value);

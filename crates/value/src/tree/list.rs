@@ -2,7 +2,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::Value;
+use crate::tree::Value;
 
 /// List of values. A clone shares the items; the first change of a shared list copies the items (their subtrees stay
 /// shared).

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::{Entry, SmolStr};
+use crate::tree::Entry;
+use smol_str::SmolStr;
 
 /// Number of tags in a word.
 const LANES: usize = u64::BITS as usize / 8;
@@ -84,7 +85,7 @@ fn tag(name: &str) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Value;
+    use crate::tree::Value;
 
     #[test]
     fn find_returns_index_of_each_key() {

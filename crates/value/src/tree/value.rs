@@ -1,4 +1,5 @@
-use crate::{List, Map, SmolStr};
+use crate::tree::{List, Map};
+use smol_str::SmolStr;
 
 /// Node of an object tree: the JSON data model, with integers separate from floats.
 ///
@@ -232,12 +233,5 @@ impl From<Vec<Value>> for Value {
 impl From<Map> for Value {
     fn from(map: Map) -> Self {
         Value::Map(map)
-    }
-}
-
-impl std::fmt::Display for Value {
-    /// Writes the compact JSON form.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&crate::json::to_string(self))
     }
 }

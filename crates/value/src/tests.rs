@@ -1,0 +1,5 @@
+//! Tests that need several modules.
+
+mod growth;
+mod layers;
+mod source;
