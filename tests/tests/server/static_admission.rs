@@ -359,7 +359,9 @@ async fn webhooks_are_called_with_kubeconfig_credentials() {
     let mut client = Client::of(&server).await;
     for kind in ["Validating", "Mutating"] {
         let plural = format!("{}webhookconfigurations", kind.to_lowercase());
-        let webhook = hook.webhook("credentials.example.com", &["CREATE"], "/v1/configmaps", json!({}));
+        // The server creates ConfigMaps of its own at a start.
+        let called = json!({"matchConditions": [{"name": "called", "expression": "object.metadata.name == 'called'"}]});
+        let webhook = hook.webhook("credentials.example.com", &["CREATE"], "/v1/configmaps", called);
         let configuration = json!({"metadata": {"name": "credentials"}, "webhooks": [webhook]});
         let path = format!("/apis/admissionregistration.k8s.io/v1/{plural}");
         let (status, answer) = client.ask(Method::POST, &path, "application/json", configuration).await;

@@ -96,6 +96,9 @@ impl Service {
     ) -> Response {
         let received = self.context.shared.clock.now();
         let mut exchange = Exchange::new(request, certificate, peer, received);
-        chain(self).handle(&mut exchange).await
+        let chain = chain(self);
+        // Behind a pointer, because the type of this future contains those of all filters: inside the futures of callers it
+        // would exceed the depth that the compiler allows.
+        Box::pin(chain.handle(&mut exchange)).await
     }
 }

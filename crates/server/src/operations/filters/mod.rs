@@ -1,7 +1,7 @@
 //! The way of a request: filters around its handler, in one list.
 //!
 //! A filter answers a request, or passes it on to the next handler and may change the answer on its way back. The types
-//! of the chain are known at compile time, so a request is one future and no filter allocates.
+//! of the chain are known at compile time, so a request is one future, allocated once, and no filter allocates.
 
 mod arrival;
 mod audit;
