@@ -2,7 +2,7 @@ use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_resource::{Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
-use super::default_class;
+use crate::common::default_class;
 
 /// Plugin that assigns the default class, if there is one, to an object that names none.
 pub(super) struct DefaultClass {

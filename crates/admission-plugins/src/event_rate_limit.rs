@@ -223,8 +223,8 @@ mod tests {
     use holdfast_value::{Limits, yaml};
 
     use super::{Buckets, EventLimit};
-    use crate::PluginSettings;
     use crate::harness::Harness;
+    use crate::harness::PluginSettings;
 
     fn limits(text: &str) -> Result<Vec<EventLimit>, String> {
         EventLimit::of(&yaml::parse(text.as_bytes(), &Limits::default()).unwrap())

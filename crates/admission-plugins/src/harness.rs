@@ -11,7 +11,8 @@ use holdfast_value::Value;
 
 pub(crate) use holdfast_kinds::harness::at;
 
-use crate::{PluginSettings, all_plugins};
+use crate::plugins::all_plugins;
+pub(crate) use crate::settings::PluginSettings;
 
 /// Plugins with their settings, and the kinds and objects that a write sees.
 pub(crate) struct Harness {

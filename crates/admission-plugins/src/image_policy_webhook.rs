@@ -285,8 +285,8 @@ mod tests {
     use holdfast_value::yaml;
 
     use super::*;
-    use crate::PluginSettings;
     use crate::harness::Harness;
+    use crate::harness::PluginSettings;
 
     const POD: &str = "{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: default, annotations: {a.image-policy.k8s.io/b: c, \
                        other: d}}, spec: {initContainers: [{name: i, image: first}], containers: [{name: c, image: second}]}}";

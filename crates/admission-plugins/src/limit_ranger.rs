@@ -11,7 +11,7 @@ use holdfast_resource::{Field, Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 use parking_lot::Mutex;
 
-use super::group_resource;
+use crate::common::group_resource;
 use holdfast_kinds::pod_resources::of_containers;
 
 /// Plugin that sets the default resources of containers and rejects objects outside the limits of the namespace.

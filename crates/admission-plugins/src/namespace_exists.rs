@@ -2,7 +2,7 @@ use holdfast_admission::{AdmissionPlugin, Calls};
 use holdfast_resource::{Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
-use super::group_resource;
+use crate::common::group_resource;
 
 /// Plugin that rejects writes in a namespace that does not exist.
 pub(super) struct NamespaceExists;

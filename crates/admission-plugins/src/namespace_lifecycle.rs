@@ -2,7 +2,7 @@ use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_resource::{Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
-use super::group_resource;
+use crate::common::group_resource;
 
 /// Plugin that rejects creates in a missing or terminating namespace, and the deletion of system namespaces.
 pub(super) struct NamespaceLifecycle;

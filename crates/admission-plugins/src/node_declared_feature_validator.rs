@@ -2,7 +2,7 @@ use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_resource::{Field, Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
-use super::PodUpdate;
+use crate::common::PodUpdate;
 use holdfast_kind_tables::features::Feature;
 use holdfast_resource::same;
 

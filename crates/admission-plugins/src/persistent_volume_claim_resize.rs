@@ -2,7 +2,7 @@ use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_resource::{Field, Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
-use super::group_resource;
+use crate::common::group_resource;
 use holdfast_resource::quota::quantity;
 
 /// Plugin that rejects the expansion of a bound claim unless its class allows it.

@@ -7,7 +7,7 @@ use holdfast_resource::table::items;
 use holdfast_resource::{Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
-use super::{add_finalizer, group_resource};
+use crate::common::{add_finalizer, group_resource};
 use holdfast_kind_tables::features::Feature;
 
 const GROUP: &str = "scheduling.k8s.io";

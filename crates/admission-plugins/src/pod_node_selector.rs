@@ -7,7 +7,7 @@ use holdfast_resource::metadata::formats::{label_value, qualified_name};
 use holdfast_resource::{Field, FieldError, FieldPath, Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
-use super::group_resource;
+use crate::common::group_resource;
 
 /// Plugin that merges the node selector of the namespace into Pods and rejects Pods outside the namespace's allowed
 /// labels: <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#podnodeselector>.
@@ -161,7 +161,7 @@ fn labels_of(selector: &str) -> Result<Labels, Refusal> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use crate::PluginSettings;
+    use crate::harness::PluginSettings;
     use crate::harness::{Harness, at};
 
     const PLUGIN: &str = "PodNodeSelector";

@@ -4,7 +4,7 @@ use holdfast_resource::quota::Amounts;
 use holdfast_resource::{Field, Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
-use super::PodUpdate;
+use crate::common::PodUpdate;
 use holdfast_kinds::pod_resources::of_pod;
 use holdfast_resource::quota::quantity;
 use holdfast_resource::same;

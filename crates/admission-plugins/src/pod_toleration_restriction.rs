@@ -4,7 +4,7 @@ use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_resource::{Field, Operation, Refusal, WriteContext};
 use holdfast_value::{Map, Value};
 
-use super::group_resource;
+use crate::common::group_resource;
 use holdfast_kinds::pod_spec::validate_tolerations;
 use holdfast_kinds::qos_class;
 use holdfast_kinds::validation::{Errors, read_json};
@@ -284,7 +284,7 @@ mod tests {
     use holdfast_value::{Limits, yaml};
 
     use super::TolerationSettings;
-    use crate::PluginSettings;
+    use crate::harness::PluginSettings;
     use crate::harness::{Harness, at};
 
     const PLUGIN: &str = "PodTolerationRestriction";

@@ -4,7 +4,7 @@ use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_resource::{Field, Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
-use super::group_resource;
+use crate::common::group_resource;
 use holdfast_kinds::SYSTEM_CLASSES;
 use holdfast_kinds::defaults::{is_zero, set_missing_at};
 

@@ -15,7 +15,7 @@ use holdfast_resource::table::items;
 use holdfast_resource::{Counted, Field, Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
-use super::group_resource;
+use crate::common::group_resource;
 
 /// Plugin that rejects a write that uses more than a quota of the namespace allows, or that uses a
 /// [limited resource](LimitedResource) that no quota covers.

@@ -3,7 +3,7 @@ use holdfast_resource::metadata::formats::path_segment;
 use holdfast_resource::{Field, Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
-use super::group_resource;
+use crate::common::group_resource;
 use holdfast_kinds::defaults::is_zero;
 use holdfast_resource::same;
 

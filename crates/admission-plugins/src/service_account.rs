@@ -4,7 +4,7 @@ use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_resource::{Field, Operation, Refusal, WriteContext};
 use holdfast_value::{Map, Value};
 
-use super::group_resource;
+use crate::common::group_resource;
 use holdfast_kinds::defaults::is_zero;
 use holdfast_kinds::pod_spec::{MIRROR, names_secret};
 

@@ -2,7 +2,7 @@ use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_resource::{Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
-use super::add_finalizer;
+use crate::common::add_finalizer;
 
 /// Plugin that adds the finalizers that keep volumes, claims and their classes while they are in use.
 pub(super) struct StorageObjectInUseProtection;

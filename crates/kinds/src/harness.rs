@@ -21,7 +21,8 @@ use holdfast_value::{Limits, Value, yaml};
 use holdfast_writes::testing::{UID, World};
 use holdfast_writes::{Call, Stage, metadata};
 
-use crate::{Config, registry, registry_of};
+use crate::config::Config;
+use crate::registry::{registry, registry_of};
 
 /// Set of kinds and of objects that they can look up. `holdfast_writes` defines the steps of a write.
 pub struct Harness {

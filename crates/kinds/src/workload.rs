@@ -8,7 +8,7 @@ use holdfast_resource::{Check, Field, FieldError, Part, Refusal, Rules, Strategy
 use holdfast_value::Value;
 
 use crate::config::PodSettings;
-use crate::core::pod_spec::{Template, default_template, template_warnings, validate_template_of_replicas};
+use crate::pod_spec::{Template, default_template, template_warnings, validate_template_of_replicas};
 use crate::validation::Errors;
 
 /// Rules for the selector and the template of a workload.
@@ -93,6 +93,16 @@ pub(crate) fn at_most_count(status: &Field<'_, '_>, names: &[&str], most: &str, 
             errors.push(count.invalid_as(number, format!("cannot be greater than {of}")));
         }
     }
+}
+
+/// Validates that the replica counts in the status of ReplicaSets and ReplicationControllers are consistent.
+///
+/// upstream: pkg/apis/apps/validation#ValidateReplicaSetStatus
+/// upstream: pkg/apis/core/validation#ValidateReplicationControllerStatus
+pub(crate) fn validate_replica_bounds(status: &Field<'_, '_>, errors: &mut Errors) {
+    let of_all = ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
+    at_most_count(status, &of_all, "replicas", "status.replicas", errors);
+    at_most_count(status, &["availableReplicas"], "readyReplicas", "readyReplicas", errors);
 }
 
 /// Reports a collision count below the `old` one, since tried names stay tried.

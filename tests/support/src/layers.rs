@@ -28,6 +28,7 @@ pub struct Layers<'a> {
     order: &'a [&'a str],
     allowed: &'a [(&'a str, &'a str)],
     macros: &'a [(&'a str, &'a str)],
+    for_tests: &'a [&'a str],
 }
 
 impl<'a> Layers<'a> {
@@ -39,6 +40,7 @@ impl<'a> Layers<'a> {
             order,
             allowed: &[],
             macros: &[],
+            for_tests: &[],
         }
     }
 
@@ -54,6 +56,12 @@ impl<'a> Layers<'a> {
     #[must_use]
     pub fn macros(self, macros: &'a [(&'a str, &'a str)]) -> Self {
         Self { macros, ..self }
+    }
+
+    /// Names modules that only unit tests use, such as a harness. Every module may import them.
+    #[must_use]
+    pub fn for_tests(self, for_tests: &'a [&'a str]) -> Self {
+        Self { for_tests, ..self }
     }
 
     /// Checks the crate.
@@ -116,7 +124,7 @@ impl<'a> Layers<'a> {
             };
             match rank(layer) {
                 None => violations.push(format!("{file} imports crate::{name}, which is in no layer")),
-                Some(other) if other <= own => {}
+                Some(other) if other <= own || self.for_tests.contains(&layer) => {}
                 Some(_) if self.allowed.contains(&(file, layer)) => drop(used.insert(layer)),
                 Some(_) => violations.push(format!("{file} imports {shown}, which comes after {}", module[0])),
             }

@@ -13,7 +13,7 @@ use holdfast_gotext::quote::quote;
 use holdfast_resource::{Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
-use super::group_resource;
+use crate::common::group_resource;
 use holdfast_kind_tables::features::Features;
 
 /// Plugin that restricts nodes to their own object, the Pods that run on them, and related objects.

@@ -6,9 +6,9 @@ use holdfast_resource::table::items;
 use holdfast_resource::{Field, Operation, Refusal};
 use holdfast_value::Value;
 
-use super::super::group_resource;
 use super::pods::NODE_NAME;
 use super::{Write, refuse, text};
+use crate::common::group_resource;
 use holdfast_kind_tables::features::Feature;
 
 /// CSI drivers that replaced in-tree volume types.

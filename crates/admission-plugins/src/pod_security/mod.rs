@@ -14,7 +14,7 @@ use holdfast_value::Value;
 
 use self::checks::{Checked, Violation};
 use self::policy::{Level, OPEN, Policy, Standard};
-use super::group_resource;
+use crate::common::group_resource;
 use holdfast_kinds::counters::Counters;
 
 /// Plugin that rejects Pods that violate the standard of their namespace, and warns about Pods and templates.
@@ -313,8 +313,8 @@ fn warn_of_pods(context: &WriteContext<'_>, standard: Standard) {
 mod tests {
     use std::sync::Arc;
 
-    use crate::PluginSettings;
     use crate::harness::Harness;
+    use crate::harness::PluginSettings;
 
     const PLUGIN: &str = "PodSecurity";
 

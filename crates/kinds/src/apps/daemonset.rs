@@ -5,8 +5,8 @@ use holdfast_resource::{Check, Field, FieldError, Part, Refusal, Rules, Strategy
 use holdfast_value::Value;
 
 use crate::config::Config;
-use crate::core::pod_spec::{validate_restarting, validate_selected, validate_template};
 use crate::defaults::set_missing_at;
+use crate::pod_spec::{validate_restarting, validate_selected, validate_template};
 use crate::validation::{Errors, numbers, same};
 use crate::workload::{collisions_only_grow, selects_everything, unsupported_strategy, workload_warnings};
 

@@ -7,10 +7,10 @@ use holdfast_resource::metadata::labels::{LabelSelector, invalid_selector};
 use holdfast_resource::{Check, Field, FieldError, NoRules, Part, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
+use crate::claim_spec::ClaimRules;
 use crate::config::{Config, PodSettings};
-use crate::core::persistentvolumeclaim::ClaimRules;
-use crate::core::pod_spec::{validate_restarting, validate_selected, validate_template, validate_template_metadata};
 use crate::defaults::{change_items, set_missing_at};
+use crate::pod_spec::{validate_restarting, validate_selected, validate_template, validate_template_metadata};
 use crate::validation::resources::fractional_claim;
 use crate::validation::{Errors, numbers, same};
 use crate::workload::{at_most_count, collisions_only_grow, is_status_write, validate_selector, workload_warnings};

@@ -7,7 +7,7 @@ use holdfast_value::Value;
 use super::job::{indexed_warning, validate_job_spec};
 use super::schedule;
 use crate::config::{Config, PodSettings};
-use crate::core::pod_spec::template_warnings;
+use crate::pod_spec::template_warnings;
 use crate::validation::{Errors, same};
 use crate::workload::name_warnings;
 

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 
-use holdfast_resource::metadata::formats::{dns_label, dns_subdomain};
 use holdfast_resource::table::{NamedCell, condition, duration};
 use holdfast_resource::{Check, Field, FieldError, Part, Refusal, Rules, Strategy, WriteContext};
 use holdfast_value::{SmolStr, Value};
@@ -12,6 +11,7 @@ use crate::counters::Counters;
 use crate::defaults::is_zero;
 use crate::time::time_text;
 use crate::validation::Errors;
+use crate::validation::signers::validate_signer_name;
 
 /// Strategy of CertificateSigningRequests.
 pub(crate) struct CertificateSigningRequest {
@@ -19,8 +19,6 @@ pub(crate) struct CertificateSigningRequest {
 }
 
 const LEGACY_SIGNER: &str = "kubernetes.io/legacy-unknown";
-const SIGNER_DOMAIN: usize = 253;
-const SIGNER_NAME: usize = 571;
 
 const APPROVED: &str = "Approved";
 const DENIED: &str = "Denied";
@@ -244,46 +242,6 @@ fn validate_status(status: &Field<'_, '_>, errors: &mut Errors) {
         && let Some(fault) = certificate_fault(certificate.text())
     {
         errors.push(certificate.invalid_as("<certificate data>", fault));
-    }
-}
-
-/// upstream: pkg/apis/core/validation#ValidateSignerName
-pub(crate) fn validate_signer_name(signer: &Field<'_, '_>, errors: &mut Errors) {
-    let name = signer.text();
-    if name.is_empty() {
-        errors.push(signer.required(""));
-        return;
-    }
-    let segments: Vec<&str> = name.split('/').collect();
-    let [domain, path] = segments.as_slice() else {
-        errors.push(signer.invalid("must be a fully qualified domain and path of the form 'example.com/signer-name'"));
-        return;
-    };
-    if domain.len() > SIGNER_DOMAIN {
-        errors.push(signer.too_long(SIGNER_DOMAIN));
-    }
-    let check = |segment: &str, form: fn(&str) -> Vec<_>, errors: &mut Errors| {
-        let faulty = segment
-            .split('.')
-            .map(|label| (label, form(label)))
-            .find(|(_, faults)| !faults.is_empty());
-        if let Some((label, faults)) = faulty {
-            let reported = faults
-                .into_iter()
-                .map(|fault| format!("validating label {label:?}: {fault}"));
-            errors.extend(reported.map(|fault| signer.invalid_as(segment, fault)));
-        }
-    };
-    check(domain, dns_label, errors);
-    if !domain.contains('.') {
-        errors.push(signer.invalid_as(
-            *domain,
-            "should be a domain with at least two segments separated by dots",
-        ));
-    }
-    check(path, dns_subdomain, errors);
-    if name.len() > SIGNER_NAME {
-        errors.push(signer.too_long(SIGNER_NAME));
     }
 }
 

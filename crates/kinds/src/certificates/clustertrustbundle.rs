@@ -7,8 +7,8 @@ use holdfast_resource::{Field, FieldError, NoRules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use super::pem::{Anchor, anchors};
-use super::validate_signer_name;
 use crate::validation::Errors;
+use crate::validation::signers::validate_signer_name;
 
 /// Strategy of ClusterTrustBundles.
 pub(crate) struct ClusterTrustBundle;

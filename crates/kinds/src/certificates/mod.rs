@@ -8,7 +8,6 @@ pub mod pem;
 mod podcertificaterequest;
 mod signers;
 
-pub(crate) use certificatesigningrequest::validate_signer_name;
 pub(crate) use pem::key_pair_fault;
 pub use signers::may_use_signer;
 

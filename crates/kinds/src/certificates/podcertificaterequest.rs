@@ -19,7 +19,7 @@ use x509_parser::public_key::PublicKey;
 
 use super::armor::{Block, blocks};
 use super::signers::may_use_signer;
-use super::validate_signer_name;
+use crate::validation::signers::validate_signer_name;
 use crate::validation::{Errors, report, same};
 
 /// Strategy of PodCertificateRequests.

@@ -201,7 +201,6 @@ mod tests {
 
     use super::of_subsets;
     use super::*;
-    use crate::discovery::endpointslice::EndpointSlice;
     use crate::harness::{Harness, at};
 
     fn server(address: &str) -> Option<SocketAddr> {
@@ -220,32 +219,6 @@ mod tests {
         assert_eq!(harness.warnings(&endpoints("")).len(), 1);
         let managed = endpoints("endpoints.kubernetes.io/managed-by: endpoint-controller");
         assert!(harness.warnings(&managed).is_empty());
-    }
-
-    #[test]
-    fn the_server_stands_behind_its_service() {
-        let (first, reading) = (true, Reading::Strict);
-        let of = |server| {
-            (
-                Endpoints { server, first, reading }.initial_objects(),
-                EndpointSlice { server, first, reading }.initial_objects(),
-            )
-        };
-        assert_eq!(of(None), (Vec::new(), Vec::new()), "it is not reachable from elsewhere");
-        let (endpoints, slices) = of(server("10.1.2.3:6443"));
-        let port = r#"{"name":"https","port":6443,"protocol":"TCP"}"#;
-        assert_eq!(
-            at(&endpoints[0], "subsets"),
-            format!(r#"[{{"addresses":[{{"ip":"10.1.2.3"}}],"ports":[{port}]}}]"#)
-        );
-        assert_eq!(
-            (at(&slices[0], "endpoints"), at(&slices[0], "ports")),
-            (
-                r#"[{"addresses":["10.1.2.3"],"conditions":{"ready":true}}]"#.to_owned(),
-                format!("[{port}]")
-            )
-        );
-        assert_eq!(at(&slices[0], "addressType"), r#""IPv4""#);
     }
 
     #[test]

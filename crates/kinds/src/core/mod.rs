@@ -10,7 +10,6 @@ mod node;
 pub(crate) mod persistentvolume;
 pub(crate) mod persistentvolumeclaim;
 mod pod;
-pub mod pod_spec;
 mod podtemplate;
 mod replicationcontroller;
 mod resourcequota;
@@ -18,7 +17,6 @@ mod secret;
 mod service;
 mod serviceaccount;
 mod token_request;
-pub(crate) mod volume_sources;
 
 pub use pod::qos_class;
 

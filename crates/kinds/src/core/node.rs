@@ -9,8 +9,8 @@ use holdfast_resource::{
 };
 use holdfast_value::Value;
 
-use super::pod_spec::validate_taint_effect;
 use crate::defaults::{is_zero, set_missing_at};
+use crate::pod_spec::validate_taint_effect;
 use crate::validation::addresses::{Reading, block_warning, lenient_block};
 use crate::validation::resources::validate_amount;
 use crate::validation::{Errors, read_json, repeated, same};

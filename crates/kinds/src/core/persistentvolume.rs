@@ -7,14 +7,14 @@ use holdfast_resource::table::NamedCell;
 use holdfast_resource::{Check, Field, FieldError, FieldPath, Part, Refusal, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
-use super::persistentvolumeclaim::validate_access_modes;
-use super::pod_spec::{node_selector_warnings, validate_node_selector};
-use super::volume_sources::{Source, SourceRules, named_source, source, validate_one_source};
 use crate::cells::{access_modes, phase_or_terminating, storage_class};
+use crate::claim_spec::validate_access_modes;
 use crate::defaults::is_zero;
+use crate::pod_spec::{node_selector_warnings, validate_node_selector};
 use crate::time::time_text;
 use crate::validation::resources::quantity;
 use crate::validation::{Errors, report, same};
+use crate::volume_sources::{Source, SourceRules, named_source, source, validate_one_source};
 
 /// Rules of PersistentVolumes only.
 pub(crate) struct PersistentVolume {

@@ -3,8 +3,8 @@
 use holdfast_resource::{Check, Part, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
-use super::pod_spec::{template_warnings, validate_template};
 use crate::config::Config;
+use crate::pod_spec::{template_warnings, validate_template};
 use crate::validation::same;
 
 /// Rules of PodTemplates only.

@@ -4,11 +4,10 @@ use holdfast_resource::metadata::labels::LabelSelector;
 use holdfast_resource::{Check, Part, Parts, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
-use super::pod_spec::{Template, template_warnings, validate_template_of_replicas};
-use crate::apps::replicaset::validate_replica_bounds;
 use crate::config::Config;
 use crate::defaults::is_zero;
-use crate::workload::{warns_of_spec, workload_warnings};
+use crate::pod_spec::{Template, template_warnings, validate_template_of_replicas};
+use crate::workload::{validate_replica_bounds, warns_of_spec, workload_warnings};
 
 const TEMPLATE: [&str; 2] = ["spec", "template"];
 

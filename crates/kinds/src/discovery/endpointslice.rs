@@ -332,10 +332,13 @@ fn or_unset(all: &[String]) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use holdfast_resource::InitialObjects as _;
     use holdfast_value::{Limits, Value, json};
 
-    use super::{of_slice, ports_of_slice};
+    use super::{EndpointSlice, of_slice, ports_of_slice};
+    use crate::core::endpoints::Endpoints;
     use crate::harness::{Harness, at};
+    use crate::validation::addresses::Reading;
 
     fn slice(address_type: &str, address: &str) -> String {
         format!(
@@ -455,5 +458,31 @@ mod tests {
             "80,".into()
         );
         assert_eq!(ports_of_slice(&object("{}")), "<unset>".into());
+    }
+
+    #[test]
+    fn server_is_behind_its_service() {
+        let (first, reading) = (true, Reading::Strict);
+        let of = |server| {
+            (
+                Endpoints { server, first, reading }.initial_objects(),
+                EndpointSlice { server, first, reading }.initial_objects(),
+            )
+        };
+        assert_eq!(of(None), (Vec::new(), Vec::new()), "it is not reachable from elsewhere");
+        let (endpoints, slices) = of(Some("10.1.2.3:6443".parse().unwrap()));
+        let port = r#"{"name":"https","port":6443,"protocol":"TCP"}"#;
+        assert_eq!(
+            at(&endpoints[0], "subsets"),
+            format!(r#"[{{"addresses":[{{"ip":"10.1.2.3"}}],"ports":[{port}]}}]"#)
+        );
+        assert_eq!(
+            (at(&slices[0], "endpoints"), at(&slices[0], "ports")),
+            (
+                r#"[{"addresses":["10.1.2.3"],"conditions":{"ready":true}}]"#.to_owned(),
+                format!("[{port}]")
+            )
+        );
+        assert_eq!(at(&slices[0], "addressType"), r#""IPv4""#);
     }
 }

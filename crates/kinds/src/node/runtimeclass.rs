@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use holdfast_resource::{Check, Field, FieldError, Part, Rules, Strategy, WriteContext};
 use holdfast_value::{Value, json};
 
-use crate::core::pod_spec::{deprecated_node_label, validate_tolerations};
+use crate::pod_spec::{deprecated_node_label, validate_tolerations};
 use crate::validation::resources::validate_overhead;
 
 /// Strategy of RuntimeClasses.

@@ -172,7 +172,7 @@ impl<'v> StatusRules<'v> {
 /// upstream: pkg/apis/resource/validation#validateDeviceAllocationResult
 fn validate_selector(selector: &Field<'_, '_>, errors: &mut Errors) {
     if selector.is_set() {
-        crate::core::pod_spec::validate_node_selector(selector, errors);
+        crate::pod_spec::validate_node_selector(selector, errors);
     }
 }
 

@@ -8,8 +8,8 @@ use holdfast_value::Value;
 
 use super::names::{QUALIFIED_NAME, validate_binding_conditions, validate_map, validate_qualified_name};
 use super::request_policy::validate_request_policy;
-use crate::core::pod_spec::validate_node_selector;
 use crate::defaults::change_items;
+use crate::pod_spec::validate_node_selector;
 use crate::time::time_text;
 use crate::validation::{Errors, report, same};
 

@@ -9,7 +9,7 @@ use holdfast_value::Value;
 
 use super::device::{DeviceRules, default_taints};
 use super::names::exceeds;
-use crate::core::pod_spec::validate_node_selector;
+use crate::pod_spec::validate_node_selector;
 use crate::validation::{Errors, immutable, immutable_text, report};
 
 /// Strategy of ResourceSlices.

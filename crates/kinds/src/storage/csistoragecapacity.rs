@@ -3,7 +3,7 @@
 use holdfast_resource::{Check, Field, Part, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
-use crate::core::pod_spec::node_label_selector_warnings;
+use crate::pod_spec::node_label_selector_warnings;
 use crate::validation::resources::validate_amount;
 
 /// Strategy of CSIStorageCapacities.

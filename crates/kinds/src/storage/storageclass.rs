@@ -9,7 +9,7 @@ use holdfast_resource::{Check, Field, FieldError, Part, Rules, Strategy, WriteCo
 use holdfast_value::Value;
 
 use crate::cells::default_class;
-use crate::core::pod_spec::deprecated_node_label;
+use crate::pod_spec::deprecated_node_label;
 use crate::validation::Errors;
 
 /// Strategy of StorageClasses.

@@ -5,6 +5,7 @@ pub(crate) mod numbers;
 pub(crate) mod paths;
 pub(crate) mod ports;
 pub mod resources;
+pub(crate) mod signers;
 pub(crate) mod template_metadata;
 
 use holdfast_resource::metadata::formats::Faults;

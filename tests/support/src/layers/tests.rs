@@ -109,6 +109,17 @@ fn allowed_import_must_still_exist() {
 }
 
 #[test]
+fn module_for_tests_may_be_imported_by_all() {
+    let layers = layers().for_tests(&["api"]);
+    let violations = |file, source| layers.file_violations(file, source, &root_origins(&tokens(ROOT)));
+    assert_eq!(violations("http.rs", "use crate::api;"), [""; 0]);
+    assert_eq!(
+        violations("http.rs", "use crate::read;"),
+        ["http.rs imports crate::read, which comes after http"]
+    );
+}
+
+#[test]
 fn whole_crate_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let sources = folder.path().join("src");

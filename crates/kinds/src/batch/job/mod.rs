@@ -14,8 +14,8 @@ use holdfast_value::Value;
 pub(super) use self::indexed::indexed_warning;
 pub(super) use self::validation::validate_job_spec;
 use crate::config::Config;
-use crate::core::pod_spec::template_warnings;
 use crate::defaults::{is_zero, set_missing};
+use crate::pod_spec::template_warnings;
 use crate::workload::{name_warnings, warns_of_spec};
 
 /// Strategy of Jobs, which generate the selector of their own Pods.

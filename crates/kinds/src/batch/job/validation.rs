@@ -12,8 +12,8 @@ use super::indexed::{validate_index_limits, validate_succeeded_counts, validate_
 use super::status::holds;
 use super::{CONTROLLER_UID, JOB_NAME, OLD_CONTROLLER_UID, OLD_JOB_NAME};
 use crate::config::PodSettings;
-use crate::core::pod_spec::validate_template;
 use crate::defaults::put_at;
+use crate::pod_spec::validate_template;
 use crate::validation::{Errors, immutable, one_of, same};
 
 /// Validates a Job.

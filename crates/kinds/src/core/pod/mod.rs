@@ -21,12 +21,12 @@ pub(super) use connect::of_pod;
 pub(super) use eviction::Eviction;
 pub use qos::class as qos_class;
 
-use super::pod_spec::{
+use crate::config::Config;
+use crate::defaults::is_zero;
+use crate::pod_spec::{
     PodRules, app_armor_fields, default_pod, pod_spec_warnings, validate_annotation_changes, validate_only_for_pod,
     validate_pod_annotations, validate_pod_spec, validate_profile_annotations,
 };
-use crate::config::Config;
-use crate::defaults::is_zero;
 use crate::time::time_text;
 use crate::validation::Errors;
 

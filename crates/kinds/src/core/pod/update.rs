@@ -6,8 +6,8 @@ use holdfast_kind_tables::features::Features;
 use holdfast_resource::{Field, FieldError, FieldPath};
 use holdfast_value::{Map, Value, json};
 
-use crate::core::pod_spec::{tolerations_compare, validate_container_updates, validate_tolerations};
 use crate::defaults::{change_items, put_at};
+use crate::pod_spec::{tolerations_compare, validate_container_updates, validate_tolerations};
 use crate::validation::{Errors, same};
 
 const MUTABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,\

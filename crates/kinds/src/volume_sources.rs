@@ -8,19 +8,19 @@ use crate::validation::{Errors, report, required_fields, required_text};
 
 /// Volume source: its field, and the names under which the reference reports a second source and the errors of the only
 /// one, which differ in places.
-pub(super) struct Source {
+pub(crate) struct Source {
     field: &'static str,
     second: &'static str,
     shown: &'static str,
 }
 
 /// Returns a source that is reported by its own name.
-pub(super) const fn source(field: &'static str) -> Source {
+pub(crate) const fn source(field: &'static str) -> Source {
     named_source(field, field, field)
 }
 
 /// Returns a source that is reported by other names.
-pub(super) const fn named_source(field: &'static str, second: &'static str, shown: &'static str) -> Source {
+pub(crate) const fn named_source(field: &'static str, second: &'static str, shown: &'static str) -> Source {
     Source { field, second, shown }
 }
 
@@ -28,7 +28,7 @@ pub(super) const fn named_source(field: &'static str, second: &'static str, show
 ///
 /// upstream: pkg/apis/core/validation#validateVolumeSource
 /// upstream: pkg/apis/core/validation#ValidatePersistentVolumeSpec
-pub(super) fn validate_one_source<'v>(
+pub(crate) fn validate_one_source<'v>(
     volume: &Part<'v, '_>,
     sources: &[Source],
     rules: &dyn Rules<'v>,
@@ -63,8 +63,8 @@ pub(super) fn validate_one_source<'v>(
 }
 
 /// Checks of sources that the reference makes in code, for a volume of `name` where the name matters.
-pub(super) struct SourceRules<'a> {
-    pub(super) name: &'a str,
+pub(crate) struct SourceRules<'a> {
+    pub(crate) name: &'a str,
 }
 
 impl<'v> Rules<'v> for SourceRules<'_> {
@@ -181,7 +181,7 @@ fn iscsi_initiator(source: &Field<'_, '_>, unknown: &'static str, errors: &mut E
 
 /// Returns the error of an iSCSI volume called `name` that sets an initiator name, if the volume name and the target
 /// portal are too long together.
-pub(super) fn iscsi_too_long(source: &Field<'_, '_>, name: &str) -> Option<&'static str> {
+pub(crate) fn iscsi_too_long(source: &Field<'_, '_>, name: &str) -> Option<&'static str> {
     const MAX_LENGTH: usize = 64;
     let portal = source.child("targetPortal").text();
     let long = source.child("initiatorName").is_set() && name.len() + 1 + portal.len() > MAX_LENGTH;

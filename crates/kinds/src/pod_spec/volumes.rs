@@ -8,11 +8,12 @@ use holdfast_resource::{Check, Field, FieldError, Part, Rules};
 use holdfast_value::Value;
 
 use super::env::{DownwardTo, validate_field_selector, validate_resource_selector};
-use crate::core::persistentvolumeclaim::ClaimRules;
-use crate::core::volume_sources::{Source, SourceRules, iscsi_too_long, named_source, source, validate_one_source};
+use crate::claim_spec::ClaimRules;
 use crate::validation::paths::{descending, descending_not_reserved};
+use crate::validation::signers::validate_signer_name;
 use crate::validation::template_metadata::validate_template_metadata;
 use crate::validation::{Errors, resources};
+use crate::volume_sources::{Source, SourceRules, iscsi_too_long, named_source, source, validate_one_source};
 
 /// Valid volumes of a Pod, by name.
 pub(super) type Volumes<'v> = HashMap<&'v str, &'v Value>;
@@ -289,7 +290,7 @@ fn project_trust_bundle<'v>(one: &Part<'v, '_>, volume: &Field<'_, '_>, paths: &
             if signer.text().is_empty() {
                 errors.push(signer.required("must be a valid signer name"));
             }
-            crate::certificates::validate_signer_name(&signer, errors);
+            validate_signer_name(&signer, errors);
             validate_label_selector(&selector, errors);
         }
         (false, false) => errors.push(one.required("either name or signerName must be specified")),
@@ -309,7 +310,7 @@ const KEY_TYPES: [&str; 6] = ["ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519", 
 
 fn project_certificate<'v>(one: &Part<'v, '_>, volume: &Field<'_, '_>, paths: &mut Paths<'v>, check: &mut Check<'_>) {
     let errors = &mut check.errors;
-    crate::certificates::validate_signer_name(&one.child("signerName"), errors);
+    validate_signer_name(&one.child("signerName"), errors);
     let key_type = one.child("keyType");
     if !KEY_TYPES.contains(&key_type.text()) {
         errors.push(key_type.not_supported(&KEY_TYPES));

@@ -1,0 +1,73 @@
+//! Steps that several plugins share.
+
+use std::ops::ControlFlow;
+
+use holdfast_resource::{Field, GroupResource, Refusal, WriteContext};
+use holdfast_value::Value;
+
+/// Returns a resource by group and plural name.
+pub(crate) fn group_resource(group: &'static str, resource: &'static str) -> GroupResource {
+    GroupResource {
+        group: group.into(),
+        resource: resource.into(),
+    }
+}
+
+/// Adds `finalizer` to a new object.
+pub(crate) fn add_finalizer(object: &mut Value, finalizer: &str) {
+    let root = Field::root(object);
+    let mut finalizers = root.child("metadata").child("finalizers").slice().to_vec();
+    if !finalizers.iter().any(|known| known.as_str() == Some(finalizer)) {
+        finalizers.push(finalizer.into());
+        object.set_at(&["metadata", "finalizers"], finalizers.into());
+    }
+}
+
+/// Update of a Pod that is assigned to a node.
+pub(crate) struct PodUpdate<'a> {
+    pub(crate) pod: &'a Value,
+    pub(crate) old: &'a Value,
+    pub(crate) node: &'a str,
+}
+
+impl<'a> PodUpdate<'a> {
+    /// Returns the update of a write, or `None` if the Pod has no node.
+    pub(crate) fn of(object: Option<&'a Value>, old: Option<&'a Value>) -> Option<Self> {
+        let (pod, old) = (object?, old?);
+        let node = pod.str_at(&["spec", "nodeName"]).filter(|node| !node.is_empty())?;
+        Some(Self { pod, old, node })
+    }
+
+    /// Returns the node of the Pod.
+    pub(crate) fn node(&self, context: &WriteContext<'_>) -> Result<Value, Refusal> {
+        let node = context.lookup.get(&group_resource("", "nodes"), "", self.node);
+        node.ok_or_else(|| Refusal::forbidden(format!("node {:?} not found", self.node)))
+    }
+}
+
+/// Returns the class that an annotation marks as the default: the newest, and among equally new ones the first by name.
+///
+/// upstream: pkg/volume/util#GetDefaultClass
+/// upstream: plugin/pkg/admission/network/defaultingressclass#getDefaultClass
+pub(crate) fn default_class(
+    context: &WriteContext<'_>,
+    group: &'static str,
+    classes: &'static str,
+    annotation: &str,
+) -> Option<Value> {
+    let mut found: Option<Value> = None;
+    context.lookup.list(&group_resource(group, classes), "", &mut |class| {
+        let marked = class.str_at(&["metadata", "annotations", annotation]) == Some("true");
+        let time = |class: &Value| {
+            class
+                .str_at(&["metadata", "creationTimestamp"])
+                .unwrap_or_default()
+                .to_owned()
+        };
+        if marked && found.as_ref().is_none_or(|before| time(class) > time(before)) {
+            found = Some(class.clone());
+        }
+        ControlFlow::Continue(())
+    });
+    found
+}
