@@ -21,14 +21,14 @@ type Flag struct {
 // Packages whose flags kube-apiserver has.
 var flagPackages = []string{
 	"k8s.io/kubernetes/cmd/kube-apiserver", "k8s.io/kubernetes/pkg/controlplane/apiserver", "k8s.io/kubernetes/pkg/kubeapiserver",
-	"k8s.io/apiserver/pkg/server/options", "k8s.io/apiserver/pkg/util", "k8s.io/apiserver/pkg/admission",
+	"k8s.io/kubernetes/plugin/pkg/admission", "k8s.io/apiserver/pkg/server/options", "k8s.io/apiserver/pkg/util", "k8s.io/apiserver/pkg/admission",
 	"k8s.io/component-base/logs", "k8s.io/component-base/metrics", "k8s.io/component-base/featuregate",
 	"k8s.io/component-base/compatibility", "k8s.io/component-base/cli", "k8s.io/component-base/version",
 	"k8s.io/component-base/zpages", "k8s.io/component-base/tracing", "k8s.io/component-base/term",
 }
 
 var (
-	flagMethod = regexp.MustCompile(`^(Bool|String|Int|Int32|Int64|Uint|Float32|Float64|Duration|IP|IPNet|StringSlice|StringArray|IntSlice|StringToString|StringToInt)?(Var|VarP|P)?$`)
+	flagMethod = regexp.MustCompile(`^([A-Z][A-Za-z0-9]*)?VarP?$|^(Bool|String|Int|Int32|Int64|Uint|Float32|Float64|Duration|IP|IPNet|StringSlice|StringArray|IntSlice|StringToString|StringToInt)P?$`)
 	flagName   = regexp.MustCompile(`^[a-z][a-zA-Z0-9_-]*$`)
 )
 
@@ -60,7 +60,7 @@ func (inventory *Inventory) addFlags(source *Source, file *File) {
 			if flag, ok := source.text(file, call.Args[0]); ok {
 				mark(flag, func(f *Flag) { f.Hidden = true })
 			}
-		case name != "" && flagMethod.MatchString(name):
+		case flagMethod.MatchString(name):
 			inventory.addFlag(source, file, call, name, mark)
 		}
 		return true
@@ -86,7 +86,7 @@ func (inventory *Inventory) addFlag(source *Source, file *File, call *ast.CallEx
 	}
 	name, ok := source.text(file, call.Args[at])
 	if !ok {
-		inventory.Unresolved["flag"]++
+		inventory.addUnresolved("flag", file)
 		return
 	}
 	if !flagName.MatchString(name) {

@@ -42,7 +42,7 @@ func (inventory *Inventory) addGates(source *Source, file *File) {
 				name = lastName(entry.Key)
 			}
 			if name == "" {
-				inventory.Unresolved["gate"]++
+				inventory.addUnresolved("gate", file)
 				continue
 			}
 			gate := Gate{Package: label(file.Package), Stages: []Stage{}}

@@ -12,6 +12,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -29,8 +30,8 @@ type Inventory struct {
 	Metrics map[string]Metric `json:"metrics"`
 	// Plugins lists admission plugins in the order in which they run.
 	Plugins []Plugin `json:"plugins"`
-	// Unresolved counts declarations whose names are computed at run time, by kind of declaration.
-	Unresolved map[string]int `json:"unresolved"`
+	// Unresolved maps a kind of declaration to the packages where names are computed at run time.
+	Unresolved map[string][]string `json:"unresolved"`
 }
 
 func main() {
@@ -73,7 +74,7 @@ func run(modules []string, texts string) (*Inventory, error) {
 		Flags:      map[string]Flag{},
 		Metrics:    map[string]Metric{},
 		Plugins:    []Plugin{},
-		Unresolved: map[string]int{},
+		Unresolved: map[string][]string{},
 	}
 	for _, file := range source.files {
 		inventory.addSymbols(source, file, wanted)
@@ -84,6 +85,14 @@ func run(modules []string, texts string) (*Inventory, error) {
 	}
 	inventory.addPlugins(source)
 	return inventory, nil
+}
+
+// addUnresolved records that a file declares something whose name is computed at run time.
+func (inventory *Inventory) addUnresolved(kind string, file *File) {
+	pkg := label(file.Package)
+	if !slices.Contains(inventory.Unresolved[kind], pkg) {
+		inventory.Unresolved[kind] = append(inventory.Unresolved[kind], pkg)
+	}
 }
 
 // readNames returns the lines of a file as a set; the empty path is an empty set.

@@ -53,7 +53,7 @@ func (inventory *Inventory) addMetrics(source *Source, file *File) {
 			if calledName(n) == "NewDesc" && len(n.Args) == 6 {
 				name, ok := source.text(file, n.Args[0])
 				if !ok {
-					inventory.Unresolved["metric"]++
+					inventory.addUnresolved("metric", file)
 					return true
 				}
 				inventory.Metrics[name] = Metric{
@@ -81,7 +81,7 @@ func (inventory *Inventory) addOptions(source *Source, file *File, literal *ast.
 		case "Namespace", "Subsystem", "Name":
 			text, ok := source.text(file, entry.Value)
 			if !ok {
-				inventory.Unresolved["metric"]++
+				inventory.addUnresolved("metric", file)
 				return
 			}
 			parts[key] = text

@@ -47,7 +47,7 @@ func (inventory *Inventory) addPlugins(source *Source) {
 	for _, element := range list.Elts {
 		name, ok := source.text(order.file, element)
 		if !ok {
-			inventory.Unresolved["plugin"]++
+			inventory.addUnresolved("plugin", order.file)
 			continue
 		}
 		plugin := Plugin{Name: name, Default: on[name]}

@@ -7,13 +7,14 @@ import (
 	"go/ast"
 	"go/printer"
 	"go/token"
+	"strings"
 )
 
 // Symbol is a function, method, type, constant or variable at package level.
 type Symbol struct {
 	// Kind is "func", "type" or "value".
 	Kind string `json:"kind"`
-	// Hash identifies the text without comments.
+	// Hash identifies the text without comments, whatever its spaces are.
 	Hash string `json:"hash"`
 	// Text is the formatted text without comments, for symbols that the caller named.
 	Text string `json:"text,omitempty"`
@@ -25,7 +26,7 @@ func (inventory *Inventory) addSymbols(source *Source, file *File, wanted map[st
 	add := func(name, kind string, node ast.Node) {
 		key := pkg + "#" + name
 		text := print(source.set, node)
-		sum := sha256.Sum256([]byte(text))
+		sum := sha256.Sum256([]byte(strings.Join(strings.Fields(text), " ")))
 		symbol := Symbol{Kind: kind, Hash: hex.EncodeToString(sum[:8])}
 		if wanted[key] {
 			symbol.Text = text
@@ -84,17 +85,16 @@ func withoutComments(spec *ast.TypeSpec) *ast.TypeSpec {
 	return &bare
 }
 
-// print formats a node without comments and without positions, so that a comment does not change the text.
+// print formats a node without comments and blank lines, so that neither changes the text.
 func print(set *token.FileSet, node ast.Node) string {
 	var text bytes.Buffer
 	// Writing to a buffer cannot fail, and the node was parsed.
 	_ = printer.Fprint(&text, set, node)
-	lines := bytes.Split(text.Bytes(), []byte("\n"))
-	kept := lines[:0]
-	for _, line := range lines {
-		if trimmed := bytes.TrimSpace(line); len(trimmed) > 0 {
-			kept = append(kept, trimmed)
+	var kept []string
+	for _, line := range strings.Split(text.String(), "\n") {
+		if strings.TrimSpace(line) != "" {
+			kept = append(kept, strings.TrimRight(line, " \t"))
 		}
 	}
-	return string(bytes.Join(kept, []byte("\n")))
+	return strings.Join(kept, "\n")
 }

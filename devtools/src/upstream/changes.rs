@@ -25,6 +25,7 @@ pub(super) fn list(before: &Inventory, after: &Inventory, names: &BTreeSet<&str>
     flat(&mut text, "Flags", &flags(before, after));
     flat(&mut text, "Metrics", &metrics(before, after));
     flat(&mut text, "Admission plugins", &plugins(before, after));
+    flat(&mut text, "Not compared", &unresolved(after));
     text
 }
 
@@ -49,7 +50,7 @@ fn grouped(text: &mut String, title: &str, groups: &ByPackage<'_>) {
 
 fn write_lines(text: &mut String, lines: &[String]) {
     if lines.is_empty() {
-        text.push_str("No changes.\n");
+        text.push_str("Nothing.\n");
     }
     for line in lines {
         let _ = writeln!(text, "- {line}");
@@ -232,6 +233,15 @@ fn plugins(before: &Inventory, after: &Inventory) -> Vec<String> {
         lines.push(format!("order: {}", order.join(", ")));
     }
     lines
+}
+
+/// Returns the kinds of declarations whose names are computed at run time, with the packages to read.
+fn unresolved(after: &Inventory) -> Vec<String> {
+    let lines = after.unresolved.iter().map(|(kind, packages)| {
+        let packages: Vec<String> = packages.iter().map(|package| format!("`{package}`")).collect();
+        format!("computed names of the kind {kind}: {}", packages.join(", "))
+    });
+    lines.collect()
 }
 
 #[cfg(test)]

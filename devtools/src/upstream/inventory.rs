@@ -20,6 +20,8 @@ pub(super) struct Inventory {
     pub(super) flags: BTreeMap<String, Flag>,
     pub(super) metrics: BTreeMap<String, Metric>,
     pub(super) plugins: Vec<Plugin>,
+    /// Packages where names are computed at run time, by kind of declaration.
+    pub(super) unresolved: BTreeMap<String, Vec<String>>,
     /// Roles and bindings of a new cluster.
     #[serde(skip)]
     pub(super) roles: Roles,

@@ -10,3 +10,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.Count, "count", 1, "Number of things.")
 	fs.BoolVar(&o.Old, "old", false, "Old things.")
 }
+
+func addComputed(fs *pflag.FlagSet, name string) {
+	fs.String(name, "", "Flag with a computed name.")
+}

@@ -11,3 +11,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Var(&o.New, "new", "New things.")
 	fs.MarkDeprecated("thing-name", "use --new")
 }
+
+func addComputed(fs *pflag.FlagSet, name string) {
+	fs.String(name, "", "Flag with a computed name.")
+}
