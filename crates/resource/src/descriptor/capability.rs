@@ -116,6 +116,17 @@ impl RawExtensions {
         }
     }
 
+    /// Returns the form in which the raw extensions of an object are written.
+    pub fn form_of(&self, object: &Value) -> RawForm {
+        let mut form = RawForm::default();
+        for path in self.fields {
+            for_each_value(object, path, &mut |value| {
+                form = form.max(RawForm::from_text(&json::to_vec(value)));
+            });
+        }
+        form
+    }
+
     /// Returns the form of the raw extensions in an object that was sent as this JSON text.
     pub fn form_in(&self, json_text: &[u8]) -> RawForm {
         let texts = self.fields.iter().flat_map(|path| json::texts_at(json_text, path));
@@ -129,6 +140,19 @@ fn has_value(value: &Value, path: &[&str]) -> bool {
         (Value::List(items), [_, ..]) => items.iter().any(|item| has_value(item, path)),
         (value, [name, rest @ ..]) => value.get(name).is_some_and(|value| has_value(value, rest)),
         (_, []) => true,
+    }
+}
+
+/// Calls `visit` with the values at `path`. Recursive, to the depth of the path.
+fn for_each_value(value: &Value, path: &[&str], visit: &mut dyn FnMut(&Value)) {
+    match (value, path) {
+        (value, []) => visit(value),
+        (Value::List(items), _) => items.iter().for_each(|item| for_each_value(item, path, visit)),
+        (value, [name, rest @ ..]) => {
+            if let Some(value) = value.get(name) {
+                for_each_value(value, rest, visit);
+            }
+        }
     }
 }
 
@@ -175,6 +199,23 @@ impl RawForm {
             _ => Self::Compact,
         }
     }
+
+    /// Returns the byte that follows a stored object whose raw extensions have this form, if any. It is white space, so
+    /// it is not part of the object.
+    pub fn suffix(self) -> Option<u8> {
+        match self {
+            Self::Marshalled => None,
+            Self::Compact => Some(b'\t'),
+            Self::Verbatim => Some(b' '),
+        }
+    }
+
+    /// Returns the form of the raw extensions of an object that is stored as `bytes`.
+    pub fn from_suffix(bytes: &[u8]) -> Self {
+        let forms = [Self::Compact, Self::Verbatim];
+        let is_noted = |form: &Self| bytes.last().copied() == form.suffix();
+        forms.into_iter().find(is_noted).unwrap_or_default()
+    }
 }
 
 /// Parts of admission that do not apply to writes to a kind. Without exemptions, a mistake in a policy or a webhook
@@ -200,6 +241,41 @@ pub struct AtRestRules {
     /// Converts an object that was read, in the version in which it was stored, into the storage version, with the
     /// additions and removals that kube-apiserver makes at each read.
     pub read: Option<fn(Value) -> Value>,
+    /// Field that is stored in some objects but not served.
+    pub hidden: Option<HiddenField>,
+}
+
+/// Field that kube-apiserver stores in some objects and removes when it reads them. The store keeps its value as a byte of
+/// white space after the served object, so that a copy of the object to another store is exact.
+#[derive(Clone, Copy, Debug)]
+pub struct HiddenField {
+    /// Path of the field.
+    pub path: &'static [&'static str],
+    /// The values that are removed.
+    pub values: [&'static str; 2],
+}
+
+impl HiddenField {
+    const SUFFIXES: [u8; 2] = [b'\n', b'\r'];
+
+    /// Returns the byte that follows the served form of an object that was `stored` with the field and lost it.
+    pub fn suffix(&self, stored: &Value, served: &Value) -> Option<u8> {
+        let value = stored.str_at(self.path).filter(|_| served.at(self.path).is_none())?;
+        let values = self.values.into_iter().zip(Self::SUFFIXES);
+        values
+            .filter(|(known, _)| *known == value)
+            .map(|(_, suffix)| suffix)
+            .next()
+    }
+
+    /// Adds the field to an object that was read from `served` if it is noted there.
+    pub fn restore(&self, object: &mut Value, served: &[u8]) {
+        let mut values = self.values.into_iter().zip(Self::SUFFIXES);
+        let noted = values.find(|(_, suffix)| served.last() == Some(suffix));
+        if let Some((value, _)) = noted.filter(|_| object.at(self.path).is_none()) {
+            object.set_at(self.path, value.into());
+        }
+    }
 }
 
 /// Handler that replaces the generic verbs at the address of a resource or of a subresource.
@@ -253,6 +329,19 @@ pub trait Defines: Send + Sync {
     /// Returns the resource that a stored object of the kind defines; none in a state in which nothing is served.
     /// `before` is the resource of the previous state, whose unchanged parts are reused.
     fn define(&self, object: &DefiningObject, before: Option<&Arc<Resource>>) -> Option<Arc<Resource>>;
+
+    /// Returns the reason why a defining object, which was stored before today's rules, has schemas that are not
+    /// structural; `None` if its schemas are structural.
+    fn schema_violation(&self, object: &Value) -> Option<SchemaViolation>;
+}
+
+/// Reason why schemas of a defining object are not structural.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SchemaViolation {
+    /// A schema has keywords that a structural schema cannot have, so that it is unknown what else it violates.
+    Unreadable(String),
+    /// Rules of structural schemas are violated.
+    Violated(String),
 }
 
 /// A stored object that defines a resource.
