@@ -1,6 +1,7 @@
 //! Behaviour that only some kinds have: each capability is a trait or data in the descriptor, and absent from kinds
 //! without it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -107,12 +108,90 @@ impl RawExtensions {
         self.fields.iter().any(|path| has_value(object, path))
     }
 
-    /// Keeps the text of the raw extensions of `object`, which was read from `json_text`, for when it is written; see
-    /// [`json::with_text`].
+    /// Keeps the texts of the raw extensions of `object`, which was read from `json_text`; see [`json::with_text`].
     pub fn keep_texts(&self, object: &mut Value, json_text: &[u8]) {
-        for path in self.fields.iter().chain(self.status_fields) {
-            let mut texts = json::texts_at(json_text, path).into_iter();
-            keep_texts(object, path, &mut texts);
+        let texts = self.paths().flat_map(|path| json::texts_at(json_text, path));
+        self.set_texts(object, &mut texts.map(Cow::Borrowed));
+    }
+
+    /// Keeps the texts of the raw extensions of `object`, which was read from its form in the store: JSON with compact
+    /// texts, followed by their layout (see [`RawExtensions::suffix`]).
+    pub fn keep_stored_texts(&self, object: &mut Value, stored: &[u8]) {
+        let texts: Vec<&[u8]> = self.paths().flat_map(|path| json::texts_at(stored, path)).collect();
+        let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+        let end = stored.iter().rposition(|byte| !is_blank(byte)).map_or(0, |at| at + 1);
+        let layouts = stored.get(end..).and_then(|blanks| blanks.strip_suffix(b" "));
+        match layouts.and_then(|layouts| json::Layout::read_all(layouts, texts.len())) {
+            Some(layouts) => {
+                let texts = texts.into_iter().zip(layouts);
+                self.set_texts(object, &mut texts.map(|(text, layout)| Cow::Owned(layout.join(text))));
+            }
+            None => self.set_texts(object, &mut texts.into_iter().map(Cow::Borrowed)),
+        }
+    }
+
+    /// Returns the bytes that follow an object in the store whose raw extensions have this form: white space from which
+    /// the form and the texts can be read.
+    pub fn suffix(&self, object: &Value, raw_form: RawForm) -> Vec<u8> {
+        let mut suffix = Vec::new();
+        if raw_form == RawForm::Verbatim {
+            let mut layouts = Vec::new();
+            for path in self.paths() {
+                for_each_value(object, path, &mut |value| {
+                    layouts.push(json::Layout::split(&json::text_of(value)).1);
+                });
+            }
+            suffix = json::Layout::write_all(&layouts);
+        }
+        suffix.extend(raw_form.suffix());
+        suffix
+    }
+
+    /// Gives the raw extensions of `object` the texts that a write leaves them: those of `live` where they have the same
+    /// content and the write keeps them, in the form `raw_form` at most.
+    pub fn settle_texts(&self, object: &mut Value, live: Option<&Value>, raw_form: RawForm) {
+        let mut kept = Vec::new();
+        for path in self.fields {
+            let mut before = Vec::new();
+            if let Some(live) = live {
+                for_each_value(live, path, &mut |value| before.push(value));
+            }
+            let mut before = before.into_iter();
+            for_each_value(object, path, &mut |value| {
+                let same = before.next().filter(|before| *before == value);
+                let text = json::text_of(same.unwrap_or(value));
+                kept.push(match raw_form {
+                    RawForm::Verbatim => text.into_owned(),
+                    RawForm::Compact => json::Layout::split(&text).0,
+                    RawForm::Marshalled => json::to_vec(&json::without_text(value.clone())),
+                });
+            });
+        }
+        let mut kept = kept.into_iter().map(Cow::Owned);
+        for path in self.fields {
+            keep_texts(object, path, &mut kept);
+        }
+    }
+
+    /// Returns true if the raw extensions of two objects have the same texts.
+    pub fn have_same_texts(&self, one: &Value, other: &Value) -> bool {
+        let texts = |object: &Value| {
+            let mut texts = Vec::new();
+            for path in self.fields {
+                for_each_value(object, path, &mut |value| texts.push(json::text_of(value).into_owned()));
+            }
+            texts
+        };
+        texts(one) == texts(other)
+    }
+
+    fn paths(&self) -> impl Iterator<Item = &'static [&'static str]> {
+        self.fields.iter().chain(self.status_fields).copied()
+    }
+
+    fn set_texts<'t>(&self, object: &mut Value, texts: &mut dyn Iterator<Item = Cow<'t, [u8]>>) {
+        for path in self.paths() {
+            keep_texts(object, path, texts);
         }
     }
 
@@ -121,7 +200,7 @@ impl RawExtensions {
         let mut form = RawForm::default();
         for path in self.fields {
             for_each_value(object, path, &mut |value| {
-                form = form.max(RawForm::from_text(&json::to_vec(value)));
+                form = form.max(RawForm::from_text(&json::text_of(value)));
             });
         }
         form
@@ -144,7 +223,7 @@ fn has_value(value: &Value, path: &[&str]) -> bool {
 }
 
 /// Calls `visit` with the values at `path`. Recursive, to the depth of the path.
-fn for_each_value(value: &Value, path: &[&str], visit: &mut dyn FnMut(&Value)) {
+fn for_each_value<'v>(value: &'v Value, path: &[&str], visit: &mut dyn FnMut(&'v Value)) {
     match (value, path) {
         (value, []) => visit(value),
         (Value::List(items), _) => items.iter().for_each(|item| for_each_value(item, path, visit)),
@@ -157,10 +236,10 @@ fn for_each_value(value: &Value, path: &[&str], visit: &mut dyn FnMut(&Value)) {
 }
 
 /// Keeps the `texts` of the values at `path`, in their order. Recursive, to the depth of the path.
-fn keep_texts<'t>(value: &mut Value, path: &[&str], texts: &mut impl Iterator<Item = &'t [u8]>) {
+fn keep_texts<'t>(value: &mut Value, path: &[&str], texts: &mut dyn Iterator<Item = Cow<'t, [u8]>>) {
     let Some((name, rest)) = path.split_first() else {
         if let Some(text) = texts.next() {
-            *value = json::with_text(std::mem::take(value), text);
+            *value = json::with_text(std::mem::take(value), &text);
         }
         return;
     };

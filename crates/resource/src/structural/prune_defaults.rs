@@ -127,7 +127,6 @@ mod tests {
     use holdfast_value::{Limits, json};
 
     use super::super::{CompileContext, CustomType, VersionSchema};
-    use super::*;
     use crate::schema::tests::builtin;
 
     /// Returns the object with the defaults of the schema.
