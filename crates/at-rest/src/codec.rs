@@ -66,7 +66,10 @@ impl StorageCodec {
         };
         let mut object = json::parse(served.bytes(), &Limits::TRUSTED)?;
         if let Some(raw) = &resource.capabilities.raw {
-            raw.keep_texts(&mut object, served.bytes());
+            raw.keep_stored_texts(&mut object, served.bytes());
+        }
+        if let Some(hidden) = &resource.capabilities.at_rest.hidden {
+            hidden.restore(&mut object, served.bytes());
         }
         forget_revision(&mut object);
         let tree = |old: &[u8]| json::parse(old, &Limits::TRUSTED).unwrap_or_default();
@@ -127,6 +130,7 @@ impl StorageCodec {
             let expected = resource.kind.clone();
             return Err(Fault::OtherKind { found: kind, expected });
         }
+        let stored = object.clone();
         let mut object = resource.from_rest(object);
         let of = self.type_of(&storage.api_version, &kind)?;
         if let Some(filled) = schema::with_defaults(types, of, &object, &mut Growth::new(usize::MAX))? {
@@ -134,7 +138,15 @@ impl StorageCodec {
         }
         let version = storage.api_version.rsplit('/').next().unwrap_or_default();
         resource.strategy.default_fields(version, &mut object);
-        Ok(write_served(types, Some(of), &object, kept.len() * 2))
+        let hidden = resource.capabilities.at_rest.hidden;
+        let mut suffix: Vec<u8> = hidden
+            .and_then(|hidden| hidden.suffix(&stored, &object))
+            .into_iter()
+            .collect();
+        if let Some(raw) = resource.capabilities.raw {
+            suffix = raw.suffix(&object, raw.form_of(&object));
+        }
+        Ok(write_served(types, Some(of), &object, kept.len() * 2, &suffix))
     }
 
     /// Decodes an object without a resource if its type is known; otherwise returns it unchanged.
@@ -143,7 +155,13 @@ impl StorageCodec {
             Ok(object) => {
                 let (api_version, kind) = identity(&object)?;
                 let of = self.type_of(&api_version, &kind)?;
-                Ok(write_served(self.messages.types(), Some(of), &object, kept.len() * 2))
+                Ok(write_served(
+                    self.messages.types(),
+                    Some(of),
+                    &object,
+                    kept.len() * 2,
+                    None,
+                ))
             }
             Err(_) => Ok(Served::plain(kept.to_vec())),
         }

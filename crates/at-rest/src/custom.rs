@@ -43,7 +43,7 @@ pub(crate) fn decode(types: &TypeTable, kept: &[u8]) -> Result<Served, Fault> {
             return Err(Fault::Unidentified(if name == "kind" { "Kind" } else { "apiVersion" }));
         }
     }
-    Ok(write_served(types, None, &object, kept.len() + 32))
+    Ok(write_served(types, None, &object, kept.len() + 32, &[]))
 }
 
 /// Decodes a stored object from JSON, or from tagged CBOR, which a kube-apiserver on the same etcd may write.
@@ -54,15 +54,18 @@ pub(crate) fn tree(kept: &[u8]) -> Result<Value, holdfast_value::Error> {
     }
 }
 
-/// Writes an object in its served form.
+/// Writes an object in its served form, followed by `suffix`, which is white space.
 pub(crate) fn write_served(
     types: &TypeTable,
     of: Option<holdfast_resource::schema::TypeId>,
     object: &Value,
     capacity: usize,
+    suffix: &[u8],
 ) -> Served {
     let mut bytes = Vec::with_capacity(capacity);
-    match write_object_with_room(types, of, object, &mut bytes) {
+    let room = write_object_with_room(types, of, object, &mut bytes);
+    bytes.extend_from_slice(suffix);
+    match room {
         Some(at) => Served::object(bytes, at),
         None => Served::plain(bytes),
     }

@@ -24,17 +24,71 @@ pub(crate) fn holds(object: &Value, of: &str) -> bool {
     find(object, of).and_then(|condition| condition.str_at(&["status"])) == Some("True")
 }
 
+/// Status of a condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    True,
+    False,
+    Unknown,
+}
+
+impl Status {
+    fn name(self) -> &'static str {
+        match self {
+            Self::True => "True",
+            Self::False => "False",
+            Self::Unknown => "Unknown",
+        }
+    }
+}
+
+/// Removes the condition of type `of`. Returns true if the object had it.
+pub(crate) fn remove(object: &mut Value, of: &str) -> bool {
+    let conditions = object.at(&["status", "conditions"]).and_then(Value::as_list);
+    let mut conditions: Vec<Value> = conditions.map(|list| list.to_vec()).unwrap_or_default();
+    let count = conditions.len();
+    conditions.retain(|condition| condition.str_at(&["type"]) != Some(of));
+    let is_changed = conditions.len() < count;
+    if is_changed {
+        object.set_at(&["status", "conditions"], conditions.into());
+    }
+    is_changed
+}
+
 /// Sets a condition in the status. Returns true if that changed it. The transition time is updated only if the
 /// condition changes between true and false.
-#[expect(clippy::indexing_slicing, reason = "the index was found in this very list")]
 pub(crate) fn set(object: &mut Value, condition: Condition<'_>, now: &str) -> bool {
-    let status = if condition.holds { "True" } else { "False" };
+    let status = if condition.holds { Status::True } else { Status::False };
+    set_status(
+        object,
+        condition.of,
+        status,
+        Cause {
+            reason: condition.reason,
+            message: condition.message,
+        },
+        now,
+    )
+}
+
+/// Reason and message of a condition.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cause<'a> {
+    pub(crate) reason: &'a str,
+    pub(crate) message: &'a str,
+}
+
+/// Sets the condition of type `of`. Returns true if that changed it. The transition time is updated only if the status
+/// changes.
+#[expect(clippy::indexing_slicing, reason = "the index was found in this very list")]
+pub(crate) fn set_status(object: &mut Value, of: &str, status: Status, cause: Cause<'_>, now: &str) -> bool {
+    let status = status.name();
     let mut made = Value::empty_map();
-    made.set_at(&["type"], condition.of.into());
+    made.set_at(&["type"], of.into());
     made.set_at(&["status"], status.into());
-    made.set_at(&["reason"], condition.reason.into());
-    made.set_at(&["message"], condition.message.into());
-    let before = find(object, condition.of);
+    made.set_at(&["reason"], cause.reason.into());
+    made.set_at(&["message"], cause.message.into());
+    let before = find(object, of);
     let since = before
         .filter(|before| before.str_at(&["status"]) == Some(status))
         .and_then(|before| before.str_at(&["lastTransitionTime"]))
@@ -45,9 +99,7 @@ pub(crate) fn set(object: &mut Value, condition: Condition<'_>, now: &str) -> bo
     }
     let conditions = object.at(&["status", "conditions"]).and_then(Value::as_list);
     let mut conditions: Vec<Value> = conditions.map(|list| list.to_vec()).unwrap_or_default();
-    let place = conditions
-        .iter()
-        .position(|other| other.str_at(&["type"]) == Some(condition.of));
+    let place = conditions.iter().position(|other| other.str_at(&["type"]) == Some(of));
     match place {
         Some(at) => conditions[at] = made,
         None => conditions.push(made),

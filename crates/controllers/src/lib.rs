@@ -195,7 +195,7 @@ const CONTROLLERS: [Controller; 13] = [
 ];
 
 /// Controllers that are parts of kube-apiserver and always run.
-const ESSENTIAL: [Controller; 12] = [
+const ESSENTIAL: [Controller; 13] = [
     Controller {
         name: flow_control::NAME,
         check: FLOW_CONTROL_PRODUCER,
@@ -213,6 +213,12 @@ const ESSENTIAL: [Controller; 12] = [
         check: DEFINITIONS,
         by_default: true,
         run: |client, _| Box::pin(definitions::run_names(client)),
+    },
+    Controller {
+        name: "non-structural-schema-condition-controller",
+        check: DEFINITIONS,
+        by_default: true,
+        run: |client, _| Box::pin(definitions::run_structure(client)),
     },
     Controller {
         name: "custom-resource-cleanup",

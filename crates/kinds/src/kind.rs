@@ -7,7 +7,7 @@ use holdfast_resource::metadata::formats::Faults;
 use holdfast_resource::quota::QuotaUsage;
 use holdfast_resource::table::NamedCell;
 use holdfast_resource::{
-    AtRestRules, Claims, ComputedObjects, Connecter, Converts, Defines, DeletionRules, Followed, Generic,
+    AtRestRules, Claims, ComputedObjects, Connecter, Converts, Defines, DeletionRules, Followed, Generic, HiddenField,
     InitialObjects, MetadataChecks, NameRule, Old, RawExtensions, Responder, Review, RowRules, SelectorWords, Strategy,
     SubresourceAction, TokenClaim,
 };
@@ -163,6 +163,12 @@ impl<S: Strategy + 'static> KindBuilder<S> {
     /// Sets the function that converts objects from the served to the stored form.
     pub(crate) fn kept_by(mut self, kept: fn(Value, Old<'_>) -> Value) -> Self {
         self.kind.capabilities.at_rest.kept = Some(kept);
+        self
+    }
+
+    /// Sets the field that is stored in some objects but not served.
+    pub(crate) fn hides(mut self, hidden: HiddenField) -> Self {
+        self.capabilities.at_rest.hidden = Some(hidden);
         self
     }
 

@@ -232,7 +232,8 @@ impl<'v> Encoder<'_, 'v> {
                 write_fields_v1(value, &mut self.text);
                 self.out.field(1, &self.text);
             }
-            (Scalar::RawExtension | Scalar::Json, _) => {
+            (Scalar::RawExtension, _) => self.out.field(1, &json::text_of(value)),
+            (Scalar::Json, _) => {
                 self.text.clear();
                 json::write(value, &mut self.text);
                 self.out.field(1, &self.text);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use criterion::{Criterion, criterion_group, criterion_main};
 use holdfast_cel::PatternMemory;
 use holdfast_resource::schema::TypeTable;
-use holdfast_resource::structural::{CompileContext, CustomType, Node, Rules};
+use holdfast_resource::structural::{CompileContext, CustomType, Node, Rules, VersionSchema};
 use holdfast_value::{Limits, Value, json};
 
 const PATTERN: &str = "^[a-z]([-a-z0-9]*[a-z0-9])?$";
@@ -103,7 +103,11 @@ fn rules(criterion: &mut Criterion) {
     let (plain, ruled) = (schema(false), schema(true));
     let object = object();
     for (name, schema) in [("without rules", &plain), ("50 rules", &ruled)] {
-        let of = CustomType::new(Some(schema), Arc::clone(&types), sharing(256 << 20));
+        let of = CustomType::new(
+            &VersionSchema::new(Some(schema.clone())),
+            Arc::clone(&types),
+            sharing(256 << 20),
+        );
         let check = |old: Option<&Value>| {
             let mut errors = of.validate_schema(&object, old);
             of.validate_rules(&object, old, &mut errors);
@@ -121,7 +125,7 @@ fn rules(criterion: &mut Criterion) {
         });
     }
     let (schema, object) = most_expensive();
-    let of = CustomType::new(Some(&schema), types, sharing(256 << 20));
+    let of = CustomType::new(&VersionSchema::new(Some(schema)), types, sharing(256 << 20));
     let check = || {
         let mut errors = Vec::new();
         of.validate_rules(&object, None, &mut errors);

@@ -44,16 +44,17 @@ pub use counted::Counted;
 pub use descriptor::{
     ActionStep, AdmissionExemptions, AtRest, AtRestRules, AuditAnnotations, Beside, Capabilities, Claim, Claims,
     ComputedObjects, ConnectParameter, Connecter, Connection, Converts, Defines, DefiningObject, Definition,
-    DeletionRules, Encoding, Followed, GarbageCollection, Generation, Generic, InitialObjects, Lookup, Old, Operation,
-    OutcomeCall, ParameterForm, RawExtensions, RawForm, Refusal, Resource, ResourceRules, ResourceVersion, Responder,
-    Review, RowConditions, RowRules, Scope, SelectorWords, Storage, Strategy, Subresource, SubresourceAction,
-    TokenClaim, Verb, WriteContext,
+    DeletionRules, Encoding, Followed, GarbageCollection, Generation, Generic, HiddenField, InitialObjects, Lookup,
+    Old, Operation, OutcomeCall, ParameterForm, RawExtensions, RawForm, Refusal, Resource, ResourceRules,
+    ResourceVersion, Responder, Review, RowConditions, RowRules, SchemaViolation, Scope, SelectorWords, Storage,
+    Strategy, Subresource, SubresourceAction, TokenClaim, Verb, WriteContext,
 };
 pub use field::Field;
 pub use field_error::{Aggregate, FieldError, FieldErrorKind, FieldPath};
 pub use field_selector::{FieldSelector, selectable_fields};
 pub use kind_type::{
-    Conventions, FieldDefaults, Findings, KindName, KindType, KindTypes, TableType, TableTypes, TypedObject,
+    Conventions, FieldDefaults, Findings, KindName, KindType, KindTypes, PublishedSchema, TableType, TableTypes,
+    TypedObject,
 };
 pub use metadata::{CreationChecks, MetadataChecks, MetadataRules, NameRule, RepeatedChecks, UpdateOrder};
 pub use names::{GroupKind, GroupResource, GroupVersion, GroupVersionKind};

@@ -105,16 +105,18 @@ impl Stage<'_> {
         let raw_form = raw.map_or(live.raw_form, |raw| match raw_effect {
             _ if !raw.are_in(&object) => RawForm::Marshalled,
             RawEffect::Keep => live.raw_form,
-            // Responses have sorted keys, so that a client that sends back an object it has read sends them sorted.
-            RawEffect::Send => match (self.target.body.raw_form, live.raw_form) {
-                (None, stored) | (Some(RawForm::Marshalled), stored @ RawForm::Compact) => stored,
-                (Some(sent), _) => sent,
-            },
+            RawEffect::Send => self.target.body.raw_form.unwrap_or(live.raw_form),
             RawEffect::Compact => live.raw_form.min(RawForm::Compact),
             RawEffect::Marshal => RawForm::Marshalled,
         });
-        if let Some(raw) = raw.filter(|_| raw_form != live.raw_form) {
-            call = call.with_raw_rewritten(raw.are_in(old) && raw.are_in(&object));
+        let mut rewrites_raw = false;
+        if let Some(raw) = raw {
+            let is_sent = raw_effect == RawEffect::Send && self.target.body.raw_form.is_some();
+            raw.settle_texts(&mut object, Some(&live.stored).filter(|_| !is_sent), raw_form);
+            rewrites_raw = raw_form != live.raw_form || !raw.have_same_texts(&live.stored, &object);
+            if rewrites_raw {
+                call = call.with_raw_rewritten(raw.are_in(old) && raw.are_in(&object));
+            }
         }
         call.warn_all(warnings);
         let checked = self.check_changed(&call, &mut object, old, scaled).await;
@@ -127,7 +129,10 @@ impl Stage<'_> {
         let object = self.to_be_stored(object).await?;
         let write = if completes {
             Write::Delete
-        } else if object == live.stored && !(live.as_created && completed_by_reads(self.resource(), &object)) {
+        } else if object == live.stored
+            && !rewrites_raw
+            && !(live.as_created && completed_by_reads(self.resource(), &object))
+        {
             Write::Unchanged
         } else {
             Write::Put

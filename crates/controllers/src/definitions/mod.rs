@@ -7,6 +7,7 @@
 
 mod cleanup;
 mod names;
+mod structure;
 
 use std::sync::Arc;
 
@@ -15,6 +16,7 @@ use holdfast_server::operations::loopback::Client;
 
 pub(crate) use cleanup::run as run_cleanup;
 pub(crate) use names::run as run_names;
+pub(crate) use structure::run as run_structure;
 
 fn definitions(client: &Client) -> Option<Arc<Resource>> {
     client.resource("apiextensions.k8s.io", "customresourcedefinitions")

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use holdfast_gotext::quote::quote;
 use holdfast_resource::structural::{CompileContext, read_embedded_defaults, unknown_formats};
-use holdfast_resource::{Defines, DefiningObject, FieldError, Refusal, Resource, Strategy, WriteContext};
+use holdfast_resource::{
+    Defines, DefiningObject, FieldError, Refusal, Resource, SchemaViolation, Strategy, WriteContext,
+};
 use holdfast_value::{SmolStr, Value};
 
 use super::define::{condition, define};
@@ -153,6 +155,10 @@ impl Strategy for CustomResourceDefinition {
 impl Defines for CustomResourceDefinition {
     fn define(&self, object: &DefiningObject, before: Option<&Arc<Resource>>) -> Option<Arc<Resource>> {
         define(object, before, &self.compile)
+    }
+
+    fn schema_violation(&self, object: &Value) -> Option<SchemaViolation> {
+        validation::schema_violation(object)
     }
 }
 

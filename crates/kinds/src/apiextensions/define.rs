@@ -1,13 +1,13 @@
 //! Builds the resource that a CustomResourceDefinition defines.
 
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use holdfast_resource::conversion::ConversionReviewVersion;
 use holdfast_resource::jsonpath::JsonPath;
-use holdfast_resource::structural::{CompileContext, CustomSchema, SchemaSource};
+use holdfast_resource::structural::{CompileContext, CustomSchema, SchemaSource, VersionSchema};
 use holdfast_resource::table::{Cell, Column};
 use holdfast_resource::version_order;
 use holdfast_resource::{
@@ -20,6 +20,7 @@ use sha2::{Digest as _, Sha256};
 use smol_str::format_smolstr;
 
 use super::custom_resource::{CustomResource, Version};
+use super::validation;
 
 const NAME_DESCRIPTION: &str = "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a client to request the generation of an appropriate name automatically. Name is primarily intended for creation idempotence and configuration definition. Cannot be updated. More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names";
 
@@ -247,10 +248,19 @@ fn version_of(
     let name = SmolStr::new(version.str_at(&["name"]).unwrap_or_default());
     let api_version = format_smolstr!("{group}/{name}");
     let read = Arc::clone(&defining.read);
+    let is_published_once = OnceLock::new();
     let source: SchemaSource = Arc::new(move || {
         let object = read();
-        let versions = object.at(&["spec", "versions"]).and_then(Value::as_list)?;
-        versions.get(at)?.at(&["schema", "openAPIV3Schema"]).cloned()
+        let versions = object.at(&["spec", "versions"]).and_then(Value::as_list);
+        let version = versions.and_then(|versions| versions.get(at));
+        let schema = version.and_then(|version| version.at(&["schema", "openAPIV3Schema"]));
+        let schema = schema.filter(|schema| !schema.is_null()).cloned();
+        let is_published = || schema.as_ref().is_none_or(validation::is_published);
+        VersionSchema {
+            is_unpublished: !*is_published_once.get_or_init(is_published),
+            preserves_unknown: object.at(&["spec", "preserveUnknownFields"]).is_some_and(is_true),
+            schema,
+        }
     });
     let of = KindName::new(GroupVersion::new(group.clone(), name.clone()), kind.clone());
     let scale = version.at(&["subresources", "scale"]).map(scale_fields);

@@ -27,9 +27,12 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
         })
         .named_by(validation::name_faults)
         .defines()
+        // The reference prunes the defaults of schemas after it has counted the generation.
+        .counts_dropped_fields()
         .at_rest(AtRestRules {
             kept: Some(at_rest::to_rest),
             read: Some(at_rest::from_rest),
+            ..AtRestRules::default()
         })
         .deletion(DeletionRules {
             held: Some(customresourcedefinition::holds_deletion),

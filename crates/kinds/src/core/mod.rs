@@ -165,6 +165,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .followed()
             .read_by(service::from_rest)
             .kept_by(service::to_rest)
+            .hides(service::HIDDEN_POLICY)
             .claims()
             .connects("proxy", service::Proxy)
             .cells(service::CELLS)

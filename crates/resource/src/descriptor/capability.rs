@@ -1,6 +1,7 @@
 //! Behaviour that only some kinds have: each capability is a trait or data in the descriptor, and absent from kinds
 //! without it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -107,13 +108,102 @@ impl RawExtensions {
         self.fields.iter().any(|path| has_value(object, path))
     }
 
-    /// Keeps the text of the raw extensions of `object`, which was read from `json_text`, for when it is written; see
-    /// [`json::with_text`].
+    /// Keeps the texts of the raw extensions of `object`, which was read from `json_text`; see [`json::with_text`].
     pub fn keep_texts(&self, object: &mut Value, json_text: &[u8]) {
-        for path in self.fields.iter().chain(self.status_fields) {
-            let mut texts = json::texts_at(json_text, path).into_iter();
-            keep_texts(object, path, &mut texts);
+        let texts = self.paths().flat_map(|path| json::texts_at(json_text, path));
+        self.set_texts(object, &mut texts.map(Cow::Borrowed));
+    }
+
+    /// Keeps the texts of the raw extensions of `object`, which was read from its form in the store: JSON with compact
+    /// texts, followed by their layout (see [`RawExtensions::suffix`]).
+    pub fn keep_stored_texts(&self, object: &mut Value, stored: &[u8]) {
+        let texts: Vec<&[u8]> = self.paths().flat_map(|path| json::texts_at(stored, path)).collect();
+        let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+        let end = stored.iter().rposition(|byte| !is_blank(byte)).map_or(0, |at| at + 1);
+        let layouts = stored.get(end..).and_then(|blanks| blanks.strip_suffix(b" "));
+        match layouts.and_then(|layouts| json::Layout::read_all(layouts, texts.len())) {
+            Some(layouts) => {
+                let texts = texts.into_iter().zip(layouts);
+                self.set_texts(object, &mut texts.map(|(text, layout)| Cow::Owned(layout.join(text))));
+            }
+            None => self.set_texts(object, &mut texts.into_iter().map(Cow::Borrowed)),
         }
+    }
+
+    /// Returns the bytes that follow an object in the store whose raw extensions have this form: white space from which
+    /// the form and the texts can be read.
+    pub fn suffix(&self, object: &Value, raw_form: RawForm) -> Vec<u8> {
+        let mut suffix = Vec::new();
+        if raw_form == RawForm::Verbatim {
+            let mut layouts = Vec::new();
+            for path in self.paths() {
+                for_each_value(object, path, &mut |value| {
+                    layouts.push(json::Layout::split(&json::text_of(value)).1);
+                });
+            }
+            suffix = json::Layout::write_all(&layouts);
+        }
+        suffix.extend(raw_form.suffix());
+        suffix
+    }
+
+    /// Gives the raw extensions of `object` the texts that a write leaves them: those of `live` where they have the same
+    /// content and the write keeps them, in the form `raw_form` at most.
+    pub fn settle_texts(&self, object: &mut Value, live: Option<&Value>, raw_form: RawForm) {
+        let mut kept = Vec::new();
+        for path in self.fields {
+            let mut before = Vec::new();
+            if let Some(live) = live {
+                for_each_value(live, path, &mut |value| before.push(value));
+            }
+            let mut before = before.into_iter();
+            for_each_value(object, path, &mut |value| {
+                let same = before.next().filter(|before| *before == value);
+                let text = json::text_of(same.unwrap_or(value));
+                kept.push(match raw_form {
+                    RawForm::Verbatim => text.into_owned(),
+                    RawForm::Compact => json::Layout::split(&text).0,
+                    RawForm::Marshalled => json::to_vec(&json::without_text(value.clone())),
+                });
+            });
+        }
+        let mut kept = kept.into_iter().map(Cow::Owned);
+        for path in self.fields {
+            keep_texts(object, path, &mut kept);
+        }
+    }
+
+    /// Returns true if the raw extensions of two objects have the same texts.
+    pub fn have_same_texts(&self, one: &Value, other: &Value) -> bool {
+        let texts = |object: &Value| {
+            let mut texts = Vec::new();
+            for path in self.fields {
+                for_each_value(object, path, &mut |value| texts.push(json::text_of(value).into_owned()));
+            }
+            texts
+        };
+        texts(one) == texts(other)
+    }
+
+    fn paths(&self) -> impl Iterator<Item = &'static [&'static str]> {
+        self.fields.iter().chain(self.status_fields).copied()
+    }
+
+    fn set_texts<'t>(&self, object: &mut Value, texts: &mut dyn Iterator<Item = Cow<'t, [u8]>>) {
+        for path in self.paths() {
+            keep_texts(object, path, texts);
+        }
+    }
+
+    /// Returns the form in which the raw extensions of an object are written.
+    pub fn form_of(&self, object: &Value) -> RawForm {
+        let mut form = RawForm::default();
+        for path in self.fields {
+            for_each_value(object, path, &mut |value| {
+                form = form.max(RawForm::from_text(&json::text_of(value)));
+            });
+        }
+        form
     }
 
     /// Returns the form of the raw extensions in an object that was sent as this JSON text.
@@ -132,11 +222,24 @@ fn has_value(value: &Value, path: &[&str]) -> bool {
     }
 }
 
+/// Calls `visit` with the values at `path`. Recursive, to the depth of the path.
+fn for_each_value<'v>(value: &'v Value, path: &[&str], visit: &mut dyn FnMut(&'v Value)) {
+    match (value, path) {
+        (value, []) => visit(value),
+        (Value::List(items), _) => items.iter().for_each(|item| for_each_value(item, path, visit)),
+        (value, [name, rest @ ..]) => {
+            if let Some(value) = value.get(name) {
+                for_each_value(value, rest, visit);
+            }
+        }
+    }
+}
+
 /// Keeps the `texts` of the values at `path`, in their order. Recursive, to the depth of the path.
-fn keep_texts<'t>(value: &mut Value, path: &[&str], texts: &mut impl Iterator<Item = &'t [u8]>) {
+fn keep_texts<'t>(value: &mut Value, path: &[&str], texts: &mut dyn Iterator<Item = Cow<'t, [u8]>>) {
     let Some((name, rest)) = path.split_first() else {
         if let Some(text) = texts.next() {
-            *value = json::with_text(std::mem::take(value), text);
+            *value = json::with_text(std::mem::take(value), &text);
         }
         return;
     };
@@ -175,6 +278,23 @@ impl RawForm {
             _ => Self::Compact,
         }
     }
+
+    /// Returns the byte that follows a stored object whose raw extensions have this form, if any. It is white space, so
+    /// it is not part of the object.
+    pub fn suffix(self) -> Option<u8> {
+        match self {
+            Self::Marshalled => None,
+            Self::Compact => Some(b'\t'),
+            Self::Verbatim => Some(b' '),
+        }
+    }
+
+    /// Returns the form of the raw extensions of an object that is stored as `bytes`.
+    pub fn from_suffix(bytes: &[u8]) -> Self {
+        let forms = [Self::Compact, Self::Verbatim];
+        let is_noted = |form: &Self| bytes.last().copied() == form.suffix();
+        forms.into_iter().find(is_noted).unwrap_or_default()
+    }
 }
 
 /// Parts of admission that do not apply to writes to a kind. Without exemptions, a mistake in a policy or a webhook
@@ -200,6 +320,41 @@ pub struct AtRestRules {
     /// Converts an object that was read, in the version in which it was stored, into the storage version, with the
     /// additions and removals that kube-apiserver makes at each read.
     pub read: Option<fn(Value) -> Value>,
+    /// Field that is stored in some objects but not served.
+    pub hidden: Option<HiddenField>,
+}
+
+/// Field that kube-apiserver stores in some objects and removes when it reads them. The store keeps its value as a byte of
+/// white space after the served object, so that a copy of the object to another store is exact.
+#[derive(Clone, Copy, Debug)]
+pub struct HiddenField {
+    /// Path of the field.
+    pub path: &'static [&'static str],
+    /// The values that are removed.
+    pub values: [&'static str; 2],
+}
+
+impl HiddenField {
+    const SUFFIXES: [u8; 2] = [b'\n', b'\r'];
+
+    /// Returns the byte that follows the served form of an object that was `stored` with the field and lost it.
+    pub fn suffix(&self, stored: &Value, served: &Value) -> Option<u8> {
+        let value = stored.str_at(self.path).filter(|_| served.at(self.path).is_none())?;
+        let values = self.values.into_iter().zip(Self::SUFFIXES);
+        values
+            .filter(|(known, _)| *known == value)
+            .map(|(_, suffix)| suffix)
+            .next()
+    }
+
+    /// Adds the field to an object that was read from `served` if it is noted there.
+    pub fn restore(&self, object: &mut Value, served: &[u8]) {
+        let mut values = self.values.into_iter().zip(Self::SUFFIXES);
+        let noted = values.find(|(_, suffix)| served.last() == Some(suffix));
+        if let Some((value, _)) = noted.filter(|_| object.at(self.path).is_none()) {
+            object.set_at(self.path, value.into());
+        }
+    }
 }
 
 /// Handler that replaces the generic verbs at the address of a resource or of a subresource.
@@ -253,6 +408,19 @@ pub trait Defines: Send + Sync {
     /// Returns the resource that a stored object of the kind defines; none in a state in which nothing is served.
     /// `before` is the resource of the previous state, whose unchanged parts are reused.
     fn define(&self, object: &DefiningObject, before: Option<&Arc<Resource>>) -> Option<Arc<Resource>>;
+
+    /// Returns the reason why a defining object, which was stored before today's rules, has schemas that are not
+    /// structural; `None` if its schemas are structural.
+    fn schema_violation(&self, object: &Value) -> Option<SchemaViolation>;
+}
+
+/// Reason why schemas of a defining object are not structural.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SchemaViolation {
+    /// A schema has keywords that a structural schema cannot have, so that it is unknown what else it violates.
+    Unreadable(String),
+    /// Rules of structural schemas are violated.
+    Violated(String),
 }
 
 /// A stored object that defines a resource.

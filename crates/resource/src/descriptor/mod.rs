@@ -10,8 +10,8 @@ mod strategy;
 
 pub use capability::{
     AdmissionExemptions, AtRestRules, Capabilities, Claim, Claims, Converts, Defines, DefiningObject, DeletionRules,
-    Followed, InitialObjects, Old, RawExtensions, RawForm, Responder, RowConditions, RowRules, SelectorWords,
-    TokenClaim,
+    Followed, HiddenField, InitialObjects, Old, RawExtensions, RawForm, Responder, RowConditions, RowRules,
+    SchemaViolation, SelectorWords, TokenClaim,
 };
 pub use resource::{
     AtRest, Definition, Encoding, GarbageCollection, Generation, Resource, ResourceRules, ResourceVersion, Scope,

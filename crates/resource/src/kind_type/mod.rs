@@ -144,9 +144,23 @@ pub trait KindType: Any + Send + Sync {
     /// Returns the definition name of the type in OpenAPI documents.
     fn published_name(&self) -> SmolStr;
 
-    /// Returns the JSON schema of the type in OpenAPI documents; `None` if it is a built-in type, whose schema comes
-    /// from the table.
-    fn published_schema(&self) -> Option<Value>;
+    /// Returns the schema of the type in OpenAPI documents; `None` if it is a built-in type, whose schema comes from the
+    /// table.
+    fn published_schema(&self) -> Option<PublishedSchema>;
+}
+
+/// Schema of a custom type for the OpenAPI documents.
+#[derive(Clone, Debug)]
+pub enum PublishedSchema {
+    /// JSON schema of the objects.
+    Specified {
+        /// The schema.
+        schema: Value,
+        /// True if objects may have any other fields.
+        preserves_unknown: bool,
+    },
+    /// The type has no schema, or one that is not published. Its objects may have any fields.
+    Unspecified,
 }
 
 /// Findings of validation.

@@ -4,7 +4,7 @@ use holdfast_cel::DeclType;
 use holdfast_merge::{Schema, TypeRef};
 use holdfast_value::{Error, Growth, SmolStr, Value};
 
-use super::{Conventions, Findings, KindName, KindType, TypedObject};
+use super::{Conventions, Findings, KindName, KindType, PublishedSchema, TypedObject};
 use crate::check::{Check, Validation};
 use crate::names::GroupVersionKind;
 use crate::same::same;
@@ -197,7 +197,7 @@ impl KindType for TableType {
         self.table().get(self.id).name.clone()
     }
 
-    fn published_schema(&self) -> Option<Value> {
+    fn published_schema(&self) -> Option<PublishedSchema> {
         None
     }
 }

@@ -4,7 +4,7 @@ use holdfast_value::{Map, SmolStr, Value};
 
 use super::schemas::kind_entry;
 use super::{Descriptions, Form, object, texts};
-use crate::kind_type::KindName;
+use crate::kind_type::{KindName, PublishedSchema};
 use crate::names::{GroupVersion, GroupVersionKind};
 use crate::registry::{Registry, Served};
 
@@ -55,27 +55,33 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn object(&self, served: &Served, schema: &Value) -> (SmolStr, Value) {
+    fn object(&self, served: &Served, published: &PublishedSchema) -> (SmolStr, Value) {
         let (version, kind) = (served.version(), &served.resource.kind);
-        let mut schema = self.root(schema, &version.field_selectors);
+        let mut schema = self.root(published);
+        mark_selectable(&mut schema, &version.field_selectors);
         mark(&mut schema, &version.group_version, kind);
         (version.kind_type.published_name(), schema)
     }
 
-    /// Returns the schema of a kind, with the fields that every object has and its selectable fields.
-    fn root(&self, schema: &Value, selectable: &[SmolStr]) -> Value {
-        let mut root = if self.form == Form::V2 && flag(schema, PRESERVES) {
-            // Clients of the older form treat the specified fields as all there are.
-            object([("type", Value::from("object"))])
-        } else {
-            let mut root = self.schema(schema, 0);
-            if root.get("type").is_none() {
-                root.set_at(&["type"], "object".into());
-            }
-            self.add_identity(&mut root, self.descriptions.of_any_kind().0, "ObjectMeta");
-            root
+    /// Returns the schema of a kind, with the fields that every object has. Clients treat the specified fields as all
+    /// there are, so a kind without a schema has none of them.
+    fn root(&self, published: &PublishedSchema) -> Value {
+        let any_object = object([("type", Value::from("object"))]);
+        let PublishedSchema::Specified {
+            schema,
+            preserves_unknown,
+        } = published
+        else {
+            return any_object;
         };
-        mark_selectable(&mut root, selectable);
+        if self.form == Form::V2 && (*preserves_unknown || flag(schema, PRESERVES)) {
+            return any_object;
+        }
+        let mut root = self.schema(schema, 0);
+        if root.get("type").is_none() {
+            root.set_at(&["type"], "object".into());
+        }
+        self.add_identity(&mut root, self.descriptions.of_any_kind().0, "ObjectMeta");
         root
     }
 
@@ -317,15 +323,15 @@ mod tests {
                 form,
                 descriptions: &NoDescriptions,
             };
-            writer.root(&schema, &["spec.color".into()])
+            let published = PublishedSchema::Specified {
+                schema: schema.clone(),
+                preserves_unknown: false,
+            };
+            writer.root(&published)
         };
-        assert_eq!(
-            json::to_string(&root(Form::V2)),
-            r#"{"type":"object","x-kubernetes-selectable-fields":[{"fieldPath":"spec.color"}]}"#
-        );
+        assert_eq!(json::to_string(&root(Form::V2)), r#"{"type":"object"}"#);
         let newer = root(Form::V3);
         assert!(newer.at(&["properties", "metadata"]).is_some() && newer.at(&["properties", "spec"]).is_some());
-        assert!(newer.get("x-kubernetes-selectable-fields").is_some());
     }
 
     #[test]

@@ -327,7 +327,7 @@ mod tests {
     use crate::descriptor::Generic;
     use crate::descriptor::{Definition, ResourceRules, Scope, Storage};
     use crate::kind_type::{Conventions, KindName};
-    use crate::structural::CustomSchema;
+    use crate::structural::{CustomSchema, VersionSchema};
 
     /// Returns a resource `plural` in `group` with these versions; it comes from a CRD if it has a serial.
     fn resource(group: &str, plural: &str, kind: &str, versions: &[&str], serial: u64) -> Arc<Resource> {
@@ -337,7 +337,7 @@ mod tests {
                 api_version: group_version.api_version(),
                 kind_type: Arc::new(CustomSchema::new(
                     KindName::new(group_version.clone(), kind.into()),
-                    Arc::new(|| None),
+                    Arc::new(VersionSchema::default),
                     Arc::default(),
                     Default::default(),
                 )),

@@ -16,11 +16,17 @@ use crate::schema::TypeTable;
 const MAX_DEPTH: usize = 130;
 
 impl Node {
-    /// Validates the defaults of the schema at `field` and of all below it: they must hold only specified fields, and
-    /// satisfy the schema that they are the default of, including its rules.
+    /// Validates the defaults of the schema at `field` and of all below it: they must satisfy the schema that they are
+    /// the default of, including its rules, and hold only specified fields if `must_be_pruned` is true.
     ///
     /// upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting#ValidateDefaults
-    pub fn validate_defaults(&self, types: &TypeTable, field: &FieldPath, errors: &mut Vec<FieldError>) {
+    pub fn validate_defaults(
+        &self,
+        types: &TypeTable,
+        field: &FieldPath,
+        must_be_pruned: bool,
+        errors: &mut Vec<FieldError>,
+    ) {
         if !self.within.defaults {
             return;
         }
@@ -31,6 +37,7 @@ impl Node {
                 of,
                 drops_malformed: false,
             }),
+            must_be_pruned,
             errors,
         };
         walk.schema(
@@ -48,6 +55,8 @@ struct DefaultsChecker<'e> {
     budget: RuleBudget,
     /// Decoder of metadata.
     metadata: Option<Metadata<'e>>,
+    /// True if defaults must hold only specified fields.
+    must_be_pruned: bool,
     errors: &'e mut Vec<FieldError>,
 }
 
@@ -132,7 +141,7 @@ impl DefaultsChecker<'_> {
                 return;
             }
         } else {
-            if node.prune(default, false, &mut Dropped::default()).is_some() {
+            if self.must_be_pruned && node.prune(default, false, &mut Dropped::default()).is_some() {
                 let why = "must not have unknown fields";
                 self.errors.push(FieldError::invalid(field, default.clone(), why));
             }
@@ -260,7 +269,7 @@ mod tests {
             "spec":{"type":"object","additionalProperties":{"type":"string","default":"x"}}}}}}"#;
         let schema = json::parse(schema.as_bytes(), &Limits::TRUSTED).unwrap();
         let mut errors = Vec::new();
-        Node::read(&schema).validate_defaults(&builtin(), &FieldPath::new("s"), &mut errors);
+        Node::read(&schema).validate_defaults(&builtin(), &FieldPath::new("s"), true, &mut errors);
         let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
         assert_eq!(
             errors,
@@ -304,7 +313,7 @@ mod tests {
         ] {
             let node = Node::read(&json::parse(schema.as_bytes(), &Limits::TRUSTED).unwrap());
             let mut errors = Vec::new();
-            node.validate_defaults(&types, &FieldPath::new("s"), &mut errors);
+            node.validate_defaults(&types, &FieldPath::new("s"), true, &mut errors);
             let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
             assert_eq!(texts, [expected], "{schema}");
         }
@@ -368,7 +377,7 @@ mod tests {
             let text = format!(r#"{{"type":"object","properties":{{"a":{schema}}}}}"#);
             let node = Node::read(&json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap());
             let mut errors = Vec::new();
-            node.validate_defaults(&types, &FieldPath::new("s"), &mut errors);
+            node.validate_defaults(&types, &FieldPath::new("s"), true, &mut errors);
             let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
             assert_eq!(texts, message, "{schema}");
         }

@@ -4,15 +4,15 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use holdfast_cel::{DeclField, DeclType};
-use holdfast_merge::{Schema, TypeRef};
+use holdfast_merge::{DEDUCED, Schema, TypeRef};
 use holdfast_value::{Error, Growth, SmolStr, Value};
 
 use super::embedded::Metadata;
-use super::prune::Dropped;
+use super::prune::{Dropped, rounded};
 use super::{CompileContext, Node, Ratchet, RuleBudget, Rules, merge};
 use crate::check::Validation;
 use crate::field_error::{FieldError, FieldErrorKind, FieldPath};
-use crate::kind_type::{Conventions, Findings, KindName, KindType, TypedObject};
+use crate::kind_type::{Conventions, Findings, KindName, KindType, PublishedSchema, TypedObject};
 use crate::nested::{ScaleFields, nested_integer, nested_path, nested_text};
 use crate::schema::{TypeId, TypeTable, UnknownField, decl_type};
 use crate::strategic_merge::PatchError;
@@ -20,8 +20,30 @@ use crate::strategic_merge::PatchError;
 /// The type of the metadata of all objects.
 pub(super) const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
-/// Function that returns the JSON schema of a version when it is first needed.
-pub type SchemaSource = Arc<dyn Fn() -> Option<Value> + Send + Sync>;
+/// Function that returns the schema of a version when it is first needed.
+pub type SchemaSource = Arc<dyn Fn() -> VersionSchema + Send + Sync>;
+
+/// Schema of a version of a CRD.
+#[derive(Clone, Debug, Default)]
+pub struct VersionSchema {
+    /// JSON schema of the objects. CRDs of the first versions of the API may have none.
+    pub schema: Option<Value>,
+    /// True if the CRD preserves the unspecified fields of objects (`spec.preserveUnknownFields`).
+    pub preserves_unknown: bool,
+    /// True if the schema does not have the form that CRDs must have today. Such a schema validates objects, but it is
+    /// not published, and applies merge by deduced types.
+    pub is_unpublished: bool,
+}
+
+impl VersionSchema {
+    /// Creates the schema of a version whose CRD is valid today.
+    pub fn new(schema: Option<Value>) -> Self {
+        Self {
+            schema,
+            ..Self::default()
+        }
+    }
+}
 
 /// The type of the objects of one version, created on first use: of a thousand CRDs most are never used.
 pub struct CustomSchema {
@@ -70,11 +92,10 @@ impl CustomSchema {
     /// Returns the type.
     pub fn get(&self) -> &Arc<CustomType> {
         self.made.get_or_init(|| {
-            let schema = (self.source)();
-            let made = CustomType::new(schema.as_ref(), Arc::clone(&self.types), self.compile.clone());
+            let made = CustomType::new(&(self.source)(), Arc::clone(&self.types), self.compile.clone());
             let before = self.before.lock().unwrap_or_else(PoisonError::into_inner).take();
             before
-                .filter(|before| before.root == made.root && Arc::ptr_eq(&before.types, &made.types))
+                .filter(|before| before.has_same_schema(&made))
                 .unwrap_or_else(|| Arc::new(made))
         })
     }
@@ -173,9 +194,72 @@ impl KindType for CustomSchema {
         self.name.definition_name()
     }
 
-    fn published_schema(&self) -> Option<Value> {
-        Some((self.source)().unwrap_or_else(Value::empty_map))
+    fn published_schema(&self) -> Option<PublishedSchema> {
+        let version = (self.source)();
+        Some(match version.schema {
+            Some(schema) if !version.is_unpublished => PublishedSchema::Specified {
+                schema,
+                preserves_unknown: version.preserves_unknown,
+            },
+            _ => PublishedSchema::Unspecified,
+        })
     }
+}
+
+/// Returns true if the defaults of a schema change when they are pruned as parts of an object.
+pub fn has_unpruned_defaults(schema: &Value, types: &TypeTable) -> bool {
+    let root = Node::read(schema);
+    let Some(of) = types.id(OBJECT_META).filter(|_| root.has_defaults()) else {
+        return false;
+    };
+    let metadata = Metadata {
+        types,
+        of,
+        drops_malformed: true,
+    };
+    let mut pruned = Node::read(schema);
+    pruned.replace_defaults(root.pruned_defaults(&|object| {
+        read_object(&root, false, Some(metadata), object)
+            .ok()
+            .map(|read| read.value)
+    }));
+    root != pruned
+}
+
+/// Reads an object by the schema `root`: converts its metadata and, unless `preserves_unknown` is true, drops
+/// unspecified fields.
+fn read_object(
+    root: &Node,
+    preserves_unknown: bool,
+    metadata: Option<Metadata<'_>>,
+    object: &Value,
+) -> Result<ReadObject, String> {
+    let mut dropped = Dropped::default();
+    let mut value = object.clone();
+    if let Some(reader) = metadata
+        && let Some(metadata) = object.get("metadata")
+        && let Some(read) = reader.read(metadata, &mut dropped)?
+    {
+        value.set_at(&["metadata"], read);
+    }
+    let (mut below, mut embedded) = (Dropped::default(), Dropped::default());
+    let pruned = match preserves_unknown {
+        true => rounded(&value),
+        false => root.prune(&value, true, &mut below),
+    };
+    value = pruned.unwrap_or(value);
+    if let Some(reader) = metadata {
+        let changed = root
+            .read_embedded(&value, &FieldPath::default(), reader, &mut embedded)
+            .map_err(|error| error.to_string())?;
+        value = changed.unwrap_or(value);
+    }
+    let mut unknown = dropped.paths;
+    for mut dropped in [below, embedded] {
+        dropped.paths.sort_unstable();
+        unknown.extend(dropped.paths);
+    }
+    Ok(ReadObject { value, unknown })
 }
 
 /// The type of the objects of a custom resource in one version.
@@ -184,6 +268,10 @@ pub struct CustomType {
     compile: CompileContext,
     metadata: Option<TypeId>,
     root: Node,
+    /// True if unspecified fields of objects are kept.
+    preserves_unknown: bool,
+    /// True if objects merge by deduced types instead of the schema.
+    merges_deduced: bool,
     merge: OnceLock<(Arc<Schema>, TypeRef)>,
     rules: OnceLock<Option<Rules>>,
 }
@@ -198,23 +286,42 @@ pub struct ReadObject {
 }
 
 impl CustomType {
-    /// Creates the type of a JSON schema; without one, any field is allowed. Expressions are compiled with `compile`.
-    pub fn new(schema: Option<&Value>, types: Arc<TypeTable>, compile: CompileContext) -> Self {
-        let root = schema.map_or_else(
-            || Node {
-                preserves_unknown: true,
-                ..Node::default()
-            },
-            |schema| Node::read_sharing(schema, &compile.patterns),
-        );
-        Self {
+    /// Creates the type of the objects of a version. Expressions are compiled with `compile`.
+    pub fn new(version: &VersionSchema, types: Arc<TypeTable>, compile: CompileContext) -> Self {
+        let root = version.schema.as_ref();
+        let root = root.map_or_else(Node::default, |schema| Node::read_sharing(schema, &compile.patterns));
+        let mut custom_type = Self {
             metadata: types.id(OBJECT_META),
             types,
             compile,
             root,
+            preserves_unknown: version.preserves_unknown,
+            merges_deduced: version.is_unpublished || version.schema.is_none(),
             merge: OnceLock::new(),
             rules: OnceLock::new(),
+        };
+        custom_type.prune_defaults();
+        custom_type
+    }
+
+    /// Prunes the defaults of the schema as if they were parts of objects. A CRD that is written today has no
+    /// unspecified fields in most of its defaults, but those within map values are not validated.
+    ///
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting#PruneDefaults
+    fn prune_defaults(&mut self) {
+        if !self.root.has_defaults() || self.preserves_unknown {
+            return;
         }
+        let prune = |object: &Value| self.read_with(object, true).ok().map(|read| read.value);
+        let pruned = self.root.pruned_defaults(&prune);
+        self.root.replace_defaults(pruned);
+    }
+
+    fn has_same_schema(&self, other: &Self) -> bool {
+        self.root == other.root
+            && self.preserves_unknown == other.preserves_unknown
+            && self.merges_deduced == other.merges_deduced
+            && Arc::ptr_eq(&self.types, &other.types)
     }
 
     /// Returns the schema.
@@ -243,8 +350,15 @@ impl CustomType {
         if let Some((schema, of)) = self.merge.get() {
             return Some((Arc::clone(schema), *of));
         }
-        let schema = Arc::new(merge::merge_schema(&self.root, &self.types, self.metadata?));
-        let of = schema.named(merge::ROOT)?;
+        let (schema, root) = match self.merges_deduced {
+            true => (merge::deduced_schema(), DEDUCED),
+            false => {
+                let schema = merge::merge_schema(&self.root, self.preserves_unknown, &self.types, self.metadata?);
+                (schema, merge::ROOT)
+            }
+        };
+        let schema = Arc::new(schema);
+        let of = schema.named(root)?;
         let (schema, of) = self.merge.get_or_init(|| (schema, of));
         Some((Arc::clone(schema), *of))
     }
@@ -276,36 +390,12 @@ impl CustomType {
     }
 
     fn read_with(&self, object: &Value, drops_malformed: bool) -> Result<ReadObject, String> {
-        let mut dropped = Dropped::default();
-        let mut value = object.clone();
         let metadata = self.metadata.map(|of| Metadata {
             types: &self.types,
             of,
             drops_malformed,
         });
-        if let Some(reader) = metadata
-            && let Some(metadata) = object.get("metadata")
-            && let Some(read) = reader.read(metadata, &mut dropped)?
-        {
-            value.set_at(&["metadata"], read);
-        }
-        let (mut below, mut embedded) = (Dropped::default(), Dropped::default());
-        if let Some(pruned) = self.root.prune(&value, true, &mut below) {
-            value = pruned;
-        }
-        if let Some(reader) = metadata {
-            let changed = self
-                .root
-                .read_embedded(&value, &FieldPath::default(), reader, &mut embedded)
-                .map_err(|error| error.to_string())?;
-            value = changed.unwrap_or(value);
-        }
-        let mut unknown = dropped.paths;
-        for mut dropped in [below, embedded] {
-            dropped.paths.sort_unstable();
-            unknown.extend(dropped.paths);
-        }
-        Ok(ReadObject { value, unknown })
+        read_object(&self.root, self.preserves_unknown, metadata, object)
     }
 
     /// Returns the object with its defaults, without `null` in fields that are not nullable.
@@ -464,7 +554,8 @@ mod tests {
     use crate::names::GroupVersion;
 
     fn schema(text: &'static str, types: &Arc<TypeTable>) -> CustomSchema {
-        let source: SchemaSource = Arc::new(move || json::parse(text.as_bytes(), &Limits::TRUSTED).ok());
+        let source: SchemaSource =
+            Arc::new(move || VersionSchema::new(json::parse(text.as_bytes(), &Limits::TRUSTED).ok()));
         let name = KindName::new(GroupVersion::new("example.com", "v1"), "Widget".into());
         CustomSchema::new(name, source, Arc::clone(types), CompileContext::default())
     }
@@ -543,13 +634,13 @@ mod tests {
     fn patterns_of_schemas_and_rules_are_compiled_into_one_memory() {
         let text = r#"{"type":"object","properties":{"a":{"type":"string","pattern":"^[a-z]+$"},"b":{"type":"string",
             "x-kubernetes-validations":[{"rule":"self.matches('^[a-z]+[0-9]$')"}]}}}"#;
-        let schema = json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap_or_default();
+        let schema = VersionSchema::new(json::parse(text.as_bytes(), &Limits::TRUSTED).ok());
         let memory = PatternMemory::new(8 << 20);
         let compile = CompileContext {
             patterns: memory.clone(),
             ..CompileContext::default()
         };
-        let of = CustomType::new(Some(&schema), Arc::default(), compile);
+        let of = CustomType::new(&schema, Arc::default(), compile);
         let value = |text: &str| json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap_or_default();
         let (object, mut errors) = (value(r#"{"a":"abc"}"#), Vec::new());
         for _ in 0..1000 {
@@ -567,9 +658,9 @@ mod tests {
     fn rules_are_timed_when_they_are_compiled_and_for_each_object() {
         let text = r#"{"type":"object","properties":{"a":{"type":"string","x-kubernetes-validations":[{"rule":"self != ''"},
             {"rule":"self != 'b'"}]}}}"#;
-        let schema = json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap_or_default();
+        let schema = VersionSchema::new(json::parse(text.as_bytes(), &Limits::TRUSTED).ok());
         let compile = CompileContext::default();
-        let of = CustomType::new(Some(&schema), Arc::default(), compile.clone());
+        let of = CustomType::new(&schema, Arc::default(), compile.clone());
         let counted = || {
             (
                 compile.timings.compilations().count(),

@@ -14,8 +14,16 @@ use crate::schema::{ListType, MapType, TypeId, TypeTable, anything, type_spec};
 /// Name of the type of the objects themselves.
 pub(super) const ROOT: &str = "root";
 
+/// Returns the merge schema of objects without a published schema: every value has its deduced type.
+pub(super) fn deduced_schema() -> Schema {
+    let mut builder = SchemaBuilder::new();
+    builder.define_deduced();
+    builder.build()
+}
+
 /// Returns the merge schema of objects whose schema is `root`; metadata is of the type `metadata` of `types`.
-pub(super) fn merge_schema(root: &Node, types: &TypeTable, metadata: TypeId) -> Schema {
+/// `preserves_unknown` is true if the CRD preserves all unspecified fields.
+pub(super) fn merge_schema(root: &Node, preserves_unknown: bool, types: &TypeTable, metadata: TypeId) -> Schema {
     let mut builder = SchemaBuilder::new();
     builder.define_deduced();
     for id in reached(types, metadata) {
@@ -25,7 +33,8 @@ pub(super) fn merge_schema(root: &Node, types: &TypeTable, metadata: TypeId) -> 
     let writer = Writer {
         metadata: types.get(metadata).name.clone(),
     };
-    builder.define(ROOT, writer.object(root, root.preserves_unknown, true));
+    let preserves_unknown = preserves_unknown || root.preserves_unknown;
+    builder.define(ROOT, writer.object(root, preserves_unknown, true));
     builder.build()
 }
 

@@ -23,12 +23,13 @@ mod node;
 mod numbers;
 mod pattern;
 mod prune;
+mod prune_defaults;
 mod result;
 mod rules;
 mod validate;
 mod value_path;
 
-pub use custom_type::{CustomSchema, CustomType, ReadObject, SchemaSource};
+pub use custom_type::{CustomSchema, CustomType, ReadObject, SchemaSource, VersionSchema, has_unpruned_defaults};
 pub use embedded::read_embedded_defaults;
 pub use formats::unknown_formats;
 pub use node::{Additional, Checks, JsonType, Limit, Node};

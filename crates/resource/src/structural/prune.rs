@@ -138,7 +138,7 @@ impl Node {
 
 /// Returns the value with floats for whole numbers that exceed signed 64 bits, as the reference reads them unless a
 /// type specifies otherwise; `None` if there are none.
-fn rounded(value: &Value) -> Option<Value> {
+pub(super) fn rounded(value: &Value) -> Option<Value> {
     match value {
         Value::UInt(number) => Some(Value::Float(*number as f64)),
         Value::Map(map) => {

@@ -173,7 +173,11 @@ fn read_object(
     let mut decoded = decode::object(body, format, types, kind_type.as_ref(), options.field_validation)?;
     if let Some(raw) = request.served.resource.capabilities.raw {
         decoded.raw_form = match format {
-            Format::Json => Some(raw.form_in(body)),
+            Format::Json => {
+                raw.keep_texts(&mut decoded.object, body);
+                Some(raw.form_in(body))
+            }
+            Format::Protobuf => Some(raw.form_of(&decoded.object)),
             // The reference converts YAML to JSON through a parsed object.
             Format::Yaml => Some(RawForm::Marshalled),
             _ => None,

@@ -2,7 +2,6 @@
 
 use std::ops::{ControlFlow, Range};
 
-use holdfast_resource::RawForm;
 use holdfast_resource::schema::{self, TypeId, TypeTable};
 use holdfast_value::{Value, json};
 
@@ -14,35 +13,18 @@ use crate::http::protobuf;
 /// Kind, version and metadata come first in built-in kinds: lists, whose items omit the first two, copy the rest of the
 /// bytes (see [`list_item`]). Responses of metadata only cut the metadata out (see [`metadata_place`]).
 pub fn encode(types: &TypeTable, object: &Value) -> holdfast_store::Value {
-    encode_with_raw_form(types, object, RawForm::Marshalled)
+    encode_with_suffix(types, object, &[])
 }
 
-/// Returns the byte that follows an object whose raw extensions have this form, if any. It is white space, so it is not
-/// part of the object.
-fn raw_form_suffix(raw_form: RawForm) -> Option<u8> {
-    match raw_form {
-        RawForm::Marshalled => None,
-        RawForm::Compact => Some(b'\t'),
-        RawForm::Verbatim => Some(b' '),
-    }
-}
-
-/// Encodes an object as [`encode`] does and notes the form of its raw extensions.
-pub fn encode_with_raw_form(types: &TypeTable, object: &Value, raw_form: RawForm) -> holdfast_store::Value {
+/// Encodes an object as [`encode`] does, followed by `suffix`, which is white space.
+pub fn encode_with_suffix(types: &TypeTable, object: &Value, suffix: &[u8]) -> holdfast_store::Value {
     let mut bytes = Vec::with_capacity(4096);
     let room = schema::write_object_with_room(types, type_of_object(types, object), object, &mut bytes);
-    bytes.extend(raw_form_suffix(raw_form));
+    bytes.extend_from_slice(suffix);
     match room {
         Some(at) => holdfast_store::Value::object(bytes, at),
         None => holdfast_store::Value::plain(bytes),
     }
-}
-
-/// Returns the form of the raw extensions of an object that is stored as `bytes`.
-pub fn raw_form(bytes: &[u8]) -> RawForm {
-    let noted = |form: &RawForm| bytes.last().copied() == raw_form_suffix(*form);
-    let forms = [RawForm::Compact, RawForm::Verbatim];
-    forms.into_iter().find(noted).unwrap_or_default()
 }
 
 /// Encodes an object for a response, with its members in the order of [`encode`].

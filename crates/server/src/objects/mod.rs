@@ -22,8 +22,7 @@ pub(crate) use encoded_events::{Converted, EventForm, EventType};
 pub use encoded_events::{EncodedEvent, EventCache};
 pub(crate) use encoding::write_in_order;
 pub use encoding::{
-    encode, encode_answer, encode_with_raw_form, is_of_version, list_item, metadata_place, raw_form,
-    without_managed_fields,
+    encode, encode_answer, encode_with_suffix, is_of_version, list_item, metadata_place, without_managed_fields,
 };
 pub use selection::Selection;
 pub use trees::Trees;

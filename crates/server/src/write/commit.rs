@@ -152,7 +152,9 @@ pub(super) struct NewVersion<'a> {
 /// If the object exceeds the size limit (500). An object that was stored under a larger limit may be replaced as long
 /// as it does not grow.
 pub(super) fn encode(context: &Context, next: &NewVersion<'_>) -> Result<holdfast_store::Value, ApiError> {
-    let encoded = objects::encode_with_raw_form(context.types(), next.object, next.raw_form);
+    let raw = next.resource.capabilities.raw;
+    let suffix = raw.map(|raw| raw.suffix(next.object, next.raw_form));
+    let encoded = objects::encode_with_suffix(context.types(), next.object, &suffix.unwrap_or_default());
     let (json_bytes, max_bytes) = (encoded.bytes().len(), next.max_bytes);
     let live_bytes = next.live.map_or(0, |live| live.length());
     // Few objects exceed the limit as JSON, so the other form is computed only for those.

@@ -7,7 +7,7 @@ use holdfast_admission::policies::conditions::ConditionCheck;
 use holdfast_admission::webhooks::{ClientConfig, WebhookType};
 use holdfast_resource::access::Access;
 use holdfast_resource::convert::Converted;
-use holdfast_resource::{ConversionCaller, ConversionWebhook, Lookup, Registry};
+use holdfast_resource::{ConversionCaller, ConversionWebhook, Lookup, RawForm, Registry};
 use holdfast_value::Value;
 use holdfast_writes::{
     Callers, ConditionOwner, Ending, Environment, Live, Stage, Target, Unanswered, WebhookAnswer, WebhookCall,
@@ -54,9 +54,15 @@ pub(super) fn witnessed_stage<'a>(context: &'a Context, target: &'a Target, witn
 /// If it cannot be read (500).
 pub(super) fn live(target: &Target, entry: &Entry) -> Result<Live, ApiError> {
     // The first access to the bytes keeps them unpacked for the following ones.
-    let raw_form = objects::raw_form(entry.bytes());
+    let raw_form = RawForm::from_suffix(entry.bytes());
+    let mut stored = objects::tree_or_refusal(entry)?;
+    if let Some(raw) = target.resource.capabilities.raw
+        && raw_form != RawForm::Marshalled
+    {
+        raw.keep_stored_texts(&mut stored, entry.bytes());
+    }
     Ok(Live {
-        stored: objects::tree_or_refusal(entry)?,
+        stored,
         shown_as_stored: objects::is_shown_as_stored(&target.resource, &target.api_version, entry),
         raw_form,
         as_created: entry.create_revision() == entry.mod_revision(),

@@ -6,6 +6,7 @@
 //! and from 1e21.
 
 mod indent;
+mod layout;
 mod places;
 mod read;
 mod scan;
@@ -24,12 +25,13 @@ use crate::tree::{Source, Value};
 pub use crate::growth::string_length;
 pub use crate::number::write_float;
 pub use indent::Indenter;
+pub use layout::{Layout, MAX_LAYOUT_BYTES};
 pub use places::{number_behind, places};
 pub(crate) use read::{Dialect, Reader};
 use scan::end_of_open_container;
 pub use scan::{end_of_string, end_of_value, is_compact};
 pub use select::{Selected, parse_selected, parse_selected_beside, texts_at};
-pub use text::with_text;
+pub use text::{text_of, with_text, without_text};
 pub use write::{html_safe, length, to_string, to_vec, write, write_plain_string, write_pretty, write_string};
 
 /// Reads one JSON value. The last value of a repeated key wins.

@@ -17,6 +17,11 @@ pub trait Source: Any + Send + Sync {
     /// Returns the JSON of the map as [`json::write`](crate::json::write) writes it, if the source has it ready.
     fn json(&self) -> Option<&[u8]>;
 
+    /// Returns the text from which the map was read, if the source keeps it.
+    fn text(&self) -> Option<&[u8]> {
+        None
+    }
+
     /// True if a map with the source `other` is equal; `None` if only a comparison of the entries can decide.
     fn same(&self, other: &dyn Source) -> Option<bool>;
 }

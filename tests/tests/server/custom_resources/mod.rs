@@ -4,6 +4,7 @@
 mod changes;
 mod definitions;
 mod ownership;
+mod stored;
 
 use std::time::Duration;
 

@@ -5,6 +5,7 @@
 
 mod rules;
 mod schema;
+mod stored;
 mod structural;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "what fails here is the test")]
@@ -24,6 +25,9 @@ use holdfast_value::Value;
 use super::define::condition;
 use crate::admissionregistration::client_config;
 use crate::validation::Errors;
+use schema::Strictness;
+use stored::Replaced;
+pub(super) use stored::{is_published, schema_violation};
 
 /// Maximum number of selectable fields of a version.
 const MAX_SELECTABLE: usize = 8;
@@ -43,7 +47,8 @@ pub(super) fn validate(
     let mut errors = Errors::new();
     let null = Value::Null;
     let spec = definition.get("spec").unwrap_or(&null);
-    validate_spec(spec, &Known::of(types, timings, old), &mut errors);
+    let known = Known::of(types, timings, old);
+    validate_spec(spec, &known, &mut errors);
     if let Some(old) = old {
         immutable(definition, old, &mut errors);
         authorities(spec, old, &mut errors);
@@ -51,7 +56,7 @@ pub(super) fn validate(
     validate_status(definition, &mut errors);
     stored_versions(definition, &mut errors);
     approval(definition, old, &mut errors);
-    if is_true(spec, "preserveUnknownFields") {
+    if is_true(spec, "preserveUnknownFields") && !known.replaced.preserves_unknown() {
         let field = FieldPath::new("spec.preserveUnknownFields");
         let why =
             "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
@@ -128,6 +133,10 @@ fn validate_spec(spec: &Value, known: &Known<'_>, errors: &mut Errors) {
         errors.push(FieldError::invalid(&root.child("preserveUnknownFields"), true, why));
     }
     let shared = Shared::of(items(spec, "versions"));
+    let known = &Known {
+        structural: !known.replaced.allows_unstructured(spec),
+        ..*known
+    };
     versions(spec, &root, &shared, known, errors);
     for required in ["plural", "singular", "kind", "listKind"] {
         if spec.str_at(&["names", required]).unwrap_or_default().is_empty() {
@@ -140,7 +149,7 @@ fn validate_spec(spec: &Value, known: &Known<'_>, errors: &mut Errors) {
     if let Some(first) = items(spec, "versions").first() {
         shared.validate_above(first, &root, known, errors);
     }
-    conversion(spec, &root.child("conversion"), errors);
+    conversion(spec, &root.child("conversion"), known.replaced, errors);
 }
 
 /// Fields that all versions share. Their errors name the field of the spec.
@@ -168,7 +177,7 @@ impl Shared {
         if self.schema {
             validation(version, &root.child("validation"), known, errors);
         }
-        self.validate_parts(version, root, true, errors);
+        self.validate_parts(version, root, known, true, errors);
     }
 
     /// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#validateCustomResourceDefinitionVersion
@@ -176,11 +185,11 @@ impl Shared {
         if !self.schema {
             validation(version, &root.child("schema"), known, errors);
         }
-        self.validate_parts(version, root, false, errors);
+        self.validate_parts(version, root, known, false, errors);
     }
 
     /// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#validateCustomResourceDefinitionSpec
-    fn validate_parts(&self, version: &Value, root: &FieldPath, above: bool, errors: &mut Errors) {
+    fn validate_parts(&self, version: &Value, root: &FieldPath, known: &Known<'_>, above: bool, errors: &mut Errors) {
         if self.subresources == above {
             version::subresources(version, &root.child("subresources"), errors);
         }
@@ -201,7 +210,12 @@ impl Shared {
                     .is_none()
                     .then_some("may only be set when `version.schema.openAPIV3Schema` is not included"),
             };
-            version::selectable_fields(version, refused, &root.child("selectableFields"), errors);
+            let limit = match known.replaced.allows_selectable_fields(version, above) {
+                true => usize::MAX,
+                false => MAX_SELECTABLE,
+            };
+            let field = root.child("selectableFields");
+            version::selectable_fields(version, refused, limit, &field, errors);
         }
     }
 }
@@ -210,10 +224,18 @@ impl Shared {
 fn versions(spec: &Value, root: &FieldPath, shared: &Shared, known: &Known<'_>, errors: &mut Errors) {
     let field = root.child("versions");
     let versions = items(spec, "versions");
+    let (is_demanded, why): (&dyn Fn(&Value) -> bool, &str) = match known.replaced.allows_no_schema() {
+        false => (&|_| true, ""),
+        true if is_true(spec, "preserveUnknownFields") => (&|_| false, ""),
+        true => (
+            &|version| is_true(version, "served"),
+            "because otherwise all fields are pruned",
+        ),
+    };
     for (at, version) in versions.iter().enumerate() {
-        if version.at(&["schema", "openAPIV3Schema"]).is_none_or(Value::is_null) {
+        if is_demanded(version) && version.at(&["schema", "openAPIV3Schema"]).is_none_or(Value::is_null) {
             let field = field.index(at).child("schema").child("openAPIV3Schema");
-            errors.push(FieldError::required(&field, ""));
+            errors.push(FieldError::required(&field, why));
         }
     }
     let (mut stored, mut names, mut unique) = (0, HashSet::new(), true);
@@ -318,15 +340,21 @@ struct Known<'v> {
     timings: &'v RuleTimings,
     /// Versions of the old CRD, to find unchanged schemas.
     before: &'v [Value],
+    /// Spec of the old CRD.
+    replaced: Replaced<'v>,
+    /// True if the schemas must be structural.
+    structural: bool,
 }
 
 impl<'v> Known<'v> {
     fn of(types: &'v TypeTable, timings: &'v RuleTimings, old: Option<&'v Value>) -> Self {
-        let versions = old.and_then(|old| old.get("spec"));
+        let spec = old.and_then(|old| old.get("spec"));
         Self {
             types,
             timings,
-            before: versions.map_or(&[], |spec| items(spec, "versions")),
+            before: spec.map_or(&[], |spec| items(spec, "versions")),
+            replaced: Replaced(spec),
+            structural: true,
         }
     }
 
@@ -359,15 +387,18 @@ fn validation(version: &Value, root: &FieldPath, known: &Known<'_>, errors: &mut
         errors.push(FieldError::forbidden(&field, "nullable cannot be true at the root"));
     }
     let node = Node::read(schema);
-    let unreadable = structural::unreadable(schema);
+    let unreadable = structural::unreadable(schema).filter(|_| known.structural);
     let found = match unreadable {
-        Some(_) => Errors::new(),
-        None => structure(known.types, schema, &node, &field),
+        None if known.structural => structure(known, schema, &node, &field),
+        _ => Errors::new(),
     };
-    let mut wrong = Errors::new();
-    schema::validate(schema, &field, &mut wrong);
+    let mut wrong = schema::validate(schema, &field, Strictness::ALL);
+    if !wrong.is_empty() {
+        // Only invalid schemas need the comparison with the old ones.
+        wrong = schema::validate(schema, &field, known.replaced.strictness());
+    }
     rules::words(schema, &node, &field, &mut wrong);
-    let expressions = if found.is_empty() && unreadable.is_none() {
+    let expressions = if found.is_empty() && unreadable.is_none() && known.structural {
         rules::expressions(&node, &field, &wrong, (known.has(version), known.timings))
     } else {
         Errors::new()
@@ -382,17 +413,22 @@ fn validation(version: &Value, root: &FieldPath, known: &Known<'_>, errors: &mut
 }
 
 /// Validates that the schema is structural and that its defaults are valid.
-fn structure(types: &TypeTable, schema: &Value, node: &Node, field: &FieldPath) -> Errors {
+fn structure(known: &Known<'_>, schema: &Value, node: &Node, field: &FieldPath) -> Errors {
     let mut found = structural::validate(schema, field);
-    if found.is_empty() {
-        node.validate_defaults(types, field, &mut found);
+    if !found.is_empty() {
+        return found;
+    }
+    node.validate_defaults(known.types, field, true, &mut found);
+    if !found.is_empty() && known.replaced.allows_unpruned_defaults(known.types) {
+        found.clear();
+        node.validate_defaults(known.types, field, false, &mut found);
     }
     found
 }
 
 /// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#validateCustomResourceConversion
 #[expect(clippy::indexing_slicing, reason = "the place of one of the versions")]
-fn conversion(spec: &Value, root: &FieldPath, errors: &mut Errors) {
+fn conversion(spec: &Value, root: &FieldPath, replaced: Replaced<'_>, errors: &mut Errors) {
     let Some(conversion) = spec.get("conversion").filter(|conversion| !conversion.is_null()) else {
         return;
     };
@@ -445,13 +481,16 @@ fn conversion(spec: &Value, root: &FieldPath, errors: &mut Errors) {
         let faults = dns_label_1035(name);
         errors.extend(faults.into_iter().map(|why| FieldError::invalid(&field, name, why)));
     }
-    if !versions
-        .iter()
-        .any(|version| matches!(version.as_str(), Some("v1" | "v1beta1")))
-    {
+    if !has_recognized_review_version(versions) && !replaced.allows_unrecognized_reviews() {
         let why = "must include at least one of v1, v1beta1";
         errors.push(FieldError::invalid(&versions_field, versions.to_vec(), why));
     }
+}
+
+/// Returns true if one of the versions of conversion reviews is known.
+fn has_recognized_review_version(versions: &[Value]) -> bool {
+    let is_known = |version: &Value| matches!(version.as_str(), Some("v1" | "v1beta1"));
+    versions.iter().any(is_known)
 }
 
 /// Rejects an invalid CA bundle of the conversion webhook if the CRD is established and the old bundle was valid. A CRD

@@ -195,19 +195,160 @@ pub(super) fn has_defaults(schema: &Value) -> bool {
     Node::read(schema).has_defaults()
 }
 
-/// Validates the schema of a version.
+/// Returns true if the schema or a nested one has an extension of Kubernetes, which only structural schemas may have.
 ///
-/// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#validateCustomResourceDefinitionValidation
-pub(super) fn validate(schema: &Value, field: &FieldPath, errors: &mut Errors) {
-    SchemaCheck { errors, depth: 0 }.schema(schema, field, true, None);
+/// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#schemaHasKubernetesExtensions
+pub(super) fn has_extensions(schema: &Value) -> bool {
+    has(schema, 0, &|schema| {
+        let filled = |keyword: &str| !items(schema, keyword).is_empty();
+        let set = |keyword: &str| schema.get(keyword).is_some_and(|value| !value.is_null());
+        is_true(schema, "x-kubernetes-embedded-resource")
+            || set("x-kubernetes-preserve-unknown-fields")
+            || is_true(schema, "x-kubernetes-int-or-string")
+            || filled("x-kubernetes-list-map-keys")
+            || set("x-kubernetes-list-type")
+            || filled("x-kubernetes-validations")
+    })
 }
 
-struct SchemaCheck<'e> {
-    errors: &'e mut Errors,
+/// Returns true if the schema or a nested one satisfies a condition.
+fn has(schema: &Value, depth: usize, condition: &dyn Fn(&Value) -> bool) -> bool {
+    if depth > MAX_DEPTH || schema.as_map().is_none() {
+        return false;
+    }
+    if condition(schema) {
+        return true;
+    }
+    let single = ["items", "not", "additionalProperties", "additionalItems"];
+    let single = single.into_iter().filter_map(|keyword| schema.get(keyword));
+    let lists = ["items", "allOf", "anyOf", "oneOf"];
+    let listed = lists.into_iter().flat_map(|keyword| items(schema, keyword));
+    let maps = ["properties", "patternProperties", "definitions", "dependencies"];
+    let maps = maps.into_iter().filter_map(|keyword| schema.get(keyword)?.as_map());
+    let named = maps.flatten().map(|(_, of)| of);
+    single
+        .chain(listed)
+        .chain(named)
+        .any(|below| has(below, depth + 1, condition))
+}
+
+/// Rules that were added after the first version of the API. An update of a CRD that violates one may violate it again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Strictness(u8);
+
+impl Strictness {
+    /// Types are those of OpenAPI.
+    pub(super) const TYPES: Self = Self(1);
+    /// Items of sets are atomic.
+    pub(super) const SET_ITEMS: Self = Self(2);
+    /// Keys of lists of type `map` always have a value, and items of sets and of such lists are not nullable.
+    pub(super) const LIST_KEYS: Self = Self(4);
+    /// All rules.
+    pub(super) const ALL: Self = Self(7);
+
+    /// Returns the rules one by one.
+    pub(super) fn each(self) -> impl Iterator<Item = Self> {
+        let rules = [Self::TYPES, Self::SET_ITEMS, Self::LIST_KEYS];
+        rules.into_iter().filter(move |rule| self.contains(*rule))
+    }
+
+    /// Returns the rules without `rule`.
+    pub(super) fn without(self, rule: Self) -> Self {
+        Self(self.0 & !rule.0)
+    }
+
+    fn contains(self, rule: Self) -> bool {
+        self.0 & rule.0 == rule.0
+    }
+}
+
+/// Returns true if the schema or a nested one violates one of the rules.
+pub(super) fn violates(schema: &Value, rules: Strictness) -> bool {
+    has(schema, 0, &|schema| {
+        rules.each().any(|rule| {
+            let list_type = schema.get("x-kubernetes-list-type").and_then(Value::as_str);
+            let item = schema.get("items").filter(|item| item.as_map().is_some());
+            match (rule, item) {
+                (Strictness::TYPES, _) => !is_type(text(schema, "type")),
+                (Strictness::SET_ITEMS, Some(item)) => list_type == Some("set") && non_atomic(item).is_some(),
+                (_, Some(item)) => !member_errors(schema, item, &FieldPath::default()).is_empty(),
+                (_, None) => false,
+            }
+        })
+    })
+}
+
+/// The types of OpenAPI.
+const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
+
+/// Returns true if a schema may have this type; an empty one means that it has none.
+fn is_type(name: &str) -> bool {
+    name.is_empty() || TYPES.contains(&name)
+}
+
+/// Returns the extension that makes an item of a set atomic, if the item lacks it.
+fn non_atomic(item: &Value) -> Option<&'static str> {
+    let (mark, unmarked) = match text(item, "type") {
+        "object" => ("x-kubernetes-map-type", false),
+        "array" => ("x-kubernetes-list-type", true),
+        _ => return None,
+    };
+    let found = item.get(mark).and_then(Value::as_str);
+    (!found.map_or(unmarked, |found| found == "atomic")).then_some(mark)
+}
+
+/// Validates the items of a list of type `set` or `map`; `field` is that of the items.
+fn member_errors(schema: &Value, item: &Value, field: &FieldPath) -> Errors {
+    let mut errors = Errors::new();
+    let Some(list_type @ ("set" | "map")) = schema.get("x-kubernetes-list-type").and_then(Value::as_str) else {
+        return errors;
+    };
+    if is_true(item, "nullable") {
+        let why = format!("cannot be nullable when x-kubernetes-list-type is {list_type}");
+        errors.push(FieldError::forbidden(&field.child("nullable"), why));
+    }
+    if list_type == "set" {
+        return errors;
+    }
+    let all_required: Seen<&str> = items(item, "required").iter().filter_map(Value::as_str).collect();
+    let keys = items(schema, "x-kubernetes-list-map-keys");
+    for key in keys.iter().filter_map(Value::as_str) {
+        let Some(of) = item.at(&["properties", key]) else {
+            continue;
+        };
+        let field = field.child("properties").key(key);
+        let required = all_required.contains(&key);
+        if !required && of.get("default").is_none_or(Value::is_null) {
+            let why =
+                "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
+            errors.push(FieldError::required(&field.child("default"), why));
+        }
+        if is_true(of, "nullable") {
+            let why = "this property is in x-kubernetes-list-map-keys, so it cannot be nullable";
+            errors.push(FieldError::forbidden(&field.child("nullable"), why));
+        }
+    }
+    errors
+}
+
+/// Validates the schema of a version by all rules except those that `strictness` lacks.
+pub(super) fn validate(schema: &Value, field: &FieldPath, strictness: Strictness) -> Errors {
+    let mut check = SchemaCheck {
+        errors: Errors::new(),
+        strictness,
+        depth: 0,
+    };
+    check.schema(schema, field, true, None);
+    check.errors
+}
+
+struct SchemaCheck {
+    errors: Errors,
+    strictness: Strictness,
     depth: usize,
 }
 
-impl SchemaCheck<'_> {
+impl SchemaCheck {
     /// Validates a schema and all nested ones. `no_defaults` is the reason why defaults are forbidden here.
     fn schema(&mut self, schema: &Value, field: &FieldPath, is_root: bool, no_defaults: Option<&str>) {
         if self.depth > MAX_DEPTH {
@@ -259,20 +400,14 @@ impl SchemaCheck<'_> {
         if set("$ref") {
             self.forbid(field, "$ref", "$ref is not supported");
         }
-        const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
-        match text(schema, "type") {
-            "null" => {
-                let error = FieldError::not_supported(&field.child("type"), "null", &TYPES);
-                self.errors.push(error);
-                let why = "type cannot be set to null, use nullable as an alternative";
-                self.forbid(field, "type", why);
-            }
-            "" => {}
-            of if TYPES.contains(&of) => {}
-            of => {
-                let error = FieldError::not_supported(&field.child("type"), of, &TYPES);
-                self.errors.push(error);
-            }
+        let of = text(schema, "type");
+        if !is_type(of) && self.strictness.contains(Strictness::TYPES) {
+            let error = FieldError::not_supported(&field.child("type"), of, &TYPES);
+            self.errors.push(error);
+        }
+        if of == "null" {
+            let why = "type cannot be set to null, use nullable as an alternative";
+            self.forbid(field, "type", why);
         }
         if !items(schema, "items").is_empty() {
             self.forbid(field, "items", "items must be a schema object and not an array");
@@ -370,8 +505,10 @@ impl SchemaCheck<'_> {
         if list_type == Some("map") {
             self.keys(schema, field);
         }
-        if let (Some(list_type @ ("set" | "map")), Some(item)) = (list_type, schema.get("items")) {
-            self.members(list_type, schema, item, &field.child("items"));
+        if let Some(item) = schema.get("items")
+            && self.strictness.contains(Strictness::LIST_KEYS)
+        {
+            self.errors.extend(member_errors(schema, item, &field.child("items")));
         }
     }
 
@@ -433,49 +570,11 @@ impl SchemaCheck<'_> {
     ///
     /// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#ValidateCustomResourceDefinitionOpenAPISchema
     fn items_of_set(&mut self, item: &Value, field: &FieldPath) {
-        let (mark, unmarked) = match text(item, "type") {
-            "object" => ("x-kubernetes-map-type", false),
-            "array" => ("x-kubernetes-list-type", true),
-            _ => return,
-        };
-        let found = item.get(mark).and_then(Value::as_str);
-        if !found.map_or(unmarked, |found| found == "atomic") {
+        if let Some(mark) = non_atomic(item).filter(|_| self.strictness.contains(Strictness::SET_ITEMS)) {
             let why = "must be atomic as item of a list with x-kubernetes-list-type=set";
             // The reference shows the list type, for objects too.
             let shown = item.get("x-kubernetes-list-type").cloned().unwrap_or_default();
             self.errors.push(FieldError::invalid(&field.child(mark), shown, why));
-        }
-    }
-
-    /// Validates the items of a list of type `set` or `map`.
-    ///
-    /// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#validateMapListKeysMapSet
-    fn members(&mut self, list_type: &str, schema: &Value, item: &Value, field: &FieldPath) {
-        if is_true(item, "nullable") {
-            let why = format!("cannot be nullable when x-kubernetes-list-type is {list_type}");
-            self.forbid(field, "nullable", &why);
-        }
-        if list_type == "set" {
-            return;
-        }
-        let all_required: Seen<&str> = items(item, "required").iter().filter_map(Value::as_str).collect();
-        for key in items(schema, "x-kubernetes-list-map-keys")
-            .iter()
-            .filter_map(Value::as_str)
-        {
-            let Some(of) = item.at(&["properties", key]) else {
-                continue;
-            };
-            let field = field.child("properties").key(key);
-            let required = all_required.contains(&key);
-            if !required && of.get("default").is_none_or(Value::is_null) {
-                let why = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
-                self.errors.push(FieldError::required(&field.child("default"), why));
-            }
-            if is_true(of, "nullable") {
-                let why = "this property is in x-kubernetes-list-map-keys, so it cannot be nullable";
-                self.forbid(&field, "nullable", why);
-            }
         }
     }
 }

@@ -29,6 +29,11 @@ pub(super) fn validate(schema: &Value, field: &FieldPath) -> Errors {
     errors
 }
 
+/// Returns true if the schema is structural.
+pub(super) fn is_structural(schema: &Value) -> bool {
+    unreadable(schema).is_none() && validate(schema, &FieldPath::default()).is_empty()
+}
+
 /// Returns the reason why a schema cannot be converted to a structural one: keywords that structural schemas do not
 /// have.
 pub(super) fn unreadable(schema: &Value) -> Option<&'static str> {
@@ -67,24 +72,29 @@ fn unreadable_within(schema: &Value, depth: usize) -> Option<&'static str> {
             return Some(why);
         }
     }
-    if !items(schema, "items").is_empty() {
-        return Some("OpenAPIV3Schema 'items' must be a schema and not an array");
+    let within = |keyword: &str| unreadable_within(schema.get(keyword)?, depth + 1);
+    let within_list = |keyword: &str| {
+        items(schema, keyword)
+            .iter()
+            .find_map(|of| unreadable_within(of, depth + 1))
+    };
+    let junctors = within("not").or_else(|| ["allOf", "anyOf", "oneOf"].into_iter().find_map(within_list));
+    if junctors.is_some() {
+        return junctors;
     }
     if schema
         .get("x-kubernetes-preserve-unknown-fields")
         .and_then(Value::as_bool)
         == Some(false)
     {
-        return Some("'x-kubernetes-preserve-unknown-fields' must be true or undefined");
+        return Some("internal error: 'x-kubernetes-preserve-unknown-fields' must be true or undefined");
     }
-    let single = ["items", "additionalProperties", "not"]
-        .into_iter()
-        .filter_map(|keyword| schema.get(keyword));
-    let junctors = ["allOf", "anyOf", "oneOf"]
-        .into_iter()
-        .flat_map(|keyword| items(schema, keyword));
-    let mut below = single.chain(junctors).chain(properties(schema).map(|(_, of)| of));
-    below.find_map(|of| unreadable_within(of, depth + 1))
+    if !items(schema, "items").is_empty() {
+        return Some("OpenAPIV3Schema 'items' must be a schema, but is an array");
+    }
+    within("items")
+        .or_else(|| properties(schema).find_map(|(_, of)| unreadable_within(of, depth + 1)))
+        .or_else(|| within("additionalProperties"))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

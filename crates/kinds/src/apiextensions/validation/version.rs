@@ -6,7 +6,7 @@ use holdfast_resource::structural::{JsonType, Node, Notation};
 use holdfast_resource::{FieldError, FieldPath};
 use holdfast_value::Value;
 
-use super::{MAX_SELECTABLE, items, text};
+use super::{items, text};
 use crate::validation::Errors;
 
 /// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#ValidateCustomResourceDefinitionSubresources
@@ -91,9 +91,16 @@ pub(super) fn columns(version: &Value, root: &FieldPath, errors: &mut Errors) {
 }
 
 /// Validates the selectable fields of objects. `refused` is the reason if there must be none.
+/// There may be at most `limit`.
 ///
 /// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#ValidateCustomResourceSelectableFields
-pub(super) fn selectable_fields(version: &Value, refused: Option<&str>, root: &FieldPath, errors: &mut Errors) {
+pub(super) fn selectable_fields(
+    version: &Value,
+    refused: Option<&str>,
+    limit: usize,
+    root: &FieldPath,
+    errors: &mut Errors,
+) {
     let selectable = items(version, "selectableFields");
     if selectable.is_empty() {
         return;
@@ -124,7 +131,7 @@ pub(super) fn selectable_fields(version: &Value, refused: Option<&str>, root: &F
             }
         }
     }
-    if known.len() > MAX_SELECTABLE {
-        errors.push(FieldError::too_many(root, known.len(), MAX_SELECTABLE));
+    if known.len() > limit {
+        errors.push(FieldError::too_many(root, known.len(), limit));
     }
 }

@@ -15,7 +15,8 @@ use std::sync::{Arc, Mutex};
 
 use holdfast_resource::metadata::new_object;
 use holdfast_resource::{
-    Field, FieldError, Followed, GroupResource, InitialObjects, Lookup, Old, Refusal, Strategy, WriteContext,
+    Field, FieldError, Followed, GroupResource, HiddenField, InitialObjects, Lookup, Old, Refusal, Strategy,
+    WriteContext,
 };
 use holdfast_value::{List, Value};
 
@@ -239,6 +240,12 @@ pub(super) fn to_rest(mut object: Value, old: Old<'_>) -> Value {
     }
     object
 }
+
+/// The internal traffic policy, which a Service that became an ExternalName still has in etcd.
+pub(super) const HIDDEN_POLICY: HiddenField = HiddenField {
+    path: &["spec", "internalTrafficPolicy"],
+    values: ["Cluster", "Local"],
+};
 
 /// Removes the internal traffic policy of an ExternalName Service, which may be written with one.
 fn hide_internal_policy(object: &mut Value) {

@@ -3,7 +3,7 @@ use std::fmt::Write as _;
 use holdfast_cel::limits::{PER_CALL, PER_REQUEST};
 use holdfast_value::{Limits, Value, json};
 
-use super::super::{CustomType, Node};
+use super::super::{CustomType, Node, VersionSchema};
 use super::CompileContext;
 use super::{RuleBudget, Rules};
 use crate::field_error::FieldPath;
@@ -356,7 +356,8 @@ fn rules_do_not_run_on_objects_that_could_break_them() {
         &["x-kubernetes-validations"],
         value(r#"[{"rule":"self.a == 'ok'","message":"not ok"}]"#),
     );
-    let of = CustomType::new(Some(&schema), TypeTable::default().into(), CompileContext::default());
+    let schema = VersionSchema::new(Some(schema));
+    let of = CustomType::new(&schema, TypeTable::default().into(), CompileContext::default());
     let message = |object: &str| {
         let object = value(object);
         let mut errors = of.validate_schema(&object, None);

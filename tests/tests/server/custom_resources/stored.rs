@@ -1,0 +1,253 @@
+//! CRDs that lie in etcd since a time when fewer rules applied to them. Expected answers are those of kube-apiserver
+//! 1.36.3 to the same requests.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use conformance::{Binary, Server, Target};
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+use test_support::etcd::Etcd;
+use test_support::needs;
+
+use super::{APPLY, DEFINITIONS, JSON, MERGE, ask, get, is_established, until};
+
+/// Puts an object into etcd as another server stored it.
+fn put(etcd: &Etcd, key: &str, object: &Value) {
+    let encoded = |text: &str| STANDARD.encode(text);
+    let body = json!({"key": encoded(key), "value": encoded(&object.to_string())});
+    etcd.ask(0, "/v3/kv/put", &body.to_string()).unwrap();
+}
+
+/// Returns a CRD of the kind `Kind` in the form in which the first servers stored it.
+fn stored_definition(plural: &str, kind: &str, spec: &Value) -> Value {
+    let mut definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1beta1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.example.com"), "uid": format!("0000-{plural}"), "generation": 1,
+            "creationTimestamp": "2019-01-01T00:00:00Z"},
+        "spec": {
+            "group": "example.com", "version": "v1", "scope": "Namespaced",
+            "names": {"plural": plural, "singular": kind.to_lowercase(), "kind": kind, "listKind": format!("{kind}List")},
+            "versions": [{"name": "v1", "served": true, "storage": true}],
+            "conversion": {"strategy": "None"},
+        },
+        "status": {"conditions": [], "storedVersions": ["v1"], "acceptedNames": {"plural": "", "kind": ""}},
+    });
+    for (name, value) in spec.as_object().unwrap() {
+        definition["spec"][name] = value.clone();
+    }
+    definition
+}
+
+fn put_definition(etcd: &Etcd, plural: &str, kind: &str, spec: &Value) {
+    let key = format!("/registry/apiextensions.k8s.io/customresourcedefinitions/{plural}.example.com");
+    put(etcd, &key, &stored_definition(plural, kind, spec));
+}
+
+/// Returns the condition `NonStructuralSchema` once the CRD is established and has it.
+async fn violation(target: &Target, plural: &str) -> [String; 3] {
+    let of = |definition: &Value| {
+        let conditions = definition["status"]["conditions"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        let found = conditions
+            .into_iter()
+            .find(|condition| condition["type"] == "NonStructuralSchema");
+        found.map(|found| {
+            ["status", "reason", "message"].map(|part| found[part].as_str().unwrap_or_default().to_owned())
+        })
+    };
+    let path = format!("{DEFINITIONS}/{plural}.example.com");
+    let definition = until(target, &path, |_, definition| {
+        is_established(definition) && of(definition).is_some()
+    });
+    of(&definition.await).unwrap()
+}
+
+fn untyped() -> Value {
+    json!({"openAPIV3Schema": {"properties": {"spec": {"properties": {"n": {"type": "integer"}}}}}})
+}
+
+#[needs(etcd)]
+#[tokio::test]
+async fn stored_unstructured_schema_is_reported_and_not_published() {
+    let etcd = Etcd::one().unwrap();
+    let structural = json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object"}}}});
+    put_definition(&etcd, "olds", "Old", &json!({"validation": untyped()}));
+    put_definition(&etcd, "opens", "Open", &json!({"validation": structural}));
+    put_definition(&etcd, "bares", "Bare", &json!({}));
+    let referring = json!({"openAPIV3Schema": {"properties": {"spec": {"$ref": "#/x"}}}});
+    put_definition(&etcd, "refs", "Ref", &json!({"validation": referring}));
+    let strict = json!({"validation": untyped(), "preserveUnknownFields": false});
+    put_definition(&etcd, "stricts", "Strict", &strict);
+    let servers = format!("--etcd-servers={}", etcd.endpoints());
+    let server = Server::start(&Binary::debug().unwrap(), &[&servers]).unwrap();
+    let target = Target::of(&server).unwrap();
+
+    let preserves = "spec.preserveUnknownFields: Invalid value: true: must be false";
+    let types = "spec.versions[0].schema.openAPIV3Schema.properties[spec].type: Required value: must not be empty for specified object fields, spec.versions[0].schema.openAPIV3Schema.type: Required value: must not be empty at the root";
+    let referring = "failed to check validation schema for version v1: OpenAPIV3Schema '$ref' is not supported";
+    for (plural, expected) in [
+        ("olds", ["True", "Violations", &format!("[{preserves}, {types}]")]),
+        ("opens", ["True", "Violations", preserves]),
+        ("bares", ["True", "Violations", preserves]),
+        ("refs", ["Unknown", "StructuralError", referring]),
+        ("stricts", ["True", "Violations", &format!("[{types}]")]),
+    ] {
+        assert_eq!(violation(&target, plural).await, expected, "{plural}");
+    }
+
+    let (_, second) = get(&target, "/openapi/v2").await;
+    let (_, third) = get(&target, "/openapi/v3/apis/example.com/v1").await;
+    for kind in ["Old", "Open", "Bare", "Ref", "Strict"] {
+        let bare = json!({
+            "type": "object",
+            "x-kubernetes-group-version-kind": [{"group": "example.com", "kind": kind, "version": "v1"}],
+        });
+        let name = format!("com.example.v1.{kind}");
+        assert_eq!(second["definitions"][&name], bare, "{kind}");
+        let has_fields = third["components"]["schemas"][&name]["properties"].is_object();
+        assert_eq!(has_fields, kind == "Open", "{kind}");
+    }
+
+    // An apply keeps or prunes unspecified fields, and its managers own what was sent.
+    for (plural, kind, is_kept) in [
+        ("olds", "Old", true),
+        ("opens", "Open", true),
+        ("stricts", "Strict", false),
+    ] {
+        let path = format!("/apis/example.com/v1/namespaces/default/{plural}/a?fieldManager=m");
+        let body = json!({"apiVersion": "example.com/v1", "kind": kind, "spec": {"n": 1, "l": [1]}, "other": 1});
+        let (code, applied) = ask(&target, Method::PATCH, &path, APPLY, &body).await;
+        assert_eq!(code, StatusCode::CREATED, "{applied}");
+        assert_eq!(applied["other"] == 1, is_kept, "{applied}");
+        assert_eq!(applied["spec"]["n"], 1);
+        let owned = &applied["metadata"]["managedFields"][0]["fieldsV1"];
+        assert_eq!(owned["f:other"], json!({}), "{applied}");
+        assert_eq!(owned["f:spec"]["f:l"], json!({}), "{applied}");
+        let other = path.replace("=m", "=o");
+        let conflicting = json!({"apiVersion": "example.com/v1", "kind": kind, "spec": {"n": 2}});
+        let (code, conflict) = ask(&target, Method::PATCH, &other, APPLY, &conflicting).await;
+        assert_eq!(code, StatusCode::CONFLICT, "{conflict}");
+        let wrong = json!({"apiVersion": "example.com/v1", "kind": kind, "spec": {"n": "x"}});
+        let (code, invalid) = ask(&target, Method::PATCH, &path, APPLY, &wrong).await;
+        assert_eq!(code == StatusCode::UNPROCESSABLE_ENTITY, plural != "opens", "{invalid}");
+    }
+
+    // The CRD may be changed without a repair, and the condition ends with one.
+    let old = format!("{DEFINITIONS}/olds.example.com");
+    let label = json!({"metadata": {"labels": {"a": "b"}}});
+    let (code, labelled) = ask(&target, Method::PATCH, &old, MERGE, &label).await;
+    assert_eq!(code, StatusCode::OK, "{labelled}");
+    let strict = format!("{DEFINITIONS}/stricts.example.com");
+    let (code, refused) = ask(&target, Method::PATCH, &strict, MERGE, &label).await;
+    assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{refused}");
+    let mut repaired = labelled.clone();
+    repaired["spec"]["preserveUnknownFields"] = json!(false);
+    repaired["spec"]["versions"][0]["schema"] = structural;
+    let (code, answer) = ask(&target, Method::PUT, &old, JSON, &repaired).await;
+    assert_eq!(code, StatusCode::OK, "{answer}");
+    until(&target, &old, |_, definition| {
+        let conditions = definition["status"]["conditions"].as_array().unwrap();
+        conditions
+            .iter()
+            .all(|condition| condition["type"] != "NonStructuralSchema")
+    })
+    .await;
+    let mut reopened = answer;
+    reopened["spec"]["preserveUnknownFields"] = json!(true);
+    reopened["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+    let (code, answer) = ask(&target, Method::PUT, &old, JSON, &reopened).await;
+    assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
+}
+
+#[needs(etcd)]
+#[tokio::test]
+async fn stored_rule_that_does_not_compile_rejects_writes() {
+    let etcd = Etcd::one().unwrap();
+    let rules = json!([{"rule": "self.nope > 1"}]);
+    let spec = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "x-kubernetes-validations": rules});
+    let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}});
+    let definition = json!({"validation": schema, "preserveUnknownFields": false});
+    put_definition(&etcd, "rules", "Rule", &definition);
+    let object = json!({"apiVersion": "example.com/v1", "kind": "Rule", "spec": {"n": 1},
+        "metadata": {"name": "a", "namespace": "default", "uid": "1", "creationTimestamp": "2019-01-01T00:00:00Z"}});
+    put(&etcd, "/registry/example.com/rules/default/a", &object);
+    let servers = format!("--etcd-servers={}", etcd.endpoints());
+    let server = Server::start(&Binary::debug().unwrap(), &[&servers]).unwrap();
+    let target = Target::of(&server).unwrap();
+    let definition = format!("{DEFINITIONS}/rules.example.com");
+    until(&target, &definition, |_, definition| is_established(definition)).await;
+
+    let why = "compilation failed: ERROR: <input>:1:5: undefined field 'nope'\n | self.nope > 1\n | ....^";
+    let one = "/apis/example.com/v1/namespaces/default/rules/a";
+    // Metadata is validated, too: the rule was never evaluated for the old object.
+    for change in [json!({"metadata": {"labels": {"a": "b"}}}), json!({"spec": {"n": 2}})] {
+        let (code, answer) = ask(&target, Method::PATCH, one, MERGE, &change).await;
+        assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
+        let expected =
+            format!("Rule.example.com \"a\" is invalid: spec: Invalid value: \"object\": rule compile error: {why}");
+        assert_eq!(answer["message"], expected);
+    }
+    // An unchanged rule that does not compile is an error of each update of the CRD.
+    let label = json!({"metadata": {"labels": {"a": "b"}}});
+    let (code, answer) = ask(&target, Method::PATCH, &definition, MERGE, &label).await;
+    assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
+    let message = answer["message"].as_str().unwrap();
+    let field = "spec.validation.openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule: Invalid value: ";
+    assert!(message.contains(field) && message.ends_with(why), "{message}");
+}
+
+#[tokio::test]
+async fn metadata_in_defaults_of_embedded_resources_is_pruned() {
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    let target = Target::of(&server).unwrap();
+    let pod = |metadata: &Value| json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata});
+    let (sent, kept) = (pod(&json!({"name": "a", "nope": 1})), pod(&json!({"name": "a"})));
+    let embedded =
+        json!({"type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true});
+    let mut with_default = embedded.clone();
+    with_default["default"] = sent.clone();
+    let properties = json!({
+        "direct": with_default,
+        "items": {"type": "array", "items": embedded, "default": [sent]},
+        "nested": {"type": "object", "properties": {"p": embedded}, "default": {"p": sent}},
+        "keyed": {"type": "object", "additionalProperties": embedded, "default": {"k": sent}},
+        "below": {"type": "object", "additionalProperties": {"type": "object", "properties": {"p": with_default}}},
+    });
+    let mut definition = super::definition(&json!({"type": "object", "default": {}, "properties": properties}));
+    let (code, created) = ask(&target, Method::POST, DEFINITIONS, JSON, &definition).await;
+    assert_eq!(code, StatusCode::CREATED, "{created}");
+    let schema = &created["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"];
+    assert_eq!(schema["direct"]["default"], kept);
+    assert_eq!(schema["items"]["default"], json!([kept]));
+    assert_eq!(schema["nested"]["default"], json!({"p": kept}));
+    assert_eq!(schema["keyed"]["default"], json!({"k": kept}));
+    // Defaults below a map key are stored as they were sent, and pruned when they are used.
+    assert_eq!(
+        schema["below"]["additionalProperties"]["properties"]["p"]["default"],
+        sent
+    );
+
+    until(&target, super::DEFINITION, |_, definition| is_established(definition)).await;
+    let (code, made) = ask(
+        &target,
+        Method::POST,
+        super::WIDGETS,
+        JSON,
+        &super::widget("a", &json!({"below": {"k": {}}})),
+    )
+    .await;
+    assert_eq!(code, StatusCode::CREATED, "{made}");
+    let spec = json!({"direct": kept, "items": [kept], "nested": {"p": kept}, "keyed": {"k": kept}, "below": {"k": {"p": kept}}});
+    assert_eq!(made["spec"], spec);
+
+    // A replacement with the unpruned schema stores the same object and counts as a change.
+    let (_, current) = get(&target, super::DEFINITION).await;
+    definition["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"].clone();
+    let (code, replaced) = ask(&target, Method::PUT, super::DEFINITION, JSON, &definition).await;
+    assert_eq!(code, StatusCode::OK, "{replaced}");
+    assert_eq!(replaced["spec"], current["spec"]);
+    assert_eq!(replaced["metadata"]["generation"], 2);
+}
