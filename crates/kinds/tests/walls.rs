@@ -135,7 +135,7 @@ fn dependencies(manifest: &str) -> BTreeSet<&str> {
 }
 
 /// Pairs of a crate and a crate above it that it must not use.
-const APART: [(&str, &str); 7] = [
+const APART: [(&str, &str); 8] = [
     ("server", "kind-tables"),
     ("server", "kinds"),
     ("server", "admission-plugins"),
@@ -143,6 +143,7 @@ const APART: [(&str, &str); 7] = [
     ("controllers", "kinds"),
     ("controllers", "admission-plugins"),
     ("controllers", "store"),
+    ("simulation", "holdfast"),
 ];
 
 #[test]

@@ -51,6 +51,8 @@ mod watch;
 
 pub use clock::{Clock, SystemClock};
 pub use codec::{AsServed, Codec, CodecError, TimeToLive};
+#[cfg(feature = "testing")]
+pub use embedded::testing;
 pub use embedded::{Embedded, Image, ImageEntry, Summary as ImageSummary, image_of_snapshot};
 pub use engine::{Engine, Pending};
 pub use entry::{Entry, Indexer, Value};

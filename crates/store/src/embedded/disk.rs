@@ -11,39 +11,47 @@ const POSITION_BITS: u32 = 10;
 
 /// Id of one version of one key: its revision and its position in the transaction. Ids have the order of the changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct RowId(pub(crate) i64);
+pub struct RowId(pub(crate) i64);
 
 impl RowId {
-    pub(crate) fn new(revision: Revision, position: u16) -> Self {
+    /// Creates the id of the version that an operation at this position of its transaction writes.
+    pub fn new(revision: Revision, position: u16) -> Self {
         Self((revision << POSITION_BITS | u64::from(position)).cast_signed())
     }
 
     /// Returns the highest id that a row of `revision` can have.
-    pub(crate) fn last_of(revision: Revision) -> Self {
+    pub fn last_of(revision: Revision) -> Self {
         Self::new(revision, (1 << POSITION_BITS) - 1)
     }
 
-    pub(crate) fn revision(self) -> Revision {
+    /// Returns the revision.
+    pub fn revision(self) -> Revision {
         self.0.cast_unsigned() >> POSITION_BITS
     }
 
-    pub(crate) fn position(self) -> u16 {
+    /// Returns the position of the operation in its transaction.
+    pub fn position(self) -> u16 {
         (self.0 & ((1 << POSITION_BITS) - 1)) as u16
     }
 }
 
 /// One version, or the removal of a key.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Row<'a> {
-    pub(crate) id: RowId,
-    pub(crate) key: &'a [u8],
-    pub(crate) deleted: bool,
-    pub(crate) create_revision: Revision,
-    pub(crate) revision_at: Option<u32>,
+pub struct Row<'a> {
+    /// Identity of the version.
+    pub id: RowId,
+    /// Key of the version.
+    pub key: &'a [u8],
+    /// True if the key was removed.
+    pub deleted: bool,
+    /// Revision at which the key was created.
+    pub create_revision: Revision,
+    /// Offset in the value at which its revision is served.
+    pub revision_at: Option<u32>,
     /// Wall-clock time since the Unix epoch; stored in milliseconds.
-    pub(crate) time: Duration,
+    pub time: Duration,
     /// Value; `None` for a removal whose event shows the previous version.
-    pub(crate) value: Option<&'a [u8]>,
+    pub value: Option<&'a [u8]>,
 }
 
 impl Row<'_> {
@@ -80,17 +88,17 @@ impl Row<'_> {
 
 /// The changes of one durable step.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Step<'a> {
+pub struct Step<'a> {
     /// Versions to add, in order.
-    pub(crate) rows: &'a [Row<'a>],
+    pub rows: &'a [Row<'a>],
     /// Versions to remove; some may be removed already.
-    pub(crate) dead: &'a [RowId],
+    pub dead: &'a [RowId],
     /// Compacted revision after the dead versions are removed.
-    pub(crate) compacted: Option<Revision>,
+    pub compacted: Option<Revision>,
 }
 
 /// A log of versions that is written in durable steps, by one writer.
-pub(crate) trait Disk: Send + 'static {
+pub trait Disk: Send + 'static {
     /// Makes a step durable: completely on `Ok`. After an error the content of the disk is unknown, and
     /// [`Disk::recover`] must succeed before the next step.
     fn write(&mut self, step: Step<'_>) -> Result<(), StorageError>;

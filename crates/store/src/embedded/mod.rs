@@ -2,10 +2,17 @@
 
 mod acknowledged;
 mod directory;
+#[cfg_attr(
+    not(feature = "testing"),
+    expect(unreachable_pub, reason = "public for tests with disks of their own")
+)]
 mod disk;
 mod image;
+mod replay;
 mod salvage;
 mod sqlite;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod writer;
 
 use std::path::{Path, PathBuf};

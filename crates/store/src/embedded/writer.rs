@@ -1,4 +1,4 @@
-//! The single writer thread.
+//! The single writer: a thread, or in a simulation a task.
 //!
 //! It collects all waiting transactions, applies them to a draft of the state, writes the draft's changes in one
 //! durable step, publishes the draft, and only then responds. Writers that arrive meanwhile wait for the next step, so
@@ -105,49 +105,71 @@ impl<X: Indexer, D: Disk> Writer<X, D> {
     }
 
     fn work(mut self, mut commands: mpsc::Receiver<Command<X>>) {
-        let mut group = Vec::new();
-        let mut closing = None;
+        let mut group = Group::new();
         while let Some(command) = commands.blocking_recv() {
-            let mut bytes = 0;
-            let mut next = Some(command);
-            while let Some(command) = next {
-                match command {
-                    Command::Commit(transaction, reply) => {
-                        bytes += transaction.weight();
-                        group.push((transaction, reply));
-                    }
-                    Command::Tick => {}
-                    Command::Close(reply) => {
-                        commands.close();
-                        closing = Some(reply);
-                    }
-                }
-                let more = group.len() < GROUP && bytes < GROUP_BYTES;
-                next = if more { commands.try_recv().ok() } else { None };
-            }
-            self.retire();
-            let wrote = !group.is_empty() && self.commit(group.drain(..));
-            if !wrote && closing.is_none() {
-                self.sweep();
-            }
-            self.care();
+            group.collect(command, &mut commands);
+            let wrote = self.stage(&mut group).is_some_and(|staged| {
+                let written = self.write(&staged.draft, &staged.values);
+                self.conclude(staged, written)
+            });
+            self.rest(wrote || group.closing.is_some());
         }
-        let closed = self.finish();
-        if let Some(reply) = closing {
-            let _ = reply.send(closed);
-        }
+        self.finish(group.closing);
     }
 
-    /// Commits a group of transactions in one step. Returns true if there was anything to write.
-    fn commit(&mut self, group: impl Iterator<Item = (Transaction<X>, Reply<X>)>) -> bool {
+    /// Does the same as [`Writer::run`] in a task, and pauses where other tasks may run or a process may end: before it
+    /// collects a group, before it writes the group, and between the write and the answers.
+    #[cfg(feature = "testing")]
+    pub(crate) async fn run_as_task<P: Future<Output = ()>>(
+        mut self,
+        mut commands: mpsc::Receiver<Command<X>>,
+        mut pause: impl FnMut() -> P,
+    ) {
+        let _end = End(Arc::clone(self.publisher.state()));
+        let mut group = Group::new();
+        loop {
+            let command = match tokio::time::timeout(super::TICK, commands.recv()).await {
+                Ok(Some(command)) => command,
+                Ok(None) => break,
+                Err(_) => Command::Tick,
+            };
+            pause().await;
+            group.collect(command, &mut commands);
+            let mut wrote = false;
+            if let Some(staged) = self.stage(&mut group) {
+                pause().await;
+                let written = self.write(&staged.draft, &staged.values);
+                pause().await;
+                wrote = self.conclude(staged, written);
+            }
+            self.rest(wrote || group.closing.is_some());
+        }
+        self.finish(group.closing);
+    }
+
+    /// Trims old history, and applies the collected transactions to a draft. `None` if there are none.
+    fn stage(&mut self, group: &mut Group<X>) -> Option<StagedGroup<X>> {
+        self.retire();
+        if group.transactions.is_empty() {
+            return None;
+        }
         let time = self.clock.now();
         let mut draft = self.publisher.draft();
         let mut values = Vec::new();
-        let answers: Vec<_> = group
+        let answers = group
+            .transactions
+            .drain(..)
             .map(|(transaction, reply)| (reply, apply(&mut draft, transaction, time, &mut values)))
             .collect();
+        Some(StagedGroup { draft, values, answers })
+    }
+
+    /// Publishes a group that was written, or drops it, and answers its transactions. Returns true if there was anything
+    /// to write.
+    fn conclude(&mut self, staged: StagedGroup<X>, written: Result<(), StorageError>) -> bool {
+        let StagedGroup { draft, answers, .. } = staged;
         let changed = !draft.events().is_empty();
-        match self.write(&draft, &values) {
+        match written {
             Ok(()) => {
                 self.publisher.publish(draft);
                 for (reply, answer) in answers {
@@ -162,6 +184,14 @@ impl<X: Indexer, D: Disk> Writer<X, D> {
             }
         }
         changed
+    }
+
+    /// Does the work between two groups. An idle writer removes dead rows too.
+    fn rest(&mut self, is_busy: bool) {
+        if !is_busy {
+            self.sweep();
+        }
+        self.care();
     }
 
     fn write(&mut self, draft: &Draft<X>, values: &[Option<Value>]) -> Result<(), StorageError> {
@@ -274,7 +304,7 @@ impl<X: Indexer, D: Disk> Writer<X, D> {
         }
     }
 
-    fn finish(mut self) -> Result<(), StorageError> {
+    fn finish(mut self, closing: Option<oneshot::Sender<Result<(), StorageError>>>) {
         self.publisher.close();
         if let Some(Keeper { wanted, thread, .. }) = self.keeper.take() {
             drop(wanted);
@@ -282,8 +312,55 @@ impl<X: Indexer, D: Disk> Writer<X, D> {
         }
         let closed = self.make_sure().and_then(|()| self.disk.close());
         drop(self.directory);
-        closed
+        if let Some(reply) = closing {
+            let _ = reply.send(closed);
+        }
     }
+}
+
+/// Commands that the writer has collected for its next step.
+struct Group<X: Indexer> {
+    transactions: Vec<(Transaction<X>, Reply<X>)>,
+    /// Receiver of the result of closing the store, once a command asked to close it.
+    closing: Option<oneshot::Sender<Result<(), StorageError>>>,
+}
+
+impl<X: Indexer> Group<X> {
+    fn new() -> Self {
+        Self {
+            transactions: Vec::new(),
+            closing: None,
+        }
+    }
+
+    /// Collects a command and those that wait after it, up to the limits of one step.
+    fn collect(&mut self, command: Command<X>, commands: &mut mpsc::Receiver<Command<X>>) {
+        let mut bytes = 0;
+        let mut next = Some(command);
+        while let Some(command) = next {
+            match command {
+                Command::Commit(transaction, reply) => {
+                    bytes += transaction.weight();
+                    self.transactions.push((transaction, reply));
+                }
+                Command::Tick => {}
+                Command::Close(reply) => {
+                    commands.close();
+                    self.closing = Some(reply);
+                }
+            }
+            let more = self.transactions.len() < GROUP && bytes < GROUP_BYTES;
+            next = if more { commands.try_recv().ok() } else { None };
+        }
+    }
+}
+
+/// A group of transactions that was applied to a draft and is not durable yet.
+struct StagedGroup<X: Indexer> {
+    draft: Draft<X>,
+    values: Vec<Option<Value>>,
+    /// Answers to send if the group becomes durable.
+    answers: Vec<(Reply<X>, Result<Committed<X>, CommitError>)>,
 }
 
 /// Guard for a panic of the writer: nothing can be stored any more, and no caller may wait for it.

@@ -8,10 +8,11 @@ use super::{
     APPLICATION, COLUMNS, Content, FORMAT, Mark, RowOrder, connect, create, lost, mark, open_error, row_of, set_mark,
 };
 use crate::embedded::disk::{Row, RowId};
-use crate::entry::{Indexer, Stored, Version};
+use crate::embedded::replay::{Inconsistent, replay};
+use crate::entry::Indexer;
 use crate::error::OpenError;
 use crate::key::Revision;
-use crate::state::{At, Draft};
+use crate::state::Draft;
 
 /// The store's file as it is read at a start.
 pub(crate) struct Reader {
@@ -131,51 +132,17 @@ impl Reader {
                 return Err(self.misplaced(row.id));
             }
             content.add(row.id, checksum);
-            self.replay(draft, &row, compacted)?;
+            replay(draft, &row, compacted).map_err(|Inconsistent| self.inconsistent(&row))?;
         }
         Ok((compacted, content))
     }
 
-    fn replay<X: Indexer>(&self, draft: &mut Draft<X>, row: &Row<'_>, compacted: Revision) -> Result<(), OpenError> {
-        let inconsistent = || {
-            let key = String::from_utf8_lossy(row.key);
-            self.damaged(format!(
-                "the row of {key} at revision {} does not fit those before it",
-                row.id.revision()
-            ))
-        };
-        let outside = row
-            .revision_at
-            .is_some_and(|at| at as usize > row.value.map_or(0, <[u8]>::len));
-        let unborn = row.create_revision > row.id.revision();
-        if outside || unborn || row.key.is_empty() || row.id.revision() == 0 {
-            return Err(inconsistent());
-        }
-        let value = row.value.map(|value| Stored::borrowed(value, row.revision_at));
-        let at = At {
-            revision: row.id.revision(),
-            position: row.id.position(),
-            time: row.time,
-        };
-        match (row.deleted, value) {
-            (false, Some(value)) if at.revision <= compacted => {
-                let create_revision = row.create_revision;
-                let version = Version {
-                    mod_revision: at.revision,
-                    create_revision,
-                    position: at.position,
-                };
-                draft.place(row.key.into(), value, version);
-            }
-            (false, Some(value)) => {
-                draft.put_created(row.key.into(), value, at, row.create_revision, None);
-            }
-            (true, last) if at.revision > compacted => {
-                draft.delete(&row.key.into(), last, at).ok_or_else(inconsistent)?;
-            }
-            _ => return Err(inconsistent()),
-        }
-        Ok(())
+    fn inconsistent(&self, row: &Row<'_>) -> OpenError {
+        let key = String::from_utf8_lossy(row.key);
+        self.damaged(format!(
+            "the row of {key} at revision {} does not fit those before it",
+            row.id.revision()
+        ))
     }
 
     /// Returns the error of a row that comes after a newer one.

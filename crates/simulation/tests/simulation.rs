@@ -1,0 +1,66 @@
+//! Runs seeds, and proves that the simulation finds planted bugs.
+#![allow(clippy::panic, reason = "what fails here is the test")]
+
+use holdfast_simulation::{Outcome, PlantedBug, Scenario, Settings, simulate};
+
+/// Runs a range of seeds, and panics with the steps of the first one that breaks an invariant.
+fn run_seeds(scenario: Scenario, seeds: std::ops::Range<u64>) {
+    for seed in seeds {
+        let outcome = simulate(scenario, seed, &Settings::default());
+        if let Some(violation) = outcome.violation {
+            let steps = outcome.last_steps.join("\n");
+            panic!("{steps}\nseed {seed} of {}: {violation}", scenario.name());
+        }
+    }
+}
+
+/// Runs seeds with a planted bug until one of them finds it.
+fn find(scenario: Scenario, bug: PlantedBug, seeds: u64) -> Outcome {
+    let settings = Settings { bug: Some(bug) };
+    let mut outcomes = (0..seeds).map(|seed| simulate(scenario, seed, &settings));
+    let found = outcomes.find(|outcome| outcome.violation.is_some());
+    found.unwrap_or_else(|| panic!("{bug:?} is not found within {seeds} seeds"))
+}
+
+#[test]
+fn store_keeps_its_invariants() {
+    run_seeds(Scenario::Store, 0..400);
+}
+
+#[test]
+fn seed_run_twice_gives_the_same_trace() {
+    for scenario in Scenario::ALL {
+        let run = |seed| simulate(scenario, seed, &Settings::default());
+        for seed in 0..20 {
+            let (first, second) = (run(seed), run(seed));
+            assert!(first.steps > 3, "seed {seed} does nothing");
+            assert_eq!(first, second, "seed {seed} of {}", scenario.name());
+        }
+        assert_ne!(run(1).trace, run(2).trace);
+    }
+}
+
+#[test]
+fn writes_acknowledged_before_they_are_durable_are_found() {
+    find(Scenario::Store, PlantedBug::AcknowledgesBeforeSync, 50);
+}
+
+#[test]
+fn steps_torn_by_a_crash_are_found() {
+    find(Scenario::Store, PlantedBug::TearsSteps, 400);
+}
+
+#[test]
+fn skipped_recovery_of_the_disk_is_found() {
+    find(Scenario::Store, PlantedBug::SkipsRecovery, 100);
+}
+
+#[test]
+fn events_skipped_by_a_watch_are_found() {
+    find(Scenario::Store, PlantedBug::SkipsEvents, 50);
+}
+
+#[test]
+fn pages_of_different_states_are_found() {
+    find(Scenario::Store, PlantedBug::ListsNewestState, 50);
+}
