@@ -160,7 +160,7 @@ impl StorageCodec {
                     Some(of),
                     &object,
                     kept.len() * 2,
-                    None,
+                    &[],
                 ))
             }
             Err(_) => Ok(Served::plain(kept.to_vec())),

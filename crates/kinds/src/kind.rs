@@ -168,7 +168,7 @@ impl<S: Strategy + 'static> KindBuilder<S> {
 
     /// Sets the field that is stored in some objects but not served.
     pub(crate) fn hides(mut self, hidden: HiddenField) -> Self {
-        self.capabilities.at_rest.hidden = Some(hidden);
+        self.kind.capabilities.at_rest.hidden = Some(hidden);
         self
     }
 
