@@ -6,9 +6,11 @@ use std::collections::HashMap;
 
 use smol_str::SmolStr;
 
+use crate::checked::{Checked, Reference};
 use crate::environment::Environment;
-use crate::functions::{Declared, Overload, declared, type_by_name};
+use crate::functions::{Declared, Overload, type_by_name};
 use crate::inference::Inference;
+use crate::library::declared;
 use crate::operators::{Operator, operator};
 use crate::parser::Parsed;
 use crate::source::Issue;
@@ -16,41 +18,6 @@ use crate::syntax::{Expr, ExprKind, Id, MapEntry, StructField, operators};
 use crate::types::Type;
 use crate::validators::validate;
 use crate::value::CelValue;
-
-/// Resolution of a node.
-#[derive(Debug, Clone)]
-pub(crate) enum Reference {
-    /// The variable in this slot of the environment.
-    Variable(usize),
-    /// A variable of a macro; the innermost of that name.
-    Local,
-    /// The name of a type.
-    TypeName(SmolStr),
-    /// A function by its full name, and its matching overloads.
-    Function {
-        function: &'static Declared,
-        overloads: Vec<usize>,
-        /// The target was part of the name (`optional.of`).
-        qualified: bool,
-    },
-    /// An operator and its matching overloads.
-    Operator { overloads: Vec<&'static Overload> },
-}
-
-/// A checked expression.
-pub(crate) struct Checked {
-    pub(crate) root: Expr,
-    pub(crate) types: Vec<Type>,
-    pub(crate) references: HashMap<Id, Reference>,
-    /// Depth of the tree.
-    pub(crate) depth: u16,
-}
-
-impl Checked {
-    pub(crate) fn type_of(&self, id: Id) -> Type {
-        self.types.get(id as usize).cloned().unwrap_or(Type::Dyn)
-    }
-}
 
 /// Maximum number of parts of a type. Nested maps of maps could double it with each step.
 const MAX_WEIGHT: usize = 512;

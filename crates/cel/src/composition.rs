@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use smol_str::SmolStr;
 
-use crate::activation::{Activation, Budget};
+use crate::activation::Activation;
+use crate::budget::Budget;
 use crate::environment::Environment;
 use crate::error::{CompileError, EvaluationError};
 use crate::program::Program;

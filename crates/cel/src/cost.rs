@@ -14,7 +14,7 @@ use std::sync::Arc;
 use smol_str::SmolStr;
 
 pub use self::range::Range;
-use crate::checker::{Checked, Reference};
+use crate::checked::{Checked, Reference};
 use crate::declaration::{DeclKind, DeclType};
 use crate::environment::Environment;
 use crate::syntax::{Expr, ExprKind, Id};

@@ -4,14 +4,9 @@ use std::sync::Arc;
 
 use smol_str::SmolStr;
 
-use crate::checker::check;
 use crate::declaration::DeclType;
-use crate::error::CompileError;
-use crate::library::regex::RegexCache;
-use crate::parser::{Dialect, parse};
-use crate::program::{Program, plan};
+use crate::regex_cache::RegexCache;
 use crate::regexp::PatternMemory;
-use crate::source::describe;
 use crate::types::Type;
 
 /// Declared variable.
@@ -59,7 +54,8 @@ pub struct Environment {
     pub(crate) regexes: Arc<RegexCache>,
     /// True if `JSONPatch`, `Object` and their functions are available.
     pub(crate) mutation: bool,
-    bindings: bool,
+    /// True if `cel.bind` is available.
+    pub(crate) bindings: bool,
 }
 
 impl Environment {
@@ -150,27 +146,5 @@ impl Environment {
 
     pub(crate) fn slot(&self, name: &str) -> Option<usize> {
         self.variables.iter().position(|variable| variable.name == name)
-    }
-
-    /// Compiles `expression`, which must have one of the types `expected` (any type if it is empty).
-    ///
-    /// # Errors
-    /// Fails if it does not parse or check, if it has another type, or if a constant part of it fails.
-    pub fn compile(&self, expression: &str, expected: &[Type]) -> Result<Program, CompileError> {
-        let issues = |issues| CompileError::Issues(describe(expression, issues));
-        let dialect = match self.bindings {
-            true => Dialect::WithBindings,
-            false => Dialect::Standard,
-        };
-        let parsed = parse(expression, dialect).map_err(issues)?;
-        let checked = check(self, parsed).map_err(issues)?;
-        let actual = checked.type_of(checked.root.id);
-        if !expected.is_empty() && !expected.contains(&actual) {
-            return Err(CompileError::Output {
-                expected: expected.to_vec(),
-                actual,
-            });
-        }
-        plan(self, checked).map_err(CompileError::Instantiation)
     }
 }

@@ -3,7 +3,6 @@
 use thiserror::Error;
 
 use crate::types::Type;
-use crate::value::CelValue;
 
 /// Error of compiling an expression.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -96,19 +95,6 @@ impl EvaluationError {
             self,
             EvaluationError::NoSuchOverload | EvaluationError::NoSuchOverloadOf(_)
         )
-    }
-
-    /// Adds the function or operator `name` and its arguments to `error`.
-    pub(crate) fn of_call(self, name: &str, args: &[CelValue]) -> Self {
-        if self != EvaluationError::NoSuchOverload {
-            return self;
-        }
-        // The reference selects this function by the value's capabilities rather than its type.
-        if name == "size" {
-            return EvaluationError::NoSuchOverloadOf(name.into());
-        }
-        let types: Vec<_> = args.iter().map(CelValue::type_name).collect();
-        EvaluationError::NoSuchOverloadOf(format!("{name}({})", types.join(", ")).into())
     }
 
     pub(crate) fn no_such_key(key: &str) -> Self {

@@ -1,5 +1,7 @@
 //! Evaluator: walks a planned expression and counts its cost.
 
+mod fold;
+
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,15 +10,16 @@ use holdfast_value::{Map, Value};
 use smallvec::SmallVec;
 use smol_str::SmolStr;
 
-use crate::activation::{Activation, Budget};
+use crate::activation::Activation;
+use crate::budget::Budget;
 use crate::cost::{FORMAT_PATTERN, LIST, MAP, PATTERN, STRUCT, TRAVERSAL};
 use crate::declaration::{DeclKind, DeclType};
 use crate::error::EvaluationError::{self, NoSuchOverload, Overflow};
 use crate::functions::{Call, Context, Cost};
 use crate::library::optional::inner;
-use crate::library::regex::RegexCache;
+use crate::node::{Comparison, Node};
 use crate::operate::{arithmetic, compare, equal, has_order, index, index_if_there, is_in};
-use crate::program::{Comparison, Node};
+use crate::regex_cache::RegexCache;
 use crate::regexp::Pattern;
 use crate::value::{CelValue, Declared, MapKey, MapValue, Outcome, StructValue, member};
 
@@ -170,7 +173,7 @@ impl<'a, 'b> Frame<'a, 'b> {
         let result = call(&context, &arguments).map_err(|error| match name {
             // The errors of these functions do not name types.
             "containsIP" | "containsCIDR" => error,
-            name => error.of_call(name, &arguments),
+            name => error.for_call(name, &arguments),
         })?;
         self.charge(call_cost(cost, &arguments, &result))?;
         Ok(result)

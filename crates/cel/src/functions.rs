@@ -3,14 +3,12 @@
 //! Each library declares its functions in a table of [`Function`]s. The signatures have the form of the documentation
 //! (`string.(int) string` is a member function of a string).
 
-use std::collections::HashMap;
-use std::sync::LazyLock;
-
 use smol_str::SmolStr;
 
-use crate::library;
-use crate::library::regex::RegexCache;
-use crate::types::{Fields, ObjectType, Type};
+use crate::error::EvaluationError;
+use crate::extension::NAMED_TYPES;
+use crate::regex_cache::RegexCache;
+use crate::types::{Type, json_patch};
 use crate::value::{CelValue, Outcome};
 
 /// Environment of a function call in addition to its arguments.
@@ -89,32 +87,19 @@ pub(crate) struct Declared {
     pub(crate) mutation: bool,
 }
 
-/// Returns the function of this name.
-pub(crate) fn declared(name: &str) -> Option<&'static Declared> {
-    static DECLARED: LazyLock<HashMap<&'static str, Declared>> = LazyLock::new(|| {
-        let read = |(function, mutation): (&Function, bool)| {
-            let overloads = function
-                .signatures
-                .iter()
-                .filter_map(|signature| overload(signature))
-                .collect();
-            let declared = Declared {
-                name: function.name,
-                call: function.call,
-                cost: function.cost,
-                overloads,
-                mutation,
-            };
-            (function.name, declared)
-        };
-        let tables = library::TABLES
-            .iter()
-            .flat_map(|table| table.iter())
-            .map(|function| (function, false));
-        let mutation = library::jsonpatch::FUNCTIONS.iter().map(|function| (function, true));
-        tables.chain(mutation).map(read).collect()
-    });
-    DECLARED.get(name)
+impl EvaluationError {
+    /// Adds the function or operator `name` and its arguments to the error.
+    pub(crate) fn for_call(self, name: &str, args: &[CelValue]) -> Self {
+        if self != EvaluationError::NoSuchOverload {
+            return self;
+        }
+        // The reference selects this function by the value's capabilities rather than its type.
+        if name == "size" {
+            return EvaluationError::NoSuchOverloadOf(name.into());
+        }
+        let types: Vec<_> = args.iter().map(CelValue::type_name).collect();
+        EvaluationError::NoSuchOverloadOf(format!("{name}({})", types.join(", ")).into())
+    }
 }
 
 /// Parses `receiver.(a, b) result` or `(a, b) result`.
@@ -175,7 +160,7 @@ impl Reader<'_> {
             "duration" => Type::Duration,
             "timestamp" => Type::Timestamp,
             "dyn" => Type::Dyn,
-            name => match library::NAMED_TYPES.iter().find(|(short, _)| *short == name) {
+            name => match NAMED_TYPES.iter().find(|(short, _)| *short == name) {
                 Some((_, full)) => Type::Named(full),
                 None => Type::Param(SmolStr::new(name)),
             },
@@ -215,33 +200,9 @@ pub(crate) fn type_by_name(name: &str, mutation: bool) -> Option<Type> {
     })
 }
 
-/// Returns the type `JSONPatch` of mutating policies.
-pub(crate) fn json_patch() -> Type {
-    Type::Object(ObjectType {
-        name: SmolStr::new_static("JSONPatch"),
-        fields: Fields::Listed(std::sync::Arc::new(vec![
-            (SmolStr::new_static("from"), Type::String),
-            (SmolStr::new_static("op"), Type::String),
-            (SmolStr::new_static("path"), Type::String),
-            (SmolStr::new_static("value"), Type::Dyn),
-        ])),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_signature_can_be_read() {
-        let functions = library::TABLES.iter().flat_map(|table| table.iter());
-        for function in functions.chain(library::jsonpatch::FUNCTIONS) {
-            assert!(!function.signatures.is_empty(), "{}", function.name);
-            for signature in function.signatures {
-                assert!(overload(signature).is_some(), "{}: {signature}", function.name);
-            }
-        }
-    }
 
     #[test]
     fn a_signature_names_receiver_arguments_and_result() {

@@ -8,15 +8,16 @@
 
 mod composite;
 mod literal;
+mod macros;
 mod nodes;
 
 use smol_str::SmolStr;
 
+use macros::expand;
 use nodes::Nodes;
 
 use crate::escaping::is_reserved;
 use crate::lexer::{Kind, Token, Unrecognized, tokens};
-use crate::macros::expand;
 use crate::recovery;
 use crate::source::{Issue, MAX_ISSUES, NOWHERE};
 use crate::syntax::{Expr, ExprKind, Id, operators};

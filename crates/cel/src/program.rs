@@ -4,17 +4,19 @@ use std::sync::Arc;
 
 use smol_str::SmolStr;
 
-use crate::activation::{Activation, Budget};
-use crate::checker::{Checked, Reference};
+use crate::activation::Activation;
+use crate::budget::Budget;
+use crate::checked::{Checked, Reference};
 use crate::cost::{LIST, MAP, Range, estimate};
 use crate::environment::Environment;
 use crate::error::EvaluationError;
 use crate::evaluate::{Frame, call_cost};
 use crate::functions::{Call, Context, Cost};
-use crate::library::regex::RegexCache;
+use crate::node::{Comparison, FoldNode, Node};
 use crate::operate::Arithmetic;
+use crate::regex_cache::RegexCache;
 use crate::regexp::{Pattern, check_pattern};
-use crate::syntax::{Expr, ExprKind, FoldKind, operators};
+use crate::syntax::{Expr, ExprKind, operators};
 use crate::types::Type;
 use crate::value::{CelValue, MapKey, MapValue};
 
@@ -64,72 +66,6 @@ impl Program {
         budget.spend(cost);
         outcome
     }
-}
-
-/// Step of an evaluation.
-#[derive(Debug)]
-pub(crate) enum Node {
-    Const(CelValue),
-    /// A precomputed value, with the cost of computing it.
-    Made(CelValue, u64),
-    Variable(usize),
-    /// A variable and selections from it.
-    Path(usize, Box<[SmolStr]>),
-    Local(usize),
-    Select(Box<Node>, SmolStr),
-    Has(Box<Node>, SmolStr),
-    /// `has()` on a variable and selections from it.
-    HasPath(usize, Box<[SmolStr]>),
-    OptionalSelect(Box<Node>, SmolStr),
-    Call {
-        name: &'static str,
-        call: Call,
-        cost: Cost,
-        args: Box<[Node]>,
-    },
-    /// `matches` with a constant pattern.
-    Matches {
-        subject: Box<Node>,
-        regex: Pattern,
-        pattern: u64,
-    },
-    And(Box<(Node, Node)>),
-    Or(Box<(Node, Node)>),
-    Not(Box<Node>),
-    Negate(Box<Node>),
-    Conditional(Box<(Node, Node, Node)>),
-    Equal(Box<(Node, Node)>, bool),
-    Compare(Comparison, Box<(Node, Node)>),
-    Arithmetic(Arithmetic, Box<(Node, Node)>),
-    In(Box<(Node, Node)>),
-    Index(Box<(Node, Node)>),
-    OptionalIndex(Box<(Node, Node)>),
-    List(Box<[(Node, bool)]>),
-    Map(Box<[(Node, Node, bool)]>),
-    Struct(SmolStr, Box<[(SmolStr, Node, bool)]>),
-    Fold(Box<FoldNode>),
-    Bind(Box<(Node, Node)>),
-    OptionalMap(bool, Box<(Node, Node)>),
-}
-
-/// The comparison of an operator.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Comparison {
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
-}
-
-/// Iterating macro.
-#[derive(Debug)]
-pub(crate) struct FoldNode {
-    pub(crate) kind: FoldKind,
-    pub(crate) range: Node,
-    /// True if both index and value, or both key and value, have a variable.
-    pub(crate) two: bool,
-    pub(crate) filter: Option<Node>,
-    pub(crate) body: Node,
 }
 
 /// Prepares a checked expression for evaluation.
@@ -407,7 +343,7 @@ impl Planner<'_> {
                     return Node::Made(made, units);
                 }
                 Err(error) => {
-                    self.failure.get_or_insert(error.of_call(name, &arguments).to_string());
+                    self.failure.get_or_insert(error.for_call(name, &arguments).to_string());
                 }
             }
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use smol_str::SmolStr;
 
 use crate::declaration::{DeclKind, DeclType};
+use crate::extension::authorizer::{AUTHORIZER, RESOURCE_CHECK};
 
 /// A type of CEL.
 #[derive(Debug, Clone)]
@@ -100,12 +101,12 @@ impl Type {
 
     /// Type of the variable `authorizer`.
     pub fn authorizer() -> Self {
-        Type::Named(crate::library::authorizer::AUTHORIZER)
+        Type::Named(AUTHORIZER)
     }
 
     /// Type of `authorizer.requestResource`.
     pub fn resource_check() -> Self {
-        Type::Named(crate::library::authorizer::RESOURCE_CHECK)
+        Type::Named(RESOURCE_CHECK)
     }
 
     /// `Object`: the required type of an apply configuration's expression.
@@ -115,7 +116,7 @@ impl Type {
 
     /// `list(JSONPatch)`: the required type of a JSON patch's expression.
     pub fn json_patches() -> Self {
-        Type::list(crate::functions::json_patch())
+        Type::list(json_patch())
     }
 
     /// Object type with explicit fields, such as that of `variables` or `request`.
@@ -220,6 +221,19 @@ impl ObjectType {
             }
         }
     }
+}
+
+/// Returns the type `JSONPatch` of mutating policies.
+pub(crate) fn json_patch() -> Type {
+    Type::Object(ObjectType {
+        name: SmolStr::new_static("JSONPatch"),
+        fields: Fields::Listed(Arc::new(vec![
+            (SmolStr::new_static("from"), Type::String),
+            (SmolStr::new_static("op"), Type::String),
+            (SmolStr::new_static("path"), Type::String),
+            (SmolStr::new_static("value"), Type::Dyn),
+        ])),
+    })
 }
 
 impl fmt::Display for Type {

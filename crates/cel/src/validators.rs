@@ -1,10 +1,11 @@
 //! Validation of a checked expression: literals of durations, timestamps, patterns and format strings, and a common
 //! type for the elements of a literal. cel-go runs these as validators of the checked tree.
 
-use crate::checker::Checked;
-use crate::functions::{Context, declared};
-use crate::library::regex::RegexCache;
+use crate::checked::Checked;
+use crate::functions::Context;
+use crate::library::declared;
 use crate::library::template::{Piece, pieces, refusal};
+use crate::regex_cache::RegexCache;
 use crate::regexp::check_pattern;
 use crate::source::Issue;
 use crate::syntax::{Expr, ExprKind, Id, MapEntry};

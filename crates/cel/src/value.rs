@@ -10,16 +10,17 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use holdfast_gotext::quantity::ExactQuantity;
+use holdfast_gotext::url::Url;
 use holdfast_value::{Growth, List, Map, Value};
 use smol_str::SmolStr;
 
+use crate::budget::Budget;
 use crate::declaration::{DeclKind, DeclType};
 use crate::error::EvaluationError;
-use crate::library::authorizer::AuthorizerValue;
-use crate::library::format::Format;
-use crate::library::ip::Cidr;
-use crate::library::semver::Version;
-use crate::library::url::Url;
+use crate::extension::authorizer::AuthorizerValue;
+use crate::extension::cidr::Cidr;
+use crate::extension::format::Format;
+use crate::extension::semver::Version;
 use crate::time::Timestamp;
 
 /// Outcome of an evaluation.
@@ -79,7 +80,7 @@ pub enum CelValue {
 /// Fields that are computed when an expression uses them.
 pub trait LazyFields: std::fmt::Debug + Send + Sync {
     /// Returns the value of the field `name`; `None` if there is no such field. Computing it draws from `budget`.
-    fn field(&self, name: &str, budget: &mut crate::Budget<'_>) -> Option<Result<CelValue, EvaluationError>>;
+    fn field(&self, name: &str, budget: &mut Budget<'_>) -> Option<Result<CelValue, EvaluationError>>;
 }
 
 /// List from the object tree or created by an expression.

@@ -3,7 +3,7 @@
 use super::{
     Estimator, FORMAT_PATTERN, LIST, MAX_FORMAT_NAME_LENGTH, ONE, PATTERN, Range, Step, TRAVERSAL, origin_size,
 };
-use crate::checker::Reference;
+use crate::checked::Reference;
 use crate::functions::{Cost, Overload};
 use crate::syntax::{Expr, ExprKind, Id, operators};
 use crate::types::Type;

@@ -6,18 +6,11 @@
 )]
 
 use crate::error::EvaluationError::NoSuchOverload;
+use crate::extension::format::Format;
 use crate::functions::{Cost, Function};
 use crate::library::url::is_request_uri;
 use crate::time::Timestamp;
 use crate::value::{CelValue, Outcome};
-
-/// A format by name.
-#[derive(Debug)]
-pub struct Format {
-    /// Name in `format.NAME()` and `format.named('NAME')`.
-    pub(crate) name: &'static str,
-    check: fn(&str) -> Vec<String>,
-}
 
 macro_rules! formats {
     ($($constant:ident $name:literal $check:expr;)+) => {

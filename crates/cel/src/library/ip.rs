@@ -5,14 +5,14 @@
     reason = "a call has the number of arguments of its chosen overload"
 )]
 
-use std::fmt;
 use std::net::IpAddr;
 
 use holdfast_gotext::quote::quote;
 
 use crate::error::EvaluationError::{self, NoSuchOverload};
+use crate::extension::cidr::{Cidr, is_mapped};
 use crate::functions::{Context, Cost, Function};
-use crate::library::netip::{parse_address, parse_prefix};
+use crate::netip::parse_address;
 use crate::value::{CelValue, Outcome};
 
 pub(crate) const FUNCTIONS: &[Function] = &[
@@ -77,7 +77,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
         name: "cidr",
         call: |_, args| {
             let text = text(&args[0])?;
-            Cidr::converted(text).map(CelValue::Cidr)
+            convert_range(text).map(CelValue::Cidr)
         },
         cost: Cost::Traverse,
         signatures: &["(string) cidr"],
@@ -150,11 +150,6 @@ fn parse_ip(text: &str) -> Result<IpAddr, String> {
     Ok(read.address)
 }
 
-/// True if an address is IPv4 within IPv6.
-fn is_mapped(address: IpAddr) -> bool {
-    matches!(address, IpAddr::V6(address) if address.to_ipv4_mapped().is_some())
-}
-
 fn convert(text: &str) -> Outcome<IpAddr> {
     parse_ip(text).map_err(EvaluationError::failed)
 }
@@ -190,75 +185,13 @@ fn is_global_unicast(address: IpAddr) -> bool {
         || is_link_local_unicast(address))
 }
 
-/// Range of addresses: `10.0.0.0/8`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cidr {
-    address: IpAddr,
-    length: u8,
-}
-
-impl Cidr {
-    /// Parses `address/length`.
-    ///
-    /// # Errors
-    /// Returns Go's message.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let (address, length) = parse_prefix(text)
-            .map_err(|why| format!("network address parse error during conversion from string: {why}"))?;
-        if is_mapped(address) {
-            return Err(format!("IPv4-mapped IPv6 address {} is not allowed", quote(text)));
-        }
-        Ok(Self { address, length })
-    }
-
-    /// Parses a range for an expression. The reference repeats the context in its error.
-    fn converted(text: &str) -> Outcome<Self> {
-        Self::parse(text).map_err(|why| {
-            EvaluationError::failed(format!(
-                "network address parse error during conversion from string: {why}"
-            ))
-        })
-    }
-
-    pub(crate) fn bytes(&self) -> u64 {
-        if self.address.is_ipv4() { 4 } else { 16 }
-    }
-
-    fn bits(address: IpAddr, length: u8) -> u128 {
-        match address {
-            IpAddr::V4(address) => {
-                let mask = u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
-                u128::from(u32::from(address) & mask)
-            }
-            IpAddr::V6(address) => {
-                let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0);
-                u128::from(address) & mask
-            }
-        }
-    }
-
-    fn masked(&self) -> Self {
-        let bits = Self::bits(self.address, self.length);
-        let address = match self.address {
-            IpAddr::V4(_) => IpAddr::V4((bits as u32).into()),
-            IpAddr::V6(_) => IpAddr::V6(bits.into()),
-        };
-        Self {
-            address,
-            length: self.length,
-        }
-    }
-
-    fn contains(&self, address: IpAddr) -> bool {
-        self.address.is_ipv4() == address.is_ipv4()
-            && Self::bits(self.address, self.length) == Self::bits(address, self.length)
-    }
-}
-
-impl fmt::Display for Cidr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.length)
-    }
+/// Parses a range for an expression. The reference repeats the context in its error.
+fn convert_range(text: &str) -> Outcome<Cidr> {
+    Cidr::parse(text).map_err(|why| {
+        EvaluationError::failed(format!(
+            "network address parse error during conversion from string: {why}"
+        ))
+    })
 }
 
 fn contains_ip(_: &Context<'_>, args: &[CelValue]) -> Outcome {
@@ -276,7 +209,7 @@ fn contains_ip(_: &Context<'_>, args: &[CelValue]) -> Outcome {
 fn contains_cidr(_: &Context<'_>, args: &[CelValue]) -> Outcome {
     let (cidr, other) = match args {
         [CelValue::Cidr(cidr), CelValue::Cidr(other)] => (cidr, *other),
-        [CelValue::Cidr(cidr), CelValue::String(text)] => (cidr, Cidr::converted(text)?),
+        [CelValue::Cidr(cidr), CelValue::String(text)] => (cidr, convert_range(text)?),
         _ => return Err(NoSuchOverload),
     };
     Ok(CelValue::Bool(

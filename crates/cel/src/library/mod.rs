@@ -5,7 +5,6 @@ pub(crate) mod format;
 pub(crate) mod ip;
 pub(crate) mod jsonpatch;
 pub(crate) mod lists;
-mod netip;
 pub(crate) mod optional;
 pub(crate) mod quantity;
 pub(crate) mod regex;
@@ -17,7 +16,10 @@ pub(crate) mod template;
 pub(crate) mod times;
 pub(crate) mod url;
 
-use crate::functions::Function;
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use crate::functions::{Declared, Function, overload};
 
 /// Tables of all libraries that are in every environment.
 pub(crate) const TABLES: [&[Function]; 13] = [
@@ -36,18 +38,46 @@ pub(crate) const TABLES: [&[Function]; 13] = [
     authorizer::FUNCTIONS,
 ];
 
-/// Types of the libraries: the word in signatures, and the name that users see.
-pub(crate) const NAMED_TYPES: [(&str, &str); 12] = [
-    ("url", "kubernetes.URL"),
-    ("ip", "net.IP"),
-    ("cidr", "net.CIDR"),
-    ("quantity", "kubernetes.Quantity"),
-    ("semver", "kubernetes.Semver"),
-    ("format", "kubernetes.NamedFormat"),
-    ("authorizer", authorizer::AUTHORIZER),
-    ("path_check", authorizer::PATH_CHECK),
-    ("group_check", authorizer::GROUP_CHECK),
-    ("resource_check", authorizer::RESOURCE_CHECK),
-    ("decision", authorizer::DECISION),
-    ("variables", "kubernetes.variables"),
-];
+/// Returns the function of this name.
+pub(crate) fn declared(name: &str) -> Option<&'static Declared> {
+    static DECLARED: LazyLock<HashMap<&'static str, Declared>> = LazyLock::new(|| {
+        let read = |(function, mutation): (&Function, bool)| {
+            let overloads = function
+                .signatures
+                .iter()
+                .filter_map(|signature| overload(signature))
+                .collect();
+            let declared = Declared {
+                name: function.name,
+                call: function.call,
+                cost: function.cost,
+                overloads,
+                mutation,
+            };
+            (function.name, declared)
+        };
+        let tables = TABLES
+            .iter()
+            .flat_map(|table| table.iter())
+            .map(|function| (function, false));
+        let mutation = jsonpatch::FUNCTIONS.iter().map(|function| (function, true));
+        tables.chain(mutation).map(read).collect()
+    });
+    DECLARED.get(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_signature_can_be_read() {
+        let functions = TABLES.iter().flat_map(|table| table.iter());
+        for function in functions.chain(jsonpatch::FUNCTIONS) {
+            assert!(!function.signatures.is_empty(), "{}", function.name);
+            for signature in function.signatures {
+                assert!(overload(signature).is_some(), "{}: {signature}", function.name);
+            }
+        }
+    }
+}

@@ -7,8 +7,7 @@
 
 use std::collections::BTreeMap;
 
-pub use holdfast_gotext::url::Url;
-use holdfast_gotext::url::{parse, parse_request_uri, unescape};
+use holdfast_gotext::url::{Url, parse, parse_request_uri, unescape};
 use smol_str::SmolStr;
 
 use crate::error::EvaluationError::{self, NoSuchOverload};

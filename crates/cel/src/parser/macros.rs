@@ -4,7 +4,7 @@
 
 use smol_str::SmolStr;
 
-use crate::parser::{Dialect, GaveUp, Parser};
+use super::{Dialect, GaveUp, Parser};
 use crate::syntax::{Bind, Expr, ExprKind, Fold, FoldKind};
 
 /// Iterating macros: name, number of variables, number of expressions after them, kind.

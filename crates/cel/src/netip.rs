@@ -6,13 +6,13 @@ use holdfast_gotext::quote::quote;
 
 /// Address with its zone, if it has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ZonedAddress<'a> {
-    pub(super) address: IpAddr,
-    pub(super) zone: &'a str,
+pub(crate) struct ZonedAddress<'a> {
+    pub(crate) address: IpAddr,
+    pub(crate) zone: &'a str,
 }
 
 /// Parses an address with or without a zone.
-pub(super) fn parse_address(text: &str) -> Result<ZonedAddress<'_>, String> {
+pub(crate) fn parse_address(text: &str) -> Result<ZonedAddress<'_>, String> {
     let refused = |why: &str| Err(format!("ParseAddr({}): {why}", quote(text)));
     match text.bytes().find(|byte| matches!(byte, b'.' | b':' | b'%')) {
         Some(b'.') => fields_of_v4(text, text).map(|fields| ZonedAddress {
@@ -34,7 +34,7 @@ pub(super) fn parse_address(text: &str) -> Result<ZonedAddress<'_>, String> {
 }
 
 /// Parses `address/length`.
-pub(super) fn parse_prefix(text: &str) -> Result<(IpAddr, u8), String> {
+pub(crate) fn parse_prefix(text: &str) -> Result<(IpAddr, u8), String> {
     let refuse = |why: &str| format!("netip.ParsePrefix({}): {why}", quote(text));
     let (address, length) = text.rsplit_once('/').ok_or_else(|| refuse("no '/'"))?;
     let address = parse_address(address).map_err(|why| refuse(&why))?;

@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::Frame;
 use crate::cost::{LIST, MAP};
 use crate::error::EvaluationError::{self, NoSuchOverload};
-use crate::evaluate::Frame;
 use crate::library::lists::sort_by_keys;
-use crate::program::{FoldNode, Node};
+use crate::node::{FoldNode, Node};
 use crate::syntax::FoldKind;
 use crate::value::{CelValue, MapKey, MapValue, Outcome};
 

@@ -1,0 +1,4 @@
+//! Tests that need several modules.
+
+mod layers;
+mod recovery;

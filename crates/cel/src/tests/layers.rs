@@ -1,0 +1,45 @@
+use test_support::Layers;
+
+/// Top-level modules in order, lowest first.
+const LAYERS: [&str; 35] = [
+    "limits",
+    "escaping",
+    "declaration",
+    "regexp",
+    "netip",
+    "extension",
+    "types",
+    "error",
+    "regex_cache",
+    "environment",
+    "time",
+    "budget",
+    "value",
+    "activation",
+    "functions",
+    "syntax",
+    "checked",
+    "operators",
+    "lexer",
+    "source",
+    "recovery",
+    "parser",
+    "inference",
+    "operate",
+    "library",
+    "validators",
+    "checker",
+    "node",
+    "cost",
+    "evaluate",
+    "program",
+    "compile",
+    "composition",
+    "plain",
+    "tests",
+];
+
+#[test]
+fn module_imports_only_modules_before_it() {
+    Layers::new(env!("CARGO_MANIFEST_DIR"), &LAYERS).check();
+}
