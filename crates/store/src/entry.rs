@@ -12,8 +12,6 @@ use bytes::Bytes;
 
 use crate::key::{Key, Revision, table_by_segments};
 use crate::packed::Text;
-use crate::state::Snapshot;
-use crate::transaction::Transaction;
 
 /// Interface by which the user of the store defines an index for each entry and the prefixes of tables.
 ///
@@ -28,19 +26,6 @@ pub trait Indexer: Send + Sync + Sized + 'static {
     /// Builds the index of `value`, whose resource version is already inserted. The store calls it at most once for an
     /// entry, when its index is first needed and did not arrive with the commit.
     fn index(&self, key: &Key, value: &[u8]) -> Self::Index;
-
-    /// Adds to a transaction the changes that must be written together with it, based on `state`. Usually none.
-    /// `is_shared` is true if others write to the same storage.
-    fn complete(&self, transaction: Transaction<Self>, state: &Snapshot<Self>, is_shared: bool) -> Transaction<Self> {
-        let _ = (state, is_shared);
-        transaction
-    }
-
-    /// Returns true if the object at `key` has claims that are written together with it in every storage.
-    fn has_claims(&self, key: &[u8]) -> bool {
-        let _ = key;
-        false
-    }
 
     /// Returns the length of the part of `prefix` that names its table, 0 if `prefix` spans tables.
     ///

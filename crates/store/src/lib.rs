@@ -36,6 +36,8 @@
 
 mod clock;
 mod codec;
+mod completion;
+mod config;
 mod embedded;
 mod engine;
 mod entry;
@@ -46,11 +48,15 @@ mod key;
 mod packed;
 mod state;
 mod store;
+#[cfg(test)]
+mod tests;
 mod transaction;
 mod watch;
 
 pub use clock::{Clock, SystemClock};
 pub use codec::{AsServed, Codec, CodecError, TimeToLive};
+pub use completion::Completion;
+pub use config::Config;
 #[cfg(feature = "testing")]
 pub use embedded::testing;
 pub use embedded::{Embedded, Image, ImageEntry, Summary as ImageSummary, image_of_snapshot};
@@ -61,6 +67,6 @@ pub use etcd::{Connection, Etcd, EtcdConfig, NoObserver, Observer, Operation};
 pub use history::{Event, EventKind};
 pub use key::{Key, Revision, table_by_segments};
 pub use state::{Draft, HistoryLimits, Publisher, Range, Snapshot, State};
-pub use store::{Config, Store};
+pub use store::Store;
 pub use transaction::{Committed, Guard, MAX_KEY, MAX_OPS, MAX_VALUE, Op, Transaction};
 pub use watch::Watcher;

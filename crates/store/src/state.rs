@@ -25,7 +25,6 @@ use crate::entry::{Entry, Indexer, Stored, Version};
 use crate::error::HistoryError;
 use crate::history::{Channel, Event, EventKind};
 use crate::key::{Key, Revision};
-use crate::transaction::Transaction;
 
 use self::snapshot::Root;
 pub(crate) use self::snapshot::home_of;
@@ -130,14 +129,9 @@ impl<X: Indexer> State<X> {
         Entry::new(&self.indexer, key, value, version, None)
     }
 
-    /// Returns a transaction with the changes that must be written together with it.
-    pub(crate) fn complete(&self, transaction: Transaction<X>, by: &Snapshot<X>, is_shared: bool) -> Transaction<X> {
-        self.indexer.complete(transaction, by, is_shared)
-    }
-
-    /// Returns true if the transaction writes an object with claims.
-    pub(crate) fn has_claims(&self, transaction: &Transaction<X>) -> bool {
-        transaction.ops.iter().any(|op| self.indexer.has_claims(op.key()))
+    /// Returns the indexer of the values.
+    pub(crate) fn indexer(&self) -> &X {
+        &self.indexer
     }
 
     /// Returns the state at `revision`.

@@ -1,48 +1,16 @@
 //! The store as its users see it: an engine and the state on top of it.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::{Clock, SystemClock};
-use crate::embedded::Embedded;
+use crate::completion::Completion;
 use crate::engine::Engine;
 use crate::entry::Indexer;
-use crate::error::{CommitError, HistoryError, OpenError, ReadError, StorageError};
+use crate::error::{CommitError, HistoryError, ReadError, StorageError};
 use crate::key::{Key, Revision};
-use crate::state::{HistoryLimits, Snapshot, State, home_of};
+use crate::state::{Snapshot, State, home_of};
 use crate::transaction::{Committed, Guard, Transaction};
 use crate::watch::{Scope, Watcher};
-
-/// Settings of an embedded store.
-#[derive(Clone)]
-pub struct Config {
-    /// The data directory; created if it is absent. The store keeps `store.db` (with `-wal` and `-shm` next to it),
-    /// `acknowledged` and `lock` in it and does not touch other files.
-    pub directory: PathBuf,
-    /// Bounds of the event history.
-    pub history: HistoryLimits,
-    /// Wall clock.
-    pub clock: Arc<dyn Clock>,
-    /// True to open a damaged store with whatever is still readable. If false, a damaged store is not opened.
-    pub accept_data_loss: bool,
-    /// True to acknowledge a write only after it is on the disk. If false, a crash of the machine may lose or damage
-    /// the store; a crash of the process loses nothing.
-    pub sync: bool,
-}
-
-impl Config {
-    /// Creates the settings of a store in this directory, with the default history and the system's clock.
-    pub fn new(directory: impl Into<PathBuf>) -> Self {
-        Self {
-            directory: directory.into(),
-            history: HistoryLimits::default(),
-            clock: Arc::new(SystemClock),
-            accept_data_loss: false,
-            sync: true,
-        }
-    }
-}
 
 /// The part of a transaction that one of several stores commits.
 struct Part<X: Indexer> {
@@ -63,7 +31,7 @@ impl<X: Indexer> Default for Part<X> {
 /// A revisioned key-value store: durable guarded writes, reads and watches from memory.
 ///
 /// Some keys may be in separate stores, each with its own revision counter, as configured by
-/// `--etcd-servers-overrides`; [`Store::of`] returns the store of a key. Methods for one key or prefix use that store.
+/// `--etcd-servers-overrides`; [`Store::for_key`] returns the store of a key. Methods for one key or prefix use that store.
 /// Snapshots contain the keys of all stores, and a commit runs the parts of the stores one after the other.
 pub struct Store<X: Indexer> {
     state: Arc<State<X>>,
@@ -72,20 +40,38 @@ pub struct Store<X: Indexer> {
     overrides: Vec<(Key, Self)>,
 }
 
-impl<X: Indexer> Store<X> {
-    /// Opens the embedded store of a directory and loads it.
+impl<X: Completion> Store<X> {
+    /// Commits a transaction. Returns when it is durable and visible to every later read.
     ///
     /// # Errors
-    /// If the directory cannot be used, is in use by another process, or has unreadable content.
-    pub fn open(config: Config, indexer: X) -> Result<Self, OpenError> {
-        let (state, engine) = Embedded::open(config, indexer)?;
-        Ok(Self {
-            state,
-            engine: Box::new(engine),
-            overrides: Vec::new(),
-        })
+    /// [`CommitError`]. Nothing was changed, except for the parts that other stores committed before one of them
+    /// failed.
+    pub async fn commit(&self, transaction: Transaction<X>) -> Result<Committed<X>, CommitError> {
+        let is_completed = self.engine.is_shared() || self.has_claims(&transaction);
+        let transaction = match is_completed {
+            true => self
+                .state
+                .indexer()
+                .complete(transaction, &self.newest(), self.engine.is_shared()),
+            false => transaction,
+        };
+        transaction.check()?;
+        if self.overrides.is_empty() {
+            return self.engine.commit(transaction).await;
+        }
+        Box::pin(self.commit_each(transaction)).await
     }
 
+    /// Returns true if the transaction writes an object with claims.
+    fn has_claims(&self, transaction: &Transaction<X>) -> bool {
+        transaction
+            .ops
+            .iter()
+            .any(|op| self.state.indexer().has_claims(op.key()))
+    }
+}
+
+impl<X: Indexer> Store<X> {
     /// Creates a store on an engine that publishes to `state`.
     pub fn with_engine(state: Arc<State<X>>, engine: Box<dyn Engine<X>>) -> Self {
         Self {
@@ -102,7 +88,7 @@ impl<X: Indexer> Store<X> {
     }
 
     /// Returns the store that holds the keys with this prefix.
-    pub fn of(&self, key: &[u8]) -> &Self {
+    pub fn for_key(&self, key: &[u8]) -> &Self {
         let home = home_of(&self.overrides, key).and_then(|at| self.overrides.get(at));
         home.map_or(self, |(_, store)| store)
     }
@@ -110,26 +96,6 @@ impl<X: Indexer> Store<X> {
     /// Returns the additional stores with the prefixes of their keys.
     pub fn overrides(&self) -> &[(Key, Self)] {
         &self.overrides
-    }
-
-    /// Commits a transaction. Returns when it is durable and visible to every later read.
-    ///
-    /// # Errors
-    /// [`CommitError`]. Nothing was changed, except for the parts that other stores committed before one of them
-    /// failed.
-    pub async fn commit(&self, transaction: Transaction<X>) -> Result<Committed<X>, CommitError> {
-        let is_completed = self.engine.is_shared() || self.state.has_claims(&transaction);
-        let transaction = match is_completed {
-            true => self
-                .state
-                .complete(transaction, &self.newest(), self.engine.is_shared()),
-            false => transaction,
-        };
-        transaction.check()?;
-        if self.overrides.is_empty() {
-            return self.engine.commit(transaction).await;
-        }
-        Box::pin(self.commit_each(transaction)).await
     }
 
     /// Commits the part of each store. This store is first, because it holds the quotas that a write is charged to. If
@@ -194,7 +160,7 @@ impl<X: Indexer> Store<X> {
     /// # Errors
     /// See [`Store::latest`].
     pub async fn latest_with(&self, key: &[u8]) -> Result<Snapshot<X>, ReadError> {
-        let home = self.of(key);
+        let home = self.for_key(key);
         if !std::ptr::eq(home, self)
             && let Some(current) = home.engine.current()
         {
@@ -370,6 +336,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+    use crate::config::Config;
     use crate::engine::Pending;
     use crate::entry::Value;
 
@@ -418,7 +385,7 @@ mod tests {
         let made = store.commit(first).await.unwrap().entries;
         let keys: Vec<&[u8]> = made.iter().flatten().map(|entry| entry.key().as_bytes()).collect();
         assert_eq!(keys, [event.as_bytes(), pod.as_bytes()]);
-        let revision = store.of(event.as_bytes()).revision();
+        let revision = store.for_key(event.as_bytes()).revision();
         // A guard in a store without changes also blocks the changes of the other stores.
         let stale = Transaction::new().guard(event, revision + 1).delete(pod);
         let failed = store.commit(stale).await.unwrap_err();
@@ -432,5 +399,20 @@ mod tests {
             assert!(snapshot.get(event.as_bytes()).is_some() && snapshot.get(pod.as_bytes()).is_none());
             assert_eq!(snapshot.range(b"/registry/").count(), 1);
         }
+    }
+
+    #[tokio::test]
+    async fn snapshot_and_watch_have_no_gap_when_history_restarts() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(Config::new(directory.path()), ()).unwrap();
+        let write = async || {
+            let put = Transaction::new().put("/registry/pods/a/b", Value::plain("x"));
+            store.commit(put).await.unwrap().revision
+        };
+        let (snapshot, mut watcher) = store.snapshot_and_watch("/registry/pods/").unwrap();
+        let revision = write().await;
+        store.begin_history();
+        assert!(snapshot.is_empty());
+        assert_eq!(watcher.next().await.unwrap().revision(), revision);
     }
 }

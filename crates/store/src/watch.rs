@@ -163,8 +163,8 @@ impl<X: Indexer> std::fmt::Debug for Watcher<X> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "what fails here is the test")]
 mod tests {
+    use crate::entry::Value;
     use crate::state::{At, HistoryLimits, State};
-    use crate::{Store, Value};
 
     use super::*;
 
@@ -190,20 +190,5 @@ mod tests {
         publisher.publish(draft);
         assert!(woken.has_changed().unwrap());
         assert_eq!(joined.next().await.unwrap().revision(), 2);
-    }
-
-    #[tokio::test]
-    async fn snapshot_and_watch_have_no_gap_when_history_restarts() {
-        let directory = tempfile::tempdir().unwrap();
-        let store = Store::open(crate::Config::new(directory.path()), ()).unwrap();
-        let write = async || {
-            let put = crate::Transaction::new().put("/registry/pods/a/b", Value::plain("x"));
-            store.commit(put).await.unwrap().revision
-        };
-        let (snapshot, mut watcher) = store.snapshot_and_watch("/registry/pods/").unwrap();
-        let revision = write().await;
-        store.begin_history();
-        assert!(snapshot.is_empty());
-        assert_eq!(watcher.next().await.unwrap().revision(), revision);
     }
 }

@@ -42,7 +42,7 @@ pub(super) async fn get(context: &Arc<Context>, request: ResourceRequest) -> Res
 pub(super) async fn snapshot(context: &Context, request: &ResourceRequest) -> Result<Snapshot, ApiError> {
     let options = GetOptions::parse(&request.query)?;
     let prefix = objects::key_prefix(&request.served.resource);
-    let store = context.shared.store.of(prefix.as_bytes());
+    let store = context.shared.store.for_key(prefix.as_bytes());
     fresh(store, revision(&options.resource_version)?).await
 }
 

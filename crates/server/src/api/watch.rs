@@ -45,7 +45,7 @@ pub(super) async fn watch(context: &Arc<Context>, mut request: ResourceRequest) 
     // The watch starts with the existing objects if no resource version names the state that the client knows.
     let from_state = options.send_initial_events.unwrap_or(matches!(wanted, None | Some(0)));
     let place = KeyRange::of(&request, &selection);
-    let store = context.shared.store.of(place.prefix.as_bytes());
+    let store = context.shared.store.for_key(place.prefix.as_bytes());
     let failed = |request, error: &ApiError| {
         let frame = error_frame(context.messages(), format, error);
         Ok(answer(request, ResponseBody::from(frame)))

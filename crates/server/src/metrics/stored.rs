@@ -160,7 +160,7 @@ impl Collector for StoredObjects {
         for resource in self.resources.load().resources() {
             let Some(storage) = &resource.storage else { continue };
             let prefix = storage.namespace_prefix("");
-            let store = self.store.of(prefix.as_bytes());
+            let store = self.store.for_key(prefix.as_bytes());
             let snapshot = store.snapshot();
             let objects = snapshot.count(prefix.as_bytes());
             let labels = [resource.group.as_str(), resource.plural.as_str()];

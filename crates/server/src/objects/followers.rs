@@ -87,7 +87,7 @@ impl<F: Follower> Following<F> {
     /// Passes on the current objects; the watcher gives the later changes.
     fn begin(&mut self) -> Result<Watcher<Objects>, HistoryError> {
         let (snapshot, watcher) = {
-            let store = self.store.of(self.prefix.as_bytes());
+            let store = self.store.for_key(self.prefix.as_bytes());
             store.snapshot_and_watch(self.prefix.as_str())?
         };
         let differences = self.differences(&snapshot);

@@ -34,7 +34,7 @@ use arc_swap::ArcSwap;
 use holdfast_resource::metadata::formats;
 use holdfast_resource::schema::OWNED_FIELDS;
 use holdfast_resource::{Known, Registry, Resource, selectable_fields};
-use holdfast_store::{CodecError, Indexer, Key, Transaction};
+use holdfast_store::{CodecError, Completion, Indexer, Key, Transaction};
 use holdfast_value::json::Selected;
 use holdfast_value::{Limits, Map, SmolStr, Value, json};
 use parking_lot::Mutex;
@@ -182,14 +182,6 @@ impl Indexer for Objects {
     type Index = Index;
     type Encodings = EncodedEvent;
 
-    fn complete(&self, transaction: Transaction<Self>, state: &Snapshot, is_shared: bool) -> Transaction<Self> {
-        claims::complete(&self.registry.load(), transaction, state, is_shared)
-    }
-
-    fn has_claims(&self, key: &[u8]) -> bool {
-        self.claiming.iter().any(|prefix| key.starts_with(prefix.as_bytes()))
-    }
-
     fn index(&self, key: &Key, value: &[u8]) -> Index {
         let registry = self.registry.load();
         match json::parse(value, &Limits::TRUSTED) {
@@ -205,6 +197,16 @@ impl Indexer for Objects {
                 }
             }
         }
+    }
+}
+
+impl Completion for Objects {
+    fn complete(&self, transaction: Transaction<Self>, state: &Snapshot, is_shared: bool) -> Transaction<Self> {
+        claims::complete(&self.registry.load(), transaction, state, is_shared)
+    }
+
+    fn has_claims(&self, key: &[u8]) -> bool {
+        self.claiming.iter().any(|prefix| key.starts_with(prefix.as_bytes()))
     }
 }
 

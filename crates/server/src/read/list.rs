@@ -44,7 +44,7 @@ pub(crate) async fn page(
     };
     let resource = &request.served.resource;
     let begun = Instant::now();
-    let store = context.shared.store.of(objects::key_prefix(resource).as_bytes());
+    let store = context.shared.store.for_key(objects::key_prefix(resource).as_bytes());
     let snapshot = snapshot(store, options, extent, token.as_ref()).await;
     if options.resource_version != "0" {
         let recent = options.resource_version.is_empty() && token.is_none();

@@ -50,7 +50,7 @@ impl Freshness {
         }
         Ok(Self::AsOf {
             revision: store.revision(),
-            of_objects: store.of(prefix).revision(),
+            of_objects: store.for_key(prefix).revision(),
         })
     }
 
@@ -98,7 +98,7 @@ impl Freshness {
         }
         let (store, prefix) = (&context.shared.store, prefix(target));
         let latest = store.latest_with(prefix).await?;
-        Ok(latest.revision() > revision || store.of(prefix).revision() > of_objects)
+        Ok(latest.revision() > revision || store.for_key(prefix).revision() > of_objects)
     }
 }
 

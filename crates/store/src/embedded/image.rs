@@ -266,18 +266,18 @@ impl Source for Image {
 }
 
 /// The selected entries of a state.
-struct Kept<'a, X: Indexer, F> {
+struct KeptEntries<'a, X: Indexer, F> {
     snapshot: &'a Snapshot<X>,
     is_kept: F,
 }
 
-impl<X: Indexer, F: Fn(&[u8]) -> bool> Kept<'_, X, F> {
+impl<X: Indexer, F: Fn(&[u8]) -> bool> KeptEntries<'_, X, F> {
     fn entries(&self) -> impl Iterator<Item = &Arc<Entry<X>>> {
         self.snapshot.range(b"").filter(|entry| (self.is_kept)(entry.key()))
     }
 }
 
-impl<X: Indexer, F: Fn(&[u8]) -> bool> Source for Kept<'_, X, F> {
+impl<X: Indexer, F: Fn(&[u8]) -> bool> Source for KeptEntries<'_, X, F> {
     fn count(&self) -> u64 {
         self.entries().count() as u64
     }
@@ -319,7 +319,7 @@ pub fn image_of_snapshot<X: Indexer>(
     directory: &Path,
     progress: impl FnMut(u64),
 ) -> Result<Summary, OpenError> {
-    let kept = Kept { snapshot, is_kept };
+    let kept = KeptEntries { snapshot, is_kept };
     restore(&kept, directory, snapshot.revision(), progress)
 }
 
@@ -443,7 +443,10 @@ mod tests {
     use std::io::Write as _;
 
     use super::*;
-    use crate::{Config, Store, Transaction, Value};
+    use crate::config::Config;
+    use crate::entry::Value;
+    use crate::store::Store;
+    use crate::transaction::Transaction;
 
     async fn filled(directory: &Path, keys: usize) -> Store<()> {
         let store = Store::open(Config::new(directory), ()).unwrap();

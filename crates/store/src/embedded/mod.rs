@@ -25,11 +25,12 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::config::Config;
 use crate::engine::{Engine, Pending};
 use crate::entry::Indexer;
 use crate::error::{CommitError, OpenError, StorageError};
 use crate::state::{Publisher, State};
-use crate::store::Config;
+use crate::store::Store;
 use crate::transaction::{Committed, Transaction};
 use acknowledged::Synced;
 use directory::Directory;
@@ -50,6 +51,17 @@ pub struct Embedded<X: Indexer> {
     commands: mpsc::Sender<Command<X>>,
     /// The database and its write-ahead log.
     files: [PathBuf; 2],
+}
+
+impl<X: Indexer> Store<X> {
+    /// Opens the embedded store of a directory and loads it.
+    ///
+    /// # Errors
+    /// If the directory cannot be used, is in use by another process, or has unreadable content.
+    pub fn open(config: Config, indexer: X) -> Result<Self, OpenError> {
+        let (state, engine) = Embedded::open(config, indexer)?;
+        Ok(Self::with_engine(state, Box::new(engine)))
+    }
 }
 
 impl<X: Indexer> Embedded<X> {

@@ -37,7 +37,7 @@ pub(crate) struct Salvaged {
 }
 
 /// A readable row.
-struct Kept {
+struct ReadableRow {
     id: RowId,
     deleted: bool,
     create_revision: Revision,
@@ -113,8 +113,8 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
     beside.into()
 }
 
-impl Kept {
-    fn of(row: &Row<'_>) -> Self {
+impl ReadableRow {
+    fn from_row(row: &Row<'_>) -> Self {
         Self {
             id: row.id,
             deleted: row.deleted,
@@ -144,7 +144,7 @@ impl Kept {
 #[derive(Default)]
 struct Found {
     /// The newest readable row of each key.
-    rows: BTreeMap<Vec<u8>, Kept>,
+    rows: BTreeMap<Vec<u8>, ReadableRow>,
     unreadable: usize,
     newest: Revision,
 }
@@ -180,7 +180,7 @@ impl Found {
         self.newest = self.newest.max(row.id.revision());
         let known = self.rows.get(row.key);
         if known.is_none_or(|known| known.id < row.id) {
-            self.rows.insert(row.key.to_vec(), Kept::of(&row));
+            self.rows.insert(row.key.to_vec(), ReadableRow::from_row(&row));
         }
     }
 }

@@ -63,16 +63,16 @@ pub(super) struct Content(pub(super) u64);
 
 impl Content {
     pub(super) fn add(&mut self, id: RowId, checksum: u32) {
-        self.0 = self.0.wrapping_add(Self::of(id, checksum));
+        self.0 = self.0.wrapping_add(Self::row_number(id, checksum));
     }
 
     fn remove(&mut self, id: RowId, checksum: u32) {
-        self.0 = self.0.wrapping_sub(Self::of(id, checksum));
+        self.0 = self.0.wrapping_sub(Self::row_number(id, checksum));
     }
 
     /// Returns the number of a row: its id and checksum, mixed (the finalizer of SplitMix64), so that no other rows
     /// have the sum of missing ones.
-    fn of(id: RowId, checksum: u32) -> u64 {
+    fn row_number(id: RowId, checksum: u32) -> u64 {
         let mut mixed = id.0.cast_unsigned().wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(checksum);
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -11,9 +11,13 @@ use tempfile::TempDir;
 use super::disk::{Disk, Step};
 use super::*;
 use crate::clock::Clock;
+use crate::config::Config;
+use crate::entry::Value;
 use crate::error::HistoryError;
+use crate::history::EventKind;
+use crate::key::Revision;
 use crate::state::{HistoryLimits, State};
-use crate::{Config, EventKind, Revision, Store, Value};
+use crate::store::Store;
 
 /// Failure of the next steps of a [`FailingDisk`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use crate::state::Snapshot;
 const MAX_KEYS: usize = 1024;
 
 /// A key as etcd held it at a revision.
-pub(crate) struct Known<X: Indexer> {
+pub(crate) struct KnownKey<X: Indexer> {
     pub(crate) key: Key,
     /// Revision at which etcd held it.
     pub(crate) revision: Revision,
@@ -28,7 +28,7 @@ pub(crate) struct Known<X: Indexer> {
 pub(crate) struct Ahead<X: Indexer> {
     /// True if there is any key, so that the empty case costs one load.
     any: AtomicBool,
-    known: Mutex<Vec<Known<X>>>,
+    known: Mutex<Vec<KnownKey<X>>>,
 }
 
 impl<X: Indexer> Default for Ahead<X> {
@@ -42,7 +42,7 @@ impl<X: Indexer> Default for Ahead<X> {
 
 impl<X: Indexer> Ahead<X> {
     /// Keeps entries until the state, which is at `current`, shows them. Returns true if there is room for all.
-    pub(crate) fn learn(&self, learned: Vec<Known<X>>, current: Revision) -> bool {
+    pub(crate) fn learn(&self, learned: Vec<KnownKey<X>>, current: Revision) -> bool {
         let mut known = self.known.lock();
         known.retain(|one| one.revision > current);
         for new in learned {
@@ -80,7 +80,7 @@ mod tests {
     use crate::entry::{Value, Version};
     use crate::state::{HistoryLimits, State};
 
-    fn known(name: &str, revision: Revision, there: bool) -> Known<()> {
+    fn known(name: &str, revision: Revision, there: bool) -> KnownKey<()> {
         let key = Key::from(format!("/registry/things/{name}").as_str());
         let version = Version {
             mod_revision: revision,
@@ -89,7 +89,7 @@ mod tests {
         };
         let value = Value::plain(format!("{name} at {revision}"));
         let entry = there.then(|| Entry::new(&Arc::new(()), key.clone(), (&value).into(), version, None));
-        Known { key, revision, entry }
+        KnownKey { key, revision, entry }
     }
 
     #[test]

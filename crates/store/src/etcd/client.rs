@@ -65,7 +65,7 @@ pub(crate) struct CallError {
 }
 
 impl CallError {
-    fn of(status: &Status) -> Self {
+    fn from_status(status: &Status) -> Self {
         let own = status.message().starts_with("etcdserver: ");
         let (code, message) = match root_of(status) {
             _ if own => (status.code(), status.message().to_owned()),
@@ -260,7 +260,7 @@ impl Client {
         let path = path("/etcdserverpb.Maintenance/Status");
         let call = once(&self.member(member).channel, path, StatusRequest {});
         match tokio::time::timeout(patience, call).await {
-            Ok(answer) => answer.map_err(|status| CallError::of(&status)),
+            Ok(answer) => answer.map_err(|status| CallError::from_status(&status)),
             Err(_) => Err(CallError::overdue()),
         }
     }
@@ -292,7 +292,7 @@ impl Client {
             grpc.streaming(request, path("/etcdserverpb.Watch/Watch"), codec).await
         };
         let answer = match tokio::time::timeout(ONE_READ, call).await {
-            Ok(answer) => answer.map_err(|status| CallError::of(&status)),
+            Ok(answer) => answer.map_err(|status| CallError::from_status(&status)),
             Err(_) => Err(CallError::overdue()),
         };
         match answer {
@@ -349,7 +349,7 @@ impl Client {
             let call = once(&member.channel, path.clone(), request.clone());
             let error = match timeout_at(until, call).await {
                 Ok(Ok(answer)) => return Ok(answer),
-                Ok(Err(status)) => CallError::of(&status),
+                Ok(Err(status)) => CallError::from_status(&status),
                 Err(_) => CallError::overdue(),
             };
             if !error.may_pass() {
@@ -485,12 +485,12 @@ mod tests {
 
     #[test]
     fn texts_of_etcd_are_passed_on_as_they_are() {
-        let error = CallError::of(&Status::unavailable("etcdserver: leader changed"));
+        let error = CallError::from_status(&Status::unavailable("etcdserver: leader changed"));
         assert_eq!(
             (error.message.as_str(), error.unsent),
             ("etcdserver: leader changed", false)
         );
         let compacted = Status::out_of_range("etcdserver: mvcc: required revision has been compacted");
-        assert!(CallError::of(&compacted).is_compacted());
+        assert!(CallError::from_status(&compacted).is_compacted());
     }
 }

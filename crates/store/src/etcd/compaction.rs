@@ -21,7 +21,7 @@ const COMPACTION_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A server's knowledge of the clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Known {
+struct KnownClock {
     /// Number of writes of the key.
     time: i64,
     /// Revision at the time of the last attempt.
@@ -35,7 +35,7 @@ impl<X: Indexer> Shared<X> {
             return;
         }
         let mut closing = self.closing.subscribe();
-        let mut known = Known::default();
+        let mut known = KnownClock::default();
         loop {
             tokio::select! {
                 () = tokio::time::sleep(interval) => {}
@@ -49,7 +49,7 @@ impl<X: Indexer> Shared<X> {
     }
 }
 
-async fn tick(client: &Client, known: Known) -> Result<Known, CallError> {
+async fn tick(client: &Client, known: KnownClock) -> Result<KnownClock, CallError> {
     let put = PutRequest {
         key: CLOCK,
         value: known.revision.to_string().into(),
@@ -74,9 +74,9 @@ async fn tick(client: &Client, known: Known) -> Result<Known, CallError> {
             _ => None,
         });
         let time = clock.map_or(0, |kv| kv.version);
-        return Ok(Known { time, revision });
+        return Ok(KnownClock { time, revision });
     }
-    let learned = Known {
+    let learned = KnownClock {
         time: known.time + 1,
         revision,
     };

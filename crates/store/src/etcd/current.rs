@@ -85,7 +85,7 @@ impl Trouble {
         }
     }
 
-    pub(super) fn of(&self, check: Check) -> Result<(), String> {
+    pub(super) fn report(&self, check: Check) -> Result<(), String> {
         let trouble = match check {
             Check::Health => &self.health,
             Check::Readiness => &self.readiness,
@@ -279,10 +279,10 @@ mod tests {
     fn each_check_finds_what_is_wrong_for_itself() {
         let mut trouble = Trouble::default();
         trouble.found(Check::Readiness, Some("late".to_owned()));
-        assert_eq!(trouble.of(Check::Health), Ok(()));
-        assert_eq!(trouble.of(Check::Readiness), Err("late".to_owned()));
+        assert_eq!(trouble.report(Check::Health), Ok(()));
+        assert_eq!(trouble.report(Check::Readiness), Err("late".to_owned()));
         trouble.found(Check::Readiness, None);
-        assert_eq!(trouble.of(Check::Readiness), Ok(()));
+        assert_eq!(trouble.report(Check::Readiness), Ok(()));
     }
 
     #[test]

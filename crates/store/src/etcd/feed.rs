@@ -19,7 +19,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use self::differences::Differences;
-use super::ahead::Known;
+use super::ahead::KnownKey;
 use super::metrics::Observer;
 use super::prefix::Prefix;
 use super::proto;
@@ -75,7 +75,7 @@ pub(crate) struct Change {
 
 impl Change {
     /// Converts an event of etcd; `None` for keys that are not objects.
-    pub(crate) fn of(event: proto::Event, prefix: &Prefix) -> Option<Self> {
+    pub(crate) fn from_event(event: proto::Event, prefix: &Prefix) -> Option<Self> {
         let kv = event.kv?;
         let key = prefix.key(&kv.key)?;
         Some(Self {
@@ -247,7 +247,7 @@ impl<X: Indexer> Feed<X> {
             match &mut run {
                 Some(run) if run.has(&key) => run.objects += 1,
                 run => {
-                    let ended = run.replace(Run::of(&key));
+                    let ended = run.replace(Run::new(&key));
                     ended.into_iter().for_each(|ended| ended.report(observer));
                 }
             }
@@ -350,10 +350,10 @@ impl<X: Indexer> Feed<X> {
         found: Option<proto::KeyValue>,
         revision: Revision,
         observer: &dyn Observer,
-    ) -> Option<Known<X>> {
+    ) -> Option<KnownKey<X>> {
         let Some(kv) = found else {
             let is_news = self.state.revision() < revision;
-            return is_news.then_some(Known {
+            return is_news.then_some(KnownKey {
                 key,
                 revision,
                 entry: None,
@@ -370,7 +370,7 @@ impl<X: Indexer> Feed<X> {
         }
         let value = self.value(&key, &kv.value, revision, observer);
         let entry = Some(self.state.entry(key.clone(), (&value).into(), version));
-        Some(Known { key, revision, entry })
+        Some(KnownKey { key, revision, entry })
     }
 
     fn apply(&self, draft: &mut Draft<X>, group: Vec<Change>, at: At, observer: &dyn Observer) {
@@ -493,7 +493,7 @@ struct Run {
 }
 
 impl Run {
-    fn of(key: &Key) -> Self {
+    fn new(key: &Key) -> Self {
         let table = key.get(..table_by_segments(key)).unwrap_or_default();
         Self {
             table: table.into(),

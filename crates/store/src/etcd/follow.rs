@@ -159,7 +159,7 @@ impl<X: Indexer> Shared<X> {
         let last = last.map_or(0, |kv| kv.mod_revision.unsigned_abs());
         let mut step: Vec<Change> = Vec::new();
         for event in events {
-            let Some(change) = Change::of(event, &self.feed.prefix) else {
+            let Some(change) = Change::from_event(event, &self.feed.prefix) else {
                 continue;
             };
             self.client.observer().received(&change.key);

@@ -196,11 +196,11 @@ impl<X: Indexer> Engine<X> for Etcd<X> {
     }
 
     fn health(&self) -> Result<(), String> {
-        self.shared.trouble.lock().of(Check::Health)
+        self.shared.trouble.lock().report(Check::Health)
     }
 
     fn readiness(&self) -> Result<(), String> {
-        self.shared.trouble.lock().of(Check::Readiness)
+        self.shared.trouble.lock().report(Check::Readiness)
     }
 
     fn ahead(&self, snapshot: Snapshot<X>) -> Snapshot<X> {

@@ -11,13 +11,14 @@ use super::prefix::Prefix;
 use super::proto::{Event, KeyValue};
 use crate::clock::SystemClock;
 use crate::codec::AsServed;
+use crate::entry::Value;
 use crate::error::HistoryError;
 use crate::history::EventKind;
+use crate::key::Key;
 use crate::key::Revision;
 use crate::state::{HistoryLimits, State};
 use crate::transaction::Op;
 use crate::watch::{Scope, Watcher};
-use crate::{Key, Value};
 
 /// A feed whose first state, at revision 10, holds `a` (as of 3) and `b` (as of 4).
 struct Script {
@@ -72,7 +73,7 @@ impl Script {
     fn comes(&self, events: impl IntoIterator<Item = Event>) {
         let changes = events
             .into_iter()
-            .filter_map(|event| Change::of(event, &self.feed.prefix));
+            .filter_map(|event| Change::from_event(event, &self.feed.prefix));
         self.feed.watched(changes.collect(), &NoObserver);
     }
 

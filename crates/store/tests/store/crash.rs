@@ -102,8 +102,8 @@ enum Moment {
     OfWriting(Duration),
 }
 
-/// Known content of the store between rounds.
-struct Known {
+/// KnownContent content of the store between rounds.
+struct KnownContent {
     /// Next transaction of each writer.
     next: Vec<u64>,
     revision: Revision,
@@ -112,7 +112,7 @@ struct Known {
 
 /// Starts a child and kills it some time after its start or after its first acknowledged write. Returns the last
 /// acknowledged transaction of each writer and its revision.
-fn write_and_kill(directory: &Path, known: &Known, moment: Moment) -> BTreeMap<usize, (u64, Revision)> {
+fn write_and_kill(directory: &Path, known: &KnownContent, moment: Moment) -> BTreeMap<usize, (u64, Revision)> {
     let starts: Vec<String> = known.next.iter().map(u64::to_string).collect();
     let mut child = Command::new(env::current_exe().unwrap())
         .args(["crash::child", "--exact", "--ignored", "--nocapture"])
@@ -152,7 +152,7 @@ fn write_and_kill(directory: &Path, known: &Known, moment: Moment) -> BTreeMap<u
 }
 
 /// Opens the store of the killed child, and compares it with the acknowledged writes.
-fn check(directory: &Path, known: &mut Known, acknowledged: &BTreeMap<usize, (u64, Revision)>) {
+fn check(directory: &Path, known: &mut KnownContent, acknowledged: &BTreeMap<usize, (u64, Revision)>) {
     let store = Store::open(Config::new(directory), ()).unwrap();
     let snapshot = store.snapshot();
     let newest = acknowledged.values().map(|(_, revision)| *revision).max().unwrap_or(0);
@@ -228,7 +228,7 @@ fn check(directory: &Path, known: &mut Known, acknowledged: &BTreeMap<usize, (u6
 
 fn rounds(count: u32) {
     let directory = tempfile::tempdir().unwrap();
-    let mut known = Known {
+    let mut known = KnownContent {
         next: vec![0; WRITERS],
         revision: 1,
         contents: BTreeMap::new(),

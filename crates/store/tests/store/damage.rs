@@ -23,7 +23,7 @@ fn runtime() -> tokio::runtime::Runtime {
 struct Files(BTreeMap<&'static str, Vec<u8>>);
 
 impl Files {
-    fn of(directory: &Path) -> Self {
+    fn read(directory: &Path) -> Self {
         let read = |name: &&'static str| Some((*name, fs::read(directory.join(name)).ok()?));
         Self([FILE, LOG, ACKNOWLEDGED].iter().filter_map(read).collect())
     }
@@ -97,7 +97,7 @@ impl Running {
     }
 
     fn files(&self) -> Files {
-        Files::of(self.directory.path())
+        Files::read(self.directory.path())
     }
 
     /// Moves the log into the file, but leaves the log unchanged.
@@ -131,7 +131,7 @@ fn is_refused(files: &Files, acknowledged: &(Revision, Contents), what: &str) ->
             false
         }
         Err(OpenError::Damaged { .. }) => {
-            let after = Files::of(directory.path());
+            let after = Files::read(directory.path());
             for name in [LOG, ACKNOWLEDGED] {
                 // An empty log may be created if there was none.
                 let bytes = |files: &Files| files.0.get(name).cloned().unwrap_or_default();
@@ -297,7 +297,7 @@ fn a_file_of_the_format_before_is_taken_over() {
     let store = open(directory.path(), false).unwrap();
     assert_eq!((store.revision(), contents(&store)), acknowledged);
     runtime().block_on(store.close()).unwrap();
-    let files = Files::of(directory.path());
+    let files = Files::read(directory.path());
     assert!(!is_refused(&files, &acknowledged, "taken over"));
     assert!(is_refused(&files.without(ACKNOWLEDGED), &acknowledged, "from now on"));
 }
@@ -313,7 +313,7 @@ fn a_row_that_vanished_without_trace_is_found() {
     let vanish = "DELETE FROM log WHERE id = (SELECT min(id) FROM log)";
     connection.execute(vanish, []).unwrap();
     connection.close().unwrap();
-    assert!(is_refused(&Files::of(directory.path()), &acknowledged, "a row"));
+    assert!(is_refused(&Files::read(directory.path()), &acknowledged, "a row"));
 }
 
 #[test]

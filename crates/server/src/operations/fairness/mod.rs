@@ -191,7 +191,7 @@ impl PriorityAndFairness {
         };
         let registry = shared.registry.load();
         let prefix = registry.resource(&name)?.storage.as_ref()?.namespace_prefix("");
-        let snapshot = shared.store.of(prefix.as_bytes()).snapshot();
+        let snapshot = shared.store.for_key(prefix.as_bytes()).snapshot();
         let count = i64::try_from(snapshot.count(prefix.as_bytes())).unwrap_or(i64::MAX);
         let average_bytes = match counted.map_or(0, |counted| counted.average_bytes) {
             0 => average_size(&snapshot, prefix.as_bytes()),

@@ -111,7 +111,7 @@ impl Client {
     }
 
     fn watch_below(&self, prefix: String) -> Result<(Objects, Changes), Lost> {
-        let store = self.service.context.shared.store.of(prefix.as_bytes());
+        let store = self.service.context.shared.store.for_key(prefix.as_bytes());
         let elsewhere = store
             .overrides()
             .iter()

@@ -107,7 +107,7 @@ impl Client {
             .context
             .shared
             .store
-            .of(key.as_bytes())
+            .for_key(key.as_bytes())
             .snapshot()
             .get(key.as_bytes())
             .filter(|entry| !objects::is_unreadable(entry))
@@ -119,7 +119,7 @@ impl Client {
         let storage = resource.storage.as_ref();
         // A resource that is not stored has no objects, and no key begins with a zero byte.
         let prefix = storage.map_or_else(|| "\0".to_owned(), |storage| storage.namespace_prefix(namespace));
-        let store = self.service.context.shared.store.of(prefix.as_bytes());
+        let store = self.service.context.shared.store.for_key(prefix.as_bytes());
         Objects::new(store.snapshot(), prefix)
     }
 
@@ -133,7 +133,7 @@ impl Client {
         let store = &context.shared.store;
         let latest = store.latest_with(prefix).await;
         latest.map_err(|error| RequestError::from(ApiError::from(error)))?;
-        Ok(store.of(prefix).revision())
+        Ok(store.for_key(prefix).revision())
     }
 
     /// Returns the resource of an object; `None` if it is no longer served.

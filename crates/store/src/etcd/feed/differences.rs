@@ -28,7 +28,7 @@ impl Differences {
             }
         }
         let mut changes = Vec::new();
-        let mut free = Free::of(
+        let mut free = Free::new(
             there.values().map(|kv| kv.mod_revision.unsigned_abs()),
             before.revision(),
         );
@@ -82,7 +82,7 @@ struct Free {
 }
 
 impl Free {
-    fn of(taken: impl Iterator<Item = Revision>, after: Revision) -> Self {
+    fn new(taken: impl Iterator<Item = Revision>, after: Revision) -> Self {
         let below = taken.map(|revision| (revision, revision.saturating_sub(1)));
         Self {
             below: below.collect(),

@@ -1,0 +1,27 @@
+use test_support::Layers;
+
+/// Top-level modules in order, lowest first.
+const LAYERS: [&str; 17] = [
+    "clock",
+    "key",
+    "packed",
+    "entry",
+    "codec",
+    "history",
+    "error",
+    "state",
+    "transaction",
+    "completion",
+    "config",
+    "engine",
+    "watch",
+    "store",
+    "embedded",
+    "etcd",
+    "tests",
+];
+
+#[test]
+fn module_imports_only_modules_before_it() {
+    Layers::new(env!("CARGO_MANIFEST_DIR"), &LAYERS).check();
+}
