@@ -4,8 +4,11 @@ use holdfast_admission::timings::Step;
 use holdfast_resource::Refusal;
 use holdfast_value::Value;
 
-use crate::webhooks::{Attributes, Rounds};
-use crate::{Call, Error, Stage};
+use crate::attributes::Attributes;
+use crate::call::Call;
+use crate::error::Error;
+use crate::stage::Stage;
+use crate::webhooks::Rounds;
 
 /// Converts a plugin's rejection to the error that the client receives.
 pub(crate) type Refuse<'a> = &'a (dyn Fn(Refusal) -> Error + Sync);
@@ -73,7 +76,7 @@ impl Stage<'_> {
         old: Option<&Value>,
         refuse: Refuse<'_>,
     ) -> Result<(), Error> {
-        let objects = Seen { object, old };
+        let objects = AdmissionObjects { object, old };
         self.validate_seen(call, attributes, &objects, &objects, refuse).await
     }
 
@@ -88,8 +91,8 @@ impl Stage<'_> {
         &self,
         call: &Call<'_>,
         attributes: &Attributes<'_>,
-        stored: &Seen<'_>,
-        sent: &Seen<'_>,
+        stored: &AdmissionObjects<'_>,
+        sent: &AdmissionObjects<'_>,
         refuse: Refuse<'_>,
     ) -> Result<(), Error> {
         let plugins = self.environment.plugins;
@@ -107,7 +110,7 @@ impl Stage<'_> {
 }
 
 /// Objects that take part in a write.
-pub(crate) struct Seen<'a> {
+pub(crate) struct AdmissionObjects<'a> {
     /// The new object; `None` for deletions.
     pub(crate) object: Option<&'a Value>,
     /// The existing object; `None` for creations.

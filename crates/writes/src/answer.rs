@@ -4,7 +4,10 @@ use holdfast_resource::{Operation, Refusal, Review, SubresourceAction};
 use holdfast_value::{SmolStr, Value};
 
 use crate::admission::Refuse;
-use crate::{Call, Error, Stage, check_namespace, metadata, tracking};
+use crate::call::Call;
+use crate::error::Error;
+use crate::stage::{Stage, check_namespace};
+use crate::{metadata, tracking};
 
 impl Stage<'_> {
     /// Returns the response of `review` to a POST of `object`, which is decoded, typed and has its defaults, and the

@@ -6,7 +6,7 @@ use holdfast_resource::schema::EmptyField;
 use holdfast_resource::{Known, OutcomeCall, WriteContext};
 use holdfast_value::Value;
 
-use crate::Error;
+use crate::error::Error;
 
 /// The context of the steps of one run. When a run breaks off, the after-commit hooks run with `false`.
 pub struct Call<'a>(WriteContext<'a>);

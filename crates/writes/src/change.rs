@@ -5,8 +5,11 @@ use holdfast_resource::{FieldError, FieldPath, GroupKind, PatchError, PatchError
 use holdfast_value::text::Plain;
 use holdfast_value::{Value, json, json_patch, merge_patch};
 
+use crate::error::{Error, ErrorKind};
+use crate::options::FieldValidation;
+use crate::stage::Stage;
 use crate::typed::{self, Patched, Source};
-use crate::{Error, ErrorKind, FieldValidation, Stage, metadata, stage, tracking};
+use crate::{metadata, stage, tracking};
 
 /// A change of one object.
 pub enum Change {
@@ -126,7 +129,7 @@ impl Change {
             Self::Replace { object, warnings } => Ok(Next::replacement(object, warnings)),
             Self::Patch { patch, validation } => {
                 let (patch, findings) = patch.as_ref().map_err(Error::clone)?;
-                patch.next(stage, (live, formed), findings, *validation)
+                patch.next(stage, live, formed, findings, *validation)
             }
             Self::Apply { .. } => self.apply(stage, Some(live), formed).await,
         }
@@ -235,7 +238,8 @@ impl Patch {
     fn next(
         &self,
         stage: &Stage<'_>,
-        (live, formed): (&Value, bool),
+        live: &Value,
+        formed: bool,
         findings: &[String],
         validation: FieldValidation,
     ) -> Result<Next, Error> {

@@ -4,8 +4,9 @@ use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget};
 use holdfast_resource::{Connecter, Connection, Operation, Verb};
 use holdfast_value::Value;
 
-use crate::webhooks::{self, Options};
-use crate::{Error, Stage};
+use crate::attributes::{self, Options};
+use crate::error::Error;
+use crate::stage::Stage;
 
 impl Stage<'_> {
     /// Admits a request with `verb` and `options`, and connects it through `connecter`. Also returns the warnings for
@@ -22,7 +23,7 @@ impl Stage<'_> {
         let target = self.target;
         let call = self.call(Operation::Connect, &target.name);
         if connecter.connects() {
-            let attributes = webhooks::Attributes::new("CONNECT", &target.name, Options::Nothing);
+            let attributes = attributes::Attributes::new("CONNECT", &target.name, Options::Nothing);
             let refuse = |refusal| self.refusal(refusal, &target.name);
             let admitted = async {
                 self.mutate(&call, &attributes, Some(&mut options), None, Some(&refuse))

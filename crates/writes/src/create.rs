@@ -6,9 +6,14 @@ use holdfast_resource::schema::{EmptyField, show_empties};
 use holdfast_resource::{CreationChecks, FieldError, Operation, Refusal, Verb};
 use holdfast_value::{SmolStr, Value};
 
+use crate::call::Call;
+use crate::change::Change;
 use crate::change::Next;
+use crate::error::{Error, ErrorKind};
+use crate::stage::Stage;
 use crate::stage::{check_namespace, version_number};
-use crate::{Call, Change, Error, ErrorKind, Stage, Staged, Write, metadata, tracking};
+use crate::staged::{Staged, Write};
+use crate::{metadata, tracking};
 
 impl Stage<'_> {
     /// Runs a POST: `object` is decoded, typed and has its defaults.

@@ -2,9 +2,12 @@
 
 use holdfast_resource::{Operation, convert};
 
+use crate::attributes::{Attributes, Options};
 use crate::deletion::{self, Deletion};
-use crate::webhooks::{Attributes, Options};
-use crate::{DeleteOptions, Error, Live, Stage, Staged, Write};
+use crate::error::Error;
+use crate::options::DeleteOptions;
+use crate::stage::Stage;
+use crate::staged::{Live, Staged, Write};
 
 impl Stage<'_> {
     /// Runs a DELETE of the existing object.

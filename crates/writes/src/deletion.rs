@@ -6,7 +6,9 @@ use std::time::{Duration, SystemTime};
 use holdfast_resource::{GarbageCollection, GroupKind, GroupResource, Resource, WriteContext};
 use holdfast_value::{SmolStr, Value};
 
-use crate::{DeleteOptions, Error, PropagationPolicy, metadata};
+use crate::error::Error;
+use crate::metadata;
+use crate::options::{DeleteOptions, PropagationPolicy};
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
@@ -31,18 +33,37 @@ pub(crate) fn check_preconditions(resource: &Resource, options: &DeleteOptions, 
     let uid = metadata::uid(object);
     if let Some(wanted) = options.uid.as_deref().filter(|wanted| *wanted != uid) {
         let then = "deleted and then recreated";
-        return Err(unmet(resource, object, ("UID", wanted, uid), then));
+        let precondition = Precondition {
+            what: "UID",
+            wanted,
+            found: uid,
+        };
+        return Err(unmet(resource, object, &precondition, then));
     }
     let version = object.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();
     if let Some(wanted) = options.resource_version.as_deref().filter(|wanted| *wanted != version) {
         let then = "modified";
-        return Err(unmet(resource, object, ("ResourceVersion", wanted, version), then));
+        let precondition = Precondition {
+            what: "ResourceVersion",
+            wanted,
+            found: version,
+        };
+        return Err(unmet(resource, object, &precondition, then));
     }
     Ok(())
 }
 
+/// Precondition that an object does not meet.
+struct Precondition<'a> {
+    /// Field of the preconditions, as messages name it.
+    what: &'static str,
+    wanted: &'a str,
+    found: &'a str,
+}
+
 /// Returns the 409 error for a precondition that does not match the object, which may have changed since.
-fn unmet(resource: &Resource, object: &Value, (what, wanted, found): (&str, &str, &str), then: &str) -> Error {
+fn unmet(resource: &Resource, object: &Value, precondition: &Precondition<'_>, then: &str) -> Error {
+    let Precondition { what, wanted, found } = precondition;
     let name = metadata::name(object);
     if resource.capabilities.deletion.checks_preconditions {
         let why = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");

@@ -11,7 +11,8 @@ use holdfast_authorization::Authorizer;
 use holdfast_resource::access::Access;
 use holdfast_resource::{ConversionCaller, Lookup};
 
-use crate::FieldManagers;
+use crate::field_managers::FieldManagers;
+use crate::identifiers::Identifiers;
 
 /// Parts of the server that a run needs.
 #[derive(Clone, Copy)]
@@ -34,16 +35,6 @@ pub struct Environment<'a> {
     pub lookup: &'a dyn Lookup,
     /// The client of webhooks.
     pub callers: &'a dyn Callers,
-}
-
-/// A source of uids and of the suffixes of generated names.
-pub trait Identifiers: Send + Sync {
-    /// Returns a new uid: a UUID of version 4 in lower case.
-    fn uid(&self) -> String;
-
-    /// Returns five letters or digits that complete a `generateName`. They exclude vowels, and digits that look like
-    /// them, so that they form no words.
-    fn name_suffix(&self) -> String;
 }
 
 /// Calls webhooks and counts admission calls.

@@ -15,6 +15,7 @@
 
 mod admission;
 mod answer;
+mod attributes;
 mod call;
 mod change;
 mod connect;
@@ -23,10 +24,14 @@ mod delete;
 mod deletion;
 mod environment;
 mod error;
+mod field_managers;
+mod finish_update;
+mod identifiers;
 pub mod metadata;
 mod options;
 mod policies;
 pub mod scale;
+mod scale_update;
 mod stage;
 mod staged;
 mod stated;
@@ -45,13 +50,13 @@ mod webhooks;
 pub use call::{AfterCommit, Call};
 pub use change::{Change, Patch};
 pub use deletion::is_marked_first;
-pub use environment::{
-    Callers, ConditionOwner, Ending, Environment, Identifiers, Unanswered, WebhookAnswer, WebhookCall,
-};
+pub use environment::{Callers, ConditionOwner, Ending, Environment, Unanswered, WebhookAnswer, WebhookCall};
 pub use error::{Error, ErrorKind};
+pub use field_managers::FieldManagers;
+pub use identifiers::Identifiers;
 pub use options::{DeleteOptions, FieldValidation, PropagationPolicy, WriteOptions, dry_run, named};
 pub use stage::{Stage, check_has_no_version, check_namespace, check_place};
 pub use staged::{Live, Staged, Write};
-pub use stated::{INTERNAL, Known, Stated};
+pub use stated::{INTERNAL, RegisteredType, Stated};
 pub use target::{Target, TargetBody, WriteRequest, Writer};
-pub use tracking::{FieldManagers, manager_name, update_as};
+pub use tracking::{manager_name, update_as};

@@ -7,7 +7,7 @@ use holdfast_ownership::Comparison;
 use holdfast_resource::{Generation, ResourceRules, same_once_stored};
 use holdfast_value::{List, Seen, SmolStr, Value};
 
-use crate::Identifiers;
+use crate::identifiers::Identifiers;
 
 /// Maximum number of letters of `generateName` in the name; a name has at most 63 letters, five of them generated.
 const GENERATED_PREFIX: usize = 58;

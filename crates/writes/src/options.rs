@@ -3,7 +3,7 @@
 use holdfast_resource::{FieldError, FieldPath, GroupKind};
 use holdfast_value::{SmolStr, Value};
 
-use crate::Error;
+use crate::error::Error;
 
 /// Handling of unknown and repeated fields in a body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -231,7 +231,7 @@ pub fn dry_run<'a>(values: impl Iterator<Item = &'a str>, errors: &mut Vec<Field
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ErrorKind;
+    use crate::error::ErrorKind;
 
     #[test]
     fn options_are_read_as_they_are_shown() {

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::webhooks::Attributes;
-use crate::{ConditionOwner, Error, ErrorKind, Stage};
+use crate::attributes::Attributes;
+use crate::environment::ConditionOwner;
+use crate::error::{Error, ErrorKind};
+use crate::stage::Stage;
 use holdfast_admission::DynamicPlugin;
 use holdfast_admission::policies::Active;
 use holdfast_admission::policies::conditions::ConditionCheck;

@@ -8,8 +8,13 @@ use holdfast_resource::{
 };
 use holdfast_value::{SmolStr, Value};
 
-use crate::webhooks::{Attributes, Options};
-use crate::{Call, Environment, Error, ErrorKind, Live, Target, metadata};
+use crate::attributes::{Attributes, Options};
+use crate::call::Call;
+use crate::environment::Environment;
+use crate::error::{Error, ErrorKind};
+use crate::metadata;
+use crate::staged::Live;
+use crate::target::Target;
 
 /// One run of a write.
 pub struct Stage<'a> {

@@ -1,7 +1,7 @@
 use holdfast_resource::{Known, RawForm};
 use holdfast_value::Value;
 
-use crate::AfterCommit;
+use crate::call::AfterCommit;
 
 /// Existing object at the begin of a run.
 #[derive(Clone, Debug)]

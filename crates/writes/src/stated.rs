@@ -28,7 +28,7 @@ impl Stated {
     ///
     /// # Errors
     /// If the tree cannot have them; the message is the reference's.
-    pub fn of(object: &Value) -> Result<Self, String> {
+    pub fn from_object(object: &Value) -> Result<Self, String> {
         let unreadable = |why: String| format!("couldn't get version/kind; json parse error: {why}");
         if !matches!(object, Value::Map(_) | Value::Null) {
             return Err(unreadable(not_an_object(object)));
@@ -133,21 +133,23 @@ impl Stated {
 
     /// Finds the type that is registered under this name where objects of `kind_type` are decoded. The reference
     /// consists of three servers, each of which knows only the kinds of its own groups and those that every group has.
-    pub fn find(&self, types: &KindTypes, kind_type: &dyn KindType) -> Option<Known> {
+    pub fn find(&self, types: &KindTypes, kind_type: &dyn KindType) -> Option<RegisteredType> {
         let server = |group: &str| OWN_SERVERS.iter().position(|own| *own == group);
         let is_of_all = self.group.is_empty() && self.version == "v1" && OF_ALL_SERVERS.contains(&self.kind.as_str());
         if !is_of_all && server(&self.group) != server(&kind_type.name().group_version.group) {
             return None;
         }
         if let Some(kind_type) = types.kind(&self.api_version(), &self.kind) {
-            return Some(Known::Type(Arc::clone(kind_type)));
+            return Some(RegisteredType::Type(Arc::clone(kind_type)));
         }
         if self.version == INTERNAL {
-            return types.knows_in_group(&self.group, &self.kind).then_some(Known::Internal);
+            return types
+                .knows_in_group(&self.group, &self.kind)
+                .then_some(RegisteredType::Internal);
         }
         let is_known =
             types.knows_unserved(&self.api_version(), &self.kind) || types.knows_list(&self.api_version(), &self.kind);
-        is_known.then_some(Known::Other)
+        is_known.then_some(RegisteredType::Other)
     }
 }
 
@@ -171,7 +173,7 @@ const OF_ALL_SERVERS: [&str; 12] = [
 ];
 
 /// Type that the reference registers under a name.
-pub enum Known {
+pub enum RegisteredType {
     /// A type.
     Type(Arc<dyn KindType>),
     /// A kind in the reference's internal form, without any field that JSON can have.
@@ -228,7 +230,7 @@ mod tests {
     use super::*;
 
     fn stated(text: &str) -> Result<Stated, String> {
-        Stated::of(&json::parse(text.as_bytes(), &Limits::REQUEST).unwrap())
+        Stated::from_object(&json::parse(text.as_bytes(), &Limits::REQUEST).unwrap())
     }
 
     #[test]
@@ -282,18 +284,18 @@ mod tests {
 
     #[test]
     fn refusals_name_packages_of_the_reference() {
-        let of = |api_version: &str, kind: &str| Stated::new(api_version, kind).unwrap();
-        let error = of("policy/v1beta1", "Eviction").unconvertible("", "ConfigMap");
+        let stated = |api_version: &str, kind: &str| Stated::new(api_version, kind).unwrap();
+        let error = stated("policy/v1beta1", "Eviction").unconvertible("", "ConfigMap");
         assert_eq!(
             error,
             "converting (v1beta1.Eviction) to (core.ConfigMap): unknown conversion"
         );
-        let error = of(INTERNAL, "ConfigMap").unconvertible("policy", "Eviction");
+        let error = stated(INTERNAL, "ConfigMap").unconvertible("policy", "Eviction");
         assert_eq!(
             error,
             "converting (core.ConfigMap) to (policy.Eviction): unknown conversion"
         );
-        let error = of("v1", "Status").unconvertible("meta.k8s.io", "DeleteOptions");
+        let error = stated("v1", "Status").unconvertible("meta.k8s.io", "DeleteOptions");
         assert_eq!(
             error,
             "converting (v1.Status) to (v1.DeleteOptions): unknown conversion"

@@ -7,7 +7,9 @@ use holdfast_resource::schema::EmptyField;
 use holdfast_resource::{AuditAnnotations, KindType, RawForm, Registry, Resource, ScaleFields, Subresource};
 use holdfast_value::{SmolStr, Value};
 
-use crate::{Error, ErrorKind, WriteOptions, metadata};
+use crate::error::{Error, ErrorKind};
+use crate::metadata;
+use crate::options::WriteOptions;
 
 /// Field manager of the server's own writes.
 const SERVER_MANAGER: &str = "kube-apiserver";
@@ -200,10 +202,11 @@ impl Target {
     }
 
     /// Creates a target for a stored object in its storage version, even if that is not served.
-    pub fn of_stored(
+    pub fn for_stored(
         registry: &Arc<Registry>,
         resource: &Arc<Resource>,
-        (namespace, name): (&str, &str),
+        namespace: &str,
+        name: &str,
         user: &Arc<User>,
         now: SystemTime,
     ) -> Self {

@@ -14,10 +14,11 @@ use holdfast_resource::convert::Converted;
 use holdfast_resource::{ConversionCaller, ConversionWebhook, Lookup, Registry, Resource};
 use holdfast_value::{SmolStr, Value};
 
-use crate::{
-    Callers, ConditionOwner, Ending, Environment, FieldManagers, Identifiers, Target, Unanswered, WebhookAnswer,
-    WebhookCall, metadata,
-};
+use crate::environment::{Callers, ConditionOwner, Ending, Environment, Unanswered, WebhookAnswer, WebhookCall};
+use crate::field_managers::FieldManagers;
+use crate::identifiers::Identifiers;
+use crate::metadata;
+use crate::target::Target;
 
 /// The uid of all objects.
 pub const UID: &str = "11111111-2222-4333-8444-555555555555";

@@ -5,6 +5,7 @@
 mod admission;
 mod deletions;
 mod known;
+mod layers;
 mod patches;
 mod webhooks;
 
@@ -18,11 +19,15 @@ use holdfast_resource::access::Access;
 use holdfast_resource::{GroupKind, GroupResource, GroupVersion, Lookup, RawForm, Resource};
 use holdfast_value::{Limits, Value, json, merge_patch, yaml};
 
+use crate::change::{Change, Patch};
+use crate::deletion::is_marked_first;
+use crate::error::{Error, ErrorKind};
+use crate::metadata;
+use crate::options::{DeleteOptions, FieldValidation};
+use crate::stage::Stage;
+use crate::staged::{Live, Staged, Write};
+use crate::target::Target;
 use crate::testing::{UID, World};
-use crate::{
-    Change, DeleteOptions, Error, ErrorKind, FieldValidation, Live, Patch, Stage, Staged, Target, Write,
-    is_marked_first, metadata,
-};
 
 /// No other object is stored.
 struct Nothing;
@@ -59,8 +64,8 @@ fn resource_of<'w>(world: &'w World, object: &Value) -> &'w Arc<Resource> {
 fn decoded(world: &World, text: &str) -> Value {
     let object = tree(text);
     let version = object.str_at(&["apiVersion"]).unwrap();
-    let of = resource_of(world, &object).kind_type(version).unwrap();
-    of.fill_in(of.decode(&object).unwrap().object).unwrap()
+    let kind_type = resource_of(world, &object).kind_type(version).unwrap();
+    kind_type.fill_in(kind_type.decode(&object).unwrap().object).unwrap()
 }
 
 fn target(world: &World, object: &Value, subresource: &str) -> Target {

@@ -6,7 +6,8 @@ use holdfast_resource::{KindType, KindTypes, TypedObject};
 use holdfast_value::pointer::Pointer;
 use holdfast_value::{List, Parsed, Value, json};
 
-use crate::{FieldValidation, INTERNAL, Known, Stated};
+use crate::options::FieldValidation;
+use crate::stated::{INTERNAL, RegisteredType, Stated};
 
 /// A body that states its kind and is not decoded yet.
 pub trait Content {
@@ -56,9 +57,9 @@ pub fn read_as_stated(
         return Ok(Reading::Own(read_as(content, kind_type, source)?));
     }
     let findings = match stated.find(types, kind_type).ok_or_else(|| stated.unregistered())? {
-        Known::Type(other) => read_as(content, other.as_ref(), source)?.findings,
-        Known::Internal => unknown_fields(&content, source),
-        Known::Other => Vec::new(),
+        RegisteredType::Type(other) => read_as(content, other.as_ref(), source)?.findings,
+        RegisteredType::Internal => unknown_fields(&content, source),
+        RegisteredType::Other => Vec::new(),
     };
     if stated.converts_to(kind_type) {
         return Ok(Reading::Other(findings));
@@ -275,7 +276,7 @@ pub fn patched(
     kind_type: &dyn KindType,
     source: Source<'_>,
 ) -> Result<Patched, String> {
-    let stated = Stated::of(object)?;
+    let stated = Stated::from_object(object)?;
     if kind_type.conventions().states_identity {
         check_kind_of_custom(&stated, kind_type)?;
         return typed(object, findings, source, kind_type).map(Patched::Own);

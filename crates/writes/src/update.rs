@@ -1,23 +1,13 @@
 //! The run of a PUT or a PATCH.
 
-use holdfast_resource::metadata::validate_metadata_update;
-use holdfast_resource::schema::{EmptyField, show_empties};
-use holdfast_resource::{FieldError, FieldPath, GroupKind, Operation, RawForm, Refusal, Resource, ScaleFields};
-use holdfast_value::{SmolStr, Value};
+use holdfast_value::Value;
 
-use crate::admission::Seen;
-use crate::change::{Next, RawEffect};
-use crate::stage::{check_namespace, check_place, version_number};
-use crate::{Call, Change, Error, Live, Stage, Staged, Write, deletion, metadata, scale, tracking};
-
-/// Known properties of the object of an update.
-pub(crate) struct Beside<'a> {
-    pub(crate) warnings: Vec<String>,
-    /// Fields that the write sets to an empty value and that are therefore absent from the object.
-    pub(crate) empties: &'a [EmptyField],
-    /// Effect of the write on raw extensions.
-    pub(crate) raw_effect: RawEffect,
-}
+use crate::change::{Change, Next};
+use crate::error::Error;
+use crate::finish_update::ChangeEffects;
+use crate::stage::Stage;
+use crate::staged::{Live, Staged};
+use crate::{metadata, scale_update, tracking};
 
 impl Stage<'_> {
     /// Runs a PUT or a PATCH of the existing object, or of an object that does not exist.
@@ -32,7 +22,7 @@ impl Stage<'_> {
         };
         self.check_uid(change, &key, Some(&live.stored))?;
         if let Some(fields) = &target.body.scale {
-            return scale::update(self, change, fields, live).await;
+            return scale_update::update(self, change, fields, live).await;
         }
         let shown = self.shown(live).await?;
         let next = change
@@ -70,186 +60,12 @@ impl Stage<'_> {
             false => self.to_be_checked(object).await?,
         };
         let old = if self.checks_as_sent() { shown } else { &live.stored };
-        let beside = Beside {
+        let effects = ChangeEffects {
             warnings,
             empties: &empties,
             raw_effect,
         };
-        self.finish_update(object, live, old, None, beside).await
-    }
-
-    /// Runs the steps that all updates share once the object is complete and its managers are known. `old` is the
-    /// existing object in the version in which objects are validated.
-    pub(crate) async fn finish_update(
-        &self,
-        mut object: Value,
-        live: &Live,
-        old: &Value,
-        scaled: Option<&ScaleFields>,
-        beside: Beside<'_>,
-    ) -> Result<Staged, Error> {
-        let Beside {
-            warnings,
-            empties,
-            raw_effect,
-        } = beside;
-        self.target.check_deadline()?;
-        let name = SmolStr::new(metadata::name(old));
-        let mut call = self.call(Operation::Update, &name).in_place_of(old, live.known);
-        if !empties.is_empty() {
-            call = call.with_empties(empties);
-        }
-        let of_object = scaled.is_none() && self.target.subresource.is_empty();
-        let raw = self.resource().capabilities.raw.filter(|_| of_object);
-        // A write to a subresource leaves raw extensions as they are.
-        let raw_form = raw.map_or(live.raw_form, |raw| match raw_effect {
-            _ if !raw.are_in(&object) => RawForm::Marshalled,
-            RawEffect::Keep => live.raw_form,
-            RawEffect::Send => self.target.body.raw_form.unwrap_or(live.raw_form),
-            RawEffect::Compact => live.raw_form.min(RawForm::Compact),
-            RawEffect::Marshal => RawForm::Marshalled,
-        });
-        let mut rewrites_raw = false;
-        if let Some(raw) = raw {
-            let is_sent = raw_effect == RawEffect::Send && self.target.body.raw_form.is_some();
-            raw.settle_texts(&mut object, Some(&live.stored).filter(|_| !is_sent), raw_form);
-            rewrites_raw = raw_form != live.raw_form || !raw.have_same_texts(&live.stored, &object);
-            if rewrites_raw {
-                call = call.with_raw_rewritten(raw.are_in(old) && raw.are_in(&object));
-            }
-        }
-        call.warn_all(warnings);
-        let checked = self.check_changed(&call, &mut object, old, scaled).await;
-        checked.map_err(|error| call.refused(error))?;
-        let completes = deletion::completes(self.resource(), &object, old);
-        if !self.target.request.dry_run {
-            // The store drops it; a dry run returns the object that was sent.
-            object.remove_at(&["metadata", "selfLink"]);
-        }
-        let object = self.to_be_stored(object).await?;
-        let write = if completes {
-            Write::Delete
-        } else if object == live.stored
-            && !rewrites_raw
-            && !(live.as_created && completed_by_reads(self.resource(), &object))
-        {
-            Write::Unchanged
-        } else {
-            Write::Put
-        };
-        Ok(Staged {
-            write,
-            known: call.parts.of_stored(&object, self.stores_form_of_type()),
-            object,
-            raw_form,
-            warnings: call.warnings(),
-            after: call.after_commit(),
-        })
-    }
-
-    /// Runs admission, preparation and validation of an object that replaces `old`.
-    ///
-    /// upstream: k8s.io/apiserver/pkg/registry/rest#BeforeUpdate
-    async fn check_changed(
-        &self,
-        call: &Call<'_>,
-        object: &mut Value,
-        old: &Value,
-        scaled: Option<&ScaleFields>,
-    ) -> Result<(), Error> {
-        let (resource, target, name) = (self.resource(), self.target, call.name);
-        let plugins = self.environment.plugins;
-        let refuse = |refusal| self.refusal(refusal, name);
-        let attributes = self.attributes("UPDATE", name);
-        match scaled {
-            // Policies and webhooks received the Scale that was sent.
-            Some(_) => plugins.mutate(call, Some(object), Some(old)).map_err(refuse)?,
-            None => {
-                let mutated = self.mutate(call, &attributes, Some(object), Some(old), Some(&refuse));
-                if mutated.await? {
-                    metadata::reset_fields(object, Some(old), &target.body.reset_fields);
-                    check_namespace(object, &target.namespace)?;
-                }
-            }
-        }
-        target.check_deadline()?;
-        resource.strategy.authorize_update(call, object, old).map_err(refuse)?;
-        call.warn_all(metadata::drop_repeated_owners(object, true));
-        self.check_version(object, old)?;
-        self.prepare_changed(call, object, old).map_err(refuse)?;
-        self.refuse_unidentified(name, object)?;
-        self.refuse_invalid(name, self.faults_of_changed(call, object, old))?;
-        // Rejections by the steps after the kind's validation carry the kind's warnings.
-        call.warn_all(resource.strategy.warnings(call, object, Some(old)));
-        let of = |object, old| Seen {
-            object: Some(object),
-            old: Some(old),
-        };
-        let stored = of(&*object, old);
-        // Validating policies and webhooks receive the Scales of both objects, which contain no managers.
-        let scales = scaled.map(|fields| [&*object, old].map(|of_object| scale::of(of_object, fields)));
-        let seen = scales
-            .as_ref()
-            .map_or_else(|| of(&*object, old), |[object, old]| of(object, old));
-        self.validate_seen(call, &attributes, &stored, &seen, &refuse).await
-    }
-
-    /// Prepares an object that replaces `old`: restores the fields that an update can neither change nor omit, runs the
-    /// preparation of its kind, and sets the generation.
-    ///
-    /// upstream: k8s.io/apiserver/pkg/registry/rest#BeforeUpdate
-    ///
-    /// # Errors
-    /// If the kind rejects it.
-    pub fn prepare_changed(&self, call: &Call<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
-        let resource = self.resource();
-        let bears_self_link = object.at(&["metadata", "selfLink"]).is_some();
-        metadata::keep(object, old);
-        // The reference compares before it drops the selfLink, so that one makes the write count as a change.
-        if !bears_self_link {
-            tracking::keep_times(object, old, metadata::comparison(&resource.rules));
-        }
-        let counts_dropped = resource.capabilities.counts_dropped_fields;
-        if counts_dropped {
-            metadata::next_generation(object, old, &resource.rules, self.address());
-        }
-        call.drop_disabled(object, Some(old));
-        resource.strategy.prepare_for_update(call, object, old)?;
-        if !counts_dropped {
-            metadata::next_generation(object, old, &resource.rules, self.address());
-        }
-        if call.raw_rewritten && object.at(&["metadata", "generation"]) == old.at(&["metadata", "generation"]) {
-            metadata::raise_generation(object, old);
-        }
-        Ok(())
-    }
-
-    /// Returns the validation errors of a prepared object that replaces `old`.
-    pub fn faults_of_changed(&self, call: &Call<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        let resource = self.resource();
-        let mut errors = validate_metadata_update(&resource.metadata_rules(), self.address(), object, old);
-        errors.extend(resource.strategy.validate_update(call, object, old));
-        if call.raw_rewritten {
-            refuse_rewritten(resource, object, &mut errors);
-        }
-        show_empties(&mut errors, call.empties);
-        errors
-    }
-
-    /// Returns the subresource that is written to. A write to the Scale counts as one to the object itself.
-    fn address(&self) -> &str {
-        match self.target.body.scale {
-            Some(_) => "",
-            None => &self.target.subresource,
-        }
-    }
-
-    /// Checks that name and namespace are those of the request path; fills in a missing namespace.
-    ///
-    /// upstream: k8s.io/apiserver/pkg/endpoints/handlers#checkName
-    /// upstream: k8s.io/apiserver/pkg/registry/rest#EnsureObjectNamespaceMatchesRequestNamespace
-    pub(crate) fn check_place(&self, object: &mut Value) -> Result<(), Error> {
-        check_place(object, &self.target.name, &self.target.namespace)
+        self.finish_update(object, live, old, None, effects).await
     }
 
     /// Checks the uid in the body of a PUT. It is a precondition that the reference's store checks, with its own error
@@ -277,61 +93,5 @@ impl Stage<'_> {
             &self.target.name,
             why,
         ))
-    }
-
-    /// Checks that the resource version in the object is that of the existing object. If it is missing, fills it in,
-    /// provided that the kind allows that.
-    ///
-    /// upstream: k8s.io/apiserver/pkg/registry/generic/registry#Store.Update
-    fn check_version(&self, object: &mut Value, old: &Value) -> Result<(), Error> {
-        let resource = self.resource();
-        let current = old.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();
-        let wanted = object.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();
-        if wanted == current {
-            return Ok(());
-        }
-        let group_resource = resource.group_resource();
-        match version_number(object)? {
-            0 if resource.rules.unconditional_update || self.target.body.scale.is_some() => {
-                metadata::take(object, old, &["metadata", "resourceVersion"]);
-                Ok(())
-            }
-            0 => {
-                // The reference names the resource here where other validation errors name the kind.
-                let named = GroupKind {
-                    group: group_resource.group.clone(),
-                    kind: group_resource.resource.clone(),
-                };
-                let field = FieldPath::new("metadata.resourceVersion");
-                let error = FieldError::invalid(&field, 0, "must be specified for an update");
-                Err(Error::invalid(&named, metadata::name(old), vec![error]))
-            }
-            _ => Err(Error::modified(&group_resource, metadata::name(old))),
-        }
-    }
-}
-
-/// Returns true if the reference returns more fields of `object`, which was not written since its creation, than it
-/// stored: defaults that depend on fields set by the creation. The next write stores them, even if it changes nothing
-/// else.
-fn completed_by_reads(resource: &Resource, object: &Value) -> bool {
-    resource.capabilities.at_rest.kept.is_some_and(|kept| {
-        let as_changed = kept(object.clone(), Some(&|| object.clone()));
-        kept(object.clone(), None) != as_changed
-    })
-}
-
-/// Adds a validation error for an immutable raw extension whose bytes differ from before, since that is a different
-/// value.
-fn refuse_rewritten(resource: &Resource, object: &Value, errors: &mut Vec<FieldError>) {
-    let Some(path) = resource.capabilities.raw.and_then(|raw| raw.immutable) else {
-        return;
-    };
-    let steps: Vec<&str> = path.split('.').collect();
-    let value = object.at(&steps).cloned().unwrap_or_default();
-    let error = FieldError::invalid(&FieldPath::new(path), value, "field is immutable");
-    let is_same = |known: &FieldError| known.field == error.field && known.detail == error.detail;
-    if !errors.iter().any(is_same) {
-        errors.push(error);
     }
 }

@@ -14,10 +14,13 @@ use holdfast_resource::metadata::validate_managed_fields;
 use holdfast_resource::{Aggregate, AuditAnnotations, Field, KindType, convert};
 use holdfast_value::{SmolStr, Value, json, json_patch};
 
+use crate::attributes::Attributes;
+use crate::call::Call;
 use crate::environment::{Ending, Unanswered, WebhookCall};
+use crate::error::{Error, ErrorKind};
+use crate::stage::Stage;
 use crate::typed::{self, Unconvertible};
-use crate::webhooks::{Attributes, CallRecord};
-use crate::{Call, Error, ErrorKind, Stage};
+use crate::webhooks::{CallRecord, MatchedWebhook};
 
 /// Reason for which a webhook does not admit a write.
 pub(crate) enum Fault {
@@ -56,23 +59,18 @@ impl Stage<'_> {
     /// upstream: k8s.io/apiserver/pkg/admission/plugin/webhook/mutating#mutatingDispatcher.callAttrMutatingHook
     pub(crate) async fn ask_mutating(
         &self,
-        (webhook, invocation, record): (&Webhook, &Invocation, &CallRecord),
+        matched: MatchedWebhook<'_>,
+        record: &CallRecord,
         attributes: &Attributes<'_>,
         object: Option<&mut Value>,
         old: Option<&Value>,
         warnings: &mut Vec<String>,
     ) -> Result<bool, Fault> {
-        let question = self.ask(
-            (webhook, invocation),
-            attributes,
-            object.as_deref(),
-            old,
-            WebhookType::Mutating,
-        );
+        let MatchedWebhook { webhook, invocation } = matched;
+        let question = self.ask(matched, attributes, object.as_deref(), old, WebhookType::Mutating);
         let patch = self.passed(question.await?, webhook, warnings)?;
         let operations = patch.as_ref().map(Patch::operations).transpose();
-        let operations = operations.map_err(|error| Fault::unanswered(&error))?.flatten();
-        match (operations, object) {
+        match (operations.map_err(|error| Fault::unanswered(&error))?.flatten(), object) {
             (None, _) => Ok(false),
             (Some(operations), Some(object)) => {
                 let changed = self.patch(invocation, object, &operations).await?;
@@ -91,14 +89,14 @@ impl Stage<'_> {
     /// upstream: k8s.io/apiserver/pkg/admission/plugin/webhook/validating#validatingDispatcher.callHook
     pub(crate) async fn ask_validating(
         &self,
-        (webhook, invocation): (&Webhook, &Invocation),
+        matched: MatchedWebhook<'_>,
         attributes: &Attributes<'_>,
         object: Option<&Value>,
         old: Option<&Value>,
         warnings: &mut Vec<String>,
     ) -> Result<(), Fault> {
-        let question = self.ask((webhook, invocation), attributes, object, old, WebhookType::Validating);
-        self.passed(question.await?, webhook, warnings).map(drop)
+        let question = self.ask(matched, attributes, object, old, WebhookType::Validating);
+        self.passed(question.await?, matched.webhook, warnings).map(drop)
     }
 
     /// Counts the call of a webhook, and applies its failure policy.
@@ -166,12 +164,13 @@ impl Stage<'_> {
 
     async fn ask(
         &self,
-        (webhook, invocation): (&Webhook, &Invocation),
+        matched: MatchedWebhook<'_>,
         attributes: &Attributes<'_>,
         object: Option<&Value>,
         old: Option<&Value>,
         webhook_type: WebhookType,
     ) -> Result<Answer, Fault> {
+        let MatchedWebhook { webhook, invocation } = matched;
         let version = invocation.kind.group_version.api_version();
         let object = self.in_version(object, &version).await.map_err(Fault::Failed)?;
         let old = self.in_version(old, &version).await.map_err(Fault::Failed)?;

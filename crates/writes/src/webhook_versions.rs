@@ -11,7 +11,7 @@ use holdfast_ownership::Versions;
 use holdfast_value::{SmolStr, Value};
 use parking_lot::Mutex;
 
-use super::tracking::ResourceVersions;
+use crate::field_managers::ResourceVersions;
 
 /// Maximum number of conversions of one write: a few for each version that has managers.
 const MAX_CONVERSIONS: usize = 256;
@@ -21,11 +21,11 @@ pub(crate) struct WebhookVersions<V = ResourceVersions> {
     versions: V,
     /// The requested version, through which all conversions pass.
     hub: SmolStr,
-    known: Mutex<Known>,
+    known: Mutex<Conversions>,
 }
 
 #[derive(Default)]
-struct Known {
+struct Conversions {
     conversions: Vec<(Wanted, Result<Value, String>)>,
     wanted: Option<Wanted>,
 }

@@ -1,6 +1,6 @@
 //! Admission webhooks of a write: which of them are called, and in which order.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Instant;
 
 use futures_util::future::join_all;
@@ -12,48 +12,17 @@ use holdfast_admission::webhooks::{Hooks, Webhook, WebhookType, of_files};
 use holdfast_resource::{AdmissionExemptions, GroupVersion, GroupVersionKind};
 use holdfast_value::Value;
 
-use crate::{ConditionOwner, DeleteOptions, Error, Stage, WriteOptions};
+use crate::attributes::Attributes;
+use crate::environment::ConditionOwner;
+use crate::error::Error;
+use crate::stage::Stage;
 
-/// Admission attributes of a write: the input of policies and webhooks other than the objects.
-pub(crate) struct Attributes<'a> {
-    /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
-    pub(crate) operation: &'static str,
-    /// The name of the object.
-    pub(crate) name: &'a str,
-    /// The options of the write as the client sent them.
-    sent: Options<'a>,
-    /// Options as an object, created on demand.
-    options: OnceLock<Value>,
-}
-
-/// Options of a write.
+/// Webhook whose rules match the write.
 #[derive(Clone, Copy)]
-pub(crate) enum Options<'a> {
-    /// Of a creation or a change: an object of that kind.
-    Write(&'a WriteOptions, &'static str),
-    Delete(&'a DeleteOptions),
-    /// No options.
-    Nothing,
-}
-
-impl<'a> Attributes<'a> {
-    pub(crate) fn new(operation: &'static str, name: &'a str, sent: Options<'a>) -> Self {
-        Self {
-            operation,
-            name,
-            sent,
-            options: OnceLock::new(),
-        }
-    }
-
-    /// Returns the options of the write as an object.
-    pub(crate) fn options(&self) -> &Value {
-        self.options.get_or_init(|| match self.sent {
-            Options::Write(options, kind) => options.to_object(kind),
-            Options::Delete(options) => options.to_object(),
-            Options::Nothing => Value::Null,
-        })
-    }
+pub(crate) struct MatchedWebhook<'a> {
+    pub(crate) webhook: &'a Webhook,
+    /// Call that the rules request.
+    pub(crate) invocation: &'a Invocation,
 }
 
 /// Time of a webhook call, and its position among several.
@@ -149,7 +118,7 @@ impl Stage<'_> {
         rounds.webhooks.begin(object.as_deref());
         for (at, webhook) in hooks.mutating.iter().enumerate() {
             let Some(invocation) =
-                self.invocation((webhook, WebhookType::Mutating), attributes, object.as_deref(), old)?
+                self.invocation(webhook, WebhookType::Mutating, attributes, object.as_deref(), old)?
             else {
                 continue;
             };
@@ -158,9 +127,13 @@ impl Stage<'_> {
             }
             self.target.check_deadline()?;
             let record = CallRecord::now(WebhookType::Mutating, rounds.round, at);
-            let question = (webhook.as_ref(), &invocation, &record);
-            let outcome = self.ask_mutating(question, attributes, object.as_deref_mut(), old, warnings);
-            let outcome = outcome.await;
+            let matched = MatchedWebhook {
+                webhook,
+                invocation: &invocation,
+            };
+            let outcome = self
+                .ask_mutating(matched, &record, attributes, object.as_deref_mut(), old, warnings)
+                .await;
             self.annotate_mutation(webhook, &record, outcome.as_ref().is_ok_and(|changed| *changed));
             let changed = self.decide(webhook, attributes, &record, outcome)?;
             rounds.changed |= changed;
@@ -212,7 +185,7 @@ impl Stage<'_> {
     ) -> Result<(), Error> {
         let mut called = Vec::new();
         for webhook in &hooks.validating {
-            if let Some(invocation) = self.invocation((webhook, WebhookType::Validating), attributes, object, old)? {
+            if let Some(invocation) = self.invocation(webhook, WebhookType::Validating, attributes, object, old)? {
                 called.push((webhook, invocation));
             }
         }
@@ -224,8 +197,10 @@ impl Stage<'_> {
             let record = CallRecord::now(WebhookType::Validating, 0, at);
             async move {
                 let mut warnings = Vec::new();
-                let outcome = self.ask_validating((webhook, invocation), attributes, object, old, &mut warnings);
-                let outcome = outcome.await;
+                let matched = MatchedWebhook { webhook, invocation };
+                let outcome = self
+                    .ask_validating(matched, attributes, object, old, &mut warnings)
+                    .await;
                 let decided = self.decide(webhook, attributes, &record, outcome);
                 (decided, warnings)
             }
@@ -295,7 +270,8 @@ impl Stage<'_> {
     /// Returns the call of a webhook for the write, if its rules match.
     fn invocation(
         &self,
-        (webhook, webhook_type): (&Webhook, WebhookType),
+        webhook: &Webhook,
+        webhook_type: WebhookType,
         attributes: &Attributes<'_>,
         object: Option<&Value>,
         old: Option<&Value>,

@@ -85,7 +85,7 @@ async fn answer(context: &Context, request: &ResourceRequest, stored: Value) -> 
     let parent = RequestedVersion::of_request(request)
         .convert(&context.representation, stored)
         .await?;
-    let scale = scale::of(&parent, fields(request)?);
+    let scale = scale::from_parent(&parent, fields(request)?);
     let (query, representation) = (&request.query, &request.representation);
     let shown = RequestedVersion::of_subresource(request);
     representation::object(

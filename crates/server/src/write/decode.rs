@@ -84,7 +84,7 @@ pub(crate) fn object_of(
 /// reference reports the number when it reads the field, if the field has another type.
 fn misplaced_number(bytes: &Bytes, format: Format, address: &Address<'_>) -> Option<ApiError> {
     let value = (format == Format::Json).then(|| json::parse_with_infinities(bytes, &Limits::REQUEST).ok())??;
-    let stated = Stated::of(&value).ok()?;
+    let stated = Stated::from_object(&value).ok()?;
     let content = Body::Tree(Parsed {
         value,
         findings: Vec::new(),
@@ -242,7 +242,7 @@ fn open<'b>(bytes: &'b Bytes, format: Format, messages: &'b Messages) -> Result<
             return Ok((stated, Body::Message(envelope.message, messages)));
         }
     };
-    Ok((Stated::of(&parsed.value)?, Body::Tree(parsed)))
+    Ok((Stated::from_object(&parsed.value)?, Body::Tree(parsed)))
 }
 
 /// Reads a body in CBOR, which is a map. An empty body counts as an empty map.

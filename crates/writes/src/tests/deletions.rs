@@ -1,7 +1,7 @@
 //! Results of DELETE runs.
 
 use super::*;
-use crate::PropagationPolicy;
+use crate::options::PropagationPolicy;
 
 fn delete(world: &World, stored: &Value, options: &DeleteOptions) -> Result<Staged, Error> {
     let live = Live {

@@ -11,8 +11,8 @@ use holdfast_resource::{ConversionCaller, ConversionWebhook};
 use parking_lot::Mutex;
 
 use super::*;
+use crate::environment::{Callers, ConditionOwner, Ending, Unanswered, WebhookAnswer, WebhookCall};
 use crate::testing::Unreachable;
-use crate::{Callers, ConditionOwner, Ending, Unanswered, WebhookAnswer, WebhookCall};
 
 /// Webhook client that selects the response by the address of the webhook: the path after `https://localhost/` is the
 /// index of a response.

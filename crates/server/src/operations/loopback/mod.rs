@@ -226,7 +226,7 @@ impl Client {
         namespace: &str,
         name: &str,
     ) -> Result<(), RequestError> {
-        let target = Target::of_stored(&self.registry(), resource, (namespace, name), &self.user, self.time());
+        let target = Target::for_stored(&self.registry(), resource, namespace, name, &self.user, self.time());
         let deleted = crate::write::delete(&self.service.context.write, target, DeleteOptions::default()).await;
         deleted?;
         Ok(())
