@@ -37,8 +37,8 @@ impl StorageCodec {
     /// older versions that differ; `older` are the kinds of older versions with an unchanged type.
     pub fn new<'a>(registry: Registry, types: Arc<TypeTable>, older: impl IntoIterator<Item = OlderKind<'a>>) -> Self {
         let type_of = |older: OlderKind<'a>| {
-            let of = types.id_of_object(older.like, older.kind)?;
-            Some(((SmolStr::new(older.api_version), SmolStr::new(older.kind)), of))
+            let type_id = types.id_of_object(older.like, older.kind)?;
+            Some(((SmolStr::new(older.api_version), SmolStr::new(older.kind)), type_id))
         };
         Self {
             registry,
@@ -96,16 +96,16 @@ impl StorageCodec {
     }
 
     fn write(&self, encoding: Encoding, api_version: &str, kind: &str, object: &Value) -> Result<Vec<u8>, Fault> {
-        let of = self.type_of(api_version, kind)?;
+        let type_id = self.type_of(api_version, kind)?;
         let mut bytes = Vec::new();
         match encoding {
             Encoding::Protobuf => {
                 let mut message = Vec::new();
-                self.messages.encode(of, object, &mut message)?;
+                self.messages.encode(type_id, object, &mut message)?;
                 write_envelope(api_version, kind, &message, &mut bytes);
             }
             Encoding::Json => {
-                schema::write_object(self.messages.types(), Some(of), object, &mut bytes);
+                schema::write_object(self.messages.types(), Some(type_id), object, &mut bytes);
                 bytes.push(b'\n');
             }
         }
@@ -132,8 +132,8 @@ impl StorageCodec {
         }
         let stored = object.clone();
         let mut object = resource.from_rest(object);
-        let of = self.type_of(&storage.api_version, &kind)?;
-        if let Some(filled) = schema::with_defaults(types, of, &object, &mut Growth::new(usize::MAX))? {
+        let type_id = self.type_of(&storage.api_version, &kind)?;
+        if let Some(filled) = schema::with_defaults(types, type_id, &object, &mut Growth::new(usize::MAX))? {
             object = filled;
         }
         let version = storage.api_version.rsplit('/').next().unwrap_or_default();
@@ -146,7 +146,7 @@ impl StorageCodec {
         if let Some(raw) = resource.capabilities.raw {
             suffix = raw.suffix(&object, raw.form_of(&object));
         }
-        Ok(write_served(types, Some(of), &object, kept.len() * 2, &suffix))
+        Ok(write_served(types, Some(type_id), &object, kept.len() * 2, &suffix))
     }
 
     /// Decodes an object without a resource if its type is known; otherwise returns it unchanged.
@@ -154,10 +154,10 @@ impl StorageCodec {
         match self.read(kept) {
             Ok(object) => {
                 let (api_version, kind) = identity(&object)?;
-                let of = self.type_of(&api_version, &kind)?;
+                let type_id = self.type_of(&api_version, &kind)?;
                 Ok(write_served(
                     self.messages.types(),
-                    Some(of),
+                    Some(type_id),
                     &object,
                     kept.len() * 2,
                     &[],
@@ -171,16 +171,16 @@ impl StorageCodec {
     fn read(&self, kept: &[u8]) -> Result<Value, Fault> {
         if kept.starts_with(&MAGIC) {
             let envelope = Envelope::read(kept)?;
-            let of = self.type_of(&envelope.api_version, &envelope.kind)?;
-            let mut object = self.messages.decode(of, envelope.message, &Limits::TRUSTED)?;
+            let type_id = self.type_of(&envelope.api_version, &envelope.kind)?;
+            let mut object = self.messages.decode(type_id, envelope.message, &Limits::TRUSTED)?;
             object.set_at(&["apiVersion"], Value::from(&*envelope.api_version));
             object.set_at(&["kind"], Value::from(&*envelope.kind));
             return Ok(object);
         }
         let object = custom::tree(kept)?;
         let (api_version, kind) = identity(&object)?;
-        let of = self.type_of(&api_version, &kind)?;
-        Ok(schema::decode(self.messages.types(), of, &object)?.value)
+        let type_id = self.type_of(&api_version, &kind)?;
+        Ok(schema::decode(self.messages.types(), type_id, &object)?.value)
     }
 
     fn type_of(&self, api_version: &str, kind: &str) -> Result<TypeId, Fault> {

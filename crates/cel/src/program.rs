@@ -389,9 +389,9 @@ fn list(nodes: Vec<(Node, bool)>) -> Node {
     }
 }
 
-fn constant((node, optional): &(Node, bool)) -> Option<CelValue> {
-    match node {
-        Node::Const(value) if !optional => Some(value.clone()),
+fn constant(element: &(Node, bool)) -> Option<CelValue> {
+    match element {
+        (Node::Const(value), false) => Some(value.clone()),
         _ => None,
     }
 }

@@ -182,7 +182,7 @@ impl KubernetesEndpoints {
         let mut next = stored.clone().unwrap_or_else(empty);
         let marked = skip_mirror(&mut next);
         let port = self.port();
-        let seen = Seen::of(&next, &port, and_ports);
+        let seen = ExistingEndpoints::new(&next, &port, and_ports);
         let same = seen.has_form && is_same_set(&addresses_of(&next), &addresses);
         if !marked && same && seen.has_ports {
             return self.show_slice(&next).await;
@@ -205,7 +205,7 @@ impl KubernetesEndpoints {
         let (stored, port) = (self.stored(), self.port());
         let mut next = stored.clone().unwrap_or_else(empty);
         let marked = skip_mirror(&mut next);
-        let seen = Seen::of(&next, &port, false);
+        let seen = ExistingEndpoints::new(&next, &port, false);
         let mut addresses = addresses_of(&next);
         let own = addresses.contains(&self.address.ip) && addresses.len() <= most;
         if !seen.has_form {
@@ -314,15 +314,15 @@ fn skip_mirror(endpoints: &mut Value) -> bool {
 }
 
 /// Properties of the existing Endpoints that need no change.
-struct Seen {
+struct ExistingEndpoints {
     /// True if there is exactly one subset.
     has_form: bool,
     /// True if the subset has only this server's port, or if ports do not matter.
     has_ports: bool,
 }
 
-impl Seen {
-    fn of(endpoints: &Value, port: &Value, and_ports: bool) -> Self {
+impl ExistingEndpoints {
+    fn new(endpoints: &Value, port: &Value, and_ports: bool) -> Self {
         let subsets = endpoints.at(&["subsets"]).and_then(Value::as_list);
         let has_form = subsets.is_some_and(|subsets| subsets.len() == 1);
         let same = || ports_of(endpoints) == Value::from(vec![port.clone()]);
@@ -355,12 +355,12 @@ fn ports_of(endpoints: &Value) -> Value {
 fn set_subset(endpoints: &mut Value, mut addresses: Vec<String>, ports: Value) {
     addresses.sort_unstable();
     addresses.dedup();
-    let of = |ip: &String| {
+    let address = |ip: &String| {
         let mut address = Value::empty_map();
         address.set_at(&["ip"], ip.as_str().into());
         address
     };
-    let shown: Vec<Value> = addresses.iter().map(of).collect();
+    let shown: Vec<Value> = addresses.iter().map(address).collect();
     if shown.is_empty() {
         endpoints.remove_at(&["subsets"]);
         return;
@@ -467,10 +467,10 @@ mod tests {
     #[test]
     fn endpoints_without_single_subset_are_replaced() {
         let port = Value::empty_map();
-        assert!(!Seen::of(&empty(), &port, true).has_form);
-        let seen = Seen::of(&with(&["a"]), &port, true);
+        assert!(!ExistingEndpoints::new(&empty(), &port, true).has_form);
+        let seen = ExistingEndpoints::new(&with(&["a"]), &port, true);
         assert!(seen.has_form && !seen.has_ports);
-        assert!(Seen::of(&with(&["a"]), &port, false).has_ports);
+        assert!(ExistingEndpoints::new(&with(&["a"]), &port, false).has_ports);
         let mut marked = empty();
         assert!(skip_mirror(&mut marked));
         assert!(!skip_mirror(&mut marked));

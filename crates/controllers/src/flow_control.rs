@@ -101,7 +101,8 @@ impl Reconcile for Producer {
         }
     }
 
-    fn work(&mut self, (plural, name): &Item, _queue: &mut Queue<Item>) -> Option<Work<()>> {
+    fn work(&mut self, item: &Item, _queue: &mut Queue<Item>) -> Option<Work<()>> {
+        let (plural, name) = item;
         let resource = self.resource(plural)?;
         let kind = Self::kind(resource)?;
         let named = |object: &Value| object.str_at(&["metadata", "name"]) == Some(name);

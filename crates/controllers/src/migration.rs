@@ -299,8 +299,11 @@ impl Migrator {
         let list = self.client.list_metadata(&path).await?;
         let version = list.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();
         if !is_well_formed(version) {
-            let of = named(&resource.group_version, &resource.plural);
-            let why = format!("latest resourceVersion for {of} is not valid: {}", malformed(version));
+            let named_resource = named(&resource.group_version, &resource.plural);
+            let why = format!(
+                "latest resourceVersion for {named_resource} is not valid: {}",
+                malformed(version)
+            );
             return self.fail(migration, &why).await;
         }
         migration.set_at(&["status", "resourceVersion"], version.to_owned().into());
@@ -508,8 +511,8 @@ fn malformed(version: &str) -> String {
 
 /// Returns the path of a collection on another server, or of one object if `name` is not empty.
 fn path_elsewhere(resource: &RemoteResource, namespace: &str, name: &str) -> String {
-    let of = &resource.group_version;
-    let mut path = format!("/apis/{}/{}", of.group, of.version);
+    let group_version = &resource.group_version;
+    let mut path = format!("/apis/{}/{}", group_version.group, group_version.version);
     let namespaces = if namespace.is_empty() { "" } else { "namespaces" };
     for part in [namespaces, namespace, &resource.plural, name] {
         if !part.is_empty() {

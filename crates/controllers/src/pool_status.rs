@@ -111,7 +111,7 @@ impl Reconcile for PoolStatus {
         }
         let (slices, claims) = (Arc::clone(&self.slices), Arc::clone(&self.claims));
         Some(Box::pin(async move {
-            answer(&client, (&slices, &claims), &path, request).await
+            answer(&client, &slices, &claims, &path, request).await
         }))
     }
 
@@ -152,12 +152,13 @@ async fn delete(client: &Client, path: &str, request: &Value) -> Result<bool, Re
 /// Writes the answer, unless slices are missing.
 async fn answer(
     client: &Client,
-    (slices, claims): (&Resource, &Resource),
+    slices: &Resource,
+    claims: &Resource,
     path: &str,
     mut request: Value,
 ) -> Result<bool, RequestError> {
     let text = |field| SmolStr::new(request.str_at(&["spec", field]).unwrap_or_default());
-    let mut pools = Pools::of(text("driver"), text("poolName"));
+    let mut pools = Pools::new(text("driver"), text("poolName"));
     look_at_all(client, slices, |slice| pools.add_slice(slice)).await;
     let limit = request.at(&["spec", "limit"]).and_then(Value::as_i64);
     let limit = limit.map_or(DEFAULT_LIMIT, |limit| usize::try_from(limit).unwrap_or_default());
@@ -207,7 +208,7 @@ struct Pool {
 }
 
 impl Pools {
-    fn of(driver: SmolStr, pool: SmolStr) -> Self {
+    fn new(driver: SmolStr, pool: SmolStr) -> Self {
         Self {
             driver,
             pool,
@@ -311,7 +312,7 @@ mod tests {
         json::parse(text.as_bytes(), &Limits::REQUEST).unwrap()
     }
 
-    fn slice(pool: &str, (generation, expected): (i64, i64), node: &str, devices: usize) -> Value {
+    fn slice(pool: &str, generation: i64, expected: i64, node: &str, devices: usize) -> Value {
         let devices = vec![r#"{"name":"d"}"#; devices].join(",");
         read(&format!(
             r#"{{"spec":{{"driver":"d.io","nodeName":"{node}","devices":[{devices}],
@@ -320,7 +321,7 @@ mod tests {
     }
 
     fn pools(only: &str, slices: &[Value]) -> Pools {
-        let mut pools = Pools::of("d.io".into(), only.into());
+        let mut pools = Pools::new("d.io".into(), only.into());
         slices.iter().for_each(|slice| pools.add_slice(slice));
         pools
     }
@@ -328,11 +329,11 @@ mod tests {
     #[test]
     fn devices_of_the_latest_generation_are_counted() {
         let slices = [
-            slice("b", (2, 2), "n", 3),
-            slice("b", (1, 1), "old", 9),
-            slice("b", (2, 2), "n", 1),
-            slice("a", (1, 2), "n", 2),
-            slice("a", (1, 2), "m", 2),
+            slice("b", 2, 2, "n", 3),
+            slice("b", 1, 1, "old", 9),
+            slice("b", 2, 2, "n", 1),
+            slice("a", 1, 2, "n", 2),
+            slice("a", 1, 2, "m", 2),
         ];
         let mut pools = pools("", &slices);
         let claim = r#"{"status":{"allocation":{"devices":{"results":[{"driver":"d.io","pool":"b"},{"driver":"e.io","pool":"b"},
@@ -352,7 +353,7 @@ mod tests {
 
     #[test]
     fn a_request_for_one_pool_waits_for_its_slices_alone() {
-        let slices = [slice("a", (1, 2), "n", 1), slice("b", (1, 1), "n", 1)];
+        let slices = [slice("a", 1, 2, "n", 1), slice("b", 1, 1, "n", 1)];
         assert!(pools("", &slices).lack_slices(2));
         assert!(pools("a", &slices).lack_slices(2));
         assert!(!pools("b", &slices).lack_slices(2));

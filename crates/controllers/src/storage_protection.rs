@@ -129,7 +129,8 @@ impl Reconcile for Protection {
         }
     }
 
-    fn work(&mut self, (namespace, name): &Self::Item, _queue: &mut Queue<Self::Item>) -> Option<Work<()>> {
+    fn work(&mut self, item: &Self::Item, _queue: &mut Queue<Self::Item>) -> Option<Work<()>> {
+        let (namespace, name) = item;
         let mut object = self.client.get(&self.resource, namespace, name)?.tree();
         let pods = || -> Vec<Value> {
             let pods = self.pods.as_ref().map(|pods| self.client.list(pods, namespace));

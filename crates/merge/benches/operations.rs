@@ -137,7 +137,8 @@ impl Case {
     }
 
     /// Checks that the measured operations give the right result.
-    fn check(&self, sequence: &Sequence, (object, managers): &(Typed, Managers)) {
+    fn check(&self, sequence: &Sequence, state: &(Typed, Managers)) {
+        let (object, managers) = state;
         assert_eq!(object.value(), &self.object);
         let Some((_, expected)) = self.expected.iter().find(|(name, _)| name == sequence.name) else {
             return;

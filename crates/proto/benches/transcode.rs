@@ -17,12 +17,12 @@ const DEPLOYMENT: &[u8] = include_bytes!("../../value/benches/deployment.json");
 fn transcoding(criterion: &mut Criterion) {
     let limits = Limits::default();
     let types = Arc::new(holdfast_kind_tables::types().unwrap());
-    let of = types.id("io.k8s.api.apps.v1.Deployment").unwrap();
+    let deployment = types.id("io.k8s.api.apps.v1.Deployment").unwrap();
     let messages = Messages::new(Arc::clone(&types));
     let read = json::parse(DEPLOYMENT, &limits).unwrap();
-    let value = schema::decode(&types, of, &read).unwrap().value;
+    let value = schema::decode(&types, deployment, &read).unwrap().value;
     let mut message = Vec::new();
-    messages.encode(of, &value, &mut message).unwrap();
+    messages.encode(deployment, &value, &mut message).unwrap();
 
     let mut group = criterion.benchmark_group("deployment");
     group.throughput(Throughput::Bytes(DEPLOYMENT.len() as u64));
@@ -30,11 +30,11 @@ fn transcoding(criterion: &mut Criterion) {
     group.bench_function("to protobuf", |bench| {
         bench.iter(|| {
             out.clear();
-            messages.encode(of, black_box(&value), &mut out)
+            messages.encode(deployment, black_box(&value), &mut out)
         });
     });
     group.bench_function("from protobuf", |bench| {
-        bench.iter(|| messages.decode(of, black_box(&message), &limits));
+        bench.iter(|| messages.decode(deployment, black_box(&message), &limits));
     });
     group.bench_function("to JSON", |bench| {
         bench.iter(|| {
@@ -43,13 +43,19 @@ fn transcoding(criterion: &mut Criterion) {
         });
     });
     group.bench_function("from JSON into the form of its type", |bench| {
-        bench.iter(|| schema::decode(&types, of, &json::parse(black_box(DEPLOYMENT), &limits).unwrap()));
+        bench.iter(|| {
+            schema::decode(
+                &types,
+                deployment,
+                &json::parse(black_box(DEPLOYMENT), &limits).unwrap(),
+            )
+        });
     });
     group.bench_function("from stored JSON to protobuf", |bench| {
         bench.iter(|| {
             out.clear();
             let value = json::parse(black_box(DEPLOYMENT), &Limits::TRUSTED).unwrap();
-            messages.encode(of, &value, &mut out)
+            messages.encode(deployment, &value, &mut out)
         });
     });
     group.finish();

@@ -137,9 +137,9 @@ impl Estimator<'_> {
     /// Returns the cost of a comparison that finds two values of a library type equal; unequal ones cost the same as
     /// other types.
     fn named_equality(&self, a: &Expr, b: &Expr) -> Option<Range> {
-        let of = self.checked.type_of(b.id);
-        let most = match of {
-            _ if self.checked.type_of(a.id) != of => return None,
+        let operand_type = self.checked.type_of(b.id);
+        let most = match operand_type {
+            _ if self.checked.type_of(a.id) != operand_type => return None,
             Type::Named("kubernetes.URL") => self.size(b).map_or(1, |size| size.max.max(1)),
             Type::Named("kubernetes.NamedFormat") => MAX_FORMAT_NAME_LENGTH,
             Type::Named(_) => 1,

@@ -55,12 +55,12 @@ impl Frame<'_, '_> {
             CelValue::List(list) => {
                 for at in 0..list.len() {
                     let item = list.get(at)?;
-                    let names = if fold.two {
+                    let (first, second) = if fold.two {
                         (CelValue::Int(at as i64), Some(item))
                     } else {
                         (item, None)
                     };
-                    if let Step::Done = self.visit(fold, names, gathered)? {
+                    if let Step::Done = self.visit(fold, first, second, gathered)? {
                         break;
                     }
                 }
@@ -68,7 +68,7 @@ impl Frame<'_, '_> {
             CelValue::Map(map) => {
                 for (key, value) in map.entries() {
                     let second = if fold.two { Some(value?) } else { None };
-                    if let Step::Done = self.visit(fold, (key, second), gathered)? {
+                    if let Step::Done = self.visit(fold, key, second, gathered)? {
                         break;
                     }
                 }
@@ -82,7 +82,8 @@ impl Frame<'_, '_> {
     fn visit(
         &mut self,
         fold: &FoldNode,
-        (first, second): (CelValue, Option<CelValue>),
+        first: CelValue,
+        second: Option<CelValue>,
         gathered: &mut Gathered,
     ) -> Outcome<Step> {
         self.breathe()?;

@@ -340,8 +340,8 @@ type Standing = (State, BTreeSet<Context>);
 fn ambiguities(configs: &[Config]) -> BTreeMap<Standing, BTreeSet<usize>> {
     let mut contexts: BTreeMap<(State, usize), BTreeSet<Context>> = BTreeMap::new();
     for config in configs {
-        let of = contexts.entry((config.state, config.alternative)).or_default();
-        of.insert(config.context);
+        let seen = contexts.entry((config.state, config.alternative)).or_default();
+        seen.insert(config.context);
     }
     let mut alternatives: BTreeMap<Standing, BTreeSet<usize>> = BTreeMap::new();
     for ((state, alternative), contexts) in contexts {

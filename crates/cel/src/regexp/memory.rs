@@ -40,11 +40,11 @@ impl PatternMemory {
 
     /// Reserves `bytes`; `None` if too little is left.
     pub(super) fn take(&self, bytes: usize) -> Option<Share> {
-        let of = self.0.as_ref()?;
-        let more = |taken: usize| taken.checked_add(bytes).filter(|taken| *taken <= of.most);
-        let taken = of.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        let memory = self.0.as_ref()?;
+        let more = |taken: usize| taken.checked_add(bytes).filter(|taken| *taken <= memory.most);
+        let taken = memory.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         taken.is_ok().then(|| Share {
-            of: Arc::clone(of),
+            of: Arc::clone(memory),
             bytes,
         })
     }

@@ -28,7 +28,8 @@ fn environment() -> (Environment, CelValue) {
 }
 
 /// Compiles and, if that succeeds, evaluates.
-fn try_it((environment, own): &(Environment, CelValue), expression: &str) {
+fn try_it(world: &(Environment, CelValue), expression: &str) {
+    let (environment, own) = world;
     if let Ok(program) = environment.compile(expression, &[]) {
         let activation = Activation::new(environment)
             .with("self", own.clone())

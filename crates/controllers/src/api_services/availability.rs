@@ -132,7 +132,7 @@ impl Reconcile for Availability {
             if remote != (state.reason != "Local") {
                 return Err(not_known(&name));
             }
-            write(&client, &aggregator, (&name, &at), stored, &state).await?;
+            write(&client, &aggregator, &name, &at, stored, &state).await?;
             Ok(remote.then_some(state.available))
         }))
     }
@@ -168,7 +168,8 @@ fn not_known(name: &str) -> RequestError {
 async fn write(
     client: &Client,
     aggregator: &Aggregator,
-    (name, at): (&str, &str),
+    name: &str,
+    at: &str,
     mut object: Value,
     state: &State,
 ) -> Result<(), RequestError> {

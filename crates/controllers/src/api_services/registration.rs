@@ -86,14 +86,14 @@ impl Registration {
         }
         let served = definition.map(served_versions).unwrap_or_default();
         for group_version in served {
-            let of = name_of(&group_version);
+            let api_service = name_of(&group_version);
             let (_, by) = self
                 .defined
-                .entry(of.clone())
+                .entry(api_service.clone())
                 .or_insert((group_version, BTreeSet::new()));
             by.insert(name.into());
-            self.versions.entry(name.into()).or_default().push(of.clone());
-            queue.push(of);
+            self.versions.entry(name.into()).or_default().push(api_service.clone());
+            queue.push(api_service);
         }
     }
 
@@ -105,7 +105,7 @@ impl Registration {
         }
         let wanted = self.defined.get(name).map(|(group_version, _)| defined(group_version));
         let was_there = self.there_at_start.as_ref().is_some_and(|known| known.contains(name));
-        Step::of(wanted, there, was_there && !self.synced.contains(name))
+        Step::new(wanted, there, was_there && !self.synced.contains(name))
     }
 }
 
@@ -121,7 +121,7 @@ enum Step {
 impl Step {
     /// Returns the change from `there` to `wanted`. `first` is true if the object existed when the server started and
     /// is checked for the first time: only then are those corrected that are managed only at the start.
-    fn of(wanted: Option<Value>, there: Option<&Value>, first: bool) -> Self {
+    fn new(wanted: Option<Value>, there: Option<&Value>, first: bool) -> Self {
         let Some(there) = there else {
             return wanted.map_or(Self::Nothing, Self::Create);
         };
@@ -266,22 +266,22 @@ mod tests {
     fn managed_api_service_is_created_corrected_and_deleted() {
         let wanted = || Some(defined(&GroupVersion::new("x.example.com", "v1")));
         let made = defined(&GroupVersion::new("x.example.com", "v1"));
-        assert_eq!(Step::of(wanted(), None, false), Step::Create(made.clone()));
-        assert_eq!(Step::of(None, None, false), Step::Nothing);
-        let mended = Step::of(wanted(), Some(&stored(ALWAYS, 7)), false);
+        assert_eq!(Step::new(wanted(), None, false), Step::Create(made.clone()));
+        assert_eq!(Step::new(None, None, false), Step::Nothing);
+        let mended = Step::new(wanted(), Some(&stored(ALWAYS, 7)), false);
         assert_eq!(mended, Step::Update(made.clone()));
-        assert_eq!(Step::of(wanted(), Some(&made), false), Step::Nothing);
-        assert_eq!(Step::of(None, Some(&made), false), Step::Delete);
+        assert_eq!(Step::new(wanted(), Some(&made), false), Step::Nothing);
+        assert_eq!(Step::new(None, Some(&made), false), Step::Delete);
     }
 
     #[test]
     fn api_service_managed_at_start_is_unchanged_afterwards() {
         let at_start = stored(AT_START, 7);
-        assert_eq!(Step::of(None, Some(&at_start), true), Step::Delete);
-        assert_eq!(Step::of(None, Some(&at_start), false), Step::Nothing);
+        assert_eq!(Step::new(None, Some(&at_start), true), Step::Delete);
+        assert_eq!(Step::new(None, Some(&at_start), false), Step::Nothing);
         let others = stored("no", 7);
         for first in [true, false] {
-            assert_eq!(Step::of(None, Some(&others), first), Step::Nothing);
+            assert_eq!(Step::new(None, Some(&others), first), Step::Nothing);
         }
     }
 

@@ -48,7 +48,7 @@ struct Accepted {
 }
 
 impl Accepted {
-    fn of(definition: &Value) -> Self {
+    fn from_crd(definition: &Value) -> Self {
         let names = definition.at(&["status", "acceptedNames"]);
         let text = |name: &str| {
             names
@@ -76,7 +76,7 @@ fn group_of(definition: &Value) -> SmolStr {
 impl Names {
     fn learn(&mut self, name: &str, definition: &Value) {
         let group = self.groups.entry(group_of(definition)).or_default();
-        group.insert(name.into(), Accepted::of(definition));
+        group.insert(name.into(), Accepted::from_crd(definition));
     }
 }
 
@@ -355,7 +355,7 @@ mod tests {
     fn a_name_that_another_has_is_a_conflict_until_it_is_free() {
         let mut widgets = definition("widgets", "Widget", "wd");
         reconcile_names(&mut widgets, [].iter(), "1");
-        let others = [Accepted::of(&widgets)];
+        let others = [Accepted::from_crd(&widgets)];
         for (plural, kind, short, conflict) in [
             ("wodgets", "Widget", "wo", "KindConflict: \"Widget\" is already in use"),
             (

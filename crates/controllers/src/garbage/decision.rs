@@ -104,7 +104,7 @@ mod tests {
     use super::OwnerState::{Dangling, Invalid, Solid, Unknown, Waiting};
     use super::*;
 
-    fn of(owners: &[OwnerState]) -> Decision {
+    fn decide(owners: &[OwnerState]) -> Decision {
         decision(owners, &[], false, false)
     }
 
@@ -114,14 +114,14 @@ mod tests {
 
     #[test]
     fn one_solid_owner_keeps_dependent_and_others_are_detached() {
-        assert_eq!(of(&[Solid, Solid]), Decision::Keep);
-        assert_eq!(of(&[Dangling, Solid, Waiting]), Decision::Detach(vec![0, 2]));
+        assert_eq!(decide(&[Solid, Solid]), Decision::Keep);
+        assert_eq!(decide(&[Dangling, Solid, Waiting]), Decision::Detach(vec![0, 2]));
     }
 
     #[test]
     fn without_an_owner_a_dependent_goes_as_its_finalizers_say() {
-        assert_eq!(of(&[Dangling, Dangling]), delete("Background"));
-        assert_eq!(of(&[Dangling, Waiting]), delete("Background"));
+        assert_eq!(decide(&[Dangling, Dangling]), delete("Background"));
+        assert_eq!(decide(&[Dangling, Waiting]), delete("Background"));
         assert_eq!(decision(&[Dangling], &["a/b", "orphan"], true, false), delete("Orphan"));
         assert_eq!(
             decision(&[Dangling], &["foregroundDeletion"], false, false),
@@ -141,9 +141,9 @@ mod tests {
 
     #[test]
     fn nothing_is_deleted_for_owners_that_cannot_be_judged() {
-        assert_eq!(of(&[Dangling, Unknown]), Decision::Later);
-        assert_eq!(of(&[Invalid, Unknown]), Decision::Keep);
-        assert_eq!(of(&[Dangling, Invalid]), Decision::Keep);
-        assert_eq!(of(&[]), Decision::Keep);
+        assert_eq!(decide(&[Dangling, Unknown]), Decision::Later);
+        assert_eq!(decide(&[Invalid, Unknown]), Decision::Keep);
+        assert_eq!(decide(&[Dangling, Invalid]), Decision::Keep);
+        assert_eq!(decide(&[]), Decision::Keep);
     }
 }

@@ -34,20 +34,20 @@ pub(super) enum Dying {
 
 /// Observed state of an object.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
+pub(super) struct ObservedObject {
     /// Uid.
     pub(super) uid: Uid,
     /// Reference of the object.
     pub(super) place: ObjectRef,
     /// Owner references.
-    pub(super) owners: Vec<SeenOwner>,
+    pub(super) owners: Vec<ObservedOwner>,
     /// Request of its finalizers if it is being deleted.
     pub(super) dying: Option<Dying>,
 }
 
 /// Observed owner reference.
 #[derive(Clone, Debug)]
-pub(super) struct SeenOwner {
+pub(super) struct ObservedOwner {
     /// Uid of the owner.
     pub(super) uid: Uid,
     /// Expected reference of the owner; `None` if its kind is not served, or it cannot own this object.
@@ -103,7 +103,7 @@ impl Graph {
     }
 
     /// Records the current state of an object. `exists` returns true if the object of that uid is at that key.
-    pub(super) fn see(&mut self, seen: Seen, exists: &mut dyn FnMut(&ObjectRef, &Uid) -> bool) -> Vec<Task> {
+    pub(super) fn see(&mut self, seen: ObservedObject, exists: &mut dyn FnMut(&ObjectRef, &Uid) -> bool) -> Vec<Task> {
         let mut tasks = Vec::new();
         self.see_end(&seen, &mut tasks);
         let before = self.dependents.remove(&seen.uid);
@@ -197,7 +197,7 @@ impl Graph {
     }
 
     /// Records whether and how an object is being deleted.
-    fn see_end(&mut self, seen: &Seen, tasks: &mut Vec<Task>) {
+    fn see_end(&mut self, seen: &ObservedObject, tasks: &mut Vec<Task>) {
         let Some(dying) = seen.dying else {
             self.dying.remove(&seen.uid);
             return;
@@ -217,7 +217,7 @@ impl Graph {
     /// Adds a reference to its owner. Returns true if the owner is known to exist.
     fn refer(
         &mut self,
-        seen: SeenOwner,
+        seen: ObservedOwner,
         dependent: &Uid,
         exists: &mut dyn FnMut(&ObjectRef, &Uid) -> bool,
     ) -> (Reference, bool) {
@@ -310,16 +310,16 @@ mod tests {
     }
 
     /// Returns an object whose uid is its name, with such owners; `!` before a name means that it blocks the owner.
-    fn seen(name: &str, owners: &[&str]) -> Seen {
+    fn seen(name: &str, owners: &[&str]) -> ObservedObject {
         let owner = |text: &&str| {
             let name = text.trim_start_matches('!');
-            SeenOwner {
+            ObservedOwner {
                 uid: uid(name),
                 place: Some(ObjectRef::config_map(name)),
                 blocks: text.starts_with('!'),
             }
         };
-        Seen {
+        ObservedObject {
             uid: uid(name),
             place: ObjectRef::config_map(name),
             owners: owners.iter().map(owner).collect(),
@@ -327,8 +327,8 @@ mod tests {
         }
     }
 
-    fn dying(name: &str, owners: &[&str], dying: Dying) -> Seen {
-        Seen {
+    fn dying(name: &str, owners: &[&str], dying: Dying) -> ObservedObject {
+        ObservedObject {
             dying: Some(dying),
             ..seen(name, owners)
         }
@@ -343,7 +343,7 @@ mod tests {
     }
 
     /// Records an object whose owners all exist, or do not exist.
-    fn see(graph: &mut Graph, seen: Seen, owners_exist: bool) -> Vec<Task> {
+    fn see(graph: &mut Graph, seen: ObservedObject, owners_exist: bool) -> Vec<Task> {
         graph.see(seen, &mut |_, _| owners_exist)
     }
 

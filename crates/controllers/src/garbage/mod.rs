@@ -22,7 +22,7 @@ use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};
 use collector::Collector;
 use decision::{FOREGROUND, ORPHAN, finalizers};
-use graph::{Dying, Graph, ObjectRef, Seen, SeenOwner, Task};
+use graph::{Dying, Graph, ObjectRef, ObservedObject, ObservedOwner, Task};
 use owners::Looks;
 use uid::Uid;
 
@@ -74,14 +74,14 @@ impl GarbageCollector {
         };
         let references = tree.at(&["metadata", "ownerReferences"]).and_then(Value::as_list);
         let references = references.into_iter().flat_map(|list| list.iter());
-        let owners: Vec<SeenOwner> = references
-            .map(|reference| SeenOwner {
+        let owners: Vec<ObservedOwner> = references
+            .map(|reference| ObservedOwner {
                 uid: Uid::new(reference.str_at(&["uid"]).unwrap_or_default()),
                 place: self.collector.place_of_owner(reference, &place),
                 blocks: reference.get("blockOwnerDeletion").and_then(Value::as_bool) == Some(true),
             })
             .collect();
-        let seen = Seen {
+        let seen = ObservedObject {
             uid: uid_of(&tree),
             place,
             owners,

@@ -27,11 +27,11 @@ const RUN: usize = 512;
 #[derive(Clone)]
 pub(super) struct Report {
     client: Client,
-    known: Arc<Mutex<Known>>,
+    known: Arc<Mutex<EarlierSearches>>,
 }
 
 /// Results of earlier searches.
-struct Known {
+struct EarlierSearches {
     /// Namespaces of owners, if they have one. Thousands of dependents may have lost the same owner.
     owners: Recent<Uid, Option<SmolStr>>,
     /// Dependents and owners that an event has reported.
@@ -43,7 +43,7 @@ pub(super) type Missing<'a> = (&'a Value, Arc<Resource>);
 
 impl Report {
     pub(super) fn new(client: Client) -> Self {
-        let known = Known {
+        let known = EarlierSearches {
             owners: Recent::new(REMEMBERED),
             reported: Recent::new(REMEMBERED),
         };

@@ -156,8 +156,8 @@ mod tests {
         conditions
             .iter()
             .map(|condition| {
-                let of = |key| condition.str_at(&[key]).unwrap();
-                (of("status"), of("message"))
+                let text = |key| condition.str_at(&[key]).unwrap();
+                (text("status"), text("message"))
             })
             .collect()
     }

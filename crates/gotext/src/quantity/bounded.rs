@@ -299,12 +299,12 @@ mod tests {
 
     #[test]
     fn order_is_by_amount() {
-        let of = |text| Quantity::parse(text).unwrap();
-        assert_eq!(of("1000m"), of("1"));
-        assert!(of("1Gi") > of("1G"));
-        assert!(of("-1").is_negative() && !of("-1").is_positive());
-        assert!(of("1500m").units() == 2 && !of("1500m").is_whole());
-        assert_eq!(of("1.0001").round_up_to_milli().to_string(), "1001m");
+        let parsed = |text| Quantity::parse(text).unwrap();
+        assert_eq!(parsed("1000m"), parsed("1"));
+        assert!(parsed("1Gi") > parsed("1G"));
+        assert!(parsed("-1").is_negative() && !parsed("-1").is_positive());
+        assert!(parsed("1500m").units() == 2 && !parsed("1500m").is_whole());
+        assert_eq!(parsed("1.0001").round_up_to_milli().to_string(), "1001m");
         for (text, rounded) in [
             ("1n", Some("1m")),
             ("1000001u", Some("1001m")),
@@ -314,11 +314,14 @@ mod tests {
         ] {
             assert_eq!(up_to_thousandths(text).as_deref(), rounded, "{text}");
         }
-        assert_eq!(of("900m").plus(of("0.2")).to_string(), "1100m");
-        assert_eq!(of("0").plus(of("1Mi")).to_string(), "1Mi");
-        assert_eq!(of("2Gi").minus(of("1Gi")).to_string(), "1Gi");
-        assert_eq!(Quantity::of_units(3), of("3000m"));
-        assert_eq!((of("1").ratio(of("100m")), of("1").ratio(of("0"))), (Some(10.0), None));
+        assert_eq!(parsed("900m").plus(parsed("0.2")).to_string(), "1100m");
+        assert_eq!(parsed("0").plus(parsed("1Mi")).to_string(), "1Mi");
+        assert_eq!(parsed("2Gi").minus(parsed("1Gi")).to_string(), "1Gi");
+        assert_eq!(Quantity::of_units(3), parsed("3000m"));
+        assert_eq!(
+            (parsed("1").ratio(parsed("100m")), parsed("1").ratio(parsed("0"))),
+            (Some(10.0), None)
+        );
     }
 
     #[test]

@@ -15,7 +15,7 @@ impl Set {
 }
 
 fn name_fields(level: Level<'_>, schema: &Schema, type_ref: TypeRef, out: &mut Nodes) {
-    let of = schema.resolve(type_ref);
+    let resolved = schema.resolve(type_ref);
     for entry in level.entries() {
         if entry.below().is_empty() {
             out.push_leaf(entry.number());
@@ -23,7 +23,7 @@ fn name_fields(level: Level<'_>, schema: &Schema, type_ref: TypeRef, out: &mut N
         }
         let mut member = entry.is_member();
         let mut below = TypeRef::NONE;
-        match (entry.element(), &of.map, &of.list) {
+        match (entry.element(), &resolved.map, &resolved.list) {
             (PathElement::Field(name), Some(map), _) => match map.field(name) {
                 Some(field) => {
                     member = true;

@@ -17,9 +17,9 @@ impl Typed {
 }
 
 fn walk(schema: &Schema, type_ref: TypeRef, value: &Value, path: &mut String, found: &mut Vec<String>) {
-    let of = schema.resolve(type_ref);
+    let resolved = schema.resolve(type_ref);
     let begun = path.len();
-    match (value, &of.map, &of.list) {
+    match (value, &resolved.map, &resolved.list) {
         (Value::Map(map), Some(map_type), _) => {
             if map_type.atomic {
                 found.push(path.clone());

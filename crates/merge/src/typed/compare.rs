@@ -125,17 +125,17 @@ enum Side {
 impl<'a> Comparer<'a> {
     /// Adds the differences below a node; returns true if the node itself is modified.
     fn node(&mut self, type_ref: TypeRef, older: &Value, newer: &Value) -> bool {
-        let of = self.schema.resolve(type_ref);
-        if of.missing {
-            self.errors.push(unusable(of));
+        let resolved = self.schema.resolve(type_ref);
+        if resolved.missing {
+            self.errors.push(unusable(resolved));
             return false;
         }
-        let (older_kind, newer_kind) = (first_kind(deduce(of, older)), first_kind(deduce(of, newer)));
-        let mut modified = self.as_kind(of, newer_kind, older, newer);
+        let (older_kind, newer_kind) = (first_kind(deduce(resolved, older)), first_kind(deduce(resolved, newer)));
+        let mut modified = self.as_kind(resolved, newer_kind, older, newer);
         if older_kind != newer_kind {
             // The value changed its kind: the walk with the old kind only removes paths, the walk with the new kind
             // only adds them.
-            modified |= self.as_kind(of, older_kind, older, newer);
+            modified |= self.as_kind(resolved, older_kind, older, newer);
         }
         modified
     }

@@ -59,11 +59,16 @@ struct Extractor<'a> {
 
 impl Extractor<'_> {
     fn node(&self, type_ref: TypeRef, value: &Value, items: Level<'_>) -> Value {
-        let of = self.schema.resolve(type_ref);
-        if of.missing {
+        let resolved = self.schema.resolve(type_ref);
+        if resolved.missing {
             return Value::Null;
         }
-        match (first_kind(deduce(of, value)), &of.map, &of.list, value) {
+        match (
+            first_kind(deduce(resolved, value)),
+            &resolved.map,
+            &resolved.list,
+            value,
+        ) {
             (Some(Kind::Scalar), ..) => value.clone(),
             (Some(Kind::Map), Some(map), _, Value::Map(entries)) => match map.atomic || entries.is_empty() {
                 true => value.clone(),

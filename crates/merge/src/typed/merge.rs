@@ -65,18 +65,18 @@ impl Merger<'_> {
             (Some(live), Some(config)) if self.config_is_unique && same(live, config) => return Some(live.clone()),
             _ => {}
         }
-        let of = self.schema.resolve(type_ref);
-        if of.missing {
-            self.errors.push(unusable(of));
+        let resolved = self.schema.resolve(type_ref);
+        if resolved.missing {
+            self.errors.push(unusable(resolved));
             return None;
         }
-        let live_kinds = live.map_or(of.kinds(), |live| deduce(of, live));
-        let config_kinds = config.map_or(live_kinds, |config| deduce(of, config));
+        let live_kinds = live.map_or(resolved.kinds(), |live| deduce(resolved, live));
+        let config_kinds = config.map_or(live_kinds, |config| deduce(resolved, config));
         if live.is_some() && live_kinds != config_kinds && !self.live_is_valid {
             // The existing value is of another kind and is replaced, but its validation errors are still reported.
-            self.as_kind(of, first_kind(live_kinds), live, config);
+            self.as_kind(resolved, first_kind(live_kinds), live, config);
         }
-        self.as_kind(of, first_kind(config_kinds), live, config)
+        self.as_kind(resolved, first_kind(config_kinds), live, config)
     }
 
     fn as_kind(

@@ -55,14 +55,14 @@ impl Place<'_> {
 impl Reconciler<'_> {
     /// Checks a node and the part of the set below it; `bare` is true if the set has the node itself and nothing below.
     fn node(&mut self, type_ref: TypeRef, below: Level<'_>, bare: bool, place: Option<&Place<'_>>) {
-        let of = self.schema.resolve(type_ref);
-        if of.missing {
-            let name = of.name.as_deref().unwrap_or("inlined type");
+        let resolved = self.schema.resolve(type_ref);
+        if resolved.missing {
+            let name = resolved.name.as_deref().unwrap_or("inlined type");
             return self
                 .errors
                 .push(ValidationError::new(format!("could not resolve {name}")));
         }
-        match (first_kind(of.kinds()), &of.map, &of.list) {
+        match (first_kind(resolved.kinds()), &resolved.map, &resolved.list) {
             (Some(Kind::Scalar), ..) => {}
             (Some(Kind::Map), Some(map), _) if map.deduced => {}
             (Some(Kind::Map), Some(map), _) if map.atomic => {
@@ -93,7 +93,7 @@ impl Reconciler<'_> {
                     self.entry(list.element, entry, place);
                 }
             }
-            _ => self.errors.push(super::unusable(of)),
+            _ => self.errors.push(super::unusable(resolved)),
         }
     }
 

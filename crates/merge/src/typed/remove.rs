@@ -55,11 +55,16 @@ struct Remover<'a> {
 
 impl Remover<'_> {
     fn node(&self, type_ref: TypeRef, value: &Value, items: Level<'_>) -> Value {
-        let of = self.schema.resolve(type_ref);
-        if of.missing {
+        let resolved = self.schema.resolve(type_ref);
+        if resolved.missing {
             return Value::Null;
         }
-        match (first_kind(deduce(of, value)), &of.map, &of.list, value) {
+        match (
+            first_kind(deduce(resolved, value)),
+            &resolved.map,
+            &resolved.list,
+            value,
+        ) {
             (Some(Kind::Scalar), ..) => value.clone(),
             (Some(Kind::Map), Some(map), _, Value::Map(entries)) if !map.atomic && !entries.is_empty() => {
                 let remaining = self.map(map, entries, items);

@@ -106,17 +106,17 @@ impl TextWalk<'_> {
     /// Writes the paths below a node; returns true if the node itself is a member. `older` is the previous value of the
     /// node.
     fn node(&mut self, type_ref: TypeRef, value: &Value, older: Option<&Value>, left_out: LeftOut<'_>) -> Option<bool> {
-        let of = self.schema.resolve(type_ref);
-        if of.missing {
+        let resolved = self.schema.resolve(type_ref);
+        if resolved.missing {
             return None;
         }
-        let kind = first_kind(deduce(of, value));
-        if older.is_some_and(|older| first_kind(deduce(of, older)) != kind) {
+        let kind = first_kind(deduce(resolved, value));
+        if older.is_some_and(|older| first_kind(deduce(resolved, older)) != kind) {
             return None;
         }
         let differs = || older.is_none_or(|older| older != value);
         let fits = |walk: &Self| walk.is_valid || is_valid(walk.schema, type_ref, value, walk.depth);
-        match (kind, &of.map, &of.list) {
+        match (kind, &resolved.map, &resolved.list) {
             (Some(Kind::Scalar), ..) => fits(self).then(differs),
             (Some(Kind::Map), Some(map), _) if map.atomic => fits(self).then(differs),
             (Some(Kind::List), _, Some(list)) if list.is_atomic() => fits(self).then(differs),
@@ -215,7 +215,7 @@ impl TextWalk<'_> {
                 false if came => Membership::Always,
                 false => Membership::AsNode,
             };
-            let written = self.below(start, type_ref, (value, older_value), left_out, may_be)?;
+            let written = self.below(start, type_ref, value, older_value, left_out, may_be)?;
             first &= !written;
         }
         Some(())
@@ -242,13 +242,7 @@ impl TextWalk<'_> {
             if let Some(last) = last.replace(key.clone()) {
                 self.by_name &= is_before(self.out.get(last)?, self.out.get(key)?);
             }
-            self.below(
-                start,
-                list.element,
-                (item, None),
-                LeftOut::default(),
-                Membership::Always,
-            )?;
+            self.below(start, list.element, item, None, LeftOut::default(), Membership::Always)?;
         }
         Some(())
     }
@@ -287,7 +281,8 @@ impl TextWalk<'_> {
         &mut self,
         start: usize,
         type_ref: TypeRef,
-        (value, older): (&Value, Option<&Value>),
+        value: &Value,
+        older: Option<&Value>,
         left_out: LeftOut<'_>,
         membership: Membership,
     ) -> Option<bool> {

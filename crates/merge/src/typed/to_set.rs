@@ -65,13 +65,13 @@ impl<'a> SetWalk<'a> {
 
     /// Adds the paths below a node; returns true if the node itself is a member.
     pub(super) fn node(&mut self, type_ref: TypeRef, value: &Value) -> bool {
-        let of = self.schema.resolve(type_ref);
+        let resolved = self.schema.resolve(type_ref);
         let whole = self.ownership == Ownership::Whole;
-        if of.missing {
-            self.errors.push(unusable(of));
+        if resolved.missing {
+            self.errors.push(unusable(resolved));
             return whole;
         }
-        match (first_kind(deduce(of, value)), &of.map, &of.list) {
+        match (first_kind(deduce(resolved, value)), &resolved.map, &resolved.list) {
             (Some(Kind::Scalar), ..) => true,
             (Some(Kind::Map), Some(map), _) => {
                 match value {
@@ -88,7 +88,7 @@ impl<'a> SetWalk<'a> {
                 whole || list.is_atomic()
             }
             _ => {
-                self.errors.push(unusable(of));
+                self.errors.push(unusable(resolved));
                 whole
             }
         }

@@ -72,11 +72,16 @@ impl<'a> Validator<'a> {
         if valid.is_some_and(|valid| valid.shares(value)) {
             return;
         }
-        let of = self.schema.resolve(type_ref);
-        if of.missing {
-            return self.errors.push(unusable(of));
+        let resolved = self.schema.resolve(type_ref);
+        if resolved.missing {
+            return self.errors.push(unusable(resolved));
         }
-        match (first_kind(deduce(of, value)), &of.map, &of.scalar, &of.list) {
+        match (
+            first_kind(deduce(resolved, value)),
+            &resolved.map,
+            &resolved.scalar,
+            &resolved.list,
+        ) {
             (Some(Kind::Map), Some(map), ..) => match value {
                 Value::Map(entries) => self.descend(|validator| validator.map(map, entries, valid)),
                 Value::Null => {}
@@ -92,7 +97,7 @@ impl<'a> Validator<'a> {
                 Value::Null => {}
                 _ => self.unexpected("list", value),
             },
-            _ => self.errors.push(unusable(of)),
+            _ => self.errors.push(unusable(resolved)),
         }
     }
 

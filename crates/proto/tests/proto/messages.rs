@@ -503,7 +503,7 @@ proptest! {
         labels in prop::collection::btree_map(".{0,10}", ".{0,200}", 0..5),
     ) {
         let messages = messages();
-        let of = id(&messages, "a.Lists");
+        let lists = id(&messages, "a.Lists");
         let mut value = Value::empty_map();
         let mut set = |name: &str, items: Vec<Value>| {
             if !items.is_empty() {
@@ -517,7 +517,7 @@ proptest! {
             value.set_at(&["labels", &key], Value::from(text));
         }
         let mut bytes = Vec::new();
-        messages.encode(of, &value, &mut bytes).unwrap();
-        prop_assert_eq!(messages.decode(of, &bytes, &Limits::default()), Ok(value));
+        messages.encode(lists, &value, &mut bytes).unwrap();
+        prop_assert_eq!(messages.decode(lists, &bytes, &Limits::default()), Ok(value));
     }
 }

@@ -71,20 +71,32 @@ fn to_map(entries: Vec<(String, Value)>) -> Value {
 }
 
 fn typed(value: &Value) -> Typed {
-    let of = thing("null");
-    Typed::unchecked(value.clone(), of.schema().clone(), of.type_ref())
+    let example = thing("null");
+    Typed::unchecked(value.clone(), example.schema().clone(), example.type_ref())
 }
 
 /// Returns the value as a validated one, if it is valid.
 fn checked(value: &Value) -> Option<Typed> {
-    let of = thing("null");
-    Typed::new(value.clone(), of.schema().clone(), of.type_ref(), Duplicates::Refused).ok()
+    let example = thing("null");
+    Typed::new(
+        value.clone(),
+        example.schema().clone(),
+        example.type_ref(),
+        Duplicates::Refused,
+    )
+    .ok()
 }
 
 /// Returns the value as a validated one that may have items with the same key.
 fn allowed(value: &Value) -> Option<Typed> {
-    let of = thing("null");
-    Typed::new(value.clone(), of.schema().clone(), of.type_ref(), Duplicates::Allowed).ok()
+    let example = thing("null");
+    Typed::new(
+        value.clone(),
+        example.schema().clone(),
+        example.type_ref(),
+        Duplicates::Allowed,
+    )
+    .ok()
 }
 
 /// Numbers are ordered by value in sets, but by their texts in objects.
