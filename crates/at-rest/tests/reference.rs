@@ -106,13 +106,13 @@ fn reads(kept: &StorageCodec, stored: &Stored) -> Result<(), String> {
 /// Writes the API's object (or the object that was read, if the API returns none) and compares it with the stored
 /// entry.
 fn writes(kept: &StorageCodec, stored: &Stored, old: Option<&Stored>) -> Result<(), String> {
-    let served = match stored.expected() {
+    let decoded = match stored.expected() {
         Some(object) => holdfast_store::Value::plain(json::to_string(&object)),
         None => kept
             .from_rest(stored.key.as_bytes(), &stored.bytes)
             .map_err(|fault| format!("reading: {fault}"))?,
     };
-    let served = with_room(served);
+    let served = with_room(decoded);
     let old = old.and_then(Stored::expected).map(|old| json::to_string(&old));
     let written = kept
         .to_rest(stored.key.as_bytes(), &served, old.as_deref().map(str::as_bytes))
@@ -163,11 +163,11 @@ fn reference_objects_round_trip_exactly() {
             reads(&kept, stored),
             writes(&kept, stored, before(&entries[..at], stored)),
         );
-        let family = stored.key.split('/').nth(2).unwrap_or_default();
-        let family = if family.ends_with(".example.com") {
+        let segment = stored.key.split('/').nth(2).unwrap_or_default();
+        let family = if segment.ends_with(".example.com") {
             "custom"
         } else {
-            family
+            segment
         };
         let count = counts.entry(family.to_owned()).or_default();
         count[0] += 1;
@@ -295,8 +295,8 @@ fn key_of(kept_version: &str, kind: &str) -> Option<String> {
     let found = registry
         .resources()
         .filter(of_kind)
-        .find(|resource| resource.group == group);
-    let found = found.or_else(|| registry.resources().find(of_kind))?;
+        .find(|resource| resource.group == group)
+        .or_else(|| registry.resources().find(of_kind))?;
     Some(found.storage.as_ref()?.key("ns", "name"))
 }
 
@@ -307,8 +307,8 @@ fn objects_of_older_versions_are_read_as_those_of_today() {
     let types = holdfast_kind_tables::types_at_rest(&Config::default().apis).unwrap();
     let of_types = types.iter().flat_map(|(_, of)| &of.kinds);
     let own = of_types
-        .filter(|kind| kind.group_version.version.contains("beta") || kind.group_version.version.contains("alpha"));
-    let own = own.map(|kind| (kind.group_version.api_version().to_string(), kind.kind.to_string()));
+        .filter(|kind| kind.group_version.version.contains("beta") || kind.group_version.version.contains("alpha"))
+        .map(|kind| (kind.group_version.api_version().to_string(), kind.kind.to_string()));
     let like =
         holdfast_kind_tables::older_kinds().map(|(api_version, kind, _)| (api_version.to_owned(), kind.to_owned()));
     let mut read = 0;
@@ -328,11 +328,11 @@ fn objects_of_older_versions_are_read_as_those_of_today() {
         };
         // The reference sets each field to a value derived from its name, so the object of the current version is the
         // same.
-        let today = served.str_at(&["apiVersion"]).unwrap();
-        let today = if today.contains('/') {
-            today.replace('/', ".")
+        let api_version = served.str_at(&["apiVersion"]).unwrap();
+        let today = if api_version.contains('/') {
+            api_version.replace('/', ".")
         } else {
-            format!("core.{today}")
+            format!("core.{api_version}")
         };
         let path = shared("facts/roundtrip").join(format!("{today}.{kind}.json"));
         let mut expected = json::parse(&std::fs::read(path).unwrap(), &Limits::TRUSTED).unwrap();

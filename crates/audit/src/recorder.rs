@@ -339,8 +339,9 @@ impl Recorder {
         if total <= SLOW_REQUEST_DURATION || self.0.event.lock().head.verb == "watch" {
             return;
         }
-        let taken = Layer::ALL.into_iter().zip(&self.0.taken);
-        let taken: Vec<(Layer, u64)> = taken
+        let taken: Vec<(Layer, u64)> = Layer::ALL
+            .into_iter()
+            .zip(&self.0.taken)
             .map(|(layer, nanos)| (layer, nanos.load(Ordering::Relaxed)))
             .filter(|(_, nanos)| *nanos > 0)
             .collect();
@@ -415,8 +416,8 @@ mod tests {
                 recorder.request_object(names, || Bytes::from_static(b"{\"sent\":1}"));
                 recorder.responded(status(201), Some(Bytes::from_static(b"{\"shown\":1}")));
                 drop(recorder.complete());
-            });
-            let events = events.await;
+            })
+            .await;
             assert_eq!(events.len(), 1);
             let event = &events[0];
             assert_eq!(event.contains("\"requestObject\":{\"sent\":1}"), request, "{event}");
@@ -435,8 +436,8 @@ mod tests {
             drop(recorder.emit(Stage::ResponseStarted));
             drop(recorder.complete());
             drop(recorder.complete());
-        });
-        let events = events.await;
+        })
+        .await;
         assert_eq!(events.len(), 2);
         assert!(events[0].contains("\"stage\":\"ResponseStarted\""), "{}", events[0]);
         assert!(events[1].contains("\"stage\":\"ResponseComplete\""), "{}", events[1]);
@@ -478,8 +479,8 @@ mod tests {
         let events = events(Level::Metadata, Stages::default(), Instant::now(), |recorder| {
             recorder.abandoned();
             drop(recorder.complete());
-        });
-        let events = events.await;
+        })
+        .await;
         assert_eq!(events.len(), 1);
         let status = "{\"metadata\":{},\"status\":\"Success\",\"message\":\"Connection closed early\",\"code\":200}";
         assert!(events[0].contains(status), "{}", events[0]);

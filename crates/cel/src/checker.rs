@@ -327,8 +327,10 @@ impl Checker<'_> {
 
     fn no_overload(&mut self, id: Id, function: &str, member: bool, arguments: &[Type]) -> Type {
         // A type that is still unknown is not reported.
-        let shown = arguments.iter().map(|ty| self.inference.closed(ty).to_string());
-        let shown: Vec<String> = shown.collect();
+        let shown: Vec<String> = arguments
+            .iter()
+            .map(|ty| self.inference.closed(ty).to_string())
+            .collect();
         let signature = match shown.split_first() {
             Some((target, args)) if member => format!("{target}.({})", args.join(", ")),
             _ => format!("({})", shown.join(", ")),

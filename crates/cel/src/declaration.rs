@@ -223,10 +223,10 @@ impl DeclType {
             field("kind", text()),
             field("metadata", Arc::new(metadata)),
         ];
-        let other = fields
+        let other: Vec<DeclField> = fields
             .into_iter()
-            .filter(|other| own.iter().all(|field| field.name != other.name));
-        let other: Vec<DeclField> = other.collect();
+            .filter(|other| own.iter().all(|field| field.name != other.name))
+            .collect();
         Self::object(own.into_iter().chain(other))
     }
 

@@ -388,9 +388,9 @@ impl<'a, 'b> Frame<'a, 'b> {
     fn map(&mut self, entries: &[(Node, Node, bool)]) -> Outcome {
         let mut map = BTreeMap::new();
         for (key, value, optional) in entries {
-            let key = self.eval(key)?;
-            let key = MapKey::from_value(&key)
-                .ok_or_else(|| EvaluationError::failed(format!("unsupported key type: {}", key.type_name())))?;
+            let key_value = self.eval(key)?;
+            let key = MapKey::from_value(&key_value)
+                .ok_or_else(|| EvaluationError::failed(format!("unsupported key type: {}", key_value.type_name())))?;
             if let Some(value) = self.element(value, *optional)? {
                 map.insert(key, value);
             }

@@ -295,8 +295,7 @@ fn concatenate(a: &ListValue, b: &ListValue) -> Outcome<ListValue> {
 /// A list of a set or map type keeps its declaration, so that the sum compares like its parts.
 fn keep_decl(items: Vec<CelValue>, decl: Option<&Arc<DeclType>>) -> ListValue {
     let mut growth = Growth::default();
-    let values = items.iter().map(|item| item.to_value(&mut growth));
-    let values: Result<Vec<Value>, EvaluationError> = values.collect();
+    let values: Result<Vec<Value>, EvaluationError> = items.iter().map(|item| item.to_value(&mut growth)).collect();
     match values {
         Ok(values) => ListValue::Data(List::from(values), decl.cloned()),
         Err(_) => ListValue::Built(Arc::new(items)),

@@ -258,8 +258,8 @@ mod tests {
 
     #[test]
     fn the_parts_of_a_date_follow_the_calendar() {
-        let at = Timestamp::parse("2024-03-01T05:06:07Z").map(|at| at.civil(0));
-        let at = at.map(|at| (at.weekday, at.day_of_year, at.hour, at.minute, at.second));
+        let civil = Timestamp::parse("2024-03-01T05:06:07Z").map(|at| at.civil(0));
+        let at = civil.map(|civil| (civil.weekday, civil.day_of_year, civil.hour, civil.minute, civil.second));
         assert_eq!(at, Some((5, 60, 5, 6, 7)));
     }
 

@@ -90,8 +90,12 @@ impl Reconcile for Aggregation {
 /// Returns the rules of an aggregated role: those of `all` roles that it selects, without duplicates, in the order of
 /// names. `None` if it has them already or selects none.
 fn rules(role: &Value, all: impl Iterator<Item = Value>) -> Option<Vec<Value>> {
-    let selectors = role.at(&["aggregationRule", "clusterRoleSelectors"])?.as_list()?;
-    let selectors: Vec<LabelSelector> = selectors.iter().map(LabelSelector::from_object).collect();
+    let selectors: Vec<LabelSelector> = role
+        .at(&["aggregationRule", "clusterRoleSelectors"])?
+        .as_list()?
+        .iter()
+        .map(LabelSelector::from_object)
+        .collect();
     let name = role.str_at(&["metadata", "name"]);
     let all: Vec<Value> = all
         .filter(|other| other.str_at(&["metadata", "name"]) != name)
@@ -109,8 +113,11 @@ fn rules(role: &Value, all: impl Iterator<Item = Value>) -> Option<Vec<Value>> {
             }
         }
     }
-    let present = role.at(&["rules"]).and_then(Value::as_list);
-    let present = present.map(|list| list.to_vec()).unwrap_or_default();
+    let present = role
+        .at(&["rules"])
+        .and_then(Value::as_list)
+        .map(|list| list.to_vec())
+        .unwrap_or_default();
     (present != rules).then_some(rules)
 }
 

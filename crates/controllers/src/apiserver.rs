@@ -24,8 +24,8 @@ pub(crate) async fn put(
 ) -> Result<Value, RequestError> {
     let metadata = |field| object.str_at(&["metadata", field]).unwrap_or_default();
     let name = if is_new { "" } else { metadata("name") };
-    let path = path_of(resource, metadata("namespace"), name).unwrap_or_default();
-    let path = format!("{path}?fieldManager={MANAGER}");
+    let object_path = path_of(resource, metadata("namespace"), name).unwrap_or_default();
+    let path = format!("{object_path}?fieldManager={MANAGER}");
     match is_new {
         true => client.create(&path, object).await,
         false => client.update(&path, object).await,

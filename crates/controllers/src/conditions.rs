@@ -44,8 +44,11 @@ impl Status {
 
 /// Removes the condition of type `of`. Returns true if the object had it.
 pub(crate) fn remove(object: &mut Value, of: &str) -> bool {
-    let conditions = object.at(&["status", "conditions"]).and_then(Value::as_list);
-    let mut conditions: Vec<Value> = conditions.map(|list| list.to_vec()).unwrap_or_default();
+    let mut conditions: Vec<Value> = object
+        .at(&["status", "conditions"])
+        .and_then(Value::as_list)
+        .map(|list| list.to_vec())
+        .unwrap_or_default();
     let count = conditions.len();
     conditions.retain(|condition| condition.str_at(&["type"]) != Some(of));
     let is_changed = conditions.len() < count;
@@ -97,8 +100,11 @@ pub(crate) fn set_status(object: &mut Value, of: &str, status: Status, cause: Ca
     if before == Some(&made) {
         return false;
     }
-    let conditions = object.at(&["status", "conditions"]).and_then(Value::as_list);
-    let mut conditions: Vec<Value> = conditions.map(|list| list.to_vec()).unwrap_or_default();
+    let mut conditions: Vec<Value> = object
+        .at(&["status", "conditions"])
+        .and_then(Value::as_list)
+        .map(|list| list.to_vec())
+        .unwrap_or_default();
     let place = conditions.iter().position(|other| other.str_at(&["type"]) == Some(of));
     match place {
         Some(at) => conditions[at] = made,

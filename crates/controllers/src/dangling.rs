@@ -107,8 +107,8 @@ fn condition(schema: &Value, level: &str, found: bool, now: &str) -> Option<Valu
     let message = format!("This FlowSchema references the PriorityLevelConfiguration object named {level:?} {what}");
     let wanted = [("status", status), ("reason", reason), ("message", message.as_str())];
     let conditions = schema.at(&["status", "conditions"]).and_then(Value::as_list);
-    let mut present = conditions.into_iter().flat_map(|list| list.iter());
-    let present = present.find(|condition| condition.str_at(&["type"]) == Some(DANGLING));
+    let mut existing = conditions.into_iter().flat_map(|list| list.iter());
+    let present = existing.find(|condition| condition.str_at(&["type"]) == Some(DANGLING));
     if present.is_some_and(|present| {
         wanted
             .iter()

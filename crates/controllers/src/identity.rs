@@ -176,8 +176,9 @@ fn is_over(lease: &Value, now: Timestamp) -> bool {
     if !is_of_server(lease) {
         return false;
     }
-    let renewed = spec("renewTime").and_then(Value::as_str);
-    let renewed = renewed.and_then(|time| Timestamp::parse(time, Precision::Micros).ok());
+    let renewed = spec("renewTime")
+        .and_then(Value::as_str)
+        .and_then(|time| Timestamp::parse(time, Precision::Micros).ok());
     match (renewed, spec("leaseDurationSeconds").and_then(Value::as_i64)) {
         (Some(renewed), Some(seconds)) => renewed.seconds.saturating_add(seconds) < now.seconds,
         // A lease without a duration or a renewal time counts as expired.

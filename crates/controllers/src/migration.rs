@@ -190,8 +190,8 @@ fn version(migration: &Value) -> Option<&str> {
 
 /// Returns true if the object was created at least `time` ago.
 fn has_passed(object: &Value, time: Duration, now: SystemTime) -> bool {
-    let made = object.str_at(&["metadata", "creationTimestamp"]).unwrap_or_default();
-    let made = Timestamp::parse(made, Precision::Seconds).ok();
+    let text = object.str_at(&["metadata", "creationTimestamp"]).unwrap_or_default();
+    let made = Timestamp::parse(text, Precision::Seconds).ok();
     made.is_none_or(|made| now > SystemTime::from(made) + time)
 }
 

@@ -127,10 +127,10 @@ impl Reconcile for PoolStatus {
 
 /// Returns the remaining time for which a request is kept.
 fn life(request: &Value, now: SystemTime) -> Duration {
-    let ended = ["Complete", "Failed"]
+    let condition = ["Complete", "Failed"]
         .into_iter()
         .find_map(|of| conditions::find(request, of));
-    let ended = ended.and_then(|condition| condition.str_at(&["lastTransitionTime"]));
+    let ended = condition.and_then(|condition| condition.str_at(&["lastTransitionTime"]));
     let made = request.str_at(&["metadata", "creationTimestamp"]);
     let (since, whole) = match request.get("status") {
         Some(_) => (ended.or(made), ANSWERED_LIFE),
@@ -160,8 +160,8 @@ async fn answer(
     let text = |field| SmolStr::new(request.str_at(&["spec", field]).unwrap_or_default());
     let mut pools = Pools::new(text("driver"), text("poolName"));
     look_at_all(client, slices, |slice| pools.add_slice(slice)).await;
-    let limit = request.at(&["spec", "limit"]).and_then(Value::as_i64);
-    let limit = limit.map_or(DEFAULT_LIMIT, |limit| usize::try_from(limit).unwrap_or_default());
+    let stated = request.at(&["spec", "limit"]).and_then(Value::as_i64);
+    let limit = stated.map_or(DEFAULT_LIMIT, |stated| usize::try_from(stated).unwrap_or_default());
     if pools.lack_slices(limit) {
         return Ok(false);
     }
@@ -225,8 +225,8 @@ impl Pools {
         }
         let generation = number(&["spec", "pool", "generation"]);
         let node = slice.str_at(&["spec", "nodeName"]).map(SmolStr::new);
-        let devices = slice.at(&["spec", "devices"]).and_then(Value::as_list);
-        let devices = devices.map_or(0, |devices| devices.len() as i64);
+        let list = slice.at(&["spec", "devices"]).and_then(Value::as_list);
+        let devices = list.map_or(0, |list| list.len() as i64);
         let pool = self.found.entry(name.into()).or_default();
         if pool.slices > 0 && generation < pool.generation {
             return;
@@ -267,8 +267,12 @@ impl Pools {
 
     /// Returns the answer without its condition.
     fn status(&self, limit: usize) -> Value {
-        let pools = self.found.iter().take(limit);
-        let pools: Vec<Value> = pools.map(|(name, pool)| pool.status(&self.driver, name)).collect();
+        let pools: Vec<Value> = self
+            .found
+            .iter()
+            .take(limit)
+            .map(|(name, pool)| pool.status(&self.driver, name))
+            .collect();
         let mut status = Value::empty_map();
         status.set_at(&["poolCount"], Value::Int(self.found.len() as i64));
         if !pools.is_empty() {

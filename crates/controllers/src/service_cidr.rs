@@ -32,8 +32,12 @@ pub(crate) async fn run(client: Client) {
     let Some(resource) = client.resource(GROUP, "servicecidrs") else {
         return client.shutdown().closing().await;
     };
-    let initial = resource.capabilities.initial_objects.as_ref();
-    let initial = initial.map(|kind| kind.initial_objects()).unwrap_or_default();
+    let initial = resource
+        .capabilities
+        .initial_objects
+        .as_ref()
+        .map(|kind| kind.initial_objects())
+        .unwrap_or_default();
     let named = |object: &Value| object.str_at(&["metadata", "name"]) == Some(OBJECT);
     let Some(wanted) = initial.into_iter().find(named) else {
         return client.shutdown().closing().await;
@@ -77,8 +81,8 @@ async fn keep(
             Ok(())
         }
         Decision::SetReady => {
-            let path = path_of(resource, "", OBJECT).unwrap_or_default();
-            let path = format!("{path}/status?fieldManager={NAME}&force=true");
+            let object_path = path_of(resource, "", OBJECT).unwrap_or_default();
+            let path = format!("{object_path}/status?fieldManager={NAME}&force=true");
             let ready = ready(&client.now());
             client.patch(&path, PatchType::Apply, &ready).await.map(drop)
         }

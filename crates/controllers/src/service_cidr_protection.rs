@@ -61,8 +61,11 @@ impl Protection {
     /// Returns true if no address of a Service would be without a ServiceCIDR (`canDeleteCIDR`).
     fn is_deletable(&self, name: &str, service_cidr: &Value) -> bool {
         let all = self.client.list(&self.service_cidrs, "");
-        let others = all.iter().filter(|other| other.name() != name);
-        let others: Vec<Block> = others.flat_map(|other| blocks(&other.tree())).collect();
+        let others: Vec<Block> = all
+            .iter()
+            .filter(|other| other.name() != name)
+            .flat_map(|other| blocks(&other.tree()))
+            .collect();
         let own = blocks(service_cidr);
         if own.iter().all(|block| others.iter().any(|other| other.covers(block))) {
             return true;
@@ -107,8 +110,9 @@ impl Reconcile for Protection {
         let mut service_cidr = self.client.get(&self.service_cidrs, "", name)?.tree();
         let client = self.client.clone();
         let path = path_of(&self.service_cidrs, "", name)?;
-        let deleted = service_cidr.str_at(&["metadata", "deletionTimestamp"]);
-        let deleted = deleted.and_then(|text| Timestamp::parse(text, Precision::Seconds).ok());
+        let deleted = service_cidr
+            .str_at(&["metadata", "deletionTimestamp"])
+            .and_then(|text| Timestamp::parse(text, Precision::Seconds).ok());
         let has_finalizer = finalizers(&service_cidr)
             .iter()
             .any(|one| one.as_str() == Some(FINALIZER));
@@ -116,18 +120,19 @@ impl Reconcile for Protection {
             Some(_) if !has_finalizer => return None,
             Some(_) if !self.is_deletable(name, &service_cidr) => Ready::TERMINATING,
             Some(deleted) => {
-                let passed = Timestamp::from(self.client.time())
+                let seconds = Timestamp::from(self.client.time())
                     .seconds
                     .saturating_sub(deleted.seconds);
-                let passed = Duration::from_secs(u64::try_from(passed).unwrap_or(0));
+                let passed = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
                 if let Some(left) = DELETION_GRACE_PERIOD.checked_sub(passed).filter(|left| !left.is_zero()) {
                     queue.push_at(name.clone(), Instant::now() + left);
                     return None;
                 }
-                let kept = finalizers(&service_cidr)
+                let kept: Vec<Value> = finalizers(&service_cidr)
                     .iter()
-                    .filter(|one| one.as_str() != Some(FINALIZER));
-                let kept: Vec<Value> = kept.cloned().collect();
+                    .filter(|one| one.as_str() != Some(FINALIZER))
+                    .cloned()
+                    .collect();
                 service_cidr.set_at(&["metadata", "finalizers"], kept.into());
                 return Some(Box::pin(async move {
                     unless_gone(client.update(&path, &service_cidr).await)

@@ -133,10 +133,10 @@ impl Reconcile for Protection {
         let (namespace, name) = item;
         let mut object = self.client.get(&self.resource, namespace, name)?.tree();
         let pods = || -> Vec<Value> {
-            let pods = self.pods.as_ref().map(|pods| self.client.list(pods, namespace));
-            let pods = pods.iter().flat_map(Objects::iter);
-            let pods = pods.filter(|pod| names_claims(&pod.bytes()));
-            pods.map(|pod| pod.tree()).collect()
+            let listed = self.pods.as_ref().map(|pods| self.client.list(pods, namespace));
+            let pods = listed.iter().flat_map(Objects::iter);
+            let users = pods.filter(|pod| names_claims(&pod.bytes()));
+            users.map(|pod| pod.tree()).collect()
         };
         let is_used = |object: &Value| (self.rule.is_used)(object, &pods());
         let finalizers = finalizers(&object, self.rule.finalizer, is_used)?;
@@ -180,8 +180,8 @@ fn names_claims(pod: &[u8]) -> bool {
 
 /// Returns the claims that the volumes of a Pod name.
 fn claims(pod: &Value) -> Vec<Claim> {
-    let volumes = pod.at(&["spec", "volumes"]).and_then(Value::as_list);
-    let volumes = volumes.into_iter().flat_map(|volumes| volumes.iter());
+    let list = pod.at(&["spec", "volumes"]).and_then(Value::as_list);
+    let volumes = list.into_iter().flat_map(|list| list.iter());
     let of_pod = pod.str_at(&["metadata", "name"]).unwrap_or_default();
     let claim = |volume: &Value| {
         if let Some(name) = volume.str_at(&["persistentVolumeClaim", "claimName"]) {

@@ -244,8 +244,8 @@ fn set_common_version(object: &mut Value, now: &str) {
     };
     if before.is_some() && common.is_some() && before != common {
         // A changed common version is a transition too.
-        let others = items(object, &["status", "conditions"]).iter();
-        let others: Vec<Value> = others
+        let others: Vec<Value> = items(object, &["status", "conditions"])
+            .iter()
             .filter(|one| one.str_at(&["type"]) != Some(EQUAL))
             .cloned()
             .collect();

@@ -15,8 +15,8 @@ use std::net::IpAddr;
 pub fn lenient_address(text: &str) -> Option<IpAddr> {
     text.parse().ok().or_else(|| {
         let (head, tail) = text.rsplit_once(':').unwrap_or(("", text));
-        let tail: Vec<&str> = tail.split('.').map(without_leading_zeros).collect();
-        let tail = tail.join(".");
+        let parts: Vec<&str> = tail.split('.').map(without_leading_zeros).collect();
+        let tail = parts.join(".");
         let text = if head.is_empty() && !text.contains(':') {
             tail
         } else {

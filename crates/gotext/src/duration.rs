@@ -90,8 +90,8 @@ fn digits(text: &str) -> (&str, &str) {
 /// Returns `whole.fraction` units in nanoseconds, or `None` on overflow. Like Go, computes the fraction in floating
 /// point.
 fn nanoseconds(whole: &str, fraction: &str, unit: u64) -> Option<u64> {
-    let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
-    let whole = whole.checked_mul(unit)?;
+    let number: u64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+    let whole = number.checked_mul(unit)?;
     let (mut behind, mut scale) = (0_u64, 1.0);
     for digit in fraction.bytes().map(|digit| u64::from(digit - b'0')) {
         let next = behind.checked_mul(10).and_then(|next| next.checked_add(digit));

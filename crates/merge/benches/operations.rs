@@ -186,8 +186,10 @@ fn expected_managers(case: &Value, sets: &Value) -> Vec<(String, Owners)> {
     sequences
         .iter()
         .map(|sequence| {
-            let managers = sequence.get("managers").and_then(Value::as_map).unwrap();
-            let managers = managers
+            let managers = sequence
+                .get("managers")
+                .and_then(Value::as_map)
+                .unwrap()
                 .iter()
                 .map(|(name, owned)| {
                     let mut owned = owned.as_str().unwrap().split(' ');

@@ -88,14 +88,11 @@ fn configuration(image: &str) -> String {
 /// Returns the same object with all fields that a server fills in.
 fn live() -> String {
     let container = r#""terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File","imagePullPolicy":"IfNotPresent""#;
-    let text = configuration("nginx:1.14.2");
-    let text = text.replace(r#""image":"#, &format!("{container},\"image\":"));
-    let text = text.replace(
+    let text = configuration("nginx:1.14.2").replace(r#""image":"#, &format!("{container},\"image\":")).replace(
         r#""spec":{"containers""#,
         r#""spec":{"restartPolicy":"Always","terminationGracePeriodSeconds":30,"dnsPolicy":"ClusterFirst",
         "securityContext":{},"schedulerName":"default-scheduler","containers""#,
-    );
-    let text = text.replace(
+    ).replace(
         r#""spec":{"replicas":3"#,
         r#""spec":{"replicas":3,"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxUnavailable":"25%","maxSurge":"25%"}},
         "revisionHistoryLimit":10,"progressDeadlineSeconds":600"#,

@@ -434,8 +434,8 @@ impl FieldManager {
     /// fields of the last applied configuration that still have the applied values.
     fn not_inherited(&self, conflicts: &MergeConflicts, live: &Typed) -> MergeConflicts {
         let inherited = || {
-            let config = last_applied::configuration(live.value(), &self.api_version, &self.kind)?;
-            let config = self.typed(config, Duplicates::Refused).ok()?;
+            let configuration = last_applied::configuration(live.value(), &self.api_version, &self.kind)?;
+            let config = self.typed(configuration, Duplicates::Refused).ok()?;
             let changed = config.compare(live).ok()?;
             let set = config.to_field_set().ok()?.difference(&changed.modified);
             Some(set.difference(&changed.added).difference(&changed.removed))

@@ -320,8 +320,8 @@ impl<'a> From<&'a Value> for Stored<'a> {
 }
 
 fn splice(head: &[u8], revision: Revision, tail: &[u8]) -> Bytes {
-    let mut digits = itoa::Buffer::new();
-    let digits = digits.format(revision).as_bytes();
+    let mut buffer = itoa::Buffer::new();
+    let digits = buffer.format(revision).as_bytes();
     let mut bytes = Vec::with_capacity(head.len() + digits.len() + tail.len());
     bytes.extend_from_slice(head);
     bytes.extend_from_slice(digits);

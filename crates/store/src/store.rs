@@ -380,8 +380,10 @@ mod tests {
         let events = Key::from("/registry/events/");
         let store = open(&here).with_overrides(vec![(events.clone(), open(&there))]);
         let (pod, event) = ("/registry/pods/a/x", "/registry/events/a/x");
-        let first = Transaction::new().guard(event, 0).put(event, Value::plain("e"));
-        let first = first.put(pod, Value::plain("p"));
+        let first = Transaction::new()
+            .guard(event, 0)
+            .put(event, Value::plain("e"))
+            .put(pod, Value::plain("p"));
         let made = store.commit(first).await.unwrap().entries;
         let keys: Vec<&[u8]> = made.iter().flatten().map(|entry| entry.key().as_bytes()).collect();
         assert_eq!(keys, [event.as_bytes(), pod.as_bytes()]);

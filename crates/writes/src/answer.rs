@@ -27,8 +27,9 @@ impl Stage<'_> {
         }
         let prepare = |object: &mut Value| review.prepare(&call, object);
         let admitted = self.admit_request(&call, &mut object, prepare, &refuse).await;
-        let answer = admitted.and_then(|()| review.review(&call, object).map_err(refuse));
-        let answer = answer.map_err(|error| call.refused(error))?;
+        let answer = admitted
+            .and_then(|()| review.review(&call, object).map_err(refuse))
+            .map_err(|error| call.refused(error))?;
         let warnings = call.warnings();
         call.after_commit().stored();
         Ok((answer, warnings))

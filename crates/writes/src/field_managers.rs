@@ -122,18 +122,22 @@ impl FieldManagers {
         subresource: &SmolStr,
         versions: Arc<dyn Versions>,
     ) -> FieldManager {
-        let reset = resource.versions.iter().map(|version| {
-            let paths = match version.subresource(subresource) {
-                Some(subresource) => &subresource.reset_fields,
-                None => &version.reset_fields,
-            };
-            let set: Set = paths
-                .iter()
-                .map(|path| Path::of_fields(path.iter().map(SmolStr::as_str)))
-                .collect();
-            (version.api_version.clone(), set)
-        });
-        let reset: Vec<_> = reset.filter(|(_, set)| !set.is_empty()).collect();
+        let reset: Vec<_> = resource
+            .versions
+            .iter()
+            .map(|version| {
+                let paths = match version.subresource(subresource) {
+                    Some(subresource) => &subresource.reset_fields,
+                    None => &version.reset_fields,
+                };
+                let set: Set = paths
+                    .iter()
+                    .map(|path| Path::of_fields(path.iter().map(SmolStr::as_str)))
+                    .collect();
+                (version.api_version.clone(), set)
+            })
+            .filter(|(_, set)| !set.is_empty())
+            .collect();
         let kind_type = resource.body_type(&self.types, api_version, &resource.kind);
         let empty = kind_type.map(|kind| kind.empty());
         let mut builder = FieldManager::builder(api_version.clone(), resource.kind.clone(), versions)
@@ -173,8 +177,10 @@ impl Versions for ResourceVersions {
     }
 
     fn convert(&self, object: &Value, api_version: &str) -> Result<Value, String> {
-        let converted = self.resource.convert_for_managers(object.clone(), api_version);
-        let converted = converted.map_err(|error| error.to_string())?;
+        let converted = self
+            .resource
+            .convert_for_managers(object.clone(), api_version)
+            .map_err(|error| error.to_string())?;
         match self.resource.body_type(&self.types, api_version, &self.resource.kind) {
             Some(of) => of.converted_for_managers(converted),
             None => Ok(converted),

@@ -40,9 +40,9 @@ pub fn wanted_name(object: &Value) -> &str {
 pub fn fill_in(object: &mut Value, namespace: &str, identifiers: &dyn Identifiers, now: SystemTime) {
     let prefix = object.str_at(&["metadata", "generateName"]).unwrap_or_default();
     if !prefix.is_empty() && name(object).is_empty() {
-        let end = prefix.char_indices().map(|(at, letter)| at + letter.len_utf8());
-        let end = end
-            .take_while(|end| *end <= GENERATED_PREFIX)
+        let ends = prefix.char_indices().map(|(at, letter)| at + letter.len_utf8());
+        let end = ends
+            .take_while(|ends| *ends <= GENERATED_PREFIX)
             .last()
             .unwrap_or_default();
         let name = format!("{}{}", prefix.get(..end).unwrap_or_default(), identifiers.name_suffix());

@@ -143,8 +143,8 @@ impl DeleteOptions {
             .get("dryRun")
             .and_then(Value::as_list)
             .into_iter()
-            .flat_map(|list| list.iter());
-        let dry_runs = dry_runs.map(|item| item.as_str().unwrap_or_default());
+            .flat_map(|list| list.iter())
+            .map(|item| item.as_str().unwrap_or_default());
         let integer = object.get("gracePeriodSeconds").and_then(Value::as_i64);
         let orphan = object.get("orphanDependents").and_then(Value::as_bool);
         let options = Self::check(dry_runs, integer, orphan, object.str_at(&["propagationPolicy"]))?;

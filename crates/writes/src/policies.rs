@@ -217,7 +217,7 @@ impl ObjectTypes for Stage<'_> {
 /// Returns the name that a denial reports: a collection has none, and a new object may not have one yet.
 fn reported_name<'a>(attributes: &Attributes<'a>, object: Option<&'a Value>) -> &'a str {
     let text = |field| object.and_then(|object| object.str_at(&["metadata", field]));
-    let stated = [Some(attributes.name), text("generateName")];
-    let mut stated = stated.into_iter().flatten().filter(|name| !name.is_empty());
+    let names = [Some(attributes.name), text("generateName")];
+    let mut stated = names.into_iter().flatten().filter(|name| !name.is_empty());
     stated.next().unwrap_or("Unknown")
 }

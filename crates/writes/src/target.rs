@@ -123,8 +123,12 @@ impl WriteRequest {
 
 /// Returns the fields of `reset_fields` that a write does not change. It may change the others without owning them.
 fn untouched(reset_fields: &Arc<[Vec<SmolStr>]>, resource: &Resource, subresource: &str) -> Arc<[Vec<SmolStr>]> {
-    let unowned = resource.capabilities.unowned_fields.iter();
-    let mut unowned = unowned.filter(|(of, _)| *of == subresource).peekable();
+    let mut unowned = resource
+        .capabilities
+        .unowned_fields
+        .iter()
+        .filter(|(of, _)| *of == subresource)
+        .peekable();
     if unowned.peek().is_none() {
         return Arc::clone(reset_fields);
     }

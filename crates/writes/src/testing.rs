@@ -85,8 +85,8 @@ impl World {
     pub fn target(&self, resource: &Arc<Resource>, object: &Value, subresource: &str) -> Target {
         let version = SmolStr::new(object.str_at(&["apiVersion"]).unwrap_or_default());
         let namespace = if resource.namespaced() { "default" } else { "" };
-        let target = Target::new(&self.registry, resource, &version, subresource, &self.user, Self::now());
-        let mut target = target.at(namespace, metadata::name(object));
+        let mut target = Target::new(&self.registry, resource, &version, subresource, &self.user, Self::now())
+            .at(namespace, metadata::name(object));
         target.writer.manager = "tests".into();
         target
     }

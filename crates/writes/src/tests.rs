@@ -234,14 +234,14 @@ fn empty_lists_are_none_once_they_are_stored() {
         &world,
         &DEPLOYMENT.replacen("spec: {containers", &format!("{volume}containers"), 1),
     );
-    let sources = ["spec", "template", "spec", "volumes"];
-    let sources = |object: &Value| object.at(&sources).map(json::to_string);
+    let path = ["spec", "template", "spec", "volumes"];
+    let sources = |object: &Value| object.at(&path).map(json::to_string);
     assert!(
         sources(&live).is_some_and(|text| text.contains(r#""sources":null"#)),
         "{live:?}"
     );
-    let again = DEPLOYMENT.replacen("spec: {containers", &format!("{volume}containers"), 1);
-    let again = replace(&world, &live, "", &again).unwrap();
+    let manifest = DEPLOYMENT.replacen("spec: {containers", &format!("{volume}containers"), 1);
+    let again = replace(&world, &live, "", &manifest).unwrap();
     assert_eq!(
         (again.write, again.object == live),
         (Write::Unchanged, true),

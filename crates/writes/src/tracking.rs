@@ -116,8 +116,8 @@ async fn with_webhook<T>(stage: &Stage<'_>, webhook: &ConversionWebhook, run: im
             .environment
             .callers
             .convert(webhook, &objects, &wanted.api_version)
-            .await;
-        let converted = converted.map(|mut objects| objects.pop().unwrap_or_default());
+            .await
+            .map(|mut objects| objects.pop().unwrap_or_default());
         versions.learn(wanted, converted.map_err(|failure| failure.message));
     }
 }

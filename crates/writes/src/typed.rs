@@ -172,8 +172,10 @@ fn take_as_written(typed: &mut TypedObject, text: &[u8]) {
             .filter(|_| float.of_resources)
             .and_then(up_to_thousandths);
         let written = rounded.or(written);
-        let amount = Pointer::parse(&float.pointer).ok();
-        let amount = amount.as_ref().and_then(|pointer| pointer.get_mut(&mut typed.object));
+        let amount = Pointer::parse(&float.pointer)
+            .ok()
+            .as_ref()
+            .and_then(|pointer| pointer.get_mut(&mut typed.object));
         if let (Some(written), Some(amount)) = (written, amount) {
             *amount = Value::String(written);
         }
@@ -199,8 +201,8 @@ fn strict_error(findings: &[String]) -> String {
         .iter()
         .map(String::as_str)
         .partition(|finding| finding.starts_with("line "));
-    let of_yaml = of_yaml.iter().map(|line| format!("\n  {line}")).collect::<String>();
-    let of_yaml = format!("yaml: unmarshal errors:{of_yaml}");
+    let lines = of_yaml.iter().map(|line| format!("\n  {line}")).collect::<String>();
+    let of_yaml = format!("yaml: unmarshal errors:{lines}");
     if errors.len() < findings.len() {
         errors.insert(0, &of_yaml);
     }

@@ -176,7 +176,7 @@ impl Stage<'_> {
         let old = self.in_version(old, &version).await.map_err(Fault::Failed)?;
         let uid = self.environment.identifiers.uid();
         let (resource, target) = (self.resource(), self.target);
-        let review = Review {
+        let question = Review {
             uid: &uid,
             invocation,
             request_kind: &self.body_kind(),
@@ -192,7 +192,7 @@ impl Stage<'_> {
             dry_run: target.request.dry_run,
             options: attributes.options(),
         };
-        let review = review.encode(webhook.review_version);
+        let review = question.encode(webhook.review_version);
         let answer = self
             .environment
             .callers
@@ -230,10 +230,14 @@ impl Stage<'_> {
     ) -> Result<bool, Fault> {
         let own = object.str_at(&["apiVersion"]).unwrap_or_default().to_owned();
         let version = invocation.kind.group_version.api_version();
-        let before = self.in_version(Some(object), &version).await.map_err(Fault::Failed)?;
-        let before = before.unwrap_or_default();
-        let patched = operations.apply(&before, &json_patch::Bounds::default());
-        let mut patched = patched.map_err(Fault::failed)?;
+        let before = self
+            .in_version(Some(object), &version)
+            .await
+            .map_err(Fault::Failed)?
+            .unwrap_or_default();
+        let mut patched = operations
+            .apply(&before, &json_patch::Bounds::default())
+            .map_err(Fault::failed)?;
         let types = self.environment.field_managers.types();
         let expected = self.target.resource.body_type(types, &version, &invocation.kind.kind);
         let kind_type = match expected {
@@ -244,8 +248,9 @@ impl Stage<'_> {
             Some(kind_type) => {
                 let typed = kind_type.decode(&patched).map_err(Fault::failed)?;
                 let changed = typed.object != before;
-                let filled = kind_type.fill_in(typed.object);
-                let filled = filled.map_err(|error| Fault::Failed(Error::too_large_because(error)))?;
+                let filled = kind_type
+                    .fill_in(typed.object)
+                    .map_err(|error| Fault::Failed(Error::too_large_because(error)))?;
                 (changed, filled)
             }
             None => (patched != before, patched),
@@ -368,9 +373,11 @@ fn identity(webhook: &Webhook) -> String {
 /// upstream: k8s.io/apiserver/pkg/admission/plugin/webhook/errors#ToStatusErr
 fn rejection(webhook: &str, status: Option<&Value>) -> (u16, Error) {
     let root = Field::placed(status, "");
-    let code = root.child("code").number().unwrap_or_default();
-    let code = u16::try_from(code).ok().filter(|code| (400..=999).contains(code));
-    let code = code.unwrap_or(BAD_REQUEST);
+    let number = root.child("code").number().unwrap_or_default();
+    let code = u16::try_from(number)
+        .ok()
+        .filter(|number| (400..=999).contains(number))
+        .unwrap_or(BAD_REQUEST);
     let text = |name: &str| root.child(name).text();
     let denied = format!("admission webhook {webhook:?} denied the request");
     let message = match (text("message"), text("reason")) {

@@ -98,8 +98,8 @@ impl Stage<'_> {
         }
         rounds.round = usize::from(!first);
         let timing = self.timing(DynamicPlugin::MutatingWebhooks, attributes);
-        let outcome = Box::pin(self.mutating_round(attributes, object.as_deref_mut(), old, rounds, warnings)).await;
-        let outcome = timing.end(outcome);
+        let round = Box::pin(self.mutating_round(attributes, object.as_deref_mut(), old, rounds, warnings)).await;
+        let outcome = timing.end(round);
         again |= rounds.changed || rounds.policies.has_more(object.as_deref());
         outcome.map(|()| first && again)
     }
@@ -325,8 +325,8 @@ impl Stage<'_> {
         if let Some(object) = object.filter(|_| self.is_of_namespace() && self.target.subresource.is_empty()) {
             return Ok(matches(object));
         }
-        let namespaces = self.target.registry.namespaces().map(|of| of.group_resource());
-        let namespaces = namespaces.ok_or_else(|| Error::internal("no resource has namespaces"))?;
+        let group_resource = self.target.registry.namespaces().map(|of| of.group_resource());
+        let namespaces = group_resource.ok_or_else(|| Error::internal("no resource has namespaces"))?;
         let found = self.environment.lookup.get(&namespaces, "", namespace);
         found
             .map(|namespace| matches(&namespace))

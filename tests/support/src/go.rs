@@ -56,9 +56,9 @@ impl Program {
         )?;
         let path = reported
             .lines()
-            .find_map(|line| line.trim().strip_prefix("\"GoMod\": \""));
-        let path = path.and_then(|rest| rest.split('"').next());
-        let path = path.ok_or_else(|| io::Error::other("go does not say where the manifest is"))?;
+            .find_map(|line| line.trim().strip_prefix("\"GoMod\": \""))
+            .and_then(|rest| rest.split('"').next())
+            .ok_or_else(|| io::Error::other("go does not say where the manifest is"))?;
         Ok(published(&std::fs::read_to_string(path)?, version))
     }
 }

@@ -150,8 +150,7 @@ fn is_sorted(_: &Context<'_>, args: &[CelValue]) -> Outcome {
 }
 
 fn sum(_: &Context<'_>, args: &[CelValue]) -> Outcome {
-    let items = list(&args[0])?.to_vec()?;
-    let mut items = items.into_iter();
+    let mut items = list(&args[0])?.to_vec()?.into_iter();
     // An empty list of unknown type has the integer zero as its sum.
     let first = items.next().unwrap_or(CelValue::Int(0));
     if !matches!(
@@ -164,8 +163,7 @@ fn sum(_: &Context<'_>, args: &[CelValue]) -> Outcome {
 }
 
 fn extreme(args: &[CelValue], name: &str, wanted: Ordering) -> Outcome {
-    let items = list(&args[0])?.to_vec()?;
-    let mut items = items.into_iter();
+    let mut items = list(&args[0])?.to_vec()?.into_iter();
     let first = items.next();
     let mut best = first.ok_or_else(|| EvaluationError::failed(format!("{name} called on empty list")))?;
     for item in items {

@@ -116,8 +116,9 @@ fn each_step_costs_what_the_reference_charges() {
 
 fn run(expression: &str, budget: &mut Budget<'_>) -> Result<CelValue, EvaluationError> {
     let environment = Environment::new().with_object("self", Arc::new(list_of_texts(None, None)));
-    let program = environment.compile(expression, &[]);
-    let program = program.unwrap_or_else(|error| panic!("{expression}: {error}"));
+    let program = environment
+        .compile(expression, &[])
+        .unwrap_or_else(|error| panic!("{expression}: {error}"));
     let object = json::parse(br#"{"l": ["a", "b"], "s": "x", "n": 3}"#, &Limits::default());
     let value = CelValue::untyped(&object.unwrap_or_default());
     program.evaluate(&Activation::new(&environment).with("self", value), budget)

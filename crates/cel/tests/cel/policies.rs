@@ -29,13 +29,14 @@ fn objects_of_requests_are_read_without_a_schema() {
     let value = object(r#"{"metadata": {"name": "x"}, "data": {"a": "1", "b": "2"}}"#);
     for (expression, expected) in cases {
         let environment = environment();
-        let program = environment.compile(expression, &[Type::Bool]);
-        let program = program.unwrap_or_else(|error| panic!("{expression}: {error}"));
+        let program = environment
+            .compile(expression, &[Type::Bool])
+            .unwrap_or_else(|error| panic!("{expression}: {error}"));
         let activation = Activation::new(&environment).with("object", value.clone());
         let outcome = program
             .evaluate(&activation, &mut Budget::default())
-            .map(|value| value.as_bool());
-        let outcome = outcome.map_err(|error| error.to_string());
+            .map(|value| value.as_bool())
+            .map_err(|error| error.to_string());
         assert_eq!(outcome, expected.map(Some).map_err(str::to_owned), "{expression}");
     }
 }
@@ -50,11 +51,14 @@ fn value_without_fields_gives_no_such_key() {
     ];
     for (expression, expected) in cases {
         let environment = environment();
-        let program = environment.compile(expression, &[Type::Bool]);
-        let program = program.unwrap_or_else(|error| panic!("{expression}: {error}"));
+        let program = environment
+            .compile(expression, &[Type::Bool])
+            .unwrap_or_else(|error| panic!("{expression}: {error}"));
         let activation = Activation::new(&environment).with("object", CelValue::Null);
-        let outcome = program.evaluate(&activation, &mut Budget::default());
-        let outcome = outcome.map(|value| value.as_bool()).map_err(|error| error.to_string());
+        let outcome = program
+            .evaluate(&activation, &mut Budget::default())
+            .map(|value| value.as_bool())
+            .map_err(|error| error.to_string());
         assert_eq!(outcome, expected.map(Some).map_err(str::to_owned), "{expression}");
     }
 }

@@ -33,8 +33,10 @@ pub(crate) async fn run(client: Client) {
     let (Some(api_services), Some(definitions)) = (api_services(&client), definitions) else {
         return;
     };
-    let initial = api_services.capabilities.initial_objects.as_ref();
-    let initial = initial.map(|initial| initial.initial_objects()).unwrap_or_default();
+    let capability = api_services.capabilities.initial_objects.as_ref();
+    let initial = capability
+        .map(|capability| capability.initial_objects())
+        .unwrap_or_default();
     let registry = client.registry();
     let served: HashSet<&GroupVersion> = registry.group_versions().collect();
     let at_start = initial.iter().filter_map(|object| {
@@ -232,8 +234,8 @@ fn name_of(group_version: &GroupVersion) -> SmolStr {
 /// Returns the group versions that a CRD serves.
 fn served_versions(definition: &Value) -> Vec<GroupVersion> {
     let group = definition.str_at(&["spec", "group"]).unwrap_or_default();
-    let versions = definition.at(&["spec", "versions"]).and_then(Value::as_list);
-    let versions = versions.into_iter().flat_map(|versions| versions.iter());
+    let list = definition.at(&["spec", "versions"]).and_then(Value::as_list);
+    let versions = list.into_iter().flat_map(|list| list.iter());
     let served = versions.filter(|version| version.get("served").and_then(Value::as_bool) == Some(true));
     served
         .filter_map(|version| Some(GroupVersion::new(group, version.str_at(&["name"])?)))

@@ -125,13 +125,13 @@ async fn end(client: &Client, definitions: &Resource, deleted: Deleted) -> Resul
     };
     // Otherwise the resource could be unknown here although another server has stored objects of it.
     client.follow_definitions(revision).await?;
-    let resource = client.resource(
+    let named = client.resource(
         definition.str_at(&["spec", "group"]).unwrap_or_default(),
         definition.str_at(&["spec", "names", "plural"]).unwrap_or_default(),
     );
     // Another owner may have a resource of that name: it may be built in, or belong to an earlier CRD.
-    let resource = resource.filter(|resource| {
-        let defined = resource.definition.as_ref();
+    let resource = named.filter(|named| {
+        let defined = named.definition.as_ref();
         defined.is_some_and(|defined| defined.name == name)
     });
     let mut failure = None;

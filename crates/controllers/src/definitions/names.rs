@@ -55,8 +55,12 @@ impl Accepted {
                 .and_then(|names| names.str_at(&[name]))
                 .filter(|text| !text.is_empty())
         };
-        let short = names.and_then(|names| names.get("shortNames")).and_then(Value::as_list);
-        let short = short.into_iter().flat_map(|list| list.iter()).filter_map(Value::as_str);
+        let short = names
+            .and_then(|names| names.get("shortNames"))
+            .and_then(Value::as_list)
+            .into_iter()
+            .flat_map(|list| list.iter())
+            .filter_map(Value::as_str);
         let resources = [text("plural"), text("singular")].into_iter().flatten().chain(short);
         let kinds = [text("kind"), text("listKind")].into_iter().flatten();
         Self {
@@ -122,8 +126,10 @@ impl Reconcile for Names {
     fn work(&mut self, name: &SmolStr, _queue: &mut Queue<SmolStr>) -> Option<Work<()>> {
         let mut definition = self.client.get(&self.definitions, "", name)?.tree();
         let empty = HashMap::new();
-        let others = self.groups.get(&group_of(&definition)).unwrap_or(&empty);
-        let others = others
+        let others = self
+            .groups
+            .get(&group_of(&definition))
+            .unwrap_or(&empty)
             .iter()
             .filter(|(other, _)| *other != name)
             .map(|(_, accepted)| accepted);
@@ -368,9 +374,9 @@ mod tests {
         ] {
             let mut other = definition(plural, kind, short);
             reconcile_names(&mut other, others.iter(), "1");
-            let found = condition_text(&other, "NamesAccepted");
+            let text = condition_text(&other, "NamesAccepted");
             // The list kind is derived from the kind, and the last conflict is reported.
-            let found = found.replace("ListKindConflict: \"WidgetList\"", "KindConflict: \"Widget\"");
+            let found = text.replace("ListKindConflict: \"WidgetList\"", "KindConflict: \"Widget\"");
             assert_eq!(found, format!("False {conflict}"), "{plural} {kind} {short}");
             assert_eq!(
                 condition_text(&other, "Established"),

@@ -170,13 +170,19 @@ impl Collector {
             return Ok(());
         };
         let tree = object.tree();
-        let references = tree.at(&["metadata", "ownerReferences"]).and_then(Value::as_list);
-        let references = references.map(|list| list.to_vec()).unwrap_or_default();
-        let others = references.iter().filter(|reference| {
-            let uid = reference.str_at(&["uid"]).unwrap_or_default();
-            Uid::new(uid) != *owner
-        });
-        let others: Vec<Value> = others.cloned().collect();
+        let references = tree
+            .at(&["metadata", "ownerReferences"])
+            .and_then(Value::as_list)
+            .map(|list| list.to_vec())
+            .unwrap_or_default();
+        let others: Vec<Value> = references
+            .iter()
+            .filter(|reference| {
+                let uid = reference.str_at(&["uid"]).unwrap_or_default();
+                Uid::new(uid) != *owner
+            })
+            .cloned()
+            .collect();
         let path = path_of(&resource, &place.namespace, &place.name);
         let Some(path) = path.filter(|_| uid_of(&tree) == *dependent && others.len() < references.len()) else {
             return Ok(());
@@ -195,8 +201,10 @@ impl Collector {
         let Some(path) = path.filter(|_| held && uid_of(&tree) == *uid) else {
             return Ok(());
         };
-        let others = finalizers(&tree).filter(|held| *held != finalizer).map(Value::from);
-        let others = others.collect();
+        let others = finalizers(&tree)
+            .filter(|held| *held != finalizer)
+            .map(Value::from)
+            .collect();
         patch(&self.client, &path, &tree, "finalizers", others).await
     }
 }
@@ -218,8 +226,9 @@ async fn act_on(
         }),
         Decision::Detach(gone) => {
             let gone: HashSet<usize> = gone.into_iter().collect();
-            let kept = references.into_iter().enumerate();
-            let kept = kept
+            let kept = references
+                .into_iter()
+                .enumerate()
                 .filter(|(at, _)| !gone.contains(at))
                 .map(|(_, reference)| reference);
             patch(&client, &path, &tree, "ownerReferences", kept.collect()).await

@@ -55,8 +55,8 @@ pub(super) fn decision(owners: &[OwnerState], finalizers: &[&str], owns: bool, c
         return Decision::Keep;
     }
     if owners.contains(&OwnerState::Solid) {
-        let gone = (0..owners.len()).filter(|at| owners[*at] != OwnerState::Solid);
-        let gone: Vec<usize> = gone.collect();
+        let others = (0..owners.len()).filter(|at| owners[*at] != OwnerState::Solid);
+        let gone: Vec<usize> = others.collect();
         return if gone.is_empty() {
             Decision::Keep
         } else {

@@ -72,8 +72,11 @@ impl GarbageCollector {
             namespace: object.namespace(&resource).into(),
             name: object.name().into(),
         };
-        let references = tree.at(&["metadata", "ownerReferences"]).and_then(Value::as_list);
-        let references = references.into_iter().flat_map(|list| list.iter());
+        let references = tree
+            .at(&["metadata", "ownerReferences"])
+            .and_then(Value::as_list)
+            .into_iter()
+            .flat_map(|list| list.iter());
         let owners: Vec<ObservedOwner> = references
             .map(|reference| ObservedOwner {
                 uid: Uid::new(reference.str_at(&["uid"]).unwrap_or_default()),

@@ -112,25 +112,27 @@ impl Findings {
         match condition {
             "NamespaceDeletionContentFailure" if !self.failures.is_empty() => {
                 let count = self.failures.len();
-                let messages: Vec<&str> = self.failures.iter().map(|failure| failure.message.as_str()).collect();
-                let messages = aggregate(&messages);
+                let texts: Vec<&str> = self.failures.iter().map(|failure| failure.message.as_str()).collect();
+                let messages = aggregate(&texts);
                 let message = format!("Failed to delete all resource types, {count} remaining: {messages}");
                 Some(("ContentDeletionFailed", message))
             }
             "NamespaceContentRemaining" if !self.remaining.is_empty() => {
-                let parts = self.remaining.iter();
-                let parts: Vec<String> = parts
+                let parts: Vec<String> = self
+                    .remaining
+                    .iter()
                     .map(|(resource, count)| format!("{resource} has {count} resource instances"))
                     .collect();
                 let message = format!("Some resources are remaining: {}", parts.join(", "));
                 Some(("SomeResourcesRemain", message))
             }
             "NamespaceFinalizersRemaining" if !self.finalizers.is_empty() => {
-                let parts = self.finalizers.iter();
-                let parts: Vec<String> = parts
+                let texts: Vec<String> = self
+                    .finalizers
+                    .iter()
                     .map(|(finalizer, count)| format!("{finalizer} in {count} resource instances"))
                     .collect();
-                let parts = parts.join(", ");
+                let parts = texts.join(", ");
                 let message = format!("Some content in the namespace has finalizers remaining: {parts}");
                 Some(("SomeFinalizersRemain", message))
             }

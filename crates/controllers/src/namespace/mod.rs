@@ -141,8 +141,11 @@ impl Reconcile for Namespaces {
 
 /// Returns true if a namespace is being deleted and waits for this controller.
 fn awaits_us(namespace: &Value) -> bool {
-    let finalizers = namespace.at(&["spec", "finalizers"]).and_then(Value::as_list);
-    let mut finalizers = finalizers.into_iter().flat_map(|list| list.iter());
+    let mut finalizers = namespace
+        .at(&["spec", "finalizers"])
+        .and_then(Value::as_list)
+        .into_iter()
+        .flat_map(|list| list.iter());
     namespace.at(&["metadata", "deletionTimestamp"]).is_some()
         && finalizers.any(|finalizer| finalizer.as_str() == Some(FINALIZER))
 }
@@ -153,8 +156,11 @@ async fn end(client: &Client, namespaces: &Resource, name: &str, mut namespace: 
         return Ok(0);
     };
     let findings = content::delete(client, name).await;
-    let before = namespace.at(&["status", "conditions"]).and_then(Value::as_list);
-    let before: Vec<Value> = before.map(|list| list.to_vec()).unwrap_or_default();
+    let before: Vec<Value> = namespace
+        .at(&["status", "conditions"])
+        .and_then(Value::as_list)
+        .map(|list| list.to_vec())
+        .unwrap_or_default();
     // A namespace that is empty at the first check has nothing to report.
     if !(before.is_empty() && findings.is_clear())
         && let Some(conditions) = findings.conditions(&before, &client.now())

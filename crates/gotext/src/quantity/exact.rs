@@ -220,7 +220,7 @@ impl ExactQuantity {
     /// Returns the sum.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
-        let amount = match (&self.amount, &other.amount) {
+        let exact = match (&self.amount, &other.amount) {
             (
                 Amount::Short { value, exponent },
                 Amount::Short {
@@ -239,7 +239,7 @@ impl ExactQuantity {
             ),
             _ => None,
         };
-        let amount = amount.unwrap_or_else(|| {
+        let amount = exact.unwrap_or_else(|| {
             let (a, b) = aligned(self.decimal(), other.decimal());
             Amount::Long(Decimal {
                 unscaled: a.unscaled + b.unscaled,

@@ -363,7 +363,7 @@ impl Compiler {
     }
 
     fn compile_map(&mut self, spec: &MapSpec) -> MapType {
-        let fields = spec
+        let list = spec
             .fields
             .iter()
             .map(|field| Field {
@@ -373,7 +373,7 @@ impl Compiler {
                 is_plain: is_plain(&field.name),
             })
             .collect();
-        let fields = Fields::new(fields);
+        let fields = Fields::new(list);
         MapType {
             deduced: fields.is_empty() && spec.element.as_ref().is_some_and(is_deduced),
             fields,

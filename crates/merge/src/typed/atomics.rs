@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn atomic_containers_are_listed_by_path() {
-        let schema = SchemaBuilder::new()
+        let built = SchemaBuilder::new()
             .define(
                 "Item",
                 MapSpec::of_fields([
@@ -72,7 +72,7 @@ mod tests {
                 ]),
             )
             .build();
-        let schema = Arc::new(schema);
+        let schema = Arc::new(built);
         let root = schema.named("Root").unwrap();
         let atomics = |text: &str| {
             let value = json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap();

@@ -15,9 +15,9 @@ fn field_manager() -> FieldManager {
 
 #[test]
 fn an_entry_that_bears_no_time_but_another_text_is_not_kept() {
-    let live = r#"{"apiVersion":"v1","kind":"Thing","metadata":{"uid":"u","managedFields":[{"manager":"m","operation":"Apply",
+    let text = r#"{"apiVersion":"v1","kind":"Thing","metadata":{"uid":"u","managedFields":[{"manager":"m","operation":"Apply",
         "apiVersion":"v1","time":"yesterday","fieldsType":"FieldsV1","fieldsV1":{"f:a":{}}}]},"a":1}"#;
-    let live = json::parse(live.as_bytes(), &Limits::default()).unwrap();
+    let live = json::parse(text.as_bytes(), &Limits::default()).unwrap();
     let updated = field_manager().update(Some(&live), live.clone(), "updater", SystemTime::UNIX_EPOCH);
     assert_eq!(check_managed_fields(&updated), Ok(()), "{updated}");
 }

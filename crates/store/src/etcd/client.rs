@@ -163,23 +163,26 @@ impl Client {
     /// # Errors
     /// If an address or a certificate cannot be read.
     pub(crate) fn new(connection: &Connection, observer: Box<dyn Observer>) -> Result<Self, OpenError> {
-        let members = connection.servers.iter().map(|server| {
-            let refused = |detail| OpenError::Etcd {
-                detail: format!("{server}: {detail}"),
-            };
-            let address = Address::parse(server).map_err(refused)?;
-            let endpoint = endpoint(&address, connection).map_err(refused)?;
-            Ok(Member {
-                name: server.clone(),
-                uri: endpoint.uri().clone(),
-                channel: match &address.socket {
-                    Some(path) => endpoint.connect_with_connector_lazy(SocketConnector(path.clone())),
-                    None => endpoint.connect_lazy(),
-                },
-                address,
+        let members = connection
+            .servers
+            .iter()
+            .map(|server| {
+                let refused = |detail| OpenError::Etcd {
+                    detail: format!("{server}: {detail}"),
+                };
+                let address = Address::parse(server).map_err(refused)?;
+                let endpoint = endpoint(&address, connection).map_err(refused)?;
+                Ok(Member {
+                    name: server.clone(),
+                    uri: endpoint.uri().clone(),
+                    channel: match &address.socket {
+                        Some(path) => endpoint.connect_with_connector_lazy(SocketConnector(path.clone())),
+                        None => endpoint.connect_lazy(),
+                    },
+                    address,
+                })
             })
-        });
-        let members = members.collect::<Result<Vec<_>, OpenError>>()?;
+            .collect::<Result<Vec<_>, OpenError>>()?;
         if members.is_empty() {
             let detail = "no server is named".to_owned();
             return Err(OpenError::Etcd { detail });
@@ -473,8 +476,8 @@ mod tests {
         let patience = Duration::from_secs(2);
         let error = client
             .txn(Operation::Create, b"/a", TxnRequest::default(), patience)
-            .await;
-        let error = error.unwrap_err();
+            .await
+            .unwrap_err();
         assert!(error.unsent, "{error:?}");
         assert!(
             error.message.starts_with("rpc error: code = Unavailable desc = "),

@@ -155,8 +155,10 @@ impl<X: Indexer> Shared<X> {
     }
 
     async fn publish(&self, events: Vec<Event>) {
-        let last = events.last().and_then(|event| event.kv.as_ref());
-        let last = last.map_or(0, |kv| kv.mod_revision.unsigned_abs());
+        let last = events
+            .last()
+            .and_then(|event| event.kv.as_ref())
+            .map_or(0, |kv| kv.mod_revision.unsigned_abs());
         let mut step: Vec<Change> = Vec::new();
         for event in events {
             let Some(change) = Change::from_event(event, &self.feed.prefix) else {

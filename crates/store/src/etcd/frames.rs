@@ -239,8 +239,10 @@ impl Frame {
             return Ok(payload);
         }
         let padding = usize::from(payload.try_get_u8().map_err(Error::other)?);
-        let content = payload.len().checked_sub(padding);
-        let content = content.ok_or_else(|| Error::other("a frame is padded with more than it has"))?;
+        let content = payload
+            .len()
+            .checked_sub(padding)
+            .ok_or_else(|| Error::other("a frame is padded with more than it has"))?;
         payload.truncate(content);
         Ok(payload)
     }

@@ -46,8 +46,11 @@ pub(super) struct Line {
 impl Line {
     /// Connects to a member, through `socket` if it listens on a Unix socket.
     pub(super) async fn open(member: &Uri, socket: Option<&Path>, tls: Option<&Arc<ClientConfig>>) -> Result<Self> {
-        let host = member.host().unwrap_or_default();
-        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let host = member
+            .host()
+            .unwrap_or_default()
+            .trim_start_matches('[')
+            .trim_end_matches(']');
         let port = member.port_u16().unwrap_or(if tls.is_some() { 443 } else { 80 });
         let plain: Box<dyn Stream> = match socket {
             Some(path) => Box::new(UnixStream::connect(path).await?),
@@ -155,15 +158,15 @@ pub(super) fn tls(settings: &Settings) -> std::result::Result<ClientConfig, Stri
         }
     }
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let builder = builder
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
         .with_root_certificates(roots);
     let mut config = match &settings.identity {
         None => builder.with_no_client_auth(),
         Some((certificates, key)) => {
-            let chain: std::result::Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificates).collect();
-            let chain = chain.map_err(|error| format!("the certificate: {error}"))?;
+            let parsed: std::result::Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificates).collect();
+            let chain = parsed.map_err(|error| format!("the certificate: {error}"))?;
             let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| format!("the key: {error}"))?;
             builder
                 .with_client_auth_cert(chain, key)

@@ -211,8 +211,8 @@ impl<X: Indexer> Snapshot<X> {
 
     #[expect(clippy::indexing_slicing, reason = "the table of a key is a beginning of it")]
     fn range_bounds(&self, prefix: &[u8], start: Bound<&[u8]>) -> Range<'_, X> {
-        let end = end_of_prefix(prefix);
-        let end = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let excluded = end_of_prefix(prefix);
+        let end = excluded.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         // imbl panics on empty ranges.
         if let (Bound::Included(start) | Bound::Excluded(start), Bound::Excluded(end)) = (start, end)
             && start >= end
@@ -230,8 +230,10 @@ impl<X: Indexer> Snapshot<X> {
         let home = self.home(prefix);
         let others = home.others().iter().filter(|(of, _)| of.starts_with(prefix));
         let roots = std::iter::once(&home.root).chain(others.map(|(_, other)| &other.root));
-        let tables = roots.flat_map(|root| root.tables.values());
-        let tables = tables.map(|entries| Cursor::new(entries, start, end)).collect();
+        let tables = roots
+            .flat_map(|root| root.tables.values())
+            .map(|entries| Cursor::new(entries, start, end))
+            .collect();
         Range { tables }
     }
 }

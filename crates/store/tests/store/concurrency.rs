@@ -42,13 +42,13 @@ impl Replica {
             self.last = event.revision();
             assert!(store.revision() >= self.last, "an event is seen before its revision");
             let key = event.key().to_string();
-            let previous = match event.kind() {
+            let replaced = match event.kind() {
                 EventKind::Put => self
                     .contents
                     .insert(key.clone(), (event.revision(), event.current().bytes().to_vec())),
                 EventKind::Delete => self.contents.remove(&key),
             };
-            let previous = previous.map(|(revision, _)| revision);
+            let previous = replaced.map(|(revision, _)| revision);
             assert_eq!(
                 event.previous().map(|entry| entry.mod_revision()),
                 previous,
@@ -124,8 +124,8 @@ async fn every_watcher_ends_with_what_the_store_holds() {
 
     let snapshot = store.snapshot();
     for (prefix, replica) in replicas {
-        let held = snapshot.range(prefix.as_bytes());
-        let held: BTreeMap<_, _> = held
+        let held: BTreeMap<_, _> = snapshot
+            .range(prefix.as_bytes())
             .map(|entry| (entry.key().to_string(), (entry.mod_revision(), entry.bytes().to_vec())))
             .collect();
         assert_eq!(replica.await.unwrap(), held, "{prefix}");

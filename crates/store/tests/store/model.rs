@@ -175,8 +175,7 @@ fn check(store: &Store<()>, model: &Model) {
         }
         for after in [1, model.revision() / 2, model.revision()].map(|after| after.max(1)) {
             let mut watcher = store.watch(prefix, after).unwrap();
-            let seen = std::iter::from_fn(|| watcher.try_next().unwrap());
-            let seen = seen.map(|event| {
+            let seen = std::iter::from_fn(|| watcher.try_next().unwrap()).map(|event| {
                 let bytes = String::from_utf8(event.current().bytes().to_vec()).unwrap();
                 (event.revision(), event.key().to_string(), event.kind(), bytes)
             });

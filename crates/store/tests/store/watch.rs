@@ -162,10 +162,10 @@ async fn progress_covers_delivered_and_excludes_pending_events() {
     let mut watcher = store.watch("/registry/pods/", 1).unwrap();
     store.put("/registry/pods/a/x").await;
     store.put("/registry/secrets/a/x").await;
-    let both = Transaction::new()
+    let transaction = Transaction::new()
         .put("/registry/pods/a/y", Value::plain(""))
         .put("/registry/pods/a/z", Value::plain(""));
-    let both = store.commit(both).await.unwrap().revision;
+    let both = store.commit(transaction).await.unwrap().revision;
     store.put("/registry/secrets/a/y").await;
 
     assert_eq!(watcher.progress(), 1);

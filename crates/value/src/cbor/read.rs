@@ -232,8 +232,9 @@ impl<'a> Reader<'a> {
 
     fn take(&mut self, length: usize) -> Result<&'a [u8], Error> {
         let end = self.at.checked_add(length);
-        let taken = end.and_then(|end| self.bytes.get(self.at..end));
-        let taken = taken.ok_or_else(|| refused("unexpected EOF"))?;
+        let taken = end
+            .and_then(|end| self.bytes.get(self.at..end))
+            .ok_or_else(|| refused("unexpected EOF"))?;
         self.at += length;
         Ok(taken)
     }

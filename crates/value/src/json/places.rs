@@ -136,8 +136,8 @@ mod tests {
     #[test]
     fn places_returns_offset_of_each_key() {
         let text = br#"{"b": {"x": [{"k": "b.x"}, [1, {"k": 2}]], "x": 1}, "a\n": 1, "c": "\"a\\", "a": {"b": 1}}"#;
-        let paths = ["b.x[0].k", "b.x[1][1].k", "a\n", "a.b", "a", "b.x", "missing"];
-        let paths: Vec<(&str, bool)> = paths.iter().map(|path| (*path, false)).collect();
+        let keys = ["b.x[0].k", "b.x[1][1].k", "a\n", "a.b", "a", "b.x", "missing"];
+        let paths: Vec<(&str, bool)> = keys.iter().map(|path| (*path, false)).collect();
         let found = places(text, &paths);
         let order: Vec<&[u8]> = found[..6].iter().map(|at| &text[*at..*at + 3]).collect();
         assert_eq!(order, [b"\"k\"", b"\"k\"", b"\"a\\", b"\"b\"", b"\"a\"", b"\"x\""]);

@@ -199,8 +199,8 @@ mod tests {
     proptest! {
         #[test]
         fn block_scan_finds_same_end_as_byte_scan(tokens in tokens(), cut in 0..4000_usize) {
-            let text = format!("{{{tokens}");
-            let text = text.as_bytes().get(..cut).unwrap_or(text.as_bytes());
+            let object = format!("{{{tokens}");
+            let text = object.as_bytes().get(..cut).unwrap_or(object.as_bytes());
             prop_assume!(!text.is_empty());
             prop_assert_eq!(end_of_value(text, 0), end_by_bytes(text));
         }

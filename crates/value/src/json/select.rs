@@ -280,8 +280,8 @@ mod tests {
         }
         let many: Vec<String> = (0..70).map(|at| format!("n{at:02}")).collect();
         let names: Vec<&str> = many.iter().map(String::as_str).collect();
-        let text = names.iter().map(|name| format!("\"{name}\":1")).collect::<Vec<_>>();
-        let text = format!("{{{}}}", text.join(","));
+        let members = names.iter().map(|name| format!("\"{name}\":1")).collect::<Vec<_>>();
+        let text = format!("{{{}}}", members.join(","));
         let found = parse_selected(text.as_bytes(), &selected(&names));
         assert_eq!(found.map(|value| json::to_string(&value)), Some(text));
     }

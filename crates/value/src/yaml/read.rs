@@ -176,10 +176,10 @@ impl<'a> Reader<'a> {
         self.syntax.check(&event, span)?;
         match event {
             Event::Scalar(text, style, anchor, tag) => {
-                let tag = tag
+                let parts = tag
                     .as_deref()
                     .map(|tag| (tag.handle(), tag.suffix(), tag.core_suffix()));
-                let tag = match tag {
+                let tag = match parts {
                     // The tag `!` resolves a scalar as if it were plain.
                     None | Some(("", "!", _)) => None,
                     Some((_, _, Some(name))) => Some(Tag::named(name)),

@@ -38,8 +38,11 @@ fn merge_patch_replaces_a_list_and_strategic_one_merges_it() {
     let patch = tree("{spec: {template: {spec: {containers: [{name: d, image: j}]}}}}");
     let names = |patch: Patch| {
         let object = patched(&live, patch).unwrap().object;
-        let containers = object.at(&["spec", "template", "spec", "containers"]);
-        let containers = containers.and_then(Value::as_list).unwrap().clone();
+        let containers = object
+            .at(&["spec", "template", "spec", "containers"])
+            .and_then(Value::as_list)
+            .unwrap()
+            .clone();
         containers
             .iter()
             .map(|container| container.str_at(&["name"]).unwrap().to_owned())

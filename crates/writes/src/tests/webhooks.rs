@@ -37,12 +37,12 @@ impl Callers for Hooks {
             .lock()
             .push(json::parse(&review, &Limits::REQUEST).unwrap());
         let text = format!("{to:?}");
-        let answer = self
+        let found = self
             .answers
             .iter()
             .enumerate()
             .find(|(at, _)| text.contains(&format!("/{at}\"")));
-        let answer = answer.map(|(_, answer)| Bytes::from(answer.clone()));
+        let answer = found.map(|(_, found)| Bytes::from(found.clone()));
         Box::pin(async move {
             answer.ok_or(Unanswered {
                 code: 503,

@@ -79,8 +79,9 @@ fn etcd() -> bool {
 
 /// Returns true if `test_support::etcd` can create a disk that is full.
 fn full_disk() -> bool {
-    let mount = "--user --map-root-user --mount mount -t tmpfs tmpfs /mnt";
-    let mount: Vec<&str> = mount.split(' ').collect();
+    let mount: Vec<&str> = "--user --map-root-user --mount mount -t tmpfs tmpfs /mnt"
+        .split(' ')
+        .collect();
     on_the_path("nsenter") && runs("unshare", &mount)
 }
 

@@ -245,8 +245,8 @@ impl Etcd {
 
     /// Returns the last lines of a member's log.
     pub fn log_tail(&self, member: usize) -> String {
-        let log = std::fs::read(self.log_of(member)).unwrap_or_default();
-        let log = String::from_utf8_lossy(&log);
+        let bytes = std::fs::read(self.log_of(member)).unwrap_or_default();
+        let log = String::from_utf8_lossy(&bytes);
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(20)..].join("\n")
     }

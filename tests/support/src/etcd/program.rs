@@ -136,10 +136,10 @@ fn from_debian(folder: &Path) -> io::Result<PathBuf> {
     let mut download = Command::new("apt-get");
     download.args(["download", DEBIAN_PACKAGE]).current_dir(folder);
     run(download)?;
-    let package = fs::read_dir(folder)?
+    let found = fs::read_dir(folder)?
         .filter_map(|entry| Some(entry.ok()?.path()))
         .find(|path| path.extension().is_some_and(|extension| extension == "deb"));
-    let package = package.ok_or_else(|| io::Error::other("no package was downloaded"))?;
+    let package = found.ok_or_else(|| io::Error::other("no package was downloaded"))?;
     let mut unpack = Command::new("dpkg-deb");
     unpack.arg("-x").arg(package).arg(folder);
     run(unpack)?;

@@ -19,8 +19,8 @@ pub(super) fn root_origins(tokens: &[Token<'_>]) -> BTreeMap<String, Origin> {
     let modules = modules(tokens);
     let mut origins = BTreeMap::new();
     for import in imports(tokens) {
-        let path = import.path.strip_prefix(&["crate"]).unwrap_or(&import.path);
-        let path = path.strip_prefix(&["self"]).unwrap_or(path);
+        let absolute = import.path.strip_prefix(&["crate"]).unwrap_or(&import.path);
+        let path = absolute.strip_prefix(&["self"]).unwrap_or(absolute);
         let (Some(first), Some(last)) = (path.first(), path.last()) else {
             continue;
         };

@@ -114,8 +114,8 @@ fn owned_text_in_other_order_is_sorted_by_name() {
         let value = checked(&to_map(vec![
             ("ports".to_owned(), ports.into()),
             ("tags".to_owned(), tags),
-        ]));
-        let value = value.unwrap();
+        ]))
+        .unwrap();
         let text = value.to_applied_fields_v1(&Set::new()).unwrap();
         let set = value.to_field_set().unwrap();
         assert_eq!(json::to_string(&text), json::to_string(&set.to_fields_v1_value()));
@@ -193,8 +193,7 @@ proptest! {
             let changed = b.to_changed_fields_v1(&a, &but, &ignored);
             prop_assert_eq!(&typed(b.value()).to_changed_fields_v1(&a, &but, &ignored), &changed);
             let comparison = a.compare(&b).unwrap();
-            let changes = comparison.added.union(&comparison.modified);
-            let changes = changes.recursive_difference(&ignored).difference(&but);
+            let changes = comparison.added.union(&comparison.modified).recursive_difference(&ignored).difference(&but);
             for (text, set) in [(applied, set), (changed, changes)] {
                 let Some(text) = text else { continue };
                 let made = set.to_fields_v1_value();

@@ -260,8 +260,9 @@ fn extraction_keeps_what_is_named_with_key_fields_on_request() {
 
 #[test]
 fn values_of_different_types_do_not_mix() {
-    let other = schema("types: [{name: Thing, map: {}}]");
-    let other = holdfast_merge::Typed::unchecked(value("{}"), other.clone(), other.named("Thing").unwrap());
+    let other_schema = schema("types: [{name: Thing, map: {}}]");
+    let other =
+        holdfast_merge::Typed::unchecked(value("{}"), other_schema.clone(), other_schema.named("Thing").unwrap());
     assert_eq!(
         thing("{}").merge(&other).unwrap_err().to_string(),
         "expected objects with types from the same schema"

@@ -53,11 +53,11 @@ fn play(name: &str, trace: &Value) -> usize {
         let is_config_map = path.contains("/configmaps") && !path.contains("dryRun");
         let method = request.str_at(&["method"]).unwrap_or_default();
         let (address, _) = path.split_once('?').unwrap_or((path, ""));
-        let object_name = match method {
+        let path_name = match method {
             "POST" => request.str_at(&["body", "metadata", "name"]),
             _ => address.rsplit('/').next(),
         };
-        let object_name = object_name.unwrap_or_default().to_owned();
+        let object_name = path_name.unwrap_or_default().to_owned();
         if method == "DELETE" {
             objects.remove(&object_name);
         }
