@@ -394,7 +394,43 @@ fn start(service: &Arc<Service>, controller: &Controller, work: impl Future<Outp
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "what fails here is the test")]
 mod tests {
+    use test_support::Layers;
+
     use super::*;
+
+    /// Modules in order, lowest first.
+    const LAYERS: [&str; 25] = [
+        "queue",
+        "reconcile",
+        "refusal",
+        "aggregation",
+        "apiserver",
+        "conditions",
+        "api_services",
+        "dangling",
+        "definitions",
+        "election",
+        "endpoints",
+        "flow_control",
+        "garbage",
+        "identity",
+        "migration",
+        "namespace",
+        "namespaced_default",
+        "policy_status",
+        "pool_status",
+        "quota",
+        "service_cidr",
+        "service_cidr_protection",
+        "storage_protection",
+        "storage_versions",
+        "token_tracking",
+    ];
+
+    #[test]
+    fn module_imports_only_modules_before_it() {
+        Layers::new(env!("CARGO_MANIFEST_DIR"), &LAYERS).check();
+    }
 
     fn names(words: &[&str]) -> Vec<&'static str> {
         Selection::parse(words).unwrap().names().collect()

@@ -24,6 +24,8 @@ mod level;
 mod queues;
 mod shuffle;
 mod statistics;
+#[cfg(test)]
+mod tests;
 mod time;
 mod watches;
 mod work;

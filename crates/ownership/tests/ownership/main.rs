@@ -11,4 +11,5 @@
 )]
 
 mod hostile;
+mod layers;
 mod managed_fields;
