@@ -193,10 +193,10 @@ pub(crate) async fn run<L: Lock>(lock: L, election: Election, leadership: Leader
     let part = async {
         loop {
             let renewed = candidate.acquire().await;
-            tracing::info!(identity = %candidate.election.identity, "this server leads: its controllers start");
+            tracing::info!(identity = %candidate.election.identity, "this server is the leader; starting its controllers");
             leadership.begin();
             candidate.renew(renewed).await;
-            tracing::warn!("the lease of the controllers cannot be renewed: the controllers of this server stop");
+            tracing::warn!("cannot renew the lease of the controllers; stopping the controllers of this server");
             leadership.end().await;
         }
     };
@@ -226,7 +226,7 @@ impl<L: Lock> Candidate<L> {
             match self.attempt().await {
                 Ok(true) => return begun,
                 Ok(false) => {}
-                Err(error) => tracing::debug!(%error, "the lease of the controllers cannot be acquired"),
+                Err(error) => tracing::debug!(%error, "cannot acquire the lease of the controllers"),
             }
             sleep(self.election.retry).await;
         }
@@ -243,7 +243,7 @@ impl<L: Lock> Candidate<L> {
                 // Another process holds it: this one was inactive for too long.
                 Ok(Ok(false)) => return,
                 Ok(Err(error)) if begun < renewed + self.election.renewal => {
-                    tracing::warn!(%error, "the lease of the controllers cannot be renewed; tried again");
+                    tracing::warn!(%error, "cannot renew the lease of the controllers; will retry");
                 }
                 Ok(Err(_)) | Err(_) => {
                     self.own = None;
@@ -354,8 +354,8 @@ impl<L: Lock> Candidate<L> {
             lease.set_at(&["spec", time], now.as_str().into());
         }
         match self.lock.update(&lease).await {
-            Ok(_) => tracing::info!("the lease of the controllers is released"),
-            Err(error) => tracing::warn!(%error, "the lease of the controllers cannot be released"),
+            Ok(_) => tracing::info!("released the lease of the controllers"),
+            Err(error) => tracing::warn!(%error, "cannot release the lease of the controllers"),
         }
     }
 }

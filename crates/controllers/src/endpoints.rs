@@ -292,7 +292,7 @@ fn log_failure<T>(outcome: Result<T, String>) {
     if let Err(error) = outcome {
         tracing::warn!(
             error,
-            "the endpoints of the service kubernetes cannot be kept; tried again later"
+            "cannot update the endpoints of the service kubernetes; will retry"
         );
     }
 }

@@ -161,7 +161,7 @@ async fn collect_once(client: &Client, leases: &Resource) -> Result<(), RequestE
 
 fn log_failure(outcome: Result<(), RequestError>) {
     if let Err(error) = outcome {
-        tracing::warn!(%error, "a lease of a server's identity cannot be written; tried again later");
+        tracing::warn!(%error, "cannot write the identity lease of a server; will retry");
     }
 }
 

@@ -156,9 +156,9 @@ fn finish<C: Reconcile>(
         Err(error) => {
             // Other clients write too; a conflict, or an object that does not exist yet, is no failure.
             if error.is_conflict() || error.is_not_found() {
-                tracing::debug!(controller = C::NAME, ?item, %error, "tried again");
+                tracing::debug!(controller = C::NAME, ?item, %error, "reconciliation failed; will retry");
             } else {
-                tracing::warn!(controller = C::NAME, ?item, %error, "tried again later");
+                tracing::warn!(controller = C::NAME, ?item, %error, "reconciliation failed; will retry");
             }
             queue.failed(item, Instant::now());
         }

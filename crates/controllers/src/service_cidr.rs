@@ -45,7 +45,7 @@ pub(crate) async fn run(client: Client) {
     let (mut turns, mut reported) = (Turns::new(&client, INTERVAL), None);
     while turns.next().await {
         if let Err(error) = keep(&client, &resource, &wanted, &mut reported).await {
-            tracing::warn!(%error, "the ServiceCIDR of the flags cannot be kept; tried again later");
+            tracing::warn!(%error, "cannot update the ServiceCIDR of the flags; will retry");
         }
     }
 }

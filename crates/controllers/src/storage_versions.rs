@@ -52,7 +52,7 @@ fn resources(client: &Client) -> Option<(Arc<Resource>, Arc<Resource>)> {
 /// Reports the versions of this server until it ends.
 pub(crate) async fn update(client: Client, own: StorageVersions) {
     let Some((versions, leases)) = resources(&client) else {
-        tracing::warn!("StorageVersions are not served, so this server writes none; --runtime-config serves them");
+        tracing::warn!("StorageVersions are not served, so this server writes none; --runtime-config enables them");
         return client.shutdown().closing().await;
     };
     let shutdown = client.shutdown();
@@ -68,7 +68,7 @@ pub(crate) async fn update(client: Client, own: StorageVersions) {
             match update_patiently(&client, &versions, &own.server, &version).await {
                 Ok(()) => own.barrier.published(&version.prefix),
                 Err(error) => {
-                    tracing::warn!(of = version.name, %error, "a StorageVersion cannot be written; tried again later");
+                    tracing::warn!(of = version.name, %error, "cannot write a StorageVersion; will retry");
                     own.barrier.failed(&version.prefix, error.to_string());
                     all_reported = false;
                 }

@@ -35,7 +35,7 @@ pub(crate) async fn run(client: Client) {
     let (mut turns, mut made) = (Turns::new(&client, INTERVAL), None);
     while turns.next().await {
         if let Err(error) = keep(&client, &resource, &mut made).await {
-            tracing::warn!(%error, "cannot record when token tracking began; tried again later");
+            tracing::warn!(%error, "cannot record when token tracking began; will retry");
         }
     }
 }

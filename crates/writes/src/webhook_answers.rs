@@ -134,7 +134,7 @@ impl Stage<'_> {
         };
         match fault {
             Fault::Unanswered(Unanswered { code, why }) if webhook.fails_open => {
-                tracing::warn!(webhook = %webhook.name, why, "a webhook could not be called; the write goes on");
+                tracing::warn!(webhook = %webhook.name, why, "a webhook could not be called; the write continues");
                 called(code, Ending::FailedOpen);
                 let prefix = match record.webhook_type {
                     WebhookType::Mutating => "failed-open.mutation.webhook.admission.k8s.io",
@@ -145,7 +145,7 @@ impl Stage<'_> {
                 self.target.check_deadline().map(|()| T::default())
             }
             Fault::Unanswered(Unanswered { code, why }) => {
-                tracing::warn!(webhook = %webhook.name, why, "a webhook could not be called; the write is refused");
+                tracing::warn!(webhook = %webhook.name, why, "a webhook could not be called; the write is rejected");
                 called(code, Ending::Unanswered);
                 let message = format!("failed calling webhook {:?}: {why}", webhook.name.as_str());
                 let error = self.target.check_deadline().err();
@@ -332,7 +332,7 @@ impl Stage<'_> {
         if key.contains('/') && qualified_name(key).is_empty() {
             audit.annotate(key, value());
         } else {
-            tracing::warn!(key, "the audit log takes no such annotation");
+            tracing::warn!(key, "the audit event rejects this annotation");
         }
     }
 

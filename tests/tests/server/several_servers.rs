@@ -266,7 +266,7 @@ async fn controllers_run_on_one_server_and_go_on_with_another() {
     })
     .await;
     // A server that exits releases its lease.
-    let leads = cluster.servers[1].logged(&["this server leads: its controllers start"]);
+    let leads = cluster.servers[1].logged(&["this server is the leader; starting its controllers"]);
     let (ending, staying) = if leads { (1, third) } else { (2, second) };
     cluster.servers[ending].end();
     let taken = until(&staying, LEASE, |code, lease| {

@@ -142,11 +142,11 @@ impl Rotating {
         let work = move || {
             let _tidying = tidying.lock();
             if let Err(error) = tidy(&retention, now) {
-                tracing::warn!(%error, "cannot tidy up old audit logs");
+                tracing::warn!(%error, "cannot compress or delete old audit logs");
             }
         };
         if let Err(error) = std::thread::Builder::new().name("audit-tidy".to_owned()).spawn(work) {
-            tracing::warn!(%error, "cannot tidy up old audit logs");
+            tracing::warn!(%error, "cannot compress or delete old audit logs");
         }
     }
 }

@@ -105,7 +105,7 @@ impl Reconcile for Remote {
         Some(Box::pin(async move {
             let refreshed = refreshed.await;
             if let Err(why) = &refreshed {
-                tracing::debug!(api_service = %name, %why, "an aggregated server did not answer; tried again later");
+                tracing::debug!(api_service = %name, %why, "an aggregated server did not answer; will retry");
             }
             Ok(refreshed.is_ok())
         }))

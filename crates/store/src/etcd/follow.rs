@@ -45,7 +45,7 @@ impl<X: Indexer> Shared<X> {
                 End::Compacted => {
                     tracing::warn!(
                         after = before,
-                        "etcd no longer has the next events; all objects are read again"
+                        "etcd no longer has the next events; reading all objects again"
                     );
                     self.feed.broke();
                     if let Err(error) = self.reread().await {
@@ -54,7 +54,7 @@ impl<X: Indexer> Shared<X> {
                 }
                 End::Broken(why) => {
                     if reported.is_none_or(|reported| reported.elapsed() >= REPORT_INTERVAL) {
-                        tracing::warn!(why, "the watch of etcd broke; a new one begins");
+                        tracing::warn!(why, "the watch of etcd failed; starting a new one");
                         reported = Some(Instant::now());
                     }
                     self.client.leave_member();

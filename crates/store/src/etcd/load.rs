@@ -38,7 +38,7 @@ impl<X: Indexer> Shared<X> {
                     return Ok(());
                 }
                 Err(error) if error.is_compacted() => {
-                    tracing::info!("etcd was compacted while it was read; it is read again");
+                    tracing::info!("etcd was compacted during the read; reading again");
                 }
                 Err(error) => {
                     return Err(OpenError::Etcd {
