@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn resources_are_matched_with_their_subresources() {
-        let of = |resources: &str| format!("resources: [{{group: '', resources: {resources}}}]");
+        let rule = |resources: &str| format!("resources: [{{group: '', resources: {resources}}}]");
         let (pod, log) = (resource("pods", "", "n", "p"), resource("pods", "log", "n", "p"));
         for (resources, matches_pod, matches_log) in [
             ("[]", true, true),
@@ -224,8 +224,8 @@ mod tests {
             ("['*']", true, true),
             ("[nodes, 'nodes/*', '*/']", false, false),
         ] {
-            assert_eq!(matches(&of(resources), "get", pod), matches_pod, "{resources}");
-            assert_eq!(matches(&of(resources), "get", log), matches_log, "{resources}");
+            assert_eq!(matches(&rule(resources), "get", pod), matches_pod, "{resources}");
+            assert_eq!(matches(&rule(resources), "get", log), matches_log, "{resources}");
         }
     }
 
@@ -242,10 +242,10 @@ mod tests {
 
     #[test]
     fn paths_end_in_a_star() {
-        let of =
+        let is_matched =
             |url: &str, path: &str| matches(&format!("nonResourceURLs: ['{url}']"), "get", AccessTarget::Path(path));
-        assert!(of("*", "/any") && of("/livez*", "/livez/ping") && of("/livez", "/livez"));
-        assert!(!of("/livez", "/livez/ping") && !of("/healthz*", "/livez"));
+        assert!(is_matched("*", "/any") && is_matched("/livez*", "/livez/ping") && is_matched("/livez", "/livez"));
+        assert!(!is_matched("/livez", "/livez/ping") && !is_matched("/healthz*", "/livez"));
         assert!(!matches(
             "nonResourceURLs: ['*']",
             "get",

@@ -491,8 +491,8 @@ const NOWHERE: &str = "@fake:svm_ns!";
 const PAGE: usize = 500;
 
 fn cannot_be_migrated(of: &GroupVersion, plural: &str) -> String {
-    let of = named(of, plural);
-    format!("resource \"{of}\" does not support discovery operations: [update patch list]")
+    let resource = named(of, plural);
+    format!("resource \"{resource}\" does not support discovery operations: [update patch list]")
 }
 
 /// Returns the reference's name of a resource.

@@ -463,11 +463,11 @@ const SAMPLES: [(&str, &str); 5] = [
 fn mutations_of_messages_do_no_harm() {
     let messages = messages();
     let mut numbers = Numbers(0x9E37_79B9_7F4A_7C15);
-    for (of, text) in SAMPLES {
-        let of = id(&messages, of);
+    for (type_name, text) in SAMPLES {
+        let type_id = id(&messages, type_name);
         let mut sample = Vec::new();
-        messages.encode(of, &tree(text), &mut sample).unwrap();
-        invariants::message(&messages, of, &sample);
+        messages.encode(type_id, &tree(text), &mut sample).unwrap();
+        invariants::message(&messages, type_id, &sample);
         for _ in 0..20_000 {
             let mut bytes = sample.clone();
             for _ in 0..=numbers.below(4) {
@@ -481,7 +481,7 @@ fn mutations_of_messages_do_no_harm() {
                     _ => {}
                 }
             }
-            invariants::message(&messages, of, &bytes);
+            invariants::message(&messages, type_id, &bytes);
         }
     }
 }
