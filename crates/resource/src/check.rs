@@ -20,7 +20,7 @@
 
 use std::ops::Deref;
 
-use holdfast_value::{Seen, SmolStr, Value};
+use holdfast_value::{SeenValues, SmolStr, Value};
 
 use crate::field::Field;
 use crate::field_error::{FieldError, FieldPath};
@@ -328,7 +328,7 @@ impl<'t> Check<'t> {
 
     /// Reports the items of a list that repeat the key of an earlier item, even if the key is empty.
     pub fn distinct(&mut self, field: &Field<'_, '_>, key: &str) {
-        let mut seen = Seen::new();
+        let mut seen = SeenValues::new();
         for item in field.items() {
             let key = if key.is_empty() {
                 item.text()
@@ -433,7 +433,7 @@ impl<'t> Check<'t> {
 
     /// Reports the repeated items of a list.
     fn unique(&mut self, field: &Field<'_, '_>, key: &str) {
-        let mut seen = Seen::new();
+        let mut seen = SeenValues::new();
         for item in field.items() {
             let named = if key.is_empty() { item } else { item.child(key) };
             if !named.text().is_empty() && !seen.insert(named.text()) {

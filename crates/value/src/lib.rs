@@ -33,6 +33,6 @@ pub use growth::Growth;
 pub use limits::Limits;
 pub use members::Members;
 pub use names::Names;
-pub use seen::Seen;
+pub use seen::SeenValues;
 pub use smol_str::SmolStr;
 pub use tree::{Entry, List, Map, Source, Value};

@@ -32,12 +32,12 @@ fn hash_number<H: Hasher>(number: f64, state: &mut H) {
 
 /// Set of values seen so far. A few are compared one by one, many are found by their hash.
 #[derive(Clone, Debug)]
-pub struct Seen<T> {
+pub struct SeenValues<T> {
     few: Vec<T>,
     many: HashSet<T>,
 }
 
-impl<T: Eq + Hash> Seen<T> {
+impl<T: Eq + Hash> SeenValues<T> {
     const FEW: usize = 16;
 
     /// Creates an empty set.
@@ -74,13 +74,13 @@ impl<T: Eq + Hash> Seen<T> {
     }
 }
 
-impl<T: Eq + Hash> Default for Seen<T> {
+impl<T: Eq + Hash> Default for SeenValues<T> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<T: Eq + Hash> FromIterator<T> for Seen<T> {
+impl<T: Eq + Hash> FromIterator<T> for SeenValues<T> {
     fn from_iter<I: IntoIterator<Item = T>>(met: I) -> Self {
         let mut seen = Self::new();
         for one in met {
@@ -121,14 +121,14 @@ mod tests {
             parse("false"),
             parse(r#""""#),
         ];
-        assert!(different.iter().collect::<Seen<_>>().few.len() == different.len());
+        assert!(different.iter().collect::<SeenValues<_>>().few.len() == different.len());
     }
 
     #[test]
     fn seen_finds_values_among_few_and_many() {
         for count in [3, 1000] {
             let values: Vec<Value> = (0..count).map(Value::from).collect();
-            let mut seen = Seen::new();
+            let mut seen = SeenValues::new();
             assert!(seen.is_empty());
             assert!(values.iter().all(|value| seen.insert(value)), "{count}");
             assert!(values.iter().all(|value| !seen.insert(value) && seen.contains(&value)));

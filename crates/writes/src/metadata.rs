@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use holdfast_gotext::time::{Precision, Timestamp};
 use holdfast_ownership::Comparison;
 use holdfast_resource::{Generation, ResourceRules, same_once_stored};
-use holdfast_value::{List, Seen, SmolStr, Value};
+use holdfast_value::{List, SeenValues, SmolStr, Value};
 
 use crate::identifiers::Identifiers;
 
@@ -217,7 +217,7 @@ pub fn drop_repeated_owners(object: &mut Value, after_admission: bool) -> Vec<St
     let Some(list) = list.filter(|list| list.len() > 1) else {
         return Vec::new();
     };
-    let mut seen = Seen::new();
+    let mut seen = SeenValues::new();
     let (mut once, mut uids) = (Vec::with_capacity(list.len()), Vec::new());
     for reference in list {
         if seen.insert(reference) {

@@ -6,7 +6,7 @@ use holdfast_resource::metadata::formats::{Faults, dns_label, dns_subdomain, pat
 use holdfast_resource::schema::EmptyField;
 use holdfast_resource::table::{NamedCell, items};
 use holdfast_resource::{Check, Field, FieldError, FieldPath, Part, Rules, Strategy, WriteContext};
-use holdfast_value::{Seen, Value};
+use holdfast_value::{SeenValues, Value};
 
 use crate::cells::ingress_addresses;
 use crate::validation::addresses::{Reading, address_warning};
@@ -94,7 +94,7 @@ impl Ingress {
 struct IngressRules<'a> {
     reading: Reading,
     /// Load balancer addresses of the old object.
-    kept: Seen<&'a str>,
+    kept: SeenValues<&'a str>,
 }
 
 impl<'v> Rules<'v> for IngressRules<'_> {

@@ -2,7 +2,7 @@
 
 use holdfast_resource::table::items;
 use holdfast_resource::{Check, Field, FieldError, Part, Refusal, Rules, Strategy, WriteContext};
-use holdfast_value::{Seen, Value};
+use holdfast_value::{SeenValues, Value};
 
 use crate::defaults::is_zero;
 use crate::generation::count_given_empties;
@@ -94,7 +94,7 @@ fn blocks_of(policy: &Value) -> Vec<&str> {
 struct PolicyRules<'a> {
     reading: Reading,
     /// IP blocks of the old object. They stay valid in any position.
-    kept: Seen<&'a str>,
+    kept: SeenValues<&'a str>,
 }
 
 impl<'v> Rules<'v> for PolicyRules<'_> {

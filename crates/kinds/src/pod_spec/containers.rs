@@ -1,7 +1,7 @@
 //! Containers: rules shared by ordinary, init and ephemeral containers, and fields that each must not set.
 
 use holdfast_resource::{Check, Field, FieldError, Part};
-use holdfast_value::Seen;
+use holdfast_value::SeenValues;
 
 use super::stop_signal::validate_stop_signal;
 use super::volumes::Volumes;
@@ -38,7 +38,7 @@ pub(super) fn visit_containers(spec: &Field<'_, '_>, with: &mut dyn FnMut(&Field
 /// upstream: pkg/apis/core/validation#ValidatePodSpec
 pub(super) fn validate_all<'v>(spec: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check: &mut Check<'_>) {
     validate_ordinary(spec, pod, check);
-    let mut names: Seen<&'v str> = container_names(&spec.child("containers")).collect();
+    let mut names: SeenValues<&'v str> = container_names(&spec.child("containers")).collect();
     validate_init(spec, pod, &mut names, check);
     for name in container_names(&spec.child("initContainers")) {
         names.insert(name);
@@ -60,7 +60,7 @@ fn validate_ordinary<'v>(spec: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check: &mu
         check.errors.push(containers.required(""));
         return;
     }
-    let mut names = Seen::new();
+    let mut names = SeenValues::new();
     for container in check.items(spec, "containers", &containers) {
         check.values(&container, pod);
         let name = container.child("name");
@@ -90,7 +90,12 @@ fn validate_running<'v>(container: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check:
 /// Validates the init containers of a Pod.
 ///
 /// upstream: pkg/apis/core/validation#validateInitContainers
-fn validate_init<'v>(spec: &Part<'v, '_>, pod: &PodParts<'_, 'v>, names: &mut Seen<&'v str>, check: &mut Check<'_>) {
+fn validate_init<'v>(
+    spec: &Part<'v, '_>,
+    pod: &PodParts<'_, 'v>,
+    names: &mut SeenValues<&'v str>,
+    check: &mut Check<'_>,
+) {
     let containers = spec.child("initContainers");
     for container in check.items(spec, "initContainers", &containers) {
         check.values(&container, pod);
@@ -143,7 +148,7 @@ const NOT_EPHEMERAL: [&str; 9] = [
 fn validate_ephemeral<'v>(
     spec: &Part<'v, '_>,
     pod: &PodParts<'_, 'v>,
-    names: &mut Seen<&'v str>,
+    names: &mut SeenValues<&'v str>,
     check: &mut Check<'_>,
 ) {
     const WHY: &str = "cannot be set for an Ephemeral Container";
@@ -197,7 +202,7 @@ pub(super) fn validate_image_of_pod(container: &Field<'_, '_>, errors: &mut Erro
 /// upstream: pkg/apis/core/validation#validateContainerPorts
 pub(super) fn validate_ports<'v>(container: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check: &mut Check<'_>) {
     let ports = container.child("ports");
-    let mut names = Seen::new();
+    let mut names = SeenValues::new();
     for port in check.items(container, "ports", &ports) {
         let name = port.child("name");
         if !name.text().is_empty() {
@@ -215,7 +220,7 @@ pub(super) fn validate_ports<'v>(container: &Part<'v, '_>, pod: &PodParts<'_, 'v
 ///
 /// upstream: pkg/apis/core/validation#checkHostPortConflicts
 fn validate_host_port_conflicts<'v: 'p, 'p>(containers: impl Iterator<Item = Field<'v, 'p>>, errors: &mut Errors) {
-    let mut taken = Seen::new();
+    let mut taken = SeenValues::new();
     for container in containers {
         for port in container.child("ports").items() {
             let host_port = port.child("hostPort");
@@ -262,7 +267,7 @@ fn require_restart_policy<'v>(container: &Part<'v, '_>, check: &mut Check<'_>) {
 ///
 /// upstream: pkg/apis/core/validation#validateResizePolicy
 pub(super) fn validate_resize_policy(policies: &Field<'_, '_>, pod_restart_policy: &str, errors: &mut Errors) {
-    let mut names = Seen::new();
+    let mut names = SeenValues::new();
     for policy in policies.items() {
         let (name, restart) = (policy.child("resourceName"), policy.child("restartPolicy"));
         if !names.insert(name.text()) {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use holdfast_resource::metadata::formats::label_value;
 use holdfast_resource::{Fact, Field, Parts};
-use holdfast_value::{Seen, Value};
+use holdfast_value::{SeenValues, Value};
 
 use super::annotations::{APP_ARMOR, SECCOMP, SECCOMP_OF_CONTAINER, app_armor_field};
 use super::{CONTAINERS, overlapping_paths};
@@ -308,7 +308,7 @@ fn volumes(spec: &Field<'_, '_>, warnings: &mut Vec<String>) {
 }
 
 fn duplicates(items: &Field<'_, '_>, key: &str, warnings: &mut Vec<String>) {
-    let mut seen = Seen::new();
+    let mut seen = SeenValues::new();
     for item in items.items() {
         let text = item.child(key);
         if !seen.insert(text.text()) {
@@ -334,7 +334,7 @@ fn container_warnings(container: &Field<'_, '_>, warnings: &mut Vec<String>) {
             resources::fractional_bytes(&parts.child(list), name, warnings);
         }
     }
-    let mut names = Seen::new();
+    let mut names = SeenValues::new();
     for variable in container.child("env").items() {
         let name = variable.child("name").text();
         if !names.insert(name) {

@@ -5,7 +5,7 @@
 
 use std::mem::discriminant;
 
-use holdfast_value::{List, Seen, Value};
+use holdfast_value::{List, SeenValues, Value};
 
 use super::directive::{DIRECTIVE, Directive};
 use super::{PatchError, PatchMember, PatchType, error, merge_map};
@@ -16,7 +16,7 @@ pub(super) fn merge<T: PatchType>(there: List, patch: &List, member: &PatchMembe
         return Ok(there);
     }
     if !holds_maps(&there, patch)? {
-        let mut seen = Seen::new();
+        let mut seen = SeenValues::new();
         let once = there.iter().chain(patch.iter()).filter(|item| seen.insert(*item));
         let merged: Vec<Value> = once.cloned().collect();
         return ordered(&List::from(merged), patch, &there, member);
@@ -41,7 +41,7 @@ pub(super) fn delete_items<T: PatchType>(
     if holds_maps(&there, doomed)? {
         return merge(there, doomed, member);
     }
-    let doomed: Seen<&Value> = doomed.iter().collect();
+    let doomed: SeenValues<&Value> = doomed.iter().collect();
     Ok(there.iter().filter(|item| !doomed.contains(item)).cloned().collect())
 }
 
@@ -191,7 +191,7 @@ fn obey_directives(mut there: List, patch: &List, key: &str) -> Result<(List, Li
         return Ok((there, patch.clone()));
     }
     let mut plain = Vec::with_capacity(patch.len());
-    let (mut doomed, mut replace) = (Seen::new(), false);
+    let (mut doomed, mut replace) = (SeenValues::new(), false);
     for item in patch {
         let Some(directive) = item.get(DIRECTIVE) else {
             plain.push(item.clone());

@@ -13,7 +13,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use holdfast_value::{Map, Members, Seen, SmolStr, Value};
+use holdfast_value::{Map, Members, SeenValues, SmolStr, Value};
 
 pub use consumed::consumed_patch;
 pub use error::{PatchError, PatchErrorKind};
@@ -139,7 +139,7 @@ fn merge_member<T: PatchType>(
 /// Removes the keys that are not among `keys`, which must include all keys of the patch.
 fn retain_keys(original: &mut Map, patch: &Map, keys: &Value) -> Result<(), PatchError> {
     let keys = keys.as_list().ok_or(PatchError::BadRetainKeys)?;
-    let keys: Seen<&str> = keys.iter().filter_map(Value::as_str).collect();
+    let keys: SeenValues<&str> = keys.iter().filter_map(Value::as_str).collect();
     let retained = |name: &str| keys.contains(&name);
     let strays = patch.iter().any(|(name, value)| {
         !(value.is_null()

@@ -278,7 +278,7 @@ fn repeated(entries: &[Entry]) -> Option<(&SmolStr, usize)> {
     if entries.is_sorted_by(|(before, _), (after, _)| before < after) {
         return None;
     }
-    let mut seen = crate::seen::Seen::new();
+    let mut seen = crate::seen::SeenValues::new();
     let found = entries.iter().position(|(key, _)| !seen.insert(key))?;
     entries.get(found).map(|(key, _)| (key, found))
 }

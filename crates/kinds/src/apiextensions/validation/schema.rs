@@ -2,7 +2,7 @@
 
 use holdfast_resource::structural::Node;
 use holdfast_resource::{FieldError, FieldPath};
-use holdfast_value::{Seen, Value};
+use holdfast_value::{SeenValues, Value};
 
 use super::{is_true, items, text};
 use crate::validation::Errors;
@@ -310,7 +310,7 @@ fn member_errors(schema: &Value, item: &Value, field: &FieldPath) -> Errors {
     if list_type == "set" {
         return errors;
     }
-    let all_required: Seen<&str> = items(item, "required").iter().filter_map(Value::as_str).collect();
+    let all_required: SeenValues<&str> = items(item, "required").iter().filter_map(Value::as_str).collect();
     let keys = items(schema, "x-kubernetes-list-map-keys");
     for key in keys.iter().filter_map(Value::as_str) {
         let Some(of) = item.at(&["properties", key]) else {
