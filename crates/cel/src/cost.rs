@@ -173,7 +173,7 @@ impl Estimator<'_> {
         }
     }
 
-    /// Returns the origin of a path of one name. The reference takes any name for the variable of rules.
+    /// Returns the origin of a path of one name. The reference accepts any name for the variable of rules.
     fn root(&self) -> Option<Origin> {
         let mut variables = self.environment.variables.iter();
         let of_rules = variables.find(|variable| variable.name == "self")?;

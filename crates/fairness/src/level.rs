@@ -347,7 +347,7 @@ pub struct Paused<D> {
 }
 
 impl<D> Paused<D> {
-    /// Takes seats again, or enqueues.
+    /// Occupies seats again, or enqueues.
     pub fn resume(self) -> Start<D> {
         let Self { request, ticket } = self;
         ticket.schema.begin(request, ticket.mutates, ticket.watch)

@@ -4,7 +4,7 @@
 //! (<https://kubernetes.io/docs/concepts/cluster-administration/flow-control/>, KEP 1040).
 //!
 //! A [`Fairness`] holds the current configuration. [`Fairness::classify`] finds the flow schema of a request;
-//! [`Schema::start`] takes seats of its priority level, enqueues the request, or rejects it. An [`Execution`] is an
+//! [`Schema::start`] occupies seats of its priority level, enqueues the request, or rejects it. An [`Execution`] is an
 //! executing request; its seats are released when it is dropped. A [`Waiting`] is a request in a queue; it leaves the
 //! queue when it is dropped.
 //!

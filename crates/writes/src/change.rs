@@ -36,7 +36,7 @@ pub enum Change {
         findings: Vec<String>,
         /// Handling of repeated fields.
         validation: FieldValidation,
-        /// True if conflicting fields are taken over from other managers.
+        /// True if conflicting fields change their manager.
         force: bool,
     },
 }

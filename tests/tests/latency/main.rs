@@ -1,4 +1,4 @@
-//! Tests that measure the latency of a user beside a greedy one. A program of their own, because other tests would disturb them.
+//! Tests that measure the latency of a user next to a greedy one. A program of their own, because other tests would disturb them.
 
 #![allow(
     clippy::unwrap_used,

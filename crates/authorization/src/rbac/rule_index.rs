@@ -1,7 +1,7 @@
 //! RBAC authorizer, an index of permissions by roles and bindings.
 //!
 //! The index follows the stored objects of the four kinds: their strategies report each change to it. It holds prepared
-//! rules, and grants by user and group, so that a decision reads only the roles of its user. A request takes a snapshot
+//! rules, and grants by user and group, so that a decision reads only the roles of its user. A request holds a snapshot
 //! and never waits; a change creates the next snapshot.
 
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
 //! Choice between alternatives like ANTLR: all alternatives are followed through the network in parallel, token by
-//! token. The first pass ignores the enclosing rules (ANTLR's SLL), the second takes them into account (full context
+//! token. The first pass ignores the enclosing rules (ANTLR's SLL), the second considers them (full context
 //! LL).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -66,7 +66,7 @@ struct Decision {
     precedence: u8,
     /// True if it is the loop of a left-recursive rule.
     by_precedence: bool,
-    /// True if the enclosing rules are taken into account.
+    /// True if the enclosing rules are considered.
     full: bool,
     /// True if no token has been consumed yet, so that the precedence of the rule applies.
     collect: bool,
