@@ -1,5 +1,6 @@
 //! ServiceCIDRs: the IP blocks that Services get their addresses from.
 
+use holdfast_gotext::cidr::Cidr;
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::features::Feature;
 use holdfast_kind_tables::metadata_checks::of_core;
@@ -9,13 +10,13 @@ use holdfast_value::Value;
 
 use crate::config::Config;
 use crate::kind::kind;
-use crate::validation::addresses::{Block, canonical_block, lenient_block};
+use crate::validation::addresses::{canonical_block, lenient_block};
 use crate::validation::{Errors, immutable};
 
 /// Strategy of ServiceCIDRs.
 pub(crate) struct ServiceCidr {
     /// Blocks of the default ServiceCIDR, which the flags set.
-    pub(crate) default_blocks: Vec<Block>,
+    pub(crate) default_blocks: Vec<Cidr>,
     /// True if only writes to the status subresource change the status.
     pub(crate) wipes_status: bool,
 }
