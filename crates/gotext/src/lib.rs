@@ -6,6 +6,7 @@
 
 pub mod address;
 pub mod calendar;
+pub mod cidr;
 pub mod duration;
 pub mod errors;
 pub mod number;

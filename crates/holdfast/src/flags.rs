@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use holdfast_gotext::cidr::Cidr;
 use holdfast_gotext::duration;
-use holdfast_kinds::Block;
 
 use crate::admission::TolerationFlags;
 use crate::aggregation::AggregationFlags;
@@ -362,18 +362,18 @@ pub(crate) enum LogFormat {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ServiceBlocks {
     /// The block of the default family.
-    pub(crate) primary: Block,
+    pub(crate) primary: Cidr,
     /// The block of the other family in a dual-stack cluster.
-    pub(crate) secondary: Option<Block>,
+    pub(crate) secondary: Option<Cidr>,
 }
 
 /// Reads one block, or one of each family: `10.0.0.0/24,fd00::/112`.
 fn service_blocks(text: &str) -> Result<ServiceBlocks, String> {
     let read = |text: &str| {
-        let block = Block::read(text.trim());
+        let block = Cidr::read(text.trim());
         block.ok_or_else(|| format!("{text:?} is no block of addresses, such as 10.0.0.0/24"))
     };
-    let blocks: Vec<Block> = text.split(',').map(read).collect::<Result<_, _>>()?;
+    let blocks: Vec<Cidr> = text.split(',').map(read).collect::<Result<_, _>>()?;
     match blocks[..] {
         [primary] => Ok(ServiceBlocks {
             primary,

@@ -1,5 +1,5 @@
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -7,20 +7,20 @@ use holdfast_admission::policies::Policies;
 use holdfast_admission::webhooks::Webhooks;
 use holdfast_authorization::rbac::RuleIndex;
 use holdfast_cel::PatternMemory;
+use holdfast_gotext::cidr::Cidr;
 use holdfast_kind_tables::apis::Apis;
 use holdfast_kind_tables::features::Features;
 use holdfast_resource::structural::RuleTimings;
 
 use crate::counters::Counters;
-use crate::validation::addresses::Block;
 
 /// Settings of the server that the built-in kinds depend on, named after kube-apiserver's flags.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// CIDR of the addresses of Services, whose family is the default one: `--service-cluster-ip-range`.
-    pub service_cidr: Block,
+    pub service_cidr: Cidr,
     /// CIDR of the other family in a dual-stack cluster, the second one of `--service-cluster-ip-range`.
-    pub secondary_service_cidr: Option<Block>,
+    pub secondary_service_cidr: Option<Cidr>,
     /// Range of node ports of Services: `--service-node-port-range`.
     pub node_ports: RangeInclusive<u16>,
     /// Port of the server: `--secure-port`.
@@ -53,6 +53,9 @@ pub struct Config {
     pub counters: Counters,
 }
 
+/// Default CIDR of Services: `10.0.0.0/24`.
+const DEFAULT_SERVICE_CIDR: Cidr = Cidr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0)), 24);
+
 /// Maximum size of all compiled regular expressions of schemas and policies together, in bytes.
 const PATTERN_MEMORY: usize = 256 << 20;
 
@@ -61,7 +64,7 @@ impl Default for Config {
     fn default() -> Self {
         let patterns = PatternMemory::new(PATTERN_MEMORY);
         Self {
-            service_cidr: Block::DEFAULT_SERVICES,
+            service_cidr: DEFAULT_SERVICE_CIDR,
             secondary_service_cidr: None,
             node_ports: 30000..=32767,
             secure_port: 6443,
@@ -105,7 +108,7 @@ impl Config {
     }
 
     /// Returns the Service CIDRs of the flags; the first one has the default family.
-    pub(crate) fn service_cidrs(&self) -> impl Iterator<Item = Block> {
+    pub(crate) fn service_cidrs(&self) -> impl Iterator<Item = Cidr> {
         std::iter::once(self.service_cidr).chain(self.secondary_service_cidr)
     }
 

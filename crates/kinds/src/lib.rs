@@ -59,4 +59,3 @@ pub use core::qos_class;
 pub use rbac::changes_ownership_alone;
 pub use registry::registry;
 pub use scheduling::SYSTEM_CLASSES;
-pub use validation::addresses::Block;

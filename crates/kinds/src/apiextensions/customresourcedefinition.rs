@@ -6,15 +6,20 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use holdfast_gotext::quote::quote;
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::of_apimachinery;
 use holdfast_resource::structural::{CompileContext, read_embedded_defaults, unknown_formats};
 use holdfast_resource::{
-    Defines, DefiningObject, FieldError, Refusal, Resource, SchemaViolation, Strategy, WriteContext,
+    AtRestRules, Defines, DefiningObject, DeletionRules, FieldError, Refusal, Resource, SchemaViolation, Strategy,
+    WriteContext,
 };
 use holdfast_value::{SmolStr, Value};
 
 use super::define::{condition, define};
 use super::validation;
+use crate::config::Config;
 use crate::defaults::{change_items, is_zero, set_missing};
+use crate::kind::kind;
 use crate::time::time_text;
 
 /// Maximum depth of the search in schemas.
@@ -27,6 +32,33 @@ const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 pub(crate) struct CustomResourceDefinition {
     /// Context for compiling schemas.
     pub(crate) compile: CompileContext,
+}
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare(config: &Config) -> Kind {
+    kind(CustomResourceDefinition {
+        compile: CompileContext {
+            patterns: config.patterns.clone(),
+            timings: Arc::clone(&config.rule_timings),
+        },
+    })
+    .named_by(super::validation::name_faults)
+    .defines()
+    // The reference prunes the defaults of schemas after it has counted the generation.
+    .counts_dropped_fields()
+    .at_rest(AtRestRules {
+        kept: Some(super::at_rest::to_rest),
+        read: Some(super::at_rest::from_rest),
+        ..AtRestRules::default()
+    })
+    .deletion(DeletionRules {
+        held: Some(holds_deletion),
+        checks_preconditions: true,
+        first_marks_alone: true,
+        ..DeletionRules::default()
+    })
+    .metadata_checks(of_apimachinery(0, 1))
+    .done()
 }
 
 impl Strategy for CustomResourceDefinition {

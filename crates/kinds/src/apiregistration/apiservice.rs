@@ -2,7 +2,9 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::apis::Apis;
+use holdfast_kind_tables::metadata_checks::of_apimachinery;
 use holdfast_resource::metadata::formats::{Faults, path_segment};
 use holdfast_resource::metadata::new_object;
 use holdfast_resource::table::{NamedCell, condition};
@@ -12,6 +14,7 @@ use holdfast_resource::{
 use holdfast_value::Value;
 
 use crate::config::Config;
+use crate::kind::kind;
 use crate::time::time_text;
 use crate::validation::{Errors, report};
 
@@ -19,6 +22,17 @@ use crate::validation::{Errors, report};
 pub(crate) struct ApiService {
     /// APIs that this server serves.
     apis: Apis,
+}
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare(config: &Config) -> Kind {
+    kind(ApiService::new(config))
+        .initial_objects()
+        .cells(CELLS)
+        .named_by(name_faults)
+        .empty_status()
+        .metadata_checks(of_apimachinery(1, 1))
+        .done()
 }
 
 impl ApiService {

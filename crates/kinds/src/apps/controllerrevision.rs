@@ -1,11 +1,22 @@
 //! ControllerRevisions: <https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/controller-revision-v1/>.
 
+use holdfast_kind_tables::Kind;
 use holdfast_resource::table::{NamedCell, items};
 use holdfast_resource::{Check, FieldError, Part, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
+use crate::kind::kind;
+
 /// Strategy of ControllerRevisions.
 pub(crate) struct ControllerRevision;
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare() -> Kind {
+    kind(ControllerRevision)
+        .cells(CELLS)
+        .raw(&[&["data"]], Some("data"))
+        .done()
+}
 
 impl Strategy for ControllerRevision {
     /// upstream: pkg/registry/apps/controllerrevision#strategy.Validate

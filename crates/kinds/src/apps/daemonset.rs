@@ -1,14 +1,19 @@
 //! DaemonSets: <https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/>.
 
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::of_core;
 use holdfast_resource::metadata::labels::{LabelSelector, invalid_selector, validate_label_selector};
-use holdfast_resource::{Check, Field, FieldError, Part, Refusal, Rules, Strategy, WriteContext};
+use holdfast_resource::{Check, Field, FieldError, Part, Refusal, RowRules, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::config::Config;
 use crate::defaults::set_missing_at;
+use crate::kind::kind;
 use crate::pod_spec::{validate_restarting, validate_selected, validate_template};
 use crate::validation::{Errors, numbers, same};
-use crate::workload::{collisions_only_grow, selects_everything, unsupported_strategy, workload_warnings};
+use crate::workload::{
+    TemplateWarnings, collisions_only_grow, selects_everything, unsupported_strategy, workload_warnings,
+};
 
 /// Annotation that counts changes of the template, as a field of an older API did.
 pub(super) const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
@@ -16,6 +21,20 @@ pub(super) const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.gene
 /// Strategy of DaemonSets.
 pub(crate) struct DaemonSet {
     pub(crate) config: Config,
+}
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare(config: &Config) -> Kind {
+    kind(DaemonSet { config: config.clone() })
+        .read_by(super::at_rest::daemonset)
+        .rows(RowRules {
+            hidden_annotations: &[TEMPLATE_GENERATION],
+            ..RowRules::default()
+        })
+        .pod_template(&["spec", "template"], TemplateWarnings::Own)
+        .empty_status()
+        .metadata_checks(of_core(0, 1))
+        .done()
 }
 
 impl Strategy for DaemonSet {

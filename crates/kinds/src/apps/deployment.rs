@@ -1,18 +1,32 @@
 //! Deployments: <https://kubernetes.io/docs/concepts/workloads/controllers/deployment/>.
 
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::of_core;
 use holdfast_resource::{Check, Field, Part, Rules, Strategy};
 use holdfast_value::Value;
 
 use crate::config::Config;
 use crate::defaults::set_missing_at;
+use crate::kind::kind;
 use crate::validation::{Errors, numbers};
 use crate::workload::{
-    SelectorRules, at_most_count, collisions_only_grow, unsupported_strategy, validate_selector_and_template,
+    SelectorRules, TemplateWarnings, at_most_count, collisions_only_grow, unsupported_strategy,
+    validate_selector_and_template,
 };
 
 /// Strategy of Deployments.
 pub(crate) struct Deployment {
     pub(crate) config: Config,
+}
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare(config: &Config) -> Kind {
+    kind(Deployment { config: config.clone() })
+        .read_by(super::at_rest::deployment)
+        .pod_template(&["spec", "template"], TemplateWarnings::OfWorkload { names_pods: true })
+        .empty_status()
+        .metadata_checks(of_core(0, 1))
+        .done()
 }
 
 impl Strategy for Deployment {

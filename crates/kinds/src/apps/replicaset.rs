@@ -1,13 +1,26 @@
 //! ReplicaSets: <https://kubernetes.io/docs/concepts/workloads/controllers/replicaset/>.
 
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::of_core;
 use holdfast_resource::{Check, Part, Rules, Strategy};
 
 use crate::config::Config;
-use crate::workload::{SelectorRules, validate_replica_bounds, validate_selector_and_template};
+use crate::kind::kind;
+use crate::workload::{SelectorRules, TemplateWarnings, validate_replica_bounds, validate_selector_and_template};
 
 /// Strategy of ReplicaSets.
 pub(crate) struct ReplicaSet {
     pub(crate) config: Config,
+}
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare(config: &Config) -> Kind {
+    kind(ReplicaSet { config: config.clone() })
+        .read_by(super::at_rest::with_selector)
+        .pod_template(&["spec", "template"], TemplateWarnings::OfWorkload { names_pods: true })
+        .empty_status()
+        .metadata_checks(of_core(0, 1))
+        .done()
 }
 
 impl Strategy for ReplicaSet {

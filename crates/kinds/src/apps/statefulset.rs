@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::features::{Feature, Features};
+use holdfast_kind_tables::metadata_checks::of_core;
 use holdfast_resource::metadata::labels::{LabelSelector, invalid_selector};
 use holdfast_resource::{Check, Field, FieldError, NoRules, Part, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
@@ -10,10 +12,13 @@ use holdfast_value::Value;
 use crate::claim_spec::ClaimRules;
 use crate::config::{Config, PodSettings};
 use crate::defaults::{change_items, set_missing_at};
+use crate::kind::kind;
 use crate::pod_spec::{validate_restarting, validate_selected, validate_template, validate_template_metadata};
 use crate::validation::resources::fractional_claim;
 use crate::validation::{Errors, numbers, same};
-use crate::workload::{at_most_count, collisions_only_grow, is_status_write, validate_selector, workload_warnings};
+use crate::workload::{
+    TemplateWarnings, at_most_count, collisions_only_grow, is_status_write, validate_selector, workload_warnings,
+};
 
 /// Strategy of StatefulSets.
 pub(crate) struct StatefulSet {
@@ -30,6 +35,16 @@ const MUTABLE: [&str; 7] = [
     "persistentVolumeClaimRetentionPolicy",
     "minReadySeconds",
 ];
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare(config: &Config) -> Kind {
+    kind(StatefulSet { config: config.clone() })
+        .read_by(super::at_rest::with_selector)
+        .pod_template(&["spec", "template"], TemplateWarnings::Own)
+        .empty_status()
+        .metadata_checks(of_core(0, 1))
+        .done()
+}
 
 impl Strategy for StatefulSet {
     /// upstream: pkg/apis/apps/v1#SetDefaults_StatefulSet

@@ -8,19 +8,12 @@ use holdfast_kind_tables::Kind;
 use holdfast_value::{List, Map, SmolStr, Value};
 
 use crate::config::Config;
-use crate::kind;
 
 /// Returns the kind of the group with this plural resource name, with its capabilities.
 pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
     Some(match plural {
-        "selfsubjectreviews" => kind::generic()
-            .review("", self_subject_review::SelfSubjectReview)
-            .exempt_from_policies()
-            .done(),
-        "tokenreviews" => kind::generic()
-            .review("", token_review::TokenReview)
-            .exempt_from_policies()
-            .done(),
+        "selfsubjectreviews" => self_subject_review::declare(),
+        "tokenreviews" => token_review::declare(),
         _ => return None,
     })
 }

@@ -1,13 +1,20 @@
 //! SelfSubjectReview: the requester's identity, which `kubectl auth whoami` shows.
 
+use holdfast_kind_tables::Kind;
 use holdfast_resource::{Refusal, Review, WriteContext};
 use holdfast_value::Value;
 
 use super::user_info;
+use crate::kind::generic;
 use crate::time::time_text;
 
 /// Review handler for SelfSubjectReviews.
 pub(super) struct SelfSubjectReview;
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare() -> Kind {
+    generic().review("", SelfSubjectReview).exempt_from_policies().done()
+}
 
 impl Review for SelfSubjectReview {
     fn review(&self, context: &WriteContext<'_>, object: Value) -> Result<Value, Refusal> {

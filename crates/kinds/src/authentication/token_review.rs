@@ -1,12 +1,19 @@
 //! TokenReview: the user of a bearer token.
 
+use holdfast_kind_tables::Kind;
 use holdfast_resource::{Field, Refusal, Review, WriteContext};
 use holdfast_value::{List, Value};
 
 use super::user_info;
+use crate::kind::generic;
 
 /// Review handler for TokenReviews.
 pub(super) struct TokenReview;
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare() -> Kind {
+    generic().review("", TokenReview).exempt_from_policies().done()
+}
 
 impl Review for TokenReview {
     /// upstream: pkg/registry/authentication/tokenreview#REST.Create

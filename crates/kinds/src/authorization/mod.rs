@@ -19,10 +19,7 @@ pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
     Some(match plural {
         "localsubjectaccessreviews" => review(About::UserInNamespace),
         "selfsubjectaccessreviews" => review(About::Asker),
-        "selfsubjectrulesreviews" => kind::generic()
-            .review("", rules_review::RulesReview)
-            .exempt_from_policies()
-            .done(),
+        "selfsubjectrulesreviews" => rules_review::declare(),
         "subjectaccessreviews" => review(About::User),
         _ => return None,
     })

@@ -2,11 +2,19 @@
 
 use holdfast_authorization::Rule;
 use holdfast_gotext::errors::aggregate;
+use holdfast_kind_tables::Kind;
 use holdfast_resource::{Refusal, Review, WriteContext};
 use holdfast_value::{List, Map, SmolStr, Value};
 
+use crate::kind::generic;
+
 /// Review handler for SelfSubjectRulesReviews.
 pub(super) struct RulesReview;
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare() -> Kind {
+    generic().review("", RulesReview).exempt_from_policies().done()
+}
 
 impl Review for RulesReview {
     /// upstream: pkg/registry/authorization/selfsubjectrulesreview#REST.Create

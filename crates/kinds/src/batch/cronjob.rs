@@ -1,5 +1,7 @@
 //! CronJobs: <https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/>.
 
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::{of_core, with_status};
 use holdfast_resource::table::NamedCell;
 use holdfast_resource::{Check, Field, FieldError, Part, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
@@ -7,9 +9,10 @@ use holdfast_value::Value;
 use super::job::{indexed_warning, validate_job_spec};
 use super::schedule;
 use crate::config::{Config, PodSettings};
+use crate::kind::kind;
 use crate::pod_spec::template_warnings;
 use crate::validation::{Errors, same};
-use crate::workload::name_warnings;
+use crate::workload::{TemplateWarnings, name_warnings};
 
 /// Strategy of CronJobs.
 pub(crate) struct CronJob {
@@ -21,6 +24,16 @@ const NAME_LENGTH: usize = 52;
 
 /// Path of the Pod template.
 pub(super) const TEMPLATE: [&str; 4] = ["spec", "jobTemplate", "spec", "template"];
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare(config: &Config) -> Kind {
+    kind(CronJob { config: config.clone() })
+        .cells(CELLS)
+        .pod_template(&TEMPLATE, TemplateWarnings::Own)
+        .empty_status()
+        .metadata_checks(with_status(of_core(0, 1), 0, 0))
+        .done()
+}
 
 impl Strategy for CronJob {
     /// upstream: pkg/registry/batch/cronjob#cronJobStrategy.Validate

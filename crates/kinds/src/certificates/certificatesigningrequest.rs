@@ -2,13 +2,17 @@
 
 use std::collections::HashSet;
 
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, in_order, with_status};
 use holdfast_resource::table::{NamedCell, condition, duration};
-use holdfast_resource::{Check, Field, FieldError, Part, Refusal, Rules, Strategy, WriteContext};
+use holdfast_resource::{Check, Field, FieldError, Part, Refusal, Rules, Strategy, UpdateOrder, WriteContext};
 use holdfast_value::{SmolStr, Value};
 
 use super::pem::{certificate_fault, lifetime_seconds, request_fault};
+use crate::config::Config;
 use crate::counters::Counters;
 use crate::defaults::is_zero;
+use crate::kind::kind;
 use crate::time::time_text;
 use crate::validation::Errors;
 use crate::validation::signers::validate_signer_name;
@@ -26,6 +30,19 @@ const FAILED: &str = "Failed";
 const EXCLUSIVE: &str = "Approved and Denied conditions are mutually exclusive";
 /// Fields about the requester that only the server sets.
 const OF_USER: [&str; 4] = ["username", "uid", "groups", "extra"];
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare(config: &Config) -> Kind {
+    kind(CertificateSigningRequest {
+        counters: config.counters.clone(),
+    })
+    .keeps_reset_fields_at_creation()
+    .cells(CELLS)
+    .unowned_fields(&[("status", "status.conditions")])
+    .empty_status()
+    .metadata_checks(in_order(UpdateOrder::ObjectFirst, with_status(COMMON_CHECKS, 1, 1)))
+    .done()
+}
 
 impl Strategy for CertificateSigningRequest {
     /// upstream: pkg/registry/certificates/certificates#csrStrategy.PrepareForCreate

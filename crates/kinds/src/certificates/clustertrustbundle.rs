@@ -2,13 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use holdfast_kind_tables::Kind;
 use holdfast_resource::metadata::formats::{Faults, dns_subdomain};
 use holdfast_resource::{Field, FieldError, NoRules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use super::pem::{Anchor, anchors};
+use crate::config::Config;
+use crate::kind::kind;
 use crate::validation::Errors;
 use crate::validation::signers::validate_signer_name;
+use crate::versions::Versions;
 
 /// Strategy of ClusterTrustBundles.
 pub(crate) struct ClusterTrustBundle;
@@ -18,6 +22,17 @@ const BUNDLE: usize = 1 << 20;
 
 /// Placeholder for the value of an invalid bundle in errors.
 const OMITTED: &str = "<value omitted>";
+
+/// API versions of ClusterTrustBundles.
+const BUNDLES: Versions = Versions::alike(&["certificates.k8s.io/v1beta1", "certificates.k8s.io/v1alpha1"]);
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare(config: &Config) -> Kind {
+    kind(ClusterTrustBundle)
+        .named_by(name_faults)
+        .converts_by(config, "certificates.k8s.io", BUNDLES)
+        .done()
+}
 
 impl Strategy for ClusterTrustBundle {
     /// upstream: pkg/registry/certificates/clustertrustbundle#strategy.Validate

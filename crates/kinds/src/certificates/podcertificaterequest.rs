@@ -9,6 +9,7 @@ use aws_lc_rs::signature::{
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use holdfast_kind_tables::Kind;
 use holdfast_resource::metadata::conditions::validate_conditions;
 use holdfast_resource::metadata::formats::{dns_subdomain, domain_prefixed_path};
 use holdfast_resource::table::{NamedCell, items, parse_time};
@@ -19,6 +20,7 @@ use x509_parser::public_key::PublicKey;
 
 use super::armor::{Block, blocks};
 use super::signers::may_use_signer;
+use crate::kind::kind;
 use crate::validation::signers::validate_signer_name;
 use crate::validation::{Errors, report, same};
 
@@ -48,6 +50,11 @@ fn state(request: &Value) -> Value {
     let mut outcomes = types.filter_map(|condition| condition.str_at(&["type"]));
     let last = outcomes.rfind(|type_name| OUTCOMES.contains(type_name));
     last.unwrap_or("Pending").into()
+}
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare() -> Kind {
+    kind(PodCertificateRequest).cells(CELLS).empty_status().done()
 }
 
 impl Strategy for PodCertificateRequest {

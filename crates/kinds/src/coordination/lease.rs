@@ -1,12 +1,20 @@
 //! Leases: <https://kubernetes.io/docs/concepts/architecture/leases/>.
 
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::of_apimachinery;
 use holdfast_resource::{Field, FieldError, NoRules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use super::leasecandidate::validate_strategy;
+use crate::kind::kind;
 
 /// Strategy of Leases.
 pub(crate) struct Lease;
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare() -> Kind {
+    kind(Lease).metadata_checks(of_apimachinery(0, 1)).done()
+}
 
 impl Strategy for Lease {
     /// upstream: pkg/registry/coordination/lease#leaseStrategy.Validate

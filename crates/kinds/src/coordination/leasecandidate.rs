@@ -4,16 +4,33 @@
 use std::cmp::Ordering;
 
 use holdfast_cel::Version;
-use holdfast_resource::metadata::formats::qualified_name;
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::of_apimachinery;
+use holdfast_resource::metadata::formats::{config_key, qualified_name};
 use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
 use holdfast_value::Value;
 
+use crate::config::Config;
+use crate::kind::kind;
 use crate::validation::{Errors, immutable_text, report};
+use crate::versions::Versions;
 
 /// Strategy of LeaseCandidates.
 pub(crate) struct LeaseCandidate;
 
 const OLDEST: &str = "OldestEmulationVersion";
+
+/// API versions of LeaseCandidates.
+const CANDIDATES: Versions = Versions::alike(&["coordination.k8s.io/v1beta1", "coordination.k8s.io/v1alpha2"]);
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare(config: &Config) -> Kind {
+    kind(LeaseCandidate)
+        .named_by(|_, name| config_key(name))
+        .metadata_checks(of_apimachinery(0, 1))
+        .converts_by(config, "coordination.k8s.io", CANDIDATES)
+        .done()
+}
 
 impl Strategy for LeaseCandidate {
     /// upstream: pkg/registry/coordination/leasecandidate#LeaseCandidateStrategy.Validate

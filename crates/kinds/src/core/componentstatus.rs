@@ -1,15 +1,28 @@
 //! ComponentStatuses, deprecated since 1.19: the health of the cluster components that the server knows. Here that is
 //! only the store, under the name that the reference gives its first etcd.
 
+use holdfast_kind_tables::Kind;
 use holdfast_resource::metadata::new_object;
 use holdfast_resource::table::{NamedCell, items};
-use holdfast_resource::{ComputedObjects, GroupResource, Refusal, WriteContext};
+use holdfast_resource::{ComputedObjects, GroupResource, Refusal, SelectorWords, WriteContext};
 use holdfast_value::{List, SmolStr, Value};
+
+use crate::kind::generic;
 
 /// Rules of ComponentStatuses only.
 pub(crate) struct ComponentStatus;
 
 const STORE: &str = "etcd-0";
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare() -> Kind {
+    generic()
+        .computed(ComponentStatus)
+        .cells(CELLS)
+        .deprecated("v1 ComponentStatus is deprecated in v1.19+")
+        .selector_words(SelectorWords::Plain)
+        .done()
+}
 
 impl ComputedObjects for ComponentStatus {
     fn get(&self, context: &WriteContext<'_>, name: &str) -> Result<Value, Refusal> {

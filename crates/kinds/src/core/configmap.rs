@@ -1,10 +1,13 @@
 //! ConfigMaps: <https://kubernetes.io/docs/concepts/configuration/configmap/>.
 
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, in_order};
 use holdfast_resource::metadata::formats::config_key;
-use holdfast_resource::{Field, FieldError, FieldPath, Strategy, WriteContext};
+use holdfast_resource::{Field, FieldError, FieldPath, Strategy, UpdateOrder, WriteContext};
 use holdfast_value::Value;
 
 use crate::defaults::empty_for_null;
+use crate::kind::kind;
 use crate::validation::{Errors, same};
 
 /// Maximum size in bytes of all values of a ConfigMap or a Secret together.
@@ -12,6 +15,14 @@ pub(crate) const DATA_SIZE: usize = 1024 * 1024;
 
 /// Rules of ConfigMaps only.
 pub(crate) struct ConfigMap;
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare() -> Kind {
+    kind(ConfigMap)
+        .counted_by_plural()
+        .metadata_checks(in_order(UpdateOrder::ChangesFirst, COMMON_CHECKS))
+        .done()
+}
 
 impl Strategy for ConfigMap {
     /// upstream: pkg/apis/core/v1#SetDefaults_ConfigMap

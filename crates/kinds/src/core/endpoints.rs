@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use holdfast_kind_tables::Kind;
 use holdfast_resource::metadata::formats::dns_label;
 use holdfast_resource::metadata::new_object;
 use holdfast_resource::table::{NamedCell, items};
@@ -9,6 +10,8 @@ use holdfast_resource::{Check, Field, FieldError, InitialObjects, Part, Rules, S
 use holdfast_value::Value;
 
 use crate::cells::first_of;
+use crate::config::Config;
+use crate::kind::kind;
 use crate::validation::addresses::{Reading, address_warning, endpoint_address, lenient_address};
 use crate::validation::{Errors, report, same};
 
@@ -26,6 +29,19 @@ pub(crate) struct Endpoints {
 /// canonical and get no warnings.
 const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 const ENDPOINTS_CONTROLLER: &str = "endpoint-controller";
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare(config: &Config) -> Kind {
+    kind(Endpoints {
+        server: config.server(),
+        first: config.first_endpoints,
+        reading: Reading::of(config.features),
+    })
+    .initial_objects()
+    .cells(CELLS)
+    .deprecated("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
+    .done()
+}
 
 impl Strategy for Endpoints {
     /// upstream: pkg/registry/core/endpoint#endpointsStrategy.Validate

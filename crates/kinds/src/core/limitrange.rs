@@ -4,11 +4,14 @@ use std::collections::BTreeSet;
 use std::collections::HashSet;
 
 use holdfast_gotext::quantity::Quantity;
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::of_core;
 use holdfast_resource::metadata::formats::qualified_name;
 use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::{Map, Value};
 
 use crate::defaults::change_items;
+use crate::kind::kind;
 use crate::validation::Errors;
 use crate::validation::resources::{may_overcommit, quantity, validate_container_name, validate_name};
 
@@ -16,6 +19,11 @@ use crate::validation::resources::{may_overcommit, quantity, validate_container_
 pub(crate) struct LimitRange;
 
 const TYPES: [&str; 3] = ["Pod", "Container", "PersistentVolumeClaim"];
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare() -> Kind {
+    kind(LimitRange).metadata_checks(of_core(1, 0)).done()
+}
 
 impl Strategy for LimitRange {
     /// upstream: pkg/apis/core/v1#SetDefaults_LimitRangeItem

@@ -1,11 +1,16 @@
 //! Namespaces: <https://kubernetes.io/docs/concepts/overview/working-with-objects/namespaces/>.
 
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, in_order};
 use holdfast_resource::metadata::formats::qualified_name;
 use holdfast_resource::metadata::new_object;
-use holdfast_resource::{Field, FieldError, InitialObjects, Refusal, Strategy, WriteContext};
+use holdfast_resource::{
+    DeletionRules, Field, FieldError, InitialObjects, Refusal, Strategy, UpdateOrder, WriteContext,
+};
 use holdfast_value::Value;
 
 use crate::defaults::is_zero;
+use crate::kind::kind;
 use crate::validation::Errors;
 
 /// Label that holds a namespace's name, so that selectors can select it.
@@ -20,6 +25,20 @@ pub(crate) struct Namespace;
 
 /// Namespaces that exist from the start.
 const FROM_THE_START: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare() -> Kind {
+    kind(Namespace)
+        .holds_namespaces()
+        .initial_objects()
+        .deletion(DeletionRules {
+            held: Some(holds_deletion),
+            checks_preconditions: true,
+            ..DeletionRules::default()
+        })
+        .metadata_checks(in_order(UpdateOrder::WholeFirst, COMMON_CHECKS))
+        .done()
+}
 
 impl Strategy for Namespace {
     /// upstream: pkg/apis/core/v1#SetDefaults_Namespace

@@ -2,14 +2,18 @@
 
 use std::collections::HashSet;
 
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, in_order};
 use holdfast_resource::metadata::formats::{label_value, qualified_name};
 use holdfast_resource::table::{NamedCell, condition, items, scalar_text};
 use holdfast_resource::{
-    ConnectParameter, Connecter, Connection, Field, FieldError, FieldPath, Refusal, Strategy, WriteContext,
+    ConnectParameter, Connecter, Connection, Field, FieldError, FieldPath, Refusal, Strategy, UpdateOrder, WriteContext,
 };
 use holdfast_value::Value;
 
+use crate::config::Config;
 use crate::defaults::{is_zero, set_missing_at};
+use crate::kind::kind;
 use crate::pod_spec::validate_taint_effect;
 use crate::validation::addresses::{Reading, block_warning, lenient_block};
 use crate::validation::resources::validate_amount;
@@ -23,6 +27,19 @@ pub(crate) struct Node {
 
 /// Proxy to a node.
 pub(super) struct Proxy;
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare(config: &Config) -> Kind {
+    kind(Node {
+        reading: Reading::of(config.features),
+    })
+    .connects("proxy", Proxy)
+    .cells(CELLS)
+    .ends_tokens("node", "node")
+    .keeps_reset_fields_at_creation()
+    .metadata_checks(in_order(UpdateOrder::ObjectFirst, COMMON_CHECKS))
+    .done()
+}
 
 impl Connecter for Proxy {
     fn parameters(&self) -> &'static [ConnectParameter] {

@@ -1,6 +1,8 @@
 //! PersistentVolumes: <https://kubernetes.io/docs/concepts/storage/persistent-volumes/>.
 
+use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::features::{Feature, Features};
+use holdfast_kind_tables::metadata_checks::of_core;
 use holdfast_resource::metadata::formats::dns_subdomain;
 use holdfast_resource::metadata::validate_metadata_whole;
 use holdfast_resource::table::NamedCell;
@@ -9,7 +11,9 @@ use holdfast_value::Value;
 
 use crate::cells::{access_modes, phase_or_terminating, storage_class};
 use crate::claim_spec::validate_access_modes;
+use crate::config::Config;
 use crate::defaults::is_zero;
+use crate::kind::kind;
 use crate::pod_spec::{node_selector_warnings, validate_node_selector};
 use crate::time::time_text;
 use crate::validation::resources::quantity;
@@ -73,6 +77,16 @@ const REPORTED: [Source; 22] = [
     source("storageos"),
     source("csi"),
 ];
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare(config: &Config) -> Kind {
+    kind(PersistentVolume {
+        features: config.features,
+    })
+    .cells(CELLS)
+    .metadata_checks(of_core(1, 0))
+    .done()
+}
 
 impl Strategy for PersistentVolume {
     /// upstream: pkg/registry/core/persistentvolume#persistentvolumeStrategy.PrepareForCreate

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use holdfast_gotext::quantity::Quantity;
+use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::features::{Feature, Features};
 use holdfast_resource::metadata::formats::qualified_name;
 use holdfast_resource::table::NamedCell;
@@ -12,7 +13,10 @@ use holdfast_value::{Value, json};
 use super::persistentvolume::{BETA_CLASS, deprecated_annotations};
 use crate::cells::{access_modes, phase_or_terminating, storage_class};
 use crate::claim_spec::ClaimRules;
+use crate::config::Config;
 use crate::defaults::{is_zero, put_at, set_missing_at};
+use crate::kind::kind;
+use crate::quota;
 use crate::validation::resources::{fractional_claim, is_native, quantity};
 use crate::validation::{Errors, immutable, same};
 
@@ -28,6 +32,18 @@ pub(super) fn to_rest(mut object: Value, old: Old<'_>) -> Value {
 pub(crate) struct PersistentVolumeClaim {
     /// Features that are enabled.
     pub(crate) features: Features,
+}
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare(config: &Config) -> Kind {
+    kind(PersistentVolumeClaim {
+        features: config.features,
+    })
+    .kept_by(to_rest)
+    .cells(CELLS)
+    .counted_by_plural()
+    .takes_of_quotas(quota::Claims)
+    .done()
 }
 
 impl Strategy for PersistentVolumeClaim {

@@ -1,15 +1,27 @@
 //! PodTemplates: <https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-template-v1/>.
 
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::of_core;
 use holdfast_resource::{Check, Part, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::config::Config;
+use crate::kind::kind;
 use crate::pod_spec::{template_warnings, validate_template};
 use crate::validation::same;
+use crate::workload::TemplateWarnings;
 
 /// Rules of PodTemplates only.
 pub(crate) struct PodTemplate {
     pub(crate) config: Config,
+}
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare(config: &Config) -> Kind {
+    kind(PodTemplate { config: config.clone() })
+        .pod_template(&["template"], TemplateWarnings::Own)
+        .metadata_checks(of_core(0, 1))
+        .done()
 }
 
 impl Strategy for PodTemplate {

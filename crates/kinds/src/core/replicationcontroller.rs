@@ -1,19 +1,32 @@
 //! ReplicationControllers: <https://kubernetes.io/docs/concepts/workloads/controllers/replicationcontroller/>.
 
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::{generating_any_name, of_core};
 use holdfast_resource::metadata::labels::LabelSelector;
 use holdfast_resource::{Check, Part, Parts, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::config::Config;
 use crate::defaults::is_zero;
+use crate::kind::kind;
 use crate::pod_spec::{Template, template_warnings, validate_template_of_replicas};
-use crate::workload::{validate_replica_bounds, warns_of_spec, workload_warnings};
+use crate::workload::{TemplateWarnings, validate_replica_bounds, warns_of_spec, workload_warnings};
 
 const TEMPLATE: [&str; 2] = ["spec", "template"];
 
 /// Rules of ReplicationControllers only.
 pub(crate) struct ReplicationController {
     pub(crate) config: Config,
+}
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare(config: &Config) -> Kind {
+    kind(ReplicationController { config: config.clone() })
+        .counted_by_plural()
+        .pod_template(&["spec", "template"], TemplateWarnings::Own)
+        .empty_status()
+        .metadata_checks(generating_any_name(of_core(0, 1)))
+        .done()
 }
 
 impl Strategy for ReplicationController {

@@ -2,10 +2,13 @@
 
 use std::collections::HashSet;
 
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::of_core;
 use holdfast_resource::table::{NamedCell, scalar_text};
 use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
 use holdfast_value::Value;
 
+use crate::kind::kind;
 use crate::validation::Errors;
 use crate::validation::resources::{
     CLAIMED_STORAGE, is_extended, is_standard_for_quota, validate_amount, validate_name,
@@ -35,6 +38,16 @@ const OF_PODS: [&str; 7] = [
     "limits.cpu",
     "limits.memory",
 ];
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare() -> Kind {
+    kind(ResourceQuota)
+        .cells(CELLS)
+        .counted_by_plural()
+        .empty_status()
+        .metadata_checks(of_core(0, 1))
+        .done()
+}
 
 impl Strategy for ResourceQuota {
     /// upstream: pkg/registry/core/resourcequota#resourcequotaStrategy.Validate

@@ -2,16 +2,28 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, in_order};
 use holdfast_resource::metadata::formats::config_key;
-use holdfast_resource::{Field, FieldError, NoRules, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Field, FieldError, NoRules, Refusal, Strategy, UpdateOrder, WriteContext};
 use holdfast_value::{Limits, Value, json};
 
 use super::configmap::{DATA_SIZE, decoded_length, validate_frozen};
 use crate::defaults::empty_for_null;
+use crate::kind::kind;
 use crate::validation::Errors;
 
 /// Rules of Secrets only.
 pub(crate) struct Secret;
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare() -> Kind {
+    kind(Secret)
+        .counted_by_plural()
+        .metadata_checks(in_order(UpdateOrder::ChangesFirst, COMMON_CHECKS))
+        .ends_tokens("secret", "secret")
+        .done()
+}
 
 impl Strategy for Secret {
     /// upstream: pkg/apis/core/v1#SetDefaults_Secret

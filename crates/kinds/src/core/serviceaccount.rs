@@ -1,14 +1,30 @@
 //! ServiceAccounts: <https://kubernetes.io/docs/concepts/security/service-accounts/>.
 
+use holdfast_kind_tables::Kind;
 use holdfast_resource::{Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
+use crate::config::Config;
 use crate::defaults::change_items;
+use crate::kind::kind;
 
 const MOUNTABLE_SECRETS: &str = "kubernetes.io/enforce-mountable-secrets";
 
 /// Rules of ServiceAccounts only.
 pub(crate) struct ServiceAccount;
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare(config: &Config) -> Kind {
+    kind(ServiceAccount)
+        .review(
+            "token",
+            super::token_request::TokenRequest {
+                features: config.features,
+            },
+        )
+        .ends_tokens("serviceaccount", "service account")
+        .done()
+}
 
 impl Strategy for ServiceAccount {
     /// upstream: pkg/registry/core/serviceaccount#strategy.PrepareForCreate

@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::of_core;
 use holdfast_resource::metadata::formats::{Faults, dns_label, dns_subdomain, label_value};
 use holdfast_resource::metadata::new_object;
 use holdfast_resource::table::{NamedCell, items, scalar_text};
@@ -12,8 +14,10 @@ use holdfast_resource::{
 use holdfast_value::Value;
 
 use crate::cells::first_of;
+use crate::config::Config;
 use crate::core::endpoints::{own_address, port_of_server, with_parts_of};
 use crate::defaults::change_items;
+use crate::kind::kind;
 use crate::validation::addresses::{Reading, address_warning, canonical_address, endpoint_address, lenient_address};
 use crate::validation::{Errors, report, same};
 
@@ -39,6 +43,21 @@ const CONTROLLERS: [&str; 2] = [
     "endpointslice-controller.k8s.io",
     "endpointslicemirroring-controller.k8s.io",
 ];
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare(config: &Config) -> Kind {
+    kind(EndpointSlice {
+        server: config.server(),
+        first: config.first_endpoints,
+        reading: Reading::of(config.features),
+    })
+    .initial_objects()
+    .cells(CELLS)
+    .read_by(super::at_rest::endpointslice)
+    .metadata_checks(of_core(1, 0))
+    .counts_dropped_fields()
+    .done()
+}
 
 impl Strategy for EndpointSlice {
     /// upstream: pkg/registry/discovery/endpointslice#endpointSliceStrategy.PrepareForCreate

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use holdfast_kind_tables::Kind;
 use holdfast_resource::metadata::formats::{Faults, dns_label, dns_subdomain, path_segment, wildcard_subdomain};
 use holdfast_resource::schema::EmptyField;
 use holdfast_resource::table::{NamedCell, items};
@@ -9,6 +10,8 @@ use holdfast_resource::{Check, Field, FieldError, FieldPath, Part, Rules, Strate
 use holdfast_value::{SeenValues, Value};
 
 use crate::cells::ingress_addresses;
+use crate::config::Config;
+use crate::kind::kind;
 use crate::validation::addresses::{Reading, address_warning};
 use crate::validation::ports::{port_name, port_number};
 use crate::validation::{Errors, report, required_text};
@@ -24,6 +27,17 @@ const CLASS: &str = "kubernetes.io/ingress.class";
 const PATH_TYPES: [&str; 3] = ["Exact", "ImplementationSpecific", "Prefix"];
 const NOT_IN_PATHS: [&str; 5] = ["//", "/./", "/../", "%2f", "%2F"];
 const NOT_AT_ENDS: [&str; 2] = ["/..", "/."];
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare(config: &Config) -> Kind {
+    kind(Ingress {
+        reading: Reading::of(config.features),
+    })
+    .cells(CELLS)
+    .read_by(super::at_rest::ingress)
+    .empty_status()
+    .done()
+}
 
 impl Strategy for Ingress {
     /// upstream: pkg/registry/networking/ingress#ingressStrategy.Validate

@@ -1,16 +1,27 @@
 //! IngressClasses: <https://kubernetes.io/docs/concepts/services-networking/ingress/#ingress-class>.
 
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, in_order};
 use holdfast_resource::metadata::formats::{dns_label, domain_prefixed_path};
 use holdfast_resource::table::NamedCell;
-use holdfast_resource::{Check, Field, FieldError, Part, Rules, Strategy, WriteContext};
+use holdfast_resource::{Check, Field, FieldError, Part, Rules, Strategy, UpdateOrder, WriteContext};
 use holdfast_value::Value;
 
 use super::ingress::validate_reference;
 use crate::cells::default_class;
+use crate::kind::kind;
 use crate::validation::Errors;
 
 /// Strategy of IngressClasses.
 pub(crate) struct IngressClass;
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare() -> Kind {
+    kind(IngressClass)
+        .cells(CELLS)
+        .metadata_checks(in_order(UpdateOrder::ChangesFirst, COMMON_CHECKS))
+        .done()
+}
 
 impl Strategy for IngressClass {
     fn rules<'v>(&self) -> &dyn Rules<'v> {

@@ -2,12 +2,16 @@
 
 use std::net::IpAddr as Address;
 
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, in_order};
 use holdfast_resource::metadata::formats::Faults;
 use holdfast_resource::metadata::new_object;
 use holdfast_resource::table::NamedCell;
-use holdfast_resource::{Field, FieldError, InitialObjects, NoRules, Strategy, WriteContext};
+use holdfast_resource::{Field, FieldError, InitialObjects, NoRules, Strategy, UpdateOrder, WriteContext};
 use holdfast_value::Value;
 
+use crate::config::Config;
+use crate::kind::kind;
 use crate::validation::addresses::canonical_address_faults;
 use crate::validation::{Errors, optional_text};
 
@@ -15,6 +19,19 @@ use crate::validation::{Errors, optional_text};
 pub(crate) struct IpAddress {
     /// Address of the service `kubernetes`.
     pub(crate) first: Address,
+}
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare(config: &Config) -> Kind {
+    kind(IpAddress {
+        first: config.service_cidr.nth(1),
+    })
+    .initial_objects()
+    .named_by(name_faults)
+    .cells(CELLS)
+    .metadata_checks(in_order(UpdateOrder::ObjectFirst, COMMON_CHECKS))
+    .converts_by(config, super::GROUP, super::VERSIONS)
+    .done()
 }
 
 impl Strategy for IpAddress {

@@ -1,11 +1,15 @@
 //! NetworkPolicies: <https://kubernetes.io/docs/concepts/services-networking/network-policies/>.
 
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::of_core;
 use holdfast_resource::table::items;
 use holdfast_resource::{Check, Field, FieldError, Part, Refusal, Rules, Strategy, WriteContext};
 use holdfast_value::{SeenValues, Value};
 
+use crate::config::Config;
 use crate::defaults::is_zero;
 use crate::generation::count_given_empties;
+use crate::kind::kind;
 use crate::validation::addresses::{Reading, block_warning, lenient_block};
 use crate::validation::ports::{port_name, port_number};
 use crate::validation::{Errors, report};
@@ -14,6 +18,15 @@ use crate::validation::{Errors, report};
 pub(crate) struct NetworkPolicy {
     /// Parsing mode for IP blocks.
     pub(crate) reading: Reading,
+}
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare(config: &Config) -> Kind {
+    kind(NetworkPolicy {
+        reading: Reading::of(config.features),
+    })
+    .metadata_checks(of_core(0, 1))
+    .done()
 }
 
 impl Strategy for NetworkPolicy {

@@ -1,18 +1,42 @@
 //! ServiceCIDRs: the IP blocks that Services get their addresses from.
 
+use holdfast_gotext::cidr::Cidr;
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::features::Feature;
+use holdfast_kind_tables::metadata_checks::of_core;
 use holdfast_resource::metadata::new_object;
 use holdfast_resource::{Check, Field, FieldError, InitialObjects, Part, Refusal, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
-use crate::validation::addresses::{Block, canonical_block, lenient_block};
+use crate::config::Config;
+use crate::kind::kind;
+use crate::validation::addresses::{canonical_block, lenient_block};
 use crate::validation::{Errors, immutable};
 
 /// Strategy of ServiceCIDRs.
 pub(crate) struct ServiceCidr {
     /// Blocks of the default ServiceCIDR, which the flags set.
-    pub(crate) default_blocks: Vec<Block>,
+    pub(crate) default_blocks: Vec<Cidr>,
     /// True if only writes to the status subresource change the status.
     pub(crate) wipes_status: bool,
+}
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare(config: &Config) -> Kind {
+    let wipes_status = config.features.has(Feature::ServiceCIDRStatusFieldWiping);
+    let cidrs = kind(ServiceCidr {
+        default_blocks: config.service_cidrs().collect(),
+        wipes_status,
+    });
+    let cidrs = match wipes_status {
+        true => cidrs.empty_status(),
+        false => cidrs.writes_status(),
+    };
+    cidrs
+        .initial_objects()
+        .metadata_checks(of_core(0, 1))
+        .converts_by(config, super::GROUP, super::VERSIONS)
+        .done()
 }
 
 impl Strategy for ServiceCidr {

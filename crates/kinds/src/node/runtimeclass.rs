@@ -2,14 +2,24 @@
 
 use std::collections::HashSet;
 
-use holdfast_resource::{Check, Field, FieldError, Part, Rules, Strategy, WriteContext};
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::{in_order, of_apimachinery};
+use holdfast_resource::{Check, Field, FieldError, Part, Rules, Strategy, UpdateOrder, WriteContext};
 use holdfast_value::{Value, json};
 
+use crate::kind::kind;
 use crate::pod_spec::{deprecated_node_label, validate_tolerations};
 use crate::validation::resources::validate_overhead;
 
 /// Strategy of RuntimeClasses.
 pub(crate) struct RuntimeClass;
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare() -> Kind {
+    kind(RuntimeClass)
+        .metadata_checks(in_order(UpdateOrder::ObjectFirst, of_apimachinery(1, 1)))
+        .done()
+}
 
 impl Strategy for RuntimeClass {
     fn rules<'v>(&self) -> &dyn Rules<'v> {

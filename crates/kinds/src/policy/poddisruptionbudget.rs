@@ -1,11 +1,26 @@
 //! PodDisruptionBudgets: <https://kubernetes.io/docs/concepts/workloads/pods/disruptions/>.
 
-use holdfast_resource::{Check, Part, Rules, Strategy};
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::{at_creation, of_apimachinery, with_status};
+use holdfast_resource::{Check, CreationChecks, Part, Rules, Strategy};
 
+use crate::kind::kind;
 use crate::validation::numbers;
 
 /// Strategy of PodDisruptionBudgets.
 pub(crate) struct PodDisruptionBudget;
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare() -> Kind {
+    kind(PodDisruptionBudget)
+        .read_by(super::at_rest::poddisruptionbudget)
+        .empty_status()
+        .metadata_checks(at_creation(
+            with_status(of_apimachinery(0, 0), 0, 0),
+            CreationChecks::Last,
+        ))
+        .done()
+}
 
 impl Strategy for PodDisruptionBudget {
     fn rules<'v>(&self) -> &dyn Rules<'v> {

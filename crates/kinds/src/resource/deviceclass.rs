@@ -1,14 +1,27 @@
 //! DeviceClasses: sets of devices that a request refers to by one name.
 
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, generating_any_name, in_order};
 use holdfast_resource::metadata::formats::qualified_name;
-use holdfast_resource::{Check, FieldError, Part, Rules, Strategy, WriteContext};
+use holdfast_resource::{Check, FieldError, Part, Rules, Strategy, UpdateOrder, WriteContext};
 use holdfast_value::Value;
 
 use super::requests::{RequestRules, Stored};
+use crate::config::Config;
+use crate::kind::kind;
 use crate::validation::same;
 
 /// Strategy of DeviceClasses.
 pub(crate) struct DeviceClass;
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare(config: &Config) -> Kind {
+    kind(DeviceClass)
+        .raw(&[&["spec", "config", "opaque", "parameters"]], None)
+        .converts_by(config, super::GROUP, super::versions::CLASSES)
+        .metadata_checks(generating_any_name(in_order(UpdateOrder::WholeFirst, COMMON_CHECKS)))
+        .done()
+}
 
 impl Strategy for DeviceClass {
     /// upstream: pkg/registry/resource/deviceclass#deviceClassStrategy.Validate

@@ -1,14 +1,25 @@
 //! DeviceTaintRules: taints that an administrator adds to devices.
 
+use holdfast_kind_tables::Kind;
 use holdfast_resource::{Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
+use crate::config::Config;
+use crate::kind::kind;
 use crate::time::time_text;
 
 /// Strategy of DeviceTaintRules.
 pub(crate) struct DeviceTaintRule;
 
 const TAINT: [&str; 2] = ["spec", "taint"];
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare(config: &Config) -> Kind {
+    kind(DeviceTaintRule)
+        .empty_status()
+        .converts_by(config, super::GROUP, super::versions::TAINT_RULES)
+        .done()
+}
 
 impl Strategy for DeviceTaintRule {
     /// upstream: pkg/registry/resource/devicetaintrule#deviceTaintRuleStrategy.PrepareForCreate

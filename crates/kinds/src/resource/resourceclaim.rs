@@ -1,20 +1,47 @@
 //! ResourceClaims: device requests and their allocation.
 
+use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::features::{Feature, Features};
+use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, at_creation, in_order};
 use holdfast_resource::metadata::validate_metadata;
 use holdfast_resource::table::{NamedCell, items};
-use holdfast_resource::{Field, FieldError, NoRules, Refusal, Strategy, WriteContext};
+use holdfast_resource::{CreationChecks, Field, FieldError, NoRules, Refusal, Strategy, UpdateOrder, WriteContext};
 use holdfast_value::Value;
 
 use super::admin_access;
 use super::allocation::{StatusRules, prepare_status};
 use super::requests::{RequestRules, default_devices, prepare_spec};
 use super::status_rights;
+use crate::config::Config;
+use crate::kind::kind;
+use crate::quota;
 use crate::validation::Errors;
 
 /// Strategy of ResourceClaims.
 pub(crate) struct ResourceClaim {
     pub(super) features: Features,
+}
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare(config: &Config) -> Kind {
+    kind(ResourceClaim {
+        features: config.features,
+    })
+    .cells(CELLS)
+    .raw(&[&["spec", "devices", "config", "opaque", "parameters"]], Some("spec"))
+    .raw_in_status(&[
+        &["status", "allocation", "devices", "config", "opaque", "parameters"],
+        &["status", "devices", "data"],
+    ])
+    .takes_of_quotas(quota::DeviceClaims)
+    .empty_status()
+    .read_by(super::at_rest::claim)
+    .converts_by(config, super::GROUP, super::versions::CLAIMS)
+    .metadata_checks(in_order(
+        UpdateOrder::WholeFirst,
+        at_creation(COMMON_CHECKS, CreationChecks::Own),
+    ))
+    .done()
 }
 
 impl Strategy for ResourceClaim {

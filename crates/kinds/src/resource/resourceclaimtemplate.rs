@@ -1,16 +1,38 @@
 //! ResourceClaimTemplates: templates from which claims are created for Pods.
 
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, at_creation, in_order};
 use holdfast_resource::metadata::validate_metadata;
-use holdfast_resource::{Check, Field, FieldError, NoRules, Part, Refusal, Rules, Strategy, WriteContext};
+use holdfast_resource::{
+    Check, CreationChecks, Field, FieldError, NoRules, Part, Refusal, Rules, Strategy, UpdateOrder, WriteContext,
+};
 use holdfast_value::Value;
 
 use super::admin_access;
 use super::requests::{RequestRules, default_devices, prepare_spec};
+use crate::config::Config;
+use crate::kind::kind;
 use crate::validation::Errors;
 use crate::validation::template_metadata::validate_template_metadata;
 
 /// Strategy of ResourceClaimTemplates.
 pub(crate) struct ResourceClaimTemplate;
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare(config: &Config) -> Kind {
+    kind(ResourceClaimTemplate)
+        .raw(
+            &[&["spec", "spec", "devices", "config", "opaque", "parameters"]],
+            Some("spec"),
+        )
+        .read_by(super::at_rest::template)
+        .converts_by(config, super::GROUP, super::versions::TEMPLATES)
+        .metadata_checks(in_order(
+            UpdateOrder::ObjectFirst,
+            at_creation(COMMON_CHECKS, CreationChecks::Own),
+        ))
+        .done()
+}
 
 impl Strategy for ResourceClaimTemplate {
     /// upstream: pkg/apis/resource/v1#SetDefaults_ExactDeviceRequest

@@ -2,11 +2,13 @@
 
 use std::time::SystemTime;
 
+use holdfast_kind_tables::Kind;
 use holdfast_resource::metadata::conditions::validate_conditions;
 use holdfast_resource::table::{NamedCell, age, items};
 use holdfast_resource::{Field, FieldError, NoRules, Strategy, WriteContext};
 use holdfast_value::Value;
 
+use crate::kind::kind;
 use crate::validation::{Errors, immutable};
 
 /// Strategy of ResourcePoolStatusRequests.
@@ -65,6 +67,11 @@ fn completed(object: &Value, now: SystemTime) -> Value {
         Some((_, condition)) => age(condition.str_at(&["lastTransitionTime"]), now).into(),
         None => "<none>".into(),
     }
+}
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare() -> Kind {
+    kind(ResourcePoolStatusRequest).cells(CELLS).done()
 }
 
 impl Strategy for ResourcePoolStatusRequest {

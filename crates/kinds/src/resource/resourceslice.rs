@@ -3,12 +3,16 @@
 use std::collections::HashMap;
 
 use holdfast_gotext::quote::quote;
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::of_core;
 use holdfast_resource::metadata::formats::dns_subdomain;
-use holdfast_resource::{Check, Field, FieldError, Part, Refusal, Rules, Strategy, WriteContext};
+use holdfast_resource::{Check, Field, FieldError, Part, Refusal, Rules, SelectorWords, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use super::device::{DeviceRules, default_taints};
 use super::names::exceeds;
+use crate::config::Config;
+use crate::kind::kind;
 use crate::pod_spec::validate_node_selector;
 use crate::validation::{Errors, immutable, immutable_text, report};
 
@@ -19,6 +23,16 @@ pub(crate) struct ResourceSlice;
 const DEVICES: usize = 128;
 const ADVANCED_DEVICES: usize = 64;
 const WHERE: &str = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required";
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare(config: &Config) -> Kind {
+    kind(ResourceSlice)
+        .selector_words(SelectorWords::NamesVersion)
+        .metadata_checks(of_core(0, 1))
+        .converts_by(config, super::GROUP, super::versions::SLICES)
+        .counts_dropped_fields()
+        .done()
+}
 
 impl Strategy for ResourceSlice {
     /// upstream: pkg/registry/resource/resourceslice#resourceSliceStrategy.PrepareForCreate

@@ -4,7 +4,6 @@ mod podgroup;
 mod priorityclass;
 
 use holdfast_kind_tables::Kind;
-use holdfast_kind_tables::metadata_checks::of_core;
 use holdfast_resource::metadata::new_object;
 use holdfast_value::Value;
 
@@ -39,11 +38,8 @@ fn system_classes() -> impl Iterator<Item = Value> {
 /// Returns the kind of the group with this plural resource name, with its capabilities.
 pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
     Some(match plural {
-        "priorityclasses" => kind(priorityclass::PriorityClass)
-            .initial_objects()
-            .metadata_checks(of_core(0, 1))
-            .done(),
-        "podgroups" => kind(podgroup::PodGroup).cells(podgroup::CELLS).empty_status().done(),
+        "priorityclasses" => priorityclass::declare(),
+        "podgroups" => podgroup::declare(),
         "workloads" => kind(podgroup::Workload).done(),
         _ => return None,
     })

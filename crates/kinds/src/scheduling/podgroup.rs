@@ -1,11 +1,13 @@
 //! Workloads and the PodGroups created from their templates
 //! (<https://kubernetes.io/docs/concepts/workloads/workload-api/>).
 
+use holdfast_kind_tables::Kind;
 use holdfast_resource::metadata::conditions::validate_conditions;
 use holdfast_resource::table::{NamedCell, items};
 use holdfast_resource::{Check, Field, FieldError, Part, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
+use crate::kind::kind;
 use crate::validation::Errors;
 
 /// Strategy of PodGroups.
@@ -16,6 +18,11 @@ pub(crate) struct Workload;
 
 /// Rules for types that must have exactly one of several fields.
 struct Unions;
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare() -> Kind {
+    kind(PodGroup).cells(CELLS).empty_status().done()
+}
 
 impl<'v> Rules<'v> for Unions {
     /// upstream: k8s.io/apimachinery/pkg/api/validate#Union

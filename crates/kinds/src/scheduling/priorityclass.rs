@@ -1,15 +1,26 @@
 //! PriorityClasses: <https://kubernetes.io/docs/concepts/scheduling-eviction/pod-priority-preemption/>.
 
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::of_core;
 use holdfast_resource::{Check, FieldError, InitialObjects, Part, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use super::{SYSTEM_CLASSES, system_classes};
+use crate::kind::kind;
 
 /// Strategy of PriorityClasses.
 pub(crate) struct PriorityClass;
 
 const HIGHEST: i64 = 1_000_000_000;
 const SYSTEM: &str = "system-";
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare() -> Kind {
+    kind(PriorityClass)
+        .initial_objects()
+        .metadata_checks(of_core(0, 1))
+        .done()
+}
 
 impl Strategy for PriorityClass {
     fn rules<'v>(&self) -> &dyn Rules<'v> {

@@ -2,11 +2,15 @@
 
 use std::collections::HashSet;
 
+use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::features::{Feature, Features};
+use holdfast_kind_tables::metadata_checks::of_core;
 use holdfast_resource::{Check, Field, FieldError, Part, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
+use crate::config::Config;
 use crate::defaults::{is_zero, set_missing_at};
+use crate::kind::kind;
 use crate::validation::{Errors, immutable};
 
 /// Strategy of CSIDrivers.
@@ -18,6 +22,15 @@ pub(crate) struct CsiDriver {
 const REQUESTS: [&str; 2] = ["spec", "tokenRequests"];
 /// Volume lifecycle modes in the order of the reference's messages.
 const MODES: [&str; 2] = ["Persistent", "Ephemeral"];
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare(config: &Config) -> Kind {
+    kind(CsiDriver {
+        features: config.features,
+    })
+    .metadata_checks(of_core(0, 1))
+    .done()
+}
 
 impl Strategy for CsiDriver {
     /// upstream: pkg/apis/storage/v1#SetDefaults_CSIDriver

@@ -2,11 +2,14 @@
 
 use std::collections::HashSet;
 
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::{of_core, with_status};
 use holdfast_resource::metadata::formats::qualified_name;
 use holdfast_resource::{Check, Field, FieldError, Part, Refusal, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::defaults::{change_items, none_if_empty};
+use crate::kind::kind;
 use crate::validation::{Errors, same};
 
 /// Strategy of CSINodes.
@@ -15,6 +18,11 @@ pub(crate) struct CsiNode;
 const NODE_ID_LENGTH: usize = 256;
 /// Immutable fields of a driver.
 const KEPT: [&str; 2] = ["nodeID", "topologyKeys"];
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare() -> Kind {
+    kind(CsiNode).metadata_checks(with_status(of_core(1, 0), 1, 0)).done()
+}
 
 impl Strategy for CsiNode {
     /// upstream: pkg/registry/storage/csinode#csiNodeStrategy.PrepareForCreate

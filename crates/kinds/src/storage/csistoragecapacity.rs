@@ -1,13 +1,23 @@
 //! CSIStorageCapacities: <https://kubernetes.io/docs/concepts/storage/storage-capacity/>.
 
-use holdfast_resource::{Check, Field, Part, Rules, Strategy, WriteContext};
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, in_order};
+use holdfast_resource::{Check, Field, Part, Rules, Strategy, UpdateOrder, WriteContext};
 use holdfast_value::Value;
 
+use crate::kind::kind;
 use crate::pod_spec::node_label_selector_warnings;
 use crate::validation::resources::validate_amount;
 
 /// Strategy of CSIStorageCapacities.
 pub(crate) struct CsiStorageCapacity;
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare() -> Kind {
+    kind(CsiStorageCapacity)
+        .metadata_checks(in_order(UpdateOrder::ObjectFirst, COMMON_CHECKS))
+        .done()
+}
 
 impl Strategy for CsiStorageCapacity {
     fn rules<'v>(&self) -> &dyn Rules<'v> {

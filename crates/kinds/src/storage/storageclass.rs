@@ -2,13 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, in_order};
 use holdfast_resource::metadata::formats::qualified_name;
 use holdfast_resource::metadata::labels::validate_label_name;
 use holdfast_resource::table::NamedCell;
-use holdfast_resource::{Check, Field, FieldError, Part, Rules, Strategy, WriteContext};
+use holdfast_resource::{Check, Field, FieldError, Part, Rules, Strategy, UpdateOrder, WriteContext};
 use holdfast_value::Value;
 
 use crate::cells::default_class;
+use crate::kind::kind;
 use crate::pod_spec::deprecated_node_label;
 use crate::validation::Errors;
 
@@ -19,6 +22,14 @@ const PARAMETERS: usize = 512;
 const PARAMETERS_SIZE: usize = 256 * 1024;
 /// Number of times that a term without expressions is reported as a duplicate.
 const SHOWN_DUPLICATES: usize = 16;
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare() -> Kind {
+    kind(StorageClass)
+        .cells(CELLS)
+        .metadata_checks(in_order(UpdateOrder::ObjectFirst, COMMON_CHECKS))
+        .done()
+}
 
 impl Strategy for StorageClass {
     fn rules<'v>(&self) -> &dyn Rules<'v> {

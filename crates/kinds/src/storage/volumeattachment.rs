@@ -1,9 +1,12 @@
 //! VolumeAttachments: requests to attach a volume to a node.
 
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::{of_core, with_status};
 use holdfast_resource::metadata::formats::dns_subdomain;
 use holdfast_resource::{Check, Field, Part, Rules, Strategy};
 
 use crate::core::persistentvolume::validate_inline_volume;
+use crate::kind::kind;
 use crate::validation::{Errors, immutable, report};
 
 /// Strategy of VolumeAttachments.
@@ -11,6 +14,14 @@ pub(crate) struct VolumeAttachment;
 
 const MESSAGE_LENGTH: usize = 1024;
 const METADATA_LENGTH: usize = 256 * 1024;
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare() -> Kind {
+    kind(VolumeAttachment)
+        .empty_status()
+        .metadata_checks(with_status(of_core(1, 0), 1, 0))
+        .done()
+}
 
 impl Strategy for VolumeAttachment {
     fn rules<'v>(&self) -> &dyn Rules<'v> {

@@ -1,13 +1,29 @@
 //! VolumeAttributesClasses: <https://kubernetes.io/docs/concepts/storage/volume-attributes-classes/>.
 
-use holdfast_resource::{Check, Field, FieldError, Part, Rules, Strategy, WriteContext};
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, in_order};
+use holdfast_resource::{Check, Field, FieldError, Part, Rules, Strategy, UpdateOrder, WriteContext};
 use holdfast_value::Value;
 
 use super::storageclass::{validate_parameters, validate_provisioner};
+use crate::config::Config;
+use crate::kind::kind;
 use crate::validation::same;
+use crate::versions::Versions;
 
 /// Strategy of VolumeAttributesClasses.
 pub(crate) struct VolumeAttributesClass;
+
+/// API versions of VolumeAttributesClasses.
+const ATTRIBUTES_CLASSES: Versions = Versions::alike(&["storage.k8s.io/v1", "storage.k8s.io/v1beta1"]);
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare(config: &Config) -> Kind {
+    kind(VolumeAttributesClass)
+        .converts_by(config, "storage.k8s.io", ATTRIBUTES_CLASSES)
+        .metadata_checks(in_order(UpdateOrder::ChangesFirst, COMMON_CHECKS))
+        .done()
+}
 
 impl Strategy for VolumeAttributesClass {
     fn rules<'v>(&self) -> &dyn Rules<'v> {

@@ -1,9 +1,10 @@
 //! IP addresses and CIDRs.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 pub(crate) use holdfast_gotext::address::lenient_address;
 use holdfast_gotext::address::without_leading_zeros;
+use holdfast_gotext::cidr::Cidr;
 use holdfast_kind_tables::features::{Feature, Features};
 use holdfast_resource::Field;
 use holdfast_resource::metadata::formats::Faults;
@@ -110,7 +111,7 @@ pub(crate) fn canonical_address_faults(text: &str) -> Faults {
 pub(crate) fn canonical_block(field: &Field<'_, '_>, errors: &mut Errors) {
     let before = errors.len();
     Reading::Strict.block(field, errors);
-    let canonical = Block::read(field.text()).map(|block| block.to_string());
+    let canonical = Cidr::read(field.text()).map(|block| block.to_string());
     if errors.len() == before && canonical.as_deref() != Some(field.text()) {
         errors.push(field.invalid_text(format!(
             "must be in canonical form ({:?})",
@@ -128,10 +129,10 @@ pub(crate) fn stands_in(text: &str, list: &Field<'_, '_>) -> bool {
 ///
 /// upstream: k8s.io/apimachinery/pkg/util/validation#parseCIDR
 fn block_fault(text: &str) -> Option<&'static str> {
-    match (lenient_block(text), Block::read(text)) {
+    match (lenient_block(text), Cidr::read(text)) {
         (None, _) => Some(NOT_A_BLOCK),
         (Some(_), None) => Some("must not have leading 0s in IP or prefix length"),
-        (Some(_), Some(block)) if is_mapped(block.address) => Some("must not have an IPv4-mapped IPv6 address"),
+        (Some(_), Some(block)) if is_mapped(block.address()) => Some("must not have an IPv4-mapped IPv6 address"),
         (Some(_), Some(block)) if !block.is_canonical() => Some("must not have bits set beyond the prefix length"),
         (Some(_), Some(_)) => None,
     }
@@ -142,10 +143,11 @@ fn block_fault(text: &str) -> Option<&'static str> {
 /// upstream: k8s.io/apimachinery/pkg/util/validation#IsValidInterfaceAddress
 pub(crate) fn interface_address(field: &Field<'_, '_>, errors: &mut Errors) {
     let text = field.text();
-    let Some(Block { address, prefix }) = lenient_block(text) else {
+    let Some(block) = lenient_block(text) else {
         errors.push(field.invalid_text("must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)"));
         return;
     };
+    let (address, prefix) = (block.address(), block.prefix());
     let canonical = match address {
         IpAddr::V6(v6) if prefix >= 96 && v6.to_ipv4_mapped().is_some() => {
             format!("{}/{}", address.to_canonical(), prefix - 96)
@@ -158,9 +160,9 @@ pub(crate) fn interface_address(field: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 /// Returns the CIDR as older versions parse it, with leading zeros allowed.
-pub(crate) fn lenient_block(text: &str) -> Option<Block> {
+pub(crate) fn lenient_block(text: &str) -> Option<Cidr> {
     let (address, prefix) = text.split_once('/')?;
-    Block::read(&format!(
+    Cidr::read(&format!(
         "{}/{}",
         lenient_address(address)?,
         without_leading_zeros(prefix)
@@ -202,20 +204,14 @@ pub(crate) fn block_warning(field: &Field<'_, '_>) -> Option<String> {
     let lenient = lenient_block(text)?;
     let place = field.path();
     if !lenient.is_canonical() {
-        let masked = Block {
-            address: lenient.nth(0),
-            ..lenient
-        };
-        let single = Block {
-            prefix: bits(lenient.address),
-            ..lenient
-        };
+        let masked = Cidr::new(lenient.nth(0), lenient.prefix());
+        let single = Cidr::for_address(lenient.address());
         return Some(format!(
             "{place}: CIDR value {text:?} is ambiguous in this context (should be \"{masked}\" or \"{single}\"?)"
         ));
     }
-    match Block::read(text) {
-        Some(strict) if !is_mapped(strict.address) => (strict.to_string() != text).then(|| {
+    match Cidr::read(text) {
+        Some(strict) if !is_mapped(strict.address()) => (strict.to_string() != text).then(|| {
             format!("{place}: IPv6 CIDR value {text:?} should be in RFC 5952 canonical format (\"{strict}\")")
         }),
         _ => Some(format!(
@@ -262,104 +258,6 @@ pub(crate) fn endpoint_address(field: &Field<'_, '_>, own: Option<IpAddr>, error
             .filter(|(within, _)| *within)
             .map(|(_, fault)| field.invalid_text(*fault)),
     );
-}
-
-/// CIDR: an IP address and the number of leading bits that all addresses of the block share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Block {
-    address: IpAddr,
-    prefix: u8,
-}
-
-impl std::fmt::Display for Block {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.address, self.prefix)
-    }
-}
-
-impl Block {
-    /// Default CIDR of Services: `10.0.0.0/24`.
-    pub const DEFAULT_SERVICES: Self = Self {
-        address: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0)),
-        prefix: 24,
-    };
-
-    /// Parses `ADDRESS/PREFIX`.
-    pub fn read(text: &str) -> Option<Self> {
-        let (address, prefix) = text.split_once('/')?;
-        let address: IpAddr = address.parse().ok()?;
-        let digits = !prefix.is_empty() && prefix.bytes().all(|byte| byte.is_ascii_digit());
-        let leading_zero = prefix.len() > 1 && prefix.starts_with('0');
-        let prefix: u8 = if digits && !leading_zero {
-            prefix.parse().ok()?
-        } else {
-            return None;
-        };
-        (prefix <= bits(address)).then_some(Self { address, prefix })
-    }
-
-    /// Returns true if no bit is set beyond the prefix.
-    pub(crate) fn is_canonical(&self) -> bool {
-        number(self.address) == number(self.address) & self.mask()
-    }
-
-    /// Returns true if `address` is in the block.
-    pub fn contains(&self, address: IpAddr) -> bool {
-        address.is_ipv4() == self.address.is_ipv4()
-            && number(address) & self.mask() == number(self.address) & self.mask()
-    }
-
-    /// Returns true if `outer` contains all addresses of the block and others.
-    pub(crate) fn is_strictly_within(&self, outer: &Self) -> bool {
-        outer.contains(self.address.to_canonical()) && self.prefix > outer.prefix
-    }
-
-    /// Returns the number of addresses; `u128::MAX` for all of IPv6.
-    pub(crate) fn size(&self) -> u128 {
-        let free = u32::from(bits(self.address) - self.prefix);
-        1u128.checked_shl(free).unwrap_or(u128::MAX)
-    }
-
-    /// Returns the address at `offset` from the first one.
-    pub(crate) fn nth(&self, offset: u128) -> IpAddr {
-        let found = (number(self.address) & self.mask()).wrapping_add(offset);
-        match self.address {
-            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::from(found as u32)),
-            IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::from(found)),
-        }
-    }
-
-    /// Returns the offset of `address` from the first address, if it is in the block.
-    pub(crate) fn offset(&self, address: IpAddr) -> Option<u128> {
-        self.contains(address)
-            .then(|| number(address) - (number(self.address) & self.mask()))
-    }
-
-    /// Returns true if the block has IPv4 addresses.
-    pub fn is_ipv4(&self) -> bool {
-        self.address.is_ipv4()
-    }
-
-    /// Returns true if the block has IPv4 or IPv4-mapped IPv6 addresses.
-    pub(crate) fn is_ipv4_or_mapped(&self) -> bool {
-        self.address.to_canonical().is_ipv4()
-    }
-
-    fn mask(&self) -> u128 {
-        let free = u32::from(bits(self.address) - self.prefix);
-        u128::MAX.checked_shl(free).unwrap_or(0)
-    }
-}
-
-fn bits(address: IpAddr) -> u8 {
-    if address.is_ipv4() { 32 } else { 128 }
-}
-
-fn number(address: IpAddr) -> u128 {
-    match address {
-        IpAddr::V4(v4) => u32::from(v4).into(),
-        IpAddr::V6(v6) => v6.into(),
-    }
 }
 
 #[cfg(test)]
@@ -436,21 +334,5 @@ mod tests {
             block("10.0.0.1/8").unwrap(),
             r#"a: CIDR value "10.0.0.1/8" is ambiguous in this context (should be "10.0.0.0/8" or "10.0.0.1/32"?)"#
         );
-    }
-
-    #[test]
-    fn a_block_holds_the_addresses_of_its_prefix() {
-        let block = Block::read("10.0.0.0/24").unwrap();
-        assert!(block.is_canonical() && block.size() == 256);
-        assert!(block.contains("10.0.0.255".parse().unwrap()));
-        assert!(!block.contains("10.0.1.0".parse().unwrap()));
-        assert!(!block.contains("::1".parse().unwrap()));
-        assert_eq!(block.nth(10).to_string(), "10.0.0.10");
-        assert_eq!(block.offset("10.0.0.10".parse().unwrap()), Some(10));
-        assert_eq!(Block::read("::/0").unwrap().size(), u128::MAX);
-        assert!(!Block::read("10.0.0.1/24").unwrap().is_canonical());
-        for odd in ["10.0.0.0", "10.0.0.0/33", "10.0.0.0/08", "x/8", "10.0.0.0/+8"] {
-            assert_eq!(Block::read(odd), None, "{odd}");
-        }
     }
 }

@@ -9,11 +9,15 @@ mod validation;
 pub(super) use cells::CELLS;
 use validation::AutoscalerRules;
 
+use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::features::Features;
-use holdfast_resource::{ConversionError, Converts, Field, FieldError, Refusal, Strategy, WriteContext};
+use holdfast_kind_tables::metadata_checks::of_core;
+use holdfast_resource::{ConversionError, Converts, Field, FieldError, Refusal, RowRules, Strategy, WriteContext};
 use holdfast_value::{Map, Value};
 
+use crate::config::Config;
 use crate::defaults::{is_zero, put_at, set_missing, set_missing_at};
+use crate::kind::kind;
 
 /// Strategy of HorizontalPodAutoscalers.
 pub(crate) struct HorizontalPodAutoscaler {
@@ -23,6 +27,24 @@ pub(crate) struct HorizontalPodAutoscaler {
 
 /// Default target utilization of CPU if there is no metric, in percent of the request.
 const CPU_TARGET: i64 = 80;
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare(config: &Config) -> Kind {
+    kind(HorizontalPodAutoscaler {
+        features: config.features,
+    })
+    .converts()
+    .cells(CELLS)
+    .read_by(from_rest)
+    .rows(RowRules {
+        of_stored_version: true,
+        ..RowRules::default()
+    })
+    .empty_status()
+    .keeps_reset_fields_at_creation()
+    .metadata_checks(of_core(0, 1))
+    .done()
+}
 
 impl Strategy for HorizontalPodAutoscaler {
     /// upstream: pkg/apis/autoscaling/v2#SetDefaults_HorizontalPodAutoscaler

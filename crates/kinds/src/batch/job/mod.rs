@@ -7,16 +7,21 @@ mod validation;
 
 pub(super) use cells::CELLS;
 
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, in_order};
 use holdfast_resource::metadata::formats::label_value;
-use holdfast_resource::{Field, FieldError, Old, Refusal, Strategy, WriteContext};
+use holdfast_resource::{
+    DeletionRules, Field, FieldError, Old, Refusal, SelectorWords, Strategy, UpdateOrder, WriteContext,
+};
 use holdfast_value::Value;
 
 pub(super) use self::indexed::indexed_warning;
 pub(super) use self::validation::validate_job_spec;
 use crate::config::Config;
 use crate::defaults::{is_zero, set_missing};
+use crate::kind::kind;
 use crate::pod_spec::template_warnings;
-use crate::workload::{name_warnings, warns_of_spec};
+use crate::workload::{TemplateWarnings, name_warnings, warns_of_spec};
 
 /// Strategy of Jobs, which generate the selector of their own Pods.
 pub(crate) struct Job {
@@ -32,6 +37,22 @@ const OLD_JOB_NAME: &str = "job-name";
 /// Warning for the deletion of a Job without a propagation policy for its Pods.
 pub(super) const DELETION_WARNING: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or \
              set propagationPolicy=Orphan to suppress this warning";
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare(config: &Config) -> Kind {
+    kind(Job { config: config.clone() })
+        .kept_by(to_rest)
+        .cells(CELLS)
+        .deletion(DeletionRules {
+            warning: Some(DELETION_WARNING),
+            ..DeletionRules::default()
+        })
+        .selector_words(SelectorWords::NamesKind)
+        .pod_template(&["spec", "template"], TemplateWarnings::Own)
+        .empty_status()
+        .metadata_checks(in_order(UpdateOrder::ObjectFirst, COMMON_CHECKS))
+        .done()
+}
 
 impl Strategy for Job {
     /// upstream: pkg/apis/batch/v1#SetDefaults_Job

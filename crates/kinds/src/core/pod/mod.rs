@@ -11,8 +11,9 @@ mod update;
 
 use std::time::SystemTime;
 
+use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::features::{Feature, Features};
-use holdfast_resource::{Field, FieldError, Refusal, RowConditions, Strategy, WriteContext};
+use holdfast_resource::{DeletionRules, Field, FieldError, Refusal, RowConditions, RowRules, Strategy, WriteContext};
 use holdfast_value::{Map, Value};
 
 pub(super) use binding::Binding;
@@ -23,10 +24,12 @@ pub use qos::class as qos_class;
 
 use crate::config::Config;
 use crate::defaults::is_zero;
+use crate::kind::kind;
 use crate::pod_spec::{
     PodRules, app_armor_fields, default_pod, pod_spec_warnings, validate_annotation_changes, validate_only_for_pod,
     validate_pod_annotations, validate_pod_spec, validate_profile_annotations,
 };
+use crate::quota;
 use crate::time::time_text;
 use crate::validation::Errors;
 
@@ -52,6 +55,28 @@ fn match_addresses(status: &mut Value) {
         }
         _ => {}
     }
+}
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare(config: &Config) -> Kind {
+    kind(Pod { config: config.clone() })
+        .connects_each(of_pod(config.features).map(|of| (of.name, of)))
+        .cells(CELLS)
+        .part(&["spec"])
+        .ends_tokens("pod", "pod")
+        .action("binding", Binding)
+        .action("eviction", Eviction)
+        .deletion(DeletionRules {
+            grace_period: Some(grace_period),
+            ..DeletionRules::default()
+        })
+        .rows(RowRules {
+            conditions: Some(ROW_CONDITIONS),
+            ..RowRules::default()
+        })
+        .counted_by_plural()
+        .takes_of_quotas(quota::Pods)
+        .done()
 }
 
 impl Strategy for Pod {

@@ -8,13 +8,13 @@ use std::time::SystemTime;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use holdfast_gotext::cidr::Cidr;
 use holdfast_gotext::time::{Precision, Timestamp};
 use holdfast_resource::{Claim, Claims, GroupResource, Lookup};
 use holdfast_value::{Value, json};
 
 use super::allocation::{blocks_of, held};
 use super::{Service, repair};
-use crate::validation::addresses::Block;
 
 /// Key of the bitmap of node ports.
 const PORTS: &str = "/registry/ranges/servicenodeports";
@@ -56,7 +56,7 @@ impl Claims for Service {
     }
 
     fn repair(&self, objects: &[Value], below: &dyn Fn(&str) -> Vec<Value>, now: SystemTime) -> Vec<Claim> {
-        let mut blocks: Vec<Block> = self.config.service_cidrs().collect();
+        let mut blocks: Vec<Cidr> = self.config.service_cidrs().collect();
         blocks.extend(below(SERVICE_CIDRS).iter().flat_map(blocks_of));
         let mut claims = repair::addresses(objects, &below(ADDRESSES), &blocks, now);
         let there = below(PORTS).pop();

@@ -13,9 +13,12 @@ use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
+use holdfast_kind_tables::Kind;
+use holdfast_kind_tables::features::Feature;
+use holdfast_kind_tables::metadata_checks::of_core;
 use holdfast_resource::metadata::new_object;
 use holdfast_resource::{
-    Field, FieldError, Followed, GroupResource, HiddenField, InitialObjects, Lookup, Old, Refusal, Strategy,
+    Field, FieldError, Followed, GroupResource, HiddenField, InitialObjects, Lookup, NameRule, Old, Refusal, Strategy,
     WriteContext,
 };
 use holdfast_value::{List, Value};
@@ -27,6 +30,8 @@ use self::allocation::{Allocations, Reservation};
 use self::validation::ServiceRules;
 use crate::config::Config;
 use crate::defaults::{change_items, is_zero, set_missing};
+use crate::kind::kind;
+use crate::quota;
 use crate::validation::addresses::Reading;
 use crate::validation::{Errors, same};
 
@@ -36,6 +41,25 @@ pub(crate) struct Service {
     config: Config,
     /// Ports that are allocated in the bitmap and that no Service has.
     leaks: Mutex<repair::Leaks>,
+}
+
+/// Returns the kind with its capabilities.
+pub(super) fn declare(config: &Config) -> Kind {
+    kind(Service::new(config))
+        .names((!config.features.has(Feature::RelaxedServiceNameValidation)).then_some(NameRule::Label1035))
+        .initial_objects()
+        .followed()
+        .read_by(from_rest)
+        .kept_by(to_rest)
+        .hides(HIDDEN_POLICY)
+        .claims()
+        .connects("proxy", Proxy)
+        .cells(CELLS)
+        .counted_by_plural()
+        .takes_of_quotas(quota::Services)
+        .empty_status()
+        .metadata_checks(of_core(0, 1))
+        .done()
 }
 
 impl Service {

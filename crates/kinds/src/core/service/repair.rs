@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
+use holdfast_gotext::cidr::Cidr;
 use holdfast_gotext::time::{Precision, Timestamp};
 use holdfast_resource::Claim;
 use holdfast_value::Value;
@@ -12,7 +13,6 @@ use holdfast_value::Value;
 use super::allocation::held;
 use super::claims::{Bits, FAMILY, MANAGED_BY, MANAGER, family_of, is_of, key_of, object};
 use super::is_external;
-use crate::validation::addresses::Block;
 
 /// Grace period for an address without its Service, which other servers write after it.
 const GRACE: Duration = Duration::from_secs(60);
@@ -46,7 +46,7 @@ fn names_service(address: &Value) -> bool {
 
 /// Returns the claims that repair the IPAddresses `there` of `services`, for addresses in `blocks`. An IPAddress that
 /// must be recreated is deleted first, and the next repair creates it.
-pub(super) fn addresses(services: &[Value], there: &[Value], blocks: &[Block], now: SystemTime) -> Vec<Claim> {
+pub(super) fn addresses(services: &[Value], there: &[Value], blocks: &[Cidr], now: SystemTime) -> Vec<Claim> {
     let by_name: HashMap<NamespacedName<'_>, &Value> =
         services.iter().map(|service| (place(service), service)).collect();
     let by_address: HashMap<&str, &Value> = there.iter().map(|address| (place(address).1, address)).collect();
@@ -186,7 +186,7 @@ mod tests {
     }
 
     fn mends(services: &[Value], there: &[Value], seconds: i64) -> Vec<(String, bool)> {
-        let block = Block::read("10.0.0.0/16").unwrap();
+        let block = Cidr::read("10.0.0.0/16").unwrap();
         let claims = addresses(services, there, &[block], at(seconds));
         claims
             .into_iter()

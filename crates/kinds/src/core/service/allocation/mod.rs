@@ -11,6 +11,7 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use holdfast_gotext::cidr::Cidr;
 use holdfast_resource::table::items;
 use holdfast_resource::{Field, Refusal};
 use holdfast_value::Value;
@@ -19,12 +20,11 @@ use self::taking::Taking;
 pub(super) use self::taking::{refused_address, set_node_port};
 use super::{is_external, sort_of, takes_node_ports};
 use crate::config::Config;
-use crate::validation::addresses::Block;
 
 /// Addresses and ports of all Services.
 pub(super) struct Allocations {
     /// CIDRs of the flags; the first one has the default family.
-    blocks: Vec<Block>,
+    blocks: Vec<Cidr>,
     ports: RangeInclusive<u16>,
     random: fn() -> u64,
     taken: Mutex<Taken>,
@@ -125,18 +125,18 @@ impl Allocations {
     /// A CIDR of the flags without a ServiceCIDR is ready, since the default ServiceCIDR is created later.
     ///
     /// upstream: pkg/registry/core/service/ipallocator#MetaAllocator
-    pub(super) fn ready_blocks(&self, service_cidrs: &[Value]) -> Vec<Block> {
-        let mut listed: Vec<(Block, bool)> = Vec::new();
+    pub(super) fn ready_blocks(&self, service_cidrs: &[Value]) -> Vec<Cidr> {
+        let mut listed: Vec<(Cidr, bool)> = Vec::new();
         for service_cidr in service_cidrs {
             let is_ready = is_ready(service_cidr);
             listed.extend(blocks_of(service_cidr).map(|block| (block, is_ready)));
         }
-        let own = |block: &Block| self.blocks.contains(block);
-        let is_usable = |block: &Block| {
+        let own = |block: &Cidr| self.blocks.contains(block);
+        let is_usable = |block: &Cidr| {
             let mut states = listed.iter().filter(|(known, _)| known == block).peekable();
             states.peek().is_none() || states.any(|(_, is_ready)| *is_ready)
         };
-        let mut ready: Vec<Block> = self.blocks.iter().copied().filter(|block| is_usable(block)).collect();
+        let mut ready: Vec<Cidr> = self.blocks.iter().copied().filter(|block| is_usable(block)).collect();
         for (block, is_ready) in &listed {
             if *is_ready && !own(block) && !ready.contains(block) {
                 ready.push(*block);
@@ -150,7 +150,7 @@ impl Allocations {
     /// [blocks](Self::ready_blocks) to allocate addresses from; it is only called if an address is needed.
     pub(super) fn allocate_from(
         &self,
-        blocks: &dyn Fn() -> Vec<Block>,
+        blocks: &dyn Fn() -> Vec<Cidr>,
         object: &mut Value,
         old: Option<&Value>,
         dry_run: bool,
@@ -221,7 +221,7 @@ impl Allocations {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn reserve_address(&self, blocks: &[Block], address: IpAddr) -> Result<(), String> {
+    fn reserve_address(&self, blocks: &[Cidr], address: IpAddr) -> Result<(), String> {
         if !blocks.iter().any(|block| is_usable(block, address)) {
             return Err("the provided network does not match the current range".to_owned());
         }
@@ -235,11 +235,11 @@ impl Allocations {
     }
 
     /// Reserves a free address of the first of `blocks` that has one.
-    fn free_address(&self, blocks: &[Block]) -> Option<IpAddr> {
+    fn free_address(&self, blocks: &[Cidr]) -> Option<IpAddr> {
         blocks.iter().find_map(|block| self.free_address_of(block))
     }
 
-    fn free_address_of(&self, block: &Block) -> Option<IpAddr> {
+    fn free_address_of(&self, block: &Cidr) -> Option<IpAddr> {
         let mut taken = self.taken();
         // The first address is the network address, and the last one of IPv4 the broadcast address. The second address
         // of the first CIDR belongs to the API server.
@@ -299,19 +299,19 @@ impl Allocations {
 
 /// Returns true if Services may have the address of the CIDR. The first address is the network address, and the last
 /// one of IPv4 the broadcast address.
-fn is_usable(block: &Block, address: IpAddr) -> bool {
+fn is_usable(block: &Cidr, address: IpAddr) -> bool {
     let offset = block.offset(address);
     offset.is_some_and(|offset| offset > 0 && (!block.is_ipv4() || offset + 1 < block.size()))
 }
 
-fn family_of(block: &Block) -> &'static str {
+fn family_of(block: &Cidr) -> &'static str {
     if block.is_ipv4() { "IPv4" } else { "IPv6" }
 }
 
 /// Returns the CIDRs of a ServiceCIDR.
-pub(super) fn blocks_of(service_cidr: &Value) -> impl Iterator<Item = Block> {
+pub(super) fn blocks_of(service_cidr: &Value) -> impl Iterator<Item = Cidr> {
     let cidrs = items(service_cidr, &["spec", "cidrs"]).iter();
-    cidrs.filter_map(|cidr| Block::read(cidr.as_str()?))
+    cidrs.filter_map(|cidr| Cidr::read(cidr.as_str()?))
 }
 
 /// Returns true if addresses can be allocated from a ServiceCIDR. One without the condition is ready, since not every

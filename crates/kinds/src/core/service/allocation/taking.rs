@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 
+use holdfast_gotext::cidr::Cidr;
 use holdfast_gotext::quote::quote;
 use holdfast_resource::{FieldError, FieldPath, Refusal};
 use holdfast_value::Value;
@@ -10,13 +11,13 @@ use holdfast_value::Value;
 use super::super::families::keeps_preferring;
 use super::super::{is_external, needs_health_check, ports_of, sort_of, takes_node_ports, texts_at};
 use super::{Allocations, DRY_RUN_PORT, Reservation, TAKEN_PORT, family_of, is_usable};
-use crate::validation::addresses::{Block, lenient_address};
+use crate::validation::addresses::lenient_address;
 
 /// Allocations of one write.
 pub(super) struct Taking<'a> {
     pub(super) allocations: &'a Allocations,
     /// Returns the CIDRs that addresses are allocated from.
-    pub(super) blocks: &'a dyn Fn() -> Vec<Block>,
+    pub(super) blocks: &'a dyn Fn() -> Vec<Cidr>,
     pub(super) dry_run: bool,
     /// Ports that the write has allocated so far.
     pub(super) ports: BTreeSet<i64>,

@@ -24,7 +24,7 @@ fn service(type_name: &str, ip: &str) -> Value {
 
 fn allocations() -> Allocations {
     Allocations::new(&Config {
-        service_cidr: Block::read("10.9.8.0/29").unwrap(),
+        service_cidr: Cidr::read("10.9.8.0/29").unwrap(),
         node_ports: 30000..=30001,
         ..Config::default()
     })
@@ -96,7 +96,7 @@ fn every_address_is_given_once_and_then_none() {
 #[test]
 fn addresses_and_ports_are_drawn_from_the_upper_band_first() {
     let allocations = Allocations::new(&Config {
-        service_cidr: Block::read("10.9.8.0/24").unwrap(),
+        service_cidr: Cidr::read("10.9.8.0/24").unwrap(),
         random: || 1000,
         ..Config::default()
     });
