@@ -722,3 +722,45 @@ async fn issued_certificates_are_counted_by_duration() {
         assert!(metrics.as_str().unwrap().contains(line), "{line}");
     }
 }
+
+/// Texts of events are those of kube-apiserver.
+#[tokio::test]
+async fn default_service_cidr_follows_flags_to_dual_stack_only() {
+    let cidrs = |object: &serde_json::Value| object["spec"]["cidrs"].clone();
+    let default = format!("{SERVICE_CIDRS}/kubernetes");
+    let server = Server::start(&Binary::debug().unwrap(), &["--service-cluster-ip-range=10.0.0.0/24"]).unwrap();
+    let single = serde_json::json!(["10.0.0.0/24"]);
+    Client::of(&server)
+        .await
+        .until(&default, |_, object| cidrs(object) == single)
+        .await;
+
+    let server = server
+        .restart(&["--service-cluster-ip-range=10.0.0.0/24,fd00::/64"])
+        .unwrap();
+    let dual = serde_json::json!(["10.0.0.0/24", "fd00::/64"]);
+    let mut client = Client::of(&server).await;
+    client.until(&default, |_, object| cidrs(object) == dual).await;
+    let both = service("both", r#","ipFamilyPolicy":"RequireDualStack""#);
+    let (code, made) = send(&server, Method::POST, SERVICES, &both).await;
+    assert_eq!(code, 201, "{made}");
+    let addresses: Vec<_> = made["spec"]["clusterIPs"].as_array().unwrap().iter().collect();
+    assert!(
+        addresses.len() == 2 && addresses[1].as_str().unwrap().starts_with("fd00:"),
+        "{made}"
+    );
+
+    // Ranges have no limit of size.
+    let server = server.restart(&["--service-cluster-ip-range=10.0.0.0/8"]).unwrap();
+    let events = "/api/v1/namespaces/default/events?fieldSelector=involvedObject.kind=ServiceCIDR";
+    let mut client = Client::of(&server).await;
+    let events = client.until(events, |_, list| list["items"][0].is_object()).await;
+    let event = &events["items"][0];
+    assert_eq!(event["reason"], "KubernetesDefaultServiceCIDRInconsistent");
+    assert_eq!(
+        event["message"],
+        "The default ServiceCIDR [10.0.0.0/24 fd00::/64] does not match the controller flag configurations [10.0.0.0/8]"
+    );
+    assert_eq!(event["source"]["component"], "kubernetes-service-cidr-controller");
+    assert_eq!(cidrs(&client.get(&default).await.1), dual);
+}
