@@ -322,16 +322,16 @@ impl PodSecurity {
                 labels.is_some_and(|labels| labels.get(&label).is_some())
             })
         };
-        let modes = [
+        let standards = [
             (Mode::Enforce, policy.enforce),
             (Mode::Audit, policy.audit),
             (Mode::Warn, policy.warn),
         ];
-        let modes = modes
+        let modes: Vec<String> = standards
             .into_iter()
             .filter(|(mode, standard)| standard.level != Level::Privileged && is_set(*mode))
-            .map(|(mode, standard)| format!("{}={standard}", mode.name()));
-        let modes: Vec<String> = modes.collect();
+            .map(|(mode, standard)| format!("{}={standard}", mode.name()))
+            .collect();
         context.warn(format!(
             "namespace {:?} is exempt from Pod Security, and the policy ({}) will be ignored",
             context.name,

@@ -98,8 +98,10 @@ impl Reconcile for Structure {
 /// Returns the generation of the CRD, with the CRD itself if its condition changes; `None` if the condition of this
 /// generation is `done`.
 fn judge(mut definition: Value, definitions: &Resource, done: Option<i64>, now: &str) -> Option<(Option<Value>, i64)> {
-    let generation = definition.at(&["metadata", "generation"]).and_then(Value::as_i64);
-    let generation = generation.unwrap_or_default();
+    let generation = definition
+        .at(&["metadata", "generation"])
+        .and_then(Value::as_i64)
+        .unwrap_or_default();
     if done.is_some_and(|done| generation <= done) {
         return None;
     }
