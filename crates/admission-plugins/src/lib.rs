@@ -45,6 +45,7 @@ mod taint_nodes_by_condition;
 pub use event_rate_limit::EventLimit;
 pub use image_policy_webhook::{ImagePolicy, ImagePolicySettings, ImageReview, ImageReviewer};
 pub use plugins::{all_plugins, names, plugins};
+pub use pod_security::PodSecuritySettings;
 pub use pod_toleration_restriction::TolerationSettings;
 pub use resource_quota::LimitedResource;
 pub use settings::PluginSettings;

@@ -41,6 +41,7 @@ pub fn all_plugins(settings: &PluginSettings) -> Vec<Box<dyn AdmissionPlugin>> {
         }),
         Box::new(pod_security::PodSecurity {
             counters: settings.counters.clone(),
+            settings: settings.pod_security.clone(),
         }),
         Box::new(pod_node_selector::PodNodeSelector {
             selectors: settings.node_selectors.clone(),

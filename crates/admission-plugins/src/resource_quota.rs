@@ -93,13 +93,13 @@ fn text(object: &Value, field: &str) -> String {
     object.str_at(&[field]).unwrap_or_default().to_owned()
 }
 
-fn texts(object: &Value, field: &str) -> Vec<String> {
+pub(super) fn texts(object: &Value, field: &str) -> Vec<String> {
     let list = items(object, &[field]).iter();
     list.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 /// Rejects fields that the configuration does not have, as the strict decoder of the reference does.
-fn check_fields(object: &Value, place: &str, known: &[&str]) -> Result<(), String> {
+pub(super) fn check_fields(object: &Value, place: &str, known: &[&str]) -> Result<(), String> {
     let fields = object.as_map().into_iter().flatten();
     let unknown = fields
         .map(|(name, _)| name)

@@ -6,6 +6,7 @@ use holdfast_kinds::counters::Counters;
 
 use crate::event_rate_limit::EventLimit;
 use crate::image_policy_webhook::ImagePolicy;
+use crate::pod_security::PodSecuritySettings;
 use crate::pod_toleration_restriction::TolerationSettings;
 use crate::resource_quota::LimitedResource;
 
@@ -28,6 +29,8 @@ pub struct PluginSettings {
     pub images: Option<Arc<ImagePolicy>>,
     /// Resources that can only be consumed if a quota covers them.
     pub limited_resources: Vec<LimitedResource>,
+    /// Default standards of Pods, and exemptions.
+    pub pod_security: PodSecuritySettings,
     /// Counters of the plugins.
     pub counters: Counters,
 }
@@ -44,6 +47,7 @@ impl Default for PluginSettings {
             event_limits: Vec::new(),
             images: None,
             limited_resources: Vec::new(),
+            pod_security: PodSecuritySettings::default(),
             counters: Counters::default(),
         }
     }

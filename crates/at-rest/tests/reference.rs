@@ -267,7 +267,58 @@ fn copied_objects_gain_and_lose_nothing() {
         );
         let text = std::str::from_utf8(back.bytes()).unwrap();
         let behind_metadata = stored.split_once("},").unwrap().1;
-        assert!(text.ends_with(behind_metadata), "{text} ends with {behind_metadata}");
+        // The form of a raw extension is noted by white space.
+        let object = text.trim_end();
+        assert!(
+            object.ends_with(behind_metadata),
+            "{object} ends with {behind_metadata}"
+        );
+    }
+}
+
+#[test]
+fn copied_raw_extension_keeps_its_layout() {
+    let kept = kept();
+    let key = b"/registry/controllerrevisions/a/b";
+    const DATA: &str = r#"{ "z": 1.0, "a":"<b> & \u003c" }"#;
+    let sent = format!(
+        r#"{{"kind":"ControllerRevision","apiVersion":"apps/v1","metadata":{{"name":"b","namespace":"a"}},"data":{DATA},"revision":1}}"#
+    );
+    let stored = kept.to_rest(key, &holdfast_store::Value::plain(sent), None).unwrap();
+    assert!(contains(&stored, DATA.as_bytes()));
+    let served = kept.from_rest(key, &stored).unwrap();
+    let compact = r#""data":{"z":1.0,"a":"\u003cb\u003e \u0026 \u003c"},"revision":1}"#;
+    assert!(contains(served.bytes(), compact.as_bytes()));
+    assert_eq!(kept.to_rest(key, &served, None).unwrap(), stored);
+}
+
+/// Returns true if `bytes` contain `part`.
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
+
+#[test]
+fn copied_external_name_keeps_its_hidden_policy() {
+    let kept = kept();
+    let key = b"/registry/services/specs/a/b";
+    let service = |more: &str| {
+        format!(
+            r#"{{"kind":"Service","apiVersion":"v1","metadata":{{"name":"b","namespace":"a"}},"spec":{{"type":"ExternalName","externalName":"a.example.com","sessionAffinity":"None"{more}}},"status":{{"loadBalancer":{{}}}}}}"#
+        )
+    };
+    let stored = |more: &str| {
+        let served = holdfast_store::Value::plain(service(more));
+        kept.to_rest(key, &served, None).unwrap()
+    };
+    for policy in [
+        "",
+        r#","internalTrafficPolicy":"Cluster""#,
+        r#","internalTrafficPolicy":"Local""#,
+    ] {
+        let stored = stored(policy);
+        let served = kept.from_rest(key, &stored).unwrap();
+        assert!(!contains(served.bytes(), b"internalTrafficPolicy"));
+        assert_eq!(kept.to_rest(key, &served, None).unwrap(), stored, "{policy}");
     }
 }
 

@@ -19,6 +19,7 @@ mod dangling;
 mod definitions;
 mod election;
 mod endpoints;
+mod events;
 mod flow_control;
 mod garbage;
 mod identity;

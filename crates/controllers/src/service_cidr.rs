@@ -15,6 +15,7 @@ use holdfast_value::Value;
 
 use crate::apiserver::{Turns, put};
 use crate::conditions;
+use crate::events::Warning;
 
 /// Health check of this controller, with kube-apiserver's name.
 pub(crate) const CHECK: &str = "poststarthook/start-kubernetes-service-cidr-controller";
@@ -67,16 +68,28 @@ async fn keep(
     match judge(&there, wanted) {
         Decision::Nothing => Ok(()),
         Decision::AddFamily => {
-            let mut next = there;
-            next.set_at(
-                &["spec", "cidrs"],
-                wanted.at(&["spec", "cidrs"]).cloned().unwrap_or_default(),
-            );
-            put(client, resource, false, &next).await.map(drop)
+            let cidrs = wanted.at(&["spec", "cidrs"]).cloned().unwrap_or_default();
+            let mut next = there.clone();
+            next.set_at(&["spec", "cidrs"], cidrs);
+            let added = put(client, resource, false, &next).await.map(drop);
+            if let Err(error) = &added {
+                let message = format!(
+                    "The default ServiceCIDR can not be upgraded from {} to dual stack {} : {error}",
+                    items(&there, &["spec", "cidrs"])
+                        .iter()
+                        .filter_map(Value::as_str)
+                        .collect::<String>(),
+                    blocks(wanted),
+                );
+                warn(client, &there, ERROR, &message).await;
+            }
+            added
         }
         Decision::Report(wrong) => {
             if reported.replace(wrong) != Some(wrong) {
                 tracing::warn!(cidrs = ?there.at(&["spec", "cidrs"]), "{}", wrong.text());
+                let (reason, message) = wrong.event(&there, wanted);
+                warn(client, &there, &reason, &message).await;
             }
             Ok(())
         }
@@ -84,9 +97,33 @@ async fn keep(
             let object_path = path_of(resource, "", OBJECT).unwrap_or_default();
             let path = format!("{object_path}/status?fieldManager={NAME}&force=true");
             let ready = ready(&client.now());
-            client.patch(&path, PatchType::Apply, &ready).await.map(drop)
+            let set = client.patch(&path, PatchType::Apply, &ready).await.map(drop);
+            if set.is_err() {
+                let message = "The default ServiceCIDR Status can not be set to Ready=True";
+                warn(client, &there, ERROR, message).await;
+            }
+            set
         }
     }
+}
+
+/// Reason of events about failed requests.
+const ERROR: &str = "KubernetesDefaultServiceCIDRError";
+
+async fn warn(client: &Client, object: &Value, reason: &str, message: &str) {
+    let warning = Warning {
+        object,
+        reason,
+        message,
+        component: NAME,
+    };
+    warning.send(client).await;
+}
+
+/// Returns the blocks of the object as Go prints them.
+fn blocks(object: &Value) -> String {
+    let blocks = items(object, &["spec", "cidrs"]).iter().filter_map(Value::as_str);
+    format!("[{}]", blocks.collect::<Vec<_>>().join(" "))
 }
 
 /// Problem of the object that no server can fix.
@@ -97,6 +134,34 @@ enum Wrong {
 }
 
 impl Wrong {
+    /// Returns reason and message of the event.
+    ///
+    /// upstream: pkg/controlplane/controller/defaultservicecidr#Controller.syncStatus
+    fn event(self, there: &Value, wanted: &Value) -> (String, String) {
+        match self {
+            Self::OtherBlocks => (
+                "KubernetesDefaultServiceCIDRInconsistent".to_owned(),
+                format!(
+                    "The default ServiceCIDR {} does not match the controller flag configurations {}",
+                    blocks(there),
+                    blocks(wanted)
+                ),
+            ),
+            Self::NotReady => {
+                let condition = conditions::find(there, READY);
+                let text = |part: &str| {
+                    condition
+                        .and_then(|condition| condition.str_at(&[part]))
+                        .unwrap_or_default()
+                };
+                (
+                    text("reason").to_owned(),
+                    format!("Configuration matches, but {}", text("message")),
+                )
+            }
+        }
+    }
+
     fn text(self) -> &'static str {
         match self {
             Self::OtherBlocks => "the ServiceCIDR kubernetes has other blocks than the flags",

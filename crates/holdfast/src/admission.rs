@@ -52,6 +52,7 @@ pub(crate) fn settings(flags: &Serve, kinds: &holdfast_kinds::Config) -> Result<
             false => None,
         },
         limited_resources: config::limited_resources(&configurations)?,
+        pod_security: config::pod_security(&configurations)?,
         event_limits: config::read_for(&configurations, events, &version(events), EventLimit::of)?,
     })
 }

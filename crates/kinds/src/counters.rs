@@ -9,8 +9,8 @@ use holdfast_resource::counters::CounterFamily;
 pub struct Counters {
     /// Evaluations of Pod Security Standards.
     pub pod_security_evaluations: Arc<CounterFamily>,
-    /// Requests that are exempt from Pod Security Standards. This server knows no exemptions, so none is counted.
-    pod_security_exemptions: Arc<CounterFamily>,
+    /// Requests that are exempt from Pod Security Standards.
+    pub pod_security_exemptions: Arc<CounterFamily>,
     /// Errors that prevent the evaluation of Pod Security Standards, or change what is evaluated.
     pub pod_security_errors: Arc<CounterFamily>,
     /// Issued certificates whose request had a duration.

@@ -340,3 +340,91 @@ fn invalid_plugin_configuration_ends_the_start() {
         "{said}"
     );
 }
+
+#[tokio::test]
+async fn exempt_pods_are_not_checked_and_are_counted() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("admission.yaml");
+    let configuration = "
+apiVersion: apiserver.config.k8s.io/v1
+kind: AdmissionConfiguration
+plugins:
+- name: PodSecurity
+  configuration:
+    apiVersion: pod-security.admission.config.k8s.io/v1
+    kind: PodSecurityConfiguration
+    defaults: {enforce: baseline, warn: baseline}
+    exemptions: {usernames: [admin], namespaces: [free], runtimeClasses: [sandbox]}
+";
+    let flag = format!("--admission-control-config-file={}", path.display());
+    let start = |text: &str| {
+        fs::write(&path, text).unwrap();
+        Server::start(&Binary::debug().unwrap(), &[&flag])
+    };
+    let invalid = configuration.replace("[sandbox]", "[sandbox, sandbox]");
+    let error = start(&invalid)
+        .err()
+        .map(|error| format!("{error:#}"))
+        .unwrap_or_default();
+    let why = "exemptions.runtimeClasses[1]: Duplicate value: \"sandbox\"";
+    assert!(error.contains(why), "{error}");
+
+    let server = start(&configuration.replace("[admin]", "[alice]")).unwrap();
+    let mut client = Client::of(&server).await;
+    for name in ["free", "bound"] {
+        client.make(NAMESPACES, json!({"metadata": {"name": name}})).await;
+    }
+    let class = json!({"metadata": {"name": "sandbox"}, "handler": "h"});
+    client.make("/apis/node.k8s.io/v1/runtimeclasses", class).await;
+    let binding = json!({
+        "metadata": {"name": "alice"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "alice"}],
+    });
+    client
+        .make("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
+        .await;
+    let mut alice = Target::of(&server)
+        .unwrap()
+        .with_token(USER_TOKEN)
+        .connect()
+        .await
+        .unwrap();
+
+    let pods = |namespace: &str| format!("/api/v1/namespaces/{namespace}/pods?dryRun=All");
+    let privileged = |more: Value| {
+        let mut spec = json!({"hostPID": true});
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        pod("p", spec)
+    };
+    let (status, refusal) = client
+        .ask(Method::POST, &pods("bound"), "application/json", privileged(json!({})))
+        .await;
+    assert_eq!(status, StatusCode::FORBIDDEN, "{refusal}");
+    assert!(
+        refusal["message"]
+            .as_str()
+            .unwrap()
+            .contains("violates PodSecurity \"baseline:latest\""),
+        "{refusal}"
+    );
+    client.make(&pods("free"), privileged(json!({}))).await;
+    client
+        .make(&pods("bound"), privileged(json!({"runtimeClassName": "sandbox"})))
+        .await;
+    let (code, message) = refused(&mut alice, Method::POST, &pods("bound"), privileged(json!({}))).await;
+    assert_eq!(code, 201, "{message}");
+    let job = json!({"metadata": {"name": "j"}, "spec": {"template": {"spec": {"hostPID": true, "restartPolicy": "Never",
+        "containers": [{"name": "c", "image": "i"}]}}}});
+    client.make("/apis/batch/v1/namespaces/free/jobs?dryRun=All", job).await;
+
+    let (_, metrics) = client.get("/metrics").await;
+    let counted = |resource: &str, count: u32| {
+        format!(
+            "pod_security_exemptions_total{{request_operation=\"create\",resource=\"{resource}\",subresource=\"\"}} {count}\n"
+        )
+    };
+    for line in [counted("pod", 3), counted("controller", 1)] {
+        assert!(metrics.as_str().unwrap().contains(&line), "{line}");
+    }
+}

@@ -667,3 +667,100 @@ async fn used_service_cidr_stays_until_its_addresses_are_gone() {
     );
     client.until(&path, |code, _| code == 404).await;
 }
+
+#[tokio::test]
+async fn issued_certificates_are_counted_by_duration() {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+    use serde_json::json;
+
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    let mut client = Client::of(&server).await;
+    let path = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(vec!["a.example.com".to_owned()]).unwrap();
+    let request = params.serialize_request(&key).unwrap().pem().unwrap();
+    params.not_before = date_time_ymd(2026, 1, 1);
+    params.not_after = date_time_ymd(2026, 1, 2);
+    let certificate = params.self_signed(&key).unwrap().pem();
+    const DAY_SECONDS: u32 = 24 * 3600;
+    for (name, seconds) in [("honored", DAY_SECONDS), ("shortened", 2 * DAY_SECONDS)] {
+        let wanted = json!({
+            "metadata": {"name": name},
+            "spec": {"request": STANDARD.encode(&request), "signerName": "example.com/signer", "usages": ["client auth"],
+                "expirationSeconds": seconds},
+        });
+        let (code, mut object) = send(&server, Method::POST, path, &wanted.to_string()).await;
+        assert_eq!(code, 201, "{object}");
+        object["status"]["conditions"] = json!([{"type": "Approved", "status": "True", "reason": "Test"}]);
+        let (code, mut object) = send(
+            &server,
+            Method::PUT,
+            &format!("{path}/{name}/approval"),
+            &object.to_string(),
+        )
+        .await;
+        assert_eq!(code, 200, "{object}");
+        object["status"]["certificate"] = json!(STANDARD.encode(&certificate));
+        let issued = object.to_string();
+        let status = format!("{path}/{name}/status");
+        assert_eq!(
+            send(&server, Method::PUT, &format!("{status}?dryRun=All"), &issued)
+                .await
+                .0,
+            200
+        );
+        let (code, object) = send(&server, Method::PUT, &status, &issued).await;
+        assert_eq!(code, 200, "{object}");
+    }
+    let (_, metrics) = client.get("/metrics").await;
+    for line in [
+        "apiserver_certificates_registry_csr_requested_duration_total{signerName=\"other\"} 2\n",
+        "apiserver_certificates_registry_csr_honored_duration_total{signerName=\"other\"} 1\n",
+    ] {
+        assert!(metrics.as_str().unwrap().contains(line), "{line}");
+    }
+}
+
+/// Texts of events are those of kube-apiserver.
+#[tokio::test]
+async fn default_service_cidr_follows_flags_to_dual_stack_only() {
+    let cidrs = |object: &serde_json::Value| object["spec"]["cidrs"].clone();
+    let default = format!("{SERVICE_CIDRS}/kubernetes");
+    let server = Server::start(&Binary::debug().unwrap(), &["--service-cluster-ip-range=10.0.0.0/24"]).unwrap();
+    let single = serde_json::json!(["10.0.0.0/24"]);
+    Client::of(&server)
+        .await
+        .until(&default, |_, object| cidrs(object) == single)
+        .await;
+
+    let server = server
+        .restart(&["--service-cluster-ip-range=10.0.0.0/24,fd00::/64"])
+        .unwrap();
+    let dual = serde_json::json!(["10.0.0.0/24", "fd00::/64"]);
+    let mut client = Client::of(&server).await;
+    client.until(&default, |_, object| cidrs(object) == dual).await;
+    let both = service("both", r#","ipFamilyPolicy":"RequireDualStack""#);
+    let (code, made) = send(&server, Method::POST, SERVICES, &both).await;
+    assert_eq!(code, 201, "{made}");
+    let addresses: Vec<_> = made["spec"]["clusterIPs"].as_array().unwrap().iter().collect();
+    assert!(
+        addresses.len() == 2 && addresses[1].as_str().unwrap().starts_with("fd00:"),
+        "{made}"
+    );
+
+    // Ranges have no limit of size.
+    let server = server.restart(&["--service-cluster-ip-range=10.0.0.0/8"]).unwrap();
+    let events = "/api/v1/namespaces/default/events?fieldSelector=involvedObject.kind=ServiceCIDR";
+    let mut client = Client::of(&server).await;
+    let events = client.until(events, |_, list| list["items"][0].is_object()).await;
+    let event = &events["items"][0];
+    assert_eq!(event["reason"], "KubernetesDefaultServiceCIDRInconsistent");
+    assert_eq!(
+        event["message"],
+        "The default ServiceCIDR [10.0.0.0/24 fd00::/64] does not match the controller flag configurations [10.0.0.0/8]"
+    );
+    assert_eq!(event["source"]["component"], "kubernetes-service-cidr-controller");
+    assert_eq!(cidrs(&client.get(&default).await.1), dual);
+}

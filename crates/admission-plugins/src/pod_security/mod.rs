@@ -4,6 +4,7 @@
 mod checks;
 mod policy;
 mod restricted;
+mod settings;
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -13,13 +14,15 @@ use holdfast_resource::{Aggregate, Field, FieldError, Operation, Refusal, WriteC
 use holdfast_value::Value;
 
 use self::checks::{Checked, Violation};
-use self::policy::{Level, OPEN, Policy, Standard};
+use self::policy::{Level, Mode, OPEN, Policy, Standard};
+pub use self::settings::PodSecuritySettings;
 use crate::common::group_resource;
 use holdfast_kinds::counters::Counters;
 
 /// Plugin that rejects Pods that violate the standard of their namespace, and warns about Pods and templates.
 pub(super) struct PodSecurity {
     pub(super) counters: Counters,
+    pub(super) settings: PodSecuritySettings,
 }
 
 /// Maximum number of Pods that are checked when a namespace begins to enforce a stricter standard.
@@ -56,7 +59,7 @@ impl AdmissionPlugin for PodSecurity {
         };
         let named = (context.resource.group.as_str(), context.resource.plural.as_str());
         match named {
-            ("", "namespaces") => check_namespace(context, object, old),
+            ("", "namespaces") => self.check_namespace(context, object, old),
             ("", "pods") => self.check_pod(context, object, old),
             _ => {
                 let path = context.resource.capabilities.pod_template;
@@ -74,14 +77,8 @@ impl AdmissionPlugin for PodSecurity {
 const ENFORCED: &str = "pod-security.kubernetes.io/enforce-policy";
 const VIOLATIONS: &str = "pod-security.kubernetes.io/audit-violations";
 const ERROR: &str = "pod-security.kubernetes.io/error";
-
-/// Returns the policy of the namespace of the write, and the errors in its labels.
-fn policy(context: &WriteContext<'_>) -> Option<(Policy, Vec<FieldError>)> {
-    let namespace = context
-        .lookup
-        .get(&group_resource("", "namespaces"), "", context.namespace)?;
-    Some(Policy::of_namespace(&namespace))
-}
+/// Audit annotation of an exempt Pod or template, with the reason.
+const EXEMPT: &str = "pod-security.kubernetes.io/exempt";
 
 fn would_violate(standard: Standard, found: &[Violation]) -> String {
     format!(
@@ -99,18 +96,49 @@ fn violations(pod: &Value, standard: Standard) -> Vec<Violation> {
     })
 }
 
-/// Mode in which a standard is evaluated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
-    Enforce,
-    Audit,
-    Warn,
-}
-
 impl PodSecurity {
+    /// Returns the policy of the namespace of the write, and the errors in its labels.
+    fn policy(&self, context: &WriteContext<'_>) -> Option<(Policy, Vec<FieldError>)> {
+        let namespaces = group_resource("", "namespaces");
+        let namespace = context.lookup.get(&namespaces, "", context.namespace)?;
+        Some(Policy::of_namespace(&namespace, self.settings.defaults))
+    }
+
+    /// Returns true if the namespace or the requester is exempt, and counts that.
+    fn exempts_request(&self, context: &WriteContext<'_>) -> bool {
+        let reason = if self.settings.exempts_namespace(context.namespace) {
+            "namespace"
+        } else if self.settings.exempts_user(&context.user.name) {
+            "user"
+        } else {
+            return false;
+        };
+        self.count_exemption(context, reason);
+        true
+    }
+
+    /// Returns true if the runtime class of a Pod is exempt, and counts that.
+    fn exempts_pod(&self, context: &WriteContext<'_>, pod: &Value) -> bool {
+        let is_exempt = self.settings.exempts_runtime_class(pod);
+        if is_exempt {
+            self.count_exemption(context, "runtimeClass");
+        }
+        is_exempt
+    }
+
+    fn count_exemption(&self, context: &WriteContext<'_>, reason: &str) {
+        self.counters
+            .pod_security_exemptions
+            .increment(&request_labels(context));
+        context.annotate(EXEMPT, || reason.to_owned());
+    }
+
     /// upstream: k8s.io/pod-security-admission/admission#Admission.ValidatePod
     fn check_pod(&self, context: &WriteContext<'_>, pod: &Value, old: Option<&Value>) -> Result<(), Refusal> {
-        let Some((policy, errors)) = policy(context) else {
+        if self.exempts_request(context) {
+            return Ok(());
+        }
+        let Some((policy, errors)) = self.policy(context) else {
             return Ok(());
         };
         if policy.is_open() && errors.is_empty() {
@@ -119,6 +147,9 @@ impl PodSecurity {
             return Ok(());
         }
         if old.is_some_and(|old| !matters(pod, old)) {
+            return Ok(());
+        }
+        if self.exempts_pod(context, pod) {
             return Ok(());
         }
         context.annotate(ENFORCED, || policy.enforce.to_string());
@@ -138,10 +169,18 @@ impl PodSecurity {
 
     /// upstream: k8s.io/pod-security-admission/admission#Admission.ValidatePodController
     fn warn_of_template(&self, context: &WriteContext<'_>, template: &Value) {
-        if let Some((policy, errors)) = policy(context) {
-            self.audit(context, template, policy.audit, &errors);
-            self.warn(context, template, policy.warn);
+        if context.subresource.is_some() || self.exempts_request(context) {
+            return;
         }
+        let Some((policy, errors)) = self.policy(context) else {
+            return;
+        };
+        let is_open = policy.warn.level == Level::Privileged && policy.audit.level == Level::Privileged;
+        if (is_open && errors.is_empty()) || self.exempts_pod(context, template) {
+            return;
+        }
+        self.audit(context, template, policy.audit, &errors);
+        self.warn(context, template, policy.warn);
     }
 
     /// Records in the audit log the violations of the audited standard by a pod, and the errors in the labels that
@@ -178,11 +217,7 @@ impl PodSecurity {
             Some(minor) if minor > LATEST_MINOR => "future".to_owned(),
             Some(minor) => format!("v1.{minor}"),
         };
-        let mode = match mode {
-            Mode::Enforce => "enforce",
-            Mode::Audit => "audit",
-            Mode::Warn => "warn",
-        };
+        let mode = mode.name();
         let decision = if allowed { "allow" } else { "deny" };
         let [operation, resource, subresource] = request_labels(context);
         let level = standard.level.name();
@@ -236,76 +271,125 @@ fn matters(pod: &Value, old: &Value) -> bool {
     images(&pod) != images(&old) || annotations(&pod) != annotations(&old)
 }
 
-/// upstream: k8s.io/pod-security-admission/admission#Admission.ValidateNamespace
-fn check_namespace(context: &WriteContext<'_>, namespace: &Value, old: Option<&Value>) -> Result<(), Refusal> {
-    let (policy, errors) = Policy::of_namespace(namespace);
-    let before = old.map(Policy::of_namespace);
-    let known = before.as_ref().is_some_and(|(_, before)| {
-        let texts =
-            |errors: &[holdfast_resource::FieldError]| errors.iter().map(ToString::to_string).collect::<Vec<_>>();
-        texts(before) == texts(&errors)
-    });
-    if !errors.is_empty() && !known {
-        return Err(Refusal::Invalid(errors));
-    }
-    let Some((before, _)) = before.filter(|_| context.operation == Operation::Update) else {
-        return Ok(());
-    };
-    let (now, was) = (policy.enforce, before.enforce);
-    let relaxed = now.version == was.version && now.level <= was.level;
-    if now.level != Level::Privileged && !relaxed {
-        warn_of_pods(context, now);
-    }
-    Ok(())
-}
-
-/// Warns about the Pods of a namespace that violate the level that it begins to enforce.
-///
-/// upstream: k8s.io/pod-security-admission/admission#Admission.EvaluatePodsInNamespace
-fn warn_of_pods(context: &WriteContext<'_>, standard: Standard) {
-    // Each violation with the number of its Pods, and the first of them by name.
-    let mut found: BTreeMap<String, (usize, String)> = BTreeMap::new();
-    let (mut looked_at, mut all) = (0, 0);
-    context
-        .lookup
-        .list(&group_resource("", "pods"), context.name, &mut |pod| {
-            all += 1;
-            if looked_at == PODS_LOOKED_AT {
-                return ControlFlow::Continue(());
-            }
-            looked_at += 1;
-            let violations = violations(pod, standard);
-            if !violations.is_empty() {
-                let reasons: Vec<&str> = violations.iter().map(|violation| violation.reason).collect();
-                let name = pod.str_at(&["metadata", "name"]).unwrap_or_default();
-                let entry = found.entry(reasons.join(", ")).or_insert_with(|| (0, name.to_owned()));
-                entry.0 += 1;
-            }
-            ControlFlow::Continue(())
+impl PodSecurity {
+    /// upstream: k8s.io/pod-security-admission/admission#Admission.ValidateNamespace
+    fn check_namespace(
+        &self,
+        context: &WriteContext<'_>,
+        namespace: &Value,
+        old: Option<&Value>,
+    ) -> Result<(), Refusal> {
+        let policy_of = |namespace: &Value| Policy::of_namespace(namespace, self.settings.defaults);
+        let (policy, errors) = policy_of(namespace);
+        let before = old.map(policy_of);
+        let known = before.as_ref().is_some_and(|(_, before)| {
+            let texts =
+                |errors: &[holdfast_resource::FieldError]| errors.iter().map(ToString::to_string).collect::<Vec<_>>();
+            texts(before) == texts(&errors)
         });
-    if looked_at < all {
+        if !errors.is_empty() && !known {
+            return Err(Refusal::Invalid(errors));
+        }
+        let is_exempt = self.settings.exempts_namespace(context.name);
+        let Some((before, _)) = before.filter(|_| context.operation == Operation::Update) else {
+            if is_exempt {
+                self.warn_of_exemption(context, namespace, policy);
+            }
+            return Ok(());
+        };
+        let (now, was) = (policy.enforce, before.enforce);
+        let relaxed = now.version == was.version && now.level <= was.level;
+        if now.level != Level::Privileged && !relaxed {
+            match is_exempt {
+                true => self.warn_of_exemption(context, namespace, policy),
+                false => self.warn_of_pods(context, now),
+            }
+        }
+        Ok(())
+    }
+
+    /// Warns that the labels of an exempt namespace have no effect.
+    ///
+    /// upstream: k8s.io/pod-security-admission/admission#Admission.exemptNamespaceWarning
+    fn warn_of_exemption(&self, context: &WriteContext<'_>, namespace: &Value, policy: Policy) {
+        if policy.is_open() || policy == self.settings.defaults {
+            return;
+        }
+        let labels = namespace.at(&["metadata", "labels"]);
+        let is_set = |mode: Mode| {
+            ["", "-version"].iter().any(|part| {
+                let label = format!("pod-security.kubernetes.io/{}{part}", mode.name());
+                labels.is_some_and(|labels| labels.get(&label).is_some())
+            })
+        };
+        let standards = [
+            (Mode::Enforce, policy.enforce),
+            (Mode::Audit, policy.audit),
+            (Mode::Warn, policy.warn),
+        ];
+        let modes: Vec<String> = standards
+            .into_iter()
+            .filter(|(mode, standard)| standard.level != Level::Privileged && is_set(*mode))
+            .map(|(mode, standard)| format!("{}={standard}", mode.name()))
+            .collect();
         context.warn(format!(
-            "new PodSecurity enforce level only checked against the first {looked_at} of {all} existing pods"
+            "namespace {:?} is exempt from Pod Security, and the policy ({}) will be ignored",
+            context.name,
+            modes.join(", ")
         ));
     }
-    if found.is_empty() {
-        return;
-    }
-    context.warn(format!(
-        "existing pods in namespace {:?} violate the new PodSecurity enforce level \"{standard}\"",
-        context.name
-    ));
-    let mut texts: Vec<String> = found
-        .into_iter()
-        .map(|(reasons, (count, name))| match count {
-            1 => format!("{name}: {reasons}"),
-            2 => format!("{name} (and 1 other pod): {reasons}"),
-            _ => format!("{name} (and {} other pods): {reasons}", count - 1),
-        })
-        .collect();
-    texts.sort();
-    for text in texts {
-        context.warn(text);
+
+    /// Warns about the Pods of a namespace that violate the level that it begins to enforce.
+    ///
+    /// upstream: k8s.io/pod-security-admission/admission#Admission.EvaluatePodsInNamespace
+    fn warn_of_pods(&self, context: &WriteContext<'_>, standard: Standard) {
+        // Each violation with the number of its Pods, and the first of them by name.
+        let mut found: BTreeMap<String, (usize, String)> = BTreeMap::new();
+        let (mut looked_at, mut all) = (0, 0);
+        context
+            .lookup
+            .list(&group_resource("", "pods"), context.name, &mut |pod| {
+                all += 1;
+                if looked_at == PODS_LOOKED_AT {
+                    return ControlFlow::Continue(());
+                }
+                looked_at += 1;
+                if self.settings.exempts_runtime_class(pod) {
+                    return ControlFlow::Continue(());
+                }
+                let violations = violations(pod, standard);
+                if !violations.is_empty() {
+                    let reasons: Vec<&str> = violations.iter().map(|violation| violation.reason).collect();
+                    let name = pod.str_at(&["metadata", "name"]).unwrap_or_default();
+                    let entry = found.entry(reasons.join(", ")).or_insert_with(|| (0, name.to_owned()));
+                    entry.0 += 1;
+                }
+                ControlFlow::Continue(())
+            });
+        if looked_at < all {
+            context.warn(format!(
+                "new PodSecurity enforce level only checked against the first {looked_at} of {all} existing pods"
+            ));
+        }
+        if found.is_empty() {
+            return;
+        }
+        context.warn(format!(
+            "existing pods in namespace {:?} violate the new PodSecurity enforce level \"{standard}\"",
+            context.name
+        ));
+        let mut texts: Vec<String> = found
+            .into_iter()
+            .map(|(reasons, (count, name))| match count {
+                1 => format!("{name}: {reasons}"),
+                2 => format!("{name} (and 1 other pod): {reasons}"),
+                _ => format!("{name} (and {} other pods): {reasons}", count - 1),
+            })
+            .collect();
+        texts.sort();
+        for text in texts {
+            context.warn(text);
+        }
     }
 }
 

@@ -15,6 +15,12 @@ pub(super) enum Level {
 }
 
 impl Level {
+    /// Returns the level of that name.
+    pub(super) fn from_name(name: &str) -> Option<Self> {
+        let levels = [Self::Privileged, Self::Baseline, Self::Restricted];
+        levels.into_iter().find(|level| level.name() == name)
+    }
+
     /// Returns the name that labels of namespaces use.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -53,21 +59,40 @@ pub(super) const OPEN: Standard = Standard {
     version: Version(None),
 };
 
+/// Mode in which a standard is evaluated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    Enforce,
+    Audit,
+    Warn,
+}
+
+impl Mode {
+    /// Returns the name in labels, configurations and metrics.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Enforce => "enforce",
+            Self::Audit => "audit",
+            Self::Warn => "warn",
+        }
+    }
+}
+
 /// Labels for the level and the version of a mode.
-struct Mode {
+struct Labels {
     level: &'static str,
     version: &'static str,
 }
 
-const ENFORCE: Mode = Mode {
+const ENFORCE: Labels = Labels {
     level: "pod-security.kubernetes.io/enforce",
     version: "pod-security.kubernetes.io/enforce-version",
 };
-const AUDIT: Mode = Mode {
+const AUDIT: Labels = Labels {
     level: "pod-security.kubernetes.io/audit",
     version: "pod-security.kubernetes.io/audit-version",
 };
-const WARN: Mode = Mode {
+const WARN: Labels = Labels {
     level: "pod-security.kubernetes.io/warn",
     version: "pod-security.kubernetes.io/warn-version",
 };
@@ -96,21 +121,16 @@ impl Policy {
         standards.iter().all(|standard| standard.level == Level::Privileged)
     }
 
-    /// Returns the policy of a namespace from its labels, and their errors. An invalid level enforces the restricted
-    /// level, and causes no audit records or warnings.
-    pub(super) fn of_namespace(namespace: &Value) -> (Self, Vec<FieldError>) {
+    /// Returns the policy of a namespace from its labels, and their errors; `defaults` is that of namespaces without
+    /// labels. An invalid level enforces the restricted level, and causes no audit records or warnings.
+    pub(super) fn of_namespace(namespace: &Value, defaults: Self) -> (Self, Vec<FieldError>) {
         let Some(labels) = namespace.at(&["metadata", "labels"]) else {
-            let policy = Self {
-                enforce: OPEN,
-                audit: OPEN,
-                warn: OPEN,
-            };
-            return (policy, Vec::new());
+            return (defaults, Vec::new());
         };
         let mut errors = Vec::new();
-        let (enforce, enforces) = standard(labels, &ENFORCE, Level::Restricted, &mut errors);
-        let (audit, _) = standard(labels, &AUDIT, Level::Privileged, &mut errors);
-        let (mut warn, warns) = standard(labels, &WARN, Level::Privileged, &mut errors);
+        let (enforce, enforces) = standard(labels, &ENFORCE, defaults.enforce, Level::Restricted, &mut errors);
+        let (audit, _) = standard(labels, &AUDIT, defaults.audit, Level::Privileged, &mut errors);
+        let (mut warn, warns) = standard(labels, &WARN, defaults.warn, Level::Privileged, &mut errors);
         if enforces && !warns {
             warn.level = enforce.level;
             if labels.str_at(&[WARN.version]).is_none() {
@@ -121,36 +141,34 @@ impl Policy {
     }
 }
 
-/// Returns the standard of a mode, and true if its level is set.
-fn standard(labels: &Value, mode: &Mode, unreadable: Level, errors: &mut Vec<FieldError>) -> (Standard, bool) {
-    let mut standard = OPEN;
+/// Returns the standard of a mode, and true if its level is set. Without labels it is `default`.
+fn standard(
+    labels: &Value,
+    mode: &Labels,
+    default: Standard,
+    unreadable: Level,
+    errors: &mut Vec<FieldError>,
+) -> (Standard, bool) {
+    let mut standard = default;
     let level = labels.str_at(&[mode.level]);
     if let Some(text) = level {
-        standard.level = match text {
-            "privileged" => Level::Privileged,
-            "baseline" => Level::Baseline,
-            "restricted" => Level::Restricted,
-            _ => {
-                errors.push(fault(
-                    mode.level,
-                    text,
-                    "must be one of privileged, baseline, restricted",
-                ));
-                unreadable
-            }
-        };
+        standard.level = Level::from_name(text).unwrap_or_else(|| {
+            let why = "must be one of privileged, baseline, restricted";
+            errors.push(fault(mode.level, text, why));
+            unreadable
+        });
     }
-    if let Some(text) = labels.str_at(&[mode.version]).filter(|text| *text != "latest") {
-        match minor(text) {
-            Some(minor) => standard.version = Version(Some(minor)),
-            None => errors.push(fault(mode.version, text, "must be \"latest\" or \"v1.x\"")),
+    if let Some(text) = labels.str_at(&[mode.version]) {
+        standard.version = Version(minor(text));
+        if standard.version.0.is_none() && text != "latest" {
+            errors.push(fault(mode.version, text, "must be \"latest\" or \"v1.x\""));
         }
     }
     (standard, level.is_some())
 }
 
 /// Returns the number of `v1.NUMBER`, which has no leading zeros.
-fn minor(text: &str) -> Option<u32> {
+pub(super) fn minor(text: &str) -> Option<u32> {
     let digits = text.strip_prefix("v1.")?;
     let well_formed = digits.bytes().all(|byte| byte.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));
     if well_formed { digits.parse().ok() } else { None }

@@ -15,6 +15,7 @@ use super::graph::ObjectRef;
 use super::recent::Recent;
 use super::uid::Uid;
 use super::uid_of;
+use crate::events::Warning;
 
 /// Minimum number of remembered owners and references.
 const REMEMBERED: usize = 1 << 14;
@@ -59,7 +60,13 @@ impl Report {
         self.look_into(&missing).await;
         let misplaced = self.misplaced(&uid_of(dependent), place, &missing);
         for reference in misplaced.into_iter().take(MAX_REPORTED) {
-            self.send(&event(dependent, place, reference, &self.client.now())).await;
+            let warning = Warning {
+                object: dependent,
+                reason: "OwnerRefInvalidNamespace",
+                message: &message(place, reference),
+                component: super::NAME,
+            };
+            warning.send(&self.client).await;
         }
     }
 
@@ -122,15 +129,6 @@ impl Report {
             tokio::task::yield_now().await;
         }
     }
-
-    /// Sends an event. It is informational; nothing waits for it.
-    async fn send(&self, event: &Value) {
-        let namespace = event.str_at(&["metadata", "namespace"]).unwrap_or_default();
-        let path = format!("/api/v1/namespaces/{namespace}/events");
-        if let Err(error) = self.client.create(&path, event).await {
-            tracing::debug!(%error, "an event was lost");
-        }
-    }
 }
 
 fn uid_in(reference: &Value) -> Uid {
@@ -161,44 +159,18 @@ impl Search {
     }
 }
 
-fn event(dependent: &Value, place: &ObjectRef, reference: &Value, now: &str) -> Value {
-    let text = |object: &Value, keys: &[&str]| object.str_at(keys).unwrap_or_default().to_owned();
-    let message = format!(
+/// Returns the message about an owner reference to another namespace.
+fn message(place: &ObjectRef, reference: &Value) -> String {
+    let text = |key: &str| reference.str_at(&[key]).unwrap_or_default();
+    format!(
         "ownerRef [{}/{}, namespace: {}, name: {}, uid: {}] does not exist in namespace \"{}\"",
-        text(reference, &["apiVersion"]),
-        text(reference, &["kind"]),
+        text("apiVersion"),
+        text("kind"),
         place.namespace,
-        text(reference, &["name"]),
-        text(reference, &["uid"]),
+        text("name"),
+        text("uid"),
         place.namespace,
-    );
-    let namespace = if place.namespace.is_empty() {
-        "default"
-    } else {
-        &place.namespace
-    };
-    let mut event = Value::empty_map();
-    for (path, value) in [
-        (&["apiVersion"][..], "v1".to_owned()),
-        (&["kind"], "Event".to_owned()),
-        (&["metadata", "namespace"], namespace.to_owned()),
-        (&["metadata", "generateName"], format!("{}.", place.name)),
-        (&["involvedObject", "apiVersion"], text(dependent, &["apiVersion"])),
-        (&["involvedObject", "kind"], text(dependent, &["kind"])),
-        (&["involvedObject", "namespace"], place.namespace.to_string()),
-        (&["involvedObject", "name"], place.name.to_string()),
-        (&["involvedObject", "uid"], text(dependent, &["metadata", "uid"])),
-        (&["type"], "Warning".to_owned()),
-        (&["reason"], "OwnerRefInvalidNamespace".to_owned()),
-        (&["message"], message),
-        (&["source", "component"], super::NAME.to_owned()),
-        (&["firstTimestamp"], now.to_owned()),
-        (&["lastTimestamp"], now.to_owned()),
-    ] {
-        event.set_at(path, value.into());
-    }
-    event.set_at(&["count"], Value::Int(1));
-    event
+    )
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail, ensure};
-use holdfast_admission_plugins::{ImagePolicy, ImagePolicySettings, LimitedResource};
+use holdfast_admission_plugins::{ImagePolicy, ImagePolicySettings, LimitedResource, PodSecuritySettings};
 use holdfast_resource::table::items;
 use holdfast_server::webhooks::{WebhookCredentials, WebhookUsers};
 use holdfast_value::{Limits, Value, yaml};
@@ -23,7 +23,15 @@ pub(crate) const TOLERATIONS: &str = "PodTolerationRestriction";
 pub(crate) const EVENTS: &str = "EventRateLimit";
 pub(crate) const IMAGES: &str = "ImagePolicyWebhook";
 const QUOTAS: &str = "ResourceQuota";
-const OTHERS: [&str; 5] = [NODE_SELECTOR, TOLERATIONS, EVENTS, IMAGES, QUOTAS];
+const POD_SECURITY: &str = "PodSecurity";
+const OTHERS: [&str; 6] = [NODE_SELECTOR, TOLERATIONS, EVENTS, IMAGES, QUOTAS, POD_SECURITY];
+
+/// Versions of the configuration of [`POD_SECURITY`].
+const POD_SECURITY_VERSIONS: [&str; 3] = [
+    "pod-security.admission.config.k8s.io/v1",
+    "pod-security.admission.config.k8s.io/v1beta1",
+    "pod-security.admission.config.k8s.io/v1alpha1",
+];
 
 /// Versions and kinds of the configuration of [`QUOTAS`].
 const QUOTA_KINDS: [(&str, &str); 3] = [
@@ -127,6 +135,16 @@ pub(crate) fn limited_resources(configurations: &Configurations) -> Result<Vec<L
     let read = expect(value, &[version], kind)
         .and_then(|()| LimitedResource::from_configuration(value).map_err(|why| anyhow!(why)));
     read.map_err(|why| anyhow!("couldn't init admission plugin {QUOTAS:?}: {place}: {why}"))
+}
+
+/// Reads the default standards of Pods, and the exemptions.
+pub(crate) fn pod_security(configurations: &Configurations) -> Result<PodSecuritySettings> {
+    let Some(Configuration { value, place }) = configurations.get(POD_SECURITY) else {
+        return Ok(PodSecuritySettings::default());
+    };
+    let read = expect(value, &POD_SECURITY_VERSIONS, "PodSecurityConfiguration")
+        .and_then(|()| PodSecuritySettings::from_configuration(value).map_err(|why| anyhow!(why)));
+    read.map_err(|why| anyhow!("couldn't init admission plugin {POD_SECURITY:?}: {place}: {why}"))
 }
 
 /// Reads the credentials for webhooks: the users of the kubeconfigs that the configurations of the webhook plugins name.

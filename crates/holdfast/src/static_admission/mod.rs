@@ -33,9 +33,9 @@ use crate::reload::{self, Changes};
 #[derive(Clone, Debug, Args)]
 pub(crate) struct StaticAdmissionFlags {
     /// File with the configuration of admission plugins, in kube-apiserver's format: EventRateLimit,
-    /// ImagePolicyWebhook, PodNodeSelector, PodTolerationRestriction and ResourceQuota; for the webhook plugins, the
-    /// kubeconfig with the credentials for webhooks; and for the webhook and policy plugins, the directory of manifests
-    /// that no client can change, which is reloaded when it changes
+    /// ImagePolicyWebhook, PodNodeSelector, PodSecurity, PodTolerationRestriction and ResourceQuota; for the webhook
+    /// plugins, the kubeconfig with the credentials for webhooks; and for the webhook and policy plugins, the directory
+    /// of manifests that no client can change, which is reloaded when it changes
     #[arg(long, value_name = "FILE")]
     admission_control_config_file: Option<PathBuf>,
 }

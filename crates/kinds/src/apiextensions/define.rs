@@ -253,8 +253,10 @@ fn version_of(
         let object = read();
         let versions = object.at(&["spec", "versions"]).and_then(Value::as_list);
         let version = versions.and_then(|versions| versions.get(at));
-        let schema = version.and_then(|version| version.at(&["schema", "openAPIV3Schema"]));
-        let schema = schema.filter(|schema| !schema.is_null()).cloned();
+        let schema = version
+            .and_then(|version| version.at(&["schema", "openAPIV3Schema"]))
+            .filter(|schema| !schema.is_null())
+            .cloned();
         let is_published = || schema.as_ref().is_none_or(validation::is_published);
         VersionSchema {
             is_unpublished: !*is_published_once.get_or_init(is_published),

@@ -335,7 +335,8 @@ pub struct HiddenField {
 }
 
 impl HiddenField {
-    const SUFFIXES: [u8; 2] = [b'\n', b'\r'];
+    // No line breaks, since these end the events of watches.
+    const SUFFIXES: [u8; 2] = [b' ', b'\t'];
 
     /// Returns the byte that follows the served form of an object that was `stored` with the field and lost it.
     pub fn suffix(&self, stored: &Value, served: &Value) -> Option<u8> {

@@ -49,6 +49,20 @@ pub(super) fn schemas(
     schemas
 }
 
+/// Returns the definition names of the custom resources of a group version, and of lists of them.
+pub(super) fn names<'r>(
+    registry: &'r Registry,
+    group_version: &'r GroupVersion,
+) -> impl Iterator<Item = SmolStr> + use<'r> {
+    let served = registry.served_in(group_version);
+    let is_custom = |served: &Served| served.resource.definition.is_some();
+    served.filter(is_custom).flat_map(|served| {
+        let version = served.version();
+        let list = KindName::new(version.group_version.clone(), version.list_kind.clone());
+        [version.kind_type.published_name(), list.definition_name()]
+    })
+}
+
 struct Writer<'a> {
     form: Form,
     descriptions: &'a dyn Descriptions,

@@ -1,8 +1,9 @@
 //! The documents, assembled from paths and schemas.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use holdfast_value::{Map, SmolStr, Value};
+use smol_str::format_smolstr;
 
 use super::operations::{Answer, Body, PATCH, PathItem};
 use super::schemas::{SchemaWriter, closure};
@@ -95,11 +96,15 @@ impl<'a> Publication<'a> {
     pub fn v3(&self, name: &str) -> Option<Value> {
         let subject = subject(self.registry, name)?;
         let items = self.paths(&subject);
-        let types = closure(self.types, self.named_types(&items));
         let marked = match subject {
             Subject::GroupVersion(group_version) => Some(group_version),
             _ => None,
         };
+        let own: HashSet<SmolStr> = marked
+            .iter()
+            .flat_map(|marked| custom::names(self.registry, marked))
+            .collect();
+        let types = closure(self.types, self.named_types(&items, &own));
         // The reference writes the document of custom resources with another builder: it has its own title and version,
         // no security schemes, and names all kinds of a type of many kinds.
         let is_custom = marked
@@ -138,7 +143,11 @@ impl<'a> Publication<'a> {
         for (_, subject) in subjects(self.registry) {
             let items = self.paths(&subject);
             if !items.is_empty() {
-                take("paths", write_paths(&items, Form::V2));
+                let mut paths = write_paths(&items, Form::V2);
+                if let Subject::GroupVersion(group_version) = &subject {
+                    rename_references(&mut paths, &self.taken_names(group_version), 0);
+                }
+                take("paths", paths);
             }
         }
         let published = self.types.iter().filter(|(_, of)| of.published).map(|(id, _)| id);
@@ -147,13 +156,25 @@ impl<'a> Publication<'a> {
             self.schemas(Form::V2, published.collect(), ListedKinds::All),
         );
         for group_version in self.registry.group_versions() {
-            for (name, schema) in custom::schemas(self.registry, group_version, Form::V2, self.descriptions) {
+            let taken = self.taken_names(group_version);
+            for (name, mut schema) in custom::schemas(self.registry, group_version, Form::V2, self.descriptions) {
+                rename_references(&mut schema, &taken, 0);
+                let name = if taken.contains(&name) { renamed(&name) } else { name };
                 take("definitions", Value::Map([(name, schema)].into_iter().collect()));
             }
         }
         take("securityDefinitions", security());
         let anyone = object([("BearerToken", Value::from(Vec::new()))]);
         take("security", vec![anyone].into());
+    }
+
+    /// Returns the definition names of custom resources of a group version that built-in types have. In the document of
+    /// everything, those of the custom resources get another name.
+    ///
+    /// upstream: k8s.io/kube-openapi/pkg/aggregator#mergeSpecs
+    fn taken_names(&self, group_version: &GroupVersion) -> HashSet<SmolStr> {
+        let is_taken = |name: &SmolStr| self.types.id(name).is_some_and(|id| self.types.get(id).published);
+        custom::names(self.registry, group_version).filter(is_taken).collect()
     }
 
     fn info(&self) -> Value {
@@ -203,8 +224,8 @@ impl<'a> Publication<'a> {
         }
     }
 
-    /// Returns the types that operations refer to.
-    fn named_types(&self, items: &[PathItem]) -> BTreeSet<TypeId> {
+    /// Returns the built-in types that operations refer to; the names `own` are those of custom resources.
+    fn named_types(&self, items: &[PathItem], own: &HashSet<SmolStr>) -> BTreeSet<TypeId> {
         let operations = items.iter().flat_map(|item| &item.operations);
         let names = operations.flat_map(|operation| {
             let sent = match &operation.body {
@@ -220,7 +241,7 @@ impl<'a> Publication<'a> {
         });
         let (mut named, mut custom) = (BTreeSet::new(), false);
         for name in names.flatten() {
-            match self.types.id(name) {
+            match self.types.id(name).filter(|_| !own.contains(name)) {
                 Some(id) => {
                     named.insert(id);
                 }
@@ -339,3 +360,36 @@ fn security() -> Value {
     ]);
     object([("BearerToken", scheme)])
 }
+
+/// Returns the name of a definition whose own name is taken.
+fn renamed(name: &str) -> SmolStr {
+    format_smolstr!("{name}_v2")
+}
+
+/// Changes the references to the definitions `taken` to their other names.
+fn rename_references(value: &mut Value, taken: &HashSet<SmolStr>, depth: usize) {
+    if taken.is_empty() || depth > MAX_REFERENCE_DEPTH {
+        return;
+    }
+    if let Some(name) = value.str_at(&["$ref"]).and_then(|text| text.strip_prefix(DEFINITIONS))
+        && taken.contains(name)
+    {
+        let reference = format!("{DEFINITIONS}{}", renamed(name));
+        value.set_at(&["$ref"], reference.into());
+    }
+    if let Some(list) = value.as_list_mut() {
+        for item in list.make_mut() {
+            rename_references(item, taken, depth + 1);
+        }
+    } else if let Some(map) = value.as_map_mut() {
+        for (_, member) in map.values_mut() {
+            rename_references(member, taken, depth + 1);
+        }
+    }
+}
+
+/// Prefix of references to definitions in v2.
+const DEFINITIONS: &str = "#/definitions/";
+
+/// Maximum depth of the search for references.
+const MAX_REFERENCE_DEPTH: usize = 140;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use holdfast_proto::write_envelope;
-use holdfast_resource::{Encoding, RawForm, Resource};
+use holdfast_resource::{Encoding, RawForm, Resource, Storage};
 use holdfast_store::{CommitError, Committed, Transaction};
 use holdfast_value::Value;
 use holdfast_writes::{AfterCommit, Staged, Target, Write};
@@ -90,6 +90,7 @@ pub(super) async fn store(
         ..
     } = staged;
     let next = NewVersion {
+        key: &key,
         resource: &target.resource,
         object: &object,
         raw_form,
@@ -136,46 +137,64 @@ pub(super) async fn store(
 
 /// A version of an object that is about to be stored.
 pub(super) struct NewVersion<'a> {
+    pub(super) key: &'a str,
     pub(super) resource: &'a Resource,
     pub(super) object: &'a Value,
     /// Form in which the client sent raw JSON within the object.
     pub(super) raw_form: RawForm,
     /// The version that is replaced.
     pub(super) live: Option<&'a Arc<Entry>>,
-    /// Size limit, in bytes of the form in which kube-apiserver stores the object.
+    /// Size limit, in bytes of the request to etcd with which kube-apiserver stores the object.
     pub(super) max_bytes: usize,
 }
 
 /// Encodes an object for the store.
 ///
 /// # Errors
-/// If the object exceeds the size limit (500). An object that was stored under a larger limit may be replaced as long
-/// as it does not grow.
+/// If the object exceeds the size limit (500, in the words of etcd). An object that was stored under a larger limit may be
+/// replaced as long as it does not grow.
 pub(super) fn encode(context: &Context, next: &NewVersion<'_>) -> Result<holdfast_store::Value, ApiError> {
     let raw = next.resource.capabilities.raw;
     let suffix = raw.map(|raw| raw.suffix(next.object, next.raw_form));
     let encoded = objects::encode_with_suffix(context.types(), next.object, &suffix.unwrap_or_default());
-    let (json_bytes, max_bytes) = (encoded.bytes().len(), next.max_bytes);
+    let json_bytes = encoded.bytes().len();
     let live_bytes = next.live.map_or(0, |live| live.length());
+    let exceeds = |bytes: usize| bytes + request_overhead(next) > next.max_bytes;
     // Few objects exceed the limit as JSON, so the other form is computed only for those.
-    if json_bytes > max_bytes && json_bytes > live_bytes {
-        let bytes = size_at_rest(context, next).unwrap_or(json_bytes);
-        if bytes > max_bytes {
-            return Err(ApiError::unclassified(format!(
-                "the object is too large to be stored: it has {bytes} bytes, the limit is {max_bytes}"
-            )));
-        }
+    if json_bytes > live_bytes && exceeds(json_bytes) && exceeds(size_at_rest(context, next, json_bytes)) {
+        return Err(ApiError::unclassified("etcdserver: request is too large"));
     }
     Ok(encoded)
 }
 
-/// Returns the size of an object as kube-apiserver stores it in etcd, if that is protobuf. It is smaller than the JSON,
-/// which has field names, escapes, and Base64 for binary fields.
-fn size_at_rest(context: &Context, next: &NewVersion<'_>) -> Option<usize> {
-    let (at_rest, kind) = (&next.resource.storage.as_ref()?.at_rest, &next.resource.kind);
-    if at_rest.encoding != Encoding::Protobuf {
-        return None;
+/// Returns the number of bytes around an object in the request with which kube-apiserver stores it in etcd: a transaction
+/// that compares the revision of the key, writes the key and, for an update, reads it if the comparison fails.
+fn request_overhead(next: &NewVersion<'_>) -> usize {
+    const CREATE_BYTES: usize = 40;
+    const UPDATE_BYTES: usize = 45;
+    match next.live {
+        None => 2 * next.key.len() + CREATE_BYTES,
+        Some(live) => {
+            let revision_bytes = (live.mod_revision().max(1).ilog2() / 7 + 1) as usize;
+            3 * next.key.len() + UPDATE_BYTES + revision_bytes
+        }
     }
+}
+
+/// Returns the size of an object as kube-apiserver stores it in etcd; `json_bytes` is its size here. Protobuf is smaller
+/// than JSON, which has field names, escapes, and Base64 for binary fields.
+fn size_at_rest(context: &Context, next: &NewVersion<'_>, json_bytes: usize) -> usize {
+    let is_protobuf = |storage: &Storage| storage.at_rest.encoding == Encoding::Protobuf;
+    if next.resource.storage.as_ref().is_some_and(is_protobuf) {
+        return protobuf_size(context, next).unwrap_or(json_bytes);
+    }
+    // There is no resource version in etcd, but a line end.
+    const RESOURCE_VERSION: &str = r#""resourceVersion":"","#;
+    json_bytes - RESOURCE_VERSION.len().min(json_bytes) + 1
+}
+
+fn protobuf_size(context: &Context, next: &NewVersion<'_>) -> Option<usize> {
+    let (at_rest, kind) = (&next.resource.storage.as_ref()?.at_rest, &next.resource.kind);
     let object_type = context
         .types()
         .id_of_object(next.object.str_at(&["apiVersion"])?, kind)?;
@@ -284,6 +303,7 @@ mod tests {
         let json_bytes = objects::encode(world.context.types(), &object).bytes().len();
         let encoded = |live, max_bytes| {
             let next = NewVersion {
+                key: "/registry/configmaps/default/a",
                 resource: &resource,
                 object: &object,
                 raw_form: RawForm::Marshalled,
@@ -301,14 +321,11 @@ mod tests {
             }
         }
         assert!(
-            json_bytes > 30_000 && (5000..5400).contains(&fits),
+            json_bytes > 30_000 && (5100..5500).contains(&fits),
             "{json_bytes} {fits}"
         );
-        let why = "the object is too large to be stored";
-        assert_eq!(
-            refusal(encoded(None, exceeds)),
-            (500, format!("{why}: it has {fits} bytes, the limit is {exceeds}"))
-        );
+        let why = "etcdserver: request is too large";
+        assert_eq!(refusal(encoded(None, exceeds)), (500, why.to_owned()));
         assert!(encoded(Some(&live), exceeds).is_ok(), "it does not grow");
     }
 

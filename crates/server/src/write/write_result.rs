@@ -64,7 +64,9 @@ impl WriteResult {
     ) -> Result<Self, ApiError> {
         let removed = staged.write == Write::Delete;
         if !removed {
+            let name = staged.object.str_at(&["metadata", "name"]).unwrap_or_default();
             let next = NewVersion {
+                key: &target.key(name),
                 resource: &target.resource,
                 object: &staged.object,
                 raw_form: staged.raw_form,

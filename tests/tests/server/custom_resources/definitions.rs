@@ -143,6 +143,46 @@ async fn invalid_definitions_are_rejected() {
     );
 }
 
+/// Expected names are those of kube-apiserver 1.36.3.
+#[tokio::test]
+async fn schema_whose_name_is_taken_is_renamed_in_v2() {
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    let target = Target::of(&server).unwrap();
+    let mut ingresses = definition(&sizes());
+    ingresses["metadata"] = json!({"name": "ingresses.networking.api.k8s.io",
+        "annotations": {"api-approved.kubernetes.io": "unapproved, a test"}});
+    ingresses["spec"]["group"] = json!("networking.api.k8s.io");
+    ingresses["spec"]["names"] = json!({"plural": "ingresses", "kind": "Ingress"});
+    let (code, answer) = ask(&target, Method::POST, DEFINITIONS, JSON, &ingresses).await;
+    assert_eq!(code, StatusCode::CREATED, "{answer}");
+    let path = "/openapi/v3/apis/networking.api.k8s.io/v1";
+    let third = until(&target, path, |code, _| code == StatusCode::OK).await;
+    let has_size = |schema: &Value| schema["properties"]["spec"]["properties"]["size"].is_object();
+    let schemas = &third["components"]["schemas"];
+    assert!(has_size(&schemas["io.k8s.api.networking.v1.Ingress"]));
+    assert!(
+        schemas["io.k8s.api.networking.v1.IngressSpec"].is_null(),
+        "nothing of the built-in type"
+    );
+
+    let (_, second) = get(&target, "/openapi/v2").await;
+    let definitions = &second["definitions"];
+    assert!(!has_size(&definitions["io.k8s.api.networking.v1.Ingress"]));
+    assert!(has_size(&definitions["io.k8s.api.networking.v1.Ingress_v2"]));
+    let list = &definitions["io.k8s.api.networking.v1.IngressList_v2"];
+    let renamed = json!("#/definitions/io.k8s.api.networking.v1.Ingress_v2");
+    assert_eq!(list["properties"]["items"]["items"]["$ref"], renamed);
+    let created = |group: &str| {
+        let path = format!("/apis/{group}/v1/namespaces/{{namespace}}/ingresses");
+        second["paths"][path]["post"]["responses"]["201"]["schema"]["$ref"].clone()
+    };
+    assert_eq!(created("networking.api.k8s.io"), renamed);
+    assert_eq!(
+        created("networking.k8s.io"),
+        json!("#/definitions/io.k8s.api.networking.v1.Ingress")
+    );
+}
+
 #[tokio::test]
 async fn definition_of_built_in_resource_changes_nothing() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();

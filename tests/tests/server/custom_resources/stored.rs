@@ -111,6 +111,9 @@ async fn stored_unstructured_schema_is_reported_and_not_published() {
         assert_eq!(has_fields, kind == "Open", "{kind}");
     }
 
+    // kube-apiserver serves no objects of the schema with a reference.
+    assert_eq!(get(&target, "/apis/example.com/v1/refs").await.0, StatusCode::OK);
+
     // An apply keeps or prunes unspecified fields, and its managers own what was sent.
     for (plural, kind, is_kept) in [
         ("olds", "Old", true),

@@ -15,8 +15,9 @@ use super::{has_recognized_review_version, is_true, items, text};
 fn schemas(spec: &Value) -> impl Iterator<Item = (usize, &str, &Value)> {
     let versions = items(spec, "versions").iter().enumerate();
     versions.filter_map(|(at, version)| {
-        let schema = version.at(&["schema", "openAPIV3Schema"]);
-        let schema = schema.filter(|schema| !schema.is_null())?;
+        let schema = version
+            .at(&["schema", "openAPIV3Schema"])
+            .filter(|schema| !schema.is_null())?;
         Some((at, text(version, "name"), schema))
     })
 }
@@ -42,8 +43,8 @@ pub(in crate::apiextensions) fn schema_violation(definition: &Value) -> Option<S
             &field.index(at).child("schema").child("openAPIV3Schema"),
         ));
     }
-    let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
-    (!errors.is_empty()).then(|| SchemaViolation::Violated(aggregate(&errors)))
+    let messages: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    (!messages.is_empty()).then(|| SchemaViolation::Violated(aggregate(&messages)))
 }
 
 /// Returns true if the schema of a version appears in OpenAPI documents.
