@@ -71,6 +71,8 @@ pub(super) struct Stage {
     pub(super) default: bool,
     pub(super) stage: String,
     pub(super) locked: bool,
+    /// Minimum compatibility version with which the stage applies, if any.
+    pub(super) minimum: String,
 }
 
 /// A flag of kube-apiserver.
