@@ -33,7 +33,7 @@ pub(super) struct Symbol {
     pub(super) kind: String,
     /// Hash of the text without comments.
     pub(super) hash: String,
-    /// Text without comments, if it was asked for.
+    /// Text without comments, for symbols that the caller named.
     #[serde(default)]
     pub(super) text: String,
 }
