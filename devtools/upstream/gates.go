@@ -15,6 +15,8 @@ type Stage struct {
 	Default bool   `json:"default"`
 	Stage   string `json:"stage"`
 	Locked  bool   `json:"locked"`
+	// Minimum is the minimum compatibility version with which the stage applies; empty if any does.
+	Minimum string `json:"minimum"`
 }
 
 // addGates records the gates of literals of the type map[Feature]VersionedSpecs.
@@ -68,19 +70,26 @@ func stage(source *Source, file *File, expr ast.Expr) Stage {
 		}
 		switch lastName(entry.Key) {
 		case "Version":
-			if call, ok := entry.Value.(*ast.CallExpr); ok && len(call.Args) == 1 {
-				found.Version, _ = source.text(file, call.Args[0])
-			}
+			found.Version = version(source, file, entry.Value)
+		case "MinCompatibilityVersion":
+			found.Minimum = version(source, file, entry.Value)
 		case "Default":
 			found.Default = lastName(entry.Value) == "true"
 		case "LockToDefault":
 			found.Locked = lastName(entry.Value) == "true"
 		case "PreRelease":
 			found.Stage = lastName(entry.Value)
-			if found.Stage == "PreAlpha" || found.Stage == "" {
-				found.Stage = "PreAlpha"
-			}
 		}
 	}
 	return found
+}
+
+// version returns the text of version.MustParse("1.37").
+func version(source *Source, file *File, expr ast.Expr) string {
+	call, ok := expr.(*ast.CallExpr)
+	if !ok || len(call.Args) != 1 {
+		return ""
+	}
+	text, _ := source.text(file, call.Args[0])
+	return text
 }

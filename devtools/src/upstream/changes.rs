@@ -9,6 +9,17 @@ use super::inventory::{Flag, Gate, Inventory, Metric, Plugin, Stage, Symbol};
 /// Longest text of a declaration, in lines, whose changed lines are counted one by one.
 const MAX_COUNTED_LINES: usize = 3000;
 
+/// Parts of the names of generated functions. They follow from tags and types, which have their own sections.
+const GENERATED: [&str; 7] = [
+    "Convert_",
+    "DeepCopy",
+    "OpenAPIModelName",
+    "RegisterValidations",
+    "SetObjectDefaults_",
+    "SwaggerDoc",
+    "Validate_",
+];
+
 /// Returns the list of changes. `names` are the declarations that this repository mirrors.
 pub(super) fn list(before: &Inventory, after: &Inventory, names: &BTreeSet<&str>) -> String {
     let mut text = String::new();
@@ -88,7 +99,11 @@ fn stages(stages: &[Stage]) -> String {
     let shown = stages.iter().map(|stage| {
         let default = if stage.default { "on" } else { "off" };
         let locked = if stage.locked { ", locked" } else { "" };
-        format!("{} {} {default}{locked}", stage.version, stage.stage)
+        let minimum = match stage.minimum.is_empty() {
+            true => String::new(),
+            false => format!(" from compatibility version {}", stage.minimum),
+        };
+        format!("{} {} {default}{locked}{minimum}", stage.version, stage.stage)
     });
     shown.collect::<Vec<_>>().join("; ")
 }
@@ -140,10 +155,8 @@ fn new_neighbours<'a>(before: &'a Inventory, after: &'a Inventory, names: &BTree
     let mut changes = ByPackage::new();
     for (symbol, new) in &after.symbols {
         let (package, name) = split(symbol);
-        let generated = ["Convert_", "autoConvert_", "DeepCopy"]
-            .iter()
-            .any(|prefix| name.contains(prefix));
-        if new.kind == "func" && !generated && packages.contains(package) && !before.symbols.contains_key(symbol) {
+        let is_generated = GENERATED.iter().any(|part| name.contains(part));
+        if new.kind == "func" && !is_generated && packages.contains(package) && !before.symbols.contains_key(symbol) {
             changes.entry(package).or_default().push(format!("`{name}`"));
         }
     }
@@ -257,13 +270,17 @@ mod tests {
 
     #[test]
     fn stages_name_version_stage_and_default() {
-        let stage = |version: &str, default, locked| Stage {
+        let stage = |version: &str, default, minimum: &str| Stage {
             version: version.to_owned(),
             default,
             stage: "Beta".to_owned(),
-            locked,
+            locked: default,
+            minimum: minimum.to_owned(),
         };
-        let text = stages(&[stage("1.36", false, false), stage("1.37", true, true)]);
-        assert_eq!(text, "1.36 Beta off; 1.37 Beta on, locked");
+        let text = stages(&[stage("1.36", false, ""), stage("1.37", true, "1.36")]);
+        assert_eq!(
+            text,
+            "1.36 Beta off; 1.37 Beta on, locked from compatibility version 1.36"
+        );
     }
 }

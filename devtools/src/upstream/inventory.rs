@@ -33,7 +33,7 @@ pub(super) struct Symbol {
     pub(super) kind: String,
     /// Hash of the text without comments.
     pub(super) hash: String,
-    /// Text without comments, if requested.
+    /// Text without comments, for symbols that the caller named.
     #[serde(default)]
     pub(super) text: String,
 }
@@ -71,6 +71,8 @@ pub(super) struct Stage {
     pub(super) default: bool,
     pub(super) stage: String,
     pub(super) locked: bool,
+    /// Minimum compatibility version with which the stage applies, if any.
+    pub(super) minimum: String,
 }
 
 /// A flag of kube-apiserver.
