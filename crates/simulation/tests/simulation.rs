@@ -24,14 +24,15 @@ fn find(scenario: Scenario, bug: PlantedBug, seeds: u64) -> Outcome {
 
 #[test]
 fn store_keeps_its_invariants() {
-    run_seeds(Scenario::Store, 0..400);
+    run_seeds(Scenario::Store, 0..200);
 }
 
 #[test]
 fn seed_run_twice_gives_the_same_trace() {
     for scenario in Scenario::ALL {
         let run = |seed| simulate(scenario, seed, &Settings::default());
-        for seed in 0..20 {
+        let seeds = if scenario == Scenario::Api { 4 } else { 40 };
+        for seed in 0..seeds {
             let (first, second) = (run(seed), run(seed));
             assert!(first.steps > 3, "seed {seed} does nothing");
             assert_eq!(first, second, "seed {seed} of {}", scenario.name());
@@ -63,4 +64,21 @@ fn events_skipped_by_a_watch_are_found() {
 #[test]
 fn pages_of_different_states_are_found() {
     find(Scenario::Store, PlantedBug::ListsNewestState, 50);
+}
+
+#[test]
+fn api_keeps_its_invariants() {
+    run_seeds(Scenario::Api, 0..10);
+}
+
+#[test]
+#[ignore = "slow: some thousand seeds"]
+fn scenarios_keep_their_invariants_at_length() {
+    run_seeds(Scenario::Store, 0..5000);
+    run_seeds(Scenario::Api, 0..500);
+}
+
+#[test]
+fn updates_without_version_lose_increments() {
+    find(Scenario::Api, PlantedBug::WritesWithoutVersion, 40);
 }
