@@ -61,6 +61,8 @@ pub enum PlantedBug {
     SkipsEvents,
     /// Pages of a list show the state at the time of the page.
     ListsNewestState,
+    /// The controllers for namespaces and garbage collection do not run.
+    RunsNoControllers,
     /// Clients update without the version that they read.
     WritesWithoutVersion,
 }

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::PAUSE;
 use super::history::{CONFIG_MAPS, History, Version};
 use super::server::{Call, Server};
+use crate::PlantedBug;
 use crate::world::{Violation, ensure};
 
 const PATH: &str = "/api/v1/configmaps";
@@ -94,6 +95,9 @@ pub(super) async fn watch(server: Arc<Server>) {
             text.extend_from_slice(&data);
             while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = text.drain(..=end).collect();
+                if world.has_bug(PlantedBug::SkipsEvents) && world.once_in(20) {
+                    continue;
+                }
                 let event: Value = serde_json::from_slice(&line).unwrap_or_default();
                 world.note(format!("watch: {} {}", event["type"], address(&event["object"])));
                 let checked = server.check(|history| check_event(history, &event, revision));

@@ -27,9 +27,9 @@ use serde_json::Value;
 
 use super::history::History;
 use super::pause_writer;
-use crate::World;
 use crate::disk::SimulatedDisk;
 use crate::world::{START, Violation, ensure};
+use crate::{PlantedBug, World};
 
 /// Controllers that run next to the ones that always run.
 const CONTROLLERS: [&str; 2] = ["namespace-controller", "garbage-collector-controller"];
@@ -206,7 +206,11 @@ impl Server {
             parts_from_unknown: true,
             storage_versions: None,
         });
-        let selection = Selection::parse(&CONTROLLERS).map_err(broken)?;
+        let selected: &[&str] = match world.has_bug(PlantedBug::RunsNoControllers) {
+            true => &[],
+            false => &CONTROLLERS,
+        };
+        let selection = Selection::parse(selected).map_err(broken)?;
         selection.run(&service, &ControllerContext::default(), None);
         Ok(Arc::new(Self {
             world: Arc::clone(world),
