@@ -11,6 +11,7 @@ mod fuzz;
 mod generate;
 mod names;
 mod order;
+mod simulate;
 mod soak;
 mod stores;
 mod suites;
@@ -38,6 +39,8 @@ enum Command {
     Cases(cases::Arguments),
     /// Send the same random writes to a kube-apiserver and to Holdfast, and show differences of the responses.
     Compare(compare::Arguments),
+    /// Simulate a server with all choices from a seed, for many seeds, and print the steps of a seed that fails.
+    Simulate(simulate::Arguments),
     /// Use, abuse and kill a server for some minutes, and check that no data is lost.
     Soak(soak::Arguments),
     /// Run the fuzz targets for some minutes, and keep the inputs that break them.
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
         Command::Traces(arguments) => traces::run(&arguments),
         Command::Cases(arguments) => cases::run(&arguments),
         Command::Compare(arguments) => compare::run(&arguments),
+        Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Soak(arguments) => soak::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::Etcd(arguments) => commands::etcd(&arguments),

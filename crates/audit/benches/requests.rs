@@ -6,7 +6,7 @@
 use std::fs;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use holdfast_audit::sink::log::{Format, Retention, Target};
 use holdfast_audit::sink::{BackendConfig, Batching};
@@ -88,7 +88,7 @@ async fn request(auditor: &Arc<Auditor>, user: &Arc<User>) {
         }),
         received: SystemTime::now(),
     };
-    let recorder = auditor.record(decision, head, Instant::now());
+    let recorder = auditor.record(decision, head, tokio::time::Instant::now());
     assert!(recorder.emit(Stage::RequestReceived).finished().await);
     recorder.annotate("authorization.k8s.io/decision", "allow".to_owned());
     recorder.annotate("authorization.k8s.io/reason", String::new());

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use holdfast_authorization::{Attributes, User};
@@ -11,6 +11,7 @@ use holdfast_gotext::duration;
 use holdfast_resource::AuditAnnotations;
 use holdfast_value::{SmolStr, Value};
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use crate::{
     Decision, Event, EventHead, Level, ObjectReference, Observer, Policy, Receipt, ResponseStatus, Sink, Stage,

@@ -143,7 +143,7 @@ impl<T: Clone + Eq + Hash> Queue<T> {
         let running = ItemState::Running(self.next_number, Again::No);
         let before = self.items.insert(item.clone(), running);
         if let (Some(metrics), Some(ItemState::Ready(since))) = (&self.metrics, before) {
-            metrics.begun(self.next_number, since.into_std());
+            metrics.begun(self.next_number, since);
         }
         Some(item)
     }

@@ -71,6 +71,7 @@ pub(crate) async fn run<C: Reconcile>(client: Client, mut controller: C) {
         }
     };
     tokio::select! {
+        biased;
         () = rounds => {}
         () = shutdown.closing() => {}
     }
@@ -111,16 +112,19 @@ async fn follow<C: Reconcile>(controller: &mut C, mut changes: Changes, queue: &
                 None => std::future::pending().await,
             }
         };
+        // Finished work comes first: there is at most `PARALLEL` of it, so it delays no change for long, whereas changes
+        // may never end. Due items are popped above in any case.
         tokio::select! {
+            biased;
+            Some((outcome, item)) = working.next(), if !working.is_empty() => {
+                finish(controller, queue, item, outcome);
+            }
             change = changes.next() => {
                 let Ok(change) = change else { break };
                 controller.changed(&change, queue);
                 if drain(controller, &mut changes, queue).is_err() {
                     break;
                 }
-            }
-            Some((outcome, item)) = working.next(), if !working.is_empty() => {
-                finish(controller, queue, item, outcome);
             }
             () = turn => {}
         }

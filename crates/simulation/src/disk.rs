@@ -119,9 +119,13 @@ impl SimulatedDisk {
         }
     }
 
-    /// Sets how often the disk fails.
+    /// Sets how often the disk fails. A disk that does not become full has space at once.
     pub fn set_faults(&self, faults: DiskFaults) {
-        self.platter.lock().faults = faults;
+        let mut platter = self.platter.lock();
+        platter.faults = faults;
+        if faults.full == 0 {
+            platter.full_until = Duration::ZERO;
+        }
     }
 
     /// Decides the fate of a step whose sync failed, and passes what is durable to `read`. Processes that opened the

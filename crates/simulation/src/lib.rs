@@ -16,6 +16,7 @@
 //!
 //! `docs/contributing/simulation.md` describes how to run and to replay seeds.
 
+mod api;
 pub mod disk;
 mod random;
 mod store;
@@ -30,16 +31,19 @@ pub use world::World;
 pub enum Scenario {
     /// The store with its history and watches, on a disk that fails.
     Store,
+    /// The request path and the controllers of a server, on such a store.
+    Api,
 }
 
 impl Scenario {
     /// All scenarios.
-    pub const ALL: [Self; 1] = [Self::Store];
+    pub const ALL: [Self; 2] = [Self::Store, Self::Api];
 
     /// Returns the name of the scenario on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Store => "store",
+            Self::Api => "api",
         }
     }
 }
@@ -57,6 +61,10 @@ pub enum PlantedBug {
     SkipsEvents,
     /// Pages of a list show the state at the time of the page.
     ListsNewestState,
+    /// The controllers for namespaces and garbage collection do not run.
+    RunsNoControllers,
+    /// Clients update without the version that they read.
+    WritesWithoutVersion,
 }
 
 /// Settings of a simulation.
@@ -84,6 +92,7 @@ pub fn simulate(scenario: Scenario, seed: u64, settings: &Settings) -> Outcome {
     let world = World::new(seed, settings.bug);
     let result = match scenario {
         Scenario::Store => store::run(&world),
+        Scenario::Api => api::run(&world),
     };
     if let Err(violation) = result {
         world.report(violation.to_string());

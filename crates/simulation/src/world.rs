@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::random::Random;
@@ -13,7 +14,7 @@ use crate::trace::Trace;
 use crate::{Outcome, PlantedBug};
 
 /// Wall-clock time at which a simulation begins, since the Unix epoch.
-const START: Duration = Duration::from_secs(1_800_000_000);
+pub(crate) const START: Duration = Duration::from_secs(1_800_000_000);
 /// Maximum simulated time of one process.
 const LIFE_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
@@ -56,8 +57,6 @@ pub(crate) enum LifeEnd {
 pub struct World {
     inner: Mutex<Inner>,
     bug: Option<PlantedBug>,
-    /// Notified when the current process crashes.
-    crash: Notify,
     /// Notified when an invariant is broken.
     broken: Notify,
 }
@@ -70,6 +69,8 @@ struct Inner {
     elapsed: Duration,
     /// Start of the current process on its own clock.
     life: Option<Instant>,
+    /// Notified when the current process crashes.
+    crash: Arc<Notify>,
 }
 
 impl World {
@@ -81,9 +82,9 @@ impl World {
                 violation: None,
                 elapsed: Duration::ZERO,
                 life: None,
+                crash: Arc::default(),
             }),
             bug,
-            crash: Notify::new(),
             broken: Notify::new(),
         })
     }
@@ -136,7 +137,21 @@ impl World {
 
     /// Ends the current process as soon as its runtime gets the thread.
     pub fn crash(&self) {
-        self.crash.notify_one();
+        self.inner.lock().crash.notify_one();
+    }
+
+    /// Kills the current process at a moment within `latest`, or in half of the cases never.
+    pub(crate) fn plan_kill(self: &Arc<Self>, latest: Duration) {
+        if self.once_in(2) {
+            let world = Arc::clone(self);
+            let millis = u64::try_from(latest.as_millis()).unwrap_or(u64::MAX);
+            let moment = Duration::from_millis(self.below(millis));
+            tokio::spawn(async move {
+                tokio::time::sleep(moment).await;
+                world.note("the process is killed");
+                world.crash();
+            });
+        }
     }
 
     /// Lets other tasks run: at once, or for some simulated time.
@@ -162,11 +177,16 @@ impl World {
             .build()
             .map_err(|error| Violation::new(format!("no runtime: {error}")))?;
         let end = runtime.block_on(async {
-            self.inner.lock().life = Some(Instant::now());
+            let crash = Arc::new(Notify::new());
+            {
+                let mut inner = self.inner.lock();
+                inner.life = Some(Instant::now());
+                inner.crash = Arc::clone(&crash);
+            }
             let end = tokio::select! {
                 biased;
                 () = self.broken.notified() => Ok(LifeEnd::Done),
-                () = self.crash.notified() => Ok(LifeEnd::Crashed),
+                () = crash.notified() => Ok(LifeEnd::Crashed),
                 end = process() => end.map(|()| LifeEnd::Done),
                 () = tokio::time::sleep(LIFE_TIMEOUT) => Err(Violation::new("a process hangs")),
             };
@@ -203,4 +223,12 @@ impl holdfast_store::Clock for World {
     fn now(&self) -> Duration {
         START + self.time()
     }
+}
+
+/// Waits for the end of tasks, none of which may panic.
+pub(crate) async fn join(tasks: Vec<JoinHandle<()>>) -> Result<(), Violation> {
+    for task in tasks {
+        task.await.map_err(|error| Violation::new(error.to_string()))?;
+    }
+    Ok(())
 }

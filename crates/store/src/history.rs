@@ -17,11 +17,12 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::RwLock;
-use tokio::sync::watch;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 use crate::entry::{Entry, Indexer};
 use crate::key::{Key, Revision};
@@ -126,13 +127,44 @@ pub(crate) struct Ring<X: Indexer> {
     groups: HashMap<Key, Arc<Group>>,
 }
 
+/// Number of lists of wake-ups in a group.
+const WAKE_LISTS: usize = 8;
+
 /// Watchers of one prefix.
 pub(crate) struct Group {
     prefix: Key,
-    /// Revision of the newest event of the prefix; a change wakes the watchers.
-    pub(crate) latest: watch::Sender<Revision>,
+    /// Wake-ups of the watchers, which are spread over several lists so that they do not all wait for one lock. Within a
+    /// list they wake in the order in which they began to wait, so that a simulation can be repeated.
+    wakes: [Notify; WAKE_LISTS],
+    /// Number of watchers that have ever joined.
+    joined: AtomicUsize,
+    /// Number of watchers.
+    watchers: AtomicUsize,
     /// Sequence number after the newest event of the prefix that is no longer in the ring.
     pub(crate) trimmed: AtomicU64,
+}
+
+impl Group {
+    /// Adds a watcher. Returns the list of wake-ups that it belongs to.
+    pub(crate) fn subscribe(&self) -> usize {
+        self.watchers.fetch_add(1, Ordering::AcqRel);
+        self.joined.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Removes a watcher.
+    pub(crate) fn unsubscribe(&self) {
+        self.watchers.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Returns a future that is ready after the next wake-up after this call.
+    #[expect(clippy::indexing_slicing, reason = "a remainder is less than the divisor")]
+    pub(crate) fn woken(&self, list: usize) -> Notified<'_> {
+        self.wakes[list % WAKE_LISTS].notified()
+    }
+
+    fn wake(&self) {
+        self.wakes.iter().for_each(Notify::notify_waiters);
+    }
 }
 
 impl<X: Indexer> Channel<X> {
@@ -167,7 +199,9 @@ impl<X: Indexer> Channel<X> {
         };
         let group = Arc::new(Group {
             prefix: prefix.clone(),
-            latest: watch::Sender::new(0),
+            wakes: Default::default(),
+            joined: AtomicUsize::new(0),
+            watchers: AtomicUsize::new(0),
             trimmed: AtomicU64::new(0),
         });
         ring.groups.insert(prefix, group.clone());
@@ -176,17 +210,15 @@ impl<X: Indexer> Channel<X> {
 
     /// Wakes all watchers, so that they notice that the store has closed.
     pub(crate) fn wake_all(&self) {
-        for group in self.ring.read().groups.values() {
-            group.latest.send_modify(|_| {});
-        }
+        let mut groups: Vec<_> = self.ring.read().groups.values().cloned().collect();
+        groups.sort_unstable_by(|one, other| one.prefix.cmp(&other.prefix));
+        groups.iter().for_each(|group| group.wake());
     }
 
     /// Wakes the watchers that wait for events of this key.
-    pub(crate) fn wake(&self, key: &[u8], revision: Revision) {
+    pub(crate) fn wake(&self, key: &[u8]) {
         let ring = self.ring.read();
-        for group in ring.groups_of(self.table, key) {
-            group.latest.send_replace(revision);
-        }
+        ring.groups_of(self.table, key).for_each(|group| group.wake());
     }
 
     /// Removes the oldest event.
@@ -209,7 +241,7 @@ impl<X: Indexer> Channel<X> {
     pub(crate) fn leave(&self, group: &Arc<Group>) {
         let mut ring = self.ring.write();
         let known = ring.groups.get(&group.prefix);
-        if group.latest.receiver_count() == 0 && known.is_some_and(|known| Arc::ptr_eq(known, group)) {
+        if group.watchers.load(Ordering::Acquire) == 0 && known.is_some_and(|known| Arc::ptr_eq(known, group)) {
             ring.groups.remove(&group.prefix);
         }
     }

@@ -158,9 +158,9 @@ impl<X: Indexer> State<X> {
     fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.all.wake_all();
-        for channel in self.tables.read().values() {
-            channel.wake_all();
-        }
+        let mut tables: Vec<_> = self.tables.read().clone().into_iter().collect();
+        tables.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+        tables.iter().for_each(|(_, channel)| channel.wake_all());
     }
 
     /// Ends the state of a store whose engine has failed permanently: nothing is stored any more, and watches end.
@@ -396,8 +396,8 @@ impl<X: Indexer> Publisher<X> {
         self.state.root.store(Arc::new(root));
         self.state.visible.store(revision, Ordering::Release);
         for (event, channel) in events.iter().zip(&channels) {
-            channel.wake(event.key(), event.revision());
-            self.state.all.wake(event.key(), event.revision());
+            channel.wake(event.key());
+            self.state.all.wake(event.key());
         }
         self.state.revision.send_replace(revision);
     }

@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tokio::sync::watch;
-
 use crate::entry::Indexer;
 use crate::error::HistoryError;
 use crate::history::{Channel, Event, Group};
@@ -39,11 +37,16 @@ impl Scope {
 /// A position in the history of one prefix. It has no queue: a slow watcher costs nothing and delays no other, and
 /// when its next event has been trimmed it gets [`HistoryError::Compacted`].
 pub struct Watcher<X: Indexer> {
+    group: Arc<Group>,
+    /// List of wake-ups of the group that this watcher belongs to.
+    wake_list: usize,
+    cursor: Cursor<X>,
+}
+
+/// Position of a watcher.
+struct Cursor<X: Indexer> {
     state: Arc<State<X>>,
     channel: Arc<Channel<X>>,
-    group: Arc<Group>,
-    /// Receiver of wake-ups; present until the watcher is dropped.
-    wake: Option<watch::Receiver<Revision>>,
     scope: Scope,
     /// Revision of the start of the watch; events up to it are skipped.
     after: Revision,
@@ -68,18 +71,20 @@ impl<X: Indexer> Watcher<X> {
             return Err(HistoryError::Closed);
         }
         let group = channel.join(&mut ring, scope.key(), matches!(scope, Scope::Key(_)));
-        let wake = group.latest.subscribe();
+        let wake_list = group.subscribe();
         let next = ring.after(after);
         drop(ring);
         Ok(Self {
-            state: state.clone(),
-            channel,
             group,
-            wake: Some(wake),
-            scope,
-            after,
-            done: after,
-            next,
+            wake_list,
+            cursor: Cursor {
+                state: state.clone(),
+                channel,
+                scope,
+                after,
+                done: after,
+                next,
+            },
         })
     }
 
@@ -90,19 +95,16 @@ impl<X: Indexer> Watcher<X> {
     /// events were delivered.
     pub async fn next(&mut self) -> Result<Arc<Event<X>>, HistoryError> {
         loop {
-            if let Some(wake) = &mut self.wake {
-                wake.borrow_and_update();
-            }
-            if let Some(event) = self.try_next()? {
+            // It is created before the check, so that no wake-up between the check and the wait is missed.
+            let woken = self.group.woken(self.wake_list);
+            let is_closed = self.cursor.state.is_closed();
+            if let Some(event) = self.cursor.advance(&self.group)? {
                 return Ok(event);
             }
-            if self.state.is_closed() {
+            if is_closed {
                 return Err(HistoryError::Closed);
             }
-            let Some(wake) = &mut self.wake else {
-                return Err(HistoryError::Closed);
-            };
-            wake.changed().await.map_err(|_| HistoryError::Closed)?;
+            woken.await;
         }
     }
 
@@ -111,10 +113,24 @@ impl<X: Indexer> Watcher<X> {
     /// # Errors
     /// [`HistoryError::Compacted`] if the watcher was too slow.
     pub fn try_next(&mut self) -> Result<Option<Arc<Event<X>>>, HistoryError> {
+        self.cursor.advance(&self.group)
+    }
+
+    /// Returns the revision up to which this watcher has delivered all events of its prefix, for use in a bookmark.
+    ///
+    /// The revision dates from the last call of [`Watcher::next`] that had to wait, or of [`Watcher::try_next`] that
+    /// found nothing. Call the latter first to update it to the current revision.
+    pub fn progress(&self) -> Revision {
+        self.cursor.done
+    }
+}
+
+impl<X: Indexer> Cursor<X> {
+    fn advance(&mut self, group: &Group) -> Result<Option<Arc<Event<X>>>, HistoryError> {
         let current = self.state.revision();
         loop {
             let ring = self.channel.ring.read();
-            if self.group.trimmed.load(Ordering::Acquire) > self.next {
+            if group.trimmed.load(Ordering::Acquire) > self.next {
                 return Err(HistoryError::Compacted {
                     requested: self.done,
                     oldest: self.state.compacted(),
@@ -137,26 +153,18 @@ impl<X: Indexer> Watcher<X> {
             }
         }
     }
-
-    /// Returns the revision up to which this watcher has delivered all events of its prefix, for use in a bookmark.
-    ///
-    /// The revision dates from the last call of [`Watcher::next`] that had to wait, or of [`Watcher::try_next`] that
-    /// found nothing. Call the latter first to update it to the current revision.
-    pub fn progress(&self) -> Revision {
-        self.done
-    }
 }
 
 impl<X: Indexer> Drop for Watcher<X> {
     fn drop(&mut self) {
-        self.wake = None;
-        self.channel.leave(&self.group);
+        self.group.unsubscribe();
+        self.cursor.channel.leave(&self.group);
     }
 }
 
 impl<X: Indexer> std::fmt::Debug for Watcher<X> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Watcher({:?} done to {})", self.scope, self.done)
+        write!(f, "Watcher({:?} done to {})", self.cursor.scope, self.cursor.done)
     }
 }
 
@@ -172,14 +180,18 @@ mod tests {
     async fn a_watcher_that_joins_between_two_leaves_is_woken() {
         let (state, mut publisher) = State::new((), HistoryLimits::default());
         let watch = || Watcher::new(&state, Scope::Prefix("/registry/pods/".into()), 1).unwrap();
-        let (mut first, mut second) = (watch(), watch());
+        let (first, second) = (watch(), watch());
         // Both are about to leave, and the second one runs after another one has joined.
-        (first.wake, second.wake) = (None, None);
-        drop(first);
-        let mut joined = watch();
+        let (channel, group) = (first.cursor.channel.clone(), first.group.clone());
+        first.group.unsubscribe();
         drop(second);
+        channel.leave(&group);
+        let mut joined = watch();
+        channel.leave(&group);
 
-        let woken = joined.wake.as_mut().unwrap();
+        let mut next = std::pin::pin!(joined.next());
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(next.as_mut().poll(&mut context).is_pending());
         let mut draft = publisher.draft();
         let at = At {
             revision: 2,
@@ -188,7 +200,8 @@ mod tests {
         };
         draft.put("/registry/pods/a/b".into(), (&Value::plain("x")).into(), at, None);
         publisher.publish(draft);
-        assert!(woken.has_changed().unwrap());
-        assert_eq!(joined.next().await.unwrap().revision(), 2);
+        let next = tokio::time::timeout(std::time::Duration::from_secs(60), next);
+        assert_eq!(next.await.unwrap().unwrap().revision(), 2);
+        std::mem::forget(first);
     }
 }

@@ -1,11 +1,12 @@
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use holdfast_authorization::User;
 use holdfast_resource::metadata::formats;
 use holdfast_resource::schema::EmptyField;
 use holdfast_resource::{AuditAnnotations, KindType, RawForm, Registry, Resource, ScaleFields, Subresource};
 use holdfast_value::{SmolStr, Value};
+use tokio::time::Instant;
 
 use crate::error::{Error, ErrorKind};
 use crate::metadata;

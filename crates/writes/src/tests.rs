@@ -490,7 +490,7 @@ fn a_run_begins_before_its_deadline_alone() {
     let world = world();
     let live = stored(&world, CONFIG);
     let mut target = target(&world, &live, "");
-    target.request.deadline = Some(std::time::Instant::now());
+    target.request.deadline = Some(tokio::time::Instant::now());
     let late = update_at(&world, &target, Some(&live), &put(decoded(&world, CONFIG)));
     assert!(matches!(kind_of(late), ErrorKind::OutOfTime));
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use holdfast_admission::webhooks::answer::{Answer, AnswerError, Patch};
 use holdfast_admission::webhooks::matching::Invocation;
@@ -13,6 +13,7 @@ use holdfast_resource::metadata::formats::qualified_name;
 use holdfast_resource::metadata::validate_managed_fields;
 use holdfast_resource::{Aggregate, AuditAnnotations, Field, KindType, convert};
 use holdfast_value::{SmolStr, Value, json, json_patch};
+use tokio::time::Instant;
 
 use crate::attributes::Attributes;
 use crate::call::Call;

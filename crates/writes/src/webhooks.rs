@@ -1,7 +1,6 @@
 //! Admission webhooks of a write: which of them are called, and in which order.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use futures_util::future::join_all;
 use holdfast_admission::DynamicPlugin;
@@ -11,6 +10,7 @@ use holdfast_admission::webhooks::matching::{Attributes as MatchAttributes, Invo
 use holdfast_admission::webhooks::{Hooks, Webhook, WebhookType, of_files};
 use holdfast_resource::{AdmissionExemptions, GroupVersion, GroupVersionKind};
 use holdfast_value::Value;
+use tokio::time::Instant;
 
 use crate::attributes::Attributes;
 use crate::environment::ConditionOwner;

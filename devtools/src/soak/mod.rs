@@ -214,7 +214,7 @@ impl Soak {
     }
 
     async fn round(&mut self) -> Result<()> {
-        let mut random = Random::of(self.seed, self.round + 1, 0);
+        let mut random = Random::for_part(self.seed, self.round + 1, 0);
         let lasting = Duration::from_millis(3_000 + random.below(9_000));
         let fault = Fault::choose(&mut random);
         self.round_of(fault, lasting, random).await
@@ -257,7 +257,7 @@ impl Soak {
                 number,
                 target: target.clone(),
                 ledger: Arc::clone(&self.ledger),
-                random: Random::of(self.seed, self.round, 100 + number),
+                random: Random::for_part(self.seed, self.round, 100 + number),
                 may_be_unsure: self.beside.is_some(),
                 stop: stop.clone(),
             };
@@ -267,7 +267,7 @@ impl Soak {
             let reader = Reader {
                 target: target.clone(),
                 ledger: Arc::clone(&self.ledger),
-                random: Random::of(self.seed, self.round, 300 + number),
+                random: Random::for_part(self.seed, self.round, 300 + number),
                 writers: WRITERS,
                 stop: stop.clone(),
             };
@@ -277,7 +277,7 @@ impl Soak {
             let racer = Racer {
                 target: target.clone(),
                 races: Arc::clone(&self.races),
-                random: Random::of(self.seed, self.round, 400 + number),
+                random: Random::for_part(self.seed, self.round, 400 + number),
                 stop: stop.clone(),
             };
             clients.spawn(racer.run());
@@ -314,7 +314,7 @@ impl Soak {
         let mut hostile = JoinSet::new();
         let target = target.clone().with_token(USER_TOKEN);
         for number in 0..HOSTILE {
-            let random = Random::of(self.seed, self.round, 200 + number);
+            let random = Random::for_part(self.seed, self.round, 200 + number);
             let attempts = Arc::clone(&self.attempts);
             hostile.spawn(hostile::run(number, target.clone(), random, attempts));
         }
@@ -420,7 +420,7 @@ mod tests {
         let mut soak = Soak::begin(&arguments, &binary).await.unwrap();
         let faults = [Fault::LeaderKilled, Fault::Cut, Fault::CompactedUnseen, Fault::NoSpace];
         for (number, fault) in (1..).zip(faults) {
-            let round = soak.round_of(fault, Duration::from_millis(900), Random::of(7, number, 0));
+            let round = soak.round_of(fault, Duration::from_millis(900), Random::for_part(7, number, 0));
             if let Err(error) = round.await {
                 panic!("{error:?}\n{}", soak.state());
             }

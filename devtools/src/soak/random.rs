@@ -1,31 +1,28 @@
 //! Choices that come out the same for the same seed.
 
-/// SplitMix64.
+/// Choices of one part of a run.
 #[derive(Clone, Debug)]
-pub(super) struct Random(u64);
+pub(super) struct Random(holdfast_simulation::Random);
 
 impl Random {
     /// Returns the choices of one part of a run: different for each, and the same in each run of the seed.
-    pub(super) fn of(seed: u64, round: u64, part: u64) -> Self {
-        let mut random = Self(seed);
-        for number in [round, part] {
-            random.0 ^= number.wrapping_add(1).wrapping_mul(0xff51_afd7_ed55_8ccd);
-            random.next();
-        }
-        random
+    pub(super) fn for_part(seed: u64, round: u64, part: u64) -> Self {
+        let mix = |random: &mut holdfast_simulation::Random, number: u64| {
+            let mixed = random.next() ^ number.wrapping_add(1).wrapping_mul(0xff51_afd7_ed55_8ccd);
+            holdfast_simulation::Random::from_seed(mixed)
+        };
+        let mut of_seed = holdfast_simulation::Random::from_seed(seed);
+        let mut of_round = mix(&mut of_seed, round);
+        Self(mix(&mut of_round, part))
     }
 
     pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.0.next()
     }
 
-    /// Returns a number below `end`.
+    /// Returns a number below `end`; 0 if `end` is 0.
     pub(super) fn below(&mut self, end: u64) -> u64 {
-        self.next() % end.max(1)
+        self.0.below(end)
     }
 
     /// Returns one of these.

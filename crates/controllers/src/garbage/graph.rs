@@ -3,7 +3,7 @@
 //! The graph contains only objects with owner references, and their owners, by uid. Objects without owners and
 //! dependents cost nothing, in any number.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use holdfast_resource::GroupResource;
@@ -91,7 +91,8 @@ struct Owner {
     place: Option<ObjectRef>,
     /// True if it was seen there and has not been deleted since.
     present: bool,
-    dependents: HashSet<Uid>,
+    /// Ordered, so that the order of the work does not depend on hashes.
+    dependents: BTreeSet<Uid>,
     /// Number of dependents that it must wait for.
     blocking: usize,
 }
@@ -224,7 +225,7 @@ impl Graph {
         let owner = self.owners.entry(seen.uid.clone()).or_insert_with(|| Owner {
             place: seen.place.clone(),
             present: false,
-            dependents: HashSet::new(),
+            dependents: BTreeSet::new(),
             blocking: 0,
         });
         if !owner.present && seen.place.as_ref().is_some_and(|place| exists(place, &seen.uid)) {

@@ -3,7 +3,7 @@
 use smol_str::SmolStr;
 
 /// Uid of an object.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Uid {
     /// A UUID in the usual form: lower-case letters and hyphens.
     Uuid([u8; 16]),

@@ -5,13 +5,14 @@
 //! authenticated and authorized.
 
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use holdfast_audit::Recorder;
 use holdfast_authorization::User;
 use holdfast_resource::{Registry, Resource, Served, Verb};
 use http::{HeaderMap, Method};
 use smol_str::SmolStr;
+use tokio::time::Instant;
 
 use crate::api::audit;
 use crate::api::context::Context;

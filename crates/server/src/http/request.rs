@@ -2,13 +2,14 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use holdfast_audit::Recorder;
 use holdfast_authorization::User;
 use holdfast_resource::{Registry, ResourceVersion, Served, Subresource, Verb};
 use http::HeaderMap;
 use smol_str::SmolStr;
+use tokio::time::Instant;
 
 use crate::http::negotiation::{self, Format, Negotiated, Representation};
 use crate::http::query::Query;

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
 
 use holdfast_resource::Registry;
 use http::StatusCode;
 use parking_lot::RwLock;
 use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts};
 use smol_str::SmolStr;
+use tokio::time::Instant;
 
 use super::{Families, registered};
 use crate::http::request_info::RequestInfo;

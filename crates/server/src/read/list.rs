@@ -5,13 +5,14 @@
 //! chunks stores the position of the next chunk in a token.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use holdfast_gotext::number::parse_uint;
 use holdfast_resource::selector::{LabelSelector, SelectorError};
 use holdfast_resource::{FieldSelector, Resource, Verb};
 use holdfast_store::HistoryError;
 use holdfast_value::Value;
+use tokio::time::Instant;
 
 use super::continue_token::ContinueToken;
 use super::items::{Conversion, ListItems};

@@ -5,13 +5,12 @@
 //! not depend on the content of an object (deletion, garbage collection, namespace deletion) uses the stored object and
 //! calls no webhook.
 
-use std::time::Instant;
-
 use holdfast_admission::webhooks::ClientConfig;
 use holdfast_resource::conversion::{ConversionWebhook, TIMEOUT, WebhookFailure};
 use holdfast_resource::convert::{self, Converted};
 use holdfast_resource::{ConversionCaller, Field};
 use holdfast_value::Value;
+use tokio::time::Instant;
 
 use crate::http::ApiError;
 use crate::objects::{self, Entry};

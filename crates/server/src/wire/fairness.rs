@@ -1,12 +1,13 @@
 //! Seats of priority levels that requests hold.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use holdfast_authorization::User;
 use holdfast_fairness::{Clock, Execution, Moment, Paused, Start, WatchRegistration};
 use http::{Method, Uri};
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use crate::wire::in_flight::Seat;
 

@@ -1,13 +1,13 @@
 //! Commit of a staged run: the object is encoded once and stored under guards on everything that the run saw.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use holdfast_proto::write_envelope;
 use holdfast_resource::{Encoding, RawForm, Resource, Storage};
 use holdfast_store::{CommitError, Committed, Transaction};
 use holdfast_value::Value;
 use holdfast_writes::{AfterCommit, Staged, Target, Write};
+use tokio::time::Instant;
 
 use super::environment::{lookup, stage};
 use super::parent_guard::ParentGuards;

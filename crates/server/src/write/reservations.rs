@@ -1,7 +1,6 @@
 //! Reservations of a write: the statuses of resource quotas that are stored together with it.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use holdfast_admission::Reservation;
 use holdfast_resource::Operation;
@@ -9,6 +8,7 @@ use holdfast_resource::schema::TypeTable;
 use holdfast_store::{CommitError, Committed, Transaction};
 use holdfast_value::Value;
 use holdfast_writes::{Stage, Target, metadata, update_as};
+use tokio::time::Instant;
 
 use super::commit::Failure;
 use super::turns::Turn;

@@ -12,11 +12,12 @@ use std::hash::{BuildHasher, RandomState};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time;
+use tokio::time::Instant;
 
 use crate::http::ApiError;
 
@@ -133,7 +134,7 @@ impl Turn<'_> {
         let (place, turn) = self.turns.place(key)?;
         let wait = turn.acquire_owned();
         let acquired = match self.deadline {
-            Some(deadline) => time::timeout_at(deadline.into(), wait)
+            Some(deadline) => time::timeout_at(deadline, wait)
                 .await
                 .map_err(|_| ApiError::out_of_time())?,
             None => wait.await,

@@ -134,7 +134,7 @@ async fn update_until_stored(
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
+    use tokio::time::Instant;
 
     use holdfast_resource::Known;
     use holdfast_store::Transaction;

@@ -285,7 +285,7 @@ fn restart(process: &Process, position: &Mutex<WatchPosition>, done: Revision, e
         match error {
             HistoryError::Compacted { .. } => {
                 ensure!(
-                    model.next_of_prefix(position.next, position.prefix).is_some() && done < oldest,
+                    done < oldest,
                     "a watch at {done} ended although the history begins at {oldest}"
                 );
                 position.next = model.position_after(model.revision());

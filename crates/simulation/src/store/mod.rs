@@ -24,12 +24,15 @@ use self::clients::WatchPosition;
 use self::model::Model;
 use crate::World;
 use crate::disk::{DiskFaults, SimulatedDisk};
-use crate::world::{Violation, ensure};
+use crate::world::{Violation, ensure, join};
 
 /// Time within which a watcher gets every event, in a process that does nothing else.
 const WATCH_DELAY: Duration = Duration::from_secs(60);
 /// Longest pause of the writer.
 const WRITER_PAUSE: Duration = Duration::from_millis(40);
+
+/// Latest moment at which a process is killed.
+const LATEST_KILL: Duration = Duration::from_secs(2);
 
 /// One process, as its clients see it.
 struct Process {
@@ -119,9 +122,10 @@ impl Simulation {
         world.note(format!("opened at revision {revision}, history from {oldest}"));
         ensure!(revision >= known, "revisions go back from {known} to {revision}");
         ensure!(oldest <= known, "the history begins at {oldest}, after {known}");
-        let recorder = store.watch("", known);
-        let mut recorder = recorder.map_err(|error| Violation::new(error.to_string()))?;
+        let watched = store.watch("", known);
+        let mut recorder = watched.map_err(|error| Violation::new(error.to_string()))?;
         model.observe(&store, &mut recorder)?;
+        model.compare(&store.snapshot(), "", "")?;
         model.settle(true)?;
         let process = Arc::new(Process {
             world: Arc::clone(world),
@@ -150,15 +154,7 @@ impl Simulation {
         for _ in 0..world.below(3) {
             tasks.push(tokio::spawn(clients::list(Arc::clone(&process))));
         }
-        if world.once_in(2) {
-            let dying = Arc::clone(world);
-            let moment = Duration::from_millis(world.below(2_000));
-            tokio::spawn(async move {
-                tokio::time::sleep(moment).await;
-                dying.note("the process is killed");
-                dying.crash();
-            });
-        }
+        world.plan_kill(LATEST_KILL);
         join(tasks).await?;
         process.with_model(|model| model.settle(false));
         tokio::time::sleep(WATCH_DELAY).await;
@@ -188,12 +184,4 @@ async fn pause_writer(process: Arc<Process>) {
         process.world.pause(WRITER_PAUSE).await;
         process.with_model(|_| Ok(()));
     }
-}
-
-/// Waits for the end of tasks, none of which may panic.
-async fn join(tasks: Vec<JoinHandle<()>>) -> Result<(), Violation> {
-    for task in tasks {
-        task.await.map_err(|error| Violation::new(error.to_string()))?;
-    }
-    Ok(())
 }

@@ -136,7 +136,7 @@ pub(super) struct Model {
     events: Vec<ModelEvent>,
     /// Revisions whose operation was acknowledged, or found after a crash.
     explained: BTreeSet<Revision>,
-    /// Operations that may still take effect.
+    /// Operations that may still happen.
     open: BTreeMap<OperationId, Operation>,
     next: OperationId,
 }
@@ -195,6 +195,7 @@ impl Model {
 
     /// Adds the new events of the store and compares its state with the model's.
     pub(super) fn observe(&mut self, store: &Store<()>, recorder: &mut Watcher<()>) -> Result<(), Violation> {
+        let before = self.revision();
         let mut fresh: Vec<ModelEvent> = Vec::new();
         loop {
             match recorder.try_next() {
@@ -233,7 +234,10 @@ impl Model {
             store.revision(),
             self.revision()
         );
-        self.compare(&store.snapshot(), "", "")
+        match self.revision() > before {
+            true => self.compare(&store.snapshot(), "", ""),
+            false => Ok(()),
+        }
     }
 
     /// Adds the events of the next revision.
@@ -321,7 +325,7 @@ impl Model {
             return Ok(());
         }
         self.explained.insert(revision);
-        // A step was written, so the disk was restored before: what failed before it cannot take effect any more.
+        // A step was written, so the disk was restored before: what failed before it cannot happen any more.
         self.open.retain(|_, other| !other.failed);
         Ok(())
     }
@@ -350,7 +354,7 @@ impl Model {
         Ok(())
     }
 
-    /// Records that the disk failed: the operation may take effect if the process ends before the disk works again.
+    /// Records that the disk failed: the operation may still happen if the process ends before the disk works again.
     pub(super) fn failed(&mut self, id: OperationId) {
         if let Some(operation) = self.open.get_mut(&id) {
             operation.failed = true;
@@ -358,7 +362,7 @@ impl Model {
     }
 
     /// Checks at the end of a process that each failed operation is absent and that each revision has its operation.
-    /// After the next process has opened the disk, no operation of this one can take effect any more.
+    /// After the next process has opened the disk, no operation of this one can happen any more.
     pub(super) fn settle(&mut self, is_reopened: bool) -> Result<(), Violation> {
         for revision in 1..=self.revision() {
             if self.explained.contains(&revision) {

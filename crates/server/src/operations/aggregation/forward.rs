@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -14,6 +14,7 @@ use http::request::Parts;
 use http::{Request, StatusCode, Uri};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
+use tokio::time::Instant;
 
 use super::Aggregator;
 use super::api_services::Proxied;
@@ -161,7 +162,7 @@ impl Aggregator {
         let ends: BoxFuture<'static, Result<(), Broken>> = match deadline {
             // An answer that exceeds its deadline is cut off.
             Some(deadline) => Box::pin(async move {
-                tokio::time::sleep_until(deadline.into()).await;
+                tokio::time::sleep_until(deadline).await;
                 Err(Broken)
             }),
             // A long-running request ends with the server, like the server's own watches.
@@ -188,9 +189,7 @@ struct OutOfTime;
 async fn within<T>(deadline: Option<Instant>, work: impl Future<Output = T>) -> Result<T, OutOfTime> {
     match deadline {
         None => Ok(work.await),
-        Some(deadline) => tokio::time::timeout_at(deadline.into(), work)
-            .await
-            .map_err(|_| OutOfTime),
+        Some(deadline) => tokio::time::timeout_at(deadline, work).await.map_err(|_| OutOfTime),
     }
 }
 

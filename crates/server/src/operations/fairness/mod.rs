@@ -6,7 +6,7 @@ mod follow;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use holdfast_authorization::{AccessTarget, User};
@@ -19,6 +19,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Uri};
 use parking_lot::Mutex;
 use smol_str::SmolStr;
+use tokio::time::Instant;
 
 use crate::http::options::reads_as_true;
 use crate::http::request_info::{RequestInfo, ResourcePath};

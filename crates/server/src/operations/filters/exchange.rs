@@ -2,13 +2,14 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use holdfast_audit::{Layer, Recorder};
 use holdfast_authorization::User;
 use holdfast_proto::Messages;
 use http::HeaderValue;
 use http::request::Parts;
+use tokio::time::Instant;
 
 use crate::http::ApiError;
 use crate::http::negotiation::{Negotiated, Representation};

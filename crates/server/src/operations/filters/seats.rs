@@ -1,10 +1,10 @@
 //! Filter of the seats that requests occupy while they are served.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use holdfast_audit::Layer;
 use holdfast_proto::Messages;
+use tokio::time::Instant;
 
 use super::{Exchange, Filter, Handler};
 use crate::http::ApiError;
