@@ -135,7 +135,7 @@ impl Assembly<'_> {
             auditor,
             browsers: flags.transport.browsers()?,
             go_away: flags.transport.go_away()?,
-            parts_from_unknown: has(Feature::UnauthenticatedHTTP2DOSMitigation),
+            ends_unauthenticated_connections: has(Feature::UnauthenticatedHTTP2DOSMitigation),
             storage_versions,
         };
         Ok((Arc::new(service), aggregation))

@@ -124,7 +124,7 @@ async fn end(client: &Client, definitions: &Resource, deleted: Deleted) -> Resul
         return Ok(());
     };
     // Otherwise the resource could be unknown here although another server has stored objects of it.
-    client.follow_definitions(revision).await?;
+    client.wait_for_crds(revision).await?;
     let named = client.resource(
         definition.str_at(&["spec", "group"]).unwrap_or_default(),
         definition.str_at(&["spec", "names", "plural"]).unwrap_or_default(),

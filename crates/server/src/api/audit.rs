@@ -20,7 +20,7 @@ use crate::wire::body::BodyObserver;
 const DETAILS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.StatusDetails";
 
 /// The maximum number of bytes of an answer that is collected while it is sent.
-const MOST_GATHERED: usize = 64 << 20;
+const MAX_GATHERED_BYTES: usize = 64 << 20;
 
 /// Notes the object of a request, with its defaults.
 pub(super) fn sent(context: &Context, request: &ResourceRequest, kind_type: &dyn KindType, object: &Value) {
@@ -39,10 +39,10 @@ pub(super) fn patched(request: &ResourceRequest, body: &Bytes) {
         if json::parse(body, &Limits::REQUEST).is_ok() {
             return json::html_safe(compact(body)).into();
         }
-        let read = yaml::parse(body, &Limits::REQUEST).ok();
-        let read = read.filter(|patch| patch.as_map().is_some() || patch.as_list().is_some());
-        let shown = read.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned().into());
-        json::to_vec(&shown).into()
+        let parsed = yaml::parse(body, &Limits::REQUEST).ok();
+        let read = parsed.filter(|patch| patch.as_map().is_some() || patch.as_list().is_some());
+        let patch = read.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned().into());
+        json::to_vec(&patch).into()
     });
 }
 
@@ -76,11 +76,11 @@ pub(crate) fn capture(audit: &Recorder, context: &representation::Context, respo
     if audit.decision().level < Level::RequestResponse {
         return;
     }
-    let Some(format) = shown_format(response) else { return };
+    let Some(format) = logged_format(response) else { return };
     match response.body().whole() {
         Some(bytes) => {
-            if let Some(shown) = shown_object(format, audit, context, &bytes) {
-                audit.response_object(shown);
+            if let Some(object) = logged_object(format, audit, context, &bytes) {
+                audit.response_object(object);
             }
         }
         // Lists are recorded as they are sent.
@@ -101,7 +101,7 @@ pub(crate) fn status(context: &representation::Context, response: &Response) -> 
         code,
         ..ResponseStatus::default()
     };
-    let status = shown_format(response).and_then(|format| shown_status(format, context, &response.body().whole()?));
+    let status = logged_format(response).and_then(|format| logged_status(format, context, &response.body().whole()?));
     let Some(status) = status else { return bare };
     let text = |name| status.str_at(&[name]).unwrap_or_default();
     let details = status.get("details").map(|details| {
@@ -119,7 +119,7 @@ pub(crate) fn status(context: &representation::Context, response: &Response) -> 
 }
 
 /// Returns the format of the object in an answer; `None` if it contains none.
-fn shown_format(response: &Response) -> Option<Format> {
+fn logged_format(response: &Response) -> Option<Format> {
     let headers = response.headers();
     if headers.contains_key(header::CONTENT_ENCODING) {
         return None;
@@ -130,11 +130,11 @@ fn shown_format(response: &Response) -> Option<Format> {
 }
 
 /// Returns the `Status` that `bytes` encode, if they do.
-fn shown_status(format: Format, context: &representation::Context, bytes: &[u8]) -> Option<Value> {
+fn logged_status(format: Format, context: &representation::Context, bytes: &[u8]) -> Option<Value> {
     let parsed = match format {
         Format::Json if begins_as_status(bytes) => json::parse(bytes, &Limits::TRUSTED).ok(),
-        Format::Yaml if bytes.len() < MOST_STATUS => yaml::parse(bytes, &Limits::TRUSTED).ok(),
-        Format::Cbor if bytes.len() < MOST_STATUS => cbor::parse(bytes, &Limits::TRUSTED).ok(),
+        Format::Yaml if bytes.len() < MAX_STATUS_BYTES => yaml::parse(bytes, &Limits::TRUSTED).ok(),
+        Format::Cbor if bytes.len() < MAX_STATUS_BYTES => cbor::parse(bytes, &Limits::TRUSTED).ok(),
         Format::Protobuf if Envelope::read(bytes).is_ok_and(|envelope| envelope.kind == "Status") => {
             decoded(context, bytes)
         }
@@ -144,9 +144,9 @@ fn shown_status(format: Format, context: &representation::Context, bytes: &[u8])
 }
 
 /// Returns the object that `bytes` encode, in the form of the log.
-fn shown_object(format: Format, audit: &Recorder, context: &representation::Context, bytes: &Bytes) -> Option<Bytes> {
+fn logged_object(format: Format, audit: &Recorder, context: &representation::Context, bytes: &Bytes) -> Option<Bytes> {
     let tree = match format {
-        Format::Json => return shown_json(audit, &context.types, bytes),
+        Format::Json => return logged_json(audit, &context.types, bytes),
         Format::Yaml => yaml::parse(bytes, &Limits::TRUSTED).ok()?,
         Format::Protobuf => decoded(context, bytes)?,
         Format::Cbor => cbor::parse(bytes, &Limits::TRUSTED).ok()?,
@@ -156,7 +156,7 @@ fn shown_object(format: Format, audit: &Recorder, context: &representation::Cont
 }
 
 /// The maximum size of a `Status` in YAML and CBOR, in bytes. Its first bytes do not distinguish it from other objects.
-const MOST_STATUS: usize = 64 << 10;
+const MAX_STATUS_BYTES: usize = 64 << 10;
 
 /// Returns true if JSON begins like a `Status` of this server, indented or not.
 fn begins_as_status(bytes: &[u8]) -> bool {
@@ -168,8 +168,11 @@ fn decoded(context: &representation::Context, bytes: &[u8]) -> Option<Value> {
     let envelope = Envelope::read(bytes).ok()?;
     // Some documents of discovery omit their version.
     let version = Some(&*envelope.api_version).filter(|version| !version.is_empty());
-    let of = protobuf::type_of(&context.types, version.unwrap_or("v1"), &envelope.kind)?;
-    let mut tree = context.messages.decode(of, envelope.message, &Limits::TRUSTED).ok()?;
+    let message_type = protobuf::type_of(&context.types, version.unwrap_or("v1"), &envelope.kind)?;
+    let mut tree = context
+        .messages
+        .decode(message_type, envelope.message, &Limits::TRUSTED)
+        .ok()?;
     tree.set_at(&["kind"], envelope.kind.as_ref().into());
     if let Some(version) = version {
         tree.set_at(&["apiVersion"], version.into());
@@ -178,7 +181,7 @@ fn decoded(context: &representation::Context, bytes: &[u8]) -> Option<Value> {
 }
 
 /// Returns JSON in the form of the log; `None` if it is not an API object.
-fn shown_json(audit: &Recorder, types: &schema::TypeTable, bytes: &Bytes) -> Option<Bytes> {
+fn logged_json(audit: &Recorder, types: &schema::TypeTable, bytes: &Bytes) -> Option<Bytes> {
     let trimmed = bytes.trim_ascii();
     let omits = audit.decision().omit_managed_fields && memchr_managed(trimmed);
     if omits || !trimmed.starts_with(b"{\"kind\":") {
@@ -212,7 +215,7 @@ fn kept(audit: &Recorder, mut tree: Value) -> Value {
         let Some(items) = tree.get(list).and_then(Value::as_list) else {
             continue;
         };
-        let items = items.iter().map(|item| {
+        let logged_items = items.iter().map(|item| {
             let mut item = item.clone();
             match member {
                 None => drop(item.remove_at(&PATH)),
@@ -220,7 +223,7 @@ fn kept(audit: &Recorder, mut tree: Value) -> Value {
             }
             item
         });
-        let items: Vec<Value> = items.collect();
+        let items: Vec<Value> = logged_items.collect();
         tree.set_at(&[list], items.into());
     }
     tree
@@ -253,7 +256,7 @@ struct Gathering {
 
 impl BodyObserver for Gathering {
     fn piece(&mut self, piece: &Bytes) {
-        if self.gathered.len() + piece.len() > MOST_GATHERED {
+        if self.gathered.len() + piece.len() > MAX_GATHERED_BYTES {
             (self.gathered, self.too_large) = (Vec::new(), true);
         }
         if !self.too_large {
@@ -266,8 +269,8 @@ impl BodyObserver for Gathering {
             return self.audit.annotate(TRUNCATED, "true".to_owned());
         }
         let gathered = Bytes::from(std::mem::take(&mut self.gathered));
-        if let Some(shown) = shown_json(&self.audit, &self.types, &gathered) {
-            self.audit.response_object(shown);
+        if let Some(object) = logged_json(&self.audit, &self.types, &gathered) {
+            self.audit.response_object(object);
         }
     }
 }

@@ -25,7 +25,7 @@ pub(super) fn read(
     kind: &dyn ComputedObjects,
 ) -> Result<Response, ApiError> {
     let target = write::target(request, WriteOptions::default());
-    let (shown, query, representation) = (
+    let (requested, query, representation) = (
         RequestedVersion::of_subresource(request),
         &request.query,
         &request.representation,
@@ -39,7 +39,7 @@ pub(super) fn read(
             })?;
             representation::object(
                 &context.representation,
-                &shown,
+                &requested,
                 query,
                 representation,
                 StatusCode::OK,
@@ -54,7 +54,14 @@ pub(super) fn read(
                 objects.map_err(|refusal| stage.refusal_of_answer(refusal, None).into())
             })?;
             objects.retain(|object| selection.selects_tree(&request.served.resource, object));
-            list_answer::of_trees(&context.representation, &shown, query, representation, "{}", &objects)
+            list_answer::of_trees(
+                &context.representation,
+                &requested,
+                query,
+                representation,
+                "{}",
+                &objects,
+            )
         }
         _ => Err(unsupported(request)),
     }

@@ -95,8 +95,8 @@ fn option_of(request: &ResourceRequest, parameter: &ConnectParameter) -> Result<
 
 /// Returns the time of a text, in the format of objects.
 fn time(text: &str) -> Result<Value, ApiError> {
-    let time = Timestamp::parse(text, Precision::Seconds);
-    let time = time.map_err(|error| ApiError::bad_request(error.to_string()))?;
+    let parsed = Timestamp::parse(text, Precision::Seconds);
+    let time = parsed.map_err(|error| ApiError::bad_request(error.to_string()))?;
     Ok(time.text(Precision::Seconds).into())
 }
 

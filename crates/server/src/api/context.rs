@@ -9,7 +9,7 @@ use holdfast_resource::Registry;
 use holdfast_resource::access::TokenIssuer;
 
 use crate::http::options::ListRules;
-use crate::objects::definitions::Definitions;
+use crate::objects::crd_registry::CrdRegistry;
 use crate::objects::{EventCache, Trees};
 pub use crate::representation::Shared;
 use crate::runtime::background::Background;
@@ -49,7 +49,7 @@ pub struct Context {
     /// The context of the representation of objects.
     pub representation: Arc<representation::Context>,
     /// The progress of the served resources in following the CRDs.
-    pub definitions: Arc<Definitions>,
+    pub crds: Arc<CrdRegistry>,
     /// The shutdown phase of the server.
     pub shutdown: Shutdown,
     /// The tasks that run for as long as the server serves.
@@ -62,8 +62,8 @@ impl Context {
     /// Builds the context from the parts of a server.
     pub fn new(parts: Parts) -> Self {
         let types = Arc::clone(parts.field_managers.types().table());
-        let definitions = Definitions::new(Arc::clone(&parts.shared.registry), Arc::clone(&parts.shared.store));
-        let definitions = Arc::new(definitions);
+        let crd_registry = CrdRegistry::new(Arc::clone(&parts.shared.registry), Arc::clone(&parts.shared.store));
+        let crds = Arc::new(crd_registry);
         let representation = Arc::new(representation::Context {
             messages: Messages::new(Arc::clone(&types)),
             types,
@@ -72,14 +72,14 @@ impl Context {
         });
         let read = read::Context {
             shared: parts.shared.clone(),
-            definitions: Arc::clone(&definitions),
+            crds: Arc::clone(&crds),
             representation: Arc::clone(&representation),
             frames: EventCache::default(),
             shutdown: parts.shutdown.clone(),
         };
         let write = write::Context {
             shared: parts.shared.clone(),
-            definitions: Arc::clone(&definitions),
+            crds: Arc::clone(&crds),
             field_managers: parts.field_managers,
             trees: Trees::default(),
             turns: Turns::default(),
@@ -95,7 +95,7 @@ impl Context {
             read: Arc::new(read),
             write: Arc::new(write),
             representation,
-            definitions,
+            crds,
             shutdown: parts.shutdown,
             background: parts.background,
             config: parts.config,

@@ -89,10 +89,10 @@ pub(super) async fn delete_collection(
         }
     }
     drop(deletions);
-    let shown = RequestedVersion::of_request(&request);
+    let requested = RequestedVersion::of_request(&request);
     let mut answer = list_answer::answer(
         &context.representation,
-        &shown,
+        &requested,
         &request.query,
         &request.representation,
         page,
@@ -110,14 +110,14 @@ async fn check_can_be_shown(
     request: &ResourceRequest,
     entries: &[Arc<Entry>],
 ) -> Result<(), ApiError> {
-    let shown = RequestedVersion::of_request(request);
+    let requested = RequestedVersion::of_request(request);
     let others: Vec<&Entry> = entries
         .iter()
         .map(AsRef::as_ref)
-        .filter(|entry| shown.needs_webhook(entry))
+        .filter(|entry| requested.needs_webhook(entry))
         .collect();
     for together in others.chunks(conversion::TOGETHER) {
-        conversion::stored(&context.representation, &shown, together).await?;
+        conversion::stored(&context.representation, &requested, together).await?;
     }
     Ok(())
 }
@@ -166,7 +166,7 @@ fn success(request: &ResourceRequest, result: &WriteResult) -> Vec<u8> {
     };
     let details = Details {
         uid,
-        ..Details::of(&resource.group_resource(), &request.name)
+        ..Details::new(&resource.group_resource(), &request.name)
     };
     status::success(&details, None)
 }

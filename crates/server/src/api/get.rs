@@ -21,10 +21,10 @@ pub(super) async fn get(context: &Arc<Context>, request: ResourceRequest) -> Res
     let snapshot = snapshot(context, &request).await?;
     let entry = entry(&snapshot, &request)?;
     let (query, representation) = (&request.query, &request.representation);
-    let shown = RequestedVersion::of_request(&request);
+    let requested = RequestedVersion::of_request(&request);
     representation::entry(
         &context.representation,
-        &shown,
+        &requested,
         query,
         representation,
         StatusCode::OK,

@@ -19,10 +19,10 @@ pub(super) async fn list(context: &Arc<Context>, request: ResourceRequest) -> Re
     let options = ListOptions::parse(&request.query, context.config.lists)?;
     let selection = selection(&request, &options)?;
     let page = page(&context.read, &request, &options, &selection).await?;
-    let shown = RequestedVersion::of_request(&request);
+    let requested = RequestedVersion::of_request(&request);
     list_answer::answer(
         &context.representation,
-        &shown,
+        &requested,
         &request.query,
         &request.representation,
         page,

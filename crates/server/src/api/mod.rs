@@ -61,8 +61,8 @@ pub(crate) async fn handle(context: &Arc<Context>, request: ResourceRequest) -> 
     ]);
     // Rejections carry warnings too, so they are converted to answers here.
     let errors = request.negotiated.errors();
-    let answer = dispatch(context, request).await;
-    let mut answer = answer.unwrap_or_else(|error| response::error(context.messages(), &error, &errors));
+    let outcome = dispatch(context, request).await;
+    let mut answer = outcome.unwrap_or_else(|error| response::error(context.messages(), &error, &errors));
     response::put_warning_first(answer.headers_mut(), deprecation);
     Ok(answer)
 }
@@ -141,7 +141,7 @@ async fn read_new(context: &Context, request: &mut ResourceRequest) -> Result<Se
     let format = request.body_format()?;
     let body = read_body(request).await?;
     let options = CreateOptions::parse(&request.query)?;
-    let (kind_type, decoded) = read_object(context, request, (&body, format), &options.write)?;
+    let (kind_type, decoded) = read_object(context, request, &body, format, &options.write)?;
     Ok(Sent {
         options,
         kind_type,
@@ -154,7 +154,7 @@ async fn read_replacement(context: &Context, request: &mut ResourceRequest) -> R
     let body = read_body(request).await?;
     let options = UpdateOptions::parse(&request.query)?;
     let format = request.body_format()?;
-    let (kind_type, decoded) = read_object(context, request, (&body, format), &options.write)?;
+    let (kind_type, decoded) = read_object(context, request, &body, format, &options.write)?;
     Ok(Sent {
         options,
         kind_type,
@@ -166,7 +166,8 @@ async fn read_replacement(context: &Context, request: &mut ResourceRequest) -> R
 fn read_object(
     context: &Context,
     request: &ResourceRequest,
-    (body, format): (&Bytes, Format),
+    body: &Bytes,
+    format: Format,
     options: &WriteOptions,
 ) -> Result<(Arc<dyn KindType>, Decoded), ApiError> {
     let (types, kind_type) = (context.write.body_types(), kind_type(context, request)?);
@@ -211,7 +212,7 @@ fn filled_in(kind_type: &dyn KindType, object: Value) -> Result<Value, ApiError>
 /// Returns the answer to a write, which contains the current object.
 async fn written(context: &Context, request: &ResourceRequest, written: &WriteResult) -> Result<Response, ApiError> {
     use crate::write::WrittenObject;
-    let shown = RequestedVersion::of_request(request);
+    let requested = RequestedVersion::of_request(request);
     let code = if written.created {
         http::StatusCode::CREATED
     } else {
@@ -221,12 +222,12 @@ async fn written(context: &Context, request: &ResourceRequest, written: &WriteRe
     let mut answer = match &written.object {
         WrittenObject::Stored(entry, tree) => {
             let context = &context.representation;
-            representation::entry(context, &shown, query, representation, code, entry, tree.as_ref()).await?
+            representation::entry(context, &requested, query, representation, code, entry, tree.as_ref()).await?
         }
         WrittenObject::Tree(tree) => {
             representation::tree(
                 &context.representation,
-                &shown,
+                &requested,
                 query,
                 representation,
                 code,

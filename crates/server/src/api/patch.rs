@@ -25,7 +25,7 @@ pub(super) async fn patch(context: &Arc<Context>, mut request: ResourceRequest) 
     let sent = match patch_type {
         PatchType::Apply => {
             let fingerprints = &context.write.fingerprints;
-            fingerprints.of(&context.shared.store, &target, &options, &body)
+            fingerprints.describe(&context.shared.store, &target, &options, &body)
         }
         _ => None,
     };

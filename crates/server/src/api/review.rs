@@ -34,18 +34,18 @@ pub(super) async fn create(
     let object = filled_in(kind_type.as_ref(), decoded.object)?;
     let answered = write::answer(&context.write, &target, review.as_ref(), object).await;
     let (object, warnings) = answered.map_err(|error| error.with_warnings(decoded.warnings.clone()))?;
-    let (shown, representation) = (RequestedVersion::of_subresource(&request), &request.representation);
+    let (requested, representation) = (RequestedVersion::of_subresource(&request), &request.representation);
     let code = StatusCode::CREATED;
     let warnings = [decoded.warnings, warnings].concat();
-    let answer = representation::object(
+    let outcome = representation::object(
         &context.representation,
-        &shown,
+        &requested,
         &request.query,
         representation,
         code,
         Tree::Stored(&object),
     );
-    let mut answer = answer.map_err(|error| error.with_warnings(warnings.clone()))?;
+    let mut answer = outcome.map_err(|error| error.with_warnings(warnings.clone()))?;
     response::add_warnings(answer.headers_mut(), &warnings);
     Ok(answer)
 }

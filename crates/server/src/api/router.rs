@@ -79,7 +79,7 @@ pub async fn serve_resource(
         && registry
             .served(&target.group, &target.version, &target.resource)
             .is_none()
-        && context.definitions.caught_up().await
+        && context.crds.caught_up().await
     {
         registry = context.registry();
     }
@@ -135,11 +135,11 @@ pub fn resource_request(
         unadmitted,
     } = incoming;
     let place = Route::find(&registry, &target)?;
-    let verb = place.verb(&method, &info).map_err(|error| place.refused(error))?;
+    let verb = place.verb(&method, &info).map_err(|error| place.rejected(error))?;
     let connecter = place.served.resource.capabilities.connecter(&place.subresource);
     let connects = connecter.is_some_and(|connecter| connecter.connects());
     if verb == Verb::Patch && !connects {
-        check_patch_type(&negotiated, cbor, &place.served.resource).map_err(|error| place.refused(error))?;
+        check_patch_type(&negotiated, cbor, &place.served.resource).map_err(|error| place.rejected(error))?;
     }
     let watchable = place.name.is_empty() && matches!(verb, Verb::List | Verb::Watch);
     let produced: &[&str] = match connecter {
@@ -315,7 +315,7 @@ impl Route {
 
     /// Adds warnings to a rejection before the verb's handler: for custom resources, the handler that warns runs before
     /// any rejection.
-    fn refused(&self, error: ApiError) -> ApiError {
+    fn rejected(&self, error: ApiError) -> ApiError {
         match self.served.resource.conventions.fixed_routes {
             true => error,
             false => error.with_warnings(self.deprecation()),

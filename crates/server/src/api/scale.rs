@@ -87,10 +87,10 @@ async fn answer(context: &Context, request: &ResourceRequest, stored: Value) -> 
         .await?;
     let scale = scale::from_parent(&parent, fields(request)?);
     let (query, representation) = (&request.query, &request.representation);
-    let shown = RequestedVersion::of_subresource(request);
+    let requested = RequestedVersion::of_subresource(request);
     representation::object(
         &context.representation,
-        &shown,
+        &requested,
         query,
         representation,
         StatusCode::OK,

@@ -89,7 +89,7 @@ pub(super) async fn delete(context: &Arc<Context>, request: &ResourceRequest) ->
         };
         return Err(ApiError::invalid(&named, &request.name, &[error]));
     };
-    tracing::warn!(key = %entry.key(), user = %request.user.name, "an object that cannot be read is deleted");
+    tracing::warn!(key = %entry.key(), user = %request.user.name, "deleting an object that cannot be read");
     write::remove_unread(&context.write, &entry).await?;
     let status = gone(request);
     response::encoded(context.messages(), StatusCode::OK, &request.representation, status)
@@ -100,9 +100,9 @@ pub(super) async fn delete(context: &Arc<Context>, request: &ResourceRequest) ->
 /// upstream: k8s.io/apiserver/pkg/endpoints/handlers#authorizeUnsafeDelete
 fn authorize(context: &Context, request: &ResourceRequest) -> Result<(), ApiError> {
     let resource = &request.served.resource;
-    let refuse = |why: String| Err(ApiError::forbidden(&resource.group_resource(), &request.name, why));
+    let reject = |why: String| Err(ApiError::forbidden(&resource.group_resource(), &request.name, why));
     if !request.subresource.is_empty() {
-        return refuse(format!(
+        return reject(format!(
             "{OPTION} delete option is not allowed on a subresource or non-resource request"
         ));
     }
@@ -121,7 +121,7 @@ fn authorize(context: &Context, request: &ResourceRequest) -> Result<(), ApiErro
     let decision = context.shared.authorizer.authorize(&request.user, &attributes);
     match decision.allows() {
         true => Ok(()),
-        false => refuse(format!("not permitted to do {VERB:?}, reason: {}", decision.reason())),
+        false => reject(format!("not permitted to do {VERB:?}, reason: {}", decision.reason())),
     }
 }
 

@@ -27,8 +27,8 @@ pub(super) async fn update(context: &Arc<Context>, mut request: ResourceRequest)
     let warnings = decoded.warnings.clone();
     // A rejection also warns of the dropped fields.
     let warned = |error: ApiError| error.with_warnings(warnings.clone());
-    let refused = |error: Error| warned(error.into());
-    check_place(&mut object, &request.name, &request.namespace).map_err(refused)?;
+    let rejected = |error: Error| warned(error.into());
+    check_place(&mut object, &request.name, &request.namespace).map_err(rejected)?;
     let change = Change::Replace {
         object,
         warnings: decoded.warnings,

@@ -44,7 +44,7 @@ pub(super) async fn watch(context: &Arc<Context>, mut request: ResourceRequest) 
     let end = Instant::now() + duration(context, &options);
     // The watch starts with the existing objects if no resource version names the state that the client knows.
     let from_state = options.send_initial_events.unwrap_or(matches!(wanted, None | Some(0)));
-    let place = KeyRange::of(&request, &selection);
+    let place = KeyRange::for_request(&request, &selection);
     let store = context.shared.store.for_key(place.prefix.as_bytes());
     let failed = |request, error: &ApiError| {
         let frame = error_frame(context.messages(), format, error);
@@ -59,12 +59,12 @@ pub(super) async fn watch(context: &Arc<Context>, mut request: ResourceRequest) 
         (_, None) => fresh(store, None).await?,
         _ => store.snapshot(),
     };
-    let shown = RequestedVersion::of_request(&request);
-    let conversion = Conversion::of(&context.representation, &shown);
+    let requested = RequestedVersion::of_request(&request);
+    let conversion = Conversion::for_version(&context.representation, &requested);
     let initial = match from_state {
         true => {
-            let items = place.items(&snapshot, &shown.resource, &selection, None, conversion);
-            let tally = context.shared.metrics.lists().begin_watch(&shown.resource);
+            let items = place.items(&snapshot, &requested.resource, &selection, None, conversion);
+            let tally = context.shared.metrics.lists().begin_watch(&requested.resource);
             Some(items.await?.counted_by(tally))
         }
         false => None,
@@ -73,19 +73,19 @@ pub(super) async fn watch(context: &Arc<Context>, mut request: ResourceRequest) 
         Some(wanted) if !from_state && wanted > 0 => wanted,
         _ => snapshot.revision(),
     };
-    let watcher = match place.key {
+    let opened = match place.key {
         Some(key) => store.watch_key(key, after),
         None => store.watch(place.prefix, after),
     };
-    let watcher = match watcher {
+    let watcher = match opened {
         Ok(watcher) => watcher,
         Err(HistoryError::Compacted { oldest, .. }) => return failed(request, &too_old(after, oldest)),
         Err(_) => return Err(ApiError::unavailable("the server is shutting down")),
     };
-    let form = event_form(&request, &shown, include);
+    let form = event_form(&request, &requested, include);
     let encoder = WatchEncoder {
         context: Arc::clone(&context.read),
-        shown,
+        requested,
         selection,
         form,
         columns_sent: false,
@@ -151,13 +151,13 @@ fn stream_format(request: &ResourceRequest) -> Result<Format, ApiError> {
 }
 
 /// Returns the properties on which the encoded events of a watch depend.
-fn event_form(request: &ResourceRequest, shown: &RequestedVersion, include: IncludeObject) -> EventForm {
-    let definition = shown.resource.definition.as_ref();
+fn event_form(request: &ResourceRequest, requested: &RequestedVersion, include: IncludeObject) -> EventForm {
+    let definition = requested.resource.definition.as_ref();
     EventForm {
         format: request.representation.format,
         view: request.representation.view,
         include,
-        api_version: shown.api_version.clone(),
+        api_version: requested.api_version.clone(),
         drops_managed_fields: request.representation.drops_managed_fields,
         definition: definition.map_or(0, |definition| definition.serial),
     }

@@ -112,7 +112,7 @@ impl CreateOptions {
     pub fn parse(query: &Query) -> Result<Self, ApiError> {
         let mut errors = Vec::new();
         let write = write_options(query, &mut errors);
-        refuse("CreateOptions", errors)?;
+        reject("CreateOptions", errors)?;
         Ok(Self { write })
     }
 }
@@ -125,7 +125,7 @@ impl UpdateOptions {
     pub fn parse(query: &Query) -> Result<Self, ApiError> {
         let mut errors = Vec::new();
         let write = write_options(query, &mut errors);
-        refuse("UpdateOptions", errors)?;
+        reject("UpdateOptions", errors)?;
         Ok(Self { write })
     }
 }
@@ -151,7 +151,7 @@ impl PatchOptions {
             ));
         }
         let write = write_options(query, &mut errors);
-        refuse("PatchOptions", errors)?;
+        reject("PatchOptions", errors)?;
         Ok(Self {
             write,
             force: force.unwrap_or_default(),
@@ -250,7 +250,7 @@ impl ListOptions {
         if !errors.is_empty() {
             options.check_selectors()?;
         }
-        refuse("ListOptions", errors)?;
+        reject("ListOptions", errors)?;
         Ok(options)
     }
 
@@ -319,9 +319,9 @@ impl ListOptions {
 
     /// Rejects selectors that cannot be parsed; this check precedes those of options that conflict.
     fn check_selectors(&self) -> Result<(), ApiError> {
-        let refuse = |error: SelectorError| ApiError::bad_request(error.to_string());
-        LabelSelector::parse(&self.label_selector).map_err(refuse)?;
-        FieldSelector::parse(&self.field_selector).map_err(refuse)?;
+        let reject = |error: SelectorError| ApiError::bad_request(error.to_string());
+        LabelSelector::parse(&self.label_selector).map_err(reject)?;
+        FieldSelector::parse(&self.field_selector).map_err(reject)?;
         Ok(())
     }
 
@@ -333,7 +333,7 @@ impl ListOptions {
     }
 }
 
-fn refuse(options: &'static str, errors: Vec<FieldError>) -> Result<(), ApiError> {
+fn reject(options: &'static str, errors: Vec<FieldError>) -> Result<(), ApiError> {
     if errors.is_empty() {
         Ok(())
     } else {

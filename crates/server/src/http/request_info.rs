@@ -353,11 +353,11 @@ mod tests {
 
     #[test]
     fn a_path_may_lead_through_a_namespace_without_a_name() {
-        let of = |uri: &str| parse("GET", uri).resource.unwrap();
-        let target = of("/api/v1/namespaces//pods");
+        let resource = |uri: &str| parse("GET", uri).resource.unwrap();
+        let target = resource("/api/v1/namespaces//pods");
         assert_eq!((target.in_namespace, target.namespace.as_str()), (true, ""));
         assert_eq!(target.resource, "pods");
-        assert!(!of("/api/v1/pods").in_namespace && of("/api/v1/namespaces/a").of_namespace);
+        assert!(!resource("/api/v1/pods").in_namespace && resource("/api/v1/namespaces/a").of_namespace);
     }
 
     #[test]

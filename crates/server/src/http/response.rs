@@ -180,10 +180,10 @@ pub fn unread(error: RequestInfoError, uri: &Uri) -> Response {
 /// Returns the response to a request for `uri` that fails in the server outside of all handlers: plain text.
 pub(crate) fn internal_error(uri: &Uri, why: &str) -> Response {
     let target = uri.path_and_query().map_or("/", PathAndQuery::as_str);
-    let shown = format!("Internal Server Error: {}: {why}\n", quote(target));
+    let message = format!("Internal Server Error: {}: {why}\n", quote(target));
     // The text is harmless if it is interpreted as HTML.
-    let shown = shown.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    text(StatusCode::INTERNAL_SERVER_ERROR, shown)
+    let escaped = message.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    text(StatusCode::INTERNAL_SERVER_ERROR, escaped)
 }
 
 /// Returns the response to a request for a WebSocket whose handshake is rejected.
@@ -203,11 +203,11 @@ pub fn page_not_found() -> Response {
 pub fn error(messages: &Messages, error: &ApiError, representation: &Representation) -> Response {
     let code = error.code();
     // A Status consists of numbers and text, which every format can encode.
-    let response = match representation.format {
+    let encoded = match representation.format {
         Format::Protobuf => encoded(messages, code, representation, error.to_json()),
         _ => document(messages, code, representation, &error.document()),
     };
-    let mut response = response.unwrap_or_else(|_| text(code, error.to_string()));
+    let mut response = encoded.unwrap_or_else(|_| text(code, error.to_string()));
     let details = error.status().details.as_ref();
     let retry_after = details.map_or(0, |details| details.retry_after_seconds);
     if retry_after > 0 {
@@ -238,20 +238,20 @@ pub fn add_warnings(headers: &mut HeaderMap, warnings: &[String]) {
     let is_printable = |byte: u8| matches!(byte, b' '..=b'~');
     let sayable =
         |text: &str| !text.is_empty() && (text.bytes().all(is_printable) || !text.chars().any(char::is_control));
-    let mut shown: Vec<&str> = Vec::with_capacity(warnings.len().min(WARNING_CHARACTERS));
+    let mut included: Vec<&str> = Vec::with_capacity(warnings.len().min(WARNING_CHARACTERS));
     let mut length = 0;
     for text in warnings {
-        if length >= WARNING_CHARACTERS && shown.len() * CUT_WARNING >= WARNING_CHARACTERS {
+        if length >= WARNING_CHARACTERS && included.len() * CUT_WARNING >= WARNING_CHARACTERS {
             break;
         }
-        if sayable(text) && !shown.contains(&text.as_str()) {
+        if sayable(text) && !included.contains(&text.as_str()) {
             length += text.chars().count();
-            shown.push(text);
+            included.push(text);
         }
     }
     let cut = length > WARNING_CHARACTERS;
     let mut length = 0;
-    for text in shown {
+    for text in included {
         if cut && length >= WARNING_CHARACTERS {
             return;
         }
@@ -340,17 +340,17 @@ mod tests {
 
     #[test]
     fn warnings_that_are_long_together_are_cut_short() {
-        let shown = |warnings: &[String]| -> Vec<usize> {
+        let lengths = |warnings: &[String]| -> Vec<usize> {
             let mut headers = HeaderMap::new();
             add_warnings(&mut headers, warnings);
             let all = headers.get_all(WARNING).iter();
             all.map(|value| value.len() - r#"299 - """#.len()).collect()
         };
         let text = |at: usize, length: usize| format!("{at:04}{}", "x".repeat(length - 4));
-        assert_eq!(shown(&[text(0, 4000), text(1, 96)]), [4000, 96]);
-        assert_eq!(shown(&[text(0, 4000), text(1, 97), text(2, 300)]), [256, 97, 256]);
+        assert_eq!(lengths(&[text(0, 4000), text(1, 96)]), [4000, 96]);
+        assert_eq!(lengths(&[text(0, 4000), text(1, 97), text(2, 300)]), [256, 97, 256]);
         let many: Vec<String> = (0..5000).map(|at| text(at, 1000)).collect();
-        assert_eq!(shown(&many), [256; 16]);
+        assert_eq!(lengths(&many), [256; 16]);
     }
 
     #[test]

@@ -93,7 +93,7 @@ impl ApiError {
             StatusCode::NOT_FOUND,
             "NotFound",
             message,
-            Some(Details::of(resource, name)),
+            Some(Details::new(resource, name)),
         )
     }
 
@@ -117,7 +117,7 @@ impl ApiError {
     /// Returns 405: the kind does not support `action`, such as `patch` or `update`.
     pub fn method_not_supported(resource: &GroupResource, action: &str) -> Self {
         let message = format!("{action} is not supported on resources of kind \"{resource}\"");
-        let details = Some(Details::of(resource, ""));
+        let details = Some(Details::new(resource, ""));
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message, details)
     }
 
@@ -136,7 +136,7 @@ impl ApiError {
         let message = format!("{begin}{resource} {} already exists{end}", quote(taken.name));
         let details = Details {
             retry_after_seconds: u32::from(taken.generated),
-            ..Details::of(resource, taken.name)
+            ..Details::new(resource, taken.name)
         };
         Self::new(StatusCode::CONFLICT, "AlreadyExists", message, Some(details))
     }
@@ -148,7 +148,7 @@ impl ApiError {
             StatusCode::CONFLICT,
             "Conflict",
             message,
-            Some(Details::of(resource, name)),
+            Some(Details::new(resource, name)),
         )
     }
 
@@ -192,12 +192,12 @@ impl ApiError {
     /// Returns 422: fields of the object are invalid. `kind` is the kind of the object, whose name may be empty.
     pub fn invalid(kind: &GroupKind, name: &str, errors: &[FieldError]) -> Self {
         let mut left = MESSAGE_BYTES;
-        let causes = errors.iter().map(|error| Cause {
+        let all_causes = errors.iter().map(|error| Cause {
             reason: error.reason().to_owned(),
             message: error.message(),
             field: error.field.to_string(),
         });
-        let causes = causes.take_while(|cause| fits_in_message(&mut left, &cause.message));
+        let causes = all_causes.take_while(|cause| fits_in_message(&mut left, &cause.message));
         let details = Details {
             name: name.to_owned(),
             group: kind.group.clone(),
@@ -244,7 +244,7 @@ impl ApiError {
         };
         let details = Details {
             causes,
-            ..Details::of(resource, name)
+            ..Details::new(resource, name)
         };
         Self::new(StatusCode::FORBIDDEN, "Forbidden", message, Some(details))
     }

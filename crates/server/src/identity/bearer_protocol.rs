@@ -45,11 +45,9 @@ impl BearerProtocol {
                 Err(ApiError::unauthorized())
             };
         };
-        let token = URL_SAFE_NO_PAD.decode(encoded).ok();
-        let token = token.and_then(|bytes| String::from_utf8(bytes).ok());
-        let token = token
-            .filter(|_| !others.is_empty())
-            .ok_or_else(ApiError::unauthorized)?;
+        let bytes = URL_SAFE_NO_PAD.decode(encoded).ok();
+        let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
+        let token = text.filter(|_| !others.is_empty()).ok_or_else(ApiError::unauthorized)?;
         let others = HeaderValue::from_str(&others.join(",")).map_err(|_| ApiError::unauthorized())?;
         Ok(Some(Self { token, others }).filter(|found| !found.token.is_empty()))
     }

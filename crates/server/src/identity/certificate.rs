@@ -51,8 +51,13 @@ pub enum ClientCertificate {
 
 impl ClientCertificate {
     /// Verifies the certificates that a client presents, its own first. They name a uid only if `with_uid` is true.
-    pub fn of(authorities: &ClientAuthorities, shown: &[CertificateDer<'_>], now: SystemTime, with_uid: bool) -> Self {
-        let Some((own, between)) = shown.split_first() else {
+    pub fn from_chain(
+        authorities: &ClientAuthorities,
+        certificates: &[CertificateDer<'_>],
+        now: SystemTime,
+        with_uid: bool,
+    ) -> Self {
+        let Some((own, between)) = certificates.split_first() else {
             return Self::Nameless;
         };
         match authorities.verify(own, between, now) {
@@ -67,7 +72,7 @@ impl ClientCertificate {
 }
 
 fn untrusted(why: &dyn fmt::Display) -> ClientCertificate {
-    tracing::debug!(%why, "a client certificate is not trusted");
+    tracing::debug!(%why, "client certificate is not trusted");
     ClientCertificate::Untrusted
 }
 
@@ -182,7 +187,7 @@ mod tests {
         let authorities = ClientAuthorities::new(vec![own.clone(), nameless.clone()], None);
         let now = UNIX_EPOCH + Duration::from_secs(1_800_000_000);
         let judge = |certificate: &CertificateDer<'_>, now| {
-            ClientCertificate::of(&authorities, std::slice::from_ref(certificate), now, true)
+            ClientCertificate::from_chain(&authorities, std::slice::from_ref(certificate), now, true)
         };
         assert!(matches!(judge(&own, now), ClientCertificate::User(user, Some(_)) if user.name == "alice"));
         assert!(matches!(judge(&nameless, now), ClientCertificate::Nameless));

@@ -187,10 +187,10 @@ impl FrontProxy {
     pub(crate) fn judge(
         &self,
         otherwise: ClientCertificate,
-        shown: &[CertificateDer<'_>],
+        certificates: &[CertificateDer<'_>],
         now: SystemTime,
     ) -> ClientCertificate {
-        let Some((own, between)) = shown.split_first() else {
+        let Some((own, between)) = certificates.split_first() else {
             return otherwise;
         };
         let Ok(until) = self.authorities.load().verify(own, between, now) else {

@@ -184,7 +184,7 @@ impl Keys {
     }
 
     /// Returns the candidate keys for a token with this key id and algorithm.
-    pub(super) fn of(&self, id: Option<&str>, algorithm: Algorithm) -> impl Iterator<Item = &VerifyingKey> {
+    pub(super) fn candidates(&self, id: Option<&str>, algorithm: Algorithm) -> impl Iterator<Item = &VerifyingKey> {
         let named = id
             .filter(|id| self.0.iter().any(|key| key.jwk.kid == *id))
             .map(str::to_owned);

@@ -55,12 +55,12 @@ impl Authenticator {
     pub(crate) fn certificate(
         &self,
         authorities: &ClientAuthorities,
-        shown: &[CertificateDer<'_>],
+        certificates: &[CertificateDer<'_>],
         now: SystemTime,
     ) -> ClientCertificate {
-        let own = ClientCertificate::of(authorities, shown, now, !self.ignores_certificate_uids);
+        let own = ClientCertificate::from_chain(authorities, certificates, now, !self.ignores_certificate_uids);
         match &self.front_proxy {
-            Some(front_proxy) => front_proxy.judge(own, shown, now),
+            Some(front_proxy) => front_proxy.judge(own, certificates, now),
             None => own,
         }
     }
@@ -104,8 +104,8 @@ impl Authenticator {
                 .ok_or_else(ApiError::unauthorized);
         }
         if let Some(protocol) = BearerProtocol::read(headers)? {
-            let known = tokens.authenticate(&protocol.token, &[]);
-            let known = known.map_err(|_| ApiError::unauthorized())?;
+            let outcome = tokens.authenticate(&protocol.token, &[]);
+            let known = outcome.map_err(|_| ApiError::unauthorized())?;
             protocol.remove_from(headers);
             return Ok(known.into());
         }

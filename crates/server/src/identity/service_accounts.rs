@@ -29,7 +29,7 @@ use crate::runtime::{Clock, Identifiers};
 /// Time for which a verified signature is cached.
 const REMEMBERED: Duration = Duration::from_secs(10);
 /// Maximum number of cached verified tokens.
-const MOST_REMEMBERED: usize = 4096;
+const MAX_REMEMBERED_TOKENS: usize = 4096;
 /// Maximum length of a token, in bytes.
 const LONGEST: usize = 64 * 1024;
 /// Time for which a deleted object still counts, so that its last requests succeed.
@@ -83,8 +83,8 @@ struct BoundKind {
 }
 
 impl BoundKinds {
-    fn of(registry: &Registry) -> Self {
-        let of = |claim| {
+    fn new(registry: &Registry) -> Self {
+        let bound_kind = |claim| {
             let named = registry.resources().find_map(|resource| {
                 let token_claim = resource.capabilities.token_claim?;
                 (token_claim.name == claim).then(|| (token_claim.called, Arc::clone(resource)))
@@ -96,10 +96,10 @@ impl BoundKinds {
             }
         };
         Self {
-            account: of("serviceaccount"),
-            secret: of("secret"),
-            pod: of("pod"),
-            node: of("node"),
+            account: bound_kind("serviceaccount"),
+            secret: bound_kind("secret"),
+            pod: bound_kind("pod"),
+            node: bound_kind("node"),
         }
     }
 }
@@ -210,7 +210,7 @@ impl ServiceAccounts {
             config,
             signing,
             keys,
-            bound: BoundKinds::of(&registry.load()),
+            bound: BoundKinds::new(&registry.load()),
             store,
             clock,
             identifiers,
@@ -228,10 +228,10 @@ impl ServiceAccounts {
         }
         let claims = Arc::new(self.verify(token)?);
         let mut remembered = self.remembered.lock();
-        if remembered.len() >= MOST_REMEMBERED {
+        if remembered.len() >= MAX_REMEMBERED_TOKENS {
             remembered.retain(|_, known| now < known.until);
         }
-        if remembered.len() < MOST_REMEMBERED {
+        if remembered.len() < MAX_REMEMBERED_TOKENS {
             let claims = Arc::clone(&claims);
             remembered.insert(
                 digest,
@@ -254,7 +254,7 @@ impl ServiceAccounts {
         if !self.config.issuers.contains(&unverified.claims.iss) {
             return Err(TokenError::Unknown);
         }
-        let fitting = self.keys.of(header.kid.as_deref(), header.alg);
+        let fitting = self.keys.candidates(header.kid.as_deref(), header.alg);
         for key in fitting {
             // Times and audiences are checked here, by the clock of the server.
             let mut validation = Validation::new(header.alg);
@@ -265,7 +265,7 @@ impl ServiceAccounts {
                 return Ok(verified.claims);
             }
         }
-        Err(refused("failed to verify signature"))
+        Err(rejected("failed to verify signature"))
     }
 
     /// Returns the requested audiences that the token has; by default those of this server.
@@ -285,7 +285,7 @@ impl ServiceAccounts {
                 let quoted: Vec<String> = list.iter().map(|one| format!("{one:?}")).collect();
                 quoted.join(" ")
             };
-            return Err(refused(format!(
+            return Err(rejected(format!(
                 "token audiences [{}] is invalid for the target audiences [{}]",
                 list(claims.aud.list()),
                 list(&wanted)
@@ -305,10 +305,10 @@ impl ServiceAccounts {
     fn check_time(&self, claims: &Claims) -> Result<(), TokenError> {
         let now = seconds(self.clock.now());
         if now > claims.exp + SKEW {
-            return Err(refused("service account token has expired"));
+            return Err(rejected("service account token has expired"));
         }
         if now + SKEW < claims.nbf {
-            return Err(refused("service account token is not valid yet"));
+            return Err(rejected("service account token is not valid yet"));
         }
         Ok(())
     }
@@ -337,12 +337,12 @@ impl ServiceAccounts {
     }
 
     fn check_object(&self, kind: &BoundKind, namespace: &str, named: &Named) -> Result<(), TokenError> {
-        let missing = || refused(format!("{} \"{}\" not found", kind.plural(), named.name));
+        let missing = || rejected(format!("{} \"{}\" not found", kind.plural(), named.name));
         let object = self.get(kind, namespace, &named.name).ok_or_else(missing)?;
         let called = kind.called;
         let uid = object.str_at(&["metadata", "uid"]).unwrap_or_default();
         if uid != named.uid {
-            return Err(refused(format!(
+            return Err(rejected(format!(
                 "{called} UID ({uid}) does not match claim ({})",
                 named.uid
             )));
@@ -354,7 +354,7 @@ impl ServiceAccounts {
             } else {
                 format!("{namespace}/{}", named.name)
             };
-            return Err(refused(format!("{called} {name} has been deleted")));
+            return Err(rejected(format!("{called} {name} has been deleted")));
         }
         Ok(())
     }
@@ -472,7 +472,7 @@ fn user(claims: &Claims) -> User {
     }
 }
 
-fn refused(why: impl Into<String>) -> TokenError {
+fn rejected(why: impl Into<String>) -> TokenError {
     TokenError::Refused(why.into())
 }
 

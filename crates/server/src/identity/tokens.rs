@@ -75,8 +75,8 @@ impl TokenFile {
             if token.is_empty() {
                 return Err(fail("has an empty token"));
             }
-            let groups = groups.first().map(String::as_str).unwrap_or_default();
-            let groups = groups.split(',').map(str::trim).filter(|group| !group.is_empty());
+            let column = groups.first().map(String::as_str).unwrap_or_default();
+            let groups = column.split(',').map(str::trim).filter(|group| !group.is_empty());
             let user = User {
                 name: SmolStr::new(name),
                 uid: SmolStr::new(uid),
@@ -131,7 +131,7 @@ impl TokenAuthenticator for Tokens {
         for authenticator in &self.0 {
             match authenticator.authenticate(token, audiences) {
                 Err(TokenError::Unknown) => {}
-                Err(refused) => refusal = refused,
+                Err(rejected) => refusal = rejected,
                 known => return known,
             }
         }

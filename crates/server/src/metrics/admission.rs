@@ -11,15 +11,15 @@ use prometheus::proto::{Bucket, Histogram, LabelPair, Metric, MetricFamily, Metr
 
 const CONTROLLER: [&str; 2] = [
     "apiserver_admission_controller_admission_duration_seconds",
-    "How long admission plugins took, by name, operation, type and whether they refused",
+    "Durations of admission plugins in seconds, by name, operation, type and rejection",
 ];
 const STEP: [&str; 2] = [
     "apiserver_admission_step_admission_duration_seconds",
-    "How long the steps of admission took, by operation, type and whether they ended in a refusal",
+    "Durations of the steps of admission in seconds, by operation, type and rejection",
 ];
 const SUMMARY: [&str; 2] = [
     "apiserver_admission_step_admission_duration_seconds_summary",
-    "How long the steps of admission took in the last five hours, by operation, type and whether they ended in a refusal",
+    "Durations of the steps of admission in the last five hours in seconds, by operation, type and rejection",
 ];
 
 const STEP_LABELS: [&str; 3] = ["operation", "rejected", "type"];
@@ -128,10 +128,10 @@ fn summary(
 ) -> Metric {
     let seconds = quantiles.map_or([f64::NAN; QUANTILES.len()], |all| all.map(|of| of.as_secs_f64()));
     let quantiles = QUANTILES.into_iter().zip(seconds).map(|(quantile, seconds)| {
-        let mut shown = Quantile::default();
-        shown.set_quantile(quantile);
-        shown.set_value(seconds);
-        shown
+        let mut sample = Quantile::default();
+        sample.set_quantile(quantile);
+        sample.set_value(seconds);
+        sample
     });
     let mut summary = Summary::default();
     summary.set_quantile(quantiles.collect());
@@ -160,8 +160,8 @@ mod tests {
         let timing = chain.timings().dynamic(policies, "CREATE");
         assert_eq!(timing.end(Err::<(), _>(())), Err(()));
         let admission = Admission::new(Some(Arc::clone(chain.timings()))).unwrap();
-        let shown: Vec<_> = admission.collect();
-        let text = TextEncoder::new().encode_to_string(&shown).unwrap();
+        let families: Vec<_> = admission.collect();
+        let text = TextEncoder::new().encode_to_string(&families).unwrap();
         for line in [
             "apiserver_admission_controller_admission_duration_seconds_bucket{name=\"ValidatingAdmissionPolicy\",operation=\"CREATE\",rejected=\"true\",type=\"validate\",le=\"0.005\"} 1\n",
             "apiserver_admission_step_admission_duration_seconds_count{operation=\"CREATE\",rejected=\"false\",type=\"validate\"} 1\n",

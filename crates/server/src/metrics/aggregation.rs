@@ -14,11 +14,11 @@ impl Aggregation {
     pub(super) fn new(registry: &Families) -> prometheus::Result<Self> {
         let unavailable = Opts::new(
             "aggregator_unavailable_apiservice",
-            "Whether APIServices are unavailable, by name",
+            "APIServices, by name: 1 if unavailable",
         );
         let became_unavailable = Opts::new(
             "aggregator_unavailable_apiservice_total",
-            "How often APIServices became unavailable, by name and reason",
+            "Number of times that APIServices became unavailable, by name and reason",
         );
         Ok(Self {
             unavailable: registered(registry, IntGaugeVec::new(unavailable, &["name"])?)?,

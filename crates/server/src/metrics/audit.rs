@@ -19,17 +19,14 @@ impl AuditCounters {
         Ok(Self {
             events: registered(
                 registry,
-                IntCounter::new(
-                    "apiserver_audit_event_total",
-                    "Audit events that were sent to the backends",
-                )?,
+                IntCounter::new("apiserver_audit_event_total", "Audit events sent to the backends")?,
             )?,
             errors: registered(
                 registry,
                 IntCounterVec::new(
                     Opts::new(
                         "apiserver_audit_error_total",
-                        "Audit events that did not get where they should, by the plugin that failed",
+                        "Audit events that were lost, by the plugin that failed",
                     ),
                     &["plugin"],
                 )?,
@@ -37,10 +34,7 @@ impl AuditCounters {
             levels: registered(
                 registry,
                 IntCounterVec::new(
-                    Opts::new(
-                        "apiserver_audit_level_total",
-                        "Requests by the level at which they are audited",
-                    ),
+                    Opts::new("apiserver_audit_level_total", "Requests, by audit level"),
                     &["level"],
                 )?,
             )?,
@@ -48,7 +42,7 @@ impl AuditCounters {
                 registry,
                 IntCounter::new(
                     "apiserver_audit_requests_rejected_total",
-                    "Requests that were refused as their audit events could not be stored",
+                    "Requests rejected because their audit events could not be stored",
                 )?,
             )?,
         })

@@ -33,7 +33,7 @@ impl Conditions {
         };
         let durations = HistogramOpts::new(
             "apiserver_admission_match_condition_evaluation_seconds",
-            "How long match conditions took to evaluate, by the name and kind of what they are a part of, operation and type",
+            "Durations of the evaluation of match conditions in seconds, by name and kind of their owner, operation and type",
         );
         Ok(Self {
             durations: registered(
@@ -42,11 +42,11 @@ impl Conditions {
             )?,
             errors: counter(
                 "evaluation_errors_total",
-                "Match conditions that could not be evaluated, by the name and kind of what they are a part of, operation and type",
+                "Match conditions that could not be evaluated, by name and kind of their owner, operation and type",
             )?,
             exclusions: counter(
                 "exclusions_total",
-                "Writes that match conditions excluded, by the name and kind of what they are a part of, operation and type",
+                "Writes excluded by match conditions, by name and kind of their owner, operation and type",
             )?,
         })
     }

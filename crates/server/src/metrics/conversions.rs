@@ -36,20 +36,20 @@ impl Conversions {
                 IntCounterVec::new(
                     Opts::new(
                         "apiserver_conversion_webhook_request_total",
-                        "Questions to webhooks that convert objects, by how they ended",
+                        "Requests to conversion webhooks, by result",
                     ),
                     &of_outcome,
                 )?,
             )?,
             durations: histogram(
                 "apiserver_conversion_webhook_duration_seconds",
-                "How long webhooks took to convert objects",
+                "Durations of conversions by webhooks, in seconds",
                 SECONDS.to_vec(),
                 &of_outcome,
             )?,
             by_definition: histogram(
                 "apiserver_crd_conversion_webhook_duration_seconds",
-                "How long webhooks took to convert objects, by definition and versions",
+                "Durations of conversions by webhooks in seconds, by CRD and versions",
                 prometheus::exponential_buckets(0.001, 2.0, 15)?,
                 &["crd_name", "from_version", "to_version", "succeeded"],
             )?,

@@ -59,8 +59,11 @@ impl EtcdCalls {
             let name = format!("apiserver_storage_list_{what}_objects_total");
             IntCounterVec::new(Opts::new(name, help), &RESOURCE)
         };
-        let seconds = HistogramOpts::new("etcd_request_duration_seconds", "How long calls of etcd took");
-        let leased = HistogramOpts::new("etcd_lease_object_counts", "How many objects hang on a lease of etcd");
+        let seconds = HistogramOpts::new("etcd_request_duration_seconds", "Durations of etcd calls, in seconds");
+        let leased = HistogramOpts::new(
+            "etcd_lease_object_counts",
+            "Number of objects attached to an etcd lease",
+        );
         let seconds = HistogramVec::new(seconds.buckets(BUCKETS.to_vec()), &CALL)?;
         let requests = IntCounterVec::new(Opts::new("etcd_requests_total", "Calls of etcd"), &CALL)?;
         let question = [Operation::Get.name(), "", ""];
@@ -99,7 +102,7 @@ impl EtcdCalls {
             progressed: IntCounterVec::new(
                 Opts::new(
                     "etcd_bookmark_total",
-                    "How often etcd said how far its watch is, which is that of all resources",
+                    "Progress notifications of the etcd watch, which covers all resources",
                 ),
                 &RESOURCE,
             )?,

@@ -41,22 +41,22 @@ const OF_LEVELS: [OfLevel; 10] = [
     }),
     (
         "demand_seats_high_watermark",
-        "The most seats that were wanted at a time",
+        "Maximum demand for seats in the last period",
         |level| level.demand[0],
     ),
     (
         "demand_seats_average",
-        "The seats that were wanted on average",
+        "Average demand for seats in the last period",
         |level| level.demand[1],
     ),
-    ("demand_seats_stdev", "How the seats that were wanted spread", |level| {
-        level.demand[2]
-    }),
     (
-        "demand_seats_smoothed",
-        "The seats that are wanted, smoothed",
-        |level| level.demand[3],
+        "demand_seats_stdev",
+        "Standard deviation of the demand for seats in the last period",
+        |level| level.demand[2],
     ),
+    ("demand_seats_smoothed", "Smoothed demand for seats", |level| {
+        level.demand[3]
+    }),
     ("target_seats", "The seats that a level is to have", |level| {
         level.target
     }),
@@ -76,12 +76,14 @@ const OF_DISPATCHES: [OfDispatch; 2] = [
 type Bounds = (&'static str, &'static str, fn(&Dispatched) -> [SeatSeconds; 2]);
 
 const BOUNDS: [Bounds; 2] = [
-    ("next_s_bounds", "Where the oldest requests of queues begin", |last| {
-        last.bounds
-    }),
+    (
+        "next_s_bounds",
+        "Lowest and highest start of the oldest requests of queues",
+        |last| last.bounds,
+    ),
     (
         "next_discounted_s_bounds",
-        "Where the oldest requests of queues begin, less the work in progress",
+        "Lowest and highest start of the oldest requests of queues, less the work in progress",
         |last| last.discounted,
     ),
 ];
@@ -95,21 +97,18 @@ type Utilization = (
 );
 
 const UTILIZATIONS: [Utilization; 4] = [
-    (
-        "demand_seats",
-        "The seats that are wanted for each that there is",
-        None,
-        |level| &level.seat_demand,
-    ),
+    ("demand_seats", "Ratio of demanded to available seats", None, |level| {
+        &level.seat_demand
+    }),
     (
         "priority_level_seat_utilization",
-        "The part of the seats that is taken",
+        "Ratio of occupied to available seats",
         Some("executing"),
         |level| &level.seat_utilization,
     ),
     (
         "priority_level_request_utilization",
-        "Requests that are served or wait for each that there may be",
+        "Ratio of executing or waiting requests to their limit",
         Some("executing"),
         |level| &level.executing_utilization,
     ),
@@ -127,30 +126,27 @@ type OfFlow = (
 );
 
 const OF_FLOWS: [OfFlow; 6] = [
-    (
-        "dispatched_requests_total",
-        "Requests that were served",
-        "counter",
-        |flow| (flow.dispatched > 0).then_some(flow.dispatched as f64),
-    ),
+    ("dispatched_requests_total", "Executed requests", "counter", |flow| {
+        (flow.dispatched > 0).then_some(flow.dispatched as f64)
+    }),
     (
         "request_dispatch_no_accommodation_total",
-        "Dispatches that found too few seats",
+        "Dispatches that found too few free seats",
         "counter",
         |flow| (flow.unaccommodated > 0).then_some(flow.unaccommodated as f64),
     ),
-    ("current_inqueue_requests", "Requests that wait", "gauge", |flow| {
-        flow.was_queued().then_some(flow.queued_requests as f64)
-    }),
+    (
+        "current_inqueue_requests",
+        "Requests waiting in queues",
+        "gauge",
+        |flow| flow.was_queued().then_some(flow.queued_requests as f64),
+    ),
     ("current_inqueue_seats", "Seats that are waited for", "gauge", |flow| {
         flow.was_queued().then_some(flow.queued_seats as f64)
     }),
-    (
-        "current_executing_requests",
-        "Requests that are served",
-        "gauge",
-        |flow| (flow.dispatched > 0).then_some(flow.executing_requests as f64),
-    ),
+    ("current_executing_requests", "Executing requests", "gauge", |flow| {
+        (flow.dispatched > 0).then_some(flow.executing_requests as f64)
+    }),
     ("current_executing_seats", "Seats that are taken", "gauge", |flow| {
         (flow.dispatched > 0).then_some(flow.executing_seats as f64)
     }),
@@ -167,13 +163,13 @@ type FlowHistogram = (
 const FLOW_HISTOGRAMS: [FlowHistogram; 7] = [
     (
         "request_queue_length_after_enqueue",
-        "The queue behind a request that came into it",
+        "Length of the queue that a request joins",
         None,
         |flow| &flow.queue_lengths,
     ),
     (
         "request_wait_duration_seconds",
-        "How long requests waited",
+        "Waits of requests in queues, in seconds",
         Some(("execute", "false")),
         |flow| &flow.waits[0],
     ),
@@ -182,7 +178,7 @@ const FLOW_HISTOGRAMS: [FlowHistogram; 7] = [
     }),
     (
         "request_execution_seconds",
-        "How long requests were served, watches until they had begun",
+        "Execution times of requests in seconds; those of watches end when the watch has begun",
         Some(("type", "regular")),
         |flow| &flow.executions[0],
     ),
@@ -202,16 +198,16 @@ const FAIR_FRACTION: (&str, &str) = ("seat_fair_frac", "The fair proportion of t
 /// Histogram over time of the used proportion of the limits of reading and mutating requests.
 const KINDS: (&str, &str) = (
     "read_vs_write_current_requests",
-    "Requests that wait or are served for each that there may be",
+    "Ratio of waiting or executing requests to their limit",
 );
 /// Counter of rejected requests.
-const REJECTED: (&str, &str) = ("rejected_requests_total", "Requests that were rejected");
+const REJECTED: (&str, &str) = ("rejected_requests_total", "Rejected requests");
 /// The only metric without the prefix of the others.
-const WAITING: (&str, &str) = ("apiserver_current_inqueue_requests", "Requests that wait");
+const WAITING: (&str, &str) = ("apiserver_current_inqueue_requests", "Requests waiting in queues");
 
 /// Returns every metric that may be written here.
 pub(super) fn families() -> impl Iterator<Item = Family> {
-    let of = |(name, help): (&str, &str), kind: &'static str, labels: &[&str]| {
+    let family = |(name, help): (&str, &str), kind: &'static str, labels: &[&str]| {
         let mut labels: Vec<String> = labels.iter().map(|&label| label.to_owned()).collect();
         labels.sort_unstable();
         let prefix = if name.starts_with("apiserver_") { "" } else { PREFIX };
@@ -224,30 +220,30 @@ pub(super) fn families() -> impl Iterator<Item = Family> {
             help: help.to_owned(),
         }
     };
-    let levels = OF_LEVELS.map(|(name, help, _)| of((name, help), "gauge", &[LEVEL]));
-    let dispatches = OF_DISPATCHES.map(|(name, help, _)| of((name, help), "gauge", &[LEVEL]));
-    let bounds = BOUNDS.map(|(name, help, _)| of((name, help), "gauge", &["bound", LEVEL]));
+    let levels = OF_LEVELS.map(|(name, help, _)| family((name, help), "gauge", &[LEVEL]));
+    let dispatches = OF_DISPATCHES.map(|(name, help, _)| family((name, help), "gauge", &[LEVEL]));
+    let bounds = BOUNDS.map(|(name, help, _)| family((name, help), "gauge", &["bound", LEVEL]));
     // A name that occurs twice has its help text in the first place.
-    let utilizations = UTILIZATIONS.into_iter().filter(|(_, help, ..)| !help.is_empty());
-    let utilizations = utilizations.map(move |(name, help, phase, _)| {
+    let named_utilizations = UTILIZATIONS.into_iter().filter(|(_, help, ..)| !help.is_empty());
+    let utilizations = named_utilizations.map(move |(name, help, phase, _)| {
         let labels: Vec<&str> = phase.map(|_| "phase").into_iter().chain([LEVEL]).collect();
-        of((name, help), "histogram", &labels)
+        family((name, help), "histogram", &labels)
     });
-    let flows = OF_FLOWS.map(|(name, help, kind, _)| of((name, help), kind, &[SCHEMA, LEVEL]));
-    let histograms = FLOW_HISTOGRAMS.into_iter().filter(|(_, help, ..)| !help.is_empty());
-    let histograms = histograms.map(move |(name, help, label, _)| {
+    let flows = OF_FLOWS.map(|(name, help, kind, _)| family((name, help), kind, &[SCHEMA, LEVEL]));
+    let named_histograms = FLOW_HISTOGRAMS.into_iter().filter(|(_, help, ..)| !help.is_empty());
+    let histograms = named_histograms.map(move |(name, help, label, _)| {
         let labels: Vec<&str> = label
             .map(|(label, _)| label)
             .into_iter()
             .chain([SCHEMA, LEVEL])
             .collect();
-        of((name, help), "histogram", &labels)
+        family((name, help), "histogram", &labels)
     });
     let others = [
-        of(FAIR_FRACTION, "gauge", &[]),
-        of(KINDS, "histogram", &["phase", "request_kind"]),
-        of(REJECTED, "counter", &[SCHEMA, LEVEL, "reason"]),
-        of(WAITING, "gauge", &["request_kind"]),
+        family(FAIR_FRACTION, "gauge", &[]),
+        family(KINDS, "histogram", &["phase", "request_kind"]),
+        family(REJECTED, "counter", &[SCHEMA, LEVEL, "reason"]),
+        family(WAITING, "gauge", &["request_kind"]),
     ];
     let of_flows = flows.into_iter().chain(histograms);
     let of_levels = levels.into_iter().chain(dispatches).chain(bounds).chain(utilizations);

@@ -68,12 +68,15 @@ impl Families {
     /// Returns all metrics.
     pub(super) fn known(&self) -> Vec<Family> {
         let collectors = self.collectors.lock();
-        collectors.iter().flat_map(|metrics| of(metrics.as_ref())).collect()
+        collectors
+            .iter()
+            .flat_map(|metrics| describe(metrics.as_ref()))
+            .collect()
     }
 }
 
 /// Returns the descriptions of the metrics of one collector.
-fn of(metrics: &dyn Collector) -> Vec<Family> {
+fn describe(metrics: &dyn Collector) -> Vec<Family> {
     let collected = metrics.collect();
     let kind = |name: &str| {
         let family = collected.iter().find(|family| family.name() == name);

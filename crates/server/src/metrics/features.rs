@@ -5,7 +5,7 @@ use prometheus::proto::MetricFamily;
 use prometheus::{IntGaugeVec, Opts};
 
 const NAME: &str = "kubernetes_feature_enabled";
-const HELP: &str = "Whether a feature gate is on, by its name and stage";
+const HELP: &str = "Feature gates, by name and stage: 1 if enabled";
 const LABELS: [&str; 2] = ["name", "stage"];
 
 /// The feature gates.
@@ -29,14 +29,14 @@ impl Collector for EnabledFeatures {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let Ok(shown) = IntGaugeVec::new(Opts::new(NAME, HELP), &LABELS) else {
+        let Ok(gauges) = IntGaugeVec::new(Opts::new(NAME, HELP), &LABELS) else {
             return Vec::new();
         };
         for (name, stage, on) in &self.gates {
-            if let Ok(gauge) = shown.get_metric_with_label_values(&[name, stage]) {
+            if let Ok(gauge) = gauges.get_metric_with_label_values(&[name, stage]) {
                 gauge.set(i64::from(*on));
             }
         }
-        shown.collect()
+        gauges.collect()
     }
 }

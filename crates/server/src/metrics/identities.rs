@@ -35,17 +35,17 @@ impl Identities {
         };
         let attempts = counter(
             "authentication_attempts",
-            "Requests by whether it is known who makes them",
+            "Authentication attempts, by result",
             "result",
         )?;
         let users = counter(
             "authenticated_user_requests",
-            "Requests by the name of the user who makes them; most are `other`",
+            "Authenticated requests, by user name; most are `other`",
             "username",
         )?;
         let decisions = counter(
             "authorization_attempts_total",
-            "Requests by whether they are allowed",
+            "Authorization decisions, by result",
             "result",
         )?;
         let [admin, client, proxy, kubelet, account] = KNOWN.map(|name| users.get_metric_with_label_values(&[name]));

@@ -32,16 +32,16 @@ impl Collector for KindCounters {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let shown = self.families.iter().map(|counters| {
+        let families = self.families.iter().map(|counters| {
             let metrics = counters.counts().into_iter().map(|(values, count)| {
-                let pairs = counters.labels.iter().zip(values);
-                let mut pairs: Vec<LabelPair> = pairs.map(|(name, value)| pair(name, &value)).collect();
+                let named_values = counters.labels.iter().zip(values);
+                let mut pairs: Vec<LabelPair> = named_values.map(|(name, value)| pair(name, &value)).collect();
                 pairs.sort_by(|a, b| a.name().cmp(b.name()));
                 counter(pairs, count)
             });
             family([counters.name, counters.help], MetricType::COUNTER, metrics.collect())
         });
-        shown.collect()
+        families.collect()
     }
 }
 

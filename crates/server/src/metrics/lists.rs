@@ -33,22 +33,18 @@ impl Lists {
         };
         let waits = HistogramOpts::new(
             "apiserver_watch_cache_read_wait_seconds",
-            "How long lists waited for the state in memory to be new enough",
+            "Waits of lists until the state in memory was new enough, in seconds",
         );
         Ok(Self {
-            lists: counter(
-                "apiserver_cache_list_total",
-                "Lists that were answered from memory",
-                &INDEXED,
-            )?,
+            lists: counter("apiserver_cache_list_total", "Lists answered from memory", &INDEXED)?,
             fetched: counter(
                 "apiserver_cache_list_fetched_objects_total",
-                "Objects that lists looked at",
+                "Objects that lists examined",
                 &INDEXED,
             )?,
             returned: counter(
                 "apiserver_cache_list_returned_objects_total",
-                "Objects that lists were answered with",
+                "Objects returned by lists",
                 &RESOURCE,
             )?,
             consistent: counter(
@@ -56,11 +52,7 @@ impl Lists {
                 "Lists of the most recent state",
                 &["group", "resource", "success", "fallback"],
             )?,
-            initial: counter(
-                "apiserver_init_events_total",
-                "Events that watches began with",
-                &RESOURCE,
-            )?,
+            initial: counter("apiserver_init_events_total", "Initial events of watches", &RESOURCE)?,
             waits: registered(registry, HistogramVec::new(waits.buckets(BUCKETS.to_vec()), &RESOURCE)?)?,
         })
     }

@@ -37,7 +37,7 @@ impl ManifestMetrics {
                 IntCounterVec::new(
                     options(
                         "automatic_reloads_total",
-                        "How often manifests of admission were read, by outcome and plugin",
+                        "Reloads of admission manifests, by outcome and plugin",
                     ),
                     &LABELS,
                 )?,
@@ -47,7 +47,7 @@ impl ManifestMetrics {
                 GaugeVec::new(
                     options(
                         "automatic_reload_last_timestamp_seconds",
-                        "When manifests of admission were read last, by outcome and plugin",
+                        "Time of the last reload of admission manifests, by outcome and plugin",
                     ),
                     &LABELS,
                 )?,
@@ -55,10 +55,7 @@ impl ManifestMetrics {
             last: registered(
                 registry,
                 IntGaugeVec::new(
-                    options(
-                        "last_config_info",
-                        "The hash of the manifests of admission that hold now",
-                    ),
+                    options("last_config_info", "Hash of the admission manifests in force"),
                     &["plugin", "apiserver_id_hash", "hash"],
                 )?,
             )?,

@@ -112,7 +112,7 @@ impl Metrics {
                 IntGaugeVec::new(
                     Opts::new(
                         "apiserver_requested_deprecated_apis",
-                        "Deprecated APIs that have been requested, with the release that takes them away",
+                        "Deprecated APIs that have been requested, with the release that removes them",
                     ),
                     &["group", "removed_release", "resource", "subresource", "version"],
                 )?,
@@ -122,7 +122,7 @@ impl Metrics {
                 IntGaugeVec::new(
                     Opts::new(
                         "apiserver_current_inflight_requests",
-                        "Requests that are served now, without those that last, such as watches",
+                        "Requests in progress, without long-running requests such as watches",
                     ),
                     &["request_kind"],
                 )?,
@@ -131,7 +131,7 @@ impl Metrics {
                 &families,
                 IntCounter::new(
                     "apiserver_tls_handshake_errors_total",
-                    "Connections that ended before their TLS handshake did",
+                    "Connections whose TLS handshake failed",
                 )?,
             )?,
             identities: Identities::new(&families)?,
@@ -280,8 +280,8 @@ impl Metrics {
             }
         }
         self.queues.measure();
-        let text = TextEncoder::new().encode_to_string(&self.families.gather());
-        let mut text = text.map_err(|error| ApiError::internal(error.to_string()))?;
+        let encoded = TextEncoder::new().encode_to_string(&self.families.gather());
+        let mut text = encoded.map_err(|error| ApiError::internal(error.to_string()))?;
         if let Some(statistics) = &statistics {
             fairness::write(statistics, &mut text);
         }
@@ -313,9 +313,9 @@ impl Metrics {
     /// # Errors
     /// If two metrics have the same name, as for [`Metrics::new`].
     pub fn record_build(&self, build: &Build) -> prometheus::Result<()> {
-        let version = VersionInfo::of(build);
+        let version = VersionInfo::new(build);
         let (names, values) = version.labels();
-        let opts = Opts::new("kubernetes_build_info", "What this server is a build of, always 1");
+        let opts = Opts::new("kubernetes_build_info", "Build information; the value is always 1");
         let gauge = registered(&self.families, IntGaugeVec::new(opts, &names)?)?;
         gauge.get_metric_with_label_values(&values)?.set(1);
         Ok(())
@@ -324,9 +324,9 @@ impl Metrics {
 
 /// Metrics of `/metrics/slis`.
 const HEALTHCHECK: &str = "kubernetes_healthcheck";
-const HEALTHCHECK_HELP: &str = "Whether a check of the server's health is well";
+const HEALTHCHECK_HELP: &str = "Health checks of the server: 1 if successful";
 const HEALTHCHECKS: &str = "kubernetes_healthchecks_total";
-const HEALTHCHECKS_HELP: &str = "How often checks of the server's health were run, and how they ended";
+const HEALTHCHECKS_HELP: &str = "Runs of health checks, by result";
 
 /// Result of a health check, and the number of runs by an endpoint.
 pub(crate) struct ServiceLevel<'a> {

@@ -120,8 +120,8 @@ fn cpu_seconds() -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     // Field 2 is the name in parentheses and may contain spaces; utime and stime are fields 14 and 15.
     let (_, behind_name) = stat.rsplit_once(')')?;
-    let ticks = behind_name.split_whitespace().skip(11).take(2);
-    let ticks: u64 = ticks.filter_map(|field| field.parse::<u64>().ok()).sum();
+    let fields = behind_name.split_whitespace().skip(11).take(2);
+    let ticks: u64 = fields.filter_map(|field| field.parse::<u64>().ok()).sum();
     Some(ticks as f64 / TICKS_A_SECOND)
 }
 

@@ -60,18 +60,21 @@ impl Queues {
         Ok(Self {
             depths: registered(registry, IntGaugeVec::new(depth, &NAME)?)?,
             adds: counter("workqueue_adds_total", "Items that came into a queue")?,
-            waits: histogram("workqueue_queue_duration_seconds", "How long items of a queue waited")?,
+            waits: histogram(
+                "workqueue_queue_duration_seconds",
+                "Waits of the items of a queue, in seconds",
+            )?,
             works: histogram(
                 "workqueue_work_duration_seconds",
-                "How long items of a queue were worked on",
+                "Durations of the work on items of a queue, in seconds",
             )?,
             unfinished: gauge(
                 "workqueue_unfinished_work_seconds",
-                "How long the items of a queue that are worked on have been so, together",
+                "Total duration of the work in progress on items of a queue, in seconds",
             )?,
             longest: gauge(
                 "workqueue_longest_running_processor_seconds",
-                "How long the item of a queue has been worked on that was begun first",
+                "Duration of the longest work in progress on an item of a queue, in seconds",
             )?,
             retries: counter("workqueue_retries_total", "Items of a queue that were put off")?,
             measured: Mutex::default(),

@@ -125,35 +125,35 @@ impl Requests {
         Ok(Self {
             total: counter(
                 "apiserver_request_total",
-                "Requests by what they were about and how they ended",
+                "Requests, by resource, verb and status code",
                 &with_code(&WITH_DRY_RUN),
             )?,
             durations: histogram(
                 "apiserver_request_duration_seconds",
-                "How long requests took, in seconds",
+                "Durations of requests, in seconds",
                 &DURATIONS,
                 &WITH_DRY_RUN,
             )?,
             sizes: histogram(
                 "apiserver_response_sizes",
-                "The sizes of answers to GET and LIST, in bytes",
+                "Sizes of responses to GET and LIST, in bytes",
                 &ANSWER_SIZES,
                 &WITHOUT,
             )?,
             long_running: gauge(
                 "apiserver_longrunning_requests",
-                "Requests that last and are under way, such as watches",
+                "Long-running requests in progress, such as watches",
                 &WITHOUT,
             )?,
             terminations: counter(
                 "apiserver_request_terminations_total",
-                "Requests that the server ended to protect itself",
+                "Requests that the server terminated to protect itself",
                 &with_code(&WITHOUT),
             )?,
             events: counter("apiserver_watch_events_total", "Events sent to watches", &OF_WATCHES)?,
             event_sizes: histogram(
                 "apiserver_watch_events_sizes",
-                "The sizes of events sent to watches, in bytes",
+                "Sizes of the events sent to watches, in bytes",
                 &EVENT_SIZES,
                 &OF_WATCHES,
             )?,
@@ -170,7 +170,7 @@ impl Requests {
         registry: &Registry,
         started: Instant,
     ) -> Option<Recording> {
-        let key = Key::of(info, applies)?;
+        let key = Key::new(info, applies)?;
         let known = self.series.read().get(&key).cloned();
         let series = match known {
             Some(series) => series,
@@ -253,7 +253,7 @@ impl Requests {
 }
 
 impl Key {
-    fn of(info: &RequestInfo, applies: bool) -> Option<Self> {
+    fn new(info: &RequestInfo, applies: bool) -> Option<Self> {
         let Some(target) = &info.resource else {
             let path = PATHS.into_iter().find(|path| *path == info.path)?;
             return Some(Self {

@@ -41,11 +41,11 @@ impl Collector for Rules {
 
     fn collect(&self) -> Vec<MetricFamily> {
         let timings = &self.timings;
-        let shown = [
+        let counted = [
             (COMPILATION, timings.compilations()),
             (EVALUATION, timings.evaluations()),
         ];
-        let families = shown.map(|(named, counts)| {
+        let families = counted.map(|(named, counts)| {
             let metric = histogram(Vec::new(), &RULE_BUCKETS, counts);
             family(named, MetricType::HISTOGRAM, vec![metric])
         });

@@ -80,16 +80,13 @@ pub(super) struct Registered {
 
 impl Registered {
     pub(super) fn new(numbers: Arc<Numbers>) -> prometheus::Result<Self> {
-        let registered = Opts::new(
-            "registered_metrics_total",
-            "Metrics that there are, by how stable they are",
-        );
+        let registered = Opts::new("registered_metrics_total", "Registered metrics, by stability");
         Ok(Self {
             numbers,
             registered: IntCounterVec::new(registered, &["deprecated_version", "stability_level"])?,
             others: [
                 IntCounter::new("disabled_metrics_total", "Metrics that are switched off")?,
-                IntCounter::new("hidden_metrics_total", "Metrics that are no longer shown")?,
+                IntCounter::new("hidden_metrics_total", "Hidden metrics")?,
             ],
         })
     }
@@ -141,8 +138,8 @@ mod tests {
 
     #[test]
     fn every_stage_is_one_of_a_metric_that_there_is() {
-        let known = super::super::families(Vec::new()).unwrap();
-        let known: Vec<_> = known.iter().map(|family| family.name.as_str()).collect();
+        let families = super::super::families(Vec::new()).unwrap();
+        let known: Vec<_> = families.iter().map(|family| family.name.as_str()).collect();
         for name in BETA.iter().chain(&STABLE) {
             assert!(known.contains(name), "{name}");
         }

@@ -82,23 +82,23 @@ impl Counts {
             by_group: gauge("apiserver_resource_objects", help)?,
             bytes: gauge(
                 "apiserver_resource_size_estimate_bytes",
-                "Size of stored objects, about",
+                "Approximate size of stored objects",
             )?,
             revisions: gauge(
                 "apiserver_watch_cache_resource_version",
-                "The revision of the state in memory, its last 15 digits",
+                "Last 15 digits of the revision of the state in memory",
             )?,
             initializations: counter(
                 "apiserver_watch_cache_initializations_total",
-                "How often the state in memory was read",
+                "Reads of the state in memory",
             )?,
             received: counter(
                 "apiserver_watch_cache_events_received_total",
-                "Events that came to the state in memory",
+                "Events received by the state in memory",
             )?,
             dispatched: counter(
                 "apiserver_watch_cache_events_dispatched_total",
-                "Events that watchers were given to see",
+                "Events dispatched to watchers",
             )?,
         })
     }

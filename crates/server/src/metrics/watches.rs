@@ -25,13 +25,13 @@ impl Watches {
         let sharded = Opts::new("apiserver_watch_shards_total", "Watches of shards that are under way");
         let passed_over = Opts::new(
             "apiserver_watch_filtered_events_total",
-            "Objects that were kept from watches as they are in other shards",
+            "Objects that watches did not get because they belong to other shards",
         );
-        let listed = HistogramOpts::new(
+        let options = HistogramOpts::new(
             "apiserver_watch_list_duration_seconds",
-            "How long watches took to show what was there when they began",
+            "Durations of the initial events of watches, in seconds",
         );
-        let listed = listed.buckets(BUCKETS.to_vec());
+        let listed = options.buckets(BUCKETS.to_vec());
         Ok(Self {
             sharded: registered(registry, IntGaugeVec::new(sharded, &RESOURCE)?)?,
             passed_over: registered(registry, IntCounterVec::new(passed_over, &RESOURCE)?)?,

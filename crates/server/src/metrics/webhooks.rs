@@ -38,7 +38,7 @@ impl Webhooks {
         };
         let durations = HistogramOpts::new(
             "apiserver_admission_webhook_admission_duration_seconds",
-            "How long webhooks took to answer, by name, type, operation and whether they refused",
+            "Durations of webhook calls in seconds, by name, type, operation and rejection",
         );
         let labels = ["name", "operation", "rejected", "type"];
         Ok(Self {
@@ -48,17 +48,17 @@ impl Webhooks {
             )?,
             requests: counter(
                 "apiserver_admission_webhook_request_total",
-                "Calls of webhooks, by name, type, operation, code and whether the write was refused",
+                "Webhook calls, by name, type, operation, code and rejection of the write",
                 &["code", "name", "operation", "rejected", "type"],
             )?,
             rejections: counter(
                 "apiserver_admission_webhook_rejection_count",
-                "Writes refused by webhooks or for want of their answer, by name, type, operation, fault and code",
+                "Writes rejected by webhooks or because a webhook did not answer, by name, type, operation, error and code",
                 &["error_type", "name", "operation", "rejection_code", "type"],
             )?,
             failed_open: counter(
                 "apiserver_admission_webhook_fail_open_count",
-                "Writes that went on without the answer of a webhook, by its name and type",
+                "Writes that continued without the answer of a webhook, by its name and type",
                 &["name", "type"],
             )?,
         })

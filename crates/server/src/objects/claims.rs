@@ -60,10 +60,7 @@ pub fn repair(store: &Arc<Store>, registry: &Registry, background: &Background, 
         let work = async move {
             loop {
                 if let Err(error) = mend(&store, &*kind, &prefix, &|_| true).await {
-                    tracing::warn!(
-                        error,
-                        "the allocations of objects cannot be repaired; tried again later"
-                    );
+                    tracing::warn!(error, "cannot repair the allocations of objects; will retry");
                 }
                 tokio::time::sleep(OFTEN).await;
             }

@@ -113,12 +113,12 @@ impl EncodedEvent {
 /// lag behind.
 #[derive(Debug)]
 pub struct EventCache {
-    kept: Mutex<Kept>,
+    cached: Mutex<CachedFrames>,
     limit: usize,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct CachedFrames {
     /// Events whose frames are kept, in the order of encoding, with the size of the frame.
     order: VecDeque<(Weak<Encodings>, usize)>,
     bytes: usize,
@@ -140,7 +140,7 @@ impl EventCache {
     /// Creates a cache that keeps frames of at most this many bytes.
     pub fn new(limit: usize) -> Self {
         Self {
-            kept: Mutex::default(),
+            cached: Mutex::default(),
             limit,
         }
     }
@@ -183,7 +183,7 @@ impl EventCache {
     fn keep(&self, frames: &Arc<Encodings>, bytes: usize) {
         let mut gone = Vec::new();
         {
-            let mut kept = self.kept.lock();
+            let mut kept = self.cached.lock();
             kept.order.push_back((Arc::downgrade(frames), bytes));
             kept.bytes += bytes;
             while kept.bytes > self.limit
@@ -249,6 +249,6 @@ mod tests {
         assert!(!ask(&cache, &events[2], EventType::Added, &whole).1);
         assert!(ask(&cache, &events[0], EventType::Added, &whole).1);
         drop(events);
-        assert!(cache.kept.lock().bytes <= 250);
+        assert!(cache.cached.lock().bytes <= 250);
     }
 }

@@ -13,7 +13,7 @@ use holdfast_store::{CommitError, Key, Revision, Transaction};
 use holdfast_value::Value;
 use parking_lot::Mutex;
 
-use super::followers::{self, Difference, Followed, Follower};
+use super::informers::{self, Difference, InformerHandler, InformerScope};
 use super::{Entry, Store, readable};
 use crate::runtime::background::{self, Background};
 use crate::runtime::shutdown::Shutdown;
@@ -32,7 +32,7 @@ pub fn expire_events(store: &Arc<Store>, background: &Background, shutdown: &Shu
         return;
     }
     let queue = Arc::new(Mutex::new(Queue::default()));
-    let followed = Followed {
+    let scope = InformerScope {
         prefix: EVENTS.into(),
         check: background::OBSERVERS,
     };
@@ -41,7 +41,7 @@ pub fn expire_events(store: &Arc<Store>, background: &Background, shutdown: &Shu
         life,
         begun: false,
     };
-    followers::follow(store, background, shutdown, followed, noting);
+    informers::start(store, background, shutdown, scope, noting);
     let store = Arc::clone(store);
     let work = async move {
         loop {
@@ -83,7 +83,7 @@ struct Noting {
     begun: bool,
 }
 
-impl Follower for Noting {
+impl InformerHandler for Noting {
     fn apply(&mut self, differences: &[Difference], _revision: u64) {
         let written = differences.iter().filter_map(|difference| difference.now.as_ref());
         let mut queue = self.queue.lock();

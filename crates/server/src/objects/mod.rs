@@ -7,11 +7,11 @@
 //! done, so the store inserts it then.
 
 pub mod claims;
-pub mod definitions;
+pub mod crd_registry;
 mod encoded_events;
 mod encoding;
 pub mod expiry;
-pub(crate) mod followers;
+pub(crate) mod informers;
 pub mod lookup;
 pub(crate) mod noop_applies;
 mod selection;
@@ -189,7 +189,7 @@ impl Indexer for Objects {
             Err(error) => {
                 // The engine has already reported objects that its codec cannot decode.
                 if CodecError::of_placeholder(value).is_none() {
-                    tracing::error!(%key, %error, "a stored object cannot be read");
+                    tracing::error!(%key, %error, "stored object cannot be read");
                 }
                 Index {
                     unreadable: true,
@@ -248,7 +248,7 @@ pub fn is_shown_as_stored(resource: &Resource, api_version: &str, entry: &Entry)
     let stored = tree(entry);
     let current = resource
         .convert(stored.clone(), api_version)
-        .is_ok_and(|shown| shown == stored);
+        .is_ok_and(|converted| converted == stored);
     if current {
         index.set_current(resource);
     }
@@ -352,8 +352,8 @@ pub fn tree(entry: &Entry) -> Value {
 pub(crate) fn uid(entry: &Entry) -> SmolStr {
     let mut selected = Selected::nothing();
     selected.add(UID.into_iter());
-    let cut = json::parse_selected(&entry.bytes_once(), &selected);
-    let cut = cut.unwrap_or_else(|| tree(entry));
+    let parsed = json::parse_selected(&entry.bytes_once(), &selected);
+    let cut = parsed.unwrap_or_else(|| tree(entry));
     cut.str_at(&UID).unwrap_or_default().into()
 }
 

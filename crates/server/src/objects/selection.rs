@@ -137,6 +137,6 @@ fn fields_anew(resource: &Resource, entry: &Entry) -> Vec<(SmolStr, SmolStr)> {
         .storage
         .as_ref()
         .map_or("", |storage| storage.api_version.as_str());
-    let shown = resource.convert(stored.clone(), api_version);
-    selectable_fields(resource, &shown.unwrap_or(stored))
+    let converted = resource.convert(stored.clone(), api_version);
+    selectable_fields(resource, &converted.unwrap_or(stored))
 }

@@ -12,7 +12,7 @@ use crate::objects::{self, Entry};
 
 /// Maximum number of parsed objects in either group, and the number of writes within which an object must be written
 /// again to be cached.
-const KEPT: usize = 512;
+const MAX_TREES: usize = 512;
 
 /// Maximum size of an object that is cached because it is looked up, in bytes. Objects that many writes look up are
 /// small.
@@ -21,25 +21,25 @@ const LOOKED_UP_BYTES: usize = 16 << 10;
 /// Cache of the trees of objects that are often written or looked up.
 #[derive(Default)]
 pub struct Trees {
-    written: Kept,
-    looked_up: Kept,
+    written: TreeCache,
+    looked_up: TreeCache,
 }
 
 /// Entries whose trees are cached, the oldest first.
 #[derive(Default)]
-struct Kept(Mutex<VecDeque<Weak<Entry>>>);
+struct TreeCache(Mutex<VecDeque<Weak<Entry>>>);
 
-impl Kept {
+impl TreeCache {
     /// Caches `tree` with `entry`, and drops the oldest tree if there are too many.
     fn push(&self, entry: &Arc<Entry>, tree: Value) {
         entry.index().remember(tree);
-        let mut kept = self.0.lock();
-        if kept.len() >= KEPT
-            && let Some(oldest) = kept.pop_front().and_then(|oldest| oldest.upgrade())
+        let mut cached = self.0.lock();
+        if cached.len() >= MAX_TREES
+            && let Some(oldest) = cached.pop_front().and_then(|oldest| oldest.upgrade())
         {
             oldest.index().forget();
         }
-        kept.push_back(Arc::downgrade(entry));
+        cached.push_back(Arc::downgrade(entry));
     }
 }
 
@@ -49,7 +49,7 @@ impl Trees {
     pub(crate) fn remember(&self, entry: &Arc<Entry>, tree: Value, replaced: Option<&Entry>) -> Option<Value> {
         let Some(replaced) = replaced else { return Some(tree) };
         replaced.index().forget();
-        if entry.mod_revision() - replaced.mod_revision() > KEPT as u64 {
+        if entry.mod_revision() - replaced.mod_revision() > MAX_TREES as u64 {
             return Some(tree);
         }
         self.written.push(entry, objects::at_revision(tree, entry));

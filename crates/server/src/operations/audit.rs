@@ -196,13 +196,17 @@ pub(super) fn attempted(head: &Parts, info: &RequestInfo, certificate: Option<&C
         .query
         .get("access_token")
         .is_some_and(|token| !token.trim().is_empty());
-    let methods = [
+    let known_methods = [
         ("basic", scheme.eq_ignore_ascii_case("basic") && !rest.is_empty()),
         ("bearer", scheme.eq_ignore_ascii_case("bearer") && !rest.is_empty()),
         ("access_token", token),
         ("x509", certificate.is_some()),
     ];
-    let methods: Vec<&str> = methods.iter().filter(|(_, had)| *had).map(|(name, _)| *name).collect();
+    let methods: Vec<&str> = known_methods
+        .iter()
+        .filter(|(_, had)| *had)
+        .map(|(name, _)| *name)
+        .collect();
     match methods.is_empty() {
         true => "Authentication failed, no credentials provided".to_owned(),
         false => format!("Authentication failed, attempted: {}", methods.join(", ")),
@@ -250,14 +254,14 @@ mod tests {
 
     #[test]
     fn a_long_user_agent_is_cut_short() {
-        let of = |length| user_agent(&headers(&[("user-agent", &"x".repeat(length))]));
-        assert_eq!(of(1024).len(), 1024);
-        assert_eq!(of(1025), format!("{}...TRUNCATED", "x".repeat(1024)));
+        let agent_of_length = |length| user_agent(&headers(&[("user-agent", &"x".repeat(length))]));
+        assert_eq!(agent_of_length(1024).len(), 1024);
+        assert_eq!(agent_of_length(1025), format!("{}...TRUNCATED", "x".repeat(1024)));
     }
 
     #[test]
     fn credentials_that_failed_are_named() {
-        let shown = |uri: &str, authorization: &str, certificate| {
+        let message = |uri: &str, authorization: &str, certificate| {
             let mut request = http::Request::get(uri);
             if !authorization.is_empty() {
                 request = request.header("authorization", authorization);
@@ -266,12 +270,12 @@ mod tests {
             let info = RequestInfo::parse(&head.method, &head.uri).unwrap();
             attempted(&head, &info, certificate)
         };
-        assert_eq!(shown("/", "", None), "Authentication failed, no credentials provided");
+        assert_eq!(message("/", "", None), "Authentication failed, no credentials provided");
         assert_eq!(
-            shown("/", "Basic YTpi", None),
+            message("/", "Basic YTpi", None),
             "Authentication failed, attempted: basic"
         );
-        let all = shown("/?access_token=x", "bearer x", Some(&ClientCertificate::Untrusted));
+        let all = message("/?access_token=x", "bearer x", Some(&ClientCertificate::Untrusted));
         assert_eq!(all, "Authentication failed, attempted: bearer, access_token, x509");
     }
 }

@@ -34,8 +34,8 @@ mod tests {
 
     #[test]
     fn each_flag_has_a_line() {
-        let flags = [("v", "0"), ("audit-log-path", "")].map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let flags = flags.into_iter().collect();
+        let pairs = [("v", "0"), ("audit-log-path", "")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let flags = pairs.into_iter().collect();
         assert_eq!(Flagz { flags: &flags }.text(), "audit-log-path: \nv: 0\n");
     }
 }

@@ -174,7 +174,9 @@ impl Health {
         let mut paths = Vec::new();
         for endpoint in Endpoint::ALL {
             paths.push(format!("/{}", endpoint.name()));
-            let checks = self.of(*endpoint).filter(|check| check.listing != Listing::Alias);
+            let checks = self
+                .checks_of(*endpoint)
+                .filter(|check| check.listing != Listing::Alias);
             paths.extend(checks.map(|check| format!("/{}/{}", endpoint.name(), check.name)));
         }
         paths
@@ -191,7 +193,7 @@ impl Health {
         match name {
             None => Some(self.all(endpoint, query)),
             Some(name) => {
-                let check = self.of(endpoint).find(|check| check.name == name)?;
+                let check = self.checks_of(endpoint).find(|check| check.name == name)?;
                 Some(match (check.outcome)() {
                     Ok(()) => response::text(StatusCode::OK, "ok"),
                     Err(why) => {
@@ -205,13 +207,13 @@ impl Health {
 
     /// Returns the current outcome of each check.
     pub(crate) fn outcomes(&self) -> impl Iterator<Item = ServiceLevel<'_>> {
-        let of = |endpoint: &Endpoint| {
+        let levels = |endpoint: &Endpoint| {
             let endpoint = *endpoint;
             let runs = move |check: &Check, at: usize| {
                 let runs = check.runs.get(endpoint as usize).and_then(|runs| runs.get(at));
                 runs.map_or(0, |runs| runs.load(Ordering::Relaxed))
             };
-            self.of(endpoint).map(move |check| ServiceLevel {
+            self.checks_of(endpoint).map(move |check| ServiceLevel {
                 endpoint: endpoint.name(),
                 check: &check.name,
                 well: (check.outcome)().is_ok(),
@@ -219,10 +221,10 @@ impl Health {
                 successes: runs(check, 1),
             })
         };
-        Endpoint::ALL.iter().flat_map(of)
+        Endpoint::ALL.iter().flat_map(levels)
     }
 
-    fn of(&self, endpoint: Endpoint) -> impl Iterator<Item = &Check> {
+    fn checks_of(&self, endpoint: Endpoint) -> impl Iterator<Item = &Check> {
         self.checks
             .iter()
             .filter(move |check| check.endpoints.contains(&endpoint))
@@ -233,7 +235,7 @@ impl Health {
         excluded.sort_unstable();
         excluded.dedup();
         let (mut report, mut failed) = (String::new(), Vec::new());
-        for check in self.of(endpoint) {
+        for check in self.checks_of(endpoint) {
             let name = &check.name;
             if excluded.contains(&&**name) {
                 excluded.retain(|other| other != name);
@@ -247,8 +249,8 @@ impl Health {
             }
         }
         if !excluded.is_empty() {
-            let names: Vec<String> = excluded.iter().map(|name| format!("{name:?}")).collect();
-            let names = names.join(",");
+            let quoted: Vec<String> = excluded.iter().map(|name| format!("{name:?}")).collect();
+            let names = quoted.join(",");
             report.push_str(&format!(
                 "warn: some health checks cannot be excluded: no matches for {names}\n"
             ));

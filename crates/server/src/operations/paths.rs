@@ -21,7 +21,7 @@ use crate::operations::aggregation::Aggregator;
 use crate::operations::aggregation::api_services::Proxied;
 use crate::operations::discovery::aggregated::{self, Documents, Root};
 use crate::operations::discovery::legacy::{ApiGroup, ApiGroupList, ApiResourceList, ApiVersions};
-use crate::operations::discovery::{Catalog, KeptDocuments};
+use crate::operations::discovery::{Catalog, DocumentCache};
 use crate::operations::fairness::PriorityAndFairness;
 use crate::operations::flagz::Flagz;
 use crate::operations::health::Health;
@@ -42,7 +42,7 @@ pub struct Paths {
     health: Health,
     address: String,
     discovery: Documents,
-    kept: KeptDocuments,
+    cache: DocumentCache,
     version: VersionInfo,
     openapi: Option<Arc<OpenApi>>,
     metrics: Option<(Arc<Metrics>, Arc<InFlight>)>,
@@ -86,8 +86,8 @@ impl Paths {
             health,
             address: address.into(),
             discovery: Documents::default(),
-            kept: KeptDocuments::default(),
-            version: VersionInfo::of(&Build::default()),
+            cache: DocumentCache::default(),
+            version: VersionInfo::new(&Build::default()),
             openapi: None,
             metrics: None,
             fairness: None,
@@ -116,7 +116,7 @@ impl Paths {
     /// Reports the given build.
     #[must_use]
     pub fn with_build(mut self, build: &Build) -> Self {
-        self.version = VersionInfo::of(build);
+        self.version = VersionInfo::new(build);
         self
     }
 
@@ -227,7 +227,7 @@ impl Paths {
             headers: &headers,
             negotiated: &negotiated,
             now,
-            kept: &self.kept,
+            cache: &self.cache,
             catalog: &catalog,
             path,
         };
@@ -324,8 +324,8 @@ impl Paths {
             paths.extend(["/metrics", "/metrics/slis"].map(str::to_owned));
         }
         paths.extend(["/api", "/apis", "/apis/", "/version"].map(str::to_owned));
-        let pages = [("/flagz", self.pages.flagz), ("/statusz", self.pages.statusz)];
-        let pages = pages.into_iter().filter(|(_, shown)| *shown);
+        let all_pages = [("/flagz", self.pages.flagz), ("/statusz", self.pages.statusz)];
+        let pages = all_pages.into_iter().filter(|(_, shown)| *shown);
         paths.extend(pages.map(|(path, _)| path.to_owned()));
         if self.openapi.is_some() {
             paths.extend(["/openapi/v2", "/openapi/v3", OPENAPI_3].map(str::to_owned));
@@ -376,7 +376,7 @@ struct Document<'a> {
     negotiated: &'a Negotiated,
     /// The time of the request.
     now: SystemTime,
-    kept: &'a KeptDocuments,
+    cache: &'a DocumentCache,
     catalog: &'a Arc<Catalog>,
     path: &'a str,
 }
@@ -405,7 +405,7 @@ impl Document<'_> {
     fn any_format(&self, document: &impl Serialize) -> Result<Response, ApiError> {
         let representation = self.negotiated.document()?;
         let make = || response::document_bytes(self.messages, &representation, document);
-        let body = self.kept.get(self.catalog, self.path, &representation, make)?;
+        let body = self.cache.get(self.catalog, self.path, &representation, make)?;
         Ok(response::bytes(
             StatusCode::OK,
             representation.format.content_type(),

@@ -40,7 +40,7 @@ pub struct Service {
     /// The probability that a request is the last of its connection, if this is enabled.
     pub go_away: Option<GoAway>,
     /// True if an HTTP/2 connection ends with its first request of an unauthenticated client.
-    pub parts_from_unknown: bool,
+    pub ends_unauthenticated_connections: bool,
     /// The writes that wait until the storage versions of their resources are published, if this is enabled.
     pub storage_versions: Option<Arc<StorageVersionBarrier>>,
 }

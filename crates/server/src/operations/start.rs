@@ -11,8 +11,8 @@ use http::StatusCode;
 
 use crate::api::context::Context;
 use crate::http::ApiError;
-use crate::objects::definitions;
-use crate::objects::followers::{self, Difference, Followed, Follower};
+use crate::objects::crd_registry;
+use crate::objects::informers::{self, Difference, InformerHandler, InformerScope};
 use crate::objects::{self, Entry};
 use crate::runtime::background;
 use crate::write;
@@ -27,8 +27,8 @@ const TOGETHER: usize = 64;
 /// If such an object cannot be stored.
 pub async fn start(context: &Arc<Context>) -> Result<(), ApiError> {
     let managers = Arc::clone(context);
-    definitions::follow(
-        &context.definitions,
+    crd_registry::follow(
+        &context.crds,
         &context.representation.types,
         &context.background,
         &context.shutdown,
@@ -83,16 +83,16 @@ struct Initial {
 /// Passes a kind its current objects, and then each change, for as long as the server serves.
 fn observe(context: &Arc<Context>, resource: Arc<Resource>) {
     let Some(storage) = &resource.storage else { return };
-    let followed = Followed {
+    let scope = InformerScope {
         prefix: storage.prefix.clone(),
         check: background::OBSERVERS,
     };
     if let Some(kind) = &resource.capabilities.followed {
-        followers::follow(
+        informers::start(
             &context.shared.store,
             &context.background,
             &context.shutdown,
-            followed,
+            scope,
             Observer(Arc::clone(kind)),
         );
     }
@@ -101,7 +101,7 @@ fn observe(context: &Arc<Context>, resource: Arc<Resource>) {
 /// A kind that observes its objects.
 struct Observer(Arc<dyn holdfast_resource::Followed>);
 
-impl Follower for Observer {
+impl InformerHandler for Observer {
     fn apply(&mut self, differences: &[Difference], _revision: u64) {
         for Difference { before, now } in differences {
             let read = |entry: &Option<Arc<Entry>>| entry.as_ref().and_then(|entry| objects::readable(entry));

@@ -74,10 +74,10 @@ impl Statusz<'_> {
     fn folders(&self) -> Vec<String> {
         let first = |path: &String| path.split('/').nth(1).map(str::to_owned);
         let first: BTreeSet<String> = self.paths.iter().filter_map(first).collect();
-        let shown = first
+        let listed = first
             .iter()
             .filter(|part| !part.is_empty() && !OF_CLIENTS.contains(&part.as_str()));
-        shown.map(|part| format!("/{part}")).collect()
+        listed.map(|part| format!("/{part}")).collect()
     }
 }
 
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn the_text_says_how_long_the_server_is_up() {
         let started = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
-        let version = VersionInfo::of(&Build::default());
+        let version = VersionInfo::new(&Build::default());
         let page = Statusz {
             started,
             now: started + Duration::from_secs(3661),

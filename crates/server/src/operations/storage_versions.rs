@@ -114,20 +114,20 @@ mod tests {
         };
         let (anybody, server) = (user("admin", MASTERS), user(APISERVER, MASTERS));
         let pods = "/api/v1/namespaces/a/pods";
-        let refused = |resource: &str, error: &str| {
+        let rejected = |resource: &str, error: &str| {
             let text = "wait for storage version registration to complete for resource";
             Err((503, format!("{text}: {resource}, last seen error: {error}")))
         };
-        assert_eq!(ask(Method::POST, pods, &anybody), refused("pods", "<nil>"));
+        assert_eq!(ask(Method::POST, pods, &anybody), rejected("pods", "<nil>"));
         let status = "/apis/apps/v1/namespaces/a/deployments/b/status";
         assert_eq!(
             ask(Method::PATCH, status, &anybody),
-            refused("deployments.apps", "<nil>")
+            rejected("deployments.apps", "<nil>")
         );
-        assert_eq!(ask(Method::DELETE, pods, &server), refused("pods", "<nil>"));
+        assert_eq!(ask(Method::DELETE, pods, &server), rejected("pods", "<nil>"));
         assert_eq!(
             ask(Method::POST, "/api/v1/namespaces", &anybody),
-            refused("namespaces", "<nil>")
+            rejected("namespaces", "<nil>")
         );
         for (method, uri, user) in [
             (Method::GET, pods, &anybody),
@@ -150,7 +150,7 @@ mod tests {
         let leases = "/apis/coordination.k8s.io/v1/namespaces/a/leases";
         assert_eq!(
             ask(Method::POST, leases, &anybody),
-            refused("leases.coordination.k8s.io", "<nil>")
+            rejected("leases.coordination.k8s.io", "<nil>")
         );
         let prefix = registry
             .resource(&GroupResource {
@@ -160,7 +160,7 @@ mod tests {
             .and_then(|pods| prefix_of(pods).cloned())
             .unwrap();
         barrier.failed(&prefix, "no".to_owned());
-        assert_eq!(ask(Method::POST, pods, &anybody), refused("pods", "no"));
+        assert_eq!(ask(Method::POST, pods, &anybody), rejected("pods", "no"));
         barrier.published(&prefix);
         assert_eq!(ask(Method::POST, pods, &anybody), Ok(()));
         barrier.complete();

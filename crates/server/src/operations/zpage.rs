@@ -135,8 +135,8 @@ fn form(headers: &HeaderMap, kind: &str, cbor: bool) -> Result<Form, ApiError> {
         accepted.filter_map(move |(_, format)| form_of(clause, format, kind))
     });
     forms.next().ok_or_else(|| {
-        let types: Vec<&str> = media_types(cbor).map(|(media_type, _)| media_type).collect();
-        let types = types.join(", ");
+        let names: Vec<&str> = media_types(cbor).map(|(media_type, _)| media_type).collect();
+        let types = names.join(", ");
         ApiError::not_acceptable(format!("only the following media types are accepted: {types}"))
     })
 }
@@ -187,14 +187,14 @@ mod tests {
             accepting("application/yaml;v=v1alpha1;g=config.k8s.io;as=Statusz").ok(),
             Some(Form::Object(Format::Yaml, "v1alpha1"))
         );
-        for refused in [
+        for rejected in [
             "application/json",
             "text/plain;as=Statusz;g=config.k8s.io;v=v1beta1",
             "application/json;as=Flagz;g=config.k8s.io;v=v1beta1",
             "application/json;as=Statusz;g=config.k8s.io;v=v1",
             "text/html",
         ] {
-            assert!(accepting(refused).is_err(), "{refused}");
+            assert!(accepting(rejected).is_err(), "{rejected}");
         }
     }
 

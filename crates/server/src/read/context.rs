@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::objects::EventCache;
-use crate::objects::definitions::Definitions;
+use crate::objects::crd_registry::CrdRegistry;
 use crate::representation::{self, Shared};
 use crate::runtime::shutdown::Shutdown;
 
@@ -12,7 +12,7 @@ pub struct Context {
     /// The state that all layers share.
     pub shared: Shared,
     /// The progress of the served resources in following the CRDs; a watch ends when its resource changes.
-    pub definitions: Arc<Definitions>,
+    pub crds: Arc<CrdRegistry>,
     /// The context of the representation of objects.
     pub representation: Arc<representation::Context>,
     /// The cache of encoded events.

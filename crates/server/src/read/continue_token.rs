@@ -160,15 +160,15 @@ mod tests {
 
     #[test]
     fn a_token_that_is_no_base64_is_refused_as_by_go() {
-        let refused = |text: &str| ContinueToken::parse(text).unwrap_err();
+        let rejected = |text: &str| ContinueToken::parse(text).unwrap_err();
         for (text, at) in [("x", 0), ("abcde", 4), ("a*c", 1), ("abc=", 3)] {
             assert_eq!(
-                refused(text),
+                rejected(text),
                 format!("illegal base64 data at input byte {at}"),
                 "{text}"
             );
         }
-        assert_eq!(refused("ab"), "invalid character 'i' looking for beginning of value");
+        assert_eq!(rejected("ab"), "invalid character 'i' looking for beginning of value");
     }
 
     #[test]

@@ -50,20 +50,20 @@ pub(crate) struct ListItem {
 #[derive(Clone)]
 pub(crate) struct Conversion {
     context: Arc<Context>,
-    shown: RequestedVersion,
+    requested: RequestedVersion,
 }
 
 impl Conversion {
     /// Creates the conversion; `None` if no webhook is needed.
-    pub(crate) fn of(context: &Arc<Context>, shown: &RequestedVersion) -> Option<Self> {
-        shown.may_need_webhook().then(|| Self {
+    pub(crate) fn for_version(context: &Arc<Context>, requested: &RequestedVersion) -> Option<Self> {
+        requested.may_need_webhook().then(|| Self {
             context: Arc::clone(context),
-            shown: shown.clone(),
+            requested: requested.clone(),
         })
     }
 
     fn is_due(&self, item: &ListItem) -> bool {
-        item.converted.is_none() && self.shown.needs_webhook(&item.entry)
+        item.converted.is_none() && self.requested.needs_webhook(&item.entry)
     }
 
     /// Converts the objects at the front of `items` that need it: as many as one review holds.
@@ -77,7 +77,7 @@ impl Conversion {
             due.push((at, Arc::clone(&item.entry)));
         }
         let entries: Vec<&Entry> = due.iter().map(|(_, entry)| entry.as_ref()).collect();
-        let trees = conversion::stored(&self.context, &self.shown, &entries).await?;
+        let trees = conversion::stored(&self.context, &self.requested, &entries).await?;
         for ((at, _), tree) in due.iter().zip(trees) {
             items[*at].converted = Some(tree);
         }
@@ -104,7 +104,7 @@ enum Next {
 impl ListItems {
     /// Creates a list of these objects, filtered by the selection. Objects that need a webhook are converted first if
     /// the selection depends on their content.
-    pub(crate) async fn of(
+    pub(crate) async fn from_entries(
         entries: Vec<Arc<Entry>>,
         resource: &Resource,
         selection: &Selection,

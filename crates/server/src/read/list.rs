@@ -39,7 +39,7 @@ pub(crate) async fn page(
 ) -> Result<Page, ApiError> {
     let token = ContinueToken::read(options)?;
     let extent = Extent {
-        of_one: KeyRange::of(request, selection).key.is_some(),
+        of_one: KeyRange::for_request(request, selection).key.is_some(),
         // The objects of a collection are deleted page by page.
         limited: options.limit > 0 || request.verb == Verb::DeleteCollection,
     };
@@ -65,18 +65,18 @@ pub(crate) async fn page(
 /// # Errors
 /// 400 if they cannot be parsed or name unsupported fields.
 pub(crate) fn selection(request: &ResourceRequest, options: &ListOptions) -> Result<Selection, ApiError> {
-    let refuse = |error: SelectorError| ApiError::bad_request(error.to_string());
-    let labels = LabelSelector::parse(&options.label_selector).map_err(refuse)?;
-    let fields = FieldSelector::parse(&options.field_selector).map_err(refuse)?;
-    let fields = fields
+    let reject = |error: SelectorError| ApiError::bad_request(error.to_string());
+    let labels = LabelSelector::parse(&options.label_selector).map_err(reject)?;
+    let parsed = FieldSelector::parse(&options.field_selector).map_err(reject)?;
+    let fields = parsed
         .resolve(&request.served.resource, request.version())
-        .map_err(refuse)?;
+        .map_err(reject)?;
     let name = (!request.name.is_empty()).then(|| request.name.clone());
     let shard = match options.shard_selector.as_str() {
         "" => None,
         text => {
-            let refuse = |why| ApiError::unclassified(format!("invalid shard selector: {why}"));
-            Some(ShardSelector::parse(text).map_err(refuse)?)
+            let reject = |why| ApiError::unclassified(format!("invalid shard selector: {why}"));
+            Some(ShardSelector::parse(text).map_err(reject)?)
         }
     };
     Ok(Selection {
@@ -97,8 +97,8 @@ fn read_revision(text: &str) -> Result<Option<u64>, String> {
         return Ok(None);
     }
     let number = parse_uint(text).map_err(|why| {
-        let shown = Value::from(text);
-        format!("resourceVersion: Invalid value: {shown}: {why}")
+        let value = Value::from(text);
+        format!("resourceVersion: Invalid value: {value}: {why}")
     })?;
     Ok(Some(number))
 }
@@ -139,8 +139,8 @@ async fn snapshot(
             let chunked = options.resource_version_match.is_none() && extent.limited && wanted > 0;
             let exact = options.resource_version_match == Some(ResourceVersionMatch::Exact);
             // The reference answers a list of one object without waiting, so that its error has no retry advice.
-            let reached = fresh(store, stated).await;
-            let reached = reached.map_err(|error| match extent.of_one && (exact || chunked) {
+            let outcome = fresh(store, stated).await;
+            let reached = outcome.map_err(|error| match extent.of_one && (exact || chunked) {
                 true => error.without_advice(),
                 false => error,
             });
@@ -214,14 +214,14 @@ impl Page {
         token: Option<&ContinueToken>,
         snapshot: &Snapshot,
     ) -> Result<Self, ApiError> {
-        let place = KeyRange::of(request, selection);
+        let place = KeyRange::for_request(request, selection);
         let prefix = place.prefix.as_bytes();
         let from = token.map(|token| [prefix, token.start()].concat());
         let resource = &request.served.resource;
         let tally = context.shared.metrics.lists().begin(resource);
-        let conversion = Conversion::of(&context.representation, &RequestedVersion::of_request(request));
-        let items = place.items(snapshot, resource, selection, from.as_deref(), conversion);
-        let items = items.await?;
+        let conversion = Conversion::for_version(&context.representation, &RequestedVersion::of_request(request));
+        let pending = place.items(snapshot, resource, selection, from.as_deref(), conversion);
+        let items = pending.await?;
         let mut page = Self {
             items: items.counted_by(tally),
             revision: snapshot.revision(),
@@ -316,7 +316,7 @@ pub(crate) struct KeyRange {
 impl KeyRange {
     /// Returns the keys of the objects that a request selects. A selector for the namespace or the name narrows the
     /// keys like the path does.
-    pub(crate) fn of(request: &ResourceRequest, selection: &Selection) -> Self {
+    pub(crate) fn for_request(request: &ResourceRequest, selection: &Selection) -> Self {
         let resource = &request.served.resource;
         let Some(storage) = &resource.storage else {
             return Self {
@@ -354,9 +354,9 @@ impl KeyRange {
         let from = from.unwrap_or(prefix);
         match &self.key {
             Some(key) => {
-                let found = snapshot.get(key.as_bytes());
-                let found = found.filter(|entry| entry.key()[..] >= *from).cloned();
-                ListItems::of(found.into_iter().collect(), resource, selection, conversion).await
+                let entry = snapshot.get(key.as_bytes());
+                let found = entry.filter(|entry| entry.key()[..] >= *from).cloned();
+                ListItems::from_entries(found.into_iter().collect(), resource, selection, conversion).await
             }
             None => Ok(ListItems::new(
                 snapshot.clone(),

@@ -26,7 +26,7 @@ use crate::wire::body::ResponseBody;
 /// 406 for a view that lists do not have, 500 if the objects cannot be converted.
 pub(crate) async fn answer(
     context: &Arc<Context>,
-    shown: &RequestedVersion,
+    requested: &RequestedVersion,
     query: &Query,
     representation: &Representation,
     page: Page,
@@ -35,15 +35,15 @@ pub(crate) async fn answer(
         view, format, pretty, ..
     } = *representation;
     let metadata = match view {
-        View::Whole if format != Format::Protobuf && shown.resource.conventions.chunks_count_rest => {
+        View::Whole if format != Format::Protobuf && requested.resource.conventions.chunks_count_rest => {
             page.metadata_with_continue()
         }
         _ => page.metadata(),
     };
     let body = if format == Format::Protobuf {
-        protobuf_list(context, shown, query, representation, page.items, &metadata).await?
+        protobuf_list(context, requested, query, representation, page.items, &metadata).await?
     } else {
-        let (writer, head) = Writer::new(context, shown, query, representation, &metadata)?;
+        let (writer, head) = Writer::new(context, requested, query, representation, &metadata)?;
         list_body::body(page.items, writer, head, format, pretty).await?
     };
     Ok(response::bytes(StatusCode::OK, format.content_type(), body))
@@ -52,7 +52,7 @@ pub(crate) async fn answer(
 /// Returns the body of a list in protobuf: of whole objects or of their metadata. Tables have no such form.
 async fn protobuf_list(
     context: &Arc<Context>,
-    shown: &RequestedVersion,
+    requested: &RequestedVersion,
     query: &Query,
     representation: &Representation,
     items: ListItems,
@@ -60,15 +60,15 @@ async fn protobuf_list(
 ) -> Result<ResponseBody, ApiError> {
     let messages = &context.messages;
     if representation.view == View::Whole {
-        let frame = ListFrame::new(messages, &shown.api_version, &shown.list_kind, metadata)?;
-        let messages = ItemMessages::new(context, shown, None);
+        let frame = ListFrame::new(messages, &requested.api_version, &requested.list_kind, metadata)?;
+        let messages = ItemMessages::new(context, requested, None);
         return list_body::protobuf_body(items, messages, frame).await;
     }
-    let (writer, _) = Writer::new(context, shown, query, representation, metadata)?;
+    let (writer, _) = Writer::new(context, requested, query, representation, metadata)?;
     let (api_version, kind) = writer.list_type();
     protobuf::type_with_message(messages, api_version, kind)?;
     let frame = ListFrame::new(messages, api_version, kind, metadata)?;
-    let messages = ItemMessages::new(context, shown, Some(writer));
+    let messages = ItemMessages::new(context, requested, Some(writer));
     list_body::protobuf_body(items, messages, frame).await
 }
 
@@ -79,7 +79,7 @@ async fn protobuf_list(
 /// 406 for a view that lists do not have, 500 if an object cannot be converted.
 pub(crate) fn of_trees(
     context: &Context,
-    shown: &RequestedVersion,
+    requested: &RequestedVersion,
     query: &Query,
     representation: &Representation,
     metadata: &str,
@@ -87,20 +87,20 @@ pub(crate) fn of_trees(
 ) -> Result<Response, ApiError> {
     if representation.view == View::Whole && representation.format == Format::Protobuf {
         let message = |tree: &Value| {
-            let tree = shown.answered(Tree::Stored(tree))?;
-            protobuf::message(&context.messages, &shown.api_version, &shown.kind, &tree)
+            let tree = requested.answered(Tree::Stored(tree))?;
+            protobuf::message(&context.messages, &requested.api_version, &requested.kind, &tree)
         };
         let items: Vec<Vec<u8>> = trees.iter().map(message).collect::<Result<_, _>>()?;
         let body = protobuf::list(
             &context.messages,
-            &shown.api_version,
-            &shown.list_kind,
+            &requested.api_version,
+            &requested.list_kind,
             metadata,
             &items,
         )?;
         return Ok(response::bytes(StatusCode::OK, Format::Protobuf.content_type(), body));
     }
-    let (writer, mut json) = Writer::new(context, shown, query, representation, metadata)?;
+    let (writer, mut json) = Writer::new(context, requested, query, representation, metadata)?;
     for (at, tree) in trees.iter().enumerate() {
         writer.before(at == 0, &mut json);
         writer.tree(Tree::Stored(tree), &mut json)?;
@@ -112,7 +112,7 @@ pub(crate) fn of_trees(
 /// The JSON writer for the objects of a list.
 pub(crate) struct Writer {
     types: Arc<TypeTable>,
-    shown: RequestedVersion,
+    requested: RequestedVersion,
     items: ItemForm,
 }
 
@@ -127,7 +127,7 @@ impl Writer {
     /// Creates the writer for a request, and the bytes before the objects.
     fn new(
         context: &Context,
-        shown: &RequestedVersion,
+        requested: &RequestedVersion,
         query: &Query,
         representation: &Representation,
         metadata: &str,
@@ -137,7 +137,7 @@ impl Writer {
                 .into_bytes()
         };
         let (items, mut head) = match representation.view {
-            View::Whole => (ItemForm::Whole, list_head(&shown.list_kind, &shown.api_version)),
+            View::Whole => (ItemForm::Whole, list_head(&requested.list_kind, &requested.api_version)),
             View::PartialList(version) => (
                 ItemForm::Partial(version),
                 list_head("PartialObjectMetadataList", version.api_version()),
@@ -145,12 +145,12 @@ impl Writer {
             View::PartialObject(_) => {
                 return Err(ApiError::not_acceptable(format!(
                     "you requested PartialObjectMetadata, but the requested object is a list (*{}.{})",
-                    go_package(shown),
-                    shown.list_kind
+                    go_package(requested),
+                    requested.list_kind
                 )));
             }
             View::Table(version) => {
-                let rows = Rows::new(context, shown, IncludeObject::parse(query)?, version).of_stored();
+                let rows = Rows::new(context, requested, IncludeObject::parse(query)?, version).of_stored();
                 let head = rows.head(metadata, true);
                 (ItemForm::Row(rows), head)
             }
@@ -158,8 +158,15 @@ impl Writer {
         if matches!(items, ItemForm::Whole) {
             head.push(b'[');
         }
-        let (types, shown) = (Arc::clone(&context.types), shown.clone());
-        Ok((Self { types, shown, items }, head))
+        let (types, requested) = (Arc::clone(&context.types), requested.clone());
+        Ok((
+            Self {
+                types,
+                requested,
+                items,
+            },
+            head,
+        ))
     }
 
     /// Writes an object of a list. An object that is sent in its stored form is not parsed if its bytes suffice.
@@ -172,8 +179,8 @@ impl Writer {
         }
         let entry = &item.entry;
         match &self.items {
-            ItemForm::Whole => self.whole(&self.shown.bytes(&self.types, entry)?, bytes),
-            ItemForm::Partial(version) => match self.shown.metadata_text(entry) {
+            ItemForm::Whole => self.whole(&self.requested.bytes(&self.types, entry)?, bytes),
+            ItemForm::Partial(version) => match self.requested.metadata_text(entry) {
                 Some(metadata) => write_partial(&self.types, &Value::Null, Some(&metadata), *version, bytes),
                 None => return self.tree(Tree::Stored(&objects::tree(entry)), bytes),
             },
@@ -189,11 +196,11 @@ impl Writer {
     fn tree(&self, tree: Tree<'_>, bytes: &mut Vec<u8>) -> Result<(), ApiError> {
         match &self.items {
             ItemForm::Whole => {
-                let object = self.shown.answered(tree)?;
+                let object = self.requested.answered(tree)?;
                 self.whole(&objects::encode_answer(&self.types, &object), bytes);
             }
             ItemForm::Partial(version) => {
-                let object = self.shown.summarized(tree)?;
+                let object = self.requested.summarized(tree)?;
                 write_partial(&self.types, &object, None, *version, bytes);
             }
             ItemForm::Row(rows) => return rows.row(tree, None, bytes),
@@ -202,8 +209,8 @@ impl Writer {
     }
 
     fn whole(&self, object: &[u8], bytes: &mut Vec<u8>) {
-        let (kind, api_version) = (&self.shown.kind, &self.shown.api_version);
-        if self.shown.resource.conventions.whole_items {
+        let (kind, api_version) = (&self.requested.kind, &self.requested.api_version);
+        if self.requested.resource.conventions.whole_items {
             // Items of custom resources are whole objects.
             bytes.extend_from_slice(object);
             return;
@@ -223,7 +230,7 @@ impl Writer {
     /// Returns version and kind of the list.
     fn list_type(&self) -> (&str, &str) {
         match &self.items {
-            ItemForm::Whole => (&self.shown.api_version, &self.shown.list_kind),
+            ItemForm::Whole => (&self.requested.api_version, &self.requested.list_kind),
             ItemForm::Partial(version) => (version.api_version(), "PartialObjectMetadataList"),
             ItemForm::Row(rows) => (rows.api_version(), "Table"),
         }

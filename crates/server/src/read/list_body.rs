@@ -117,17 +117,17 @@ pub(super) async fn protobuf_body(
 /// Protobuf messages of the items of a list.
 pub(super) struct ItemMessages {
     context: Arc<Context>,
-    shown: RequestedVersion,
+    requested: RequestedVersion,
     /// Writer of partial metadata as JSON; `None` for whole objects.
     partial: Option<Writer>,
 }
 
 impl ItemMessages {
     /// Creates the messages of whole objects, or of the objects that `partial` writes.
-    pub(super) fn new(context: &Arc<Context>, shown: &RequestedVersion, partial: Option<Writer>) -> Self {
+    pub(super) fn new(context: &Arc<Context>, requested: &RequestedVersion, partial: Option<Writer>) -> Self {
         Self {
             context: Arc::clone(context),
-            shown: shown.clone(),
+            requested: requested.clone(),
             partial,
         }
     }
@@ -139,11 +139,11 @@ impl ItemMessages {
     }
 
     fn is_stored_whole(&self, item: &ListItem) -> bool {
-        self.partial.is_none() && self.shown.is_stored_whole(&item.entry)
+        self.partial.is_none() && self.requested.is_stored_whole(&item.entry)
     }
 
     fn message(&self, item: &ListItem) -> Result<Vec<u8>, ApiError> {
-        let (messages, shown) = (&self.context.messages, &self.shown);
+        let (messages, requested) = (&self.context.messages, &self.requested);
         if let Some(writer) = &self.partial {
             let mut text = Vec::new();
             writer.item(item, &mut text)?;
@@ -151,12 +151,12 @@ impl ItemMessages {
         }
         let stored = objects::tree(&item.entry);
         if self.is_stored_whole(item) {
-            let message = protobuf::message(messages, &shown.api_version, &shown.kind, &stored)?;
+            let message = protobuf::message(messages, &requested.api_version, &requested.kind, &stored)?;
             item.entry.set_encoded_length(message.len());
             return Ok(message);
         }
-        let tree = shown.answered(Tree::Stored(&stored))?;
-        protobuf::message(messages, &shown.api_version, &shown.kind, &tree)
+        let tree = requested.answered(Tree::Stored(&stored))?;
+        protobuf::message(messages, &requested.api_version, &requested.kind, &tree)
     }
 }
 

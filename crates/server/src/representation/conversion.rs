@@ -31,23 +31,23 @@ pub(crate) const BYTES_TOGETHER: usize = 2 << 20;
 )]
 pub(crate) async fn stored(
     context: &Context,
-    shown: &RequestedVersion,
+    requested: &RequestedVersion,
     entries: &[&Entry],
 ) -> Result<Vec<Value>, ApiError> {
     let mut trees = Vec::with_capacity(entries.len());
     let mut others = Vec::new();
     for (at, entry) in entries.iter().enumerate() {
         let tree = objects::tree(entry);
-        if shown.webhook(&tree).is_some() {
-            others.push((at, convert::formed(&shown.resource, tree)?));
+        if requested.webhook(&tree).is_some() {
+            others.push((at, convert::formed(&requested.resource, tree)?));
             trees.push(Value::Null);
         } else {
-            trees.push(shown.convert(context, tree).await?);
+            trees.push(requested.convert(context, tree).await?);
         }
     }
     let (places, others): (Vec<usize>, Vec<Value>) = others.into_iter().unzip();
-    if let Some(webhook) = others.first().and_then(|other| shown.webhook(other)) {
-        let (resource, version) = (&shown.resource, &shown.api_version);
+    if let Some(webhook) = others.first().and_then(|other| requested.webhook(other)) {
+        let (resource, version) = (&requested.resource, &requested.api_version);
         let converted = Box::pin(convert::by_webhook(context, resource, webhook, others, version)).await?;
         for (at, tree) in places.into_iter().zip(converted) {
             trees[at] = tree;

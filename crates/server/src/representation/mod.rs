@@ -60,8 +60,8 @@ impl RequestedVersion {
 
     /// Returns an object with only its kind and version set.
     pub(crate) fn zero(&self, types: &TypeTable) -> Value {
-        let of = types.id_of_object(&self.api_version, &self.kind);
-        let zero = of.map(|id| types.get(id).zero());
+        let object_type = types.id_of_object(&self.api_version, &self.kind);
+        let zero = object_type.map(|id| types.get(id).zero());
         let mut object = zero.unwrap_or_else(Value::empty_map);
         object.set_at(&["kind"], self.kind.clone().into());
         object.set_at(&["apiVersion"], self.api_version.clone().into());
@@ -78,14 +78,14 @@ impl RequestedVersion {
 
     /// Creates the representation of the requested subresource.
     pub(crate) fn of_subresource(request: &ResourceRequest) -> Self {
-        let mut shown = Self::of_request(request);
+        let mut requested = Self::of_request(request);
         if let Some(subresource) = request.subresource() {
-            shown.kind = subresource.kind.kind.clone();
-            shown.api_version = subresource.kind.group_version.api_version();
-            let own = shown.kind != request.served.resource.kind;
-            shown.own_columns = own.then(|| subresource.columns.clone());
+            requested.kind = subresource.kind.kind.clone();
+            requested.api_version = subresource.kind.group_version.api_version();
+            let own = requested.kind != request.served.resource.kind;
+            requested.own_columns = own.then(|| subresource.columns.clone());
         }
-        shown
+        requested
     }
 
     /// Returns the columns of tables.
@@ -131,11 +131,11 @@ impl RequestedVersion {
     /// # Errors
     /// 500 if the kind does not support the conversion.
     pub(crate) fn answered(&self, tree: Tree<'_>) -> Result<Value, ApiError> {
-        let shown = match tree {
+        let requested = match tree {
             Tree::Stored(tree) => self.convert_at_once(tree.clone())?,
             Tree::Converted(tree) => tree.clone(),
         };
-        Ok(self.reduced(shown))
+        Ok(self.reduced(requested))
     }
 
     /// Returns an object without the fields that answers omit.
@@ -270,7 +270,7 @@ impl Tree<'_> {
 /// 406 for a view that objects do not have, 500 if the object cannot be converted.
 pub(crate) async fn entry(
     context: &Context,
-    shown: &RequestedVersion,
+    requested: &RequestedVersion,
     query: &Query,
     representation: &Representation,
     code: StatusCode,
@@ -280,14 +280,17 @@ pub(crate) async fn entry(
     let of_stored_bytes = representation.view == View::Whole
         && representation.format == Format::Json
         && !representation.pretty
-        && shown.is_stored_so(entry);
+        && requested.is_stored_so(entry);
     if !of_stored_bytes {
         long_work::begins(entry.length()).await;
     }
-    if shown.needs_webhook(entry) {
-        return tree(context, shown, query, representation, code, objects::tree(entry)).await;
+    if requested.needs_webhook(entry) {
+        return tree(context, requested, query, representation, code, objects::tree(entry)).await;
     }
-    if representation.view == View::Whole && representation.format == Format::Protobuf && shown.is_stored_whole(entry) {
+    if representation.view == View::Whole
+        && representation.format == Format::Protobuf
+        && requested.is_stored_whole(entry)
+    {
         let tree = match tree_at_hand {
             Some(tree) => objects::at_revision(tree.clone(), entry),
             None => objects::tree_or_refusal(entry)?,
@@ -299,11 +302,11 @@ pub(crate) async fn entry(
             &context.messages,
             code,
             representation,
-            shown.bytes(&context.types, entry)?,
+            requested.bytes(&context.types, entry)?,
         );
     }
     let tree = objects::tree(entry);
-    object(context, shown, query, representation, code, Tree::Stored(&tree))
+    object(context, requested, query, representation, code, Tree::Stored(&tree))
 }
 
 /// Returns the answer with one object, which is in its storage version.
@@ -312,17 +315,17 @@ pub(crate) async fn entry(
 /// The errors of [`entry`].
 pub(crate) async fn tree(
     context: &Context,
-    shown: &RequestedVersion,
+    requested: &RequestedVersion,
     query: &Query,
     representation: &Representation,
     code: StatusCode,
     tree: Value,
 ) -> Result<Response, ApiError> {
-    if shown.webhook(&tree).is_none() {
-        return object(context, shown, query, representation, code, Tree::Stored(&tree));
+    if requested.webhook(&tree).is_none() {
+        return object(context, requested, query, representation, code, Tree::Stored(&tree));
     }
-    let tree = shown.convert(context, tree).await?;
-    object(context, shown, query, representation, code, Tree::Converted(&tree))
+    let tree = requested.convert(context, tree).await?;
+    object(context, requested, query, representation, code, Tree::Converted(&tree))
 }
 
 /// Returns the answer with one object that needs no further conversion by a webhook.
@@ -331,13 +334,13 @@ pub(crate) async fn tree(
 /// 406 for a view that objects do not have, 500 if the object cannot be converted.
 pub(crate) fn object(
     context: &Context,
-    shown: &RequestedVersion,
+    requested: &RequestedVersion,
     query: &Query,
     representation: &Representation,
     code: StatusCode,
     object: Tree<'_>,
 ) -> Result<Response, ApiError> {
-    let viewed = view(context, shown, query, representation.view, object)?;
+    let viewed = view(context, requested, query, representation.view, object)?;
     response::encoded(&context.messages, code, representation, viewed)
 }
 
@@ -347,27 +350,29 @@ pub(crate) fn object(
 /// 406 for a view that objects do not have, 500 if the object cannot be converted.
 pub(crate) fn view(
     context: &Context,
-    shown: &RequestedVersion,
+    requested: &RequestedVersion,
     query: &Query,
     view: View,
     object: Tree<'_>,
 ) -> Result<Vec<u8>, ApiError> {
     match view {
-        View::Whole => Ok(objects::encode_answer(&context.types, &shown.answered(object)?)),
+        View::Whole => Ok(objects::encode_answer(&context.types, &requested.answered(object)?)),
         View::PartialObject(version) => {
-            let object = shown.summarized(object)?;
+            let object = requested.summarized(object)?;
             Ok(objects::encode_answer(&context.types, &partial(&object, version)))
         }
-        View::PartialList(_) if shown.resource.conventions.listable_objects && shown.kind == shown.resource.kind => {
+        View::PartialList(_)
+            if requested.resource.conventions.listable_objects && requested.kind == requested.resource.kind =>
+        {
             Err(ApiError::unclassified("content is not a list"))
         }
         View::PartialList(_) => Err(ApiError::not_acceptable(
             "you requested PartialObjectMetadataList, but the requested object is not a list (".to_owned()
-                + &go_type(shown)
+                + &go_type(requested)
                 + ")",
         )),
         View::Table(version) => {
-            let rows = Rows::new(context, shown, IncludeObject::parse(query)?, version);
+            let rows = Rows::new(context, requested, IncludeObject::parse(query)?, version);
             table_of_one(&rows, object, true)
         }
     }
@@ -422,13 +427,13 @@ pub(crate) fn partial(object: &Value, version: MetaVersion) -> Value {
 }
 
 /// Returns the Go type that the reference names in messages about an object.
-fn go_type(shown: &RequestedVersion) -> String {
-    format!("*{}.{}", go_package(shown), shown.kind)
+fn go_type(requested: &RequestedVersion) -> String {
+    format!("*{}.{}", go_package(requested), requested.kind)
 }
 
 /// Returns the package of a kind's Go type in the reference: the first part of its group's name.
-pub(crate) fn go_package(shown: &RequestedVersion) -> &str {
-    match shown.api_version.rsplit_once('/') {
+pub(crate) fn go_package(requested: &RequestedVersion) -> &str {
+    match requested.api_version.rsplit_once('/') {
         None => "core",
         Some((group, _)) => group.split('.').next().unwrap_or_default(),
     }

@@ -20,7 +20,7 @@ use crate::representation::Context;
 /// The settings for writing the rows of a table.
 pub(crate) struct Rows {
     types: Arc<TypeTable>,
-    shown: RequestedVersion,
+    requested: RequestedVersion,
     version: MetaVersion,
     include: IncludeObject,
     now: SystemTime,
@@ -32,13 +32,13 @@ impl Rows {
     /// Creates the settings for objects of this representation, with ages relative to the current time.
     pub(crate) fn new(
         context: &Context,
-        shown: &RequestedVersion,
+        requested: &RequestedVersion,
         include: IncludeObject,
         version: MetaVersion,
     ) -> Self {
         Self {
             types: Arc::clone(&context.types),
-            shown: shown.clone(),
+            requested: requested.clone(),
             version,
             selected: None,
             include,
@@ -48,7 +48,7 @@ impl Rows {
 
     /// Returns the same settings for many stored objects, of which only the fields of rows are read.
     pub(crate) fn of_stored(mut self) -> Self {
-        self.selected = selected(&self.shown, self.include);
+        self.selected = selected(&self.requested, self.include);
         self
     }
 
@@ -60,24 +60,24 @@ impl Rows {
         if let Some((tree, metadata)) = self.cut(entry) {
             return self.row(Tree::Converted(&tree), Some(&metadata), bytes);
         }
-        let metadata = self.shown.metadata_text(entry);
+        let metadata = self.requested.metadata_text(entry);
         self.row(Tree::Stored(&objects::tree(entry)), metadata.as_deref(), bytes)
     }
 
     /// Returns the part of a stored object from which its row is made, and its metadata as JSON; `None` if the whole
     /// object is needed.
     fn cut<'e>(&self, entry: &'e Entry) -> Option<(Value, Cow<'e, [u8]>)> {
-        let (selected, shown) = (self.selected.as_ref()?, &self.shown);
+        let (selected, requested) = (self.selected.as_ref()?, &self.requested);
         let bytes = entry.bytes();
-        let takes_whole = !shown.is_stored_so(entry)
+        let takes_whole = !requested.is_stored_so(entry)
             || entry.known_index().is_some_and(Index::is_remembered)
-            || !objects::is_of_version(bytes, &shown.kind, &shown.api_version);
+            || !objects::is_of_version(bytes, &requested.kind, &requested.api_version);
         if takes_whole {
             return None;
         }
         let (tree, metadata) = json::parse_selected_beside(bytes, selected, "metadata")?;
         // The answer's metadata lack these annotations, so the stored JSON cannot be used.
-        let hidden = shown.resource.capabilities.rows.hidden_annotations;
+        let hidden = requested.resource.capabilities.rows.hidden_annotations;
         if hidden
             .iter()
             .any(|name| tree.at(&["metadata", "annotations", name]).is_some())
@@ -85,7 +85,7 @@ impl Rows {
             return None;
         }
         let metadata = bytes.get(metadata?).filter(|text| text.first() == Some(&b'{'))?;
-        Some((tree, shown.reduced_text(metadata)))
+        Some((tree, requested.reduced_text(metadata)))
     }
 
     /// Returns the `apiVersion` of the table.
@@ -101,7 +101,7 @@ impl Rows {
         );
         let mut bytes = head.into_bytes();
         if with_columns {
-            write_list(&definitions(self.shown.columns()), &COLUMN, &mut bytes);
+            write_list(&definitions(self.requested.columns()), &COLUMN, &mut bytes);
         } else {
             bytes.extend_from_slice(b"null");
         }
@@ -114,16 +114,16 @@ impl Rows {
     /// # Errors
     /// 500 if it cannot be converted.
     pub(crate) fn row(&self, tree: Tree<'_>, metadata: Option<&[u8]>, bytes: &mut Vec<u8>) -> Result<(), ApiError> {
-        let object = self.shown.summarized(tree)?;
+        let object = self.requested.summarized(tree)?;
         bytes.extend_from_slice(b"{\"cells\":[");
-        for (at, column) in self.shown.columns().iter().enumerate() {
+        for (at, column) in self.requested.columns().iter().enumerate() {
             if at > 0 {
                 bytes.push(b',');
             }
             json::write(&column.cell(&object, self.now), bytes);
         }
         bytes.push(b']');
-        let conditions = self.shown.resource.capabilities.rows.conditions;
+        let conditions = self.requested.resource.capabilities.rows.conditions;
         if let Some(conditions) = conditions.and_then(|conditions| (conditions.of)(&object)) {
             bytes.extend_from_slice(b",\"conditions\":");
             write_list(&conditions, &CONDITION, bytes);
@@ -133,7 +133,7 @@ impl Rows {
             IncludeObject::Nothing => bytes.extend_from_slice(b"null"),
             IncludeObject::Metadata => write_partial(&self.types, &object, metadata, self.version, bytes),
             IncludeObject::Whole => {
-                bytes.extend_from_slice(&objects::encode_answer(&self.types, &self.shown.answered(tree)?));
+                bytes.extend_from_slice(&objects::encode_answer(&self.types, &self.requested.answered(tree)?));
             }
         }
         bytes.push(b'}');
@@ -143,7 +143,7 @@ impl Rows {
     /// Writes the bytes after the rows.
     pub(crate) fn end(&self, bytes: &mut Vec<u8>) {
         // For a kind without columns of its own, the reference encodes an empty list of rows as `null`.
-        if bytes.ends_with(ROWS) && matches!(self.shown.columns(), [_, second] if second.name == "Created At") {
+        if bytes.ends_with(ROWS) && matches!(self.requested.columns(), [_, second] if second.name == "Created At") {
             bytes.pop();
             bytes.extend_from_slice(b"null}");
             return;
@@ -153,11 +153,11 @@ impl Rows {
 }
 
 /// Returns the fields that rows read from objects in addition to their metadata.
-fn selected(shown: &RequestedVersion, include: IncludeObject) -> Option<Selected> {
+fn selected(requested: &RequestedVersion, include: IncludeObject) -> Option<Selected> {
     if include == IncludeObject::Whole {
         return None;
     }
-    let rows = &shown.resource.capabilities.rows;
+    let rows = &requested.resource.capabilities.rows;
     let mut selected = Selected::nothing();
     for name in rows.hidden_annotations {
         selected.add(["metadata", "annotations", name].into_iter());
@@ -165,7 +165,7 @@ fn selected(shown: &RequestedVersion, include: IncludeObject) -> Option<Selected
     if let Some(conditions) = rows.conditions {
         selected.add(conditions.read.iter().copied());
     }
-    let known = shown.columns().iter().all(|column| column.select(&mut selected));
+    let known = requested.columns().iter().all(|column| column.select(&mut selected));
     known.then_some(selected)
 }
 

@@ -89,7 +89,7 @@ impl Drop for EndWatch {
         if self.shutdown.is_closing() {
             return;
         }
-        tracing::error!(task = %self.task, "a background task ended before the server");
+        tracing::error!(task = %self.task, "background task ended before the server");
         self.background.ended.lock().insert(self.check, self.task.clone());
     }
 }

@@ -78,7 +78,7 @@ impl VersionInfo {
     }
 
     /// Returns the version information of a server of this build.
-    pub fn of(build: &Build) -> Self {
+    pub fn new(build: &Build) -> Self {
         // Clients expect the platform names of Go.
         let architecture = match std::env::consts::ARCH {
             "x86_64" => "amd64",
@@ -112,7 +112,7 @@ mod tests {
     fn the_version_is_that_of_kubernetes_with_ours_behind_it() {
         let version = git_version();
         assert!(version.starts_with("v1.36.2+holdfast."), "{version}");
-        let info = serde_json::to_value(VersionInfo::of(&Build::default())).unwrap();
+        let info = serde_json::to_value(VersionInfo::new(&Build::default())).unwrap();
         assert_eq!(
             (info["major"].as_str(), info["minor"].as_str()),
             (Some("1"), Some("36"))
@@ -128,7 +128,7 @@ mod tests {
             date: "2026-01-02T03:04:05Z",
             compiler: "rustc 1.90.0",
         };
-        let info = serde_json::to_value(VersionInfo::of(&build)).unwrap();
+        let info = serde_json::to_value(VersionInfo::new(&build)).unwrap();
         assert_eq!(info["gitCommit"], build.commit);
         assert_eq!(info["gitTreeState"], "clean");
         assert_eq!(info["buildDate"], build.date);

@@ -35,17 +35,17 @@ const IDLE: Duration = Duration::from_secs(90);
 const IDLE_CONNECTIONS: usize = 25;
 
 impl Backend {
-    /// Creates a pool of connections to servers whose certificates are for `name`; `shown` chooses the client
-    /// certificate.
+    /// Creates a pool of connections to servers whose certificates are for `name`; `client_certificate` chooses that of
+    /// the client.
     ///
     /// # Errors
     /// If there are no authorities to trust.
     pub(crate) fn new(
         name: String,
         trust: Trust<'_>,
-        shown: Option<Arc<dyn ResolvesClientCert>>,
+        client_certificate: Option<Arc<dyn ResolvesClientCert>>,
     ) -> Result<Self, String> {
-        let connector = Connector::in_the_name_of(name, trust, shown)?;
+        let connector = Connector::in_the_name_of(name, trust, client_certificate)?;
         let pool = Pool::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())

@@ -143,8 +143,8 @@ impl Client {
             let status = answer.status();
             let content_type = answer.headers().get(CONTENT_TYPE).cloned();
             let is_text = content_type.as_ref().is_none_or(is_text);
-            let body = Limited::new(answer.into_body(), ANSWER_BYTES).collect().await;
-            let body = body.map_err(|error| unanswered(&error.to_string()))?.to_bytes();
+            let collected = Limited::new(answer.into_body(), ANSWER_BYTES).collect().await;
+            let body = collected.map_err(|error| unanswered(&error.to_string()))?.to_bytes();
             if (200..=206).contains(&status.as_u16()) {
                 if body.is_empty() {
                     return Err(failed(status, empty(status, content_type.as_ref())));

@@ -70,16 +70,17 @@ impl Connector {
         })
     }
 
-    /// Connects over HTTP/1.1 to hosts whose certificates are for `name`; `shown` chooses the client certificate.
+    /// Connects over HTTP/1.1 to hosts whose certificates are for `name`; `client_certificate` chooses that of
+    /// the client.
     ///
     /// # Errors
     /// If there are no authorities to trust, or `name` is invalid.
     pub(super) fn in_the_name_of(
         name: String,
         trust: Trust<'_>,
-        shown: Option<Arc<dyn ResolvesClientCert>>,
+        client_certificate: Option<Arc<dyn ResolvesClientCert>>,
     ) -> Result<Self, String> {
-        let mut config = trust::client_config(trust, shown)?;
+        let mut config = trust::client_config(trust, client_certificate)?;
         config.alpn_protocols = vec![HTTP1.to_vec()];
         Ok(Self {
             tls: TlsConnector::from(Arc::new(config)),
@@ -101,9 +102,9 @@ impl Connector {
             Some(name) => name.clone(),
             None => ServerName::try_from(host).map_err(|error| ConnectError(error.to_string()))?,
         };
-        let tls = timeout(HANDSHAKE, self.tls.connect(name, tcp)).await;
-        let tls = tls.map_err(|_| ConnectError("net/http: TLS handshake timeout".to_owned()))?;
-        let tls = tls.map_err(|error| ConnectError(trust::tls_error_text(&error)))?;
+        let connected = timeout(HANDSHAKE, self.tls.connect(name, tcp)).await;
+        let handshake = connected.map_err(|_| ConnectError("net/http: TLS handshake timeout".to_owned()))?;
+        let tls = handshake.map_err(|error| ConnectError(trust::tls_error_text(&error)))?;
         Ok(Stream(TokioIo::new(tls)))
     }
 }
@@ -116,16 +117,16 @@ async fn dial(host: &str, port: u16) -> Result<TcpStream, ConnectError> {
         Ok(Err(_)) => Vec::new(),
         Err(_) => return Err(ConnectError(format!("dial tcp: lookup {host}: i/o timeout"))),
     };
-    let mut refused = ConnectError(format!("dial tcp: lookup {host}: no such host"));
+    let mut last_error = ConnectError(format!("dial tcp: lookup {host}: no such host"));
     for address in addresses {
         let why = match timeout(DIAL, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => return Ok(stream),
             Ok(Err(error)) => format!("connect: {}", system_words(&error)),
             Err(_) => "i/o timeout".to_owned(),
         };
-        refused = ConnectError(format!("dial tcp {address}: {why}"));
+        last_error = ConnectError(format!("dial tcp {address}: {why}"));
     }
-    Err(refused)
+    Err(last_error)
 }
 
 /// Describes a system error in the words of Unix.

@@ -91,8 +91,8 @@ fn target(address: &Address) -> String {
         } => format!("{name}.{namespace}.svc:{port}"),
         Address::Url(url) => {
             let rest = url.split_once("://").map_or(url.as_str(), |(_, rest)| rest);
-            let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-            let authority = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+            let with_user = rest.split(['/', '?', '#']).next().unwrap_or_default();
+            let authority = with_user.rsplit_once('@').map_or(with_user, |(_, host)| host);
             let port = authority.rsplit_once(':').map(|(_, port)| port);
             match port.is_some_and(|port| port.parse::<u16>().is_ok()) {
                 true => authority.to_owned(),
@@ -150,8 +150,8 @@ impl WebhookUser {
     pub fn new(fields: UserFields) -> Result<Self, String> {
         let authorization = match (fields.token_file, fields.token, fields.basic) {
             (Some(path), _, _) => {
-                let text = std::fs::read_to_string(&path);
-                let text = text.map_err(|error| format!("{}: {error}", path.display()))?;
+                let read = std::fs::read_to_string(&path);
+                let text = read.map_err(|error| format!("{}: {error}", path.display()))?;
                 let header = bearer(&text)?;
                 let at = Instant::now();
                 Authorization::File {
@@ -248,8 +248,8 @@ struct ShownCertificate(Arc<CertifiedKey>);
 
 impl ShownCertificate {
     fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, String> {
-        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
-        let chain = chain.map_err(|error| format!("client-certificate: {error}"))?;
+        let parsed: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
+        let chain = parsed.map_err(|error| format!("client-certificate: {error}"))?;
         if chain.is_empty() {
             return Err("client-certificate: no certificate in PEM".to_owned());
         }

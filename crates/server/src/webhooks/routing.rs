@@ -183,7 +183,7 @@ mod tests {
         Ok((address.to_owned(), port))
     }
 
-    fn refused(why: &str) -> Result<(String, u16), String> {
+    fn rejected(why: &str) -> Result<(String, u16), String> {
         Err(why.to_owned())
     }
 
@@ -196,17 +196,17 @@ mod tests {
         assert_eq!(at(&clustered, 443), place("10.0.0.5", 443));
         assert_eq!(
             at(&clustered, 80),
-            refused("no service port 80 found for service \"s\"")
+            rejected("no service port 80 found for service \"s\"")
         );
         assert_eq!(
             at(&format!("type: ClusterIP, clusterIP: None, {PORTS}"), 443),
-            refused("cannot route to service with ClusterIP \"None\"")
+            rejected("cannot route to service with ClusterIP \"None\"")
         );
         assert_eq!(
             at("type: ExternalName, externalName: a.example", 7),
             place("a.example", 7)
         );
-        assert_eq!(at("type: Odd", 7), refused("unsupported service type \"Odd\""));
+        assert_eq!(at("type: Odd", 7), rejected("unsupported service type \"Odd\""));
     }
 
     #[test]
@@ -227,13 +227,13 @@ mod tests {
         }
         let one_ready = vec![slice("IPv4", "10.0.0.1", true), slice("IPv6", "fd00::1", false)];
         assert_eq!(at(one_ready, 0), place("10.0.0.1", 8443));
-        let none = refused("no endpoints available for service \"s\"");
+        let none = rejected("no endpoints available for service \"s\"");
         assert_eq!(at(vec![slice("IPv4", "10.0.0.1", false)], 0), none);
         assert_eq!(at(Vec::new(), 0), none);
         let external = parse("{spec: {type: ExternalName}}");
         assert_eq!(
             endpoint_address(&external, Vec::new(), "s", 443, 0),
-            refused("unsupported service type \"ExternalName\"")
+            rejected("unsupported service type \"ExternalName\"")
         );
     }
 

@@ -29,21 +29,21 @@ pub(crate) enum Trust<'a> {
     Anyone,
 }
 
-/// Creates the TLS configuration for `trust`; `shown` chooses the client certificate.
+/// Creates the TLS configuration for `trust`; `client_certificate` chooses the client certificate.
 ///
 /// # Errors
 /// If there is no authority; the text is that of the reference.
 pub(super) fn client_config(
     trust: Trust<'_>,
-    shown: Option<Arc<dyn ResolvesClientCert>>,
+    client_certificate: Option<Arc<dyn ResolvesClientCert>>,
 ) -> Result<ClientConfig, String> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let verifier = verifier(trust, &provider)?;
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let builder = builder.map_err(|error| error.to_string())?;
-    let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
-    Ok(match shown {
-        Some(shown) => builder.with_client_cert_resolver(shown),
+    let with_versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let versioned = with_versions.map_err(|error| error.to_string())?;
+    let builder = versioned.dangerous().with_custom_certificate_verifier(verifier);
+    Ok(match client_certificate {
+        Some(client_certificate) => builder.with_client_cert_resolver(client_certificate),
         None => builder.with_no_client_auth(),
     })
 }

@@ -164,7 +164,7 @@ async fn discard(mut source: Source) {
 const MAX_DISCARDED_BYTES: usize = 16 * 1024 * 1024;
 
 async fn collect(mut source: Source, mut place: Option<Arc<Seat>>) -> Result<Bytes, BodyError> {
-    let (mut collected, mut receiving) = (Collected::of(&source), None);
+    let (mut collected, mut receiving) = (Collected::new(&source), None);
     loop {
         let frame = match source.frame().now_or_never() {
             Some(frame) => frame,
@@ -205,7 +205,7 @@ struct Collected {
 }
 
 impl Collected {
-    fn of(source: &Source) -> Self {
+    fn new(source: &Source) -> Self {
         Self {
             first: Bytes::new(),
             rest: Vec::new(),

@@ -17,8 +17,8 @@ pub fn joined(texts: &[&str], now: SystemTime) -> Result<String, String> {
     let now = UnixTime::since_unix_epoch(now.duration_since(UNIX_EPOCH).unwrap_or_default());
     let mut all: Vec<CertificateDer<'static>> = Vec::new();
     for text in texts.iter().filter(|text| !text.is_empty()) {
-        let certificates = CertificateDer::pem_slice_iter(text.as_bytes()).collect::<Result<Vec<_>, _>>();
-        let certificates = certificates.map_err(|error| error.to_string())?;
+        let parsed = CertificateDer::pem_slice_iter(text.as_bytes()).collect::<Result<Vec<_>, _>>();
+        let certificates = parsed.map_err(|error| error.to_string())?;
         if certificates.is_empty() {
             return Err("data does not contain any valid RSA or ECDSA certificates".to_owned());
         }

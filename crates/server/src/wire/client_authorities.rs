@@ -46,8 +46,8 @@ impl ClientAuthorities {
         if self.roots.contains(own) {
             x509::check_root(own, Purpose::Client, now)?;
         } else {
-            let chains = self.chains.as_ref();
-            let chains = chains.ok_or(rustls::CertificateError::UnknownIssuer)?;
+            let configured = self.chains.as_ref();
+            let chains = configured.ok_or(rustls::CertificateError::UnknownIssuer)?;
             chains.verify_client_cert(own, between, now)?;
         }
         let until = x509::not_after(&x509::parse(own)?);

@@ -292,14 +292,14 @@ mod tests {
     /// Writes pieces of these lengths as a connection would, each flushed by itself.
     async fn write(stream: &Gathered<Pieces>, pieces: &[usize]) {
         let mut writer = stream.clone();
-        let connection = async move {
+        let served = async move {
             for length in pieces {
                 writer.write_all(&vec![b'x'; *length]).await.unwrap();
                 writer.flush().await.unwrap();
             }
             Ok::<_, io::Error>(())
         };
-        let mut connection = std::pin::pin!(connection);
+        let mut connection = std::pin::pin!(served);
         stream.serve(connection.as_mut()).await.unwrap();
     }
 
@@ -338,12 +338,12 @@ mod tests {
         for length in [100, LARGE] {
             let stream = Gathered::new(HoldingBack::default(), watches(2));
             let mut writer = stream.clone();
-            let connection = async move {
+            let served = async move {
                 writer.write_all(&vec![b'x'; length]).await?;
                 writer.flush().await?;
                 std::future::pending::<io::Result<()>>().await
             };
-            let mut connection = std::pin::pin!(connection);
+            let mut connection = std::pin::pin!(served);
             let mut served = std::pin::pin!(stream.serve(connection.as_mut()));
             for (has_room, held) in [(false, length), (true, 0)] {
                 stream.stream.lock().stream.has_room = has_room;
@@ -362,11 +362,11 @@ mod tests {
             let order = Arc::clone(&order);
             async move { order.lock().push("a watch") }
         });
-        let connection = async {
+        let served = async {
             order.lock().push("the connection");
             Ok::<_, io::Error>(())
         };
-        let mut connection = std::pin::pin!(connection);
+        let mut connection = std::pin::pin!(served);
         stream.serve(connection.as_mut()).await.unwrap();
         other.await.unwrap();
         assert_eq!(*order.lock(), ["a watch", "the connection"]);

@@ -46,7 +46,7 @@ impl Drop for ServedStream {
 }
 
 /// Marks the response of the stream that this task serves as long-running, so that no time limit applies.
-pub(crate) fn stream_lasts() {
+pub(crate) fn exempt_stream_from_limit() {
     // HTTP/1.1 connections have no streams, so there is nothing to mark.
     let _ = STREAM.try_with(|stream| {
         if !stream.lasts.replace(true) {
@@ -169,7 +169,7 @@ where
                 biased;
                 _ = stream => {}
                 // Dropping the stream resets it.
-                () = &mut late => return tracing::debug!(after = ?limit, "a client did not take its answer"),
+                () = &mut late => return tracing::debug!(after = ?limit, "client did not read its answer in time"),
             }
             let Some(taken) = STREAM.with(|stream| stream.taken.take()) else {
                 return;
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_stream_ends_after_its_limit_unless_it_lasts() {
+    async fn stream_ends_after_its_limit_unless_exempt() {
         let streams = Streams::new(LIMIT);
         let (short, ended) = oneshot::channel::<()>();
         streams.execute(async move {
@@ -342,7 +342,7 @@ mod tests {
         });
         let (long, mut lasting) = oneshot::channel::<()>();
         streams.execute(async move {
-            stream_lasts();
+            exempt_stream_from_limit();
             std::future::pending::<()>().await;
             drop(long);
         });

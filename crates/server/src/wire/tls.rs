@@ -164,12 +164,14 @@ impl TlsFiles {
             source,
         })?;
         let provider = Arc::new(self.rules.provider());
-        let refused = |source| TlsError::Certificate {
+        let invalid = |source| TlsError::Certificate {
             path: self.certificate.clone(),
             source,
         };
-        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
-        let builder = builder.with_protocol_versions(self.rules.versions()).map_err(refused)?;
+        let with_provider = ServerConfig::builder_with_provider(Arc::clone(&provider));
+        let builder = with_provider
+            .with_protocol_versions(self.rules.versions())
+            .map_err(invalid)?;
         let all = self.client_authorities.iter().chain(&self.other_authorities);
         let (builder, authorities) = match all.count() {
             0 => (builder.with_no_client_auth(), None),
@@ -185,7 +187,7 @@ impl TlsFiles {
                 (builder, Some(Arc::new(authorities)))
             }
         };
-        let mut config = builder.with_single_cert(certificates, key).map_err(refused)?;
+        let mut config = builder.with_single_cert(certificates, key).map_err(invalid)?;
         if self.rules.http2 {
             config.alpn_protocols.push(b"h2".to_vec());
         }
@@ -211,16 +213,16 @@ impl ClientAuthorities {
 
 /// Returns the certificates in a file, and those of them that may sign.
 fn roots_of(path: &Path) -> Result<(Vec<CertificateDer<'static>>, RootCertStore), TlsError> {
-    let refused = |reason: String| TlsError::Authority {
+    let invalid = |reason: String| TlsError::Authority {
         path: path.to_owned(),
         reason,
     };
     let (all, mut roots) = (certificates(path)?, RootCertStore::empty());
     for certificate in &all {
-        x509::parse(certificate).map_err(|error| refused(error.to_string()))?;
+        x509::parse(certificate).map_err(|error| invalid(error.to_string()))?;
         if x509::may_sign(certificate) {
             let added = roots.add(certificate.clone());
-            added.map_err(|error| refused(error.to_string()))?;
+            added.map_err(|error| invalid(error.to_string()))?;
         }
     }
     Ok((all, roots))
@@ -338,8 +340,8 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
         path: path.to_owned(),
         source,
     };
-    let certificates: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).map_err(read)?.collect();
-    let certificates = certificates.map_err(read)?;
+    let parsed: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).map_err(read)?.collect();
+    let certificates = parsed.map_err(read)?;
     if certificates.is_empty() {
         return Err(TlsError::Empty { path: path.to_owned() });
     }

@@ -65,7 +65,7 @@ pub(crate) async fn connect(
 mod tests {
     use holdfast_resource::{Refusal, Responder};
 
-    use super::super::testing::{CONFIG, World, refusal};
+    use super::super::testing::{CONFIG, World, rejection};
     use super::*;
 
     #[tokio::test]
@@ -100,7 +100,7 @@ mod tests {
         let outcome: Result<(), _> = compute(&world.context, &world.target(CONFIG, ""), Operation::Update, |_, _| {
             Err(ApiError::bad_request("no"))
         });
-        assert_eq!(refusal(outcome), (400, "no".to_owned()));
+        assert_eq!(rejection(outcome), (400, "no".to_owned()));
     }
 
     #[tokio::test]

@@ -22,23 +22,23 @@ pub(super) enum Failure {
     /// Another writer was faster.
     Lost,
     /// The write is rejected.
-    Refused(ApiError),
+    Rejected(ApiError),
 }
 
 impl From<CommitError> for Failure {
     fn from(error: CommitError) -> Self {
         match error {
             CommitError::GuardFailed { .. } => Self::Lost,
-            CommitError::TooLarge { limit, .. } => Self::Refused(ApiError::too_large(limit)),
-            CommitError::Refused(text) => Self::Refused(ApiError::unclassified(&*text)),
-            CommitError::Unanswered => Self::Refused(ApiError::out_of_time()),
-            CommitError::Closed => Self::Refused(ApiError::unavailable("the server is shutting down")),
+            CommitError::TooLarge { limit, .. } => Self::Rejected(ApiError::too_large(limit)),
+            CommitError::Refused(text) => Self::Rejected(ApiError::unclassified(&*text)),
+            CommitError::Unanswered => Self::Rejected(ApiError::out_of_time()),
+            CommitError::Closed => Self::Rejected(ApiError::unavailable("the server is shutting down")),
             // The path of the file is in the log.
-            CommitError::Storage(error) => Self::Refused(ApiError::internal(format!(
+            CommitError::Storage(error) => Self::Rejected(ApiError::internal(format!(
                 "the store cannot be written to: {}",
                 error.detail
             ))),
-            error @ CommitError::Invalid(_) => Self::Refused(ApiError::internal(error.to_string())),
+            error @ CommitError::Invalid(_) => Self::Rejected(ApiError::internal(error.to_string())),
         }
     }
 }
@@ -97,7 +97,7 @@ pub(super) async fn store(
         live,
         max_bytes,
     };
-    let encoded = encode(context, &next).map_err(Failure::Refused)?;
+    let encoded = encode(context, &next).map_err(Failure::Rejected)?;
     let write = || {
         let (resource, version) = (&target.resource, &target.api_version);
         let index = objects::index_of(&target.registry, resource, &object, version).with_known(known);
@@ -106,7 +106,7 @@ pub(super) async fn store(
     // Computes the reservations again over newer state if other writers reserved from the same objects meanwhile.
     let reserve = |snapshot: &Snapshot| {
         let lookup = lookup(context, &target.registry, snapshot);
-        reservations::of(
+        reservations::reserve(
             context,
             &stage(context, target, &lookup),
             target,
@@ -124,7 +124,7 @@ pub(super) async fn store(
     };
     let committed = acknowledged(context, target, commit).await?;
     let Some(entry) = committed.entries.into_iter().next().flatten() else {
-        return Err(Failure::Refused(ApiError::internal("nothing was stored")));
+        return Err(Failure::Rejected(ApiError::internal("nothing was stored")));
     };
     let tree = context.trees.remember(&entry, object, live.map(AsRef::as_ref));
     Ok(WriteResult {
@@ -225,10 +225,10 @@ async fn acknowledged(
     if target.resource.capabilities.defines.is_none() {
         return commit.await;
     }
-    let under_way = context.definitions.begin_write();
+    let pending = context.crds.begin_write();
     let committed = commit.await?;
-    context.definitions.committed(committed.revision).await;
-    drop(under_way);
+    context.crds.committed(committed.revision).await;
+    drop(pending);
     Ok(committed)
 }
 
@@ -261,7 +261,7 @@ pub(super) async fn commit(
 mod tests {
     use holdfast_store::{Key, StorageError};
 
-    use super::super::testing::{CONFIG, World, refusal};
+    use super::super::testing::{CONFIG, World, rejection};
     use super::*;
 
     #[tokio::test]
@@ -325,7 +325,7 @@ mod tests {
             "{json_bytes} {fits}"
         );
         let why = "etcdserver: request is too large";
-        assert_eq!(refusal(encoded(None, exceeds)), (500, why.to_owned()));
+        assert_eq!(rejection(encoded(None, exceeds)), (500, why.to_owned()));
         assert!(encoded(Some(&live), exceeds).is_ok(), "it does not grow");
     }
 
@@ -348,7 +348,7 @@ mod tests {
             (CommitError::Invalid("two operations on one key"), 500),
         ] {
             let text = error.to_string();
-            let Failure::Refused(error) = Failure::from(error) else {
+            let Failure::Rejected(error) = Failure::from(error) else {
                 panic!("{text} is no lost race")
             };
             assert_eq!(error.code().as_u16(), code, "{text}");

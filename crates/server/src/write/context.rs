@@ -13,7 +13,7 @@ use super::turns::Turn;
 use super::{FieldManagers, Fingerprints, Turns};
 use crate::http::ApiError;
 use crate::objects::Trees;
-use crate::objects::definitions::Definitions;
+use crate::objects::crd_registry::CrdRegistry;
 use crate::representation::{self, Shared};
 use crate::webhooks::Webhooks;
 
@@ -22,7 +22,7 @@ pub struct Context {
     /// State that all layers share.
     pub shared: Shared,
     /// Progress of the registry behind the objects that define resources; a write of a CRD waits for it.
-    pub definitions: Arc<Definitions>,
+    pub crds: Arc<CrdRegistry>,
     /// Types of the kinds, and management of field ownership in their objects.
     pub field_managers: FieldManagers,
     /// Cache of parsed objects.

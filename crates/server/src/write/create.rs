@@ -44,8 +44,8 @@ async fn create_until_stored(context: &Arc<Context>, target: &Target, object: &V
         let lookup = lookup(context, &target.registry, &snapshot);
         let stage = stage(context, target, &lookup);
         let staged = stage.create(object).await?;
-        let reservations = reservations::of(context, &stage, target, &snapshot, &staged.object, None);
-        let reservations = reservations.map_err(|refused| refused.with_warnings(staged.warnings.clone()))?;
+        let outcome = reservations::reserve(context, &stage, target, &snapshot, &staged.object, None);
+        let reservations = outcome.map_err(|rejected| rejected.with_warnings(staged.warnings.clone()))?;
         let key = target.key(metadata::name(&staged.object));
         if !target.request.dry_run
             && let Err(error) = check_has_no_version(&staged.object)
@@ -70,7 +70,7 @@ async fn create_until_stored(context: &Arc<Context>, target: &Target, object: &V
             Ok(written) => return Ok(written),
             // Another write created the object, or a parent is being deleted; the next run finds this.
             Err(Failure::Lost) => {}
-            Err(Failure::Refused(error)) => return Err(error),
+            Err(Failure::Rejected(error)) => return Err(error),
         }
     }
 }
@@ -89,7 +89,7 @@ fn already_exists(target: &Target, live: &Entry, object: &Value) -> ApiError {
 #[cfg(test)]
 mod tests {
     use super::super::delete;
-    use super::super::testing::{CONFIG, World, refusal};
+    use super::super::testing::{CONFIG, World, rejection};
     use super::*;
 
     #[tokio::test]
@@ -97,11 +97,11 @@ mod tests {
         let world = World::new();
         world.create(CONFIG).await;
         let taken = (409, "configmaps \"a\" already exists".to_owned());
-        assert_eq!(refusal(world.try_create(CONFIG).await), taken);
+        assert_eq!(rejection(world.try_create(CONFIG).await), taken);
         let mut target = world.target(CONFIG, "");
         target.request.dry_run = true;
         let dry = create(&world.context, target, world.object(CONFIG)).await;
-        assert_eq!(refusal(dry), taken, "a dry run says so as well");
+        assert_eq!(rejection(dry), taken, "a dry run says so as well");
     }
 
     #[tokio::test]
@@ -112,7 +112,7 @@ mod tests {
         let deleted = delete(&world.context, world.target(CONFIG, ""), Default::default()).await;
         assert!(deleted.is_ok_and(|written| !written.removed));
         assert_eq!(
-            refusal(world.try_create(CONFIG).await).1,
+            rejection(world.try_create(CONFIG).await).1,
             "object is being deleted: configmaps \"a\" already exists"
         );
     }
@@ -131,7 +131,7 @@ mod tests {
         let world = World::new();
         let versioned = CONFIG.replace("name: a", "name: a, resourceVersion: '7'");
         assert_eq!(
-            refusal(world.try_create(&versioned).await),
+            rejection(world.try_create(&versioned).await),
             (
                 500,
                 "resourceVersion should not be set on objects to be created".to_owned()
@@ -146,7 +146,7 @@ mod tests {
     async fn an_object_is_created_in_the_namespace_of_the_address() {
         let world = World::new();
         let elsewhere = CONFIG.replace("name: a", "name: a, namespace: other");
-        let (code, _) = refusal(world.try_create(&elsewhere).await);
+        let (code, _) = rejection(world.try_create(&elsewhere).await);
         assert_eq!(code, 400);
     }
 }

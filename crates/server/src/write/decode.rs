@@ -102,9 +102,9 @@ struct Address<'a> {
 
 impl Address<'_> {
     fn unrecognised(&self, bytes: &[u8], why: &str) -> ApiError {
-        let (kind, shown) = (self.kind_type.kind(), beginning(bytes));
+        let (kind, excerpt) = (self.kind_type.kind(), beginning(bytes));
         ApiError::bad_request(format!(
-            "the object provided is unrecognized (must be of type {kind}): {why} ({shown})"
+            "the object provided is unrecognized (must be of type {kind}): {why} ({excerpt})"
         ))
     }
 
@@ -120,7 +120,7 @@ impl Address<'_> {
         if stated.kind == kind && self.other_versions.contains(&stated.api_version().as_str()) {
             (stated.group, stated.version) = (group.clone(), version.clone());
         }
-        let refuse = |why: String| {
+        let reject = |why: String| {
             ApiError::bad_request(format!(
                 "{} in version {} cannot be handled as a {kind}: {why}",
                 stated.kind,
@@ -128,22 +128,22 @@ impl Address<'_> {
             ))
         };
         if stated.version.is_empty() {
-            return Err(refuse(missing_version(&content, bytes)));
+            return Err(reject(missing_version(&content, bytes)));
         }
         // YAML is converted to a map sorted by key; JSON keeps the order of its text.
         let source = match format {
             Format::Json => Source::Text(bytes),
             _ => Source::Json,
         };
-        match read_as_stated(content, &stated, self.types.kinds, kind_type, source).map_err(refuse)? {
+        match read_as_stated(content, &stated, self.types.kinds, kind_type, source).map_err(reject)? {
             Reading::Own(typed) => Ok(Decoded {
                 object: typed.object,
-                warnings: judged(typed.findings, self.validation).map_err(refuse)?,
+                warnings: judged(typed.findings, self.validation).map_err(reject)?,
                 empties: typed.empties,
                 raw_form: None,
             }),
             Reading::Other(findings) => {
-                let warnings = judged(findings, self.validation).map_err(refuse)?;
+                let warnings = judged(findings, self.validation).map_err(reject)?;
                 let error = ApiError::bad_request(format!(
                     "the API version in the data ({}) does not match the expected API version ({})",
                     stated.api_version(),
@@ -162,13 +162,13 @@ impl Address<'_> {
 pub(crate) fn delete_options(bytes: &Bytes, format: Format, types: BodyTypes<'_>) -> Result<Value, ApiError> {
     let (stated, content) = open(bytes, format, types.messages).map_err(ApiError::bad_request)?;
     let stated = stated.or(META_GROUP, "v1", DELETE_OPTIONS);
-    let refuse = |why: String| Err(ApiError::bad_request(why));
+    let reject = |why: String| Err(ApiError::bad_request(why));
     if stated.version.is_empty() {
-        return refuse(missing_version(&content, bytes));
+        return reject(missing_version(&content, bytes));
     }
     if stated.kind != DELETE_OPTIONS {
         let is_known = stated.group.is_empty() && stated.version == "v1" && UNVERSIONED.contains(&&*stated.kind);
-        return refuse(if is_known {
+        return reject(if is_known {
             stated.unconvertible(META_GROUP, DELETE_OPTIONS)
         } else {
             stated.unregistered()
@@ -201,11 +201,11 @@ impl Content for Body<'_> {
             Self::Tree(parsed) => return Ok(parsed),
             Self::Message(message, messages) => (message, messages),
         };
-        let of = protobuf::type_of(messages.types(), kind_type.api_version(), kind_type.kind());
-        let Some(of) = of else {
+        let message_type = protobuf::type_of(messages.types(), kind_type.api_version(), kind_type.kind());
+        let Some(message_type) = message_type else {
             return Err(format!("{} has no protobuf form", kind_type.kind()));
         };
-        let value = messages.decode(of, message, &Limits::REQUEST);
+        let value = messages.decode(message_type, message, &Limits::REQUEST);
         Ok(Parsed {
             value: value.map_err(|error| error.to_string())?,
             findings: Vec::new(),
@@ -237,8 +237,10 @@ fn open<'b>(bytes: &'b Bytes, format: Format, messages: &'b Messages) -> Result<
             let envelope = Envelope::read(bytes).map_err(|error| error.to_string())?;
             let stated = Stated::new(&envelope.api_version, &envelope.kind);
             // A version that cannot be parsed counts as absent here, and a group without a version is ignored.
-            let stated = stated.filter(|stated| !stated.version.is_empty());
-            let stated = stated.or_else(|| Stated::new("", &envelope.kind)).unwrap_or_default();
+            let versioned = stated.filter(|stated| !stated.version.is_empty());
+            let stated = versioned
+                .or_else(|| Stated::new("", &envelope.kind))
+                .unwrap_or_default();
             return Ok((stated, Body::Message(envelope.message, messages)));
         }
     };
@@ -264,11 +266,11 @@ fn open_cbor(bytes: &[u8]) -> Result<Value, String> {
 }
 
 fn missing_version(content: &Body<'_>, bytes: &[u8]) -> String {
-    let shown = match content {
+    let excerpt = match content {
         Body::Tree(_) => String::from_utf8_lossy(bytes),
         Body::Message(..) => Cow::Borrowed(""),
     };
-    format!("Object 'apiVersion' is missing in '{shown}'")
+    format!("Object 'apiVersion' is missing in '{excerpt}'")
 }
 
 /// Decodes a custom object. It must state its kind and version; validation reports another kind.
@@ -286,22 +288,22 @@ fn custom(
     let object = if value.is_null() { Value::empty_map() } else { value };
     let text = |name: &str| object.str_at(&[name]).unwrap_or_default();
     if text("kind").is_empty() {
-        let shown = match format {
+        let excerpt = match format {
             Format::Json => String::from_utf8_lossy(bytes).into_owned(),
             _ => json::to_string(&object),
         };
-        return Err(unrecognised(format!("Object 'Kind' is missing in '{shown}'")));
+        return Err(unrecognised(format!("Object 'Kind' is missing in '{excerpt}'")));
     }
     let findings = findings.iter().map(ToString::to_string).collect();
     let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
-    let refuse = |why: String| {
+    let reject = |why: String| {
         ApiError::bad_request(format!(
             "{} in version {version:?} cannot be handled as a {}: {why}",
             text("kind"),
             kind_type.kind()
         ))
     };
-    let mut typed = typed(&object, findings, Source::Json, kind_type).map_err(refuse)?;
+    let mut typed = typed(&object, findings, Source::Json, kind_type).map_err(reject)?;
     if text("kind") != kind_type.kind() || group != kind_type.name().group_version.group {
         // The schema does not apply to objects of another kind.
         let of_schema = |finding: &String| {
@@ -310,7 +312,7 @@ fn custom(
         };
         typed.findings.retain(|finding| !of_schema(finding));
     }
-    let warnings = judged(typed.findings, validation).map_err(refuse)?;
+    let warnings = judged(typed.findings, validation).map_err(reject)?;
     if text("apiVersion") != kind_type.api_version() {
         let error = ApiError::bad_request(format!(
             "the API version in the data ({}) does not match the expected API version ({})",
@@ -334,19 +336,19 @@ fn beginning(bytes: &[u8]) -> String {
     if bytes.is_empty() {
         return "<empty>".to_owned();
     }
-    let shown = &bytes[..bytes.len().min(SHOWN_BYTES)];
+    let excerpt = &bytes[..bytes.len().min(SHOWN_BYTES)];
     let more = if bytes.len() > SHOWN_BYTES { " ..." } else { "" };
     let text = if bytes.first() == Some(&b'{') {
-        String::from_utf8_lossy(shown).into_owned()
+        String::from_utf8_lossy(excerpt).into_owned()
     } else {
-        shown.iter().map(|byte| format!("{byte:02x}")).collect()
+        excerpt.iter().map(|byte| format!("{byte:02x}")).collect()
     };
     format!("{text}{more}")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{CONFIG, World, refusal};
+    use super::super::testing::{CONFIG, World, rejection};
     use super::*;
 
     fn decoded(world: &World, format: Format, body: &str, validation: FieldValidation) -> Result<Decoded, ApiError> {
@@ -384,7 +386,7 @@ mod tests {
             r#"{"apiVersion":"v1","kind":"Secret"}"#,
             FieldValidation::Strict,
         );
-        assert_eq!(refusal(other).0, 400);
+        assert_eq!(rejection(other).0, 400);
     }
 
     #[tokio::test]
@@ -393,7 +395,7 @@ mod tests {
         let body = r#"{"data":{"a":"1","a":"2"},"nope":1}"#;
         let read = |validation| decoded(&world, Format::Json, body, validation);
         assert_eq!(
-            refusal(read(FieldValidation::Strict)).1,
+            rejection(read(FieldValidation::Strict)).1,
             "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: duplicate field \
              \"data.a\", unknown field \"nope\""
         );
@@ -448,7 +450,7 @@ mod tests {
         for stated in ["{}", r#"{"apiVersion":"v1","kind":"DeleteOptions"}"#] {
             assert!(read(stated).is_ok(), "{stated}");
         }
-        let status = refusal(read(r#"{"apiVersion":"v1","kind":"Status"}"#));
+        let status = rejection(read(r#"{"apiVersion":"v1","kind":"Status"}"#));
         assert_eq!(
             status,
             (
@@ -456,6 +458,6 @@ mod tests {
                 "converting (v1.Status) to (v1.DeleteOptions): unknown conversion".to_owned()
             )
         );
-        assert_eq!(refusal(read(r#"{"apiVersion":"v1","kind":"Nope"}"#)).0, 400);
+        assert_eq!(rejection(read(r#"{"apiVersion":"v1","kind":"Nope"}"#)).0, 400);
     }
 }

@@ -41,7 +41,7 @@ pub(crate) async fn remove_unread(context: &Context, entry: &Entry) -> Result<()
         .delete(entry.key().clone());
     match context.shared.store.commit(transaction).await.map_err(Failure::from) {
         Ok(_) => Ok(()),
-        Err(Failure::Refused(error)) => Err(error),
+        Err(Failure::Rejected(error)) => Err(error),
         Err(Failure::Lost) => Err(ApiError::unclassified("the object was changed meanwhile")),
     }
 }
@@ -99,7 +99,7 @@ async fn delete_until_stored(
         if staged.write == Write::Delete && is_marked_first(&target.resource, &staged.object, &live.stored) {
             expected = match mark(context, target, &key, &staged.object, expected).await {
                 Ok(revision) => revision,
-                Err(Failure::Refused(error)) => return Err(error),
+                Err(Failure::Rejected(error)) => return Err(error),
                 Err(Failure::Lost) => continue,
             };
             if options.resource_version.is_some() {
@@ -113,9 +113,9 @@ async fn delete_until_stored(
             });
         }
         let is_last = staged.object == live.stored;
-        match remove_or_mark(context, target, key.clone(), staged, (entry, is_last), expected).await {
+        match remove_or_mark(context, target, key.clone(), staged, entry, is_last, expected).await {
             Ok(written) => return Ok(written),
-            Err(Failure::Refused(error)) => return Err(error),
+            Err(Failure::Rejected(error)) => return Err(error),
             Err(Failure::Lost) => {}
         }
     }
@@ -127,7 +127,8 @@ async fn remove_or_mark(
     target: &Target,
     key: String,
     staged: Staged,
-    (live, is_last): (&Arc<Entry>, bool),
+    live: &Arc<Entry>,
+    is_last: bool,
     expected: Revision,
 ) -> Result<WriteResult, Failure> {
     if staged.write == Write::Put {
@@ -181,7 +182,7 @@ async fn mark(
 mod tests {
     use holdfast_writes::metadata;
 
-    use super::super::testing::{CONFIG, World, refusal};
+    use super::super::testing::{CONFIG, World, rejection};
     use super::*;
 
     async fn delete_config(world: &World, options: DeleteOptions) -> Result<WriteResult, ApiError> {
@@ -195,7 +196,7 @@ mod tests {
         let gone = delete_config(&world, DeleteOptions::default()).await.ok().unwrap();
         assert!(gone.removed && world.entry(CONFIG).is_none());
         assert_eq!(
-            refusal(delete_config(&world, DeleteOptions::default()).await),
+            rejection(delete_config(&world, DeleteOptions::default()).await),
             (404, "configmaps \"a\" not found".to_owned())
         );
     }
@@ -228,7 +229,7 @@ mod tests {
             resource_version: Some(entry.mod_revision().to_string()),
             ..DeleteOptions::default()
         };
-        assert_eq!(refusal(delete_config(&world, options("other")).await).0, 409);
+        assert_eq!(rejection(delete_config(&world, options("other")).await).0, 409);
         let tree = objects::tree(&entry);
         assert!(delete_config(&world, options(metadata::uid(&tree))).await.is_ok());
     }

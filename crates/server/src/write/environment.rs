@@ -207,25 +207,25 @@ mod tests {
             };
             world.context.called(call, ending);
         }
-        let shown = world
+        let page = world
             .context
             .shared
             .metrics
             .respond(&Default::default(), None)
             .ok()
             .unwrap();
-        let bytes = shown.into_body().collect().await.ok().unwrap().to_bytes();
+        let bytes = page.into_body().collect().await.ok().unwrap().to_bytes();
         let text = String::from_utf8(bytes.to_vec()).unwrap();
-        let of = "name=\"a.b.c\",operation=\"CREATE\"";
+        let labels = "name=\"a.b.c\",operation=\"CREATE\"";
         for line in [
-            format!("request_total{{code=\"400\",{of},rejected=\"false\",type=\"admit\"}} 2"),
-            format!("request_total{{code=\"400\",{of},rejected=\"true\",type=\"admit\"}} 3"),
-            format!("rejection_count{{error_type=\"no_error\",{of},rejection_code=\"400\",type=\"admit\"}} 1"),
+            format!("request_total{{code=\"400\",{labels},rejected=\"false\",type=\"admit\"}} 2"),
+            format!("request_total{{code=\"400\",{labels},rejected=\"true\",type=\"admit\"}} 3"),
+            format!("rejection_count{{error_type=\"no_error\",{labels},rejection_code=\"400\",type=\"admit\"}} 1"),
             format!(
-                "rejection_count{{error_type=\"calling_webhook_error\",{of},rejection_code=\"400\",type=\"admit\"}} 1"
+                "rejection_count{{error_type=\"calling_webhook_error\",{labels},rejection_code=\"400\",type=\"admit\"}} 1"
             ),
             format!(
-                "rejection_count{{error_type=\"apiserver_internal_error\",{of},rejection_code=\"400\",type=\"admit\"}} \
+                "rejection_count{{error_type=\"apiserver_internal_error\",{labels},rejection_code=\"400\",type=\"admit\"}} \
                  1"
             ),
             "fail_open_count{name=\"a.b.c\",type=\"admit\"} 1".to_owned(),
@@ -240,8 +240,8 @@ mod tests {
                               {maxReplicas: 1, scaleTargetRef: {kind: Deployment, name: d, apiVersion: apps/v1}}}";
         let world = World::new();
         let (config, scaler) = (world.create(CONFIG).await, world.create(SCALER).await);
-        let shown = |text: &str, entry| live(&world.target(text, ""), entry).ok().unwrap().shown_as_stored;
-        assert!(shown(CONFIG, &config) && shown(SCALER, &scaler));
-        assert!(!shown(&SCALER.replace("autoscaling/v2", "autoscaling/v1"), &scaler));
+        let as_stored = |text: &str, entry| live(&world.target(text, ""), entry).ok().unwrap().shown_as_stored;
+        assert!(as_stored(CONFIG, &config) && as_stored(SCALER, &scaler));
+        assert!(!as_stored(&SCALER.replace("autoscaling/v2", "autoscaling/v1"), &scaler));
     }
 }

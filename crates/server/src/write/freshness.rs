@@ -138,8 +138,14 @@ mod tests {
         let target = world.target(CONFIG, "");
         let seen = Freshness::note(&world.context, &target).await.ok().unwrap();
         assert!(matches!(seen, Freshness::Latest));
-        let refused = Err(ApiError::bad_request("no"));
-        assert!(!seen.was_outdated(&world.context, &target, &refused).await.ok().unwrap());
+        let rejected = Err(ApiError::bad_request("no"));
+        assert!(
+            !seen
+                .was_outdated(&world.context, &target, &rejected)
+                .await
+                .ok()
+                .unwrap()
+        );
     }
 
     #[tokio::test]
@@ -151,9 +157,9 @@ mod tests {
         let new = world.create(&CONFIG.replace("name: a", "name: b")).await;
         let written = |entry| Ok(WriteResult::unchanged(entry, Vec::new()));
         for (what, seen, outcome, anew) in [
-            ("refused", seen, Err(ApiError::bad_request("no")), true),
+            ("rejected", seen, Err(ApiError::bad_request("no")), true),
             (
-                "refused by the latest state",
+                "rejected by the latest state",
                 new.mod_revision(),
                 Err(ApiError::bad_request("no")),
                 false,

@@ -15,15 +15,15 @@ use holdfast_authorization::{Attributes, Authorization, Authorizer, User, UserRu
 use holdfast_resource::{GroupKind, GroupResource, Lookup, Resource};
 use holdfast_store::{Key, Revision};
 use holdfast_value::Value;
-use holdfast_writes::Target;
+use holdfast_writes::{Stage, Target};
 use parking_lot::Mutex;
 
 use super::environment::{self, stage};
 use super::write_result::WriteResult;
 use crate::http::options::PatchOptions;
+use crate::objects::Store;
 use crate::objects::lookup::SnapshotLookup;
 use crate::objects::noop_applies::{Fingerprint, NoopApply, revision_of};
-use crate::objects::{Snapshot, Store};
 use crate::write::Context;
 
 /// Keys of fingerprints, so that no client can construct two applies with the same fingerprint.
@@ -41,7 +41,7 @@ pub(crate) struct SentApply<'a> {
 impl Fingerprints {
     /// Returns the description of an apply to `store`, from which its fingerprint is computed; `None` if the apply
     /// always needs a run.
-    pub(crate) fn of<'a>(
+    pub(crate) fn describe<'a>(
         &'a self,
         store: &Store,
         target: &Target,
@@ -88,16 +88,11 @@ pub(crate) fn answer(context: &Context, target: &Target, sent: SentApply<'_>) ->
     let entry = snapshot.get(target.key(&target.name).as_bytes())?;
     let index = entry.known_index()?;
     let warnings = index.noop_warnings(|| sent.fingerprint(target), &target.resource, &snapshot)?;
-    if is_heard_of(context, target, &snapshot) {
+    let lookup = environment::lookup(context, &target.registry, &snapshot);
+    if stage(context, target, &lookup).is_heard_of("UPDATE") {
         return None;
     }
     Some(WriteResult::unchanged(entry, warnings))
-}
-
-/// Returns true if policies or webhooks observe updates of the object.
-fn is_heard_of(context: &Context, target: &Target, snapshot: &Snapshot) -> bool {
-    let lookup = environment::lookup(context, &target.registry, snapshot);
-    stage(context, target, &lookup).is_heard_of("UPDATE")
 }
 
 /// Records the reads of a run.
@@ -111,30 +106,22 @@ pub(super) struct Witness<'a> {
 }
 
 impl<'a> Witness<'a> {
-    /// Creates the witness of an apply that reads other objects through `lookup`; `None` if policies or webhooks
-    /// observe it.
-    pub(super) fn of(
-        context: &'a Context,
-        target: &'a Target,
-        sent: SentApply<'a>,
-        lookup: &'a SnapshotLookup<'a>,
-    ) -> Option<Self> {
-        if is_heard_of(context, target, lookup.snapshot) {
-            return None;
-        }
-        Some(Self {
+    /// Creates the witness of an apply that reads other objects through `lookup`.
+    pub(super) fn new(context: &'a Context, sent: SentApply<'a>, lookup: &'a SnapshotLookup<'a>) -> Self {
+        Self {
             sent,
             lookup,
             authorizer: context.shared.authorizer.as_ref(),
             seen: Mutex::default(),
             beyond: AtomicBool::default(),
-        })
+        }
     }
 
-    /// Returns the memory of the run, which changed nothing.
-    pub(super) fn noop_apply(self, context: &Context, target: &Target, warnings: &[String]) -> Option<NoopApply> {
+    /// Returns the memory of the run, which changed nothing. `stage` is a run over the same state, whose reads are not
+    /// recorded.
+    pub(super) fn noop_apply(self, stage: &Stage<'_>, target: &Target, warnings: &[String]) -> Option<NoopApply> {
         // A policy or webhook may have been added meanwhile.
-        if self.beyond.into_inner() || is_heard_of(context, target, self.lookup.snapshot) {
+        if self.beyond.into_inner() || stage.is_heard_of("UPDATE") {
             return None;
         }
         Some(NoopApply {
@@ -215,7 +202,7 @@ mod tests {
         let context = &world.context;
         context
             .fingerprints
-            .of(&context.shared.store, target, options, text.as_bytes())
+            .describe(&context.shared.store, target, options, text.as_bytes())
     }
 
     fn fingerprint(world: &World, target: &Target, options: &PatchOptions, text: &str) -> Option<Fingerprint> {
@@ -290,9 +277,11 @@ mod tests {
         let lookup = environment::lookup(context, &target.registry, &snapshot);
         let options = PatchOptions::default();
         let sent = sent(&world, &target, &options, CONFIG).unwrap();
-        let witness = Witness::of(context, &target, sent, &lookup).unwrap();
+        let witness = Witness::new(context, sent, &lookup);
         assert_eq!(witness.get(&secrets(), "default", "s"), None);
-        let apply = witness.noop_apply(context, &target, &["careful".to_owned()]).unwrap();
+        let apply = witness
+            .noop_apply(&stage(context, &target, &lookup), &target, &["careful".to_owned()])
+            .unwrap();
         let key = Key::from("/registry/secrets/default/s");
         assert_eq!(
             (&*apply.seen, &*apply.warnings),
@@ -319,9 +308,14 @@ mod tests {
             ("rules", |run| drop(run.rules(&User::default(), "default"))),
         ];
         for (what, look) in looks {
-            let witness = Witness::of(context, &target, sent, &lookup).unwrap();
+            let witness = Witness::new(context, sent, &lookup);
             look(&witness);
-            assert!(witness.noop_apply(context, &target, &[]).is_none(), "{what}");
+            assert!(
+                witness
+                    .noop_apply(&stage(context, &target, &lookup), &target, &[])
+                    .is_none(),
+                "{what}"
+            );
         }
     }
 }

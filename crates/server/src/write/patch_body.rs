@@ -20,12 +20,12 @@ pub(crate) fn read(bytes: &Bytes, patch_type: PatchType, options: &PatchOptions)
             let parsed =
                 parsed.map_err(|error| undecodable_apply(format!("error converting YAML to JSON: {error}")))?;
             let reader = "error unmarshaling JSON: while decoding JSON: json";
-            return read_apply(parsed, (reader, Value::json_kind), options);
+            return read_apply(parsed, reader, Value::json_kind, options);
         }
         PatchType::ApplyCbor => {
             let value = cbor::parse(bytes, &Limits::REQUEST).map_err(undecodable_apply)?;
             let findings = Vec::new();
-            return read_apply(Parsed { value, findings }, ("cbor", cbor::kind_of), options);
+            return read_apply(Parsed { value, findings }, "cbor", cbor::kind_of, options);
         }
         PatchType::Json if validation == FieldValidation::Ignore => read_untyped_json(bytes),
         PatchType::Json => read_json(bytes),
@@ -39,7 +39,8 @@ pub(crate) fn read(bytes: &Bytes, patch_type: PatchType, options: &PatchOptions)
 /// `kind_of`.
 fn read_apply(
     parsed: Parsed,
-    (reader, kind_of): (&str, fn(&Value) -> &'static str),
+    reader: &str,
+    kind_of: fn(&Value) -> &'static str,
     options: &PatchOptions,
 ) -> Result<Change, Error> {
     let Parsed { value, findings } = parsed;
@@ -128,7 +129,7 @@ fn undecodable(why: impl std::fmt::Display) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::refusal;
+    use super::super::testing::rejection;
     use super::*;
     use crate::http::ApiError;
 
@@ -159,7 +160,7 @@ mod tests {
     fn a_configuration_is_a_map_or_nothing() {
         assert_eq!(configuration("null"), Value::empty_map());
         assert_eq!(
-            refusal(change(PatchType::Apply, "[]")),
+            rejection(change(PatchType::Apply, "[]")),
             (
                 400,
                 "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array into Go \
@@ -182,10 +183,10 @@ mod tests {
     fn a_patch_that_is_no_map_is_refused_in_the_words_of_its_type() {
         let why = "json: cannot unmarshal array into Go value of type map[string]interface {}";
         assert_eq!(
-            refusal(patch(PatchType::Merge, "[]")),
+            rejection(patch(PatchType::Merge, "[]")),
             (400, format!("error decoding patch: {why}"))
         );
-        assert_eq!(refusal(patch(PatchType::Strategic, "[]")), (400, why.to_owned()));
+        assert_eq!(rejection(patch(PatchType::Strategic, "[]")), (400, why.to_owned()));
     }
 
     #[test]
@@ -205,6 +206,6 @@ mod tests {
     fn a_json_patch_has_a_bounded_number_of_operations() {
         let operation = r#"{"op":"remove","path":"/a"}"#;
         let body = format!("[{}]", vec![operation; 10_001].join(","));
-        assert_eq!(refusal(patch(PatchType::Json, &body)).0, 413);
+        assert_eq!(rejection(patch(PatchType::Json, &body)).0, 413);
     }
 }

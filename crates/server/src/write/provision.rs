@@ -66,7 +66,7 @@ mod tests {
     use holdfast_admission::{AdmissionPlugin, Interest};
     use holdfast_value::Value;
 
-    use super::super::testing::{CONFIG, World, applied, refusal};
+    use super::super::testing::{CONFIG, World, applied, rejection};
     use super::super::update::update;
     use super::*;
 
@@ -106,7 +106,7 @@ mod tests {
         let made = create(&world.context, target(&world, "made"), object(&world)).await;
         assert!(made.is_ok() && world.entry(&namespace("made")).is_some());
         let again = create(&world.context, target(&world, "made"), object(&world)).await;
-        assert_eq!(refusal(again).0, 409);
+        assert_eq!(rejection(again).0, 409);
         let applied = update(&world.context, target(&world, "applied"), applied(CONFIG)).await;
         assert!(applied.is_ok() && world.entry(&namespace("applied")).is_some());
         let mut dry = target(&world, "dry");
@@ -118,7 +118,7 @@ mod tests {
     #[tokio::test]
     async fn a_namespace_that_cannot_be_made_refuses_the_object() {
         let world = World::with_plugins(vec![Box::new(Provides)]);
-        let (code, why) = refusal(create(&world.context, target(&world, "No_Name"), object(&world)).await);
+        let (code, why) = rejection(create(&world.context, target(&world, "No_Name"), object(&world)).await);
         assert_eq!(code, 403);
         assert!(
             why.starts_with(

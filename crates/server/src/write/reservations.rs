@@ -28,7 +28,7 @@ pub(super) struct Reserved {
 ///
 /// # Errors
 /// If too little is left; the error is the one that the client gets.
-pub(super) fn of(
+pub(super) fn reserve(
     context: &Context,
     stage: &Stage<'_>,
     target: &Target,
@@ -59,10 +59,10 @@ impl Reserved {
         let Reservation { resource, mut object } = reserve;
         let registry = &write.registry;
         let missing = || ApiError::internal(format!("{resource} has no status"));
-        let of = registry.resource(&resource).ok_or_else(missing)?;
-        let server = Target::of_server(registry, of, "status", write.request.now).ok_or_else(missing)?;
+        let reserved = registry.resource(&resource).ok_or_else(missing)?;
+        let server = Target::of_server(registry, reserved, "status", write.request.now).ok_or_else(missing)?;
         let target = server.at_object(&object);
-        let storage = of.storage.as_ref().ok_or_else(missing)?;
+        let storage = reserved.storage.as_ref().ok_or_else(missing)?;
         let key = storage.key(&target.namespace, &target.name);
         let live = snapshot.get(key.as_bytes()).ok_or_else(missing)?;
         update_as(
@@ -110,11 +110,11 @@ pub(super) async fn commit(
 ) -> Result<Committed<Objects>, Failure> {
     let turns = turns(context, deadline, &reservations)
         .await
-        .map_err(Failure::Refused)?;
+        .map_err(Failure::Rejected)?;
     if !turns.is_empty() {
         let snapshot = context.shared.store.newest();
         if reservations.iter().any(|reserved| reserved.has_changed(&snapshot)) {
-            reservations = reserve(&snapshot).map_err(Failure::Refused)?;
+            reservations = reserve(&snapshot).map_err(Failure::Rejected)?;
         }
     }
     loop {
@@ -135,7 +135,7 @@ pub(super) async fn commit(
                     .iter()
                     .any(|reserved| reserved.key.as_bytes() == key.as_bytes())
                 {
-                    reservations = reserve(&snapshot).map_err(Failure::Refused)?;
+                    reservations = reserve(&snapshot).map_err(Failure::Rejected)?;
                 } else if !renew(key.as_bytes(), &snapshot) {
                     return Err(Failure::Lost);
                 }
@@ -163,15 +163,15 @@ async fn turns<'a>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{CONFIG, World, refusal, stored};
+    use super::super::testing::{CONFIG, World, rejection, stored};
     use super::*;
 
     const QUOTA: &str = "{apiVersion: v1, kind: ResourceQuota, metadata: {name: q}}";
 
     /// Creates a world with a quota of this many config maps.
     async fn world(places: usize) -> World {
-        let quota = holdfast_admission_plugins::plugins();
-        let quota = quota.into_iter().filter(|plugin| plugin.name() == "ResourceQuota");
+        let plugins = holdfast_admission_plugins::plugins();
+        let quota = plugins.into_iter().filter(|plugin| plugin.name() == "ResourceQuota");
         let world = World::with_plugins(quota.collect());
         world.create(QUOTA).await;
         let status = format!("{{status: {{hard: {{configmaps: '{places}'}}, used: {{configmaps: '0'}}}}}}");
@@ -197,7 +197,7 @@ mod tests {
     #[tokio::test]
     async fn exceeded_quota_stores_nothing() {
         let world = world(0).await;
-        let (code, why) = refusal(world.try_create(CONFIG).await);
+        let (code, why) = rejection(world.try_create(CONFIG).await);
         assert_eq!(code, 403);
         assert!(why.contains("exceeded quota: q, requested: configmaps=1"), "{why}");
         assert!(world.entry(CONFIG).is_none() && used(&world) == "0");
@@ -208,8 +208,8 @@ mod tests {
         let world = world(3).await;
         let texts = ["a", "b", "c", "d"].map(|name| CONFIG.replace("name: a", &format!("name: {name}")));
         let outcomes = futures_util::future::join_all(texts.iter().map(|text| world.try_create(text))).await;
-        let (stored_ones, refused): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
-        assert_eq!((stored_ones.len(), refused.len()), (3, 1));
+        let (stored_ones, rejected): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
+        assert_eq!((stored_ones.len(), rejected.len()), (3, 1));
         stored_ones.into_iter().for_each(|outcome| drop(stored(outcome)));
         assert_eq!(used(&world), "3");
     }

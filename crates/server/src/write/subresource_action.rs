@@ -109,8 +109,8 @@ fn plan(
     let lookup = lookup(context, &target.registry, snapshot);
     let stage = stage(context, target, &lookup);
     let call = stage.call(Operation::Create, &target.name);
-    let steps = action.plan(&call, request);
-    let steps = steps.map_err(|refusal| call.refused(stage.refusal(refusal, &target.name)))?;
+    let planned = action.plan(&call, request);
+    let steps = planned.map_err(|refusal| call.refused(stage.refusal(refusal, &target.name)))?;
     let warnings = call.warnings();
     call.after_commit().stored();
     Ok((steps, warnings))
@@ -186,8 +186,14 @@ async fn do_step<'a>(
             conflict,
         } => {
             require_stored(&mut options, stored.as_ref());
-            let address = (namespace.as_str(), name.as_str());
-            delete(context, target, &resource, address, &options, conflict, turn).await?;
+            let deletion = Deletion {
+                resource: &resource,
+                namespace: &namespace,
+                name: &name,
+                options: &options,
+                conflict,
+            };
+            deletion.execute(context, target, turn).await?;
         }
     }
     Ok(())
@@ -235,7 +241,7 @@ async fn replace(
             Ok(entry.map(|entry| (seen.to_owned(), entry.mod_revision().to_string())))
         }
         Err(Failure::Lost) => Err(lost()),
-        Err(Failure::Refused(error)) => Err(error),
+        Err(Failure::Rejected(error)) => Err(error),
     }
 }
 
@@ -247,9 +253,9 @@ async fn write_status(
     turn: &mut Turn<'_>,
 ) -> Result<(), ApiError> {
     let resource = known(target, resource)?;
-    let server = Target::of_server(&target.registry, &resource, "status", target.request.now)
+    let at_collection = Target::of_server(&target.registry, &resource, "status", target.request.now)
         .ok_or_else(|| unknown(&resource.group_resource()))?;
-    let mut server = server.at_object(&object);
+    let mut server = at_collection.at_object(&object);
     server.request = target.request.inner();
     let change = Change::Replace {
         object,
@@ -258,33 +264,37 @@ async fn write_status(
     update_in_turn(context, &server, &change, turn, None).await.map(|_| ())
 }
 
-async fn delete(
-    context: &Arc<Context>,
-    target: &Target,
-    resource: &GroupResource,
-    (namespace, name): (&str, &str),
-    options: &Value,
+/// Deletion of an object as a step of an action.
+struct Deletion<'a> {
+    resource: &'a GroupResource,
+    namespace: &'a str,
+    name: &'a str,
+    options: &'a Value,
+    /// Error for the client if another write changed the object.
     conflict: Option<Refusal>,
-    turn: &mut Turn<'_>,
-) -> Result<(), ApiError> {
-    let resource = known(target, resource)?;
-    let options = DeleteOptions::from_object(options)?;
-    let server = Target::of_server(&target.registry, &resource, "", target.request.now)
-        .ok_or_else(|| unknown(&resource.group_resource()))?;
-    let mut of_user = server.at(namespace, name);
-    of_user.writer.user = Arc::clone(&target.writer.user);
-    of_user.request = target.request.inner();
-    of_user.request.dry_run |= options.dry_run;
-    let outcome = delete_in_turn(context, &of_user, &options, turn).await;
-    match (outcome, conflict) {
-        (Ok(_), _) => Ok(()),
-        (Err(error), Some(refusal)) if error.code() == StatusCode::CONFLICT => Err(ApiError::refusal(
-            refusal,
-            &resource.group_resource(),
-            &resource.stored_kind(),
-            name,
-        )),
-        (Err(error), _) => Err(error),
+}
+
+impl Deletion<'_> {
+    async fn execute(self, context: &Arc<Context>, target: &Target, turn: &mut Turn<'_>) -> Result<(), ApiError> {
+        let resource = known(target, self.resource)?;
+        let options = DeleteOptions::from_object(self.options)?;
+        let server = Target::of_server(&target.registry, &resource, "", target.request.now)
+            .ok_or_else(|| unknown(&resource.group_resource()))?;
+        let mut of_user = server.at(self.namespace, self.name);
+        of_user.writer.user = Arc::clone(&target.writer.user);
+        of_user.request = target.request.inner();
+        of_user.request.dry_run |= options.dry_run;
+        let outcome = delete_in_turn(context, &of_user, &options, turn).await;
+        match (outcome, self.conflict) {
+            (Ok(_), _) => Ok(()),
+            (Err(error), Some(refusal)) if error.code() == StatusCode::CONFLICT => Err(ApiError::refusal(
+                refusal,
+                &resource.group_resource(),
+                &resource.stored_kind(),
+                self.name,
+            )),
+            (Err(error), _) => Err(error),
+        }
     }
 }
 
@@ -302,7 +312,7 @@ fn unknown(resource: &GroupResource) -> ApiError {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{CONFIG, World, refusal, tree};
+    use super::super::testing::{CONFIG, World, rejection, tree};
     use super::*;
 
     /// Action that plans these steps.
@@ -372,7 +382,7 @@ mod tests {
             owners,
             "it has no new owner"
         );
-        let (code, _) = refusal(perform_steps(&world, vec![replacing(object)], false).await);
+        let (code, _) = rejection(perform_steps(&world, vec![replacing(object)], false).await);
         assert_eq!(code, 409, "it is of an older version by now");
     }
 
@@ -394,10 +404,10 @@ mod tests {
         world.create(CONFIG).await;
         let options = "{preconditions: {uid: other}}";
         let plain = perform_steps(&world, vec![deleting(options, None)], false).await;
-        assert_eq!(refusal(plain).0, 409);
+        assert_eq!(rejection(plain).0, 409);
         let planned = Refusal::forbidden("it is another one by now");
         let dry = perform_steps(&world, vec![deleting(options, Some(planned))], false).await;
-        assert_eq!(refusal(dry).0, 403);
+        assert_eq!(rejection(dry).0, 403);
         assert!(world.entry(CONFIG).is_some());
     }
 

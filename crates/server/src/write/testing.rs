@@ -17,7 +17,7 @@ use holdfast_writes::{Change, FieldManagers, FieldValidation, Patch, Target, met
 use super::{Context, Fingerprints, Turns, WriteResult, WrittenObject, create, update};
 use crate::http::ApiError;
 use crate::metrics::Metrics;
-use crate::objects::definitions::Definitions;
+use crate::objects::crd_registry::CrdRegistry;
 use crate::objects::{Entry, Objects, Snapshot, Store, Trees};
 use crate::representation::{self, Shared};
 use crate::runtime::{RandomIdentifiers, SystemClock};
@@ -49,8 +49,8 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         let kinds = holdfast_kinds::Config::default();
         let registry = Arc::new(ArcSwap::from_pointee(holdfast_kinds::registry(&kinds).unwrap()));
-        let store = Store::open(Config::new(folder.path()), Objects::new(Arc::clone(&registry)));
-        let store = Arc::new(store.unwrap());
+        let opened = Store::open(Config::new(folder.path()), Objects::new(Arc::clone(&registry)));
+        let store = Arc::new(opened.unwrap());
         let types = Arc::clone(registry.load().types());
         let webhooks = Webhooks::new(Arc::clone(&kinds.webhooks), Arc::clone(&store), Arc::clone(&registry));
         let shared = Shared {
@@ -71,7 +71,7 @@ impl World {
         };
         let context = Context {
             shared,
-            definitions: Arc::new(Definitions::new(registry, store)),
+            crds: Arc::new(CrdRegistry::new(registry, store)),
             field_managers: FieldManagers::new(types),
             trees: Trees::default(),
             turns: Turns::default(),
@@ -92,8 +92,8 @@ impl World {
     pub(super) fn object(&self, text: &str) -> Value {
         let object = tree(text);
         let target = self.target(text, "");
-        let of = target.body.kind_type.unwrap();
-        of.fill_in(of.decode(&object).unwrap().object).unwrap()
+        let kind_type = target.body.kind_type.unwrap();
+        kind_type.fill_in(kind_type.decode(&object).unwrap().object).unwrap()
     }
 
     /// Returns a write to the object of `text`, or to a subresource of it, in the namespace `default` if it is
@@ -156,7 +156,7 @@ pub(super) fn stored(outcome: Result<WriteResult, ApiError>) -> Arc<Entry> {
 }
 
 /// Returns the code and the message of an error.
-pub(super) fn refusal<T>(outcome: Result<T, ApiError>) -> (u16, String) {
+pub(super) fn rejection<T>(outcome: Result<T, ApiError>) -> (u16, String) {
     match outcome {
         Ok(_) => panic!("it went through"),
         Err(error) => (error.code().as_u16(), error.to_string()),

@@ -26,10 +26,10 @@ const WRITERS: usize = 1000;
 
 /// Time for which a turn is kept while webhooks are called; it grows by this much with each further attempt.
 const WEBHOOK_TURN_TIMEOUT: Duration = Duration::from_millis(20);
-const MORE_PATIENCE: u32 = 4;
+const TURN_WAIT_FACTOR: u32 = 4;
 
 /// Maximum time for which a turn is kept while webhooks are called.
-const MOST_PATIENCE: Duration = Duration::from_secs(30);
+const MAX_TURN_WAIT: Duration = Duration::from_secs(30);
 
 /// Queues of the objects that are being written, by hashes of their keys. It is extremely unlikely that two keys share
 /// a hash, and harmless: their writers only wait for each other.
@@ -53,7 +53,7 @@ pub(super) struct Turn<'a> {
     /// Key of the object; `None` if the writer waits for nothing.
     key: Option<u64>,
     deadline: Option<Instant>,
-    patience: Duration,
+    max_wait: Duration,
     held: Option<Held<'a>>,
 }
 
@@ -88,7 +88,7 @@ impl Turns {
             turns: self,
             key: None,
             deadline: None,
-            patience: WEBHOOK_TURN_TIMEOUT,
+            max_wait: WEBHOOK_TURN_TIMEOUT,
             held: None,
         }
     }
@@ -158,12 +158,12 @@ impl Turn<'_> {
         if let Poll::Ready(outcome) = poll_fn(|context| Poll::Ready(run.as_mut().poll(context))).await {
             return outcome;
         }
-        let outcome = time::timeout(self.patience, run.as_mut()).await;
+        let outcome = time::timeout(self.max_wait, run.as_mut()).await;
         if let Ok(outcome) = outcome {
             return outcome;
         }
         self.give_up();
-        self.patience = (self.patience * MORE_PATIENCE).min(MOST_PATIENCE);
+        self.max_wait = (self.max_wait * TURN_WAIT_FACTOR).min(MAX_TURN_WAIT);
         run.await
     }
 }

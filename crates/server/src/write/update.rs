@@ -71,11 +71,14 @@ async fn update_until_stored(
         target.check_deadline()?;
         let snapshot = context.shared.store.newest();
         let lookup = lookup(context, &target.registry, &snapshot);
-        let witness = sent.and_then(|sent| Witness::of(context, target, sent, &lookup));
-        let stage = match &witness {
-            Some(witness) => witnessed_stage(context, target, witness),
-            None => stage(context, target, &lookup),
-        };
+        let unrecorded = stage(context, target, &lookup);
+        let witness = sent
+            .filter(|_| !unrecorded.is_heard_of("UPDATE"))
+            .map(|sent| Witness::new(context, sent, &lookup));
+        let recorded = witness
+            .as_ref()
+            .map(|witness| witnessed_stage(context, target, witness));
+        let stage = recorded.as_ref().unwrap_or(&unrecorded);
         // An object that states another name than the address is stored under the name of the address.
         let key = target.key(&target.name);
         let entry = snapshot.get(key.as_bytes());
@@ -96,14 +99,16 @@ async fn update_until_stored(
         let staged = turn.over(stage.update(change, live.as_ref())).await?;
         let reservations = match (staged.write, entry) {
             (Write::Unchanged, Some(entry)) => {
-                if let Some(apply) = witness.and_then(|witness| witness.noop_apply(context, target, &staged.warnings)) {
+                if let Some(apply) =
+                    witness.and_then(|witness| witness.noop_apply(&unrecorded, target, &staged.warnings))
+                {
                     entry.index().remember_apply(apply);
                 }
                 return Ok(WriteResult::unchanged(entry, staged.warnings));
             }
             (Write::Put, entry) => {
-                let reservations = reservations::of(context, &stage, target, &snapshot, &staged.object, entry);
-                reservations.map_err(|refused| refused.with_warnings(staged.warnings.clone()))?
+                let reservations = reservations::reserve(context, stage, target, &snapshot, &staged.object, entry);
+                reservations.map_err(|rejected| rejected.with_warnings(staged.warnings.clone()))?
             }
             _ => Vec::new(),
         };
@@ -126,7 +131,7 @@ async fn update_until_stored(
         };
         match store(context, target, destination, staged, reservations).await {
             Ok(written) => return Ok(written),
-            Err(Failure::Refused(error)) => return Err(error),
+            Err(Failure::Rejected(error)) => return Err(error),
             Err(Failure::Lost) => {}
         }
     }
@@ -140,7 +145,7 @@ mod tests {
     use holdfast_store::Transaction;
     use holdfast_value::{Limits, json};
 
-    use super::super::testing::{CONFIG, World, applied, merge, put, refusal, stored};
+    use super::super::testing::{CONFIG, World, applied, merge, put, rejection, stored};
     use super::*;
     use crate::objects;
 
@@ -177,7 +182,7 @@ mod tests {
         world.context.shared.store.commit(other).await.unwrap();
         let target = world.target(&workload("c"), "");
         let outcome = update(&world.context, target, merge("{metadata: {labels: {a: b}}}")).await;
-        let (code, why) = refusal(outcome);
+        let (code, why) = rejection(outcome);
         assert!(
             code == 422 && why.contains("spec.template.spec.containers[0].name"),
             "{why}"
@@ -189,8 +194,8 @@ mod tests {
         let world = World::new();
         let update = async |change| update(&world.context, world.target(CONFIG, ""), change).await;
         let missing = (404, "configmaps \"a\" not found".to_owned());
-        assert_eq!(refusal(update(merge("{data: {}}")).await), missing);
-        assert_eq!(refusal(update(put(world.object(CONFIG))).await), missing);
+        assert_eq!(rejection(update(merge("{data: {}}")).await), missing);
+        assert_eq!(rejection(update(put(world.object(CONFIG))).await), missing);
         assert!(update(applied(CONFIG)).await.is_ok_and(|written| written.created));
     }
 
@@ -201,7 +206,7 @@ mod tests {
         let old = objects::tree(&made);
         world.patch(CONFIG, "", "{data: {k: '2'}}").await;
         let outcome = update(&world.context, world.target(CONFIG, ""), put(old)).await;
-        assert_eq!(refusal(outcome).0, 409);
+        assert_eq!(rejection(outcome).0, 409);
     }
 
     #[tokio::test]
@@ -229,7 +234,7 @@ mod tests {
         target.request.deadline = Some(Instant::now());
         let (change, mut turn) = (merge("{data: {k: '2'}}"), world.context.turns.none());
         let late = update_in_turn(&world.context, &target, &change, &mut turn, None);
-        assert_eq!(refusal(late.await).0, 504);
+        assert_eq!(rejection(late.await).0, 504);
     }
 
     #[tokio::test]
@@ -237,6 +242,6 @@ mod tests {
         let world = World::new();
         let mut target = world.target(CONFIG, "");
         target.name = "..".into();
-        assert_eq!(refusal(update(&world.context, target, merge("{}")).await).0, 400);
+        assert_eq!(rejection(update(&world.context, target, merge("{}")).await).0, 400);
     }
 }

@@ -562,14 +562,17 @@ async fn csr_is_applied_by_requester_approver_and_signer() {
     );
     // The spec has no owner and never changes.
     let owners = again.at("/metadata/managedFields").as_array().unwrap();
-    let of = |manager: &str| owners.iter().find(|owner| owner["manager"] == manager).unwrap();
+    let entry_of = |manager: &str| owners.iter().find(|owner| owner["manager"] == manager).unwrap();
     assert_eq!(owners.len(), 2, "{owners:?}");
-    assert_eq!(of("approver")["subresource"], "approval");
+    assert_eq!(entry_of("approver")["subresource"], "approval");
     let condition = json!({".": {}, "f:reason": {}, "f:status": {}, "f:type": {}});
     assert_eq!(
-        of("approver")["fieldsV1"],
+        entry_of("approver")["fieldsV1"],
         json!({"f:status": {"f:conditions": {"k:{\"type\":\"Approved\"}": condition}}})
     );
-    assert_eq!(of("signer")["subresource"], "status");
-    assert_eq!(of("signer")["fieldsV1"], json!({"f:status": {"f:certificate": {}}}));
+    assert_eq!(entry_of("signer")["subresource"], "status");
+    assert_eq!(
+        entry_of("signer")["fieldsV1"],
+        json!({"f:status": {"f:certificate": {}}})
+    );
 }

@@ -28,8 +28,10 @@ fn decoded(bytes: &[u8]) -> (String, String, Value) {
         group_version: holdfast_resource::GroupVersion::parse(reported.unwrap_or("v1")).unwrap(),
         kind: envelope.kind.as_ref().into(),
     };
-    let of = messages.types().id_of_kind(&kind).unwrap();
-    let object = messages.decode(of, envelope.message, &Limits::REQUEST).unwrap();
+    let object_type = messages.types().id_of_kind(&kind).unwrap();
+    let object = messages
+        .decode(object_type, envelope.message, &Limits::REQUEST)
+        .unwrap();
     (envelope.api_version.to_string(), envelope.kind.to_string(), object)
 }
 

@@ -120,7 +120,7 @@ async fn a_certificate_is_checked_as_go_does() {
     let webhook =
         |hook: &Hook, url: &str, bundle: &str| hook.webhook("a.b.c", &["CREATE"], CONFIG_MAP, at(url, bundle));
 
-    let (hook, other) = (Hook::start(|_| allow()).await, Identity::of(&[]));
+    let (hook, other) = (Hook::start(|_| allow()).await, Identity::for_names(&[]));
     let other = Hook::start_as(other, |_| allow()).await;
     let url = hook.url("/x");
     assert_eq!(
@@ -128,7 +128,7 @@ async fn a_certificate_is_checked_as_go_does() {
         failed(&url, &x509("certificate signed by unknown authority"))
     );
 
-    let named = Hook::start_as(Identity::of(&["a.example", "b.example"]), |_| allow()).await;
+    let named = Hook::start_as(Identity::for_names(&["a.example", "b.example"]), |_| allow()).await;
     let url = format!("https://localhost:{}/x", named.port);
     assert_eq!(
         reported(&server, webhook(&named, &url, &named.bundle)).await,
@@ -276,7 +276,7 @@ async fn unreachable_webhook_reports_the_network_error() {
 #[tokio::test]
 async fn a_service_is_called_by_its_name_wherever_it_is() {
     let server = Server::start().await;
-    let hook = Hook::start_as(Identity::of(&["s.default.svc"]), |_| deny("asked")).await;
+    let hook = Hook::start_as(Identity::for_names(&["s.default.svc"]), |_| deny("asked")).await;
     let of_service = json!({"clientConfig": {
         "service": {"name": "s", "namespace": "default", "path": "/p/", "port": hook.port}, "caBundle": hook.bundle,
     }});

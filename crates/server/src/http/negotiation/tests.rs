@@ -212,34 +212,34 @@ fn the_router_knows_bare_types_alone() {
 
 #[test]
 fn patch_types_are_exact_but_for_parameters() {
-    let of = |text: &str| {
+    let type_of = |text: &str| {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_str(text).unwrap());
         patch_type(&headers, false)
     };
     assert_eq!(
-        of("application/apply-patch+yaml; charset=utf-8"),
+        type_of("application/apply-patch+yaml; charset=utf-8"),
         Some(PatchType::Apply)
     );
-    assert_eq!(of("Application/Apply-Patch+YAML"), None);
-    assert_eq!(of("application/json"), None);
+    assert_eq!(type_of("Application/Apply-Patch+YAML"), None);
+    assert_eq!(type_of("application/json"), None);
     assert_eq!(patch_type(&HeaderMap::new(), false), None);
 }
 
 #[test]
 fn headers_that_are_no_text_are_not_those_that_are_missing() {
-    let of = |name: header::HeaderName, bytes: &[u8]| {
+    let headers_with = |name: header::HeaderName, bytes: &[u8]| {
         HeaderMap::from_iter([(name, HeaderValue::from_bytes(bytes).unwrap())])
     };
-    let accept = of(header::ACCEPT, b"application/json\xff");
+    let accept = headers_with(header::ACCEPT, b"application/json\xff");
     assert!(check_acceptable(&accept, &NAMED_TYPES).is_err());
     assert!(negotiated(&accept).object(ALL).is_err());
     for bytes in [&b"application/\xff"[..], b";charset=utf-8", b"application/jso\xc3\xb1"] {
-        let body = of(header::CONTENT_TYPE, bytes);
+        let body = headers_with(header::CONTENT_TYPE, bytes);
         assert_eq!(body_format(&body, false).unwrap_err().code().as_u16(), 415);
         assert_eq!(patch_type(&body, false), None);
     }
-    let parameters = of(header::CONTENT_TYPE, b"application/yaml; by=jos\xc3\xa9");
+    let parameters = headers_with(header::CONTENT_TYPE, b"application/yaml; by=jos\xc3\xa9");
     assert_eq!(body_format(&parameters, false).ok(), Some(Format::Yaml));
 }
 

@@ -84,7 +84,7 @@ impl From<ErrorKind> for ApiError {
                 });
                 let details = Details {
                     causes: causes.collect(),
-                    ..Details::of(&resource, &name)
+                    ..Details::new(&resource, &name)
                 };
                 Self::of_code(code, reason, message, Some(details))
             }
@@ -93,7 +93,7 @@ impl From<ErrorKind> for ApiError {
                 reason,
                 message,
                 details,
-            } => Self::of_code(code, reason, message, details.as_ref().map(Details::of_status)),
+            } => Self::of_code(code, reason, message, details.as_ref().map(Details::from_status)),
             ErrorKind::Unconverted(error) => error.into(),
             ErrorKind::BadRequest(message) => Self::bad_request(message),
             ErrorKind::TooLarge(why) => Self::too_large_because(why),

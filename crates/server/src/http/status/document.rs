@@ -66,7 +66,7 @@ fn is_zero(number: &u32) -> bool {
 }
 
 impl Details {
-    pub(crate) fn of(resource: &GroupResource, name: &str) -> Self {
+    pub(crate) fn new(resource: &GroupResource, name: &str) -> Self {
         Self {
             name: name.to_owned(),
             group: resource.group.clone(),
@@ -76,21 +76,21 @@ impl Details {
     }
 
     /// Reads the `details` of a `Status` from a webhook.
-    pub(super) fn of_status(details: &Value) -> Self {
+    pub(super) fn from_status(details: &Value) -> Self {
         let root = Field::root(details);
-        let of = |field: &Field<'_, '_>, name: &str| field.child(name).text().to_owned();
-        let causes = root.child("causes");
-        let causes = causes.items().map(|cause| Cause {
-            reason: of(&cause, "reason"),
-            message: of(&cause, "message"),
-            field: of(&cause, "field"),
+        let text = |field: &Field<'_, '_>, name: &str| field.child(name).text().to_owned();
+        let list = root.child("causes");
+        let causes = list.items().map(|cause| Cause {
+            reason: text(&cause, "reason"),
+            message: text(&cause, "message"),
+            field: text(&cause, "field"),
         });
         let retry = root.child("retryAfterSeconds").number();
         Self {
-            name: of(&root, "name"),
-            group: of(&root, "group").into(),
-            kind: of(&root, "kind").into(),
-            uid: of(&root, "uid"),
+            name: text(&root, "name"),
+            group: text(&root, "group").into(),
+            kind: text(&root, "kind").into(),
+            uid: text(&root, "uid"),
             causes: causes.collect(),
             retry_after_seconds: retry
                 .and_then(|seconds| u32::try_from(seconds).ok())

@@ -136,7 +136,7 @@ impl RequestedUser {
         user: &User,
         check: &dyn Fn(&Attributes<'_>) -> Result<(), ApiError>,
     ) -> Result<(), ApiError> {
-        let refuse = |resource, name, why: &str| {
+        let reject = |resource, name, why: &str| {
             let attributes = attribute(verb, GROUP_OF_USERS, resource, "", "", name);
             Err(ApiError::unauthorized_for(&user.name, &attributes, why))
         };
@@ -145,10 +145,10 @@ impl RequestedUser {
             check(&attribute(verb, GROUP_OF_USERS, "uids", "", "", &self.uid))?;
         }
         if self.groups.iter().any(String::is_empty) {
-            return refuse("groups", "", "impersonating the empty string group is not allowed");
+            return reject("groups", "", "impersonating the empty string group is not allowed");
         }
         if self.groups.iter().any(|group| group == MASTERS) {
-            return refuse(
+            return reject(
                 "groups",
                 MASTERS,
                 "impersonating the system:masters group is not allowed",
@@ -159,7 +159,7 @@ impl RequestedUser {
                 .try_for_each(|group| check(&group))?;
         }
         if let Some(why) = self.extra.iter().find_map(|(key, values)| fault_of_extra(key, values)) {
-            return refuse("userextras", "", &why);
+            return reject("userextras", "", &why);
         }
         let values: usize = self.extra.iter().map(|(_, values)| values.len()).sum();
         if values < MANY || check(&all("userextras", "*")).is_err() {

@@ -171,7 +171,7 @@ fn ask(group: &'static str, headers: &[(&'static str, &'static str)]) -> Result<
 
 #[test]
 fn the_user_of_the_headers_takes_the_place_of_the_asker() {
-    let user = ask(
+    let outcome = ask(
         MASTERS,
         &[
             ("Impersonate-User", "bob"),
@@ -182,7 +182,7 @@ fn the_user_of_the_headers_takes_the_place_of_the_asker() {
             ("Impersonate-Extra-Example.com%2Fkey", "v"),
         ],
     );
-    let user = user.unwrap();
+    let user = outcome.unwrap();
     assert_eq!((user.name.as_str(), user.uid.as_str()), ("bob", "u-1"));
     assert_eq!(user.groups, ["g1", "g2", "system:authenticated"]);
     let mut extra: Vec<&str> = user.extra.iter().map(|(key, _)| key.as_str()).collect();
@@ -203,14 +203,14 @@ fn service_accounts_and_the_anonymous_bring_groups_of_their_own() {
 
 #[test]
 fn user_without_permission_is_denied_impersonation() {
-    let refused = ask("devs", &[("Impersonate-User", "admin")]).unwrap_err();
+    let rejected = ask("devs", &[("Impersonate-User", "admin")]).unwrap_err();
     assert_eq!(
-        refused,
+        rejected,
         "configmaps is forbidden: User \"asker\" cannot impersonate-on:user-info:list resource \"configmaps\" in API group \"\" in the namespace \"n\""
     );
-    let refused = ask(MASTERS, &[("Impersonate-Group", "devs")]).unwrap_err();
+    let rejected = ask(MASTERS, &[("Impersonate-Group", "devs")]).unwrap_err();
     assert_eq!(
-        refused,
+        rejected,
         "requested &user.DefaultInfo{Name:\"\", UID:\"\", Groups:[]string{\"devs\"}, Extra:map[string][]string(nil)} without impersonating a user name"
     );
 }
@@ -233,13 +233,13 @@ fn ask_bytes(headers: &[(&'static str, &[u8])]) -> Result<User, ApiError> {
 
 #[test]
 fn names_are_read_as_utf_8_and_never_left_out() {
-    let user = ask_bytes(&[
+    let outcome = ask_bytes(&[
         ("impersonate-user", "josé".as_bytes()),
         ("impersonate-uid", "ü".as_bytes()),
         ("impersonate-group", "größen".as_bytes()),
         ("impersonate-extra-scopes", "日本".as_bytes()),
     ]);
-    let user = user.unwrap();
+    let user = outcome.unwrap();
     assert_eq!((user.name.as_str(), user.uid.as_str()), ("josé", "ü"));
     assert_eq!(user.groups, ["größen", "system:authenticated"]);
     assert_eq!(user.extra, [("scopes".into(), vec!["日本".into()])]);
@@ -269,13 +269,13 @@ fn names_are_read_as_utf_8_and_never_left_out() {
 
 #[test]
 fn the_first_of_several_names_and_uids_counts() {
-    let user = ask_bytes(&[
+    let outcome = ask_bytes(&[
         ("impersonate-user", b"bob"),
         ("impersonate-user", b"eve"),
         ("impersonate-uid", b"1"),
         ("impersonate-uid", b"2"),
     ]);
-    let user = user.unwrap();
+    let user = outcome.unwrap();
     assert_eq!((user.name.as_str(), user.uid.as_str()), ("bob", "1"));
     let none = ask_bytes(&[("impersonate-user", b""), ("impersonate-user", b"eve")]);
     assert_eq!(none.unwrap().name, "asker");
@@ -293,8 +293,8 @@ fn invalid_service_account_or_node_name_is_a_user() {
     ] {
         let user = ask_bytes(&[("impersonate-user", name.as_bytes())]).unwrap();
         assert_eq!(user.groups, ["system:authenticated"], "{name}");
-        let rules = format!("impersonate  users/  {name}");
-        let rules = [rules.as_str()];
+        let rule = format!("impersonate  users/  {name}");
+        let rules = [rule.as_str()];
         let name: &'static str = name;
         let outcome = ask_as(
             &Impersonation::default(),

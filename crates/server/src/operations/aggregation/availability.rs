@@ -93,8 +93,8 @@ impl Aggregator {
             known: None,
             limit: LIMIT,
         };
-        let checked = tokio::time::timeout(LIMIT, self.ask(proxied, question)).await;
-        let checked = checked.unwrap_or_else(|_| {
+        let outcome = tokio::time::timeout(LIMIT, self.ask(proxied, question)).await;
+        let checked = outcome.unwrap_or_else(|_| {
             let why = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
             Err(why.to_owned())
         });

@@ -66,8 +66,8 @@ impl RemoteDiscovery {
     pub(super) fn keep(&self, services: &ApiServices) {
         let known = self.versions.load();
         if known.keys().any(|name| services.proxied(name).is_none()) {
-            let kept = known.iter().filter(|(name, _)| services.proxied(name).is_some());
-            let kept: RemoteVersions = kept
+            let proxied = known.iter().filter(|(name, _)| services.proxied(name).is_some());
+            let kept: RemoteVersions = proxied
                 .map(|(name, version)| (name.clone(), Arc::clone(version)))
                 .collect();
             self.versions.store(Arc::new(kept));
@@ -226,8 +226,8 @@ fn is_newer(headers: &HeaderMap) -> bool {
 
 /// Parses a document on a thread where it does not delay other requests.
 async fn read<T: serde::de::DeserializeOwned + Send + 'static>(body: bytes::Bytes) -> Result<T, String> {
-    let read = tokio::task::spawn_blocking(move || serde_json::from_slice(&body));
-    let read = read.await.map_err(|error| error.to_string())?;
+    let task = tokio::task::spawn_blocking(move || serde_json::from_slice(&body));
+    let read = task.await.map_err(|error| error.to_string())?;
     read.map_err(|error| error.to_string())
 }
 

@@ -73,8 +73,8 @@ impl Aggregator {
             headers.insert(header::IF_NONE_MATCH, known);
         }
         let (head, body) = backend.send(request).await?.into_parts();
-        let body = Limited::new(body, MAX_BYTES).collect().await;
-        let body = body.map_err(|error| error.to_string())?.to_bytes();
+        let collected = Limited::new(body, MAX_BYTES).collect().await;
+        let body = collected.map_err(|error| error.to_string())?.to_bytes();
         Ok(Fetched {
             status: head.status,
             headers: head.headers,

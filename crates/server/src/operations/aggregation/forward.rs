@@ -74,11 +74,11 @@ impl Aggregator {
         forwarding: Forwarded<'_>,
         upgrade: Option<upgrade::Client>,
     ) -> Result<Response, Failure> {
-        let backend = to.backend.as_ref();
-        let backend = backend.map_err(|why| failed(StatusCode::INTERNAL_SERVER_ERROR, why))?;
+        let configured = to.backend.as_ref();
+        let backend = configured.map_err(|why| failed(StatusCode::INTERNAL_SERVER_ERROR, why))?;
         let remote = to.service.remote.as_ref().ok_or_else(unavailable)?;
         let place = self.resolve(remote).map_err(|why| {
-            tracing::error!(api_service = %to.service.name, %why, "a service cannot be reached");
+            tracing::error!(api_service = %to.service.name, %why, "service cannot be reached");
             unavailable()
         })?;
         let authority = authority(&place);
@@ -105,16 +105,16 @@ impl Aggregator {
         if upgrade.is_none() {
             forwarded(&mut headers, &forwarding.head.uri, &authority);
         }
-        let request = request(&authority, &forwarding.head.uri).and_then(|uri| {
+        let built = request(&authority, &forwarding.head.uri).and_then(|uri| {
             Request::builder()
                 .method(forwarding.head.method)
                 .uri(uri)
                 .body(forwarding.body.pass_on())
         });
-        let mut request = request.map_err(|error| failed(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()))?;
+        let mut request = built.map_err(|error| failed(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()))?;
         *request.headers_mut() = headers;
-        let answer = within(deadline, backend.send(request)).await;
-        let answer = match answer {
+        let outcome = within(deadline, backend.send(request)).await;
+        let answer = match outcome {
             Ok(answer) => answer,
             Err(OutOfTime) if own_deadline => return Err(Failure::OutOfTime),
             Err(OutOfTime) => Err("context deadline exceeded".to_owned()),
@@ -194,7 +194,8 @@ async fn within<T>(deadline: Option<Instant>, work: impl Future<Output = T>) -> 
 }
 
 /// Returns the authority of a URL with this host and port.
-pub(super) fn authority((host, port): &(String, u16)) -> String {
+pub(super) fn authority(place: &(String, u16)) -> String {
+    let (host, port) = place;
     if host.contains(':') {
         format!("[{host}]:{port}")
     } else {

@@ -16,7 +16,7 @@ use rustls::sign::CertifiedKey;
 pub struct ProxyIdentity {
     certificate: PathBuf,
     key: PathBuf,
-    shown: ArcSwap<CertifiedKey>,
+    certificate_and_key: ArcSwap<CertifiedKey>,
 }
 
 /// The reason why there is no such certificate.
@@ -53,7 +53,7 @@ impl ProxyIdentity {
         Ok(Arc::new(Self {
             certificate: certificate.to_owned(),
             key: key.to_owned(),
-            shown: ArcSwap::new(read(certificate, key)?),
+            certificate_and_key: ArcSwap::new(read(certificate, key)?),
         }))
     }
 
@@ -62,7 +62,7 @@ impl ProxyIdentity {
     /// # Errors
     /// The errors of [`ProxyIdentity::load`].
     pub fn reload(&self) -> Result<(), IdentityError> {
-        self.shown.store(read(&self.certificate, &self.key)?);
+        self.certificate_and_key.store(read(&self.certificate, &self.key)?);
         Ok(())
     }
 
@@ -73,7 +73,7 @@ impl ProxyIdentity {
 
 impl ResolvesClientCert for ProxyIdentity {
     fn resolve(&self, _hints: &[&[u8]], _schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
-        Some(self.shown.load_full())
+        Some(self.certificate_and_key.load_full())
     }
 
     fn has_certs(&self) -> bool {
@@ -86,15 +86,15 @@ fn read(certificate: &Path, key: &Path) -> Result<Arc<CertifiedKey>, IdentityErr
         let path = path.to_owned();
         move |source| IdentityError::Read { what, path, source }
     };
-    let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let chain = chain.and_then(|chain| {
+    let parsed = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let nonempty = parsed.and_then(|chain| {
         if chain.is_empty() {
             Err(pem::Error::NoItemsFound)
         } else {
             Ok(chain)
         }
     });
-    let chain = chain.map_err(unread("certificates", certificate))?;
+    let chain = nonempty.map_err(unread("certificates", certificate))?;
     let private = PrivateKeyDer::from_pem_file(key).map_err(unread("a private key", key))?;
     let read = CertifiedKey::from_der(chain, private, &aws_lc_rs::default_provider());
     let unusable = |source| IdentityError::Unusable {
@@ -130,14 +130,14 @@ mod tests {
         );
         let first = write(&one, &one);
         let identity = ProxyIdentity::load(&certificate, &key).unwrap();
-        let shown = |identity: &ProxyIdentity| identity.resolve(&[], &[]).unwrap().cert.first().cloned();
+        let presented = |identity: &ProxyIdentity| identity.resolve(&[], &[]).unwrap().cert.first().cloned();
         write(&two, &one);
         assert!(matches!(identity.reload(), Err(IdentityError::Unusable { .. })));
         std::fs::write(&key, "no key").unwrap();
         assert!(identity.reload().unwrap_err().to_string().contains("proxy.key"));
-        assert_eq!(shown(&identity), Some(first));
+        assert_eq!(presented(&identity), Some(first));
         let second = write(&two, &two);
         identity.reload().unwrap();
-        assert_eq!(shown(&identity), Some(second));
+        assert_eq!(presented(&identity), Some(second));
     }
 }

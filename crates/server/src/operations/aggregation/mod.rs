@@ -27,7 +27,7 @@ use parking_lot::Mutex;
 use crate::api::context::Context;
 use crate::identity::FrontProxy;
 use crate::metrics::Metrics;
-use crate::objects::followers::{self, Difference, Followed, Follower};
+use crate::objects::informers::{self, Difference, InformerHandler, InformerScope};
 use crate::objects::{self, Store};
 use crate::runtime::background;
 use crate::runtime::shutdown::Shutdown;
@@ -109,15 +109,15 @@ impl Aggregator {
             .resource(&api_services_resource())
             .and_then(|resource| resource.storage.as_ref());
         let Some(storage) = storage else { return };
-        let followed = Followed {
+        let scope = InformerScope {
             prefix: storage.prefix.clone(),
             check: background::API_SERVICES,
         };
-        followers::follow(
+        informers::start(
             &context.shared.store,
             &context.background,
             &context.shutdown,
-            followed,
+            scope,
             Listener(Arc::clone(self)),
         );
     }
@@ -181,8 +181,8 @@ impl Aggregator {
             (Some(authorities), _) => Trust::Authorities(authorities),
             (None, _) => Trust::System,
         };
-        let shown = self.config.identity.as_ref().map(ProxyIdentity::resolver);
-        Backend::new(remote.server_name(), trust, shown)
+        let client_certificate = self.config.identity.as_ref().map(ProxyIdentity::resolver);
+        Backend::new(remote.server_name(), trust, client_certificate)
     }
 
     /// Returns the host and port of a service.
@@ -221,7 +221,7 @@ fn built_in_priorities(registry: &Registry) -> HashMap<GroupVersion, Priority> {
 /// A listener that applies changes of APIServices.
 struct Listener(Arc<Aggregator>);
 
-impl Follower for Listener {
+impl InformerHandler for Listener {
     fn apply(&mut self, differences: &[Difference], _revision: u64) {
         let aggregator = &self.0;
         let _changing = aggregator.changing.lock();

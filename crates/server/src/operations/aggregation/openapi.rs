@@ -62,8 +62,8 @@ impl RemoteDocuments {
     pub(super) fn keep(&self, services: &ApiServices) {
         let known = self.known.load();
         if known.keys().any(|name| services.proxied(name).is_none()) {
-            let kept = known.iter().filter(|(name, _)| services.proxied(name).is_some());
-            let kept = kept.map(|(name, documents)| (name.clone(), Arc::clone(documents)));
+            let proxied = known.iter().filter(|(name, _)| services.proxied(name).is_some());
+            let kept = proxied.map(|(name, documents)| (name.clone(), Arc::clone(documents)));
             self.known.store(Arc::new(kept.collect()));
         }
     }
@@ -96,20 +96,20 @@ impl Aggregator {
         if !proxied.service.available {
             return Err("service unavailable".to_owned());
         }
-        let before = self
+        let last = self
             .documents
             .known
             .load()
             .get(name)
             .map(|known| Documents::clone(known));
-        let before = before.unwrap_or_default();
+        let before = last.unwrap_or_default();
         let version_3 = self.index_of(&proxied).await;
         let version_2 = self.version_2_of(&proxied, before.version_2.as_ref()).await;
-        let next = Documents {
+        let documents = Documents {
             version_3: version_3.as_ref().map_or(before.version_3, BTreeMap::clone),
             version_2: version_2.as_ref().map_or(before.version_2, Option::clone),
         };
-        let next = Arc::new(next);
+        let next = Arc::new(documents);
         let _changing = self.changing.lock();
         if self.proxied(name).is_some() {
             self.documents.known.rcu(|known| {
@@ -148,7 +148,7 @@ impl Aggregator {
             StatusCode::OK => {
                 let etag = answer.headers.get(header::ETAG).cloned();
                 let prefix = format!("{}/", super::availability::path(&proxied.service));
-                let read = tokio::task::spawn_blocking(move || {
+                let task = tokio::task::spawn_blocking(move || {
                     let document = json::parse(&answer.body, &DOCUMENT).map_err(|error| error.to_string())?;
                     Ok::<_, String>(Version2 {
                         etag,
@@ -157,7 +157,7 @@ impl Aggregator {
                         info: document.get("info").cloned().unwrap_or_else(Value::empty_map),
                     })
                 });
-                let read = read.await.map_err(|error| error.to_string())?;
+                let read = task.await.map_err(|error| error.to_string())?;
                 read.map(|read| Some(Arc::new(read)))
             }
             status => Err(format!("failed to retrieve openAPI spec, http error: {status}")),

@@ -203,15 +203,15 @@ fn parameter(value: &Value) -> Value {
     }
     copy(value, &SAME_OF_PARAMETER, &mut converted);
     copy_extensions(value, &mut converted);
-    let of = match value.get("schema") {
-        Some(of) => schema(of),
+    let value_schema = match value.get("schema") {
+        Some(value_schema) => schema(value_schema),
         None => {
-            let mut of = Map::new();
-            copy(value, &OF_SIMPLE_VALUE, &mut of);
-            Value::Map(of)
+            let mut value_schema = Map::new();
+            copy(value, &OF_SIMPLE_VALUE, &mut value_schema);
+            Value::Map(value_schema)
         }
     };
-    converted.insert("schema", of);
+    converted.insert("schema", value_schema);
     Value::Map(converted)
 }
 

@@ -72,7 +72,7 @@ impl Client {
             let (mut client, mut other) = (TokioIo::new(client), TokioIo::new(other));
             let copied = tokio::io::copy_bidirectional(&mut client, &mut other).await;
             if let Err(error) = copied {
-                tracing::debug!(%error, "a connection to an aggregated server ended");
+                tracing::debug!(%error, "connection to an aggregated server ended");
             }
             Ok::<_, hyper::Error>(())
         };
@@ -81,7 +81,7 @@ impl Client {
             () = shutdown.closing() => Ok(()),
         };
         if let Err(error) = outcome {
-            tracing::debug!(%error, "an aggregated server did not upgrade a connection");
+            tracing::debug!(%error, "aggregated server did not upgrade a connection");
         }
         drop(self.held);
     }

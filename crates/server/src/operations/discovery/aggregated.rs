@@ -95,7 +95,7 @@ impl Documents {
         representation: &Representation,
         headers: &HeaderMap,
     ) -> Result<Response, ApiError> {
-        let made = self.of(catalog);
+        let made = self.made(catalog);
         let document = match root {
             Root::Core => &made.core,
             Root::Groups => &made.groups,
@@ -115,7 +115,7 @@ impl Documents {
         Ok(response)
     }
 
-    fn of(&self, catalog: Arc<Catalog>) -> Arc<Made> {
+    fn made(&self, catalog: Arc<Catalog>) -> Arc<Made> {
         if let Some(made) = self.0.load_full().filter(|made| made.catalog.is_same(&catalog)) {
             return made;
         }
@@ -132,9 +132,9 @@ impl Documents {
             json
         };
         let core = vec![part(&SmolStr::default(), &core_versions(&catalog.registry))];
-        let groups = catalog.groups_by_priority();
-        let groups = groups.iter().map(|(group, versions)| part(group, versions));
-        let groups: Vec<Bytes> = groups.collect();
+        let by_priority = catalog.groups_by_priority();
+        let parts_of_groups = by_priority.iter().map(|(group, versions)| part(group, versions));
+        let groups: Vec<Bytes> = parts_of_groups.collect();
         let made = Arc::new(Made {
             core: Document::new(&core),
             groups: Document::new(&groups),
@@ -485,8 +485,8 @@ mod tests {
             .resources
             .iter()
             .map(|resource| {
-                let subresources = resource.subresources.iter();
-                let subresources: Vec<_> = subresources
+                let all = resource.subresources.iter();
+                let subresources: Vec<_> = all
                     .map(|sub| format!("{}:{}", sub.subresource, sub.response_kind.kind))
                     .collect();
                 format!(
@@ -506,12 +506,12 @@ mod tests {
 
     #[test]
     fn a_server_that_does_not_answer_is_said_to_be_stale() {
-        let said: ApiGroups = serde_json::from_str(
+        let document: ApiGroups = serde_json::from_str(
             r#"{"kind":"APIGroupDiscoveryList","items":[{"metadata":{"name":"g"},"versions":[
                 {"version":"v1","freshness":"Current","resources":[{"resource":"things","scope":"Cluster"}]}]}]}"#,
         )
         .unwrap();
-        let said = said.by_version();
+        let said = document.by_version();
         let version = said.get(&GroupVersion::new("g", "v1")).cloned();
         let text = |version: &VersionDiscovery| serde_json::to_string(version).unwrap();
         let fresh = VersionDiscovery::of_server("v1".into(), version, true);

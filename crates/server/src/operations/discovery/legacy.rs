@@ -75,7 +75,9 @@ impl ApiGroupList {
         Self {
             kind: "APIGroupList",
             api_version: "v1",
-            groups: groups.map(|(name, versions)| ApiGroup::of(name, versions)).collect(),
+            groups: groups
+                .map(|(name, versions)| ApiGroup::from_versions(name, versions))
+                .collect(),
         }
     }
 }
@@ -89,11 +91,11 @@ impl ApiGroup {
         Some(Self {
             kind: Some("APIGroup"),
             api_version: Some("v1"),
-            ..Self::of(name, versions)
+            ..Self::from_versions(name, versions)
         })
     }
 
-    fn of(name: SmolStr, versions: Vec<SmolStr>) -> Self {
+    fn from_versions(name: SmolStr, versions: Vec<SmolStr>) -> Self {
         let named = versions.into_iter().map(|version| GroupVersionName {
             group_version: format_smolstr!("{name}/{version}"),
             version,

@@ -4,8 +4,8 @@
 //! ([`aggregated`]), which clients cache and revalidate by its ETag.
 
 pub mod aggregated;
+mod cache;
 mod catalog;
-mod kept;
 pub mod legacy;
 
 use std::collections::HashMap;
@@ -13,8 +13,8 @@ use std::collections::HashMap;
 use holdfast_resource::{Registry, Resource, Served, Verb};
 use smol_str::SmolStr;
 
+pub(crate) use cache::DocumentCache;
 pub use catalog::Catalog;
-pub(crate) use kept::KeptDocuments;
 
 /// Returns the resources of a group version in the order of discovery: by name.
 fn sorted<'a>(registry: &'a Registry, group_version: &'a holdfast_resource::GroupVersion) -> Vec<Served> {

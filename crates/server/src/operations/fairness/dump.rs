@@ -123,11 +123,11 @@ impl PriorityAndFairness {
             number(request.queue.map(|queue| queue.to_string())),
             number(request.place.map(|place| place.to_string())),
             request.distinguisher.to_string(),
-            self.shown(Some(request.arrival)),
+            self.format_time(Some(request.arrival)),
             request.estimate.initial_seats.to_string(),
             request.estimate.final_seats.to_string(),
             duration::text(request.estimate.additional_latency),
-            self.shown(request.started),
+            self.format_time(request.started),
         ];
         if detailed {
             row.extend(details(&request.details));
@@ -136,7 +136,7 @@ impl PriorityAndFairness {
     }
 
     /// Formats a time like Go; the zero time if there is none.
-    fn shown(&self, moment: Option<Moment>) -> String {
+    fn format_time(&self, moment: Option<Moment>) -> String {
         match moment {
             None => "0001-01-01T00:00:00Z".to_owned(),
             Some(moment) => {
@@ -144,8 +144,8 @@ impl PriorityAndFairness {
                 let seconds = Timestamp::from(time).text(Precision::Seconds).to_string();
                 let nanos = time.duration_since(UNIX_EPOCH).unwrap_or_default().subsec_nanos();
                 // Trailing zeros of a fraction are omitted, and so is the point if no digits follow.
-                let fraction = format!(".{nanos:09}");
-                let fraction = fraction.trim_end_matches('0').trim_end_matches('.');
+                let digits = format!(".{nanos:09}");
+                let fraction = digits.trim_end_matches('0').trim_end_matches('.');
                 format!("{}{fraction}Z", seconds.trim_end_matches('Z'))
             }
         }
@@ -243,8 +243,8 @@ mod tests {
 
     #[test]
     fn tables_are_aligned_as_those_of_the_reference() {
-        let rows = [["PriorityLevelName", "Index", "Last"], ["a", "12345678", ""]];
-        let rows: Vec<Row> = rows.iter().map(|row| row.map(str::to_owned).to_vec()).collect();
+        let texts = [["PriorityLevelName", "Index", "Last"], ["a", "12345678", ""]];
+        let rows: Vec<Row> = texts.iter().map(|row| row.map(str::to_owned).to_vec()).collect();
         assert_eq!(
             table(&rows),
             "PriorityLevelName, Index,    Last\na,                 12345678, \n"

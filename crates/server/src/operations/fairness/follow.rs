@@ -14,7 +14,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 use super::{Configuration, ObjectTable, PriorityAndFairness};
 use crate::api::context::Context;
 use crate::objects;
-use crate::objects::followers::{self, Difference, Followed, Follower};
+use crate::objects::informers::{self, Difference, InformerHandler, InformerScope};
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 /// The check of the tasks that observe the configuration.
@@ -42,14 +42,14 @@ pub fn follow(context: &Arc<Context>, fairness: &Arc<PriorityAndFairness>) {
         };
         let storage = registry.resource(&name).and_then(|resource| resource.storage.as_ref());
         let Some(storage) = storage else { return };
-        let followed = Followed {
+        let scope = InformerScope {
             prefix: storage.prefix.clone(),
             check: CONSUMER,
         };
         let fairness = Arc::clone(fairness);
-        let follower = ConfigurationFollower { fairness, take };
+        let handler = ConfigurationHandler { fairness, take };
         let store = &context.shared.store;
-        followers::follow(store, &context.background, &context.shutdown, followed, follower);
+        informers::start(store, &context.background, &context.shutdown, scope, handler);
     };
     // Levels first: flow schemas that name an unknown level are ignored.
     follow("prioritylevelconfigurations", |configuration, key, object| {
@@ -92,12 +92,12 @@ fn replace<T: PartialEq>(known: &mut BTreeMap<SmolStr, T>, key: SmolStr, spec: O
     true
 }
 
-struct ConfigurationFollower {
+struct ConfigurationHandler {
     fairness: Arc<PriorityAndFairness>,
     take: Take,
 }
 
-impl Follower for ConfigurationFollower {
+impl InformerHandler for ConfigurationHandler {
     fn apply(&mut self, differences: &[Difference], _revision: u64) {
         let mut configuration = self.fairness.configuration.lock();
         let mut changes = false;
@@ -113,7 +113,7 @@ impl Follower for ConfigurationFollower {
                 None => None,
                 Some(entry) => match objects::readable(entry) {
                     None => {
-                        tracing::warn!(%key, "an object of priority and fairness cannot be read, so that it stays as it was");
+                        tracing::warn!(%key, "cannot read an object of priority and fairness; its last state stays in force");
                         continue;
                     }
                     object => object,

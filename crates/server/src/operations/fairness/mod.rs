@@ -143,8 +143,8 @@ impl PriorityAndFairness {
             let now = SystemTime::now().duration_since(UNIX_EPOCH);
             return Err(schema.drop_request(now.unwrap_or_default()));
         };
-        let seat = in_flight.of_level(request.user, LevelSeat::new(execution, patience));
-        let seat = Arc::new(seat);
+        let level_seat = in_flight.of_level(request.user, LevelSeat::new(execution, patience));
+        let seat = Arc::new(level_seat);
         let watch = match request.info.verb.as_str() {
             "watch" => {
                 let registration = watch_key(request.info).map(|key| self.levels.watches().register(key));
@@ -334,13 +334,13 @@ mod tests {
         let _watches: Vec<_> = (0..40)
             .map(|_| fairness.levels.watches().register(watch_key(&watch).unwrap()))
             .collect();
-        let of = |method: &Method, uri: &str| fairness.estimate(&info(method, uri), 0);
-        let (estimate, watchers) = of(&Method::PUT, "/api/v1/namespaces/n/pods/a");
+        let estimate_of = |method: &Method, uri: &str| fairness.estimate(&info(method, uri), 0);
+        let (estimate, watchers) = estimate_of(&Method::PUT, "/api/v1/namespaces/n/pods/a");
         assert_eq!((estimate.final_seats, watchers), (4, Some(40)));
-        assert_eq!(of(&Method::GET, "/api/v1/namespaces/n/pods/a").1, None);
-        assert_eq!(of(&Method::POST, "/api/v1/namespaces/n/secrets").1, Some(0));
+        assert_eq!(estimate_of(&Method::GET, "/api/v1/namespaces/n/pods/a").1, None);
+        assert_eq!(estimate_of(&Method::POST, "/api/v1/namespaces/n/secrets").1, Some(0));
         assert_eq!(
-            of(&Method::POST, "/api/v1/namespaces/n/serviceaccounts/a/token").1,
+            estimate_of(&Method::POST, "/api/v1/namespaces/n/serviceaccounts/a/token").1,
             None
         );
     }

@@ -6,7 +6,7 @@ use super::{Exchange, Filter, Handler};
 use crate::http::response::Response;
 use crate::operations::service::GoAway;
 use crate::wire::body::ResponseBody;
-use crate::wire::connection::{Last, Lasts};
+use crate::wire::connection::{LastOnConnection, LongRunning};
 use crate::wire::websocket;
 
 /// Filter that ends HTTP/2 connections at random, so that clients spread over servers.
@@ -19,7 +19,7 @@ impl Filter for WithGoAway {
         let ends = exchange.head.version == Version::HTTP_2 && self.rule.is_some_and(GoAway::decides);
         let mut response = next.handle(exchange).await;
         if ends {
-            response.extensions_mut().insert(Last);
+            response.extensions_mut().insert(LastOnConnection);
         }
         response
     }
@@ -32,7 +32,7 @@ impl Filter for WithLongRunning {
     async fn handle(&self, exchange: &mut Exchange<'_>, next: &impl Handler) -> Response {
         let mut response = next.handle(exchange).await;
         if exchange.is_long_running {
-            response.extensions_mut().insert(Lasts);
+            response.extensions_mut().insert(LongRunning);
         }
         response
     }
@@ -82,7 +82,11 @@ mod tests {
             let mut request = exchange("GET", "/livez");
             request.head.version = version;
             let answer = Reply::OK.behind(WithGoAway { rule }).handle(&mut request).await;
-            assert_eq!(answer.extensions().get::<Last>().is_some(), ends, "{version:?}");
+            assert_eq!(
+                answer.extensions().get::<LastOnConnection>().is_some(),
+                ends,
+                "{version:?}"
+            );
         }
     }
 
@@ -92,7 +96,7 @@ mod tests {
             let mut request = exchange("GET", "/api/v1/pods?watch=1");
             request.is_long_running = is_long_running;
             let answer = Reply::OK.behind(WithLongRunning).handle(&mut request).await;
-            assert_eq!(answer.extensions().get::<Lasts>().is_some(), is_long_running);
+            assert_eq!(answer.extensions().get::<LongRunning>().is_some(), is_long_running);
         }
     }
 

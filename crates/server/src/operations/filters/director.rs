@@ -92,7 +92,7 @@ impl Director<'_> {
         let is_api = || exchange.info.resource.is_some() && self.paths.is_api(&exchange.info.path);
         if !is_api() {
             // The group may be that of a CRD that was just written, and documents list all served resources.
-            self.context.definitions.caught_up().await;
+            self.context.crds.caught_up().await;
             if !is_api() {
                 return None;
             }
@@ -190,9 +190,13 @@ fn panicked() -> ApiError {
 mod tests {
     use super::*;
 
+    async fn failing() -> Result<Response, ApiError> {
+        panic!("a bug")
+    }
+
     #[tokio::test]
     async fn panic_of_a_handler_is_an_error_of_the_server() {
-        let outcome = guarded(None, async { panic!("a bug") }).await;
+        let outcome = guarded(None, failing()).await;
         assert_eq!(outcome.err().unwrap().code(), StatusCode::INTERNAL_SERVER_ERROR);
         let passed = guarded(None, async { Ok(response::no_content()) }).await;
         assert_eq!(passed.ok().unwrap().status(), StatusCode::NO_CONTENT);

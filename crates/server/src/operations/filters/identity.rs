@@ -15,7 +15,7 @@ use crate::http::response::{self, Response};
 use crate::identity::{self, Authenticated, Authenticator, ClientCertificate, Impersonation, Judged, authorization};
 use crate::metrics::Identities;
 use crate::operations::audit;
-use crate::wire::connection::Last;
+use crate::wire::connection::LastOnConnection;
 
 /// Filter that authenticates a request by its certificate or its headers.
 pub(super) struct WithAuthentication<'a> {
@@ -75,7 +75,7 @@ impl Filter for WithAuthentication<'_> {
             response::add_warnings(response.headers_mut(), &[warning]);
         }
         if is_unknown && self.ends_connections && exchange.head.version == Version::HTTP_2 {
-            response.extensions_mut().insert(Last);
+            response.extensions_mut().insert(LastOnConnection);
         }
         response
     }
@@ -172,12 +172,12 @@ mod tests {
         assert_eq!(answer.status(), 401);
         assert!(answer.headers().contains_key(WARNING), "of the ignored token");
         assert!(
-            answer.extensions().get::<Last>().is_none(),
+            answer.extensions().get::<LastOnConnection>().is_none(),
             "HTTP/1.1 keeps its connection"
         );
         request.head.version = Version::HTTP_2;
         let answer = handler.handle(&mut request).await;
-        assert!(answer.extensions().get::<Last>().is_some());
+        assert!(answer.extensions().get::<LastOnConnection>().is_some());
     }
 
     #[tokio::test]
@@ -209,7 +209,7 @@ mod tests {
         let (world, impersonation) = (World::default(), Impersonation::new(false));
         for (authorizer, code, name) in [
             (&AlwaysAllow as &dyn Authorizer, 200, "bob"),
-            (&AlwaysDeny, 403, "alice"),
+            (&AlwaysDeny as &dyn Authorizer, 403, "alice"),
         ] {
             let handler = Reply::OK.behind(WithImpersonation {
                 impersonation: &impersonation,

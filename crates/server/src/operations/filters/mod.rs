@@ -102,7 +102,7 @@ pub(super) fn chain(service: &Service) -> impl Handler {
             authenticator: &service.authenticator,
             tokens: shared.tokens.as_ref(),
             counters: metrics.identities(),
-            ends_connections: service.parts_from_unknown,
+            ends_connections: service.ends_unauthenticated_connections,
             audit_log,
             serializer,
         })

@@ -20,8 +20,8 @@ use crate::write::testing;
 
 /// Returns a request without headers.
 pub(super) fn exchange(method: &str, uri: &str) -> Exchange<'static> {
-    let request = Request::builder().method(method).uri(uri);
-    let request = request.body(RequestBody::from_bytes("")).unwrap();
+    let builder = Request::builder().method(method).uri(uri);
+    let request = builder.body(RequestBody::from_bytes("")).unwrap();
     Exchange::new(request, None, None, SystemTime::now())
 }
 

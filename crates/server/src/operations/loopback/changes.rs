@@ -57,8 +57,8 @@ impl Changes {
         let next = match self.elsewhere.is_empty() {
             true => self.watcher.next().await,
             false => {
-                let all = std::iter::once(&mut self.watcher).chain(&mut self.elsewhere);
-                let all = all.map(|watcher| Box::pin(watcher.next()));
+                let watchers = std::iter::once(&mut self.watcher).chain(&mut self.elsewhere);
+                let all = watchers.map(|watcher| Box::pin(watcher.next()));
                 select_all(all).await.0
             }
         };
@@ -112,15 +112,15 @@ impl Client {
 
     fn watch_below(&self, prefix: String) -> Result<(Objects, Changes), Lost> {
         let store = self.service.context.shared.store.for_key(prefix.as_bytes());
-        let elsewhere = store
+        let stores = store
             .overrides()
             .iter()
             .filter(|(of, _)| of.starts_with(prefix.as_bytes()));
-        let elsewhere = elsewhere.map(|(of, store)| {
+        let watchers = stores.map(|(of, store)| {
             let begun = store.snapshot_and_watch(of.clone()).map_err(|_| Lost);
             begun.map(|(_, watcher)| watcher)
         });
-        let elsewhere = elsewhere.collect::<Result<_, Lost>>()?;
+        let elsewhere = watchers.collect::<Result<_, Lost>>()?;
         // Changes that these stores received meanwhile are in the snapshot and among the changes.
         let (snapshot, watcher) = store.snapshot_and_watch(prefix.as_str()).map_err(|_| Lost)?;
         Ok((Objects::new(snapshot, prefix), Changes { watcher, elsewhere }))

@@ -133,8 +133,8 @@ impl Client {
     ///
     /// # Errors
     /// 504 if the wait exceeds its time limit.
-    pub async fn follow_definitions(&self, revision: u64) -> Result<(), RequestError> {
-        match self.service.context.definitions.reached(revision).await {
+    pub async fn wait_for_crds(&self, revision: u64) -> Result<(), RequestError> {
+        match self.service.context.crds.reached(revision).await {
             true => Ok(()),
             false => Err(ApiError::out_of_time().into()),
         }
@@ -165,8 +165,9 @@ impl Client {
     /// # Errors
     /// If the server rejects the request, or if the answer is too long.
     pub async fn list_metadata(&self, path: &str) -> Result<Value, RequestError> {
-        let accept = (header::ACCEPT, HeaderValue::from_static(METADATA));
-        self.exchange(Method::GET, path, accept, Bytes::new(), &ELSEWHERE).await
+        let accept = HeaderValue::from_static(METADATA);
+        self.exchange(Method::GET, path, header::ACCEPT, accept, Bytes::new(), &ELSEWHERE)
+            .await
     }
 
     /// Creates `object` in the collection at `path`.
@@ -202,9 +203,16 @@ impl Client {
     pub async fn apply_elsewhere(&self, path: &str, configuration: &Value) -> Result<(), RequestError> {
         let named = PATCH_TYPES.iter().find(|(_, known)| *known == PatchType::Apply);
         let media_type = named.map_or(JSON, |(name, _)| *name);
-        let content_type = (header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+        let content_type = HeaderValue::from_static(media_type);
         let bytes = Bytes::from(json::to_string(configuration));
-        let applied = self.exchange(Method::PATCH, path, content_type, bytes, &ELSEWHERE);
+        let applied = self.exchange(
+            Method::PATCH,
+            path,
+            header::CONTENT_TYPE,
+            content_type,
+            bytes,
+            &ELSEWHERE,
+        );
         applied.await.map(drop)
     }
 
@@ -240,25 +248,28 @@ impl Client {
         body: Option<&Value>,
     ) -> Result<Value, RequestError> {
         let bytes = body.map(|body| Bytes::from(json::to_string(body))).unwrap_or_default();
-        let content_type = (header::CONTENT_TYPE, HeaderValue::from_static(media_type));
-        self.exchange(method, path, content_type, bytes, &Limits::TRUSTED).await
+        let content_type = HeaderValue::from_static(media_type);
+        let limits = &Limits::TRUSTED;
+        self.exchange(method, path, header::CONTENT_TYPE, content_type, bytes, limits)
+            .await
     }
 
     async fn exchange(
         &self,
         method: Method,
         path: &str,
-        (name, value): (HeaderName, HeaderValue),
+        name: HeaderName,
+        value: HeaderValue,
         bytes: Bytes,
         limits: &Limits,
     ) -> Result<Value, RequestError> {
-        let request = http::Request::builder()
+        let built = http::Request::builder()
             .method(method)
             .uri(path)
             .header(header::USER_AGENT, USER_AGENT)
             .header(name, value)
             .body(RequestBody::from_bytes(bytes));
-        let mut request = request.map_err(|error| unreadable(&error))?;
+        let mut request = built.map_err(|error| unreadable(&error))?;
         if self.unadmitted {
             request.extensions_mut().insert(Unadmitted);
         }
@@ -268,8 +279,8 @@ impl Client {
             .respond(request, Some(&credential), Some(OWN_ADDRESS))
             .await;
         let code = answer.status();
-        let body = Limited::new(answer.into_body(), limits.max_bytes).collect().await;
-        let body = body.map_err(|error| unreadable(&error))?.to_bytes();
+        let collected = Limited::new(answer.into_body(), limits.max_bytes).collect().await;
+        let body = collected.map_err(|error| unreadable(&error))?.to_bytes();
         let object = json::parse(&body, limits);
         if code.is_success() {
             return object.map_err(|error| unreadable(&error));

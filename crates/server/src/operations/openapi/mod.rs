@@ -5,7 +5,7 @@
 //! with the same document share its bytes, in each form. The hashes by which clients cache the documents are computed
 //! from their sources, so that the index needs no document.
 
-mod kept;
+mod cache;
 mod parts;
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ use http::{Response as HttpResponse, StatusCode};
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha512};
 
-use self::kept::{DocumentKey, Encoding, Form, Kept};
+use self::cache::{DocumentCache, DocumentKey, Encoding, Form};
 use self::parts::{Joined, Messages, Parts};
 use crate::http::ApiError;
 use crate::http::headers;
@@ -61,7 +61,7 @@ pub trait Source: Send + Sync {
 /// The documents of a [`Source`].
 pub struct OpenApi {
     source: Arc<dyn Source>,
-    kept: Mutex<Kept>,
+    cache: Mutex<DocumentCache>,
     /// A lock for building documents: one at a time, so that concurrent requests for the same document wait for it.
     making: tokio::sync::Mutex<()>,
     /// The last sent index.
@@ -105,7 +105,7 @@ impl OpenApi {
     pub fn new(source: Arc<dyn Source>) -> Self {
         Self {
             source,
-            kept: Mutex::default(),
+            cache: Mutex::default(),
             making: tokio::sync::Mutex::default(),
             index: Mutex::default(),
         }
@@ -130,7 +130,7 @@ impl OpenApi {
         match path {
             "/openapi/v2" => {
                 let Some((_, encoding, content_type)) = accepted(headers, &VERSION_2_TYPES) else {
-                    return Ok(Some(refused(StatusCode::NOT_ACCEPTABLE)));
+                    return Ok(Some(rejected(StatusCode::NOT_ACCEPTABLE)));
                 };
                 let fingerprint = self.source.fingerprint_2();
                 // In version 2, each encoding has its own ETag.
@@ -148,14 +148,14 @@ impl OpenApi {
                     return Ok(None);
                 };
                 let Some(fingerprint) = self.source.fingerprint_3(name) else {
-                    return Ok(Some(refused(StatusCode::NOT_FOUND)));
+                    return Ok(Some(rejected(StatusCode::NOT_FOUND)));
                 };
                 // A client that accepts no media type gets an empty answer, not an error.
                 if negotiation::clauses(headers).is_empty() {
-                    return Ok(Some(refused(StatusCode::OK)));
+                    return Ok(Some(rejected(StatusCode::OK)));
                 }
                 let Some((_, encoding, content_type)) = accepted(headers, &VERSION_3_TYPES) else {
-                    return Ok(Some(refused(StatusCode::NOT_ACCEPTABLE)));
+                    return Ok(Some(rejected(StatusCode::NOT_ACCEPTABLE)));
                 };
                 let hash = hash(&fingerprint, name);
                 let wanted = query.get("hash").filter(|wanted| !wanted.is_empty());
@@ -163,8 +163,8 @@ impl OpenApi {
                     return Ok(Some(moved(&format!("/openapi/v3/{name}?hash={hash}"))));
                 }
                 let key = DocumentKey::version_3(name, *encoding);
-                let response = self.document(key, &hash, fingerprint, content_type, headers);
-                let mut response = response.await?;
+                let pending = self.document(key, &hash, fingerprint, content_type, headers);
+                let mut response = pending.await?;
                 if wanted.is_some() {
                     let headers = response.headers_mut();
                     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
@@ -188,8 +188,8 @@ impl OpenApi {
         let mut urls: BTreeMap<String, String> = here.collect();
         urls.extend(self.source.elsewhere());
         let place = |url| serde_json::json!({ "serverRelativeURL": url });
-        let paths = urls.into_iter().map(|(name, url)| (name, place(url)));
-        let paths: serde_json::Map<String, serde_json::Value> = paths.collect();
+        let places = urls.into_iter().map(|(name, url)| (name, place(url)));
+        let paths: serde_json::Map<String, serde_json::Value> = places.collect();
         let text = serde_json::json!({ "paths": paths }).to_string();
         let mut index = self.index.lock();
         if *index != text.as_bytes() {
@@ -207,8 +207,8 @@ impl OpenApi {
                 outcome = encoder.write_all(&form.part(member, &part));
             }
         });
-        let compressed = outcome.and_then(|()| encoder.write_all(&form.end()));
-        let compressed = compressed.and_then(|()| encoder.finish());
+        let written = outcome.and_then(|()| encoder.write_all(&form.end()));
+        let compressed = written.and_then(|()| encoder.finish());
         compressed
             .map(Bytes::from)
             .map_err(|error| ApiError::internal(error.to_string()))
@@ -220,8 +220,8 @@ impl OpenApi {
         if encoding == Encoding::Json {
             return compress(&text);
         }
-        let document = json::parse(&text, &Limits::TRUSTED);
-        let document = document.map_err(|error| ApiError::internal(error.to_string()))?;
+        let parsed = json::parse(&text, &Limits::TRUSTED);
+        let document = parsed.map_err(|error| ApiError::internal(error.to_string()))?;
         compress(&holdfast_proto::openapi_v3(&document))
     }
 
@@ -241,8 +241,8 @@ impl OpenApi {
         headers: &HeaderMap,
     ) -> Result<Response, ApiError> {
         let content_type = HeaderValue::from_static(content_type);
-        let etag = HeaderValue::from_str(&format!("\"{etag}\""));
-        let etag = etag.map_err(|error| ApiError::internal(error.to_string()))?;
+        let value = HeaderValue::from_str(&format!("\"{etag}\""));
+        let etag = value.map_err(|error| ApiError::internal(error.to_string()))?;
         let mut response = if headers.get(header::IF_NONE_MATCH) == Some(&etag) {
             let mut response = HttpResponse::new(ResponseBody::empty());
             *response.status_mut() = StatusCode::NOT_MODIFIED;
@@ -272,7 +272,7 @@ impl OpenApi {
 
     /// Returns the document in one of its forms, and builds it if it is not kept yet.
     async fn bytes(self: &Arc<Self>, fingerprint: Vec<u8>, key: &DocumentKey, form: Form) -> Result<Bytes, ApiError> {
-        let known = || self.kept.lock().get(key, &fingerprint, form);
+        let known = || self.cache.lock().get(key, &fingerprint, form);
         if let Some(bytes) = known() {
             return Ok(bytes);
         }
@@ -282,8 +282,8 @@ impl OpenApi {
         }
         let (this, key) = (Arc::clone(self), key.clone());
         blocking(move || {
-            let compressed = this.kept.lock().get(&key, &fingerprint, Form::Compressed);
-            let compressed = match compressed {
+            let cached = this.cache.lock().get(&key, &fingerprint, Form::Compressed);
+            let compressed = match cached {
                 Some(compressed) => compressed,
                 None => this.make(&key, &fingerprint)?,
             };
@@ -291,7 +291,7 @@ impl OpenApi {
                 return Ok(compressed);
             }
             let text: Arc<[u8]> = decompress(&compressed)?.into();
-            this.kept.lock().share(&key, &fingerprint, &text);
+            this.cache.lock().share(&key, &fingerprint, &text);
             Ok(Bytes::from_owner(text))
         })
         .await
@@ -306,7 +306,7 @@ impl OpenApi {
         }?;
         // If the source changed meanwhile, the document may be newer than its fingerprint and is not kept.
         if self.fingerprint(key).as_deref() == Some(fingerprint) {
-            let mut kept = self.kept.lock();
+            let mut kept = self.cache.lock();
             kept.insert(key.clone(), fingerprint.to_vec(), document.clone());
         }
         Ok(document)
@@ -364,8 +364,8 @@ fn moved(to: &str) -> Response {
 }
 
 fn takes_gzip(headers: &HeaderMap) -> bool {
-    let accepted = headers.get_all(header::ACCEPT_ENCODING).into_iter();
-    let accepted: Vec<_> = accepted.map(headers::lossy).collect();
+    let values = headers.get_all(header::ACCEPT_ENCODING).into_iter();
+    let accepted: Vec<_> = values.map(headers::lossy).collect();
     accepted.iter().flat_map(|text| text.split(',')).any(|clause| {
         let mut parts = clause.split(';').map(str::trim);
         let gzip = matches!(parts.next(), Some("gzip" | "*"));
@@ -386,7 +386,7 @@ fn accepted(
 }
 
 /// Returns an answer with only a status code, as the reference does at these paths.
-fn refused(code: StatusCode) -> Response {
+fn rejected(code: StatusCode) -> Response {
     let mut response = HttpResponse::new(ResponseBody::empty());
     *response.status_mut() = code;
     response
@@ -491,7 +491,7 @@ mod tests {
             }
         }
         // Once no answer is sending the text, only the compressed document remains.
-        let mut kept = openapi.kept.lock();
+        let mut kept = openapi.cache.lock();
         let key = DocumentKey::version_2(Encoding::Json);
         assert!(kept.get(&key, b"1", Form::Text).is_none());
         assert!(kept.get(&key, b"1", Form::Compressed).is_some());
@@ -531,8 +531,8 @@ mod tests {
             assert_eq!(document.headers()[header::ETAG], json.headers()[header::ETAG]);
         }
         // An answer that the client does not accept is not redirected either.
-        let refused = ask(path, "hash=old", &[(header::ACCEPT, "text/html")]).await.unwrap();
-        assert_eq!(refused.status(), StatusCode::NOT_ACCEPTABLE);
+        let rejected = ask(path, "hash=old", &[(header::ACCEPT, "text/html")]).await.unwrap();
+        assert_eq!(rejected.status(), StatusCode::NOT_ACCEPTABLE);
     }
 
     #[tokio::test]
@@ -542,9 +542,9 @@ mod tests {
         assert_eq!(document.headers()[header::CONTENT_TYPE], PROTOBUF);
         assert_eq!(text(document).await, b"\x0a\x032.0");
         for (path, accept) in [("/openapi/v2", "text/html"), ("/openapi/v3/api/v1", protobuf)] {
-            let refused = ask(path, "", &[(header::ACCEPT, accept)]).await.unwrap();
-            assert_eq!(refused.status(), StatusCode::NOT_ACCEPTABLE);
-            assert!(text(refused).await.is_empty());
+            let rejected = ask(path, "", &[(header::ACCEPT, accept)]).await.unwrap();
+            assert_eq!(rejected.status(), StatusCode::NOT_ACCEPTABLE);
+            assert!(text(rejected).await.is_empty());
         }
     }
 }

@@ -26,7 +26,7 @@ pub(crate) struct WatchEncoder {
     /// The context that requests share.
     pub(crate) context: Arc<Context>,
     /// The requested version.
-    pub(crate) shown: RequestedVersion,
+    pub(crate) requested: RequestedVersion,
     /// The selected objects.
     pub(crate) selection: Selection,
     /// The form of the events.
@@ -50,7 +50,7 @@ impl WatchEncoder {
 
     /// Returns true if a change may have to wait for a webhook.
     pub(crate) fn may_wait(&self) -> bool {
-        self.shown.may_need_webhook()
+        self.requested.may_need_webhook()
     }
 
     async fn change_by_webhook(&mut self, event: &Event) -> Result<Option<Bytes>, ApiError> {
@@ -61,7 +61,7 @@ impl WatchEncoder {
         if !concerned
             .into_iter()
             .flatten()
-            .any(|entry| self.shown.needs_webhook(entry))
+            .any(|entry| self.requested.needs_webhook(entry))
         {
             return self.frame_of_change(event, None);
         }
@@ -76,8 +76,8 @@ impl WatchEncoder {
             }
         }
         let conversion = event.encodings().conversion(&self.form, with_previous);
-        let converted = conversion.get_or_init(|| self.convert(event.current(), previous)).await;
-        let converted = converted.as_ref().map_err(Clone::clone)?;
+        let outcome = conversion.get_or_init(|| self.convert(event.current(), previous)).await;
+        let converted = outcome.as_ref().map_err(Clone::clone)?;
         self.frame_of_change(event, Some(converted))
     }
 
@@ -86,8 +86,8 @@ impl WatchEncoder {
             .into_iter()
             .flatten()
             .collect();
-        let trees = conversion::stored(&self.context.representation, &self.shown, &entries).await;
-        let mut trees = trees?.into_iter();
+        let outcome = conversion::stored(&self.context.representation, &self.requested, &entries).await;
+        let mut trees = outcome?.into_iter();
         Ok(Converted {
             current: trees.next().unwrap_or_default(),
             previous: trees.next(),
@@ -95,7 +95,7 @@ impl WatchEncoder {
     }
 
     fn frame_of_change(&mut self, event: &Event, converted: Option<&Converted>) -> Result<Option<Bytes>, ApiError> {
-        let resource = &self.shown.resource;
+        let resource = &self.requested.resource;
         let selected = |entry: &Entry, converted: Option<&Value>| match converted {
             Some(tree) => self.selection.selects_converted(resource, entry, tree),
             None => self.selection.selects(resource, entry),
@@ -144,7 +144,7 @@ impl WatchEncoder {
     /// # Errors
     /// If it cannot be represented in this form.
     pub(crate) fn bookmark(&mut self, revision: u64, after_initial_events: bool) -> Result<Bytes, ApiError> {
-        let mut object = self.shown.zero(&self.context.representation.types);
+        let mut object = self.requested.zero(&self.context.representation.types);
         let mut metadata = Value::empty_map();
         metadata.set_at(&["resourceVersion"], revision.to_string().into());
         if after_initial_events {
@@ -192,11 +192,11 @@ impl WatchEncoder {
         if self.form.view == View::Whole {
             return self.frame(
                 event_type.name(),
-                &self.shown.bytes(&self.context.representation.types, entry)?,
+                &self.requested.bytes(&self.context.representation.types, entry)?,
             );
         }
         if let View::PartialObject(version) = self.form.view
-            && let Some(metadata) = self.shown.metadata_text(entry)
+            && let Some(metadata) = self.requested.metadata_text(entry)
         {
             let mut json = Vec::with_capacity(metadata.len() + 128);
             representation::write_partial(
@@ -224,13 +224,13 @@ impl WatchEncoder {
     }
 
     fn viewed(&self, event_type: EventType, tree: Tree<'_>, with_columns: bool) -> Result<Bytes, ApiError> {
-        let (context, shown) = (&*self.context.representation, &self.shown);
+        let (context, requested) = (&*self.context.representation, &self.requested);
         let json = match self.form.view {
             View::Table(version) => {
-                let rows = Rows::new(context, shown, self.form.include, version);
+                let rows = Rows::new(context, requested, self.form.include, version);
                 representation::table_of_one(&rows, tree, with_columns)?
             }
-            view => representation::view(context, shown, &Query::default(), view, tree)?,
+            view => representation::view(context, requested, &Query::default(), view, tree)?,
         };
         self.frame(event_type.name(), &json)
     }

@@ -63,12 +63,12 @@ impl WatchStream {
     /// Returns the frames of the watch.
     pub(crate) fn frames(self) -> impl Stream<Item = Bytes> + Send {
         let shutdown = self.encoder.context.shutdown.clone();
-        let (definitions, resource) = (
-            Arc::clone(&self.encoder.context.definitions),
-            Arc::clone(&self.encoder.shown.resource),
+        let (crds, resource) = (
+            Arc::clone(&self.encoder.context.crds),
+            Arc::clone(&self.encoder.requested.resource),
         );
         let changed = resource.conventions.form_changes.then(|| {
-            let changed = async move { definitions.changed(&resource).await };
+            let changed = async move { crds.changed(&resource).await };
             Box::pin(changed) as BoxFuture<'static, ()>
         });
         let mut run = Run {

@@ -30,7 +30,7 @@ use crate::wire::body::{RequestBody, Response};
 use crate::wire::client_authorities::ClientAuthorities;
 use crate::wire::gathered::Gathered;
 use crate::wire::heads::{BoundedHeads, Exchange, HeadBudget, PendingHead};
-use crate::wire::slow_clients::{Streams, WriteTimeout, answer_untaken, stream_lasts};
+use crate::wire::slow_clients::{Streams, WriteTimeout, answer_untaken, exempt_stream_from_limit};
 use crate::wire::tls::Tls;
 use crate::wire::websocket::Held;
 
@@ -40,7 +40,7 @@ pub trait Service: Send + Sync + 'static {
     type Client: Clone + Send + Sync + 'static;
 
     /// Reads the certificates that a client presents, its own first.
-    fn client(&self, authorities: &ClientAuthorities, shown: &[CertificateDer<'_>]) -> Self::Client;
+    fn client(&self, authorities: &ClientAuthorities, certificates: &[CertificateDer<'_>]) -> Self::Client;
 
     /// Records a connection whose TLS handshake failed.
     fn handshake_failed(&self);
@@ -56,12 +56,12 @@ pub trait Service: Send + Sync + 'static {
 
 /// An extension of long-running responses, such as those of watches: no time limit applies to them.
 #[derive(Clone, Copy, Debug)]
-pub struct Lasts;
+pub struct LongRunning;
 
 /// An extension of the last response on an HTTP/2 connection: the client opens another connection for its next
 /// requests.
 #[derive(Clone, Copy, Debug)]
-pub struct Last;
+pub struct LastOnConnection;
 
 /// Current TLS configuration: each new connection uses the value at its arrival.
 #[derive(Debug)]
@@ -151,14 +151,14 @@ pub async fn serve<S: Service>(
     limits: Limits,
     shutdown: Shutdown,
 ) {
-    let acceptor = Acceptor {
+    let settings = Acceptor {
         tls: tls.into(),
         service,
         heads: HeadBudget::new(limits.pending_head_bytes),
         limits: limits.clone(),
         shutdown: shutdown.clone(),
     };
-    let acceptor = Arc::new(acceptor);
+    let acceptor = Arc::new(settings);
     let places = Arc::new(Semaphore::new(limits.connections));
     let addresses = Arc::new(Addresses::new(limits.connections_per_address));
     // Every connection holds a sender; when all are gone, the receiver knows.
@@ -219,7 +219,7 @@ impl<S: Service> Acceptor<S> {
     async fn connection(&self, stream: TcpStream, peer: SocketAddr, held: Held) {
         // Responses are written as a whole, so small packets need not be gathered.
         if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%peer, %error, "cannot switch off delays");
+            tracing::debug!(%peer, %error, "cannot set TCP_NODELAY");
         }
         let Some((stream, client)) = self.handshake(stream, peer).await else {
             return;
@@ -251,12 +251,12 @@ impl<S: Service> Acceptor<S> {
                 tokio::pin!($connection);
                 let outcome = tokio::select! {
                     outcome = $served => outcome,
-                    () = untaken => return tracing::debug!(%peer, "a client did not take its answer"),
+                    () = untaken => return tracing::debug!(%peer, "client did not read its answer in time"),
                     () = async { tokio::select! { () = self.shutdown.closing() => {}, () = last.notified() => {} } } => {
                         $connection.as_mut().graceful_shutdown();
                         tokio::select! {
                             outcome = $served => outcome,
-                            () = $left => return tracing::debug!(%peer, "a client did not leave"),
+                            () = $left => return tracing::debug!(%peer, "client did not close its connection in time"),
                         }
                     }
                 };
@@ -329,9 +329,9 @@ impl<S: Service> Acceptor<S> {
 
     /// Returns the client of the connection, if it presents certificates and any authority is trusted.
     fn client(&self, tls: &Tls, stream: &TlsStream<TcpStream>) -> Option<S::Client> {
-        let shown = stream.get_ref().1.peer_certificates()?;
+        let certificates = stream.get_ref().1.peer_certificates()?;
         let authorities = tls.authorities.as_ref()?;
-        Some(self.service.client(authorities, shown))
+        Some(self.service.client(authorities, certificates))
     }
 }
 
@@ -387,7 +387,7 @@ async fn respond<S: Service>(
         return Ok(bad_request(why));
     }
     let mut response = service.respond(request, client.as_ref(), Some(peer)).await;
-    if response.extensions().get::<Last>().is_some() {
+    if response.extensions().get::<LastOnConnection>().is_some() {
         connected.last.notify_one();
     }
     if let Some(exchange) = &connected.exchange
@@ -395,8 +395,8 @@ async fn respond<S: Service>(
     {
         exchange.upgrade();
     }
-    if response.extensions().get::<Lasts>().is_some() {
-        stream_lasts();
+    if response.extensions().get::<LongRunning>().is_some() {
+        exempt_stream_from_limit();
     } else if response.body().is_large()
         && let Some(untaken) = answer_untaken()
     {

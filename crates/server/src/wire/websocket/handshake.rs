@@ -56,8 +56,8 @@ impl Handshake {
             code: StatusCode::BAD_REQUEST,
             why,
         };
-        let key = headers.get(SEC_WEBSOCKET_KEY).filter(|key| !key.is_empty());
-        let key = key.ok_or(bad("mismatch challenge/response"))?;
+        let stated = headers.get(SEC_WEBSOCKET_KEY).filter(|key| !key.is_empty());
+        let key = stated.ok_or(bad("mismatch challenge/response"))?;
         if headers
             .get(SEC_WEBSOCKET_VERSION)
             .is_none_or(|version| version != VERSION)

@@ -121,7 +121,7 @@ impl Accepted {
     async fn send(self, frames: ResponseBody) {
         let connection = match self.connection.await {
             Ok(connection) => connection,
-            Err(error) => return tracing::debug!(%error, "a connection did not become a WebSocket"),
+            Err(error) => return tracing::debug!(%error, "cannot upgrade a connection to a WebSocket"),
         };
         let config = WebSocketConfig::default()
             .read_buffer_size(READ_BUFFER)
@@ -130,7 +130,7 @@ impl Accepted {
             .max_frame_size(Some(MAX_RECEIVED));
         let mut socket = Socket::from_raw_socket(TokioIo::new(connection), Role::Server, Some(config)).await;
         if let Err(error) = pump(&mut socket, frames, self.messages).await {
-            tracing::debug!(%error, "a WebSocket ended");
+            tracing::debug!(%error, "WebSocket ended");
         }
         // The client is notified of the end of TLS too.
         let _ = tokio::time::timeout(CLOSE_WAIT, socket.get_mut().shutdown()).await;

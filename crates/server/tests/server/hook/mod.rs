@@ -71,7 +71,7 @@ pub struct Identity {
 
 impl Identity {
     /// Creates a certificate signed by an authority, for `127.0.0.1` and `names`.
-    pub fn of(names: &[&str]) -> Self {
+    pub fn for_names(names: &[&str]) -> Self {
         let names: Vec<SanType> = names
             .iter()
             .map(|&name| SanType::DnsName(name.try_into().unwrap()))
@@ -156,7 +156,7 @@ type Answer = dyn Fn(&Value) -> Reply + Send + Sync;
 
 impl Hook {
     pub async fn start(answer: impl Fn(&Value) -> Reply + Send + Sync + 'static) -> Self {
-        Self::start_as(Identity::of(&[]), answer).await
+        Self::start_as(Identity::for_names(&[]), answer).await
     }
 
     pub async fn start_as(identity: Identity, answer: impl Fn(&Value) -> Reply + Send + Sync + 'static) -> Self {
@@ -165,7 +165,7 @@ impl Hook {
 
     /// Starts a webhook that also supports HTTP/2.
     pub async fn start_http2(answer: impl Fn(&Value) -> Reply + Send + Sync + 'static) -> Self {
-        Self::start_with(Identity::of(&["web.default.svc"]), &[b"h2", b"http/1.1"], answer).await
+        Self::start_with(Identity::for_names(&["web.default.svc"]), &[b"h2", b"http/1.1"], answer).await
     }
 
     async fn start_with(

@@ -281,7 +281,7 @@ async fn match_condition_errors_follow_the_failure_policy() {
         "admission webhook \"strict.b.c\" denied the request: called"
     );
     let metrics = server.metrics().await;
-    let of =
+    let labels =
         |name: &str, kind: &str| format!("{{kind=\"webhook\",name=\"{name}\",operation=\"CREATE\",type=\"{kind}\"}}");
     for (metric, name, kind, count) in [
         ("evaluation_seconds_count", "strict.b.c", "validating", 4),
@@ -292,7 +292,7 @@ async fn match_condition_errors_follow_the_failure_policy() {
     ] {
         let line = format!(
             "apiserver_admission_match_condition_{metric}{} {count}\n",
-            of(name, kind)
+            labels(name, kind)
         );
         assert!(metrics.contains(&line), "{line}");
     }

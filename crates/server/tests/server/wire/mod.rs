@@ -197,7 +197,7 @@ impl Server {
             auditor: None,
             browsers: None,
             go_away: None,
-            parts_from_unknown: true,
+            ends_unauthenticated_connections: true,
             storage_versions: None,
         };
         start(&service.context).await.unwrap();

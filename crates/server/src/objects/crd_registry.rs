@@ -3,7 +3,7 @@
 //!
 //! One task follows the defining objects in the order of revisions and makes the next [`holdfast_resource::Registry`]
 //! of the one before and the change. The writer of a defining object is answered when the registry has caught up
-//! (`Definitions::committed`), and an unknown path is looked up again once it has (`Definitions::caught_up`). So every
+//! (`CrdRegistry::committed`), and an unknown path is looked up again once it has (`CrdRegistry::caught_up`). So every
 //! acknowledged resource is served, to every client.
 
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ use holdfast_value::SmolStr;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::objects::followers::{self, Difference, Followed, Follower};
+use crate::objects::informers::{self, Difference, InformerHandler, InformerScope};
 use crate::objects::{self, Entry, Store};
 use crate::runtime::background::{self, Background};
 use crate::runtime::shutdown::Shutdown;
@@ -26,14 +26,14 @@ use crate::runtime::shutdown::Shutdown;
 /// Maximum wait for the registry to catch up. It takes milliseconds; a bug must not block writes for ever.
 const REGISTRY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Progress of the registry behind the store.
-pub struct Definitions {
+/// The registry that follows the CRDs, and its progress behind the store.
+pub struct CrdRegistry {
     /// The resources that are served now.
     registry: Arc<ArcSwap<Registry>>,
     /// Store of all objects, including those that define resources.
     store: Arc<Store>,
     /// Number of writes of defining objects in progress: their objects are visible before their revision is known here.
-    under_way: AtomicUsize,
+    pending_writes: AtomicUsize,
     /// The newest revision at which a defining object was written.
     written: AtomicU64,
     /// Revision up to which the registry is current.
@@ -42,22 +42,22 @@ pub struct Definitions {
     ends: Mutex<HashMap<u64, watch::Sender<()>>>,
 }
 
-/// A write of a defining object in progress.
-pub(crate) struct UnderWay<'a>(&'a Definitions);
+/// Write of a defining object in progress.
+pub(crate) struct PendingWrite<'a>(&'a CrdRegistry);
 
-impl Drop for UnderWay<'_> {
+impl Drop for PendingWrite<'_> {
     fn drop(&mut self) {
-        self.0.under_way.fetch_sub(1, Ordering::Release);
+        self.0.pending_writes.fetch_sub(1, Ordering::Release);
     }
 }
 
-impl Definitions {
+impl CrdRegistry {
     /// Tracks the defining objects in `store`, which change `registry`.
     pub fn new(registry: Arc<ArcSwap<Registry>>, store: Arc<Store>) -> Self {
         Self {
             registry,
             store,
-            under_way: AtomicUsize::new(0),
+            pending_writes: AtomicUsize::new(0),
             written: AtomicU64::new(0),
             followed: watch::Sender::new(0),
             ends: Mutex::default(),
@@ -66,9 +66,9 @@ impl Definitions {
 
     /// Announces that a defining object is about to be stored; keep the result until it is
     /// [`committed`](Self::committed).
-    pub(crate) fn begin_write(&self) -> UnderWay<'_> {
-        self.under_way.fetch_add(1, Ordering::AcqRel);
-        UnderWay(self)
+    pub(crate) fn begin_write(&self) -> PendingWrite<'_> {
+        self.pending_writes.fetch_add(1, Ordering::AcqRel);
+        PendingWrite(self)
     }
 
     /// Waits until the registry reflects a defining object that was written at `revision`.
@@ -81,9 +81,9 @@ impl Definitions {
     /// can use the resource that it defines. Returns true if it had to wait for any.
     pub(crate) async fn caught_up(&self) -> bool {
         // The order matters: a write records its revision before it ends.
-        let under_way = self.under_way.load(Ordering::Acquire) > 0;
+        let pending_writes = self.pending_writes.load(Ordering::Acquire) > 0;
         let mut newest = self.written.load(Ordering::Acquire);
-        if under_way {
+        if pending_writes {
             newest = newest.max(self.newest_stored());
         }
         if *self.followed.borrow() >= newest {
@@ -98,7 +98,7 @@ impl Definitions {
         let mut followed = self.followed.subscribe();
         let reached = tokio::time::timeout(REGISTRY_TIMEOUT, followed.wait_for(|at| *at >= revision)).await;
         if reached.is_err() {
-            tracing::error!(revision, "the served resources lag behind their definitions");
+            tracing::error!(revision, "served resources lag behind their CRDs");
         }
         reached.is_ok()
     }
@@ -150,13 +150,13 @@ impl Definitions {
 /// Serves the resources that the stored objects define, and applies their changes for as long as the server runs. Calls
 /// `replaced` with each resource whose served state was replaced.
 pub(crate) fn follow(
-    definitions: &Arc<Definitions>,
+    crds: &Arc<CrdRegistry>,
     types: &Arc<TypeTable>,
     background: &Background,
     shutdown: &Shutdown,
     replaced: impl Fn(&Arc<Resource>) + Send + 'static,
 ) {
-    let registry = definitions.registry.load_full();
+    let registry = crds.registry.load_full();
     let defining = |resource: &Arc<Resource>| {
         let kind = resource.capabilities.defines.clone()?;
         Some((kind, resource.storage.as_ref()?.prefix.clone()))
@@ -164,23 +164,23 @@ pub(crate) fn follow(
     let Some((kind, prefix)) = registry.resources().find_map(defining) else {
         return;
     };
-    let followed = Followed {
+    let scope = InformerScope {
         prefix,
         check: background::DEFINITIONS,
     };
-    let definer = Definer {
-        definitions: Arc::clone(definitions),
+    let handler = CrdHandler {
+        crds: Arc::clone(crds),
         types: Arc::clone(types),
         kind,
         defined: HashMap::new(),
         replaced,
     };
-    followers::follow(&definitions.store, background, shutdown, followed, definer);
+    informers::start(&crds.store, background, shutdown, scope, handler);
 }
 
 /// Builds the served registry from the objects that define resources.
-struct Definer<F> {
-    definitions: Arc<Definitions>,
+struct CrdHandler<F> {
+    crds: Arc<CrdRegistry>,
     types: Arc<TypeTable>,
     /// The kind whose objects define resources.
     kind: Arc<dyn Defines>,
@@ -198,7 +198,7 @@ struct Step {
     changed: bool,
 }
 
-impl<F: Fn(&Arc<Resource>) + Send + 'static> Follower for Definer<F> {
+impl<F: Fn(&Arc<Resource>) + Send + 'static> InformerHandler for CrdHandler<F> {
     fn apply(&mut self, differences: &[Difference], revision: u64) {
         let mut step = self.step();
         for difference in differences {
@@ -224,10 +224,10 @@ impl<F: Fn(&Arc<Resource>) + Send + 'static> Follower for Definer<F> {
     }
 }
 
-impl<F: Fn(&Arc<Resource>)> Definer<F> {
+impl<F: Fn(&Arc<Resource>)> CrdHandler<F> {
     fn step(&self) -> Step {
         Step {
-            registry: Registry::clone(&self.definitions.registry.load()),
+            registry: Registry::clone(&self.crds.registry.load()),
             replaced: Vec::new(),
             changed: false,
         }
@@ -247,17 +247,17 @@ impl<F: Fn(&Arc<Resource>)> Definer<F> {
     }
 
     fn publish(&self, step: Step, revision: u64) {
-        let definitions = &self.definitions;
+        let crds = &self.crds;
         if step.changed {
-            definitions.registry.store(Arc::new(step.registry));
+            crds.registry.store(Arc::new(step.registry));
             for resource in step.replaced {
                 (self.replaced)(&resource);
                 if let Some(definition) = &resource.definition {
-                    definitions.end(definition.serial);
+                    crds.end(definition.serial);
                 }
             }
         }
-        definitions.followed.send_replace(revision);
+        crds.followed.send_replace(revision);
     }
 }
 

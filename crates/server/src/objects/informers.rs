@@ -17,8 +17,8 @@ use crate::runtime::shutdown::Shutdown;
 /// Maximum number of changes that are processed together before the task yields.
 const RUN: usize = 512;
 
-/// Receiver of an informer's changes.
-pub(crate) trait Follower: Send + 'static {
+/// Handler of the changes that an informer receives.
+pub(crate) trait InformerHandler: Send + 'static {
     /// Applies differences, in the order of revisions. Afterwards the informer has the state of `revision`.
     fn apply(&mut self, differences: &[Difference], revision: u64);
 }
@@ -32,51 +32,51 @@ pub(crate) struct Difference {
     pub(crate) now: Option<Arc<Entry>>,
 }
 
-/// Prefix to inform of, with its name in the health of the server.
-pub(crate) struct Followed {
+/// Keys that an informer watches, with its name in the health of the server.
+pub(crate) struct InformerScope {
     /// Prefix of the keys.
     pub(crate) prefix: SmolStr,
     /// Health check that fails if the informer ends.
     pub(crate) check: &'static str,
 }
 
-/// Gives an informer the current state, and each later change in a task that ends with the store.
-pub(crate) fn follow(
+/// Starts an informer: gives `handler` the current state, and each later change in a task that ends with the store.
+pub(crate) fn start(
     store: &Arc<Store>,
     background: &Background,
     shutdown: &Shutdown,
-    followed: Followed,
-    follower: impl Follower,
+    scope: InformerScope,
+    handler: impl InformerHandler,
 ) {
-    let Followed { prefix, check } = followed;
-    let mut following = Following {
+    let InformerScope { prefix, check } = scope;
+    let mut informer = Informer {
         store: Arc::clone(store),
         prefix: prefix.clone(),
         known: HashMap::new(),
-        follower,
+        handler,
     };
     // If the store is closed, there are no more changes.
-    let Ok(watcher) = following.begin() else { return };
-    let work = async move { following.run(watcher).await };
+    let Ok(watcher) = informer.begin() else { return };
+    let work = async move { informer.run(watcher).await };
     background.spawn(check, prefix, shutdown, work);
 }
 
-struct Following<F> {
+struct Informer<H> {
     store: Arc<Store>,
     prefix: SmolStr,
     /// Last state that the informer received.
     known: HashMap<Key, Arc<Entry>>,
-    follower: F,
+    handler: H,
 }
 
-impl<F: Follower> Following<F> {
+impl<H: InformerHandler> Informer<H> {
     async fn run(mut self, mut watcher: Watcher<Objects>) {
         loop {
             let broken = self.changes(&mut watcher).await;
             if broken == HistoryError::Closed {
                 return;
             }
-            tracing::warn!(prefix = %self.prefix, %broken, "changes were missed, so all objects are read again");
+            tracing::warn!(prefix = %self.prefix, %broken, "informer missed changes and reads all objects again");
             match self.begin() {
                 Ok(next) => watcher = next,
                 Err(_) => return,
@@ -91,7 +91,7 @@ impl<F: Follower> Following<F> {
             store.snapshot_and_watch(self.prefix.as_str())?
         };
         let differences = self.differences(&snapshot);
-        self.follower.apply(&differences, snapshot.revision());
+        self.handler.apply(&differences, snapshot.revision());
         Ok(watcher)
     }
 
@@ -134,7 +134,7 @@ impl<F: Follower> Following<F> {
                     None
                 });
             }
-            self.follower.apply(&differences, revision);
+            self.handler.apply(&differences, revision);
             if let Some(broken) = broken {
                 return broken;
             }
@@ -165,7 +165,7 @@ mod tests {
     #[derive(Default)]
     struct Notes(Vec<String>);
 
-    impl Follower for Notes {
+    impl InformerHandler for Notes {
         fn apply(&mut self, differences: &[Difference], _revision: u64) {
             let text = |entry: &Option<Arc<Entry>>| {
                 let bytes = entry.as_ref().map(|entry| entry.bytes().to_vec());
@@ -178,12 +178,12 @@ mod tests {
         }
     }
 
-    fn following(store: &Arc<Store>) -> Following<Notes> {
-        Following {
+    fn informer(store: &Arc<Store>) -> Informer<Notes> {
+        Informer {
             store: Arc::clone(store),
             prefix: PREFIX.into(),
             known: HashMap::new(),
-            follower: Notes::default(),
+            handler: Notes::default(),
         }
     }
 
@@ -211,9 +211,9 @@ mod tests {
         for name in ["a", "b", "c"] {
             put(&store, name, "1").await;
         }
-        let mut following = following(&store);
-        let mut watcher = following.begin().unwrap();
-        assert_eq!(following.follower.0, [">1", ">1", ">1"]);
+        let mut informer = informer(&store);
+        let mut watcher = informer.begin().unwrap();
+        assert_eq!(informer.handler.0, [">1", ">1", ">1"]);
         store
             .commit(Transaction::new().delete(format!("{PREFIX}a")))
             .await
@@ -224,24 +224,24 @@ mod tests {
         for n in 0..20 {
             put(&store, "e", &format!("{n:0>200}")).await;
         }
-        let broken = following.changes(&mut watcher).await;
+        let broken = informer.changes(&mut watcher).await;
         assert!(matches!(broken, HistoryError::Compacted { .. }), "{broken}");
-        following.follower.0.clear();
-        following.begin().unwrap();
+        informer.handler.0.clear();
+        informer.begin().unwrap();
         let last = format!(">{:0>200}", 19);
-        assert_eq!(following.follower.0, ["1>2", ">1", &last, "1>"]);
+        assert_eq!(informer.handler.0, ["1>2", ">1", &last, "1>"]);
     }
 
     #[tokio::test]
     async fn change_before_the_first_poll_is_not_missed() {
         let folder = tempfile::tempdir().unwrap();
         let store = store(&folder);
-        let mut following = following(&store);
-        let mut watcher = following.begin().unwrap();
+        let mut informer = informer(&store);
+        let mut watcher = informer.begin().unwrap();
         put(&store, "a", "1").await;
         store.begin_history();
-        let changes = following.changes(&mut watcher);
+        let changes = informer.changes(&mut watcher);
         assert!(futures_util::FutureExt::now_or_never(changes).is_none(), "it goes on");
-        assert_eq!(following.follower.0, [">1"]);
+        assert_eq!(informer.handler.0, [">1"]);
     }
 }

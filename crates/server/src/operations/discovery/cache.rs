@@ -12,10 +12,10 @@ use crate::http::negotiation::Representation;
 
 /// The requested documents of the last requested catalog, in the requested forms.
 #[derive(Default)]
-pub(crate) struct KeptDocuments(Mutex<Kept>);
+pub(crate) struct DocumentCache(Mutex<CachedDocuments>);
 
 #[derive(Default)]
-struct Kept {
+struct CachedDocuments {
     catalog: Option<Arc<Catalog>>,
     documents: HashMap<Name, Bytes>,
 }
@@ -23,7 +23,7 @@ struct Kept {
 /// The path of a document and its form.
 type Name = (String, Representation);
 
-impl KeptDocuments {
+impl DocumentCache {
     /// Returns the document of `catalog` at `path`, which `make` writes at the first request.
     ///
     /// # Errors
@@ -36,18 +36,18 @@ impl KeptDocuments {
         make: impl FnOnce() -> Result<Bytes, ApiError>,
     ) -> Result<Bytes, ApiError> {
         let name = (path.to_owned(), *representation);
-        let mut kept = self.0.lock();
-        if kept.catalog.as_ref().is_none_or(|known| !known.is_same(catalog)) {
-            *kept = Kept {
+        let mut cached = self.0.lock();
+        if cached.catalog.as_ref().is_none_or(|known| !known.is_same(catalog)) {
+            *cached = CachedDocuments {
                 catalog: Some(Arc::clone(catalog)),
                 documents: HashMap::new(),
             };
         }
-        if let Some(document) = kept.documents.get(&name) {
+        if let Some(document) = cached.documents.get(&name) {
             return Ok(document.clone());
         }
         let document = make()?;
-        kept.documents.insert(name, document.clone());
+        cached.documents.insert(name, document.clone());
         Ok(document)
     }
 }
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn a_document_is_made_once_for_each_catalog_and_form() {
-        let (kept, plain) = (KeptDocuments::default(), Representation::default());
+        let (cached, plain) = (DocumentCache::default(), Representation::default());
         let pretty = Representation {
             pretty: true,
             ..Representation::default()
@@ -66,7 +66,8 @@ mod tests {
         let catalog = || Arc::new(Catalog::new(Arc::default(), None));
         let catalogs = [catalog(), catalog()];
         let get = |catalog: &Arc<Catalog>, form: &Representation, text: &'static [u8]| {
-            kept.get(catalog, "/apis", form, || Ok(Bytes::from_static(text)))
+            cached
+                .get(catalog, "/apis", form, || Ok(Bytes::from_static(text)))
                 .unwrap()
         };
         assert_eq!(get(&catalogs[0], &plain, b"1"), "1");

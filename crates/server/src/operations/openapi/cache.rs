@@ -37,7 +37,7 @@ impl DocumentKey {
 
 /// The requested documents, compressed.
 #[derive(Default)]
-pub(super) struct Kept {
+pub(super) struct DocumentCache {
     documents: HashMap<DocumentKey, Document>,
     /// The number of bytes of all documents.
     size: usize,
@@ -62,9 +62,9 @@ pub(super) enum Form {
 }
 
 /// The maximum number of bytes that are kept in all. The least recently used documents are dropped first.
-const MOST_KEPT: usize = 16 << 20;
+const MAX_CACHED_BYTES: usize = 16 << 20;
 
-impl Kept {
+impl DocumentCache {
     pub(super) fn get(&mut self, key: &DocumentKey, fingerprint: &[u8], form: Form) -> Option<Bytes> {
         let document = self.document(key, fingerprint)?;
         match form {
@@ -102,7 +102,7 @@ impl Kept {
             used: self.clock,
         };
         self.documents.insert(key, document);
-        while self.size > MOST_KEPT && self.documents.len() > 1 {
+        while self.size > MAX_CACHED_BYTES && self.documents.len() > 1 {
             let oldest = self.documents.iter().min_by_key(|(_, document)| document.used);
             let Some(oldest) = oldest.map(|(key, _)| key.clone()) else {
                 return;
@@ -124,9 +124,9 @@ mod tests {
 
     #[test]
     fn least_recently_used_document_is_evicted_when_full() {
-        let mut kept = Kept::default();
+        let mut kept = DocumentCache::default();
         let key = |path| DocumentKey::version_3(path, Encoding::Json);
-        let document = Bytes::from(vec![0; MOST_KEPT / 2]);
+        let document = Bytes::from(vec![0; MAX_CACHED_BYTES / 2]);
         kept.insert(key("a"), vec![1], document.clone());
         kept.insert(key("b"), Vec::new(), document.slice(1..));
         assert!(kept.get(&key("a"), &[1], Form::Compressed).is_some());
