@@ -203,7 +203,7 @@ impl Server {
             auditor: None,
             browsers: None,
             go_away: None,
-            parts_from_unknown: true,
+            ends_unauthenticated_connections: true,
             storage_versions: None,
         });
         let selected: &[&str] = match world.has_bug(PlantedBug::RunsNoControllers) {
