@@ -48,7 +48,7 @@ pub enum OpenError {
         detail: String,
     },
     /// A file exists where a new one was to be written.
-    #[error("{} is there already: nothing was changed", path.display())]
+    #[error("{} already exists; nothing was changed", path.display())]
     Occupied {
         /// Path that exists.
         path: PathBuf,
@@ -139,7 +139,7 @@ pub struct StorageError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HistoryError {
     /// The events since this revision are no longer complete.
-    #[error("revision {requested} is older than {oldest}, the oldest that is known")]
+    #[error("revision {requested} is older than {oldest}, the oldest known")]
     Compacted {
         /// Requested revision, or the one that the watcher had reached.
         requested: Revision,

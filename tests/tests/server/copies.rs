@@ -227,7 +227,7 @@ async fn objects_go_to_etcd_and_back_as_they_are() {
     let mut third = Server::start(&binary, &[IDLE]).unwrap();
     third.end();
     let place = third.data_dir();
-    assert!(refused(&binary, &to, text(&place)).contains("is there already"));
+    assert!(refused(&binary, &to, text(&place)).contains("already exists"));
     for name in ["store.db", "acknowledged"] {
         std::fs::remove_file(place.join(name)).unwrap();
     }
