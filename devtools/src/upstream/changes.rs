@@ -173,9 +173,12 @@ fn roles(before: &Inventory, after: &Inventory) -> Vec<String> {
             ("added", new.difference(old).collect::<Vec<_>>()),
             ("removed", old.difference(new).collect()),
         ];
-        let parts = parts.into_iter().filter(|(_, facts)| !facts.is_empty());
-        let parts: Vec<String> = parts.map(|(verb, facts)| format!("{verb} {}", list(facts))).collect();
-        parts.join("; ")
+        let shown: Vec<String> = parts
+            .into_iter()
+            .filter(|(_, facts)| !facts.is_empty())
+            .map(|(verb, facts)| format!("{verb} {}", list(facts)))
+            .collect();
+        shown.join("; ")
     };
     differences(
         &before.roles,

@@ -104,8 +104,9 @@ impl Release {
 
 /// Returns the version of the staging modules of a release.
 fn staging_version(version: &str) -> Result<String> {
-    let rest = version.strip_prefix("v1.");
-    let rest = rest.with_context(|| format!("{version} is neither a folder nor a version such as v1.36.3"))?;
+    let rest = version
+        .strip_prefix("v1.")
+        .with_context(|| format!("{version} is neither a folder nor a version such as v1.36.3"))?;
     Ok(format!("v0.{rest}"))
 }
 
@@ -133,8 +134,10 @@ fn modules_in(folder: &Path) -> Result<BTreeMap<String, PathBuf>> {
         let Ok(manifest) = fs::read_to_string(path.join("go.mod")) else {
             continue;
         };
-        let name = manifest.lines().find_map(|line| line.strip_prefix("module "));
-        let name = name.with_context(|| format!("{} names no module", path.display()))?;
+        let name = manifest
+            .lines()
+            .find_map(|line| line.strip_prefix("module "))
+            .with_context(|| format!("{} names no module", path.display()))?;
         modules.insert(name.trim().to_owned(), path);
     }
     ensure!(

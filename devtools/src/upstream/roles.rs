@@ -31,8 +31,7 @@ pub(super) fn read(kubernetes: &Path) -> Result<Roles> {
     for path in paths {
         // This document repeats the roles with all gates enabled.
         let with_gates = path.ends_with("cluster-roles-featuregates.yaml");
-        let document = yaml::parse(&fs::read(&path)?, &Limits::REQUEST);
-        let document = document.with_context(|| path.display().to_string())?;
+        let document = yaml::parse(&fs::read(&path)?, &Limits::REQUEST).with_context(|| path.display().to_string())?;
         let list: Value = serde_json::from_str(&json::to_string(&document))?;
         for object in list["items"].as_array().into_iter().flatten() {
             let (name, facts) = facts(object);
