@@ -8,7 +8,7 @@ impl Random {
     /// Returns the choices of one part of a run: different for each, and the same in each run of the seed.
     pub(super) fn for_part(seed: u64, round: u64, part: u64) -> Self {
         let mix = |random: &mut holdfast_simulation::Random, number: u64| {
-            let mixed = random.next() ^ number.wrapping_add(1).wrapping_mul(0xff51_afd7_ed55_8ccd);
+            let mixed = random.number() ^ number.wrapping_add(1).wrapping_mul(0xff51_afd7_ed55_8ccd);
             holdfast_simulation::Random::from_seed(mixed)
         };
         let mut of_seed = holdfast_simulation::Random::from_seed(seed);
@@ -17,7 +17,7 @@ impl Random {
     }
 
     pub(super) fn next(&mut self) -> u64 {
-        self.0.next()
+        self.0.number()
     }
 
     /// Returns a number below `end`; 0 if `end` is 0.
