@@ -121,7 +121,7 @@ async fn stored_unstructured_schema_is_reported_and_not_published() {
         ("stricts", "Strict", false),
     ] {
         let path = format!("/apis/example.com/v1/namespaces/default/{plural}/a?fieldManager=m");
-        let body = json!({"apiVersion": "example.com/v1", "kind": kind, "spec": {"n": 1, "l": [1]}, "other": 1});
+        let body = json!({"apiVersion": "example.com/v1", "kind": kind, "metadata": {"name": "a"}, "spec": {"n": 1, "l": [1]}, "other": 1});
         let (code, applied) = ask(&target, Method::PATCH, &path, APPLY, &body).await;
         assert_eq!(code, StatusCode::CREATED, "{applied}");
         assert_eq!(applied["other"] == 1, is_kept, "{applied}");
@@ -130,10 +130,12 @@ async fn stored_unstructured_schema_is_reported_and_not_published() {
         assert_eq!(owned["f:other"], json!({}), "{applied}");
         assert_eq!(owned["f:spec"]["f:l"], json!({}), "{applied}");
         let other = path.replace("=m", "=o");
-        let conflicting = json!({"apiVersion": "example.com/v1", "kind": kind, "spec": {"n": 2}});
+        let conflicting =
+            json!({"apiVersion": "example.com/v1", "kind": kind, "metadata": {"name": "a"}, "spec": {"n": 2}});
         let (code, conflict) = ask(&target, Method::PATCH, &other, APPLY, &conflicting).await;
         assert_eq!(code, StatusCode::CONFLICT, "{conflict}");
-        let wrong = json!({"apiVersion": "example.com/v1", "kind": kind, "spec": {"n": "x"}});
+        let wrong =
+            json!({"apiVersion": "example.com/v1", "kind": kind, "metadata": {"name": "a"}, "spec": {"n": "x"}});
         let (code, invalid) = ask(&target, Method::PATCH, &path, APPLY, &wrong).await;
         assert_eq!(code == StatusCode::UNPROCESSABLE_ENTITY, plural != "opens", "{invalid}");
     }
