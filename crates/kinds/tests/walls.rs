@@ -10,7 +10,7 @@ use holdfast_admission::{AdmissionChain, DynamicPlugin};
 use holdfast_kind_tables::apis::Apis;
 use holdfast_kind_tables::features::{Claim, Feature, FeatureGates};
 use holdfast_kinds::{Config, registry};
-use holdfast_resource::openapi::{NoDescriptions, Publication};
+use holdfast_openapi::{NoDescriptions, Publication};
 use holdfast_value::Value;
 
 /// Texts of the crate `resource` that are also names of kinds, each with the reason for it.
