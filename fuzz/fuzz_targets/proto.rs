@@ -6,7 +6,7 @@ mod invariants;
 use std::sync::{Arc, LazyLock};
 
 use holdfast_proto::Messages;
-use holdfast_resource::schema::TypeId;
+use holdfast_schema::types::TypeId;
 
 static MESSAGES: LazyLock<(Messages, Vec<TypeId>)> = LazyLock::new(|| {
     let types = Arc::new(holdfast_kind_tables::types().unwrap());

@@ -2,8 +2,8 @@
 
 use std::sync::LazyLock;
 
-use holdfast_resource::schema::{TypeId, TypeTable};
-use holdfast_resource::{GroupVersion, GroupVersionKind, TablePatchType, consumed_patch, strategic_merge};
+use holdfast_schema::types::{TypeId, TypeTable};
+use holdfast_schema::{GroupVersion, GroupVersionKind, TablePatchType, consumed_patch, strategic_merge};
 use holdfast_value::{Limits, json};
 
 static TYPES: LazyLock<(TypeTable, TypeId)> = LazyLock::new(|| {

@@ -1,7 +1,8 @@
 use std::collections::BTreeSet;
 
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Field, FieldError, Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_schema::{Field, FieldError};
 use holdfast_value::Value;
 
 use holdfast_kinds::defaults::change_items;

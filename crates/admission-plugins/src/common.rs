@@ -2,7 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use holdfast_resource::{Field, GroupResource, Refusal, WriteContext};
+use holdfast_resource::{Refusal, WriteContext};
+use holdfast_schema::{Field, GroupResource};
 use holdfast_value::Value;
 
 /// Returns a resource by group and plural name.

@@ -1,5 +1,6 @@
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Field, Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_schema::Field;
 use holdfast_value::{Map, Value};
 
 /// Plugin that lets a Pod stay for five minutes, by default, on a node that is not ready or unreachable.

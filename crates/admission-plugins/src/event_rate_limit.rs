@@ -4,7 +4,8 @@ use std::time::SystemTime;
 
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_resource::table::items;
-use holdfast_resource::{Field, Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_schema::Field;
 use holdfast_value::Value;
 use parking_lot::Mutex;
 

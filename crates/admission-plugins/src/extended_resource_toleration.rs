@@ -1,7 +1,8 @@
 use std::collections::BTreeSet;
 
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Field, Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_schema::Field;
 use holdfast_value::{Map, Value};
 
 use holdfast_kinds::validation::resources::is_extended;

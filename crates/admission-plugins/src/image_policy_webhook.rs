@@ -7,7 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use holdfast_admission::{AdmissionPlugin, Calls, Consultation, Interest};
 use holdfast_resource::table::items;
-use holdfast_resource::{Field, Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_schema::Field;
 use holdfast_value::{Limits, Map, Value, json};
 use parking_lot::Mutex;
 

@@ -1,5 +1,6 @@
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Field, Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_schema::Field;
 use holdfast_value::Value;
 
 /// Plugin that rejects required Pod anti-affinity with a topology other than the node.

@@ -1,10 +1,11 @@
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Field, Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_schema::Field;
 use holdfast_value::Value;
 
 use crate::common::PodUpdate;
 use holdfast_kind_tables::features::Feature;
-use holdfast_resource::same;
+use holdfast_schema::same;
 
 /// Plugin that rejects an update of a running Pod if the update needs a feature that the Pod's node does not declare:
 /// <https://kubernetes.io/docs/concepts/scheduling-eviction/node-declared-features/>.

@@ -3,7 +3,8 @@ use std::collections::HashMap;
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget};
 use holdfast_resource::table::items;
-use holdfast_resource::{GroupKind, GroupVersion, Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_schema::{GroupKind, GroupVersion};
 use holdfast_value::Value;
 
 /// Plugin that requires the right to delete an object to change its owners, and the right to update the finalizers of

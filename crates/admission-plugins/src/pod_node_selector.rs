@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::metadata::formats::{label_value, qualified_name};
-use holdfast_resource::{Field, FieldError, FieldPath, Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_schema::metadata::formats::{label_value, qualified_name};
+use holdfast_schema::{Field, FieldError, FieldPath};
 use holdfast_value::Value;
 
 use crate::common::group_resource;

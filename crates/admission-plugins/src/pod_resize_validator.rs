@@ -1,13 +1,14 @@
 use holdfast_admission::Interest;
 use holdfast_admission::{AdmissionPlugin, Calls};
 use holdfast_resource::quota::Amounts;
-use holdfast_resource::{Field, Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_schema::Field;
 use holdfast_value::Value;
 
 use crate::common::PodUpdate;
 use holdfast_kinds::pod_resources::of_pod;
 use holdfast_resource::quota::quantity;
-use holdfast_resource::same;
+use holdfast_schema::same;
 
 /// Plugin that rejects the resize of a Pod unless its node exists, runs Linux, and has enough allocatable resources.
 pub(super) struct PodResizeValidator;

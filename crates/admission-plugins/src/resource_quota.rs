@@ -12,7 +12,8 @@ use holdfast_gotext::errors::aggregate;
 use holdfast_gotext::quantity::Quantity;
 use holdfast_resource::quota::{Amounts, amounts};
 use holdfast_resource::table::items;
-use holdfast_resource::{Counted, Field, Operation, Refusal, WriteContext};
+use holdfast_resource::{Counted, Operation, Refusal, WriteContext};
+use holdfast_schema::Field;
 use holdfast_value::Value;
 
 use crate::common::group_resource;

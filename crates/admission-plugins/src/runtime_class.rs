@@ -1,11 +1,12 @@
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::metadata::formats::path_segment;
-use holdfast_resource::{Field, Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_schema::Field;
+use holdfast_schema::metadata::formats::path_segment;
 use holdfast_value::Value;
 
 use crate::common::group_resource;
 use holdfast_kinds::defaults::is_zero;
-use holdfast_resource::same;
+use holdfast_schema::same;
 
 /// Plugin that applies the overhead and the scheduling of the runtime class to Pods:
 /// <https://kubernetes.io/docs/concepts/containers/runtime-class/>.

@@ -1,5 +1,6 @@
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Field, Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_schema::Field;
 use holdfast_value::{Map, Value};
 
 /// Plugin that taints a new node until it is known to be ready.

@@ -10,7 +10,8 @@ use holdfast_admission::policies::request::Request;
 use holdfast_admission::policies::validating::check;
 use holdfast_authorization::{AlwaysAllow, Authorizer, User};
 use holdfast_kinds::{Config, registry};
-use holdfast_resource::{GroupResource, GroupVersion, GroupVersionKind, Lookup, Registry};
+use holdfast_resource::{Lookup, Registry};
+use holdfast_schema::{GroupResource, GroupVersion, GroupVersionKind};
 use holdfast_value::{Limits, Value, json, yaml};
 
 const POD: &str = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"default","labels":{"app":"web","tier":"front"}},

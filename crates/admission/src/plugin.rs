@@ -3,7 +3,8 @@
 
 use std::pin::Pin;
 
-use holdfast_resource::{GroupResource, Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_schema::GroupResource;
 use holdfast_value::Value;
 
 use crate::timings::{OPERATIONS, Step};

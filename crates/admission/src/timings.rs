@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use holdfast_resource::Operation;
-use holdfast_resource::durations;
+use holdfast_schema::durations;
 
 use crate::{Calls, DynamicPlugin};
 

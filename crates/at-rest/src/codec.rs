@@ -3,8 +3,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use holdfast_proto::{Envelope, MAGIC, Messages, write_envelope};
-use holdfast_resource::schema::{self, TypeId, TypeTable};
 use holdfast_resource::{Encoding, Registry, Resource, Storage};
+use holdfast_schema::types::{self, TypeId, TypeTable};
 use holdfast_store::{Codec, CodecError, TimeToLive, Value as Served};
 use holdfast_value::{Growth, Limits, SmolStr, Value, json};
 
@@ -105,7 +105,7 @@ impl StorageCodec {
                 write_envelope(api_version, kind, &message, &mut bytes);
             }
             Encoding::Json => {
-                schema::write_object(self.messages.types(), Some(type_id), object, &mut bytes);
+                types::write_object(self.messages.types(), Some(type_id), object, &mut bytes);
                 bytes.push(b'\n');
             }
         }
@@ -133,7 +133,7 @@ impl StorageCodec {
         let stored = object.clone();
         let mut object = resource.from_rest(object);
         let type_id = self.type_of(&storage.api_version, &kind)?;
-        if let Some(filled) = schema::with_defaults(types, type_id, &object, &mut Growth::new(usize::MAX))? {
+        if let Some(filled) = types::with_defaults(types, type_id, &object, &mut Growth::new(usize::MAX))? {
             object = filled;
         }
         let version = storage.api_version.rsplit('/').next().unwrap_or_default();
@@ -180,7 +180,7 @@ impl StorageCodec {
         let object = custom::tree(kept)?;
         let (api_version, kind) = identity(&object)?;
         let type_id = self.type_of(&api_version, &kind)?;
-        Ok(schema::decode(self.messages.types(), type_id, &object)?.value)
+        Ok(types::decode(self.messages.types(), type_id, &object)?.value)
     }
 
     fn type_of(&self, api_version: &str, kind: &str) -> Result<TypeId, Fault> {

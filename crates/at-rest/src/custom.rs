@@ -1,6 +1,6 @@
 //! Custom objects. Their form in etcd is the served JSON without the revision and with a trailing line break.
 
-use holdfast_resource::schema::{TypeTable, write_object_with_room};
+use holdfast_schema::types::{TypeTable, write_object_with_room};
 use holdfast_store::Value as Served;
 use holdfast_value::{Limits, Value, cbor, json};
 
@@ -57,7 +57,7 @@ pub(crate) fn tree(kept: &[u8]) -> Result<Value, holdfast_value::Error> {
 /// Writes an object in its served form, followed by `suffix`, which is white space.
 pub(crate) fn write_served(
     types: &TypeTable,
-    of: Option<holdfast_resource::schema::TypeId>,
+    of: Option<holdfast_schema::types::TypeId>,
     object: &Value,
     capacity: usize,
     suffix: &[u8],

@@ -1,5 +1,5 @@
 use holdfast_proto::{DecodeError, EncodeError};
-use holdfast_resource::schema;
+use holdfast_schema::types;
 use holdfast_value::SmolStr;
 
 /// Error of converting an object.
@@ -13,7 +13,7 @@ pub enum Fault {
     Json(#[from] holdfast_value::Error),
     /// The JSON does not fit its type.
     #[error(transparent)]
-    Shape(#[from] schema::DecodeError),
+    Shape(#[from] types::DecodeError),
     /// The object has no kind or version.
     #[error("Object '{0}' is missing")]
     Unidentified(&'static str),

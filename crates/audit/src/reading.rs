@@ -3,8 +3,8 @@
 //! Errors have the reference's messages. It is stricter in one respect: an unknown field is an error at startup here,
 //! but a warning in the reference.
 
-use holdfast_resource::metadata::formats::dns_subdomain;
-use holdfast_resource::{Aggregate, FieldError, FieldPath};
+use holdfast_schema::metadata::formats::dns_subdomain;
+use holdfast_schema::{Aggregate, FieldError, FieldPath};
 use holdfast_value::{Limits, SmolStr, Value, yaml};
 
 use crate::{GroupResources, Level, Policy, Rule, Stage, Stages};

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use holdfast_resource::Resource;
-use holdfast_resource::metadata::new_object;
+use holdfast_schema::metadata::new_object;
 use holdfast_server::operations::loopback::{Client, path_of};
 use holdfast_server::operations::service::Service;
 use holdfast_value::Value;

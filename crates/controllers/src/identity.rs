@@ -8,7 +8,7 @@ use std::time::Duration;
 use data_encoding::BASE32_NOPAD;
 use holdfast_gotext::time::{Precision, Timestamp};
 use holdfast_resource::Resource;
-use holdfast_resource::metadata::new_object;
+use holdfast_schema::metadata::new_object;
 use holdfast_server::operations::loopback::{Client, RequestError, path_of};
 use holdfast_server::operations::service::Service;
 use holdfast_value::Value;

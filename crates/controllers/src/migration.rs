@@ -16,9 +16,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use holdfast_gotext::time::{Precision, Timestamp};
-use holdfast_resource::metadata::new_object;
 use holdfast_resource::table::items;
-use holdfast_resource::{GroupResource, GroupVersion, Resource, Verb};
+use holdfast_resource::{Resource, Verb};
+use holdfast_schema::metadata::new_object;
+use holdfast_schema::{GroupResource, GroupVersion};
 use holdfast_server::http::negotiation::PatchType;
 use holdfast_server::operations::aggregation::RemoteResource;
 use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Object, Objects, RequestError, path_of};

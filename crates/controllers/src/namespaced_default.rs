@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use holdfast_resource::Resource;
-use holdfast_resource::metadata::new_object;
+use holdfast_schema::metadata::new_object;
 use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Object, Objects, RequestError, path_of};
 use holdfast_value::{SmolStr, Value};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use holdfast_admission::policies::type_checking;
 use holdfast_resource::Resource;
-use holdfast_resource::metadata::new_object;
+use holdfast_schema::metadata::new_object;
 use holdfast_server::http::negotiation::PatchType;
 use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Object, Objects, path_of};
 use holdfast_value::{SmolStr, Value};

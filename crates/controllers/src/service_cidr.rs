@@ -7,8 +7,8 @@
 use std::time::Duration;
 
 use holdfast_resource::Resource;
-use holdfast_resource::metadata::new_object;
 use holdfast_resource::table::items;
+use holdfast_schema::metadata::new_object;
 use holdfast_server::http::negotiation::PatchType;
 use holdfast_server::operations::loopback::{Client, RequestError, path_of};
 use holdfast_value::Value;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_resource::Resource;
-use holdfast_resource::metadata::new_object;
 use holdfast_resource::table::items;
+use holdfast_schema::metadata::new_object;
 use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Object, Objects, RequestError, path_of};
 use holdfast_server::operations::storage_versions::StorageVersionBarrier;
 use holdfast_value::{SmolStr, Value};

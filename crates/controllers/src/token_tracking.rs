@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use holdfast_resource::Resource;
-use holdfast_resource::metadata::new_object;
+use holdfast_schema::metadata::new_object;
 use holdfast_server::operations::loopback::{Client, RequestError};
 use tokio::time::Instant;
 

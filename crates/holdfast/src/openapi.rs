@@ -5,9 +5,9 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use holdfast_kind_tables::Descriptions;
 use holdfast_kind_tables::features::{Feature, Features};
+use holdfast_openapi::{NoDescriptions, Publication};
 use holdfast_resource::Registry;
-use holdfast_resource::openapi::{self, NoDescriptions, Publication};
-use holdfast_resource::schema::TypeTable;
+use holdfast_schema::types::TypeTable;
 use holdfast_server::operations::openapi::Source;
 use holdfast_server::runtime::version::KUBERNETES;
 use holdfast_value::{Value, json};
@@ -31,7 +31,7 @@ impl Documents {
     }
 
     fn publish<T>(&self, publish: impl FnOnce(&Publication<'_>) -> T) -> T {
-        let descriptions: Box<dyn openapi::Descriptions> = match Descriptions::read() {
+        let descriptions: Box<dyn holdfast_openapi::Descriptions> = match Descriptions::read() {
             Ok(descriptions) => Box::new(descriptions),
             Err(error) => {
                 warn!(%error, "no descriptions for OpenAPI");

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use holdfast_controllers::{Identity, IdentityLease, KubernetesEndpoints, StorageVersions};
 use holdfast_kind_tables::features::{Feature, Features};
-use holdfast_resource::{GroupResource, Registry};
+use holdfast_resource::Registry;
+use holdfast_schema::GroupResource;
 use holdfast_server::operations::service::Service;
 use holdfast_server::operations::storage_versions::StorageVersionBarrier;
 use holdfast_server::runtime::{Identifiers as _, RandomIdentifiers};

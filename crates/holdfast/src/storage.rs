@@ -11,7 +11,8 @@ use clap::{ArgAction, Args};
 use holdfast_at_rest::{OlderKind, StorageCodec};
 use holdfast_gotext::duration;
 use holdfast_kind_tables::apis::Apis;
-use holdfast_resource::{Encoding, GroupResource, Registry};
+use holdfast_resource::{Encoding, Registry};
+use holdfast_schema::GroupResource;
 use holdfast_server::metrics::EtcdCalls;
 use holdfast_store::{Codec, Connection, EtcdConfig, Key};
 

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use holdfast_resource::GroupVersion;
+use holdfast_schema::GroupVersion;
 use holdfast_value::SmolStr;
 
 use crate::features::truth;

@@ -6,7 +6,6 @@
 use std::io::Read as _;
 
 use flate2::read::DeflateDecoder;
-use holdfast_resource::openapi;
 
 const COMPRESSED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptions.deflate"));
 
@@ -43,7 +42,7 @@ impl Descriptions {
     }
 }
 
-impl openapi::Descriptions for Descriptions {
+impl holdfast_openapi::Descriptions for Descriptions {
     #[expect(clippy::indexing_slicing, reason = "the index was found in this very list")]
     fn of_type(&self, name: &str) -> Option<&str> {
         let (_, words, _) = &self.types[self.place(name)?];
@@ -82,7 +81,7 @@ pub(crate) fn unescape(words: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use holdfast_resource::openapi::Descriptions as _;
+    use holdfast_openapi::Descriptions as _;
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! Versions of the built-in groups.
 
-use holdfast_resource::GroupVersion;
+use holdfast_schema::GroupVersion;
 
 /// Resources that are served by default.
 pub(crate) const RESOURCES: &str = include_str!("../tables/resources.txt");

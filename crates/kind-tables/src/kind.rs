@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use holdfast_resource::table::NamedCell;
-use holdfast_resource::{Capabilities, Generic, MetadataChecks, NameRule, Resource, Strategy};
+use holdfast_resource::{Capabilities, Generic, Resource, Strategy};
+use holdfast_schema::{MetadataChecks, NameRule};
 
 use crate::metadata_checks;
 

@@ -1,6 +1,6 @@
 //! Number of times that the validation of each kind checks metadata, in addition to the checks for all kinds.
 
-use holdfast_resource::{CreationChecks, MetadataChecks, RepeatedChecks, UpdateOrder};
+use holdfast_schema::{CreationChecks, MetadataChecks, RepeatedChecks, UpdateOrder};
 
 /// Checks of most kinds: those of the core group, of the whole object and against the old one; for the status only the
 /// latter.

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use holdfast_resource::schema::TypeTable;
 use holdfast_resource::{
-    AtRest, Capabilities, Conventions, Encoding, FieldDefaults, GarbageCollection, Generation, Generic, GroupVersion,
-    GroupVersionKind, KindType, NameRule, Resource, ResourceRules, ResourceVersion, ScaleFields, Scope, Storage,
-    Subresource, TableType, TableTypes, Verb,
+    AtRest, Capabilities, Encoding, GarbageCollection, Generation, Generic, Resource, ResourceRules, ResourceVersion,
+    Scope, Storage, Subresource, Verb,
+};
+use holdfast_schema::types::TypeTable;
+use holdfast_schema::{
+    Conventions, FieldDefaults, GroupVersion, GroupVersionKind, KindType, NameRule, ScaleFields, TableType, TableTypes,
 };
 use holdfast_value::Value;
 use smol_str::{SmolStr, format_smolstr};

@@ -11,8 +11,8 @@ macro_rules! more {
     };
 }
 
-use holdfast_resource::schema::{TextError, TypeTable};
 use holdfast_resource::version_order;
+use holdfast_schema::types::{TextError, TypeTable};
 use smol_str::SmolStr;
 
 use crate::apis::Apis;
@@ -137,7 +137,7 @@ pub fn decodable_versions(group: &str, kind: &str, served: &[&str]) -> Vec<SmolS
 #[cfg(test)]
 mod tests {
     use super::*;
-    use holdfast_resource::schema::{ListType, Omission, join_marks};
+    use holdfast_schema::types::{ListType, Omission, join_marks};
     use holdfast_value::json;
 
     #[test]
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn kinds_that_are_not_served_have_no_type() {
-        use holdfast_resource::{GroupVersion, GroupVersionKind};
+        use holdfast_schema::{GroupVersion, GroupVersionKind};
 
         let types = types().unwrap();
         for (api_version, kind) in unserved() {

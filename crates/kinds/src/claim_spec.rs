@@ -1,7 +1,7 @@
 //! Specification of a volume claim, in a PersistentVolumeClaim and in the claim templates of Pods and StatefulSets.
 
-use holdfast_resource::metadata::formats::{dns_label, dns_subdomain};
-use holdfast_resource::{Check, Field, FieldError, Part, Rules};
+use holdfast_schema::metadata::formats::{dns_label, dns_subdomain};
+use holdfast_schema::{Check, Field, FieldError, Part, Rules};
 use holdfast_value::Value;
 
 use crate::validation::resources::quantity;

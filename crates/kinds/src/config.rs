@@ -10,7 +10,7 @@ use holdfast_cel::PatternMemory;
 use holdfast_gotext::cidr::Cidr;
 use holdfast_kind_tables::apis::Apis;
 use holdfast_kind_tables::features::Features;
-use holdfast_resource::structural::RuleTimings;
+use holdfast_structural::RuleTimings;
 
 use crate::counters::Counters;
 

@@ -11,12 +11,10 @@ use holdfast_kind_tables::apis::Apis;
 use holdfast_kind_tables::features::{FeatureGates, Features};
 use holdfast_kind_tables::written_types;
 use holdfast_resource::access::Access;
-use holdfast_resource::metadata::new_object;
-use holdfast_resource::schema::EmptyField;
-use holdfast_resource::{
-    ActionStep, ComputedObjects, FieldError, GroupKind, GroupResource, GroupVersion, GroupVersionKind, Operation,
-    Refusal, Resource, Responder, Review, TableTypes, WriteContext,
-};
+use holdfast_resource::{ActionStep, ComputedObjects, Operation, Refusal, Resource, Responder, Review, WriteContext};
+use holdfast_schema::metadata::new_object;
+use holdfast_schema::types::EmptyField;
+use holdfast_schema::{FieldError, GroupKind, GroupResource, GroupVersion, GroupVersionKind, TableTypes};
 use holdfast_value::{Limits, Value, yaml};
 use holdfast_writes::testing::{UID, World};
 use holdfast_writes::{Call, Stage, metadata};

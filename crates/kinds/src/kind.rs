@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use holdfast_kind_tables::Kind;
-use holdfast_resource::metadata::formats::Faults;
 use holdfast_resource::quota::QuotaUsage;
 use holdfast_resource::table::NamedCell;
 use holdfast_resource::{
     AtRestRules, Claims, ComputedObjects, Connecter, Converts, Defines, DeletionRules, Followed, Generic, HiddenField,
-    InitialObjects, MetadataChecks, NameRule, Old, RawExtensions, Responder, Review, RowRules, SelectorWords, Strategy,
-    SubresourceAction, TokenClaim,
+    InitialObjects, Old, RawExtensions, Responder, Review, RowRules, SelectorWords, Strategy, SubresourceAction,
+    TokenClaim,
 };
+use holdfast_schema::metadata::formats::Faults;
+use holdfast_schema::{MetadataChecks, NameRule};
 use holdfast_value::Value;
 
 use crate::config::Config;
@@ -285,7 +286,7 @@ impl<S: Strategy + 'static> KindBuilder<S> {
     }
 
     /// Declares a part at `path` that is validated independently of the rest; see
-    /// [`Check::alone`](holdfast_resource::Check::alone).
+    /// [`Check::alone`](holdfast_schema::Check::alone).
     pub(crate) fn part(mut self, path: &'static [&'static str]) -> Self {
         self.kind.capabilities.parts.push(path);
         self

@@ -1,7 +1,7 @@
 //! Total resources of a Pod, as limit ranges and quotas count them.
 
-use holdfast_resource::Field;
 use holdfast_resource::quota::{Amounts, add, amounts};
+use holdfast_schema::Field;
 
 /// Returns the maximum `part` (`requests` or `limits`) that the containers of a Pod use at once: the concurrent
 /// containers, or an init container with the sidecars that were started before it.

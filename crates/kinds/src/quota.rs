@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use holdfast_gotext::quantity::Quantity;
 use holdfast_gotext::time::{Precision, Timestamp};
-use holdfast_resource::Field;
 use holdfast_resource::quota::{Amounts, QuotaUsage, amounts, quantity};
+use holdfast_schema::Field;
 use holdfast_value::Value;
 
 use crate::pod_resources::of_pod;

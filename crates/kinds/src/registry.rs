@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use holdfast_kind_tables::{Kind, ResourceTableError, TablesError, all_group_versions, unserved, written_types};
-use holdfast_resource::{GroupVersion, KindType, KindTypes, Registry, TableTypes};
+use holdfast_resource::Registry;
+use holdfast_schema::{GroupVersion, KindType, KindTypes, TableTypes};
 
 use crate::config::Config;
 use crate::{

@@ -4,9 +4,10 @@
 use std::collections::HashSet;
 
 use holdfast_kind_tables::Kind;
-use holdfast_resource::metadata::formats::{Faults, dns_label_1035, dns_subdomain, qualified_name};
 use holdfast_resource::table::{NamedCell, items};
-use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_resource::{Strategy, WriteContext};
+use holdfast_schema::metadata::formats::{Faults, dns_label_1035, dns_subdomain, qualified_name};
+use holdfast_schema::{Field, FieldError};
 use holdfast_value::Value;
 
 use crate::config::Config;

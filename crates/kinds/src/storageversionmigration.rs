@@ -2,10 +2,11 @@
 //! resource (<https://kubernetes.io/docs/tasks/manage-kubernetes-objects/storage-version-migration/>).
 
 use holdfast_kind_tables::Kind;
-use holdfast_resource::metadata::conditions::validate_conditions;
-use holdfast_resource::metadata::formats::{dns_label_1035, dns_subdomain};
 use holdfast_resource::table::{NamedCell, items};
-use holdfast_resource::{Field, FieldError, NoRules, Strategy, WriteContext};
+use holdfast_resource::{Strategy, WriteContext};
+use holdfast_schema::metadata::conditions::validate_conditions;
+use holdfast_schema::metadata::formats::{dns_label_1035, dns_subdomain};
+use holdfast_schema::{Field, FieldError, NoRules};
 use holdfast_value::Value;
 
 use crate::config::Config;

@@ -1,7 +1,7 @@
 //! Sources that volumes of Pods and PersistentVolumes share, and the rule that a volume has exactly one.
 
-use holdfast_resource::metadata::formats::{dns_label, dns_subdomain};
-use holdfast_resource::{Check, Field, Part, Rules};
+use holdfast_schema::metadata::formats::{dns_label, dns_subdomain};
+use holdfast_schema::{Check, Field, Part, Rules};
 
 use crate::validation::paths::no_back_steps;
 use crate::validation::{Errors, report, required_fields, required_text};

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use holdfast_resource::metadata::formats::dns_label;
-use holdfast_resource::metadata::labels::{LabelSelector, invalid_selector, validate_label_selector};
-use holdfast_resource::{Check, Field, FieldError, Part, Refusal, Rules, Strategy, WriteContext};
+use holdfast_resource::{Refusal, Strategy, WriteContext};
+use holdfast_schema::metadata::formats::dns_label;
+use holdfast_schema::metadata::labels::{LabelSelector, invalid_selector, validate_label_selector};
+use holdfast_schema::{Check, Field, FieldError, Part, Rules};
 use holdfast_value::Value;
 
 use crate::config::PodSettings;

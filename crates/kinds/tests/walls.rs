@@ -10,10 +10,10 @@ use holdfast_admission::{AdmissionChain, DynamicPlugin};
 use holdfast_kind_tables::apis::Apis;
 use holdfast_kind_tables::features::{Claim, Feature, FeatureGates};
 use holdfast_kinds::{Config, registry};
-use holdfast_resource::openapi::{NoDescriptions, Publication};
+use holdfast_openapi::{NoDescriptions, Publication};
 use holdfast_value::Value;
 
-/// Texts of the crate `resource` that are also names of kinds, each with the reason for it.
+/// Texts of the crates of types and descriptors that are also names of kinds, each with the reason for it.
 const IN_DESCRIPTORS: [(&str, &str); 3] = [
     (
         "namespace",
@@ -47,8 +47,9 @@ const ON_THE_WAY: [(&str, &str); 14] = [
 const MOVED: &str = "messages name the group where the reference keeps a kind that moved";
 
 #[test]
-fn the_crate_of_descriptors_names_no_kind() {
-    assert_names_no_kind(&["resource/src"], &IN_DESCRIPTORS);
+fn types_and_descriptors_name_no_kind() {
+    let folders = ["schema/src", "structural/src", "resource/src", "openapi/src"];
+    assert_names_no_kind(&folders, &IN_DESCRIPTORS);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Name of the field manager of a write.
 
 use holdfast_gotext::quote::is_printable;
-use holdfast_resource::metadata::FIELD_MANAGER_MAX_BYTES;
+use holdfast_schema::metadata::FIELD_MANAGER_MAX_BYTES;
 use holdfast_value::SmolStr;
 
 /// Returns the manager of a write other than apply: the parameter `fieldManager`, or if it is empty the part of the

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use holdfast_proto::Messages;
-use holdfast_resource::schema;
+use holdfast_schema::types;
 use holdfast_value::{Limits, json};
 
 /// A Deployment as an API server returns it, with managed fields: some 6 KB.
@@ -20,7 +20,7 @@ fn transcoding(criterion: &mut Criterion) {
     let deployment = types.id("io.k8s.api.apps.v1.Deployment").unwrap();
     let messages = Messages::new(Arc::clone(&types));
     let read = json::parse(DEPLOYMENT, &limits).unwrap();
-    let value = schema::decode(&types, deployment, &read).unwrap().value;
+    let value = types::decode(&types, deployment, &read).unwrap().value;
     let mut message = Vec::new();
     messages.encode(deployment, &value, &mut message).unwrap();
 
@@ -44,7 +44,7 @@ fn transcoding(criterion: &mut Criterion) {
     });
     group.bench_function("from JSON into the form of its type", |bench| {
         bench.iter(|| {
-            schema::decode(
+            types::decode(
                 &types,
                 deployment,
                 &json::parse(black_box(DEPLOYMENT), &limits).unwrap(),

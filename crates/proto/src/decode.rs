@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use holdfast_gotext::quantity::text_of;
 use holdfast_gotext::time::{Precision, Timestamp};
-use holdfast_resource::schema::{Field, Scalar, Shape, Type, TypeId, TypeKind};
+use holdfast_schema::types::{Field, Scalar, Shape, Type, TypeId, TypeKind};
 use holdfast_value::{Entry, Limits, Map, SmolStr, Value, json};
 
 use crate::layout::{Holds, Nodes};

@@ -1,7 +1,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use holdfast_gotext::time::{Precision, Timestamp};
-use holdfast_resource::schema::{Field, Scalar, Shape, TypeId, TypeKind, write_fields_v1};
+use holdfast_schema::types::{Field, Scalar, Shape, TypeId, TypeKind, write_fields_v1};
 use holdfast_value::{Map, SmolStr, Value, json};
 
 use crate::back_to_front::BackToFront;

@@ -1,7 +1,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use holdfast_resource::schema::{Field, Type, TypeId, TypeTable};
+use holdfast_schema::types::{Field, Type, TypeId, TypeTable};
 
 /// Protobuf messages of the types of a table.
 ///

@@ -2,9 +2,9 @@
 #![warn(clippy::indexing_slicing)]
 //! Conversion between Kubernetes protobuf and the object tree.
 //!
-//! [`Messages`] reads and writes the message of any type of a [`TypeTable`](holdfast_resource::schema::TypeTable): the
+//! [`Messages`] reads and writes the message of any type of a [`TypeTable`](holdfast_schema::types::TypeTable): the
 //! table contains the field numbers of a type, and the values that the reference writes for unset fields. Decoded trees
-//! have the form that [`decode`](holdfast_resource::schema::decode) gives to JSON; a tree in that form is encoded byte
+//! have the form that [`decode`](holdfast_schema::types::decode) gives to JSON; a tree in that form is encoded byte
 //! for byte as by the reference. A whole object is sent in an [`Envelope`]; lists and watch events are assembled from
 //! objects that were encoded before.
 //!

@@ -10,10 +10,9 @@ use std::time::Duration;
 use holdfast_gotext::quote::quote;
 use holdfast_value::{Limits, SmolStr, Value, json};
 
-use crate::field::Field;
-use crate::field_error::{Aggregate, FieldPath};
-use crate::metadata::labels::validate_labels;
-use crate::metadata::validate_annotations;
+use holdfast_schema::metadata::labels::validate_labels;
+use holdfast_schema::metadata::validate_annotations;
+use holdfast_schema::{Aggregate, Field, FieldPath};
 
 /// Timeout of a webhook call.
 pub const TIMEOUT: Duration = Duration::from_secs(30);

@@ -3,10 +3,10 @@
 use std::time::SystemTime;
 
 use holdfast_gotext::quantity::Quantity;
+use holdfast_schema::Field;
 use holdfast_value::Value;
 
 use crate::descriptor::Resource;
-use crate::field::Field;
 use crate::quota::{Amounts, QuotaUsage};
 
 /// Objects of a resource, in the form in which quotas count them.

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use holdfast_gotext::quantity::Quantity;
 use holdfast_value::Value;
 
-use crate::field::Field;
+use holdfast_schema::Field;
 
 /// Amounts by the name of the counted resource.
 pub type Amounts = BTreeMap<String, Quantity>;

@@ -2,8 +2,9 @@
 
 use std::ops::Deref;
 
-use holdfast_resource::schema::EmptyField;
-use holdfast_resource::{Known, OutcomeCall, WriteContext};
+use holdfast_resource::{OutcomeCall, WriteContext};
+use holdfast_schema::Known;
+use holdfast_schema::types::EmptyField;
 use holdfast_value::Value;
 
 use crate::error::Error;

@@ -1,7 +1,8 @@
 //! Change of the existing object by a PUT or a PATCH.
 
-use holdfast_resource::schema::EmptyField;
-use holdfast_resource::{FieldError, FieldPath, GroupKind, PatchError, PatchErrorKind, Resource, Verb};
+use holdfast_resource::{Resource, Verb};
+use holdfast_schema::types::EmptyField;
+use holdfast_schema::{FieldError, FieldPath, GroupKind, PatchError, PatchErrorKind};
 use holdfast_value::text::Plain;
 use holdfast_value::{Value, json, json_patch, merge_patch};
 

@@ -1,9 +1,10 @@
 //! The run of a creation, by a POST or by an update of an object that does not exist.
 
 use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget};
-use holdfast_resource::metadata::validate_metadata;
-use holdfast_resource::schema::{EmptyField, show_empties};
-use holdfast_resource::{CreationChecks, FieldError, Operation, Refusal, Verb};
+use holdfast_resource::{Operation, Refusal, Verb};
+use holdfast_schema::metadata::validate_metadata;
+use holdfast_schema::types::{EmptyField, show_empties};
+use holdfast_schema::{CreationChecks, FieldError};
 use holdfast_value::{SmolStr, Value};
 
 use crate::call::Call;

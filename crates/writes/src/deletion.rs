@@ -3,7 +3,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use holdfast_resource::{GarbageCollection, GroupKind, GroupResource, Resource, WriteContext};
+use holdfast_resource::{GarbageCollection, Resource, WriteContext};
+use holdfast_schema::{GroupKind, GroupResource};
 use holdfast_value::{SmolStr, Value};
 
 use crate::error::Error;

@@ -1,6 +1,7 @@
 use std::fmt;
 
-use holdfast_resource::{ConversionError, FieldError, GroupKind, GroupResource, Refusal};
+use holdfast_resource::{ConversionError, Refusal};
+use holdfast_schema::{FieldError, GroupKind, GroupResource};
 use holdfast_value::{SmolStr, Value};
 
 /// Error of a rejected write. One word in size, so that results stay small.

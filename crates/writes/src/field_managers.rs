@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use holdfast_merge::{Path, Schema, Set, TypeRef};
 use holdfast_ownership::{FieldManager, OneVersion, Versions};
-use holdfast_resource::{ConversionError, GroupResource, KindTypes, Resource};
+use holdfast_resource::{ConversionError, Resource};
+use holdfast_schema::{GroupResource, KindTypes};
 use holdfast_value::{SmolStr, Value};
 use parking_lot::RwLock;
 

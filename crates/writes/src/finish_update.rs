@@ -1,8 +1,9 @@
 //! Last steps of an update, which writes to an object and to its Scale share.
 
-use holdfast_resource::metadata::validate_metadata_update;
-use holdfast_resource::schema::{EmptyField, show_empties};
-use holdfast_resource::{FieldError, FieldPath, GroupKind, Operation, RawForm, Refusal, Resource, ScaleFields};
+use holdfast_resource::{Operation, RawForm, Refusal, Resource};
+use holdfast_schema::metadata::validate_metadata_update;
+use holdfast_schema::types::{EmptyField, show_empties};
+use holdfast_schema::{FieldError, FieldPath, GroupKind, ScaleFields};
 use holdfast_value::{SmolStr, Value};
 
 use crate::admission::AdmissionObjects;

@@ -4,7 +4,8 @@ use std::time::SystemTime;
 
 use holdfast_gotext::time::{Precision, Timestamp};
 use holdfast_ownership::Comparison;
-use holdfast_resource::{Generation, ResourceRules, same_once_stored};
+use holdfast_resource::{Generation, ResourceRules};
+use holdfast_schema::same_once_stored;
 use holdfast_value::{List, SeenValues, SmolStr, Value};
 
 use crate::identifiers::Identifiers;

@@ -1,6 +1,6 @@
 //! The options of writes, as data.
 
-use holdfast_resource::{FieldError, FieldPath, GroupKind};
+use holdfast_schema::{FieldError, FieldPath, GroupKind};
 use holdfast_value::{SmolStr, Value};
 
 use crate::error::Error;

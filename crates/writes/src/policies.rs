@@ -15,7 +15,7 @@ use holdfast_admission::policies::request::Request;
 use holdfast_admission::policies::validating::{self, Denial, Validations};
 use holdfast_admission::webhooks::WebhookType;
 use holdfast_merge::{Duplicates, Typed};
-use holdfast_resource::{GroupVersionKind, KindType};
+use holdfast_schema::{GroupVersionKind, KindType};
 use holdfast_value::{SmolStr, Value};
 
 const FORBIDDEN: u16 = 403;

@@ -1,8 +1,8 @@
 //! The Scale of an object: a view of its number of replicas that can be written to
 //! (<https://kubernetes.io/docs/reference/kubernetes-api/autoscaling-resources/scale-v1/>).
 
-use holdfast_resource::ScaleFields;
 use holdfast_resource::selector::LabelSelector;
+use holdfast_schema::ScaleFields;
 use holdfast_value::{SmolStr, Value};
 
 use crate::metadata;

@@ -1,10 +1,9 @@
 //! The run of a write to a Scale.
 
 use holdfast_ownership::ScaleOwnership;
-use holdfast_resource::metadata::validate_scale_metadata;
-use holdfast_resource::{
-    FieldError, FieldPath, GroupKind, GroupResource, Operation, Resource, ScaleFields, nested_path,
-};
+use holdfast_resource::{Operation, Resource};
+use holdfast_schema::metadata::validate_scale_metadata;
+use holdfast_schema::{FieldError, FieldPath, GroupKind, GroupResource, ScaleFields, nested_path};
 use holdfast_value::{SmolStr, Value};
 
 use crate::change::{Change, Next, RawEffect};

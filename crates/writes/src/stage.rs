@@ -2,10 +2,8 @@
 //! `create.rs`, `update.rs`, `delete.rs`, `answer.rs` and `connect.rs`.
 
 use holdfast_gotext::number::parse_uint;
-use holdfast_resource::{
-    Encoding, FieldError, FieldPath, GroupKind, GroupVersion, KindType, Operation, Parts, Refusal, Resource,
-    WriteContext, convert,
-};
+use holdfast_resource::{Encoding, Operation, Refusal, Resource, WriteContext, convert};
+use holdfast_schema::{FieldError, FieldPath, GroupKind, GroupVersion, KindType, Parts};
 use holdfast_value::{SmolStr, Value};
 
 use crate::attributes::{Attributes, Options};

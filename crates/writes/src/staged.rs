@@ -1,4 +1,5 @@
-use holdfast_resource::{Known, RawForm};
+use holdfast_resource::RawForm;
+use holdfast_schema::Known;
 use holdfast_value::Value;
 
 use crate::call::AfterCommit;

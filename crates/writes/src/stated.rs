@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use holdfast_gotext::quote::quote;
-use holdfast_resource::{GroupVersion, KindType, KindTypes};
+use holdfast_schema::{GroupVersion, KindType, KindTypes};
 use holdfast_value::{SmolStr, Value};
 
 /// Version of the reference's internal form of an object, which has no field names in JSON.

@@ -2,9 +2,10 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use holdfast_authorization::User;
-use holdfast_resource::metadata::formats;
-use holdfast_resource::schema::EmptyField;
-use holdfast_resource::{AuditAnnotations, KindType, RawForm, Registry, Resource, ScaleFields, Subresource};
+use holdfast_resource::{AuditAnnotations, RawForm, Registry, Resource, Subresource};
+use holdfast_schema::metadata::formats;
+use holdfast_schema::types::EmptyField;
+use holdfast_schema::{KindType, ScaleFields};
 use holdfast_value::{SmolStr, Value};
 use tokio::time::Instant;
 

@@ -16,7 +16,8 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use holdfast_authorization::AlwaysDeny;
 use holdfast_resource::access::Access;
-use holdfast_resource::{GroupKind, GroupResource, GroupVersion, Lookup, RawForm, Resource};
+use holdfast_resource::{Lookup, RawForm, Resource};
+use holdfast_schema::{GroupKind, GroupResource, GroupVersion};
 use holdfast_value::{Limits, Value, json, merge_patch, yaml};
 
 use crate::change::{Change, Patch};

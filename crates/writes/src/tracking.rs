@@ -140,7 +140,7 @@ fn refused(error: ApplyError) -> Error {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "what fails here is the test")]
 mod tests {
-    use holdfast_resource::GroupResource;
+    use holdfast_schema::GroupResource;
     use holdfast_value::{Limits, yaml};
 
     use super::*;

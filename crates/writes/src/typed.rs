@@ -2,7 +2,7 @@
 
 use holdfast_gotext::quantity::{text_of, up_to_thousandths};
 use holdfast_gotext::quote::quote;
-use holdfast_resource::{KindType, KindTypes, TypedObject};
+use holdfast_schema::{KindType, KindTypes, TypedObject};
 use holdfast_value::pointer::Pointer;
 use holdfast_value::{List, Parsed, Value, json};
 

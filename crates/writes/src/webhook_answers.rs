@@ -9,9 +9,10 @@ use holdfast_admission::webhooks::matching::Invocation;
 use holdfast_admission::webhooks::review::Review;
 use holdfast_admission::webhooks::{Webhook, WebhookType};
 use holdfast_ownership::check_managed_fields;
-use holdfast_resource::metadata::formats::qualified_name;
-use holdfast_resource::metadata::validate_managed_fields;
-use holdfast_resource::{Aggregate, AuditAnnotations, Field, KindType, convert};
+use holdfast_resource::{AuditAnnotations, convert};
+use holdfast_schema::metadata::formats::qualified_name;
+use holdfast_schema::metadata::validate_managed_fields;
+use holdfast_schema::{Aggregate, Field, KindType};
 use holdfast_value::{SmolStr, Value, json, json_patch};
 use tokio::time::Instant;
 

@@ -8,7 +8,8 @@ use holdfast_admission::policies::{self, reinvocation};
 use holdfast_admission::timings::Timing;
 use holdfast_admission::webhooks::matching::{Attributes as MatchAttributes, Invocation};
 use holdfast_admission::webhooks::{Hooks, Webhook, WebhookType, of_files};
-use holdfast_resource::{AdmissionExemptions, GroupVersion, GroupVersionKind};
+use holdfast_resource::AdmissionExemptions;
+use holdfast_schema::{GroupVersion, GroupVersionKind};
 use holdfast_value::Value;
 use tokio::time::Instant;
 

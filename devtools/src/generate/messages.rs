@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::Context as _;
-use holdfast_resource::schema::{Field, Omission, ProtoPath, Shape, TypeTableBuilder};
+use holdfast_schema::types::{Field, Omission, ProtoPath, Shape, TypeTableBuilder};
 use serde_json::Value;
 
 /// All messages, by definition name.

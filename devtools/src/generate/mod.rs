@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use conformance::root;
-use holdfast_resource::schema::join_marks;
+use holdfast_schema::types::join_marks;
 
 use crate::commands::{say, shared};
 

@@ -1,8 +1,8 @@
 //! Types as the OpenAPI v2 document has them: fields, shapes, required, enums, markers.
 
 use anyhow::{Context as _, bail};
-use holdfast_resource::schema::{Field, ListType, MapType, MergeKey, Scalar, Shape, TypeTableBuilder, Union};
-use holdfast_resource::{GroupVersion, GroupVersionKind};
+use holdfast_schema::types::{Field, ListType, MapType, MergeKey, Scalar, Shape, TypeTableBuilder, Union};
+use holdfast_schema::{GroupVersion, GroupVersionKind};
 use holdfast_value::SmolStr;
 use serde_json::Value;
 

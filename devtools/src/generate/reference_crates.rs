@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Context as _;
-use holdfast_resource::schema::{Type, TypeKind, TypeTable};
+use holdfast_schema::types::{Type, TypeKind, TypeTable};
 
 use super::facts::Facts;
 use super::messages::Messages;

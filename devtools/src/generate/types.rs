@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Context as _;
-use holdfast_resource::schema::{Field, Omission, Shape, TypeTable, TypeTableBuilder, write_table};
-use holdfast_resource::{GroupVersion, GroupVersionKind};
+use holdfast_schema::types::{Field, Omission, Shape, TypeTable, TypeTableBuilder, write_table};
+use holdfast_schema::{GroupVersion, GroupVersionKind};
 use holdfast_value::{Limits, SmolStr, json};
 use serde_json::Value;
 
@@ -305,7 +305,7 @@ impl Assembly<'_, '_> {
             let mut field = Field::new(json_name, shape);
             // A few messages of the facts have no JSON rules; each of their fields is omitted when empty.
             if message.fact["jsonOmit"].is_null() {
-                field.proto = holdfast_resource::schema::ProtoPath::new(&message.numbers).unwrap_or_default();
+                field.proto = holdfast_schema::types::ProtoPath::new(&message.numbers).unwrap_or_default();
             } else {
                 message.complete(&mut field)?;
             }

@@ -3,7 +3,7 @@ use holdfast_resource::{Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
 use super::{GROUP, REQUESTS, check_signer};
-use holdfast_resource::same;
+use holdfast_schema::same;
 
 /// Plugin that requires `sign` on the signer to issue a certificate or to change the status of a request.
 pub(crate) struct CertificateSigning;

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use holdfast_gotext::quote::quote;
-use holdfast_resource::{Field, Operation, Refusal};
+use holdfast_resource::{Operation, Refusal};
+use holdfast_schema::Field;
 use holdfast_value::Value;
 
 use super::{Write, refuse};
-use holdfast_resource::same;
+use holdfast_schema::same;
 
 const OF_LEASES: &str = "kube-node-lease";
 const RESTRICTED: &str = "node-restriction.kubernetes.io";

@@ -2,12 +2,13 @@
 
 use holdfast_gotext::quote::quote;
 use holdfast_resource::table::items;
-use holdfast_resource::{Field, Operation, Refusal};
+use holdfast_resource::{Operation, Refusal};
+use holdfast_schema::Field;
 use holdfast_value::Value;
 
 use super::{Write, refuse, text};
 use holdfast_kinds::pod_spec::{MIRROR, names_config_map, names_secret};
-use holdfast_resource::same;
+use holdfast_schema::same;
 
 pub(super) const NODE_NAME: [&str; 2] = ["spec", "nodeName"];
 

@@ -3,7 +3,8 @@
 use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget};
 use holdfast_gotext::quote::quote;
 use holdfast_resource::table::items;
-use holdfast_resource::{Field, Operation, Refusal};
+use holdfast_resource::{Operation, Refusal};
+use holdfast_schema::Field;
 use holdfast_value::Value;
 
 use super::pods::NODE_NAME;

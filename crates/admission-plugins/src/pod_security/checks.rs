@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use holdfast_resource::Field;
+use holdfast_schema::Field;
 
 use super::policy::{Level, Standard};
 use super::restricted;

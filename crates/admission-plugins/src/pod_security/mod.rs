@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Aggregate, Field, FieldError, Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_schema::{Aggregate, Field, FieldError};
 use holdfast_value::Value;
 
 use self::checks::{Checked, Violation};
@@ -284,7 +285,7 @@ impl PodSecurity {
         let before = old.map(policy_of);
         let known = before.as_ref().is_some_and(|(_, before)| {
             let texts =
-                |errors: &[holdfast_resource::FieldError]| errors.iter().map(ToString::to_string).collect::<Vec<_>>();
+                |errors: &[holdfast_schema::FieldError]| errors.iter().map(ToString::to_string).collect::<Vec<_>>();
             texts(before) == texts(&errors)
         });
         if !errors.is_empty() && !known {

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use holdfast_resource::{FieldError, FieldPath};
+use holdfast_schema::{FieldError, FieldPath};
 use holdfast_value::Value;
 
 /// Level of a standard; each level forbids more than the one before.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use holdfast_resource::Field;
+use holdfast_schema::Field;
 
 use super::checks::{Checked, Violation, adds_others, named, of_containers, plural, quoted, seccomp, violation};
 

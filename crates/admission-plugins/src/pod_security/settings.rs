@@ -1,8 +1,8 @@
 //! Configuration of the plugin: default standards and exemptions
 //! (<https://kubernetes.io/docs/tasks/configure-pod-container/enforce-standards-admission-controller/>).
 
-use holdfast_resource::metadata::formats::{dns_label, dns_subdomain};
-use holdfast_resource::{Aggregate, FieldError, FieldPath};
+use holdfast_schema::metadata::formats::{dns_label, dns_subdomain};
+use holdfast_schema::{Aggregate, FieldError, FieldPath};
 use holdfast_value::Value;
 
 use super::policy::{Level, Mode, OPEN, Policy, Standard, Version, minor};

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use holdfast_cel::{Activation, Budget, PatternMemory, limits};
 use holdfast_gotext::errors::aggregate;
-use holdfast_resource::Field;
+use holdfast_schema::Field;
 use holdfast_value::{SmolStr, Value};
 
 use super::Needs;

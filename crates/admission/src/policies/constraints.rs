@@ -2,8 +2,8 @@
 //! (<https://kubernetes.io/docs/reference/kubernetes-api/policy-resources/validating-admission-policy-v1/>,
 //! `MatchResources`).
 
-use holdfast_resource::Field;
 use holdfast_resource::selector::LabelSelector;
+use holdfast_schema::Field;
 use holdfast_value::{SmolStr, Value};
 
 use super::request::Scene;

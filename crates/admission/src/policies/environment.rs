@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use holdfast_cel::{
     Activation, CompileError, Composition, CompositionBuilder, Environment, PatternMemory, Program, Type,
 };
-use holdfast_resource::Field;
+use holdfast_schema::Field;
 use holdfast_value::SmolStr;
 
 use super::Needs;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
 use holdfast_cel::PatternMemory;
-use holdfast_resource::{Field, Resource};
+use holdfast_resource::Resource;
+use holdfast_schema::Field;
 use holdfast_value::{SmolStr, Value};
 
 use super::{Binding, Body, Policy};

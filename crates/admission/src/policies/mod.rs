@@ -31,7 +31,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_cel::{Activation, Composition, PatternMemory};
-use holdfast_resource::{Field, Registry, Resource};
+use holdfast_resource::{Registry, Resource};
+use holdfast_schema::Field;
 use holdfast_value::{SmolStr, Value};
 
 use conditions::Conditions;

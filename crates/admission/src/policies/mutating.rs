@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use holdfast_cel::{Activation, Budget, CelValue, EvaluationError, ListValue, MapValue, StructValue, Type};
-use holdfast_resource::{Field, GroupVersionKind};
+use holdfast_schema::{Field, GroupVersionKind};
 use holdfast_value::{Error as ValueError, Growth, Map, SmolStr, Value, json_patch};
 
 use super::conditions::ConditionCheck;
@@ -340,7 +340,7 @@ impl<'a> Mutating<'a, '_> {
             }
         };
         let conforming = self.types.conform(kind, patched).map_err(Trouble::Error)?;
-        let version = holdfast_resource::GroupVersion::parse(&own);
+        let version = holdfast_schema::GroupVersion::parse(&own);
         *self.object = match version {
             Some(version) => in_version(resource, &conforming, &version)?,
             None => conforming,

@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use holdfast_resource::selector::LabelSelector;
-use holdfast_resource::{Field, GroupKind, GroupVersion, Registry, Resource};
+use holdfast_resource::{Registry, Resource};
+use holdfast_schema::{Field, GroupKind, GroupVersion};
 use holdfast_value::{SmolStr, Value};
 
 use super::request::Request;

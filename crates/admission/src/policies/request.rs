@@ -6,7 +6,8 @@ use std::sync::Arc;
 use holdfast_authorization::{Authorizer, User};
 use holdfast_cel::{Activation, CelValue, ResourceSubject};
 use holdfast_resource::selector::LabelSelector;
-use holdfast_resource::{GroupVersion, GroupVersionKind, Lookup, Registry, Resource};
+use holdfast_resource::{Lookup, Registry, Resource};
+use holdfast_schema::{GroupVersion, GroupVersionKind};
 use holdfast_value::{Map, SmolStr, Value};
 
 use super::Needs;

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use holdfast_authorization::{AlwaysAllow, Authorizer, User};
 use holdfast_cel::PatternMemory;
-use holdfast_resource::{GroupResource, GroupVersion, GroupVersionKind, Lookup, Registry};
+use holdfast_resource::{Lookup, Registry};
+use holdfast_schema::{GroupResource, GroupVersion, GroupVersionKind};
 use holdfast_value::{Limits, Value, yaml};
 
 use super::mutating::{self, MutationError, ObjectTypes};

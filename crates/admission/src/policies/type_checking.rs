@@ -5,7 +5,8 @@
 use std::collections::BTreeSet;
 
 use holdfast_cel::{CompileError, CompositionBuilder, Environment, Type};
-use holdfast_resource::{Field, GroupKind, GroupVersion, GroupVersionKind, Registry};
+use holdfast_resource::Registry;
+use holdfast_schema::{Field, GroupKind, GroupVersion, GroupVersionKind};
 use holdfast_value::{Map, SmolStr, Value};
 
 use super::environment::{

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use holdfast_cel::{Activation, Budget, CelValue, Type};
-use holdfast_resource::Field;
+use holdfast_schema::Field;
 use holdfast_value::{SmolStr, Value, json};
 
 use super::conditions::ConditionCheck;

@@ -2,7 +2,7 @@
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#response>).
 
 use holdfast_resource::conversion::is_unversioned;
-use holdfast_resource::schema::decode_base64;
+use holdfast_schema::types::decode_base64;
 use holdfast_value::{Limits, Value, json, json_patch};
 
 use super::{ReviewVersion, WebhookType};

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use holdfast_resource::selector::LabelSelector;
-use holdfast_resource::{Field, GroupVersionKind, Registry, Resource, ResourceVersion};
+use holdfast_resource::{Registry, Resource, ResourceVersion};
+use holdfast_schema::{Field, GroupVersionKind};
 use holdfast_value::{SmolStr, Value};
 
 use super::Webhook;
@@ -199,7 +200,7 @@ fn kind_of(resource: &Resource, version: &ResourceVersion, subresource: &str) ->
 
 #[cfg(test)]
 mod tests {
-    use holdfast_resource::GroupResource;
+    use holdfast_schema::GroupResource;
     use holdfast_value::{Limits, yaml};
 
     use super::*;

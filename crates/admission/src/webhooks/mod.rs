@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use holdfast_cel::PatternMemory;
-use holdfast_resource::Field;
 use holdfast_resource::selector::LabelSelector;
+use holdfast_schema::Field;
 use holdfast_value::{SmolStr, Value};
 
 use crate::Origin;

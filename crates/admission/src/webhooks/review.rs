@@ -2,7 +2,7 @@
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#request>).
 
 use holdfast_authorization::User;
-use holdfast_resource::{GroupVersion, GroupVersionKind};
+use holdfast_schema::{GroupVersion, GroupVersionKind};
 use holdfast_value::{Map, SmolStr, Value, json};
 
 use super::matching::Invocation;

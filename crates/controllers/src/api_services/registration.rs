@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use holdfast_resource::metadata::new_object;
-use holdfast_resource::{GroupVersion, Resource};
+use holdfast_resource::Resource;
+use holdfast_schema::GroupVersion;
+use holdfast_schema::metadata::new_object;
 use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Object, Objects, path_of};
 use holdfast_value::{SmolStr, Value};
 

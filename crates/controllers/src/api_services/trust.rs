@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_resource::Resource;
-use holdfast_resource::metadata::new_object;
+use holdfast_schema::metadata::new_object;
 use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Object, Objects, RequestError};
 use holdfast_server::wire::certificates;
 use holdfast_value::{Limits, Value, json};

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use holdfast_resource::{GroupKind, GroupResource, Resource};
+use holdfast_resource::Resource;
+use holdfast_schema::{GroupKind, GroupResource};
 use holdfast_server::http::negotiation::PatchType;
 use holdfast_server::operations::loopback::{Client, Object, RequestError, path_of};
 use holdfast_value::Value;

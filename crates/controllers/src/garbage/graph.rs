@@ -6,7 +6,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use holdfast_resource::GroupResource;
+use holdfast_schema::GroupResource;
 use smallvec::SmallVec;
 use smol_str::SmolStr;
 

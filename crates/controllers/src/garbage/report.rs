@@ -4,7 +4,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use holdfast_resource::{GroupResource, Resource};
+use holdfast_resource::Resource;
+use holdfast_schema::GroupResource;
 use holdfast_server::operations::loopback::{Client, Object};
 use holdfast_value::Value;
 use memchr::memmem;

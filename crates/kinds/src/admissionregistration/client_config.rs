@@ -1,8 +1,8 @@
 //! Address of a webhook: a URL or a service.
 
 use holdfast_gotext::url;
-use holdfast_resource::Field;
-use holdfast_resource::metadata::formats::dns_subdomain;
+use holdfast_schema::Field;
+use holdfast_schema::metadata::formats::dns_subdomain;
 
 use crate::validation::Errors;
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use holdfast_admission::policies::Policies;
-use holdfast_resource::{FieldError, Followed, Strategy, WriteContext};
+use holdfast_resource::{Followed, Strategy, WriteContext};
+use holdfast_schema::FieldError;
 use holdfast_value::Value;
 
 use super::static_names::StaticNames;

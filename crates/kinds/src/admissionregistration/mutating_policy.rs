@@ -5,7 +5,8 @@ use std::cell::RefCell;
 
 use holdfast_admission::policies::environment::Compiler;
 use holdfast_cel::Type;
-use holdfast_resource::{Check, Field, Part, Rules, WriteContext};
+use holdfast_resource::WriteContext;
+use holdfast_schema::{Check, Field, Part, Rules};
 use holdfast_value::Value;
 
 use super::policy::{BindingRules, check_parameter_kind, check_reference, compiler, fault_of, validate_policy};

@@ -6,10 +6,11 @@ use std::collections::HashSet;
 use holdfast_admission::policies::environment::Compiler;
 use holdfast_authorization::{AccessTarget, Attributes, MASTERS, ResourceTarget, User};
 use holdfast_cel::{CompileError, PatternMemory, is_reserved};
-use holdfast_resource::metadata::formats::{dns_label_1035, dns_subdomain, path_segment, qualified_name};
-use holdfast_resource::metadata::labels::validate_label_selector;
+use holdfast_resource::WriteContext;
 use holdfast_resource::table::{NamedCell, items, scalar_text};
-use holdfast_resource::{Check, Field, FieldError, GroupKind, GroupVersion, Part, Rules, WriteContext};
+use holdfast_schema::metadata::formats::{dns_label_1035, dns_subdomain, path_segment, qualified_name};
+use holdfast_schema::metadata::labels::validate_label_selector;
+use holdfast_schema::{Check, Field, FieldError, GroupKind, GroupVersion, Part, Rules};
 use holdfast_value::Value;
 
 use super::rules::OperationRules;
@@ -297,7 +298,7 @@ pub(super) fn check_reference(
     if !errors.is_empty() || !reference.is_set() || unchanged {
         return;
     }
-    let of = holdfast_resource::GroupResource {
+    let of = holdfast_schema::GroupResource {
         group: "admissionregistration.k8s.io".into(),
         resource: policies.into(),
     };

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use holdfast_resource::metadata::formats::path_segment;
-use holdfast_resource::{Check, Field, Part, Rules};
+use holdfast_schema::metadata::formats::path_segment;
+use holdfast_schema::{Check, Field, Part, Rules};
 
 use crate::validation::{Errors, report};
 

@@ -1,7 +1,7 @@
 //! Names that are reserved for configurations in the server's manifest files. API objects should not have them.
 
 use holdfast_kind_tables::features::Feature;
-use holdfast_resource::{Field, FieldError};
+use holdfast_schema::{Field, FieldError};
 use holdfast_value::Value;
 
 use crate::config::Config;

@@ -6,9 +6,10 @@ use std::collections::HashSet;
 
 use holdfast_admission::policies::environment::Compiler;
 use holdfast_cel::Type;
-use holdfast_resource::metadata::conditions::validate_conditions;
-use holdfast_resource::metadata::formats::qualified_name;
-use holdfast_resource::{Check, Field, Part, Rules, WriteContext};
+use holdfast_resource::WriteContext;
+use holdfast_schema::metadata::conditions::validate_conditions;
+use holdfast_schema::metadata::formats::qualified_name;
+use holdfast_schema::{Check, Field, Part, Rules};
 use holdfast_value::Value;
 
 use super::json_path;

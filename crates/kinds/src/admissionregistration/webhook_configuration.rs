@@ -7,8 +7,9 @@ use std::sync::Arc;
 use holdfast_admission::policies::environment::Compiler;
 use holdfast_admission::webhooks::{WebhookType, Webhooks};
 use holdfast_cel::PatternMemory;
-use holdfast_resource::metadata::formats::{dns_label_1035, dns_subdomain};
-use holdfast_resource::{Check, Field, FieldError, Followed, Operation, Part, Refusal, Rules, Strategy, WriteContext};
+use holdfast_resource::{Followed, Operation, Refusal, Strategy, WriteContext};
+use holdfast_schema::metadata::formats::{dns_label_1035, dns_subdomain};
+use holdfast_schema::{Check, Field, FieldError, Part, Rules};
 use holdfast_value::Value;
 
 use super::client_config;

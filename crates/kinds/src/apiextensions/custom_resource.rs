@@ -5,10 +5,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use holdfast_resource::structural::CustomSchema;
-use holdfast_resource::{
-    ConversionError, Converts, FieldError, KindType as _, NoRules, Refusal, ScaleFields, Strategy, WriteContext,
-};
+use holdfast_resource::{ConversionError, Converts, Refusal, Strategy, WriteContext};
+use holdfast_schema::{FieldError, KindType as _, NoRules, ScaleFields};
+use holdfast_structural::CustomSchema;
 use holdfast_value::{SmolStr, Value};
 
 use crate::defaults::put_at;

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use holdfast_gotext::quote::quote;
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::of_apimachinery;
-use holdfast_resource::structural::{CompileContext, read_embedded_defaults, unknown_formats};
 use holdfast_resource::{
-    AtRestRules, Defines, DefiningObject, DeletionRules, FieldError, Refusal, Resource, SchemaViolation, Strategy,
-    WriteContext,
+    AtRestRules, Defines, DefiningObject, DeletionRules, Refusal, Resource, SchemaViolation, Strategy, WriteContext,
 };
+use holdfast_schema::FieldError;
+use holdfast_structural::{CompileContext, read_embedded_defaults, unknown_formats};
 use holdfast_value::{SmolStr, Value};
 
 use super::define::{condition, define};

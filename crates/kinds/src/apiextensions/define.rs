@@ -7,14 +7,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use holdfast_resource::conversion::ConversionReviewVersion;
 use holdfast_resource::jsonpath::JsonPath;
-use holdfast_resource::structural::{CompileContext, CustomSchema, SchemaSource, VersionSchema};
 use holdfast_resource::table::{Cell, Column};
 use holdfast_resource::version_order;
 use holdfast_resource::{
-    AtRest, Capabilities, Conventions, ConversionWebhook, DefiningObject, Definition, Encoding, Field, Generation,
-    GroupVersion, GroupVersionKind, KindName, KindType, Resource, ResourceRules, ResourceVersion, ScaleFields, Scope,
-    Storage, Subresource, Verb,
+    AtRest, Capabilities, ConversionWebhook, DefiningObject, Definition, Encoding, Generation, Resource, ResourceRules,
+    ResourceVersion, Scope, Storage, Subresource, Verb,
 };
+use holdfast_schema::{Conventions, Field, GroupVersion, GroupVersionKind, KindName, KindType, ScaleFields};
+use holdfast_structural::{CompileContext, CustomSchema, SchemaSource, VersionSchema};
 use holdfast_value::{SmolStr, Value};
 use sha2::{Digest as _, Sha256};
 use smol_str::format_smolstr;

@@ -5,12 +5,11 @@ use base64::engine::general_purpose::STANDARD;
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::apis::Apis;
 use holdfast_kind_tables::metadata_checks::of_apimachinery;
-use holdfast_resource::metadata::formats::{Faults, path_segment};
-use holdfast_resource::metadata::new_object;
 use holdfast_resource::table::{NamedCell, condition};
-use holdfast_resource::{
-    Check, Field, FieldError, GroupVersion, InitialObjects, Part, Refusal, Rules, Strategy, WriteContext,
-};
+use holdfast_resource::{InitialObjects, Refusal, Strategy, WriteContext};
+use holdfast_schema::metadata::formats::{Faults, path_segment};
+use holdfast_schema::metadata::new_object;
+use holdfast_schema::{Check, Field, FieldError, GroupVersion, Part, Rules};
 use holdfast_value::Value;
 
 use crate::config::Config;

@@ -2,7 +2,8 @@
 
 use holdfast_kind_tables::Kind;
 use holdfast_resource::table::{NamedCell, items};
-use holdfast_resource::{Check, FieldError, Part, Rules, Strategy, WriteContext};
+use holdfast_resource::{Strategy, WriteContext};
+use holdfast_schema::{Check, FieldError, Part, Rules};
 use holdfast_value::Value;
 
 use crate::kind::kind;

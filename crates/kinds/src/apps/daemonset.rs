@@ -2,8 +2,9 @@
 
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::of_core;
-use holdfast_resource::metadata::labels::{LabelSelector, invalid_selector, validate_label_selector};
-use holdfast_resource::{Check, Field, FieldError, Part, Refusal, RowRules, Rules, Strategy, WriteContext};
+use holdfast_resource::{Refusal, RowRules, Strategy, WriteContext};
+use holdfast_schema::metadata::labels::{LabelSelector, invalid_selector, validate_label_selector};
+use holdfast_schema::{Check, Field, FieldError, Part, Rules};
 use holdfast_value::Value;
 
 use crate::config::Config;

@@ -2,7 +2,8 @@
 
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::of_core;
-use holdfast_resource::{Check, Field, Part, Rules, Strategy};
+use holdfast_resource::Strategy;
+use holdfast_schema::{Check, Field, Part, Rules};
 use holdfast_value::Value;
 
 use crate::config::Config;

@@ -2,7 +2,8 @@
 
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::of_core;
-use holdfast_resource::{Check, Part, Rules, Strategy};
+use holdfast_resource::Strategy;
+use holdfast_schema::{Check, Part, Rules};
 
 use crate::config::Config;
 use crate::kind::kind;

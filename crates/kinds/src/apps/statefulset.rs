@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::features::{Feature, Features};
 use holdfast_kind_tables::metadata_checks::of_core;
-use holdfast_resource::metadata::labels::{LabelSelector, invalid_selector};
-use holdfast_resource::{Check, Field, FieldError, NoRules, Part, Rules, Strategy, WriteContext};
+use holdfast_resource::{Strategy, WriteContext};
+use holdfast_schema::metadata::labels::{LabelSelector, invalid_selector};
+use holdfast_schema::{Check, Field, FieldError, NoRules, Part, Rules};
 use holdfast_value::Value;
 
 use crate::claim_spec::ClaimRules;

@@ -1,7 +1,8 @@
 //! TokenReview: the user of a bearer token.
 
 use holdfast_kind_tables::Kind;
-use holdfast_resource::{Field, Refusal, Review, WriteContext};
+use holdfast_resource::{Refusal, Review, WriteContext};
+use holdfast_schema::Field;
 use holdfast_value::{List, Value};
 
 use super::user_info;

@@ -4,10 +4,11 @@ use std::borrow::Cow;
 
 use holdfast_authorization::{AccessTarget, Attributes, Decision, ResourceTarget, User};
 use holdfast_gotext::errors::aggregate;
-use holdfast_resource::metadata::formats::label_value;
-use holdfast_resource::metadata::labels::validate_label_name;
 use holdfast_resource::selector::LabelSelector;
-use holdfast_resource::{Field, FieldError, FieldSelector, Refusal, Review, WriteContext};
+use holdfast_resource::{FieldSelector, Refusal, Review, WriteContext};
+use holdfast_schema::metadata::formats::label_value;
+use holdfast_schema::metadata::labels::validate_label_name;
+use holdfast_schema::{Field, FieldError};
 use holdfast_value::{Map, SmolStr, Value};
 
 use crate::validation::{Errors, report};

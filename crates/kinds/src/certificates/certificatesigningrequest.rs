@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, in_order, with_status};
 use holdfast_resource::table::{NamedCell, condition, duration};
-use holdfast_resource::{Check, Field, FieldError, Part, Refusal, Rules, Strategy, UpdateOrder, WriteContext};
+use holdfast_resource::{Refusal, Strategy, WriteContext};
+use holdfast_schema::{Check, Field, FieldError, Part, Rules, UpdateOrder};
 use holdfast_value::{SmolStr, Value};
 
 use super::pem::{certificate_fault, lifetime_seconds, request_fault};

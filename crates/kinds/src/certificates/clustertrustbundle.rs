@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use holdfast_kind_tables::Kind;
-use holdfast_resource::metadata::formats::{Faults, dns_subdomain};
-use holdfast_resource::{Field, FieldError, NoRules, Strategy, WriteContext};
+use holdfast_resource::{Strategy, WriteContext};
+use holdfast_schema::metadata::formats::{Faults, dns_subdomain};
+use holdfast_schema::{Field, FieldError, NoRules};
 use holdfast_value::Value;
 
 use super::pem::{Anchor, anchors};

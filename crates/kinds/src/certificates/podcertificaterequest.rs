@@ -10,10 +10,11 @@ use aws_lc_rs::signature::{
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use holdfast_kind_tables::Kind;
-use holdfast_resource::metadata::conditions::validate_conditions;
-use holdfast_resource::metadata::formats::{dns_subdomain, domain_prefixed_path};
 use holdfast_resource::table::{NamedCell, items, parse_time};
-use holdfast_resource::{Field, FieldError, FieldPath, NoRules, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Refusal, Strategy, WriteContext};
+use holdfast_schema::metadata::conditions::validate_conditions;
+use holdfast_schema::metadata::formats::{dns_subdomain, domain_prefixed_path};
+use holdfast_schema::{Field, FieldError, FieldPath, NoRules};
 use holdfast_value::Value;
 use x509_parser::prelude::{FromDer, SubjectPublicKeyInfo, X509Certificate, X509CertificationRequest};
 use x509_parser::public_key::PublicKey;

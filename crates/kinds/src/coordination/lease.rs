@@ -2,7 +2,8 @@
 
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::of_apimachinery;
-use holdfast_resource::{Field, FieldError, NoRules, Strategy, WriteContext};
+use holdfast_resource::{Strategy, WriteContext};
+use holdfast_schema::{Field, FieldError, NoRules};
 use holdfast_value::Value;
 
 use super::leasecandidate::validate_strategy;

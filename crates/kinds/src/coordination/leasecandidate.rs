@@ -6,8 +6,9 @@ use std::cmp::Ordering;
 use holdfast_cel::Version;
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::of_apimachinery;
-use holdfast_resource::metadata::formats::{config_key, qualified_name};
-use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_resource::{Strategy, WriteContext};
+use holdfast_schema::metadata::formats::{config_key, qualified_name};
+use holdfast_schema::{Field, FieldError};
 use holdfast_value::Value;
 
 use crate::config::Config;

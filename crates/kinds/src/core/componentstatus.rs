@@ -2,9 +2,10 @@
 //! only the store, under the name that the reference gives its first etcd.
 
 use holdfast_kind_tables::Kind;
-use holdfast_resource::metadata::new_object;
 use holdfast_resource::table::{NamedCell, items};
-use holdfast_resource::{ComputedObjects, GroupResource, Refusal, SelectorWords, WriteContext};
+use holdfast_resource::{ComputedObjects, Refusal, SelectorWords, WriteContext};
+use holdfast_schema::GroupResource;
+use holdfast_schema::metadata::new_object;
 use holdfast_value::{List, SmolStr, Value};
 
 use crate::kind::generic;

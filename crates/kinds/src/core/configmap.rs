@@ -2,8 +2,9 @@
 
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, in_order};
-use holdfast_resource::metadata::formats::config_key;
-use holdfast_resource::{Field, FieldError, FieldPath, Strategy, UpdateOrder, WriteContext};
+use holdfast_resource::{Strategy, WriteContext};
+use holdfast_schema::metadata::formats::config_key;
+use holdfast_schema::{Field, FieldError, FieldPath, UpdateOrder};
 use holdfast_value::Value;
 
 use crate::defaults::empty_for_null;

@@ -3,10 +3,11 @@
 use std::net::{IpAddr, SocketAddr};
 
 use holdfast_kind_tables::Kind;
-use holdfast_resource::metadata::formats::dns_label;
-use holdfast_resource::metadata::new_object;
 use holdfast_resource::table::{NamedCell, items};
-use holdfast_resource::{Check, Field, FieldError, InitialObjects, Part, Rules, Strategy, WriteContext};
+use holdfast_resource::{InitialObjects, Strategy, WriteContext};
+use holdfast_schema::metadata::formats::dns_label;
+use holdfast_schema::metadata::new_object;
+use holdfast_schema::{Check, Field, FieldError, Part, Rules};
 use holdfast_value::Value;
 
 use crate::cells::first_of;

@@ -4,13 +4,11 @@
 
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::{at_creation, in_order, of_apimachinery, of_core};
-use holdfast_resource::metadata::formats::qualified_name;
-use holdfast_resource::metadata::validate_metadata;
 use holdfast_resource::table::NamedCell;
-use holdfast_resource::{
-    Check, ConversionError, Converts, CreationChecks, Field, FieldError, Part, RowRules, Rules, Strategy, UpdateOrder,
-    WriteContext,
-};
+use holdfast_resource::{ConversionError, Converts, RowRules, Strategy, WriteContext};
+use holdfast_schema::metadata::formats::qualified_name;
+use holdfast_schema::metadata::validate_metadata;
+use holdfast_schema::{Check, CreationChecks, Field, FieldError, Part, Rules, UpdateOrder};
 use holdfast_value::Value;
 
 use crate::defaults::{is_zero, set_missing};

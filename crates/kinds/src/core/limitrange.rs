@@ -6,8 +6,9 @@ use std::collections::HashSet;
 use holdfast_gotext::quantity::Quantity;
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::of_core;
-use holdfast_resource::metadata::formats::qualified_name;
-use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Refusal, Strategy, WriteContext};
+use holdfast_schema::metadata::formats::qualified_name;
+use holdfast_schema::{Field, FieldError};
 use holdfast_value::{Map, Value};
 
 use crate::defaults::change_items;

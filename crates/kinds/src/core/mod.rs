@@ -21,7 +21,8 @@ mod token_request;
 pub use pod::qos_class;
 
 use holdfast_kind_tables::Kind;
-use holdfast_resource::{ConnectParameter, GroupResource, ParameterForm};
+use holdfast_resource::{ConnectParameter, ParameterForm};
+use holdfast_schema::GroupResource;
 use holdfast_value::SmolStr;
 
 use crate::config::Config;

@@ -2,11 +2,10 @@
 
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, in_order};
-use holdfast_resource::metadata::formats::qualified_name;
-use holdfast_resource::metadata::new_object;
-use holdfast_resource::{
-    DeletionRules, Field, FieldError, InitialObjects, Refusal, Strategy, UpdateOrder, WriteContext,
-};
+use holdfast_resource::{DeletionRules, InitialObjects, Refusal, Strategy, WriteContext};
+use holdfast_schema::metadata::formats::qualified_name;
+use holdfast_schema::metadata::new_object;
+use holdfast_schema::{Field, FieldError, UpdateOrder};
 use holdfast_value::Value;
 
 use crate::defaults::is_zero;

@@ -4,11 +4,10 @@ use std::collections::HashSet;
 
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, in_order};
-use holdfast_resource::metadata::formats::{label_value, qualified_name};
 use holdfast_resource::table::{NamedCell, condition, items, scalar_text};
-use holdfast_resource::{
-    ConnectParameter, Connecter, Connection, Field, FieldError, FieldPath, Refusal, Strategy, UpdateOrder, WriteContext,
-};
+use holdfast_resource::{ConnectParameter, Connecter, Connection, Refusal, Strategy, WriteContext};
+use holdfast_schema::metadata::formats::{label_value, qualified_name};
+use holdfast_schema::{Field, FieldError, FieldPath, UpdateOrder};
 use holdfast_value::Value;
 
 use crate::config::Config;

@@ -3,10 +3,11 @@
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::features::{Feature, Features};
 use holdfast_kind_tables::metadata_checks::of_core;
-use holdfast_resource::metadata::formats::dns_subdomain;
-use holdfast_resource::metadata::validate_metadata_whole;
 use holdfast_resource::table::NamedCell;
-use holdfast_resource::{Check, Field, FieldError, FieldPath, Part, Refusal, Rules, Strategy, WriteContext};
+use holdfast_resource::{Refusal, Strategy, WriteContext};
+use holdfast_schema::metadata::formats::dns_subdomain;
+use holdfast_schema::metadata::validate_metadata_whole;
+use holdfast_schema::{Check, Field, FieldError, FieldPath, Part, Rules};
 use holdfast_value::Value;
 
 use crate::cells::{access_modes, phase_or_terminating, storage_class};

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use holdfast_gotext::quantity::Quantity;
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::features::{Feature, Features};
-use holdfast_resource::metadata::formats::qualified_name;
 use holdfast_resource::table::NamedCell;
-use holdfast_resource::{Field, FieldError, Old, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Old, Refusal, Strategy, WriteContext};
+use holdfast_schema::metadata::formats::qualified_name;
+use holdfast_schema::{Field, FieldError};
 use holdfast_value::{Value, json};
 
 use super::persistentvolume::{BETA_CLASS, deprecated_annotations};
@@ -272,7 +273,7 @@ fn validate_growth(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors
     let (now, before) = (amount(new, &REQUEST), amount(old, &REQUEST));
     let capacity = amount(old, &["status", "capacity", "storage"]);
     if now < before && now <= capacity {
-        let place = holdfast_resource::FieldPath::new("spec.resources.requests.storage");
+        let place = holdfast_schema::FieldPath::new("spec.resources.requests.storage");
         errors.push(FieldError::forbidden(
             &place,
             "field can not be less than status.capacity",

@@ -2,8 +2,9 @@
 
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::{generating_any_name, of_core};
-use holdfast_resource::metadata::labels::LabelSelector;
-use holdfast_resource::{Check, Part, Parts, Rules, Strategy, WriteContext};
+use holdfast_resource::{Strategy, WriteContext};
+use holdfast_schema::metadata::labels::LabelSelector;
+use holdfast_schema::{Check, Part, Parts, Rules};
 use holdfast_value::Value;
 
 use crate::config::Config;

@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::of_core;
 use holdfast_resource::table::{NamedCell, scalar_text};
-use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_resource::{Strategy, WriteContext};
+use holdfast_schema::{Field, FieldError};
 use holdfast_value::Value;
 
 use crate::kind::kind;

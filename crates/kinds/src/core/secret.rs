@@ -4,8 +4,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, in_order};
-use holdfast_resource::metadata::formats::config_key;
-use holdfast_resource::{Field, FieldError, NoRules, Refusal, Strategy, UpdateOrder, WriteContext};
+use holdfast_resource::{Refusal, Strategy, WriteContext};
+use holdfast_schema::metadata::formats::config_key;
+use holdfast_schema::{Field, FieldError, NoRules, UpdateOrder};
 use holdfast_value::{Limits, Value, json};
 
 use super::configmap::{DATA_SIZE, decoded_length, validate_frozen};

@@ -3,8 +3,9 @@
 
 use holdfast_kind_tables::features::{Feature, Features};
 use holdfast_resource::access::{BoundObject, ServiceAccountToken};
-use holdfast_resource::metadata::formats::check_key;
-use holdfast_resource::{Field, FieldError, FieldPath, GroupKind, GroupResource, Refusal, Review, WriteContext};
+use holdfast_resource::{Refusal, Review, WriteContext};
+use holdfast_schema::metadata::formats::check_key;
+use holdfast_schema::{Field, FieldError, FieldPath, GroupKind, GroupResource};
 use holdfast_value::{SmolStr, Value};
 
 use super::of_core;

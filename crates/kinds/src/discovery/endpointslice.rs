@@ -5,12 +5,11 @@ use std::net::{IpAddr, SocketAddr};
 
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::of_core;
-use holdfast_resource::metadata::formats::{Faults, dns_label, dns_subdomain, label_value};
-use holdfast_resource::metadata::new_object;
 use holdfast_resource::table::{NamedCell, items, scalar_text};
-use holdfast_resource::{
-    Check, Field, FieldError, InitialObjects, NoRules, Part, Refusal, Rules, Strategy, WriteContext,
-};
+use holdfast_resource::{InitialObjects, Refusal, Strategy, WriteContext};
+use holdfast_schema::metadata::formats::{Faults, dns_label, dns_subdomain, label_value};
+use holdfast_schema::metadata::new_object;
+use holdfast_schema::{Check, Field, FieldError, NoRules, Part, Rules};
 use holdfast_value::Value;
 
 use crate::cells::first_of;

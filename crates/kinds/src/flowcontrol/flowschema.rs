@@ -2,8 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use holdfast_resource::metadata::formats::{dns_label, dns_subdomain};
-use holdfast_resource::{Check, Field, FieldError, FieldPath, Part, Rules};
+use holdfast_schema::metadata::formats::{dns_label, dns_subdomain};
+use holdfast_schema::{Check, Field, FieldError, FieldPath, Part, Rules};
 use holdfast_value::Value;
 
 use super::EXEMPT;

@@ -1,8 +1,8 @@
 //! Default FlowSchemas and priority levels of every server: two of each are fixed, administrators may change the
 //! others.
 
-use holdfast_resource::Field;
-use holdfast_resource::metadata::new_object;
+use holdfast_schema::Field;
+use holdfast_schema::metadata::new_object;
 use holdfast_value::{Limits, Value, yaml};
 
 use super::EXEMPT;

@@ -9,7 +9,8 @@ use std::collections::HashSet;
 
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::{of_core, with_status};
-use holdfast_resource::{Field, FieldError, InitialObjects, Strategy, WriteContext};
+use holdfast_resource::{InitialObjects, Strategy, WriteContext};
+use holdfast_schema::{Field, FieldError};
 use holdfast_value::Value;
 
 use self::flowschema::SchemaRules;

@@ -1,6 +1,6 @@
 //! PriorityLevelConfigurations: concurrency limits of priority levels, and the handling of requests above them.
 
-use holdfast_resource::{Check, Field, Part, Rules};
+use holdfast_schema::{Check, Field, Part, Rules};
 
 use super::EXEMPT;
 use crate::validation::Errors;

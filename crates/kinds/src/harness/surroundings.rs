@@ -6,7 +6,8 @@ use holdfast_authorization::{AccessTarget, Attributes, Authorization, Authorizer
 use holdfast_resource::access::{
     BoundObject, IssuedToken, ServiceAccountToken, TokenAuthenticator, TokenError, TokenIssuer, TokenUser,
 };
-use holdfast_resource::{GroupKind, GroupResource, Lookup, Resource};
+use holdfast_resource::{Lookup, Resource};
+use holdfast_schema::{GroupKind, GroupResource};
 use holdfast_value::{SmolStr, Value};
 
 use super::Harness;

@@ -3,10 +3,11 @@
 use std::net::IpAddr;
 
 use holdfast_kind_tables::Kind;
-use holdfast_resource::metadata::formats::{Faults, dns_label, dns_subdomain, path_segment, wildcard_subdomain};
-use holdfast_resource::schema::EmptyField;
 use holdfast_resource::table::{NamedCell, items};
-use holdfast_resource::{Check, Field, FieldError, FieldPath, Part, Rules, Strategy, WriteContext};
+use holdfast_resource::{Strategy, WriteContext};
+use holdfast_schema::metadata::formats::{Faults, dns_label, dns_subdomain, path_segment, wildcard_subdomain};
+use holdfast_schema::types::EmptyField;
+use holdfast_schema::{Check, Field, FieldError, FieldPath, Part, Rules};
 use holdfast_value::{SeenValues, Value};
 
 use crate::cells::ingress_addresses;

@@ -4,10 +4,11 @@ use std::net::IpAddr as Address;
 
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, in_order};
-use holdfast_resource::metadata::formats::Faults;
-use holdfast_resource::metadata::new_object;
 use holdfast_resource::table::NamedCell;
-use holdfast_resource::{Field, FieldError, InitialObjects, NoRules, Strategy, UpdateOrder, WriteContext};
+use holdfast_resource::{InitialObjects, Strategy, WriteContext};
+use holdfast_schema::metadata::formats::Faults;
+use holdfast_schema::metadata::new_object;
+use holdfast_schema::{Field, FieldError, NoRules, UpdateOrder};
 use holdfast_value::Value;
 
 use crate::config::Config;

@@ -3,7 +3,8 @@
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::of_core;
 use holdfast_resource::table::items;
-use holdfast_resource::{Check, Field, FieldError, Part, Refusal, Rules, Strategy, WriteContext};
+use holdfast_resource::{Refusal, Strategy, WriteContext};
+use holdfast_schema::{Check, Field, FieldError, Part, Rules};
 use holdfast_value::{SeenValues, Value};
 
 use crate::config::Config;

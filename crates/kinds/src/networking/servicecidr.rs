@@ -4,8 +4,9 @@ use holdfast_gotext::cidr::Cidr;
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::features::Feature;
 use holdfast_kind_tables::metadata_checks::of_core;
-use holdfast_resource::metadata::new_object;
-use holdfast_resource::{Check, Field, FieldError, InitialObjects, Part, Refusal, Rules, Strategy, WriteContext};
+use holdfast_resource::{InitialObjects, Refusal, Strategy, WriteContext};
+use holdfast_schema::metadata::new_object;
+use holdfast_schema::{Check, Field, FieldError, Part, Rules};
 use holdfast_value::Value;
 
 use crate::config::Config;

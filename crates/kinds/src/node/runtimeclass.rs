@@ -4,7 +4,8 @@ use std::collections::HashSet;
 
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::{in_order, of_apimachinery};
-use holdfast_resource::{Check, Field, FieldError, Part, Rules, Strategy, UpdateOrder, WriteContext};
+use holdfast_resource::{Strategy, WriteContext};
+use holdfast_schema::{Check, Field, FieldError, Part, Rules, UpdateOrder};
 use holdfast_value::{Value, json};
 
 use crate::kind::kind;

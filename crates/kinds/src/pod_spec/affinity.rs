@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use holdfast_resource::Field;
-use holdfast_resource::metadata::formats::dns_label;
+use holdfast_schema::Field;
+use holdfast_schema::metadata::formats::dns_label;
 use holdfast_value::Value;
 
 use super::scheduling::{validate_label_keys, validate_merged_keys, validate_node_selector};

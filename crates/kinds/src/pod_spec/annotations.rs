@@ -2,7 +2,7 @@
 //! cost, and the annotation of mirror Pods.
 
 use holdfast_kind_tables::features::{Feature, Features};
-use holdfast_resource::Field;
+use holdfast_schema::Field;
 use holdfast_value::{Map, Value};
 
 use super::containers::visit_containers;

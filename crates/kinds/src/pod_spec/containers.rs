@@ -1,6 +1,6 @@
 //! Containers: rules shared by ordinary, init and ephemeral containers, and fields that each must not set.
 
-use holdfast_resource::{Check, Field, FieldError, Part};
+use holdfast_schema::{Check, Field, FieldError, Part};
 use holdfast_value::SeenValues;
 
 use super::stop_signal::validate_stop_signal;

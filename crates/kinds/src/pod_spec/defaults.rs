@@ -1,6 +1,6 @@
 //! Defaults of a pod specification that depend on other fields.
 
-use holdfast_resource::Field;
+use holdfast_schema::Field;
 use holdfast_value::{Map, Value};
 
 use super::image;

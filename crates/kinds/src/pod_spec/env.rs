@@ -1,7 +1,7 @@
 //! Environment of a container, and field and resource selectors as values.
 
-use holdfast_resource::metadata::formats::{Faults, dns_subdomain, qualified_name};
-use holdfast_resource::{Check, Field, Part, Rules};
+use holdfast_schema::metadata::formats::{Faults, dns_subdomain, qualified_name};
+use holdfast_schema::{Check, Field, Part, Rules};
 
 use super::volumes::Volumes;
 use crate::validation::resources::validate_divisor;
@@ -216,7 +216,7 @@ pub(super) fn validate_field_selector(selector: &Field<'_, '_>, to: DownwardTo, 
         DownwardTo::Volume => &VOLUME_FIELDS,
     };
     if !supported.contains(&known) {
-        errors.push(holdfast_resource::FieldError::not_supported(
+        errors.push(holdfast_schema::FieldError::not_supported(
             &path.path(),
             known,
             supported,

@@ -37,9 +37,9 @@ pub(crate) use warnings::{
 };
 
 use holdfast_kind_tables::features::{Feature, Features};
-use holdfast_resource::metadata::labels::validate_label_name;
 use holdfast_resource::table::items;
-use holdfast_resource::{Check, Field, Part, Rules};
+use holdfast_schema::metadata::labels::validate_label_name;
+use holdfast_schema::{Check, Field, Part, Rules};
 use holdfast_value::Value;
 
 use crate::config::PodSettings;

@@ -1,7 +1,7 @@
 //! Network of a Pod: host ports, DNS, host aliases.
 
-use holdfast_resource::Field;
-use holdfast_resource::metadata::formats::{dns_subdomain, underscored_subdomain};
+use holdfast_schema::Field;
+use holdfast_schema::metadata::formats::{dns_subdomain, underscored_subdomain};
 
 use crate::validation::addresses::Reading;
 use crate::validation::{Errors, report};

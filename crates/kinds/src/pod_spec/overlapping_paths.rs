@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use holdfast_gotext::quote::quote;
-use holdfast_resource::Field;
+use holdfast_schema::Field;
 use holdfast_value::Value;
 
 /// Paths so far, each with the number of paths before it.

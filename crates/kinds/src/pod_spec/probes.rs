@@ -1,6 +1,6 @@
 //! Probes and lifecycle hooks of a container.
 
-use holdfast_resource::{Field, FieldError};
+use holdfast_schema::{Field, FieldError};
 
 use crate::validation::Errors;
 

@@ -1,6 +1,6 @@
 //! References of a Pod to other objects.
 
-use holdfast_resource::Field;
+use holdfast_schema::Field;
 
 use super::CONTAINERS;
 

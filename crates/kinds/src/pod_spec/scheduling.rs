@@ -3,9 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use holdfast_gotext::number::parse_int;
-use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, label_value, qualified_name};
-use holdfast_resource::metadata::labels::{validate_label_name, validate_operator};
-use holdfast_resource::{Check, Field, FieldError, Part, Rules};
+use holdfast_schema::metadata::formats::{dns_label, dns_subdomain, label_value, qualified_name};
+use holdfast_schema::metadata::labels::{validate_label_name, validate_operator};
+use holdfast_schema::{Check, Field, FieldError, Part, Rules};
 
 use crate::validation::{Errors, report};
 

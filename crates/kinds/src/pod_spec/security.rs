@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use holdfast_resource::{Check, Field, Part};
+use holdfast_schema::{Check, Field, Part};
 
 use super::containers::{PodParts, visit_containers};
 use super::windows::validate_options;
@@ -240,7 +240,7 @@ pub(super) fn validate_operating_system(spec: &Field<'_, '_>, errors: &mut Error
         "" => errors.push(name.required("")),
         "linux" => validate_linux(spec, errors),
         "windows" => validate_windows(spec, errors),
-        odd => errors.push(holdfast_resource::FieldError::not_supported(
+        odd => errors.push(holdfast_schema::FieldError::not_supported(
             &os.path(),
             odd,
             &["linux", "windows"],

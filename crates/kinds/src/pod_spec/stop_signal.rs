@@ -1,6 +1,6 @@
 //! Stop signals of containers.
 
-use holdfast_resource::Field;
+use holdfast_schema::Field;
 
 use crate::validation::Errors;
 

@@ -1,9 +1,9 @@
 //! Pod templates of workloads.
 
 use holdfast_kind_tables::features::Features;
-use holdfast_resource::metadata::labels::{LabelSelector, validate_labels};
-use holdfast_resource::metadata::validate_annotations;
-use holdfast_resource::{Check, Field, Part};
+use holdfast_schema::metadata::labels::{LabelSelector, validate_labels};
+use holdfast_schema::metadata::validate_annotations;
+use holdfast_schema::{Check, Field, Part};
 
 use holdfast_value::Value;
 

@@ -2,9 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use holdfast_resource::metadata::formats::dns_subdomain;
-use holdfast_resource::metadata::labels::validate_label_selector;
-use holdfast_resource::{Check, Field, FieldError, Part, Rules};
+use holdfast_schema::metadata::formats::dns_subdomain;
+use holdfast_schema::metadata::labels::validate_label_selector;
+use holdfast_schema::{Check, Field, FieldError, Part, Rules};
 use holdfast_value::Value;
 
 use super::env::{DownwardTo, validate_field_selector, validate_resource_selector};

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use holdfast_resource::metadata::formats::label_value;
-use holdfast_resource::{Fact, Field, Parts};
+use holdfast_schema::metadata::formats::label_value;
+use holdfast_schema::{Fact, Field, Parts};
 use holdfast_value::{SeenValues, Value};
 
 use super::annotations::{APP_ARMOR, SECCOMP, SECCOMP_OF_CONTAINER, app_armor_field};

@@ -1,7 +1,7 @@
 //! Windows: options of security contexts, and HostProcess containers.
 
-use holdfast_resource::metadata::formats::dns_subdomain;
-use holdfast_resource::{Field, FieldError};
+use holdfast_schema::metadata::formats::dns_subdomain;
+use holdfast_schema::{Field, FieldError};
 
 use super::PodRules;
 use super::containers::visit_containers;

@@ -2,7 +2,8 @@
 
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::{at_creation, of_apimachinery, with_status};
-use holdfast_resource::{Check, CreationChecks, Part, Rules, Strategy};
+use holdfast_resource::Strategy;
+use holdfast_schema::{Check, CreationChecks, Part, Rules};
 
 use crate::kind::kind;
 use crate::validation::numbers;

@@ -5,12 +5,10 @@ use std::sync::Arc;
 use holdfast_authorization::rbac::RuleIndex;
 use holdfast_authorization::rbac::rule::rules_of;
 use holdfast_gotext::quote::quote;
-use holdfast_resource::metadata::formats::{check_key, dns_subdomain};
 use holdfast_resource::table::{NamedCell, items};
-use holdfast_resource::{
-    Check, Field, FieldError, Followed, GroupResource, InitialObjects, Part, Refusal, Rules, Scope, Strategy,
-    WriteContext,
-};
+use holdfast_resource::{Followed, InitialObjects, Refusal, Scope, Strategy, WriteContext};
+use holdfast_schema::metadata::formats::{check_key, dns_subdomain};
+use holdfast_schema::{Check, Field, FieldError, GroupResource, Part, Rules};
 use holdfast_value::{Map, SmolStr, Value};
 
 use super::{GROUP, bootstrap, escalation, place};

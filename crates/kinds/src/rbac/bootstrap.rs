@@ -6,7 +6,7 @@
 
 use holdfast_authorization::Rule;
 use holdfast_authorization::rbac::rule::rules_of;
-use holdfast_resource::metadata::new_object;
+use holdfast_schema::metadata::new_object;
 use holdfast_value::{List, Map, SmolStr, Value};
 
 use super::{GROUP, escalation};

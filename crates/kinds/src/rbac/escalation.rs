@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 
 use holdfast_authorization::rbac::rule::{has, url_covers};
 use holdfast_authorization::{AccessTarget, Attributes, MASTERS, ResourceTarget, Rule};
-use holdfast_resource::{Refusal, WriteContext, same};
+use holdfast_resource::{Refusal, WriteContext};
+use holdfast_schema::same;
 use holdfast_value::{SmolStr, Value};
 
 /// Maximum number of single permissions of a role that are compared. Only users who may escalate can write a role with

@@ -14,8 +14,9 @@ use std::sync::Arc;
 
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, in_order};
-use holdfast_resource::metadata::formats::{Faults, path_segment};
-use holdfast_resource::{Scope, UpdateOrder};
+use holdfast_resource::Scope;
+use holdfast_schema::UpdateOrder;
+use holdfast_schema::metadata::formats::{Faults, path_segment};
 
 use crate::config::Config;
 use crate::kind::kind;

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use holdfast_authorization::rbac::RuleIndex;
 use holdfast_authorization::rbac::rule::rules_of;
-use holdfast_resource::metadata::labels::{LabelSelector, validate_label_selector};
-use holdfast_resource::{Check, Field, Followed, InitialObjects, Part, Refusal, Rules, Scope, Strategy, WriteContext};
+use holdfast_resource::{Followed, InitialObjects, Refusal, Scope, Strategy, WriteContext};
+use holdfast_schema::metadata::labels::{LabelSelector, validate_label_selector};
+use holdfast_schema::{Check, Field, Part, Rules};
 use holdfast_value::Value;
 
 use super::{GROUP, bootstrap, escalation, place};

@@ -1,7 +1,8 @@
 //! Admin access to devices, which only some namespaces may request:
 //! <https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/#admin-access>.
 
-use holdfast_resource::{Field, GroupResource, WriteContext};
+use holdfast_resource::WriteContext;
+use holdfast_schema::{Field, GroupResource};
 use holdfast_value::Value;
 
 use crate::validation::Errors;

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use holdfast_resource::{Check, Field, FieldError, Part, Rules};
+use holdfast_schema::{Check, Field, FieldError, Part, Rules};
 use holdfast_value::Value;
 
 use super::names::{own_text, validate_binding_conditions, validate_set, validate_uid};

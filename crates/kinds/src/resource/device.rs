@@ -2,8 +2,8 @@
 
 use std::time::SystemTime;
 
-use holdfast_resource::metadata::formats::dns_subdomain;
-use holdfast_resource::{Check, Field, Part, Rules};
+use holdfast_schema::metadata::formats::dns_subdomain;
+use holdfast_schema::{Check, Field, Part, Rules};
 use holdfast_value::Value;
 
 use super::names::{QUALIFIED_NAME, validate_binding_conditions, validate_map, validate_qualified_name};

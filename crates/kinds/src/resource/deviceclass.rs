@@ -2,8 +2,9 @@
 
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, generating_any_name, in_order};
-use holdfast_resource::metadata::formats::qualified_name;
-use holdfast_resource::{Check, FieldError, Part, Rules, Strategy, UpdateOrder, WriteContext};
+use holdfast_resource::{Strategy, WriteContext};
+use holdfast_schema::metadata::formats::qualified_name;
+use holdfast_schema::{Check, FieldError, Part, Rules, UpdateOrder};
 use holdfast_value::Value;
 
 use super::requests::{RequestRules, Stored};

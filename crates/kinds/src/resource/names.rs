@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use holdfast_resource::metadata::formats::dns_subdomain;
-use holdfast_resource::{Field, FieldError};
+use holdfast_schema::metadata::formats::dns_subdomain;
+use holdfast_schema::{Field, FieldError};
 use holdfast_value::Value;
 
 use crate::validation::Errors;

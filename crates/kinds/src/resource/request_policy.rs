@@ -1,7 +1,7 @@
 //! Request policies: the amounts of a shared capacity that each request may consume.
 
 use holdfast_gotext::quantity::Quantity;
-use holdfast_resource::Field;
+use holdfast_schema::Field;
 
 use super::names::validate_set;
 use crate::validation::Errors;

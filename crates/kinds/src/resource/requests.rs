@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use holdfast_resource::metadata::formats::{dns_label, label_value};
-use holdfast_resource::{Check, Field, Part, Rules};
+use holdfast_schema::metadata::formats::{dns_label, label_value};
+use holdfast_schema::{Check, Field, Part, Rules};
 use holdfast_value::{Value, json};
 
 use super::names::{own_text, validate_attribute_name, validate_set};

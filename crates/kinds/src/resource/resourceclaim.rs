@@ -3,9 +3,10 @@
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::features::{Feature, Features};
 use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, at_creation, in_order};
-use holdfast_resource::metadata::validate_metadata;
 use holdfast_resource::table::{NamedCell, items};
-use holdfast_resource::{CreationChecks, Field, FieldError, NoRules, Refusal, Strategy, UpdateOrder, WriteContext};
+use holdfast_resource::{Refusal, Strategy, WriteContext};
+use holdfast_schema::metadata::validate_metadata;
+use holdfast_schema::{CreationChecks, Field, FieldError, NoRules, UpdateOrder};
 use holdfast_value::Value;
 
 use super::admin_access;

@@ -2,10 +2,9 @@
 
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, at_creation, in_order};
-use holdfast_resource::metadata::validate_metadata;
-use holdfast_resource::{
-    Check, CreationChecks, Field, FieldError, NoRules, Part, Refusal, Rules, Strategy, UpdateOrder, WriteContext,
-};
+use holdfast_resource::{Refusal, Strategy, WriteContext};
+use holdfast_schema::metadata::validate_metadata;
+use holdfast_schema::{Check, CreationChecks, Field, FieldError, NoRules, Part, Rules, UpdateOrder};
 use holdfast_value::Value;
 
 use super::admin_access;

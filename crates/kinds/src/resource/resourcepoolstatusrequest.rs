@@ -3,9 +3,10 @@
 use std::time::SystemTime;
 
 use holdfast_kind_tables::Kind;
-use holdfast_resource::metadata::conditions::validate_conditions;
 use holdfast_resource::table::{NamedCell, age, items};
-use holdfast_resource::{Field, FieldError, NoRules, Strategy, WriteContext};
+use holdfast_resource::{Strategy, WriteContext};
+use holdfast_schema::metadata::conditions::validate_conditions;
+use holdfast_schema::{Field, FieldError, NoRules};
 use holdfast_value::Value;
 
 use crate::kind::kind;

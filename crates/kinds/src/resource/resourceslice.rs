@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use holdfast_gotext::quote::quote;
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::of_core;
-use holdfast_resource::metadata::formats::dns_subdomain;
-use holdfast_resource::{Check, Field, FieldError, Part, Refusal, Rules, SelectorWords, Strategy, WriteContext};
+use holdfast_resource::{Refusal, SelectorWords, Strategy, WriteContext};
+use holdfast_schema::metadata::formats::dns_subdomain;
+use holdfast_schema::{Check, Field, FieldError, Part, Rules};
 use holdfast_value::Value;
 
 use super::device::{DeviceRules, default_taints};

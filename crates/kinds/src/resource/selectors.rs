@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use holdfast_cel::limits::PER_CALL;
 use holdfast_cel::{CompileError, DeclField, DeclType, Environment, Type};
-use holdfast_resource::Field;
+use holdfast_schema::Field;
 
 use crate::admissionregistration::policy::fault_of;
 use crate::validation::Errors;

@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget, User, service_account_of};
+use holdfast_resource::WriteContext;
 use holdfast_resource::table::items;
-use holdfast_resource::{Field, WriteContext};
+use holdfast_schema::Field;
 use holdfast_value::Value;
 
 use super::GROUP;

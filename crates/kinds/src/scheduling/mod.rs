@@ -4,7 +4,7 @@ mod podgroup;
 mod priorityclass;
 
 use holdfast_kind_tables::Kind;
-use holdfast_resource::metadata::new_object;
+use holdfast_schema::metadata::new_object;
 use holdfast_value::Value;
 
 use crate::config::Config;

@@ -2,9 +2,10 @@
 //! (<https://kubernetes.io/docs/concepts/workloads/workload-api/>).
 
 use holdfast_kind_tables::Kind;
-use holdfast_resource::metadata::conditions::validate_conditions;
 use holdfast_resource::table::{NamedCell, items};
-use holdfast_resource::{Check, Field, FieldError, Part, Rules, Strategy, WriteContext};
+use holdfast_resource::{Strategy, WriteContext};
+use holdfast_schema::metadata::conditions::validate_conditions;
+use holdfast_schema::{Check, Field, FieldError, Part, Rules};
 use holdfast_value::Value;
 
 use crate::kind::kind;

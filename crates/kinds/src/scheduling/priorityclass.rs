@@ -2,7 +2,8 @@
 
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::of_core;
-use holdfast_resource::{Check, FieldError, InitialObjects, Part, Rules, Strategy, WriteContext};
+use holdfast_resource::{InitialObjects, Strategy, WriteContext};
+use holdfast_schema::{Check, FieldError, Part, Rules};
 use holdfast_value::Value;
 
 use super::{SYSTEM_CLASSES, system_classes};

@@ -4,8 +4,9 @@ use std::collections::HashSet;
 
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::{of_core, with_status};
-use holdfast_resource::metadata::formats::qualified_name;
-use holdfast_resource::{Check, Field, FieldError, Part, Refusal, Rules, Strategy, WriteContext};
+use holdfast_resource::{Refusal, Strategy, WriteContext};
+use holdfast_schema::metadata::formats::qualified_name;
+use holdfast_schema::{Check, Field, FieldError, Part, Rules};
 use holdfast_value::Value;
 
 use crate::defaults::{change_items, none_if_empty};

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, in_order};
-use holdfast_resource::metadata::formats::qualified_name;
-use holdfast_resource::metadata::labels::validate_label_name;
 use holdfast_resource::table::NamedCell;
-use holdfast_resource::{Check, Field, FieldError, Part, Rules, Strategy, UpdateOrder, WriteContext};
+use holdfast_resource::{Strategy, WriteContext};
+use holdfast_schema::metadata::formats::qualified_name;
+use holdfast_schema::metadata::labels::validate_label_name;
+use holdfast_schema::{Check, Field, FieldError, Part, Rules, UpdateOrder};
 use holdfast_value::Value;
 
 use crate::cells::default_class;

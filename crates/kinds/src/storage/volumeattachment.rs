@@ -2,8 +2,9 @@
 
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::{of_core, with_status};
-use holdfast_resource::metadata::formats::dns_subdomain;
-use holdfast_resource::{Check, Field, Part, Rules, Strategy};
+use holdfast_resource::Strategy;
+use holdfast_schema::metadata::formats::dns_subdomain;
+use holdfast_schema::{Check, Field, Part, Rules};
 
 use crate::core::persistentvolume::validate_inline_volume;
 use crate::kind::kind;

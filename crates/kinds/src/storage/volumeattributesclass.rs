@@ -2,7 +2,8 @@
 
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, in_order};
-use holdfast_resource::{Check, Field, FieldError, Part, Rules, Strategy, UpdateOrder, WriteContext};
+use holdfast_resource::{Strategy, WriteContext};
+use holdfast_schema::{Check, Field, FieldError, Part, Rules, UpdateOrder};
 use holdfast_value::Value;
 
 use super::storageclass::{validate_parameters, validate_provisioner};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use holdfast_resource::GroupResource;
+use holdfast_schema::GroupResource;
 
 use holdfast_resource::Counted;
 

@@ -6,8 +6,8 @@ pub(crate) use holdfast_gotext::address::lenient_address;
 use holdfast_gotext::address::without_leading_zeros;
 use holdfast_gotext::cidr::Cidr;
 use holdfast_kind_tables::features::{Feature, Features};
-use holdfast_resource::Field;
-use holdfast_resource::metadata::formats::Faults;
+use holdfast_schema::Field;
+use holdfast_schema::metadata::formats::Faults;
 
 use super::{Errors, report};
 

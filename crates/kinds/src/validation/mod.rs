@@ -8,9 +8,9 @@ pub mod resources;
 pub(crate) mod signers;
 pub(crate) mod template_metadata;
 
-use holdfast_resource::metadata::formats::Faults;
-pub(crate) use holdfast_resource::same;
-use holdfast_resource::{Field, FieldError, FieldErrorKind};
+use holdfast_schema::metadata::formats::Faults;
+pub(crate) use holdfast_schema::same;
+use holdfast_schema::{Field, FieldError, FieldErrorKind};
 use holdfast_value::{Limits, Value, json};
 
 /// Validation errors of an object, in the order of the checks.

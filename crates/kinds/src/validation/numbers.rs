@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use holdfast_resource::Field;
+use holdfast_schema::Field;
 use holdfast_value::Value;
 
 use super::Errors;

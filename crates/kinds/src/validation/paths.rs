@@ -1,6 +1,6 @@
 //! File system paths.
 
-use holdfast_resource::Field;
+use holdfast_schema::Field;
 
 use super::Errors;
 

@@ -1,7 +1,7 @@
 //! Port numbers and port names.
 
-use holdfast_resource::Field;
-use holdfast_resource::metadata::formats::Faults;
+use holdfast_schema::Field;
+use holdfast_schema::metadata::formats::Faults;
 use holdfast_value::Value;
 
 use super::{Errors, report};

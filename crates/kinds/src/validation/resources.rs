@@ -3,9 +3,9 @@
 use std::collections::{BTreeSet, HashMap};
 
 use holdfast_gotext::quantity::{ExactQuantity, Quantity};
-use holdfast_resource::metadata::formats::{dns_label, qualified_name};
 pub(crate) use holdfast_resource::quota::quantity;
-use holdfast_resource::{Field, FieldError};
+use holdfast_schema::metadata::formats::{dns_label, qualified_name};
+use holdfast_schema::{Field, FieldError};
 
 use super::{Errors, report};
 use crate::pod_resources::of_containers;

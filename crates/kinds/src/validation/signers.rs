@@ -1,7 +1,7 @@
 //! Names of signers of certificates.
 
-use holdfast_resource::Field;
-use holdfast_resource::metadata::formats::{dns_label, dns_subdomain};
+use holdfast_schema::Field;
+use holdfast_schema::metadata::formats::{dns_label, dns_subdomain};
 
 use super::Errors;
 

@@ -1,9 +1,9 @@
 //! Metadata of objects that are created from a template.
 
-use holdfast_resource::Field;
-use holdfast_resource::metadata::labels::validate_labels;
-use holdfast_resource::metadata::validate_annotations;
-use holdfast_resource::schema::EmptyField;
+use holdfast_schema::Field;
+use holdfast_schema::metadata::labels::validate_labels;
+use holdfast_schema::metadata::validate_annotations;
+use holdfast_schema::types::EmptyField;
 use holdfast_value::Value;
 
 use super::Errors;

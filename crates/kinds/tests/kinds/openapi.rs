@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_kind_tables::Descriptions;
 use holdfast_kinds::{Config, registry};
-use holdfast_resource::openapi::{NoDescriptions, Publication};
+use holdfast_openapi::{NoDescriptions, Publication};
 use holdfast_value::{Limits, Value, json};
 use test_support::{needs, shared};
 

@@ -1,7 +1,7 @@
 //! Invariants for any bytes, shared by the tests and the fuzz target.
 
 use holdfast_proto::{Envelope, Messages};
-use holdfast_resource::schema::{self, TypeId};
+use holdfast_schema::types::{self, TypeId};
 use holdfast_value::{Limits, Value};
 
 /// Limits that the bytes of a test can reach.
@@ -25,7 +25,7 @@ pub(crate) fn message(messages: &Messages, of: TypeId, bytes: &[u8]) {
     assert_eq!(outcome, Ok(()), "{value}");
     let again = messages.decode(of, &written, &Limits::TRUSTED);
     assert_eq!(again.as_ref(), Ok(&value));
-    let typed = schema::decode(messages.types(), of, &value);
+    let typed = types::decode(messages.types(), of, &value);
     assert!(typed.is_ok_and(|typed| typed.value == value), "{value}");
 }
 

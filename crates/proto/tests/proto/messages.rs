@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::invariants;
 use holdfast_proto::{DecodeError, EncodeError, Messages};
-use holdfast_resource::schema::{TypeId, TypeTable};
+use holdfast_schema::types::{TypeId, TypeTable};
 use holdfast_value::{Limits, Value, json};
 use proptest::prelude::*;
 

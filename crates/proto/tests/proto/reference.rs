@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use holdfast_kind_tables::apis::Apis;
 use holdfast_proto::{Envelope, Messages, write_envelope};
-use holdfast_resource::schema::{self, TypeId};
-use holdfast_resource::{GroupVersion, GroupVersionKind};
+use holdfast_schema::types::{self, TypeId};
+use holdfast_schema::{GroupVersion, GroupVersionKind};
 use holdfast_value::{Limits, SmolStr, Value, json};
 use test_support::{needs, shared};
 
@@ -50,7 +50,7 @@ fn samples(folder: &Path) -> Vec<Sample> {
 
 /// Returns an error that describes the differences between the two forms of an object.
 fn check(messages: &Messages, of: TypeId, sample: &Sample) -> Result<(), String> {
-    let expected = schema::decode(messages.types(), of, &sample.json).map_err(|error| error.to_string())?;
+    let expected = types::decode(messages.types(), of, &sample.json).map_err(|error| error.to_string())?;
     if let Some(unknown) = expected.unknown.first() {
         return Err(unknown.to_string());
     }

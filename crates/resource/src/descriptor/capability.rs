@@ -5,14 +5,14 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use holdfast_schema::metadata::formats::Faults;
+use holdfast_schema::types::TypeTable;
 use holdfast_value::{Limits, Value, json};
 
 use super::resource::Resource;
 use super::responder::{ComputedObjects, Connecter, Review, SubresourceAction};
 use crate::conversion::ConversionError;
-use crate::metadata::formats::Faults;
 use crate::quota::QuotaRules;
-use crate::schema::TypeTable;
 
 /// The capabilities of one kind. The default has none.
 #[derive(Clone, Default)]
@@ -30,7 +30,7 @@ pub struct Capabilities {
     /// Handlers that replace the generic verbs, by subresource; see [`Capabilities::responder`].
     pub responders: Vec<(&'static str, Responder)>,
     /// Validation of a name, or of the beginning of one. It applies if the name rule of the resource is
-    /// [`NameRule::Own`](crate::NameRule::Own).
+    /// [`NameRule::Own`](holdfast_schema::NameRule::Own).
     pub name_faults: Option<fn(&Value, &str) -> Faults>,
     /// True if objects of the kind are the namespaces in which other objects live.
     pub is_namespace: bool,
@@ -38,7 +38,8 @@ pub struct Capabilities {
     pub exempt: AdmissionExemptions,
     /// Path of the template of the Pods that objects of the kind create.
     pub pod_template: Option<&'static [&'static str]>,
-    /// Paths of parts whose validation depends only on their own content; at most [`Parts::MAX_PARTS`](crate::Parts::MAX_PARTS).
+    /// Paths of parts whose validation depends only on their own content; at most
+    /// [`Parts::MAX_PARTS`](holdfast_schema::Parts::MAX_PARTS).
     pub parts: Vec<&'static [&'static str]>,
     /// Differences in deletion from other kinds.
     pub deletion: DeletionRules,

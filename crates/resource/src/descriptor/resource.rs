@@ -1,15 +1,15 @@
 use std::sync::Arc;
 
+use holdfast_schema::{
+    Conventions, GroupKind, GroupResource, GroupVersion, GroupVersionKind, KindType, KindTypes, MetadataChecks,
+    MetadataRules, NameRule, ScaleFields,
+};
 use holdfast_value::Value;
 use smol_str::SmolStr;
 
 use super::capability::{Capabilities, Converts, Old};
 use super::strategy::Strategy;
 use crate::conversion::{ConversionError, ConversionWebhook};
-use crate::kind_type::{Conventions, KindType, KindTypes};
-use crate::metadata::{MetadataChecks, MetadataRules, NameRule};
-use crate::names::{GroupKind, GroupResource, GroupVersion, GroupVersionKind};
-use crate::nested::ScaleFields;
 use crate::table::Column;
 
 /// Description of one resource of one group.

@@ -1,10 +1,10 @@
 //! Handlers that replace the generic verbs: reviews, computed objects, POSTs that change other objects, and connections
 //! to a node.
 
+use holdfast_schema::GroupResource;
 use holdfast_value::Value;
 
 use super::strategy::{Refusal, WriteContext};
-use crate::names::GroupResource;
 
 /// Create-only storage: objects that are answered at once and never stored, such as a review or a token request.
 ///

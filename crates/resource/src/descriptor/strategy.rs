@@ -5,18 +5,16 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use holdfast_authorization::User;
+use holdfast_schema::metadata::rest_of_metadata_update;
+use holdfast_schema::types::{EmptyField, TypeTable};
+use holdfast_schema::{
+    Check, FieldError, GroupKind, GroupResource, KindType, KindTypes, NoRules, Parts, Rules, Validation,
+};
 use holdfast_value::Value;
 use parking_lot::Mutex;
 
 use super::resource::Resource;
 use crate::access::Access;
-use crate::check::{Check, NoRules, Rules, Validation};
-use crate::field_error::FieldError;
-use crate::kind_type::{KindType, KindTypes};
-use crate::metadata::rest_of_metadata_update;
-use crate::names::{GroupKind, GroupResource};
-use crate::parts::Parts;
-use crate::schema::{EmptyField, TypeTable};
 
 /// Additions of a kind to the generic behaviour of writes. Each method is one step of a write; its default does
 /// nothing. Other behaviour of only some kinds is a capability; see [`Capabilities`](crate::Capabilities).
@@ -232,7 +230,7 @@ impl WriteContext<'_> {
     }
 
     /// Returns the errors of metadata that the kind reports between those of the object and those of its change; see
-    /// [`UpdateOrder`](crate::UpdateOrder).
+    /// [`UpdateOrder`](holdfast_schema::UpdateOrder).
     pub fn rest_of_metadata(&self, object: &Value, old: &Value) -> Vec<FieldError> {
         rest_of_metadata_update(
             &self.resource.metadata_rules(),

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use holdfast_schema::GroupVersion;
+
 use super::Served;
 use crate::descriptor::Resource;
-use crate::names::GroupVersion;
 use crate::version_order;
 
 /// The resources that CRDs add to one group. Lists are sorted by their search keys.

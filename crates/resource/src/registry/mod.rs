@@ -9,13 +9,12 @@ mod group;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use holdfast_schema::{GroupKind, GroupResource, GroupVersion, KindTypes};
 use imbl::OrdMap;
 use smol_str::SmolStr;
 
 pub use self::group::DefinedGroup;
 use crate::descriptor::{Resource, ResourceVersion};
-use crate::kind_type::KindTypes;
-use crate::names::{GroupKind, GroupResource, GroupVersion};
 
 /// All resources that the server serves: an immutable snapshot, replaced when a resource is added or removed. Cloning
 /// is cheap.
@@ -320,14 +319,12 @@ impl RegistryBuilder {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "what fails here is the test")]
 mod tests {
+    use holdfast_schema::{Conventions, KindName};
+    use holdfast_structural::{CustomSchema, VersionSchema};
     use smol_str::format_smolstr;
 
     use super::*;
-    use crate::descriptor::Capabilities;
-    use crate::descriptor::Generic;
-    use crate::descriptor::{Definition, ResourceRules, Scope, Storage};
-    use crate::kind_type::{Conventions, KindName};
-    use crate::structural::{CustomSchema, VersionSchema};
+    use crate::descriptor::{Capabilities, Definition, Generic, ResourceRules, Scope, Storage};
 
     /// Returns a resource `plural` in `group` with these versions; it comes from a CRD if it has a serial.
     fn resource(group: &str, plural: &str, kind: &str, versions: &[&str], serial: u64) -> Arc<Resource> {

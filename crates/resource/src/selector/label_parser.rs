@@ -1,11 +1,11 @@
 //! Reads the text of label selectors: a lexer and a parser with one token of look-ahead.
 
+use holdfast_schema::metadata::formats;
+use holdfast_schema::{FieldError, FieldPath};
 use smol_str::SmolStr;
 
 use super::SelectorError;
 use super::labels::{LabelOperator, LabelRequirement};
-use crate::field_error::{FieldError, FieldPath};
-use crate::metadata::formats;
 
 /// Reads the requirements in their order.
 ///

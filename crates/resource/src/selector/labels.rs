@@ -2,12 +2,12 @@
 
 use std::fmt;
 
+use holdfast_schema::metadata::formats;
+use holdfast_schema::{Aggregate, FieldError, FieldPath};
 use holdfast_value::{SmolStr, Value};
 
 use super::SelectorError;
 use super::label_parser;
-use crate::field_error::{Aggregate, FieldError, FieldPath};
-use crate::metadata::formats;
 
 /// Comparison of a label with the values of a requirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use holdfast_audit::{Level, ObjectNames, Recorder, ResponseStatus};
 use holdfast_proto::Envelope;
-use holdfast_resource::{AuditAnnotations as _, KindType, schema};
+use holdfast_resource::AuditAnnotations as _;
+use holdfast_schema::{KindType, types};
 use holdfast_value::{Limits, Value, cbor, json, yaml};
 use http::header;
 
@@ -106,7 +107,7 @@ pub(crate) fn status(context: &representation::Context, response: &Response) -> 
     let text = |name| status.str_at(&[name]).unwrap_or_default();
     let details = status.get("details").map(|details| {
         let mut out = Vec::new();
-        schema::write_object(&context.types, context.types.id(DETAILS), details, &mut out);
+        types::write_object(&context.types, context.types.id(DETAILS), details, &mut out);
         out.into()
     });
     ResponseStatus {
@@ -181,7 +182,7 @@ fn decoded(context: &representation::Context, bytes: &[u8]) -> Option<Value> {
 }
 
 /// Returns JSON in the form of the log; `None` if it is not an API object.
-fn logged_json(audit: &Recorder, types: &schema::TypeTable, bytes: &Bytes) -> Option<Bytes> {
+fn logged_json(audit: &Recorder, types: &types::TypeTable, bytes: &Bytes) -> Option<Bytes> {
     let trimmed = bytes.trim_ascii();
     let omits = audit.decision().omit_managed_fields && memchr_managed(trimmed);
     if omits || !trimmed.starts_with(b"{\"kind\":") {
@@ -249,7 +250,7 @@ fn compact(json: &[u8]) -> Vec<u8> {
 /// An observer that collects an answer while it is sent.
 struct Gathering {
     audit: Recorder,
-    types: std::sync::Arc<schema::TypeTable>,
+    types: std::sync::Arc<types::TypeTable>,
     gathered: Vec<u8>,
     too_large: bool,
 }

@@ -22,7 +22,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use holdfast_resource::{KindType, RawForm, Responder, Verb};
+use holdfast_resource::{RawForm, Responder, Verb};
+use holdfast_schema::KindType;
 use holdfast_value::Value;
 use holdfast_writes::WriteOptions;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use holdfast_resource::{ScaleFields, nested_integer, nested_path};
+use holdfast_schema::{ScaleFields, nested_integer, nested_path};
 use holdfast_value::Value;
 use holdfast_writes::{Change, check_place, scale};
 use http::StatusCode;

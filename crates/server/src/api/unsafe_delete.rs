@@ -5,7 +5,8 @@
 use std::sync::Arc;
 
 use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget};
-use holdfast_resource::{AuditAnnotations as _, FieldError, FieldPath, GroupKind};
+use holdfast_resource::AuditAnnotations as _;
+use holdfast_schema::{FieldError, FieldPath, GroupKind};
 use holdfast_writes::DeleteOptions;
 use http::StatusCode;
 

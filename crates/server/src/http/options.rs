@@ -5,9 +5,10 @@
 //! the reference. Options that parse but are invalid are rejected with a 422 that names the options' kind.
 
 use holdfast_gotext::number::parse_int;
-use holdfast_resource::metadata::validate_field_manager;
+use holdfast_resource::FieldSelector;
 use holdfast_resource::selector::{LabelSelector, SelectorError};
-use holdfast_resource::{FieldError, FieldPath, FieldSelector};
+use holdfast_schema::metadata::validate_field_manager;
+use holdfast_schema::{FieldError, FieldPath};
 use holdfast_writes::{DeleteOptions, FieldValidation, WriteOptions, dry_run, named};
 
 use crate::http::ApiError;

@@ -3,7 +3,7 @@
 use holdfast_proto::{
     Messages, TAIL, field_length, write_bytes, write_envelope, write_envelope_head, write_field_head, write_list,
 };
-use holdfast_resource::schema::{OWNED_FIELDS, TypeId, TypeTable};
+use holdfast_schema::types::{OWNED_FIELDS, TypeId, TypeTable};
 use holdfast_value::{Limits, Value, json};
 use smol_str::SmolStr;
 

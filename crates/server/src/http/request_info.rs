@@ -5,7 +5,7 @@
 
 use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget};
 use holdfast_resource::FieldSelector;
-use holdfast_resource::metadata::formats::path_segment;
+use holdfast_schema::metadata::formats::path_segment;
 use http::Method;
 use smol_str::{SmolStr, StrExt as _};
 

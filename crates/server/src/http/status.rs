@@ -12,8 +12,9 @@ use std::fmt::{self, Write as _};
 
 use holdfast_authorization::{AccessTarget, Attributes};
 use holdfast_gotext::quote::quote;
-use holdfast_resource::field_error::{Aggregate, MESSAGE_BYTES, fits_in_message};
-use holdfast_resource::{FieldError, GroupKind, GroupResource, Refusal};
+use holdfast_resource::Refusal;
+use holdfast_schema::field_error::{Aggregate, MESSAGE_BYTES, fits_in_message};
+use holdfast_schema::{FieldError, GroupKind, GroupResource};
 use holdfast_value::json;
 use http::StatusCode;
 use serde::Serialize;
@@ -378,7 +379,7 @@ impl std::error::Error for ApiError {}
 
 #[cfg(test)]
 mod tests {
-    use holdfast_resource::FieldPath;
+    use holdfast_schema::FieldPath;
 
     use super::*;
     use crate::wire::body::BodyError;

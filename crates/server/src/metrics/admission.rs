@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_admission::timings::{self, BUCKETS, Labels, QUANTILES, Timings, operation_name};
-use holdfast_resource::durations::DurationCounts;
+use holdfast_schema::durations::DurationCounts;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Bucket, Histogram, LabelPair, Metric, MetricFamily, MetricType, Quantile, Summary};
 

@@ -34,7 +34,7 @@ use holdfast_admission::timings::Timings;
 use holdfast_resource::Registry;
 use holdfast_resource::conversion::WebhookFailureKind;
 use holdfast_resource::counters::CounterFamily;
-use holdfast_resource::structural::RuleTimings;
+use holdfast_structural::RuleTimings;
 use http::{HeaderValue, StatusCode, header};
 use prometheus::core::Collector;
 use prometheus::{IntCounter, IntGaugeVec, Opts, TextEncoder};

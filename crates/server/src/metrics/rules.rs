@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use holdfast_resource::structural::{RULE_BUCKETS, RuleTimings};
+use holdfast_structural::{RULE_BUCKETS, RuleTimings};
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{MetricFamily, MetricType};
 

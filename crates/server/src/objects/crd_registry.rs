@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use holdfast_resource::schema::TypeTable;
 use holdfast_resource::{Defines, DefiningObject, Registry, Resource};
+use holdfast_schema::types::TypeTable;
 use holdfast_value::SmolStr;
 use parking_lot::Mutex;
 use tokio::sync::watch;

@@ -2,7 +2,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use holdfast_resource::schema::{self, TypeId, TypeTable};
+use holdfast_schema::types::{self, TypeId, TypeTable};
 use holdfast_value::{Value, json};
 
 use crate::http::protobuf;
@@ -19,7 +19,7 @@ pub fn encode(types: &TypeTable, object: &Value) -> holdfast_store::Value {
 /// Encodes an object as [`encode`] does, followed by `suffix`, which is white space.
 pub fn encode_with_suffix(types: &TypeTable, object: &Value, suffix: &[u8]) -> holdfast_store::Value {
     let mut bytes = Vec::with_capacity(4096);
-    let room = schema::write_object_with_room(types, type_of_object(types, object), object, &mut bytes);
+    let room = types::write_object_with_room(types, type_of_object(types, object), object, &mut bytes);
     bytes.extend_from_slice(suffix);
     match room {
         Some(at) => holdfast_store::Value::object(bytes, at),
@@ -30,7 +30,7 @@ pub fn encode_with_suffix(types: &TypeTable, object: &Value, suffix: &[u8]) -> h
 /// Encodes an object for a response, with its members in the order of [`encode`].
 pub fn encode_answer(types: &TypeTable, object: &Value) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(2048);
-    schema::write_object(types, type_of_object(types, object), object, &mut bytes);
+    types::write_object(types, type_of_object(types, object), object, &mut bytes);
     bytes
 }
 

@@ -3,7 +3,8 @@
 
 use std::ops::ControlFlow;
 
-use holdfast_resource::{GroupKind, GroupResource, Lookup, Registry, Resource};
+use holdfast_resource::{Lookup, Registry, Resource};
+use holdfast_schema::{GroupKind, GroupResource};
 use holdfast_value::Value;
 
 use crate::objects::Trees;

@@ -31,9 +31,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use holdfast_resource::metadata::formats;
-use holdfast_resource::schema::OWNED_FIELDS;
-use holdfast_resource::{Known, Registry, Resource, selectable_fields};
+use holdfast_resource::{Registry, Resource, selectable_fields};
+use holdfast_schema::Known;
+use holdfast_schema::metadata::formats;
+use holdfast_schema::types::OWNED_FIELDS;
 use holdfast_store::{CodecError, Completion, Indexer, Key, Transaction};
 use holdfast_value::json::Selected;
 use holdfast_value::{Limits, Map, SmolStr, Value, json};

@@ -6,7 +6,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use holdfast_authorization::{MASTERS, User};
-use holdfast_resource::{GroupResource, Registry, Resource};
+use holdfast_resource::{Registry, Resource};
+use holdfast_schema::GroupResource;
 use holdfast_value::SmolStr;
 use parking_lot::RwLock;
 

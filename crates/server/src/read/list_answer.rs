@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use holdfast_resource::schema::TypeTable;
+use holdfast_schema::types::TypeTable;
 use holdfast_value::Value;
 use http::StatusCode;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use holdfast_proto::Messages;
-use holdfast_resource::schema::TypeTable;
+use holdfast_schema::types::TypeTable;
 
 use super::Shared;
 use crate::webhooks::Client;

@@ -6,9 +6,10 @@
 //! calls no webhook.
 
 use holdfast_admission::webhooks::ClientConfig;
+use holdfast_resource::ConversionCaller;
 use holdfast_resource::conversion::{ConversionWebhook, TIMEOUT, WebhookFailure};
 use holdfast_resource::convert::{self, Converted};
-use holdfast_resource::{ConversionCaller, Field};
+use holdfast_schema::Field;
 use holdfast_value::Value;
 use tokio::time::Instant;
 

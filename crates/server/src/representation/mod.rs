@@ -9,9 +9,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use holdfast_resource::schema::TypeTable;
 use holdfast_resource::table::Column;
 use holdfast_resource::{ConversionWebhook, Resource, ResourceVersion, convert};
+use holdfast_schema::types::TypeTable;
 use holdfast_value::Value;
 use http::StatusCode;
 use smol_str::SmolStr;

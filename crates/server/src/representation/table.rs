@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use holdfast_resource::schema::TypeTable;
 use holdfast_resource::table::Column;
+use holdfast_schema::types::TypeTable;
 use holdfast_value::json::Selected;
 use holdfast_value::{Value, json};
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
-use holdfast_resource::{GroupResource, Lookup as _, Registry};
+use holdfast_resource::{Lookup as _, Registry};
+use holdfast_schema::GroupResource;
 use holdfast_value::{SmolStr, Value};
 
 use crate::objects::Store;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use holdfast_admission::AdmissionChain;
 use holdfast_resource::Registry;
 use holdfast_resource::access::{Access, TokenIssuer};
-use holdfast_resource::schema::TypeTable;
+use holdfast_schema::types::TypeTable;
 use holdfast_writes::Target;
 
 use super::decode::BodyTypes;

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use holdfast_authorization::{Attributes, Authorization, Authorizer, User, UserRules};
-use holdfast_resource::{GroupKind, GroupResource, Lookup, Resource};
+use holdfast_resource::{Lookup, Resource};
+use holdfast_schema::{GroupKind, GroupResource};
 use holdfast_store::{Key, Revision};
 use holdfast_value::Value;
 use holdfast_writes::{Stage, Target};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use holdfast_resource::Refusal;
-use holdfast_resource::metadata::new_object;
+use holdfast_schema::metadata::new_object;
 use holdfast_value::SmolStr;
 use holdfast_writes::Target;
 use http::StatusCode;

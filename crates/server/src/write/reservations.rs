@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use holdfast_admission::Reservation;
 use holdfast_resource::Operation;
-use holdfast_resource::schema::TypeTable;
+use holdfast_schema::types::TypeTable;
 use holdfast_store::{CommitError, Committed, Transaction};
 use holdfast_value::Value;
 use holdfast_writes::{Stage, Target, metadata, update_as};

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use holdfast_resource::{ActionStep, GroupResource, Operation, Refusal, Resource, SubresourceAction};
+use holdfast_resource::{ActionStep, Operation, Refusal, Resource, SubresourceAction};
+use holdfast_schema::GroupResource;
 use holdfast_store::Transaction;
 use holdfast_value::{SmolStr, Value};
 use holdfast_writes::{AfterCommit, Change, DeleteOptions, Target, metadata};

@@ -9,7 +9,7 @@ use holdfast_admission::{AdmissionChain, AdmissionPlugin};
 use holdfast_authorization::{AlwaysAllow, User};
 use holdfast_proto::Messages;
 use holdfast_resource::access::NoTokens;
-use holdfast_resource::{GroupKind, GroupVersion};
+use holdfast_schema::{GroupKind, GroupVersion};
 use holdfast_store::Config;
 use holdfast_value::{Limits, Value, yaml};
 use holdfast_writes::{Change, FieldManagers, FieldValidation, Patch, Target, metadata};

@@ -141,7 +141,7 @@ async fn update_until_stored(
 mod tests {
     use tokio::time::Instant;
 
-    use holdfast_resource::Known;
+    use holdfast_schema::Known;
     use holdfast_store::Transaction;
     use holdfast_value::{Limits, json};
 

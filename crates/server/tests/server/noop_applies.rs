@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::support::{APPLY, Answer, CONFIG_MAPS, MERGE, Server};
 use holdfast_admission::{AdmissionPlugin, Interest};
-use holdfast_resource::{GroupResource, Refusal, WriteContext};
+use holdfast_resource::{Refusal, WriteContext};
+use holdfast_schema::GroupResource;
 use holdfast_value::Value;
 use serde_json::json;
 

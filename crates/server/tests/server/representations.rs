@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::support::{CONFIG_MAPS, Server, config_map};
 use holdfast_proto::{Envelope, Messages};
-use holdfast_resource::GroupVersionKind;
+use holdfast_schema::GroupVersionKind;
 use holdfast_value::{Limits, Value, json};
 use http::{HeaderMap, header};
 use http_body_util::BodyExt;
@@ -25,7 +25,7 @@ fn decoded(bytes: &[u8]) -> (String, String, Value) {
     // Some documents of discovery omit their version.
     let reported = Some(envelope.api_version.as_ref()).filter(|reported: &&str| !reported.is_empty());
     let kind = GroupVersionKind {
-        group_version: holdfast_resource::GroupVersion::parse(reported.unwrap_or("v1")).unwrap(),
+        group_version: holdfast_schema::GroupVersion::parse(reported.unwrap_or("v1")).unwrap(),
         kind: envelope.kind.as_ref().into(),
     };
     let object_type = messages.types().id_of_kind(&kind).unwrap();

@@ -1,6 +1,6 @@
 //! Properties of an object that this process computed when it stored the object are not computed again.
 
-use holdfast_resource::Known;
+use holdfast_schema::Known;
 
 use super::*;
 

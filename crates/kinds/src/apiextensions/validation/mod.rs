@@ -16,10 +16,10 @@ use std::collections::HashSet;
 
 use holdfast_admission::webhooks::authorities_fault;
 use holdfast_gotext::quote::is_printable;
-use holdfast_resource::metadata::formats::{Faults, dns_label_1035, dns_subdomain};
-use holdfast_resource::schema::TypeTable;
-use holdfast_resource::structural::{Node, RuleTimings};
-use holdfast_resource::{Field, FieldError, FieldPath};
+use holdfast_schema::metadata::formats::{Faults, dns_label_1035, dns_subdomain};
+use holdfast_schema::types::TypeTable;
+use holdfast_schema::{Field, FieldError, FieldPath};
+use holdfast_structural::{Node, RuleTimings};
 use holdfast_value::Value;
 
 use super::define::condition;

@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use holdfast_cel::limits::{ESTIMATED_RULE, ESTIMATED_SCHEMA, excess};
 use holdfast_cel::{DeclType, Environment, Program};
-use holdfast_resource::schema::ListType;
-use holdfast_resource::structural::{Additional, JsonType, Node, Rule, RuleEnvironment, RuleTimings};
-use holdfast_resource::{FieldError, FieldErrorKind, FieldPath};
+use holdfast_schema::types::ListType;
+use holdfast_schema::{FieldError, FieldErrorKind, FieldPath};
+use holdfast_structural::{Additional, JsonType, Node, Rule, RuleEnvironment, RuleTimings};
 use holdfast_value::Value;
 
 use super::items;

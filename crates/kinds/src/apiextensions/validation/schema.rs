@@ -1,7 +1,7 @@
 //! Validation of the JSON schemas of CRDs, keyword by keyword.
 
-use holdfast_resource::structural::Node;
-use holdfast_resource::{FieldError, FieldPath};
+use holdfast_schema::{FieldError, FieldPath};
+use holdfast_structural::Node;
 use holdfast_value::{SeenValues, Value};
 
 use super::{is_true, items, text};

@@ -2,9 +2,10 @@
 //! because the existing CRD violates them too.
 
 use holdfast_gotext::errors::aggregate;
-use holdfast_resource::schema::TypeTable;
-use holdfast_resource::structural::has_unpruned_defaults;
-use holdfast_resource::{FieldError, FieldPath, SchemaViolation};
+use holdfast_resource::SchemaViolation;
+use holdfast_schema::types::TypeTable;
+use holdfast_schema::{FieldError, FieldPath};
+use holdfast_structural::has_unpruned_defaults;
 use holdfast_value::Value;
 
 use super::schema::{self, Strictness};

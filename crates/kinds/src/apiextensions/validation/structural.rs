@@ -2,8 +2,8 @@
 //! `anyOf`, `oneOf` and `not`
 //! (<https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema>).
 
-use holdfast_resource::structural::Pattern;
-use holdfast_resource::{FieldError, FieldPath};
+use holdfast_schema::{FieldError, FieldPath};
+use holdfast_structural::Pattern;
 use holdfast_value::Value;
 
 use super::{is_true, items, text};

@@ -1,7 +1,7 @@
 use std::sync::LazyLock;
 
-use holdfast_resource::schema::TypeTable;
-use holdfast_resource::structural::RuleTimings;
+use holdfast_schema::types::TypeTable;
+use holdfast_structural::RuleTimings;
 use holdfast_value::{Limits, Value, json};
 
 use super::{Errors, name_faults};

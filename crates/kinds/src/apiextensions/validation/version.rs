@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use holdfast_resource::structural::{JsonType, Node, Notation};
-use holdfast_resource::{FieldError, FieldPath};
+use holdfast_schema::{FieldError, FieldPath};
+use holdfast_structural::{JsonType, Node, Notation};
 use holdfast_value::Value;
 
 use super::{items, text};

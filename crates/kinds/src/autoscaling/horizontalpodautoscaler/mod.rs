@@ -12,7 +12,8 @@ use validation::AutoscalerRules;
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::features::Features;
 use holdfast_kind_tables::metadata_checks::of_core;
-use holdfast_resource::{ConversionError, Converts, Field, FieldError, Refusal, RowRules, Strategy, WriteContext};
+use holdfast_resource::{ConversionError, Converts, Refusal, RowRules, Strategy, WriteContext};
+use holdfast_schema::{Field, FieldError};
 use holdfast_value::{Map, Value};
 
 use crate::config::Config;

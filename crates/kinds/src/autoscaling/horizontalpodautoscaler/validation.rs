@@ -1,7 +1,7 @@
 //! Validation of autoscalers.
 
 use holdfast_kind_tables::features::{Feature, Features};
-use holdfast_resource::{Check, Field, Part, Rules};
+use holdfast_schema::{Check, Field, Part, Rules};
 
 use crate::validation::Errors;
 use crate::validation::resources::{is_negative, quantity, validate_container_name};

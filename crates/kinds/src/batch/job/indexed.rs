@@ -1,6 +1,6 @@
 //! Validation of the indexes of indexed Jobs.
 
-use holdfast_resource::{Check, Field, Part, Rules};
+use holdfast_schema::{Check, Field, Part, Rules};
 
 use crate::validation::Errors;
 

@@ -9,10 +9,9 @@ pub(super) use cells::CELLS;
 
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, in_order};
-use holdfast_resource::metadata::formats::label_value;
-use holdfast_resource::{
-    DeletionRules, Field, FieldError, Old, Refusal, SelectorWords, Strategy, UpdateOrder, WriteContext,
-};
+use holdfast_resource::{DeletionRules, Old, Refusal, SelectorWords, Strategy, WriteContext};
+use holdfast_schema::metadata::formats::label_value;
+use holdfast_schema::{Field, FieldError, UpdateOrder};
 use holdfast_value::Value;
 
 pub(super) use self::indexed::indexed_warning;

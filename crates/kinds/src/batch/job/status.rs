@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use holdfast_resource::{Check, Field, FieldError, Part, Rules};
+use holdfast_schema::{Check, Field, FieldError, Part, Rules};
 use holdfast_value::json;
 
 use super::indexed::{overlap, validate_indexes};

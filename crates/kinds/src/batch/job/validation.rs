@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use holdfast_kind_tables::features::{Feature, Features};
-use holdfast_resource::metadata::formats::dns_label;
-use holdfast_resource::metadata::labels::{LabelSelector, invalid_selector, validate_label_selector};
-use holdfast_resource::{Check, Field, FieldError, FieldErrorKind, Part, Rules};
+use holdfast_schema::metadata::formats::dns_label;
+use holdfast_schema::metadata::labels::{LabelSelector, invalid_selector, validate_label_selector};
+use holdfast_schema::{Check, Field, FieldError, FieldErrorKind, Part, Rules};
 use holdfast_value::Value;
 
 use super::indexed::{validate_index_limits, validate_succeeded_counts, validate_success_rule};

@@ -1,8 +1,9 @@
 //! Bindings: a scheduler assigns a Pod to a node.
 
 use holdfast_gotext::errors::aggregate;
-use holdfast_resource::metadata::formats::check_key;
-use holdfast_resource::{ActionStep, Field, FieldError, Refusal, SubresourceAction, WriteContext};
+use holdfast_resource::{ActionStep, Refusal, SubresourceAction, WriteContext};
+use holdfast_schema::metadata::formats::check_key;
+use holdfast_schema::{Field, FieldError};
 use holdfast_value::Value;
 
 use super::super::of_core;

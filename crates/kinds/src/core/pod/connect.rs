@@ -2,9 +2,8 @@
 
 use holdfast_kind_tables::features::{Feature, Features};
 use holdfast_resource::ParameterForm::{Flag, Number, Ports, Text, Texts, Time};
-use holdfast_resource::{
-    ConnectParameter, Connecter, Connection, Field, FieldError, FieldPath, GroupKind, Refusal, WriteContext,
-};
+use holdfast_resource::{ConnectParameter, Connecter, Connection, Refusal, WriteContext};
+use holdfast_schema::{Field, FieldError, FieldPath, GroupKind};
 use holdfast_value::Value;
 
 use super::super::{of_core, proxied_name, proxy_parameters};

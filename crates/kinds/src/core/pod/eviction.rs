@@ -3,11 +3,10 @@
 
 use std::ops::ControlFlow;
 
-use holdfast_resource::metadata::labels::LabelSelector;
 use holdfast_resource::table::condition;
-use holdfast_resource::{
-    ActionStep, Field, FieldError, FieldPath, GroupKind, GroupResource, Refusal, SubresourceAction, WriteContext,
-};
+use holdfast_resource::{ActionStep, Refusal, SubresourceAction, WriteContext};
+use holdfast_schema::metadata::labels::LabelSelector;
+use holdfast_schema::{Field, FieldError, FieldPath, GroupKind, GroupResource};
 use holdfast_value::{SmolStr, Value};
 
 use super::super::of_core;

@@ -13,7 +13,8 @@ use std::time::SystemTime;
 
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::features::{Feature, Features};
-use holdfast_resource::{DeletionRules, Field, FieldError, Refusal, RowConditions, RowRules, Strategy, WriteContext};
+use holdfast_resource::{DeletionRules, Refusal, RowConditions, RowRules, Strategy, WriteContext};
+use holdfast_schema::{Field, FieldError};
 use holdfast_value::{Map, Value};
 
 pub(super) use binding::Binding;

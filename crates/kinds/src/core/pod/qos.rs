@@ -1,6 +1,6 @@
 //! Quality of service classes of Pods: <https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/>.
 
-use holdfast_resource::Field;
+use holdfast_schema::Field;
 
 use crate::validation::resources::quantity;
 

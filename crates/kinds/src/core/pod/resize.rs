@@ -1,7 +1,7 @@
 //! Resizing: a running Pod gets different amounts of cpu and memory.
 
 use holdfast_kind_tables::features::{Feature, Features};
-use holdfast_resource::Field;
+use holdfast_schema::Field;
 use holdfast_value::Value;
 
 use super::qos;

@@ -4,9 +4,10 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
 
 use holdfast_kind_tables::features::{Feature, Features};
-use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, qualified_name};
+use holdfast_resource::WriteContext;
 use holdfast_resource::table::items;
-use holdfast_resource::{Check, Field, FieldError, NoRules, Part, WriteContext};
+use holdfast_schema::metadata::formats::{dns_label, dns_subdomain, qualified_name};
+use holdfast_schema::{Check, Field, FieldError, NoRules, Part};
 use holdfast_value::Value;
 
 use crate::defaults::is_zero;

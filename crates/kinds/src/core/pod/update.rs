@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use holdfast_kind_tables::features::Features;
-use holdfast_resource::{Field, FieldError, FieldPath};
+use holdfast_schema::{Field, FieldError, FieldPath};
 use holdfast_value::{Map, Value, json};
 
 use crate::defaults::{change_items, put_at};

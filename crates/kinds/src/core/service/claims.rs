@@ -10,7 +10,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use holdfast_gotext::cidr::Cidr;
 use holdfast_gotext::time::{Precision, Timestamp};
-use holdfast_resource::{Claim, Claims, GroupResource, Lookup};
+use holdfast_resource::{Claim, Claims, Lookup};
+use holdfast_schema::GroupResource;
 use holdfast_value::{Value, json};
 
 use super::allocation::{blocks_of, held};

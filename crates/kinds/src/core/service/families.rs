@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 use std::net::IpAddr;
 
-use holdfast_resource::{Field, FieldError};
+use holdfast_schema::{Field, FieldError};
 use holdfast_value::Value;
 
 use super::{is_external, is_headless, texts_at};

@@ -16,11 +16,9 @@ use std::sync::{Arc, Mutex};
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::features::Feature;
 use holdfast_kind_tables::metadata_checks::of_core;
-use holdfast_resource::metadata::new_object;
-use holdfast_resource::{
-    Field, FieldError, Followed, GroupResource, HiddenField, InitialObjects, Lookup, NameRule, Old, Refusal, Strategy,
-    WriteContext,
-};
+use holdfast_resource::{Followed, HiddenField, InitialObjects, Lookup, Old, Refusal, Strategy, WriteContext};
+use holdfast_schema::metadata::new_object;
+use holdfast_schema::{Field, FieldError, GroupResource, NameRule};
 use holdfast_value::{List, Value};
 
 pub(super) use cells::CELLS;

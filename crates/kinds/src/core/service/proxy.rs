@@ -1,6 +1,7 @@
 //! Proxy to a Service, up to the point where the reference would contact an endpoint.
 
-use holdfast_resource::{ConnectParameter, Connecter, Connection, Field, Refusal, WriteContext};
+use holdfast_resource::{ConnectParameter, Connecter, Connection, Refusal, WriteContext};
+use holdfast_schema::Field;
 use holdfast_value::Value;
 
 use super::super::{of_core, proxied_name, proxy_parameters};

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, qualified_name};
-use holdfast_resource::{Check, Field, FieldError, Part, Rules};
+use holdfast_schema::metadata::formats::{dns_label, dns_subdomain, qualified_name};
+use holdfast_schema::{Check, Field, FieldError, Part, Rules};
 use holdfast_value::Value;
 
 use super::families;

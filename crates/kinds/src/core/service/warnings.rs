@@ -1,6 +1,6 @@
 //! Warnings about Services (`GetWarningsForService`).
 
-use holdfast_resource::Field;
+use holdfast_schema::Field;
 
 use crate::validation::addresses::{address_warning, block_warning};
 

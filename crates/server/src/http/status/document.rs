@@ -1,6 +1,6 @@
 //! Content of a `Status`, and its encoding.
 
-use holdfast_resource::{Field, GroupResource};
+use holdfast_schema::{Field, GroupResource};
 use holdfast_value::Value;
 use serde::Serialize;
 use smol_str::SmolStr;

@@ -4,8 +4,8 @@ use holdfast_authorization::{
     AccessTarget, Attributes, Authorizer, MASTERS, ResourceTarget, User, service_account_groups, service_account_of,
 };
 use holdfast_gotext::quote::quote;
-use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, domain_prefixed_path};
-use holdfast_resource::{Aggregate, FieldPath};
+use holdfast_schema::metadata::formats::{dns_label, dns_subdomain, domain_prefixed_path};
+use holdfast_schema::{Aggregate, FieldPath};
 use holdfast_value::SmolStr;
 use http::header::HeaderMap;
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use holdfast_resource::{GroupVersion, version_order};
+use holdfast_resource::version_order;
+use holdfast_schema::GroupVersion;
 use holdfast_value::{SmolStr, Value};
 
 use crate::webhooks::Backend;

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use holdfast_authorization::MASTERS;
-use holdfast_resource::{GroupVersion, version_order};
+use holdfast_resource::version_order;
+use holdfast_schema::GroupVersion;
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderValue};
 use parking_lot::Mutex;

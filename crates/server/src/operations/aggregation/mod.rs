@@ -21,7 +21,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
-use holdfast_resource::{GroupResource, GroupVersion, Registry};
+use holdfast_resource::Registry;
+use holdfast_schema::{GroupResource, GroupVersion};
 use parking_lot::Mutex;
 
 use crate::api::context::Context;

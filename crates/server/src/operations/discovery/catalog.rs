@@ -4,7 +4,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use holdfast_resource::{GroupVersion, Registry};
+use holdfast_resource::Registry;
+use holdfast_schema::GroupVersion;
 use smol_str::SmolStr;
 
 use super::aggregated::VersionDiscovery;

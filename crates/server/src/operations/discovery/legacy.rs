@@ -1,6 +1,7 @@
 //! Discovery in the older form: `/api`, `/apis`, `/apis/GROUP`, `/api/v1` and `/apis/GROUP/VERSION`.
 
-use holdfast_resource::{GroupVersion, GroupVersionKind, Registry};
+use holdfast_resource::Registry;
+use holdfast_schema::{GroupVersion, GroupVersionKind};
 use serde::{Deserialize, Serialize};
 use smol_str::{SmolStr, format_smolstr};
 

@@ -17,7 +17,7 @@ pub(crate) use cache::DocumentCache;
 pub use catalog::Catalog;
 
 /// Returns the resources of a group version in the order of discovery: by name.
-fn sorted<'a>(registry: &'a Registry, group_version: &'a holdfast_resource::GroupVersion) -> Vec<Served> {
+fn sorted<'a>(registry: &'a Registry, group_version: &'a holdfast_schema::GroupVersion) -> Vec<Served> {
     let mut served: Vec<Served> = registry.served_in(group_version).collect();
     served.sort_by(|a, b| a.resource.plural.cmp(&b.resource.plural));
     served

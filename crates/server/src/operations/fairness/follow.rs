@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_fairness::{LevelSpec, ObjectStatistics, SchemaSpec};
-use holdfast_resource::GroupResource;
+use holdfast_schema::GroupResource;
 use holdfast_value::Value;
 use smol_str::SmolStr;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};

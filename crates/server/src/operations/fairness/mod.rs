@@ -14,7 +14,7 @@ use holdfast_fairness::{
     Arrival, LevelSpec, ListQuery, Moment, ObjectStatistics, SchemaSpec, WatchKey, WorkEstimate, list_seats,
     mutating_work,
 };
-use holdfast_resource::GroupResource;
+use holdfast_schema::GroupResource;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Uri};
 use parking_lot::Mutex;

@@ -12,8 +12,9 @@ use std::ops::RangeInclusive;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use holdfast_gotext::cidr::Cidr;
+use holdfast_resource::Refusal;
 use holdfast_resource::table::items;
-use holdfast_resource::{Field, Refusal};
+use holdfast_schema::Field;
 use holdfast_value::Value;
 
 use self::taking::Taking;

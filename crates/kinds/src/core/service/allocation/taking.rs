@@ -5,7 +5,8 @@ use std::net::IpAddr;
 
 use holdfast_gotext::cidr::Cidr;
 use holdfast_gotext::quote::quote;
-use holdfast_resource::{FieldError, FieldPath, Refusal};
+use holdfast_resource::Refusal;
+use holdfast_schema::{FieldError, FieldPath};
 use holdfast_value::Value;
 
 use super::super::families::keeps_preferring;

@@ -1,0 +1,407 @@
+//! Validation tags: conditions on the values of a field, named like the tags of Kubernetes' own declarative validation
+//! (`+k8s:required`, `+k8s:minimum`, ...: <https://kubernetes.io/docs/reference/using-api/declarative-validation/>),
+//! without their prefix.
+//!
+//! ```text
+//! type example.v1.Spec struct +order(@source,kind,count) +changes(kind)
+//!   kind string 1 +required +enum(A,B) +immutable
+//!   count int32 2 pointer +minimum(1)
+//! ```
+//! A blank within a text is written as `~`. [`Check`](crate::Check) walks them.
+
+use std::fmt;
+
+use holdfast_value::SmolStr;
+
+use crate::field::Field;
+use crate::field_error::FieldError;
+use crate::metadata::conditions::validate_conditions;
+use crate::metadata::formats::{self, Faults};
+use crate::metadata::labels::{validate_label_selector, validate_labels};
+use crate::types::Gate;
+
+/// Validation tags of the values of a field.
+#[derive(Clone, Debug, Default)]
+pub struct Marks {
+    /// Tags of the field itself, in the order in which they are checked.
+    pub own: Vec<Mark>,
+    /// Tags of each item of a list or each value of a map: `+each:...`.
+    pub each: Vec<Mark>,
+    /// Tags of each key of a map: `+keys:...`.
+    pub keys: Vec<Mark>,
+    /// Error detail for a value that differs from the old one, if it is immutable: `+immutable`.
+    pub immutable: Option<SmolStr>,
+    /// True if it is one of the fields of which at most one may be set: `+unionMember`.
+    pub union_member: bool,
+    /// Field in which the items of a list must differ; for texts, the items themselves: `+distinct(name)`. It is
+    /// checked after the items.
+    pub distinct: Option<SmolStr>,
+    /// Feature gate without which it does not exist: `+gate(...)`. Boxed, since few fields have one.
+    pub gate: Option<Box<Gate>>,
+}
+
+impl Marks {
+    /// Returns true if there are any tags for the values.
+    pub(crate) fn holds(&self) -> bool {
+        let of_values = [&self.own, &self.each, &self.keys];
+        of_values.iter().any(|marks| !marks.is_empty()) || self.union_member || self.distinct.is_some()
+    }
+
+    /// Adds a tag in the form of a table, without its `+`.
+    pub(crate) fn read(&mut self, mark: &str) -> Result<(), &'static str> {
+        if let Some(mark) = mark.strip_prefix("each:") {
+            self.each.push(Mark::read(mark)?);
+        } else if let Some(mark) = mark.strip_prefix("keys:") {
+            self.keys.push(Mark::read(mark)?);
+        } else {
+            match split(mark) {
+                ("immutable", inside) => self.immutable = Some(text_or(inside, "field is immutable")),
+                ("unionMember", _) => self.union_member = true,
+                ("distinct", inside) => self.distinct = Some(SmolStr::new(inside)),
+                ("gate", inside) => self.gate = Some(Box::new(Gate::read(inside)?)),
+                _ => self.own.push(Mark::read(mark)?),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A validation tag of a value.
+#[derive(Clone, Debug)]
+pub enum Mark {
+    /// The value must be present: set for a pointer, otherwise neither empty nor zero. If it is missing, no other error
+    /// is reported for it. Holds the error detail, which is mostly empty.
+    Required(SmolStr),
+    /// A text that is set must not be empty: it is reported like a missing one, and no other error is reported for it.
+    NotEmpty,
+    /// The value may be empty or zero, and is then not validated. A pointer may be unset without this tag, and a text
+    /// behind one may be empty with it.
+    Optional,
+    /// Minimum of a number, and the error detail.
+    Minimum(i64, SmolStr),
+    /// Maximum of a number, and the error detail.
+    Maximum(i64, SmolStr),
+    /// Bounds of a number, which the error reports together.
+    Range(i64, i64),
+    /// Supported values of a text, which the error lists in this order.
+    Enum(Vec<SmolStr>),
+    /// Format of a text.
+    Format(&'static Format),
+    /// Maximum number of items of a list or a map.
+    MaxItems(usize),
+    /// The same; no other error is reported for a list with more items: `+maxItems(n,alone)`.
+    MaxItemsAlone(usize),
+    /// Maximum length of a text in bytes, and the error detail, if it is not that of the reference's tag.
+    MaxLength(usize, SmolStr),
+    /// Field in which the items of a list must differ; for texts, the items themselves.
+    Unique(SmolStr),
+}
+
+impl Mark {
+    fn read(mark: &str) -> Result<Self, &'static str> {
+        const NUMBER: &str = "no number in a mark";
+        let (name, inside) = split(mark);
+        let pair = || inside.split_once(',').unwrap_or((inside, ""));
+        let count = || inside.parse().map_err(|_| NUMBER);
+        Ok(match name {
+            "required" => Self::Required(text_or(inside, "")),
+            "optional" => Self::Optional,
+            "notEmpty" => Self::NotEmpty,
+            "minimum" | "maximum" => {
+                let bound = pair().0.parse().map_err(|_| NUMBER)?;
+                let is_least = name == "minimum";
+                let side = if is_least { "greater" } else { "less" };
+                let usual = format!("must be {side} than or equal to {bound}");
+                let said = text_or(pair().1, &usual);
+                if is_least {
+                    Self::Minimum(bound, said)
+                } else {
+                    Self::Maximum(bound, said)
+                }
+            }
+            "range" => {
+                let bound = |text: &str| text.parse().map_err(|_| NUMBER);
+                Self::Range(bound(pair().0)?, bound(pair().1)?)
+            }
+            "enum" => Self::Enum(inside.split(',').map(|value| text_or(value, "")).collect()),
+            "format" => Self::Format(Format::named(inside).ok_or("no such format")?),
+            "maxItems" => match inside.strip_suffix(",alone") {
+                Some(most) => Self::MaxItemsAlone(most.parse().map_err(|_| NUMBER)?),
+                None => Self::MaxItems(count()?),
+            },
+            "maxLength" => Self::MaxLength(pair().0.parse().map_err(|_| NUMBER)?, text_or(pair().1, "")),
+            "unique" => Self::Unique(SmolStr::new(inside)),
+            _ => return Err("no such mark of validation"),
+        })
+    }
+}
+
+/// A format of values.
+pub struct Format {
+    name: &'static str,
+    pub(crate) check: FormatCheck,
+}
+
+/// Check of a value's format.
+pub(crate) enum FormatCheck {
+    /// Returns the errors of a text.
+    Text(fn(&str) -> Faults),
+    /// Reports the errors of the value of a field.
+    Value(fn(&Field<'_, '_>, &mut Vec<FieldError>)),
+}
+
+impl Format {
+    fn named(name: &str) -> Option<&'static Self> {
+        FORMATS.iter().find(|format| format.name == name)
+    }
+
+    const fn text(name: &'static str, faults: fn(&str) -> Faults) -> Self {
+        let check = FormatCheck::Text(faults);
+        Self { name, check }
+    }
+
+    const fn value(name: &'static str, report: fn(&Field<'_, '_>, &mut Vec<FieldError>)) -> Self {
+        let check = FormatCheck::Value(report);
+        Self { name, check }
+    }
+}
+
+impl fmt::Debug for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// The formats that tags name: those of the reference's tags, followed by those that it only has in code.
+static FORMATS: [Format; 15] = [
+    Format::text("k8s-short-name", formats::dns_label),
+    Format::text("k8s-long-name", formats::dns_subdomain),
+    Format::text("k8s-long-name-caseless", |text| {
+        formats::dns_subdomain(&text.to_lowercase())
+    }),
+    Format::text("k8s-label-key", formats::qualified_name),
+    Format::text("k8s-label-value", formats::label_value),
+    Format::text("k8s-path-segment-name", formats::path_segment),
+    Format::value("k8s-resource-pool-name", resource_pool_name),
+    Format::text("dns-label-1035", formats::dns_label_1035),
+    Format::text("wildcard-subdomain", formats::wildcard_subdomain),
+    Format::text("config-key", formats::config_key),
+    Format::value("domain-prefixed-path", |field, errors| {
+        errors.extend(formats::domain_prefixed_path(&field.path(), field.text()));
+    }),
+    Format::value("conditions", validate_conditions),
+    Format::value("device-pool-name", device_pool_name),
+    Format::value("labels", validate_labels),
+    Format::value("label-selector", validate_label_selector),
+];
+
+/// Maximum length of the name of a device pool, in bytes.
+const POOL_NAME: usize = 253;
+
+/// Validates the name of a device pool, in the words of the reference's code.
+///
+/// upstream: pkg/apis/resource/validation#validatePoolName
+fn device_pool_name(field: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
+    if field.text().len() > POOL_NAME {
+        errors.push(field.too_long(POOL_NAME));
+    }
+    for part in field.text().split('/') {
+        let faults = formats::dns_subdomain(part).into_iter();
+        errors.extend(faults.map(|fault| field.invalid_as(part, fault)));
+    }
+}
+
+/// Validates the name of a device pool: subdomains with slashes between them.
+///
+/// upstream: k8s.io/apimachinery/pkg/api/validate#ResourcePoolName
+fn resource_pool_name(field: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
+    if field.text().len() > POOL_NAME {
+        errors.push(field.too_long(POOL_NAME));
+    }
+    for (at, part) in field.text().split('/').enumerate() {
+        if part.is_empty() {
+            errors.push(field.invalid(format!("segment {at}: must not be empty")));
+            continue;
+        }
+        let faults = formats::dns_subdomain(part).into_iter();
+        errors.extend(faults.map(|fault| field.invalid_as(part, format!("segment {at}: {fault}"))));
+    }
+}
+
+/// Validation tags of a type as a whole.
+#[derive(Clone, Debug, Default)]
+pub struct TypeMarks {
+    /// Order in which the reference checks values, if it is not that of the fields: `+order(...)`. `@name` is a rule in
+    /// code; `?name` is a field that a rule may have checked, and that is not checked otherwise.
+    pub order: Vec<SmolStr>,
+    /// The same order for changes: `+changes(...)`.
+    pub changes: Vec<SmolStr>,
+    /// Name of the members of the union in errors: `+union(handler~type)`.
+    pub union: Option<SmolStr>,
+    /// Checks of values, in order.
+    pub(crate) steps: Vec<Step>,
+    /// Comparisons with the old object, in order.
+    pub(crate) change_steps: Vec<Step>,
+}
+
+impl TypeMarks {
+    /// Adds a tag in the form of a table, without its `+`.
+    pub(crate) fn read(&mut self, mark: &str) -> Result<(), &'static str> {
+        let list = |inside: &str| inside.split(',').map(SmolStr::new).collect();
+        match split(mark) {
+            ("order", inside) => self.order = list(inside),
+            ("changes", inside) => self.changes = list(inside),
+            ("union", inside) => self.union = Some(text_or(inside, "")),
+            _ => return Err("no such mark of a type"),
+        }
+        Ok(())
+    }
+}
+
+/// A step of the checks of a struct.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    /// The field with this index.
+    Field(u16),
+    /// The rule with this name.
+    Rule(SmolStr),
+}
+
+/// Splits a tag into its name and the text in its brackets.
+fn split(mark: &str) -> (&str, &str) {
+    match mark.split_once('(') {
+        Some((name, inside)) => (name, inside.strip_suffix(')').unwrap_or(inside)),
+        None => (mark, ""),
+    }
+}
+
+fn text_or(inside: &str, usual: &str) -> SmolStr {
+    if inside.is_empty() {
+        SmolStr::new(usual)
+    } else {
+        inside.replace('~', " ").into()
+    }
+}
+
+/// Returns the text of a table with its tags replaced by these. The tags have the form of the table: a line for a type,
+/// and below it lines for fields, each a name and tags.
+///
+/// # Errors
+/// If the table lacks a type or field, which the error names.
+pub fn join_marks(types: &str, marks: &str) -> Result<String, String> {
+    let mut mark_lines = MarkLines::read(marks)?;
+    let mut of = "";
+    let mut out = String::with_capacity(types.len() + marks.len());
+    for line in types.lines() {
+        let found = if let Some(head) = line.strip_prefix("type ") {
+            of = head.split(' ').next().unwrap_or_default();
+            mark_lines.take(of, "")
+        } else if let Some(field) = line.strip_prefix("  ") {
+            mark_lines.take(of, field.split(' ').next().unwrap_or_default())
+        } else {
+            out.extend([line, "\n"]);
+            continue;
+        };
+        let (plain, default) = match line.find(" default=") {
+            Some(at) => line.split_at(at),
+            None => (line, ""),
+        };
+        let words = plain.split(' ').filter(|word| !word.starts_with('+'));
+        out.push_str(&words.collect::<Vec<_>>().join(" "));
+        for mark in found.unwrap_or_default() {
+            out.extend([" ", mark]);
+        }
+        out.extend([default, "\n"]);
+    }
+    match mark_lines.0.first() {
+        None => Ok(out),
+        Some((of, field, _)) => Err(format!("there is no {of} {field} to mark")),
+    }
+}
+
+/// Tags by type and field; the field is empty for those of the type.
+struct MarkLines<'m>(Vec<(&'m str, &'m str, Vec<&'m str>)>);
+
+impl<'m> MarkLines<'m> {
+    fn read(marks: &'m str) -> Result<Self, String> {
+        let mut mark_lines = Self(Vec::new());
+        let mut of = None;
+        for line in marks.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            let is_type = line.starts_with("type ");
+            let mut words = line.trim_start_matches("type ").split_whitespace();
+            let name = words.next().unwrap_or_default();
+            let words: Vec<&str> = words.collect();
+            if is_type {
+                of = Some(name);
+            }
+            let of = of.ok_or_else(|| format!("{line}: of no type"))?;
+            let field = if is_type { "" } else { name };
+            let odd = words.iter().any(|word| !word.starts_with('+')) || (!is_type && words.is_empty());
+            if odd
+                || mark_lines
+                    .0
+                    .iter()
+                    .any(|(known, name, _)| *known == of && *name == field)
+            {
+                return Err(format!("{of} {line}: twice, or no marks"));
+            }
+            mark_lines.0.push((of, field, words));
+        }
+        Ok(mark_lines)
+    }
+
+    fn take(&mut self, of: &str, field: &str) -> Option<Vec<&'m str>> {
+        let at = self
+            .0
+            .iter()
+            .position(|(known, name, _)| *known == of && *name == field)?;
+        Some(self.0.remove(at).2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TYPES: &str =
+        "# Head.\n\ntype a.A struct atomic\n  x string 1 +optional published default=\" +\"\n  y int32 2 pointer\n";
+
+    #[test]
+    fn marks_take_the_place_of_those_that_were_there() {
+        let marks = "# Why.\ntype a.A +order(y,x)\n  y  +minimum(1)\n";
+        let joined = join_marks(TYPES, marks).unwrap();
+        let expected = "# Head.\n\ntype a.A struct atomic +order(y,x)\n  x string 1 published default=\" +\"\n  y int32 2 pointer +minimum(1)\n";
+        assert_eq!(joined, expected);
+        assert_eq!(join_marks(&joined, marks).unwrap(), expected);
+    }
+
+    #[test]
+    fn marks_of_nothing_are_an_error() {
+        for (marks, message) in [
+            ("type a.B\n", "there is no a.B  to mark"),
+            ("type a.A\n  z +required\n", "there is no a.A z to mark"),
+            ("  z +required\n", "  z +required: of no type"),
+            ("type a.A\n  x\n", "a.A   x: twice, or no marks"),
+            ("type a.A\ntype a.A\n", "a.A type a.A: twice, or no marks"),
+        ] {
+            assert_eq!(join_marks(TYPES, marks).unwrap_err(), message);
+        }
+    }
+
+    #[test]
+    fn a_mark_that_is_none_is_refused() {
+        for mark in [
+            "odd",
+            "maxItems(x,alone)",
+            "gate",
+            "minimum(x)",
+            "range(1)",
+            "format(odd)",
+            "maxItems",
+            "each:odd",
+        ] {
+            assert!(Marks::default().read(mark).is_err(), "{mark}");
+        }
+        assert!(TypeMarks::default().read("odd").is_err());
+    }
+}

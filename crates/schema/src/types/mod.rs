@@ -1,0 +1,55 @@
+//! The types of objects, as data.
+//!
+//! A [`TypeTable`] holds every type by its definition name (`io.k8s.api.apps.v1.DeploymentSpec`): its fields, their
+//! shapes, and all the data that the server needs by type. Decoding ([`decode`]), defaults, merge schemas, protobuf and
+//! the published OpenAPI documents are walks over this one table. Built-in types are read from a text table
+//! ([`TypeTable::parse`]); others are built at run time ([`TypeTableBuilder`]).
+//!
+//! Invariant: a table never changes once it is built, and a type refers to others by index within its own table.
+
+mod base64;
+mod declare;
+mod decode;
+mod defaults;
+mod empties;
+mod empty_lists;
+mod field;
+mod fields_v1;
+mod gates;
+mod go_names;
+mod in_place;
+mod marks;
+mod merge;
+mod object;
+mod rebuild;
+mod scalars;
+mod table;
+#[cfg(test)]
+mod tests;
+mod text;
+mod types;
+mod visit;
+mod write;
+
+pub use base64::decode as decode_base64;
+pub use declare::decl_type;
+pub use decode::{DecodeError, Decoded, FloatAmount, UnknownField, decode, decode_beside, decode_tree};
+pub use defaults::{with_defaults, with_defaults_beside};
+pub use empties::{EmptyField, EmptyKind, show_empties};
+pub use field::{Field, ListType, MapType, MergeKey, Omission, PatchMarks, ProtoPath, Shape};
+pub use fields_v1::{OWNED_FIELDS, write_fields_v1};
+pub use gates::Gate;
+pub use marks::{Format, Mark, Marks, TypeMarks, join_marks};
+pub use merge::{anything, merge_schema, stated_default, type_spec};
+pub use object::{write_object, write_object_with_room};
+pub use rebuild::{ListRebuild, MapRebuild};
+pub use table::{TableError, TypeTable, TypeTableBuilder};
+pub use text::{TextError, write_table};
+pub use types::{Scalar, Type, TypeId, TypeKind, Union};
+pub use visit::TypeVisitor;
+pub use write::{Member, Members, members, write_json};
+
+pub(crate) use decode::is_empty;
+pub(crate) use gates::DisabledField;
+pub(crate) use in_place::kept_in_place;
+pub(crate) use marks::{FormatCheck, Step};

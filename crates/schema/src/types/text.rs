@@ -1,0 +1,443 @@
+//! The text form of a [`TypeTable`]: one line a field, so that a change of the tables reads well in a review.
+//!
+//! ```text
+//! package core.v1 io.k8s.api.core.v1
+//! type core.v1.ContainerPort struct
+//!   containerPort int32 3 required never
+//!   protocol string 4 enum(SCTP,TCP,UDP) published default="TCP"
+//! ```
+//! A field is its name, its shape (`[]` before the shape of items, `{}` before that of values, a type by its name), its
+//! numbers in protobuf (`2/1` is field 1 of the message in field 2, `-` is none) and properties. Types outside the
+//! packages at the top have their full names. Words that begin with `+` are [validation tags](crate::types::Mark). A
+//! blank within a listed value is written as `~`. Fields are in the order in which the reference writes them.
+
+use std::fmt::Write as _;
+
+use holdfast_value::{Limits, SmolStr, Value, json};
+
+use crate::names::{GroupVersion, GroupVersionKind};
+use crate::types::{
+    Field, ListType, MapType, MergeKey, Omission, ProtoPath, Scalar, Shape, TableError, Type, TypeKind, TypeTable,
+    TypeTableBuilder, Union,
+};
+
+/// Error in the text of a table of types.
+#[derive(Debug, thiserror::Error)]
+pub enum TextError {
+    /// A line is malformed.
+    #[error("line {line}: {what}")]
+    Line {
+        /// Line number, from 1.
+        line: usize,
+        /// Description of the error.
+        what: &'static str,
+    },
+    /// The types are inconsistent.
+    #[error(transparent)]
+    Table(#[from] TableError),
+}
+
+impl TypeTable {
+    /// Reads the text form; the types keep its order.
+    pub fn parse(text: &str) -> Result<Self, TextError> {
+        let mut reader = Reader::default();
+        reader.name_types(text);
+        let mut lines = text.lines().enumerate().peekable();
+        while let Some((at, line)) = lines.next() {
+            let within = |what| TextError::Line { line: at + 1, what };
+            if line.is_empty() || line.starts_with('#') || line.starts_with("package ") {
+                continue;
+            }
+            let head = line.strip_prefix("type ").ok_or(within("neither a type nor a field"))?;
+            let mut fields = Vec::new();
+            while let Some((at, line)) = lines.next_if(|(_, line)| line.starts_with("  ")) {
+                let field = reader.field(&line[2..]);
+                fields.push(field.map_err(|what| TextError::Line { line: at + 1, what })?);
+            }
+            reader.add_type(head, fields, at + 1)?;
+        }
+        Ok(reader.builder.build()?)
+    }
+}
+
+#[derive(Default)]
+struct Reader<'t> {
+    packages: Vec<(&'t str, &'t str)>,
+    builder: TypeTableBuilder,
+    /// Last full name that was built; kept for its memory.
+    name: String,
+}
+
+impl<'t> Reader<'t> {
+    /// Reads the packages, and the names of the types in their order, which determines their ids.
+    fn name_types(&mut self, text: &'t str) {
+        for line in text.lines() {
+            if let Some((short, long)) = line.strip_prefix("package ").and_then(|rest| rest.split_once(' ')) {
+                self.packages.push((short, long));
+            } else if let Some(head) = line.strip_prefix("type ") {
+                self.full_name(head.split(' ').next().unwrap_or_default());
+                self.builder.reference(&self.name);
+            }
+        }
+    }
+
+    /// Builds the full name of a type in `self.name`.
+    fn full_name(&mut self, name: &str) {
+        self.name.clear();
+        let package = name
+            .rsplit_once('.')
+            .and_then(|(short, last)| Some((self.packages.iter().find(|(known, _)| *known == short)?.1, last)));
+        match package {
+            Some((long, last)) => self.name.extend([long, ".", last]),
+            None => self.name.push_str(name),
+        }
+    }
+
+    fn add_type(&mut self, head: &str, fields: Vec<Field>, line: usize) -> Result<(), TextError> {
+        let mut words = head.split(' ');
+        let (name, kind) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        self.full_name(name);
+        let within = |what| TextError::Line { line, what };
+        let of = match Scalar::from_name(kind) {
+            Some(scalar) => self.builder.add_scalar(&self.name, scalar)?,
+            None if kind == "struct" => self.builder.add_struct(&self.name, fields)?,
+            None => return Err(within("no such kind of type")),
+        };
+        for mark in words {
+            let (name, inside) = split_mark(mark);
+            match name {
+                "atomic" => of.map_type = Some(MapType::Atomic),
+                "granular" => of.map_type = Some(MapType::Granular),
+                "unpublished" => of.published = false,
+                "kind" => of.kinds.push(kind_of(inside).ok_or(within("no kind"))?),
+                "union" => of.unions.push(union_of(inside).ok_or(within("no union"))?),
+                _ if mark.starts_with('+') => of.marks.read(&mark[1..]).map_err(within)?,
+                _ => return Err(within("no such mark of a type")),
+            }
+        }
+        Ok(())
+    }
+
+    fn field(&mut self, line: &str) -> Result<Field, &'static str> {
+        let mut rest = line;
+        let mut word = || {
+            let (word, after) = rest.split_once(' ').unwrap_or((rest, ""));
+            rest = after;
+            word
+        };
+        let (name, shape, path) = (word(), word(), word());
+        let mut field = Field::new(name, self.shape(shape));
+        field.proto = proto_path(path).ok_or("no numbers of a field")?;
+        while !rest.is_empty() {
+            if let Some(default) = rest.strip_prefix("default=") {
+                field.default = Some(value_of(default)?);
+                break;
+            }
+            let (mark, after) = rest.split_once(' ').unwrap_or((rest, ""));
+            rest = after;
+            mark_field(&mut field, mark)?;
+        }
+        Ok(field)
+    }
+
+    fn shape(&mut self, word: &str) -> Shape {
+        if let Some(item) = word.strip_prefix("[]") {
+            return Shape::List(Box::new(self.shape(item)));
+        }
+        if let Some(value) = word.strip_prefix("{}") {
+            return Shape::Map(Box::new(self.shape(value)));
+        }
+        if let Some((shape, _)) = PLAIN_SHAPES.iter().find(|(_, name)| *name == word) {
+            return shape.clone();
+        }
+        self.full_name(word);
+        Shape::Ref(self.builder.reference(&self.name))
+    }
+}
+
+const PLAIN_SHAPES: [(Shape, &str); 7] = [
+    (Shape::String, "string"),
+    (Shape::Int32, "int32"),
+    (Shape::Int64, "int64"),
+    (Shape::Bool, "bool"),
+    (Shape::Double, "double"),
+    (Shape::Bytes, "bytes"),
+    (Shape::Any, "any"),
+];
+
+fn mark_field(field: &mut Field, mark: &str) -> Result<(), &'static str> {
+    if let Some(mark) = mark.strip_prefix('+') {
+        return field.marks.read(mark);
+    }
+    let (name, inside) = split_mark(mark);
+    match name {
+        "required" => field.required = true,
+        "pointer" => field.pointer = true,
+        "never" => field.omission = Omission::Never,
+        "zero" => field.omission = Omission::Zero,
+        "atomic" => field.list_type = Some(ListType::Atomic),
+        "set" => field.list_type = Some(ListType::Set),
+        "keys" => {
+            field.list_type = Some(ListType::Map);
+            field.keys = inside.split(',').map(merge_key).collect::<Result<_, _>>()?;
+        }
+        "map-atomic" => field.map_type = Some(MapType::Atomic),
+        "map-granular" => field.map_type = Some(MapType::Granular),
+        "merge" => field.patch.merge = true,
+        "replace" => field.patch.replace = true,
+        "merge-key" => field.patch.merge_key = Some(SmolStr::new(inside)),
+        "retain-keys" => field.patch.retain_keys = true,
+        "enum" => field.enum_values = inside.split(',').map(|value| value.replace('~', " ").into()).collect(),
+        "published" => field.default_published = true,
+        "undefaulted" => field.undefaulted = true,
+        _ => return Err("no such mark of a field"),
+    }
+    Ok(())
+}
+
+/// Splits `mark(inside)` into its two parts.
+fn split_mark(mark: &str) -> (&str, &str) {
+    match mark.split_once('(') {
+        Some((name, inside)) => (name, inside.strip_suffix(')').unwrap_or(inside)),
+        None => (mark, ""),
+    }
+}
+
+fn merge_key(text: &str) -> Result<MergeKey, &'static str> {
+    let (name, default) = match text.split_once('=') {
+        Some((name, default)) => (name, Some(value_of(default)?)),
+        None => (text, None),
+    };
+    let name = SmolStr::new(name);
+    Ok(MergeKey { name, default })
+}
+
+fn value_of(text: &str) -> Result<Value, &'static str> {
+    json::parse(text.as_bytes(), &Limits::TRUSTED).map_err(|_| "no JSON value")
+}
+
+#[expect(clippy::indexing_slicing, reason = "the depth counts the numbers that were read")]
+fn proto_path(text: &str) -> Option<ProtoPath> {
+    if text == "-" {
+        return Some(ProtoPath::default());
+    }
+    let mut numbers = [0; 3];
+    let mut depth = 0;
+    for number in text.split('/') {
+        *numbers.get_mut(depth)? = number.parse().ok()?;
+        depth += 1;
+    }
+    ProtoPath::new(&numbers[..depth])
+}
+
+fn kind_of(text: &str) -> Option<GroupVersionKind> {
+    let (group_version, kind) = text.rsplit_once('/')?;
+    let group_version = GroupVersion::parse(group_version)?;
+    let kind = SmolStr::new(kind);
+    Some(GroupVersionKind { group_version, kind })
+}
+
+fn union_of(text: &str) -> Option<Union> {
+    let (discriminator, fields) = text.split_once(':')?;
+    let fields = fields.split(',').map(|pair| pair.split_once('='));
+    Some(Union {
+        discriminator: (!discriminator.is_empty()).then(|| SmolStr::new(discriminator)),
+        fields: fields
+            .map(|pair| pair.map(|(field, value)| (SmolStr::new(field), SmolStr::new(value))))
+            .collect::<Option<_>>()?,
+    })
+}
+
+/// Writes the text form of a table, with short names for `packages` (short and full name of each). Validation tags are
+/// left out: [`join_marks`](crate::types::join_marks) adds them from their own file.
+pub fn write_table(table: &TypeTable, packages: &[(&str, &str)]) -> String {
+    let mut out = String::new();
+    for (short, long) in packages {
+        let _ = writeln!(out, "package {short} {long}");
+    }
+    let writer = Writer { table, packages };
+    for (_, of) in table.iter() {
+        writer.write_type(of, &mut out);
+    }
+    out
+}
+
+struct Writer<'a> {
+    table: &'a TypeTable,
+    packages: &'a [(&'a str, &'a str)],
+}
+
+impl Writer<'_> {
+    fn short_name(&self, name: &str) -> String {
+        name.rsplit_once('.')
+            .and_then(|(package, last)| {
+                let (short, _) = self.packages.iter().find(|(_, long)| *long == package)?;
+                Some(format!("{short}.{last}"))
+            })
+            .unwrap_or_else(|| name.to_owned())
+    }
+
+    fn write_type(&self, of: &Type, out: &mut String) {
+        let kind = match &of.kind {
+            TypeKind::Struct(_) => "struct",
+            TypeKind::Scalar(scalar) => scalar.name(),
+        };
+        let _ = write!(out, "\ntype {} {kind}", self.short_name(&of.name));
+        if let Some(map_type) = of.map_type {
+            out.push_str(match map_type {
+                MapType::Atomic => " atomic",
+                MapType::Granular => " granular",
+            });
+        }
+        if !of.published {
+            out.push_str(" unpublished");
+        }
+        for kind in &of.kinds {
+            let _ = write!(out, " kind({}/{})", kind.group_version, kind.kind);
+        }
+        for union in &of.unions {
+            let pairs: Vec<String> = union
+                .fields
+                .iter()
+                .map(|(field, value)| format!("{field}={value}"))
+                .collect();
+            let discriminator = union.discriminator.as_deref().unwrap_or_default();
+            let _ = write!(out, " union({discriminator}:{})", pairs.join(","));
+        }
+        out.push('\n');
+        let mut fields: Vec<&Field> = of.fields().iter().collect();
+        fields.sort_by_key(|field| field.place);
+        for field in fields {
+            self.write_field(field, out);
+        }
+    }
+
+    fn write_field(&self, field: &Field, out: &mut String) {
+        let numbers: Vec<String> = field.proto.numbers().iter().map(u16::to_string).collect();
+        let path = if numbers.is_empty() {
+            "-".to_owned()
+        } else {
+            numbers.join("/")
+        };
+        let _ = write!(out, "  {} {} {path}", field.name, self.shape(&field.shape));
+        let flags = [
+            (field.required, " required"),
+            (field.pointer, " pointer"),
+            (field.omission == Omission::Never, " never"),
+            (field.omission == Omission::Zero, " zero"),
+            (field.list_type == Some(ListType::Atomic), " atomic"),
+            (field.list_type == Some(ListType::Set), " set"),
+            (field.map_type == Some(MapType::Atomic), " map-atomic"),
+            (field.map_type == Some(MapType::Granular), " map-granular"),
+            (field.patch.merge, " merge"),
+            (field.patch.replace, " replace"),
+            (field.patch.retain_keys, " retain-keys"),
+            (field.undefaulted, " undefaulted"),
+        ];
+        out.extend(flags.into_iter().filter(|(set, _)| *set).map(|(_, flag)| flag));
+        if field.list_type == Some(ListType::Map) {
+            let keys: Vec<String> = field.keys.iter().map(key_text).collect();
+            let _ = write!(out, " keys({})", keys.join(","));
+        }
+        if let Some(key) = &field.patch.merge_key {
+            let _ = write!(out, " merge-key({key})");
+        }
+        if !field.enum_values.is_empty() {
+            let _ = write!(out, " enum({})", field.enum_values.join(",").replace(' ', "~"));
+        }
+        if field.default_published {
+            out.push_str(" published");
+        }
+        if let Some(default) = &field.default {
+            let _ = write!(out, " default={}", json::to_string(default));
+        }
+        out.push('\n');
+    }
+
+    fn shape(&self, shape: &Shape) -> String {
+        match shape {
+            Shape::List(item) => format!("[]{}", self.shape(item)),
+            Shape::Map(value) => format!("{{}}{}", self.shape(value)),
+            Shape::Ref(id) => self.short_name(&self.table.get(*id).name),
+            plain => PLAIN_SHAPES
+                .iter()
+                .find(|(shape, _)| shape == plain)
+                .map_or_else(String::new, |(_, name)| (*name).to_owned()),
+        }
+    }
+}
+
+fn key_text(key: &MergeKey) -> String {
+    match &key.default {
+        Some(default) => format!("{}={}", key.name, json::to_string(default)),
+        None => key.name.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"package a.v1 io.example.a.v1
+
+type a.v1.Port struct atomic kind(v1/Port) kind(a/v1/Port) union(type:tcp=TCP,udp=UDP)
+  number int32 1 required never
+  protocol string 2/3 enum(,TCP,UDP~8) published default="TCP"
+
+type a.v1.Ports struct unpublished
+  extra {}[]string 1 pointer map-atomic
+  ports []a.v1.Port - merge replace retain-keys keys(number,protocol="TCP") merge-key(number)
+  when a.v1.Time 3 zero undefaulted
+
+type a.v1.Time time
+"#;
+
+    #[test]
+    fn a_table_is_written_as_it_was_read() {
+        let table = TypeTable::parse(TEXT).unwrap();
+        assert_eq!(write_table(&table, &[("a.v1", "io.example.a.v1")]), TEXT);
+        let port = table.get(table.id("io.example.a.v1.Port").unwrap());
+        assert_eq!(port.field("protocol").unwrap().proto.numbers(), [2, 3]);
+        assert_eq!(json::to_string(&port.zero()), r#"{"number":0}"#);
+        assert_eq!(
+            table.id_of_kind(&kind_of("a/v1/Port").unwrap()),
+            table.id("io.example.a.v1.Port")
+        );
+    }
+
+    #[test]
+    fn a_bad_line_is_named() {
+        for (text, message) in [
+            ("type a struct\n  x string nine", "line 2: no numbers of a field"),
+            ("type a struct\n  x string 1 odd", "line 2: no such mark of a field"),
+            ("type a odd", "line 1: no such kind of type"),
+            ("type a struct +odd", "line 1: no such mark of a type"),
+            ("type a struct\n  x string 1 +odd", "line 2: no such mark of validation"),
+            (
+                "type a struct +order(x)\n  x string 1",
+                "the order of a names x, of which nothing is said",
+            ),
+            (
+                "type a struct +order(@rule)\n  x string 1 +required",
+                "the order of a leaves out x, of which something is said",
+            ),
+            (
+                "type a struct +changes(@rule)\n  x string 1 +immutable",
+                "the order of a leaves out x, of which something is said",
+            ),
+            ("  x string 1", "line 1: neither a type nor a field"),
+            ("type a struct\n  x b 1", "the type b is named and not there"),
+            ("type a time\ntype a time", "the type a stands there twice"),
+            (
+                "type a struct\n  x string 1\n  x string 2",
+                "the field x of a stands there twice",
+            ),
+            (
+                "type a struct\n  x a 1",
+                "a value of type a that is not set would be endless",
+            ),
+        ] {
+            assert_eq!(TypeTable::parse(text).unwrap_err().to_string(), message);
+        }
+    }
+}
