@@ -43,7 +43,8 @@ const CHECKPOINT_BYTES: usize = 8 << 20;
 /// Size of the log beyond which the next group waits until it has been moved.
 pub(crate) const LOG_BYTES: u64 = 32 << 20;
 
-type Reply<X> = oneshot::Sender<Result<Committed<X>, CommitError>>;
+type Answer<X> = Result<Committed<X>, CommitError>;
+type Reply<X> = oneshot::Sender<Answer<X>>;
 
 /// A command for the writer.
 pub(crate) enum Command<X: Indexer> {
@@ -360,7 +361,7 @@ struct StagedGroup<X: Indexer> {
     draft: Draft<X>,
     values: Vec<Option<Value>>,
     /// Answers to send if the group becomes durable.
-    answers: Vec<(Reply<X>, Result<Committed<X>, CommitError>)>,
+    answers: Vec<(Reply<X>, Answer<X>)>,
 }
 
 /// Guard for a panic of the writer: nothing can be stored any more, and no caller may wait for it.
