@@ -16,10 +16,6 @@ impl Random {
         Self(mix(&mut of_round, part))
     }
 
-    pub(super) fn next(&mut self) -> u64 {
-        self.0.number()
-    }
-
     /// Returns a number below `end`; 0 if `end` is 0.
     pub(super) fn below(&mut self, end: u64) -> u64 {
         self.0.below(end)
