@@ -2,7 +2,7 @@
 #![warn(clippy::indexing_slicing)]
 //! The OpenAPI documents of the served API: `/openapi/v3` with one document for each group version, and `/openapi/v2`.
 //!
-//! This module caches nothing: a [`Publication`] builds each document from the registry and the table of types, when it
+//! This crate caches nothing: a [`Publication`] builds each document from the registry and the table of types, when it
 //! is requested; the server caches the documents as long as it wants. See
 //! <https://kubernetes.io/docs/concepts/overview/kubernetes-api/#openapi-interface-definition>.
 

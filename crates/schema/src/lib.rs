@@ -3,7 +3,7 @@
 //! Types of objects, as data, and the checks that follow from them.
 //!
 //! A [`types::TypeTable`] holds the built-in types with their fields, defaults and validation tags. [`Check`] validates
-//! objects by these tags, [`metadata`] validates the metadata of objects of any kind, and [`strategic_merge`] applies a
+//! objects by these tags, [`metadata`] validates the metadata of objects of any kind, and [`strategic_merge()`] applies a
 //! patch by the tags of the types. A [`KindType`] is the interface to the type of one kind, whether it is built in or
 //! comes from a CRD.
 //!

@@ -5,23 +5,19 @@ use std::time::Instant;
 
 use holdfast_cel::{DeclField, DeclType};
 use holdfast_merge::{DEDUCED, Schema, TypeRef};
-use holdfast_value::{Error, Growth, SmolStr, Value};
-
 use holdfast_schema::types::{TypeId, TypeTable, UnknownField, decl_type};
 use holdfast_schema::{
     Conventions, FieldError, FieldErrorKind, FieldPath, Findings, KindName, KindType, PatchError, PublishedSchema,
     ScaleFields, TypedObject, Validation, nested_integer, nested_path, nested_text,
 };
+use holdfast_value::{Error, Growth, SmolStr, Value};
 
-use crate::embedded::Metadata;
+use crate::embedded::{Metadata, OBJECT_META};
 use crate::merge;
 use crate::node::Node;
 use crate::prune::{Dropped, rounded};
 use crate::rules::{CompileContext, RuleBudget, Rules};
 use crate::validate::Ratchet;
-
-/// The type of the metadata of all objects.
-pub(super) const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
 /// Function that returns the schema of a version when it is first needed.
 pub type SchemaSource = Arc<dyn Fn() -> VersionSchema + Send + Sync>;
@@ -693,11 +689,8 @@ mod tests {
             r#"{"type":"object","properties":{"a":{"type":"string","maxLength":3},"n":{"type":"integer","minimum":5}},
             "x-kubernetes-validations":[{"rule":"self.a == 'ok'","message":"not ok"}]}"#,
         );
-        let of = CustomType::new(
-            &VersionSchema::new(Some(schema)),
-            Arc::default(),
-            CompileContext::default(),
-        );
+        let schema = VersionSchema::new(Some(schema));
+        let of = CustomType::new(&schema, Arc::default(), CompileContext::default());
         let message = |object: &str| {
             let object = value(object);
             let mut errors = of.validate_schema(&object, None);

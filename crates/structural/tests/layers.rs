@@ -3,7 +3,7 @@
 use test_support::Layers;
 
 /// The modules in order, lowest first.
-const LAYERS: [&str; 19] = [
+const LAYERS: [&str; 20] = [
     "testing",
     "rule",
     "pattern",
@@ -23,6 +23,7 @@ const LAYERS: [&str; 19] = [
     "result",
     "validate",
     "custom_type",
+    "prune_defaults",
 ];
 
 #[test]

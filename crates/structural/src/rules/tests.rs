@@ -1,12 +1,10 @@
 use std::fmt::Write as _;
 
 use holdfast_cel::limits::{PER_CALL, PER_REQUEST};
-use holdfast_schema::types::TypeTable;
 use holdfast_schema::{FieldPath, Findings};
 use holdfast_value::{Limits, Value, json};
 
 use super::{CompileContext, RuleBudget, Rules};
-use crate::custom_type::{CustomType, VersionSchema};
 use crate::node::Node;
 
 fn value(text: &str) -> Value {
@@ -343,44 +341,4 @@ fn there_is_an_end_to_errors() {
     );
     let zeros = vec!["0"; 5000].join(",");
     assert_eq!(errors(&schema, &format!(r#"{{"l":[{zeros}]}}"#), None).len(), 1000);
-}
-
-#[test]
-fn rules_do_not_run_on_objects_that_could_break_them() {
-    let schema = value(&schema_of(
-        r#""a":{"type":"string","maxLength":3},"n":{"type":"integer","minimum":5}"#,
-    ));
-    let mut schema = schema;
-    schema.set_at(
-        &["x-kubernetes-validations"],
-        value(r#"[{"rule":"self.a == 'ok'","message":"not ok"}]"#),
-    );
-    let schema = VersionSchema::new(Some(schema));
-    let of = CustomType::new(&schema, TypeTable::default().into(), CompileContext::default());
-    let message = |object: &str| {
-        let object = value(object);
-        let mut errors = of.validate_schema(&object, None);
-        of.validate_rules(&object, None, &mut errors);
-        errors.iter().map(ToString::to_string).collect::<Vec<_>>()
-    };
-    let unchecked = "<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
-    assert_eq!(
-        message(r#"{"a":"toolong"}"#),
-        ["a: Too long: may not be more than 3 bytes", unchecked]
-    );
-    assert_eq!(
-        message(r#"{"a":1}"#),
-        [
-            r#"a: Invalid value: "integer": a in body must be of type string: "integer""#,
-            unchecked
-        ]
-    );
-    assert_eq!(
-        message(r#"{"a":"no","n":1}"#),
-        [
-            "n: Invalid value: 1: n in body should be greater than or equal to 5",
-            "<nil>: Invalid value: not ok"
-        ]
-    );
-    assert!(message(r#"{"a":"ok"}"#).is_empty());
 }
