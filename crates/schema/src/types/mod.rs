@@ -27,7 +27,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod text;
-mod types;
+mod type_definition;
 mod visit;
 mod write;
 
@@ -45,7 +45,7 @@ pub use object::{write_object, write_object_with_room};
 pub use rebuild::{ListRebuild, MapRebuild};
 pub use table::{TableError, TypeTable, TypeTableBuilder};
 pub use text::{TextError, write_table};
-pub use types::{Scalar, Type, TypeId, TypeKind, Union};
+pub use type_definition::{Scalar, Type, TypeId, TypeKind, Union};
 pub use visit::TypeVisitor;
 pub use write::{Member, Members, members, write_json};
 

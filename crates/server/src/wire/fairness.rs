@@ -107,7 +107,7 @@ impl LevelSeat {
 pub(crate) async fn turn(start: Start<RequestDetails>, until: Instant) -> Option<Execution<RequestDetails>> {
     match start {
         Start::Executes(execution) => Some(execution),
-        Start::Waits(waiting) => tokio::time::timeout_at(until.into(), waiting.turn()).await.ok(),
+        Start::Waits(waiting) => tokio::time::timeout_at(until, waiting.turn()).await.ok(),
         Start::Rejected(_) => None,
     }
 }

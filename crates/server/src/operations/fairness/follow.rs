@@ -138,7 +138,7 @@ impl PriorityAndFairness {
             let release = self.levels.next_release().map(|moment| self.instant_of(moment));
             let released = async {
                 match release {
-                    Some(at) => sleep_until(at.into()).await,
+                    Some(at) => sleep_until(at).await,
                     None => std::future::pending().await,
                 }
             };
