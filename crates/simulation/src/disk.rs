@@ -1,6 +1,6 @@
 //! A simulated disk, on the level of the rows of the embedded store.
 //!
-//! What is durable is separate from what is written. A step can succeed, fail without effect, fail after it was written
+//! The durable content is separate from the written one. A step can succeed, fail without effect, fail after it was written
 //! (the answer of the sync is lost), find the disk full, or end the process. A step whose sync failed is durable or not;
 //! that is decided when the disk is read next: by the recovery, or by the next process. In each case the step is there
 //! completely or not at all, because SQLite's log gives this guarantee: it ignores a transaction whose commit frame is
