@@ -400,13 +400,14 @@ mod tests {
     use super::*;
 
     /// Modules in order, lowest first.
-    const LAYERS: [&str; 25] = [
+    const LAYERS: [&str; 26] = [
         "queue",
         "reconcile",
         "refusal",
         "aggregation",
         "apiserver",
         "conditions",
+        "events",
         "api_services",
         "dangling",
         "definitions",
