@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use holdfast_resource::table::items;
 use holdfast_resource::{Refusal, WriteContext};
 use holdfast_schema::{Field, GroupResource};
 use holdfast_value::Value;
@@ -11,6 +12,24 @@ pub(crate) fn group_resource(group: &'static str, resource: &'static str) -> Gro
     GroupResource {
         group: group.into(),
         resource: resource.into(),
+    }
+}
+
+/// Returns the texts of the list `field`.
+pub(crate) fn texts(object: &Value, field: &str) -> Vec<String> {
+    let list = items(object, &[field]).iter();
+    list.filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// Rejects fields that the configuration does not have, as the strict decoder of the reference does.
+pub(crate) fn check_fields(object: &Value, place: &str, known: &[&str]) -> Result<(), String> {
+    let fields = object.as_map().into_iter().flatten();
+    let unknown = fields
+        .map(|(name, _)| name)
+        .find(|name| !known.contains(&name.as_str()));
+    match unknown {
+        Some(name) => Err(format!("strict decoding error: unknown field \"{place}{name}\"")),
+        None => Ok(()),
     }
 }
 

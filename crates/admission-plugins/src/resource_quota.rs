@@ -16,7 +16,7 @@ use holdfast_resource::{Counted, Operation, Refusal, WriteContext};
 use holdfast_schema::Field;
 use holdfast_value::Value;
 
-use crate::common::group_resource;
+use crate::common::{check_fields, group_resource, texts};
 
 /// Plugin that rejects a write that uses more than a quota of the namespace allows, or that uses a
 /// [limited resource](LimitedResource) that no quota covers.
@@ -92,23 +92,6 @@ impl LimitedResource {
 
 fn text(object: &Value, field: &str) -> String {
     object.str_at(&[field]).unwrap_or_default().to_owned()
-}
-
-pub(super) fn texts(object: &Value, field: &str) -> Vec<String> {
-    let list = items(object, &[field]).iter();
-    list.filter_map(Value::as_str).map(str::to_owned).collect()
-}
-
-/// Rejects fields that the configuration does not have, as the strict decoder of the reference does.
-pub(super) fn check_fields(object: &Value, place: &str, known: &[&str]) -> Result<(), String> {
-    let fields = object.as_map().into_iter().flatten();
-    let unknown = fields
-        .map(|(name, _)| name)
-        .find(|name| !known.contains(&name.as_str()));
-    match unknown {
-        Some(name) => Err(format!("strict decoding error: unknown field \"{place}{name}\"")),
-        None => Ok(()),
-    }
 }
 
 impl ScopeRequirement {

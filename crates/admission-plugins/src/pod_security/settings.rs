@@ -6,7 +6,7 @@ use holdfast_schema::{Aggregate, FieldError, FieldPath};
 use holdfast_value::Value;
 
 use super::policy::{Level, Mode, OPEN, Policy, Standard, Version, minor};
-use crate::resource_quota::{check_fields, texts};
+use crate::common::{check_fields, texts};
 
 /// Configuration of the plugin PodSecurity.
 ///

@@ -115,7 +115,7 @@ fn module_for_tests_may_be_imported_by_all() {
     assert_eq!(violations("http.rs", "use crate::api;"), [""; 0]);
     assert_eq!(
         violations("http.rs", "use crate::read;"),
-        ["http.rs imports crate::read, which comes after http"]
+        ["http.rs imports read, which comes after http"]
     );
 }
 
