@@ -224,8 +224,7 @@ impl Client {
         for part in 0..world.below(3) {
             data.insert(format!("{manager}-{part}"), world.below(3).to_string());
         }
-        let shares = world.once_in(2);
-        if shares {
+        if world.once_in(2) {
             data.insert("shared".to_owned(), world.below(3).to_string());
         }
         let forced = world.once_in(3);
@@ -234,7 +233,7 @@ impl Client {
         });
         let path = format!("{PATH}/{APPLIED}?fieldManager={manager}&force={forced}");
         let began = self.server.check(|history| Ok(history.revision()))?;
-        let conflict: &[u16] = if shares && !forced {
+        let conflict: &[u16] = if !forced && !data.is_empty() {
             &[200, 201, 409]
         } else {
             &[200, 201]
@@ -244,12 +243,16 @@ impl Client {
             return Some(());
         }
         if answer.code == 409 {
-            let shared = data.get("shared").cloned().unwrap_or_default();
+            let shared = data.get("shared");
             return self.server.check(|history| {
                 let owned = history.versions_since(&key, began).any(|version| {
                     let object = version.object();
-                    let differs = object.pointer("/data/shared").and_then(Value::as_str) != Some(&shared);
-                    differs && managers_of(&object, "shared").iter().any(|owner| *owner != manager)
+                    let value = object.pointer("/data/shared").and_then(Value::as_str);
+                    let differs = shared.is_some_and(|shared| value != Some(shared.as_str()));
+                    let is_other = |owner: &&str| *owner != manager;
+                    // The owner of an empty map conflicts with every field in it, as in the reference.
+                    differs && managers_of(&object, "shared").iter().any(is_other)
+                        || managers_of_empty_data(&object).iter().any(is_other)
                 });
                 ensure!(
                     owned,
@@ -369,6 +372,16 @@ impl Client {
         }
         Some(())
     }
+}
+
+/// Returns the managers that own `data` as an empty map.
+fn managers_of_empty_data(object: &Value) -> Vec<&str> {
+    let entries = object.pointer("/metadata/managedFields").and_then(Value::as_array);
+    let owning = entries
+        .into_iter()
+        .flatten()
+        .filter(|entry| entry.pointer("/fieldsV1/f:data") == Some(&json!({})));
+    owning.filter_map(|entry| entry["manager"].as_str()).collect()
 }
 
 /// Returns the managers that own a field of `data`.
