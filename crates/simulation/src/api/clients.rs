@@ -233,11 +233,7 @@ impl Client {
         });
         let path = format!("{PATH}/{APPLIED}?fieldManager={manager}&force={forced}");
         let began = self.server.check(|history| Ok(history.revision()))?;
-        let conflict: &[u16] = if !forced && !data.is_empty() {
-            &[200, 201, 409]
-        } else {
-            &[200, 201]
-        };
+        let conflict: &[u16] = if !forced { &[200, 201, 409] } else { &[200, 201] };
         let answer = self.send(&Call::apply(&path, &object), conflict).await?;
         if answer.is_unknown() {
             return Some(());
@@ -250,7 +246,7 @@ impl Client {
                     let value = object.pointer("/data/shared").and_then(Value::as_str);
                     let differs = shared.is_some_and(|shared| value != Some(shared.as_str()));
                     let is_other = |owner: &&str| *owner != manager;
-                    // The owner of an empty map conflicts with every field in it, as in the reference.
+                    // The owner of an empty map conflicts with every apply of that map, as in the reference.
                     differs && managers_of(&object, "shared").iter().any(is_other)
                         || managers_of_empty_data(&object).iter().any(is_other)
                 });
