@@ -1,6 +1,7 @@
 //! The service: it answers the requests that connections have read.
 
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use holdfast_audit::Auditor;
@@ -75,30 +76,33 @@ impl connection::Service for Service {
         self.context.shared.metrics.handshake_failed();
     }
 
-    fn respond(
+    async fn respond(
         self: &Arc<Self>,
         request: http::Request<RequestBody>,
         client: Option<&ClientCertificate>,
         peer: Option<SocketAddr>,
-    ) -> impl Future<Output = Response> + Send {
-        Self::respond(self, request, client, peer)
+    ) -> Response {
+        Self::respond(self, request, client, peer).await
     }
 }
 
 impl Service {
     /// Returns the answer to a request. `certificate` is the result of verifying the connection's client certificate,
     /// `peer` the address of the client.
-    pub async fn respond(
-        self: &Arc<Self>,
+    ///
+    /// The future is a trait object, because its type contains those of all filters: inside the futures of callers it would
+    /// exceed the depth that the compiler allows. It is made here and never inlined, so that no other crate compiles it.
+    #[inline(never)]
+    pub fn respond<'a>(
+        self: &'a Arc<Self>,
         request: http::Request<RequestBody>,
-        certificate: Option<&ClientCertificate>,
+        certificate: Option<&'a ClientCertificate>,
         peer: Option<SocketAddr>,
-    ) -> Response {
-        let received = self.context.shared.clock.now();
-        let mut exchange = Exchange::new(request, certificate, peer, received);
-        let chain = chain(self);
-        // Behind a pointer, because the type of this future contains those of all filters: inside the futures of callers it
-        // would exceed the depth that the compiler allows.
-        Box::pin(chain.handle(&mut exchange)).await
+    ) -> Pin<Box<dyn Future<Output = Response> + Send + 'a>> {
+        Box::pin(async move {
+            let received = self.context.shared.clock.now();
+            let mut exchange = Exchange::new(request, certificate, peer, received);
+            chain(self).handle(&mut exchange).await
+        })
     }
 }
