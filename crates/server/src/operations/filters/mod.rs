@@ -1,7 +1,7 @@
 //! The way of a request: filters around its handler, in one list.
 //!
 //! A filter answers a request, or passes it on to the next handler and may change the answer on its way back. The types
-//! of the chain are known at compile time, so a request is one future, allocated once, and no filter allocates.
+//! of the chain are known at compile time, so a request is one future, allocated in three pieces.
 
 mod arrival;
 mod audit;
@@ -59,6 +59,16 @@ impl<F: Filter, H: Handler> Handler for Filtered<F, H> {
     }
 }
 
+/// Filter that allocates the future of the handlers behind it. A future contains those that it awaits, and each filter
+/// moves it when it calls the next one; behind a pointer, it is small for all filters before this one.
+struct WithAllocatedFuture;
+
+impl Filter for WithAllocatedFuture {
+    async fn handle(&self, exchange: &mut Exchange<'_>, next: &impl Handler) -> Response {
+        Box::pin(next.handle(exchange)).await
+    }
+}
+
 /// Returns the chain of a service. As in `DefaultBuildHandlerChain`, each line wraps those above it, so that a request
 /// passes the filters from the last line to the first.
 ///
@@ -76,6 +86,7 @@ pub(super) fn chain(service: &Service) -> impl Handler {
         context: &context.representation,
     };
     Director::new(service)
+        .behind(WithAllocatedFuture)
         .behind(WithStorageVersionPrecondition {
             barrier: service.storage_versions.as_deref(),
             registry: &shared.registry,
@@ -106,6 +117,7 @@ pub(super) fn chain(service: &Service) -> impl Handler {
             audit_log,
             serializer,
         })
+        .behind(WithAllocatedFuture)
         .behind(WithCors { browsers })
         .behind(WithRequestDeadline {
             max_timeout: config.request_timeout,
