@@ -1,6 +1,4 @@
 #![forbid(unsafe_code)]
-// For the future of a request, whose type contains those of all filters.
-#![recursion_limit = "256"]
 #![warn(clippy::indexing_slicing)]
 //! The Kubernetes-compatible HTTP server.
 //!

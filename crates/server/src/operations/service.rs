@@ -1,7 +1,6 @@
 //! The service: it answers the requests that connections have read.
 
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use holdfast_audit::Auditor;
@@ -12,7 +11,7 @@ use crate::http::response::Response;
 use crate::identity::{Authenticator, ClientCertificate, Impersonation};
 use crate::operations::browsers::Browsers;
 use crate::operations::fairness::PriorityAndFairness;
-use crate::operations::filters::{Exchange, Handler as _, chain};
+use crate::operations::filters::{self, Exchange};
 use crate::operations::paths::Paths;
 use crate::operations::storage_versions::StorageVersionBarrier;
 use crate::wire::body::RequestBody;
@@ -89,20 +88,14 @@ impl connection::Service for Service {
 impl Service {
     /// Returns the answer to a request. `certificate` is the result of verifying the connection's client certificate,
     /// `peer` the address of the client.
-    ///
-    /// The future is a trait object, because its type contains those of all filters: inside the futures of callers it would
-    /// exceed the depth that the compiler allows. It is made here and never inlined, so that no other crate compiles it.
-    #[inline(never)]
-    pub fn respond<'a>(
-        self: &'a Arc<Self>,
+    pub async fn respond(
+        self: &Arc<Self>,
         request: http::Request<RequestBody>,
-        certificate: Option<&'a ClientCertificate>,
+        certificate: Option<&ClientCertificate>,
         peer: Option<SocketAddr>,
-    ) -> Pin<Box<dyn Future<Output = Response> + Send + 'a>> {
-        Box::pin(async move {
-            let received = self.context.shared.clock.now();
-            let mut exchange = Exchange::new(request, certificate, peer, received);
-            chain(self).handle(&mut exchange).await
-        })
+    ) -> Response {
+        let received = self.context.shared.clock.now();
+        let mut exchange = Exchange::new(request, certificate, peer, received);
+        filters::respond(self, &mut exchange).await
     }
 }

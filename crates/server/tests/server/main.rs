@@ -1,7 +1,5 @@
 //! Tests of the HTTP API over a real store, without the binary. One program, because each program links the whole server.
 
-// The layout of the future of a request is deeper than the default limit.
-#![recursion_limit = "256"]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -6,13 +6,13 @@ mod follow;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use holdfast_authorization::{AccessTarget, User};
 use holdfast_fairness::{
-    Arrival, LevelSpec, ListQuery, Moment, ObjectStatistics, SchemaSpec, WatchKey, WorkEstimate, list_seats,
-    mutating_work,
+    Arrival, Execution, LevelSpec, ListQuery, Moment, ObjectStatistics, SchemaSpec, Start, WatchKey, WorkEstimate,
+    list_seats, mutating_work,
 };
 use holdfast_schema::GroupResource;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
@@ -25,7 +25,7 @@ use crate::http::options::reads_as_true;
 use crate::http::request_info::{RequestInfo, ResourcePath};
 use crate::objects::Snapshot;
 use crate::representation::Shared;
-use crate::wire::fairness::{Fairness, LevelSeat, RequestDetails, Schema, SteadyClock, WatchHold, turn};
+use crate::wire::fairness::{Fairness, LevelSeat, RequestDetails, Schema, SteadyClock, WatchHold};
 use crate::wire::in_flight::{InFlight, Seat};
 
 pub use follow::follow;
@@ -72,7 +72,6 @@ pub(crate) struct SeatRequest<'a> {
     pub(crate) uri: &'a Uri,
     /// Its time limit; `None` for a long-running request.
     pub(crate) limit: Option<Duration>,
-    pub(crate) started: Instant,
 }
 
 /// A request that has acquired its seats.
@@ -111,40 +110,39 @@ impl PriorityAndFairness {
         self.levels.classify(request.user, &request.info.attributes())
     }
 
-    /// Waits for seats of the level of `schema`.
-    ///
-    /// # Errors
-    /// If there are none: the number of seconds after which the client should retry.
-    pub(crate) async fn admit(
+    /// Executes, enqueues or rejects a request of the level of `schema`.
+    pub(crate) fn start(&self, schema: &Arc<Schema>, request: &SeatRequest<'_>) -> Start<RequestDetails> {
+        let (estimate, watchers) = self.estimate(request.info, schema.max_seats());
+        let target = request.info.resource.as_ref();
+        schema.start(Arrival {
+            user: &request.user.name,
+            namespace: target.map_or(&SmolStr::new_static(""), |target| &target.namespace),
+            estimate,
+            watchers,
+            mutates: mutates(request.info),
+            watch: request.info.verb == "watch",
+            details: RequestDetails {
+                user: Arc::clone(request.user),
+                method: request.method.clone(),
+                uri: request.uri.clone(),
+            },
+        })
+    }
+
+    /// Returns the maximum wait in a queue of a request whose time limit is `limit`.
+    pub(crate) fn max_wait(&self, limit: Option<Duration>) -> Duration {
+        (limit.unwrap_or(self.request_timeout) / WAITING_PART).min(LONGEST_WAIT)
+    }
+
+    /// Returns the seats of a request that executes.
+    pub(crate) fn admit(
         &self,
         in_flight: &Arc<InFlight>,
-        schema: &Arc<Schema>,
+        execution: Execution<RequestDetails>,
         request: &SeatRequest<'_>,
-    ) -> Result<Admitted, u64> {
-        let patience = (request.limit.unwrap_or(self.request_timeout) / WAITING_PART).min(LONGEST_WAIT);
-        let start = {
-            let (estimate, watchers) = self.estimate(request.info, schema.max_seats());
-            let target = request.info.resource.as_ref();
-            schema.start(Arrival {
-                user: &request.user.name,
-                namespace: target.map_or(&SmolStr::new_static(""), |target| &target.namespace),
-                estimate,
-                watchers,
-                mutates: mutates(request.info),
-                watch: request.info.verb == "watch",
-                details: RequestDetails {
-                    user: Arc::clone(request.user),
-                    method: request.method.clone(),
-                    uri: request.uri.clone(),
-                },
-            })
-        };
-        let Some(execution) = turn(start, request.started + patience).await else {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH);
-            return Err(schema.drop_request(now.unwrap_or_default()));
-        };
-        let level_seat = in_flight.of_level(request.user, LevelSeat::new(execution, patience));
-        let seat = Arc::new(level_seat);
+    ) -> Admitted {
+        let level_seat = LevelSeat::new(execution, self.max_wait(request.limit));
+        let seat = Arc::new(in_flight.of_level(request.user, level_seat));
         let watch = match request.info.verb.as_str() {
             "watch" => {
                 let registration = watch_key(request.info).map(|key| self.levels.watches().register(key));
@@ -152,7 +150,7 @@ impl PriorityAndFairness {
             }
             _ => WatchHold::default(),
         };
-        Ok(Admitted { seat, watch })
+        Admitted { seat, watch }
     }
 
     /// Estimates the work of a request, and returns the number of watches of the objects that it changes.
@@ -368,7 +366,6 @@ mod tests {
                     method: &Method::GET,
                     uri: &uri,
                     limit,
-                    started: Instant::now(),
                 })
                 .map(|schema| schema.name().clone())
         };

@@ -9,7 +9,7 @@ use holdfast_resource::Registry;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, StatusCode, Uri};
 
-use super::{Exchange, Filter, Handler};
+use super::{Completion, Exchange, Filter, Step};
 use crate::http::negotiation::Negotiated;
 use crate::http::request_info::RequestInfo;
 use crate::http::response::{self, Response};
@@ -34,11 +34,14 @@ impl WithAuditInit<'_> {
 }
 
 impl Filter for WithAuditInit<'_> {
-    async fn handle(&self, exchange: &mut Exchange<'_>, next: &impl Handler) -> Response {
+    fn request<'f>(&'f self, exchange: &'f mut Exchange<'_>) -> Step<'f> {
         exchange.audit_id = self.audit_id(&exchange.head.headers);
-        let mut response = next.handle(exchange).await;
+        Step::Pass
+    }
+
+    fn response<'f>(&'f self, exchange: &'f mut Exchange<'_>, response: &'f mut Response) -> Completion<'f> {
         response.headers_mut().insert(AUDIT_ID, exchange.audit_id.clone());
-        response
+        Completion::Done
     }
 }
 
@@ -49,17 +52,17 @@ pub(super) struct WithRequestInfo {
 }
 
 impl Filter for WithRequestInfo {
-    async fn handle(&self, exchange: &mut Exchange<'_>, next: &impl Handler) -> Response {
+    fn request<'f>(&'f self, exchange: &'f mut Exchange<'_>) -> Step<'f> {
         let head = &exchange.head;
         let info = match RequestInfo::parse(&head.method, &head.uri) {
             Ok(info) => info,
-            Err(error) => return response::unread(error, &head.uri),
+            Err(error) => return Step::answer(response::unread(error, &head.uri)),
         };
         exchange.negotiated = Negotiated::new(&head.method, &head.headers, &info.query, self.cbor);
         exchange.document_form = exchange.negotiated.document_form();
         exchange.is_long_running = inflight::is_long_running(&info);
         exchange.info = info;
-        next.handle(exchange).await
+        Step::Pass
     }
 }
 
@@ -71,19 +74,22 @@ const SLOW_REQUEST: Duration = Duration::from_millis(500);
 pub(super) struct WithHttpLogging;
 
 impl Filter for WithHttpLogging {
-    async fn handle(&self, exchange: &mut Exchange<'_>, next: &impl Handler) -> Response {
-        let user_agent = exchange.head.headers.get(header::USER_AGENT).cloned();
-        let response = next.handle(exchange).await;
+    fn request<'f>(&'f self, exchange: &'f mut Exchange<'_>) -> Step<'f> {
+        exchange.user_agent = exchange.head.headers.get(header::USER_AGENT).cloned();
+        Step::Pass
+    }
+
+    fn response<'f>(&'f self, exchange: &'f mut Exchange<'_>, response: &'f mut Response) -> Completion<'f> {
         let entry = LogEntry {
             method: &exchange.head.method,
             uri: &exchange.head.uri,
             code: response.status(),
             duration: exchange.started.elapsed(),
-            user_agent: HeaderText(user_agent.as_ref()),
+            user_agent: HeaderText(exchange.user_agent.as_ref()),
             audit_id: HeaderText(Some(&exchange.audit_id)),
         };
         entry.write(exchange.is_long_running);
-        response
+        Completion::Done
     }
 }
 
@@ -151,16 +157,19 @@ impl WithMetrics<'_> {
 }
 
 impl Filter for WithMetrics<'_> {
-    async fn handle(&self, exchange: &mut Exchange<'_>, next: &impl Handler) -> Response {
+    fn request<'f>(&'f self, exchange: &'f mut Exchange<'_>) -> Step<'f> {
         let (info, applies) = (&exchange.info, exchange.negotiated.applies());
-        let recording = self
+        exchange.recording = self
             .requests
             .begin(info, applies, &self.registry.load(), exchange.started);
-        let mut response = next.handle(exchange).await;
-        if let Some(recording) = recording {
-            self.finish(recording, &mut response);
+        Step::Pass
+    }
+
+    fn response<'f>(&'f self, exchange: &'f mut Exchange<'_>, response: &'f mut Response) -> Completion<'f> {
+        if let Some(recording) = exchange.recording.take() {
+            self.finish(recording, response);
         }
-        response
+        Completion::Done
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use holdfast_audit::{Auditor, Layer};
 use holdfast_resource::AuditAnnotations as _;
 
-use super::{Exchange, Filter, Handler};
+use super::{Completion, Exchange, Filter, Step};
 use crate::http::response::{self, Response};
 use crate::operations::audit::AuditRecord;
 use crate::representation;
@@ -18,19 +18,23 @@ pub(super) struct AuditLog<'a> {
 }
 
 impl AuditLog<'_> {
-    /// Records a request that is rejected before its user is authenticated; `message` is recorded if `response` has
-    /// none.
-    pub(super) async fn rejected<'e>(
-        &self,
-        exchange: &Exchange<'e>,
-        message: impl FnOnce(&Exchange<'e>) -> String,
-        response: &mut Response,
-    ) {
-        let Some(auditor) = self.auditor else { return };
-        if let Some(mut record) = AuditRecord::begin(auditor, None, exchange) {
-            record.reject(message(exchange));
-            Box::pin(record.responded(self.context, exchange, response)).await;
-        }
+    /// Records a request that is rejected before its user is authenticated, and returns its answer; `message` is recorded if
+    /// `response` has none.
+    pub(super) fn reject<'f>(self, exchange: &'f Exchange<'_>, message: String, mut response: Response) -> Step<'f>
+    where
+        Self: 'f,
+    {
+        let record = self
+            .auditor
+            .and_then(|auditor| AuditRecord::begin(auditor, None, exchange));
+        let Some(mut record) = record else {
+            return Step::answer(response);
+        };
+        record.reject(message);
+        Step::Wait(Box::pin(async move {
+            record.responded(self.context, exchange, &mut response).await;
+            Some(response)
+        }))
     }
 }
 
@@ -40,31 +44,37 @@ pub(super) struct WithAudit<'a> {
 }
 
 impl WithAudit<'_> {
-    /// Begins the record of a request. Returns false if it cannot be written, so that the request is rejected.
-    async fn begin(&self, exchange: &mut Exchange<'_>) -> bool {
-        let Some(auditor) = self.log.auditor else { return true };
+    /// Begins the record of a request, if the policy audits it.
+    fn begin(&self, exchange: &mut Exchange<'_>) {
+        let Some(auditor) = self.log.auditor else { return };
         exchange.audit = AuditRecord::begin(auditor, exchange.user.as_ref(), exchange);
-        let Some(record) = &exchange.audit else { return true };
+        let Some(record) = &exchange.audit else { return };
         record
             .recorder()
             .took(Layer::Authentication, exchange.started.elapsed());
         for (key, value) in std::mem::take(&mut exchange.annotations) {
             record.recorder().annotate(key, value);
         }
-        Box::pin(record.received()).await
     }
 }
 
 impl Filter for WithAudit<'_> {
-    async fn handle(&self, exchange: &mut Exchange<'_>, next: &impl Handler) -> Response {
-        let mut response = match self.begin(exchange).await {
-            true => next.handle(exchange).await,
-            false => response::internal_error(&exchange.head.uri, "failed to store audit event"),
-        };
-        if let Some(record) = exchange.audit.take() {
-            Box::pin(record.responded(self.log.context, exchange, &mut response)).await;
+    /// Rejects a request whose first event cannot be written.
+    fn request<'f>(&'f self, exchange: &'f mut Exchange<'_>) -> Step<'f> {
+        self.begin(exchange);
+        let (uri, audit) = (&exchange.head.uri, &exchange.audit);
+        let Some(record) = audit else { return Step::Pass };
+        Step::Wait(Box::pin(async move {
+            let is_written = record.received().await;
+            (!is_written).then(|| response::internal_error(uri, "failed to store audit event"))
+        }))
+    }
+
+    fn response<'f>(&'f self, exchange: &'f mut Exchange<'_>, response: &'f mut Response) -> Completion<'f> {
+        match exchange.audit.take() {
+            Some(record) => Completion::Wait(Box::pin(record.responded(self.log.context, exchange, response))),
+            None => Completion::Done,
         }
-        response
     }
 }
 
@@ -76,6 +86,7 @@ mod tests {
     use holdfast_audit::sink::{BackendConfig, Batching};
     use holdfast_audit::{Level, Mode, Observer, Policy, Sink};
 
+    use super::super::Handler as _;
     use super::super::arrival::WithRequestInfo;
     use super::super::testing::{Reply, World, exchange};
     use super::*;
@@ -156,6 +167,7 @@ mod tests {
             assert_eq!(handler.handle(&mut request).await.status(), 200);
             assert!(request.audit.is_none(), "the record is complete");
         }
+        drop(handler);
         let stages = [("RequestReceived", 0), ("ResponseComplete", 200)];
         assert_eq!(log.stages().await, stages.map(|(stage, code)| (stage.to_owned(), code)));
     }
@@ -167,9 +179,10 @@ mod tests {
             auditor: Some(&log.auditor),
             ..world.audit_log()
         };
-        let mut answer = Reply::UNREACHABLE.handle(&mut exchange("GET", "/api")).await;
-        let message = |_: &Exchange<'_>| "no credentials".to_owned();
-        audit_log.rejected(&exchange("GET", "/api"), message, &mut answer).await;
+        let answer = Reply::UNREACHABLE.handle(&mut exchange("GET", "/api")).await;
+        let request = exchange("GET", "/api");
+        let step = audit_log.reject(&request, "no credentials".to_owned(), answer);
+        assert_eq!(step.finished().await.unwrap().status(), 418);
         let stages = log.stages().await;
         assert!(stages.len() == 1 && stages[0].1 == 418, "{stages:?}");
     }

@@ -3,7 +3,7 @@
 use http::Method;
 use http::header::{self, HeaderValue};
 
-use super::{Exchange, Filter, Handler};
+use super::{Completion, Exchange, Filter, Step};
 use crate::http::response::{self, Response};
 use crate::operations::browsers::{Browsers, allow_origin};
 
@@ -13,12 +13,11 @@ pub(super) struct WithTransportSecurity<'a> {
 }
 
 impl Filter for WithTransportSecurity<'_> {
-    async fn handle(&self, exchange: &mut Exchange<'_>, next: &impl Handler) -> Response {
-        let mut response = next.handle(exchange).await;
+    fn response<'f>(&'f self, _exchange: &'f mut Exchange<'_>, response: &'f mut Response) -> Completion<'f> {
         if let Some(browsers) = self.browsers {
             browsers.add_transport_security(response.headers_mut());
         }
-        response
+        Completion::Done
     }
 }
 
@@ -26,13 +25,12 @@ impl Filter for WithTransportSecurity<'_> {
 pub(super) struct WithCacheControl;
 
 impl Filter for WithCacheControl {
-    async fn handle(&self, exchange: &mut Exchange<'_>, next: &impl Handler) -> Response {
-        let mut response = next.handle(exchange).await;
+    fn response<'f>(&'f self, _exchange: &'f mut Exchange<'_>, response: &'f mut Response) -> Completion<'f> {
         let headers = response.headers_mut();
         if !headers.contains_key(header::CACHE_CONTROL) {
             headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
         }
-        response
+        Completion::Done
     }
 }
 
@@ -42,20 +40,22 @@ pub(super) struct WithCors<'a> {
 }
 
 impl Filter for WithCors<'_> {
-    async fn handle(&self, exchange: &mut Exchange<'_>, next: &impl Handler) -> Response {
-        let origin = self
-            .browsers
-            .and_then(|browsers| browsers.allowed_origin(&exchange.head.headers));
-        let Some(origin) = origin else {
-            return next.handle(exchange).await;
+    fn request<'f>(&'f self, exchange: &'f mut Exchange<'_>) -> Step<'f> {
+        let Some(browsers) = self.browsers else {
+            return Step::Pass;
         };
-        let mut response = if exchange.head.method == Method::OPTIONS {
-            response::no_content()
-        } else {
-            next.handle(exchange).await
-        };
-        allow_origin(response.headers_mut(), origin);
-        response
+        exchange.origin = browsers.allowed_origin(&exchange.head.headers);
+        match exchange.origin.is_some() && exchange.head.method == Method::OPTIONS {
+            true => Step::answer(response::no_content()),
+            false => Step::Pass,
+        }
+    }
+
+    fn response<'f>(&'f self, exchange: &'f mut Exchange<'_>, response: &'f mut Response) -> Completion<'f> {
+        if let Some(origin) = exchange.origin.take() {
+            allow_origin(response.headers_mut(), origin);
+        }
+        Completion::Done
     }
 }
 

@@ -2,7 +2,7 @@
 
 use http::{Method, Version};
 
-use super::{Exchange, Filter, Handler};
+use super::{Completion, Exchange, Filter, Step};
 use crate::http::response::Response;
 use crate::operations::service::GoAway;
 use crate::wire::body::ResponseBody;
@@ -15,13 +15,16 @@ pub(super) struct WithGoAway {
 }
 
 impl Filter for WithGoAway {
-    async fn handle(&self, exchange: &mut Exchange<'_>, next: &impl Handler) -> Response {
-        let ends = exchange.head.version == Version::HTTP_2 && self.rule.is_some_and(GoAway::decides);
-        let mut response = next.handle(exchange).await;
-        if ends {
+    fn request<'f>(&'f self, exchange: &'f mut Exchange<'_>) -> Step<'f> {
+        exchange.is_last |= exchange.head.version == Version::HTTP_2 && self.rule.is_some_and(GoAway::decides);
+        Step::Pass
+    }
+
+    fn response<'f>(&'f self, exchange: &'f mut Exchange<'_>, response: &'f mut Response) -> Completion<'f> {
+        if exchange.is_last {
             response.extensions_mut().insert(LastOnConnection);
         }
-        response
+        Completion::Done
     }
 }
 
@@ -29,12 +32,11 @@ impl Filter for WithGoAway {
 pub(super) struct WithLongRunning;
 
 impl Filter for WithLongRunning {
-    async fn handle(&self, exchange: &mut Exchange<'_>, next: &impl Handler) -> Response {
-        let mut response = next.handle(exchange).await;
+    fn response<'f>(&'f self, exchange: &'f mut Exchange<'_>, response: &'f mut Response) -> Completion<'f> {
         if exchange.is_long_running {
             response.extensions_mut().insert(LongRunning);
         }
-        response
+        Completion::Done
     }
 }
 
@@ -42,12 +44,11 @@ impl Filter for WithLongRunning {
 pub(super) struct WithHeadAnswers;
 
 impl Filter for WithHeadAnswers {
-    async fn handle(&self, exchange: &mut Exchange<'_>, next: &impl Handler) -> Response {
-        let mut response = next.handle(exchange).await;
+    fn response<'f>(&'f self, exchange: &'f mut Exchange<'_>, response: &'f mut Response) -> Completion<'f> {
         if exchange.head.method == Method::HEAD {
             *response.body_mut() = ResponseBody::empty();
         }
-        response
+        Completion::Done
     }
 }
 
@@ -55,10 +56,9 @@ impl Filter for WithHeadAnswers {
 pub(super) struct WithWebSocket;
 
 impl Filter for WithWebSocket {
-    async fn handle(&self, exchange: &mut Exchange<'_>, next: &impl Handler) -> Response {
-        let mut response = next.handle(exchange).await;
-        websocket::begin(&mut response);
-        response
+    fn response<'f>(&'f self, _exchange: &'f mut Exchange<'_>, response: &'f mut Response) -> Completion<'f> {
+        websocket::begin(response);
+        Completion::Done
     }
 }
 

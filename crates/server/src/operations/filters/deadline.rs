@@ -6,7 +6,7 @@ use holdfast_gotext::duration;
 use holdfast_proto::Messages;
 
 use super::audit::AuditLog;
-use super::{Exchange, Filter, Handler};
+use super::{Exchange, Filter, Handler, Step};
 use crate::http::ApiError;
 use crate::http::request_info::RequestInfo;
 use crate::http::response::{self, Response};
@@ -19,24 +19,23 @@ pub(super) struct WithRequestDeadline<'a> {
 }
 
 impl Filter for WithRequestDeadline<'_> {
-    async fn handle(&self, exchange: &mut Exchange<'_>, next: &impl Handler) -> Response {
+    fn request<'f>(&'f self, exchange: &'f mut Exchange<'_>) -> Step<'f> {
         if exchange.is_long_running {
-            return next.handle(exchange).await;
+            return Step::Pass;
         }
-        let limit = match time_limit(&exchange.info, self.max_timeout) {
-            Ok(limit) => limit,
-            Err(error) => {
-                let mut response = exchange.rejection(self.serializer, &error);
-                let message = |_: &Exchange<'_>| error.to_string();
-                self.audit_log.rejected(exchange, message, &mut response).await;
-                return response;
+        match time_limit(&exchange.info, self.max_timeout) {
+            Ok(limit) if exchange.started.elapsed() >= limit => {
+                Step::rejection(exchange, self.serializer, &ApiError::out_of_time())
             }
-        };
-        if exchange.started.elapsed() >= limit {
-            return exchange.rejection(self.serializer, &ApiError::out_of_time());
+            Ok(limit) => {
+                exchange.time_limit = Some(limit);
+                Step::Pass
+            }
+            Err(error) => {
+                let response = exchange.rejection(self.serializer, &error);
+                self.audit_log.reject(exchange, error.to_string(), response)
+            }
         }
-        exchange.time_limit = Some(limit);
-        next.handle(exchange).await
     }
 }
 
@@ -53,16 +52,16 @@ fn time_limit(info: &RequestInfo, max_timeout: Duration) -> Result<Duration, Api
     })
 }
 
-/// Filter that answers a request when its time limit has passed. What the filters behind it add to an answer, such as
-/// the priority level, is missing then.
-pub(super) struct WithTimeout;
+/// Handler that answers a request when its time limit has passed. It drops the handler behind it then, so that an answer
+/// lacks what the filters there add to it, such as the priority level.
+pub(super) struct TimeLimited<H>(pub(super) H);
 
-impl Filter for WithTimeout {
-    async fn handle(&self, exchange: &mut Exchange<'_>, next: &impl Handler) -> Response {
+impl<H: Handler> Handler for TimeLimited<H> {
+    async fn handle(&self, exchange: &mut Exchange<'_>) -> Response {
         let Some(limit) = exchange.time_limit else {
-            return next.handle(exchange).await;
+            return self.0.handle(exchange).await;
         };
-        let answer = tokio::time::timeout(limit, next.handle(exchange)).await;
+        let answer = tokio::time::timeout(limit, self.0.handle(exchange)).await;
         answer.unwrap_or_else(|_| response::out_of_time())
     }
 }
@@ -111,9 +110,9 @@ mod tests {
     async fn handler_that_exceeds_the_limit_is_answered_for() {
         let mut request = exchange("GET", "/api/v1/pods");
         request.time_limit = Some(MINUTE);
-        let answer = Stalled.behind(WithTimeout).handle(&mut request).await;
+        let answer = TimeLimited(Stalled).handle(&mut request).await;
         assert_eq!(answer.status(), 504);
-        let answer = Reply::OK.behind(WithTimeout).handle(&mut request).await;
+        let answer = TimeLimited(Reply::OK).handle(&mut request).await;
         assert_eq!(answer.status(), 200);
     }
 }

@@ -16,9 +16,10 @@ use crate::http::negotiation::{Negotiated, Representation};
 use crate::http::request_info::RequestInfo;
 use crate::http::response::{self, Response};
 use crate::identity::ClientCertificate;
+use crate::metrics::Recording;
 use crate::operations::audit::AuditRecord;
 use crate::wire::body::RequestBody;
-use crate::wire::fairness::WatchHold;
+use crate::wire::fairness::{Schema, WatchHold};
 use crate::wire::in_flight::Seat;
 
 /// A request and the facts about it. Each filter adds those that it finds; the handler moves the parts out that it
@@ -30,12 +31,14 @@ pub(in crate::operations) struct Exchange<'c> {
     pub(in crate::operations) body: RequestBody,
     /// Arrival of the request, for durations.
     pub(in crate::operations) started: Instant,
-    /// Arrival of the request. All work for the request uses it as the current time.
+    /// Arrival of the request, or the end of its wait for a seat. All work for the request uses it as the current time.
     pub(in crate::operations) received: SystemTime,
     /// Address of the client.
     pub(in crate::operations) peer: Option<SocketAddr>,
     /// Result of the verification of the client certificate, if the connection has one.
     pub(in crate::operations) certificate: Option<&'c ClientCertificate>,
+    /// `User-Agent` header, from [`WithHttpLogging`](super::WithHttpLogging).
+    pub(in crate::operations) user_agent: Option<HeaderValue>,
     /// Audit ID, from [`WithAuditInit`](super::WithAuditInit).
     pub(in crate::operations) audit_id: HeaderValue,
     /// Attributes of method and path, from [`WithRequestInfo`](super::WithRequestInfo) as the three fields that follow.
@@ -46,8 +49,16 @@ pub(in crate::operations) struct Exchange<'c> {
     pub(in crate::operations) negotiated: Negotiated,
     /// Form of a document, and therefore of a `Status`; `None` if the client accepts none.
     pub(in crate::operations) document_form: Option<Representation>,
+    /// Measurement of the request, from [`WithMetrics`](super::WithMetrics).
+    pub(in crate::operations) recording: Option<Recording>,
+    /// True if the request is the last of its connection.
+    pub(in crate::operations) is_last: bool,
     /// Time limit, from [`WithRequestDeadline`](super::WithRequestDeadline); `None` for long-running requests.
     pub(in crate::operations) time_limit: Option<Duration>,
+    /// Origin of the page that may read the answer, from [`WithCors`](super::WithCors).
+    pub(in crate::operations) origin: Option<HeaderValue>,
+    /// Warning about the credentials, from [`WithAuthentication`](super::WithAuthentication).
+    pub(in crate::operations) credentials_warning: Option<String>,
     /// Effective user, from [`WithAuthentication`](super::WithAuthentication) and
     /// [`WithImpersonation`](super::WithImpersonation).
     pub(in crate::operations) user: Option<Arc<User>>,
@@ -55,7 +66,9 @@ pub(in crate::operations) struct Exchange<'c> {
     pub(in crate::operations) annotations: Vec<(&'static str, String)>,
     /// Record in the audit log, if the request is audited.
     pub(in crate::operations) audit: Option<AuditRecord>,
-    /// Seat, from [`WithSeats`](super::WithSeats).
+    /// Flow schema, from [`WithSeats`](super::WithSeats), as the seat.
+    pub(in crate::operations) flow_schema: Option<Arc<Schema>>,
+    /// Seat.
     pub(in crate::operations) seat: Option<Arc<Seat>>,
     /// Resources that the request holds if it is a watch.
     pub(in crate::operations) watch: WatchHold,
@@ -77,15 +90,21 @@ impl<'c> Exchange<'c> {
             received,
             peer,
             certificate,
+            user_agent: None,
             audit_id: HeaderValue::from_static("unknown"),
             info: RequestInfo::default(),
             is_long_running: false,
             negotiated: Negotiated::default(),
             document_form: None,
+            recording: None,
+            is_last: false,
             time_limit: None,
+            origin: None,
+            credentials_warning: None,
             user: None,
             annotations: Vec::new(),
             audit: None,
+            flow_schema: None,
             seat: None,
             watch: WatchHold::default(),
         }

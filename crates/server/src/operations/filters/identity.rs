@@ -9,13 +9,12 @@ use holdfast_resource::access::TokenAuthenticator;
 use http::Version;
 
 use super::audit::AuditLog;
-use super::{Exchange, Filter, Handler};
+use super::{Completion, Exchange, Filter, Step};
 use crate::http::ApiError;
 use crate::http::response::{self, Response};
 use crate::identity::{self, Authenticated, Authenticator, ClientCertificate, Impersonation, Judged, authorization};
 use crate::metrics::Identities;
 use crate::operations::audit;
-use crate::wire::connection::LastOnConnection;
 
 /// Filter that authenticates a request by its certificate or its headers.
 pub(super) struct WithAuthentication<'a> {
@@ -40,13 +39,6 @@ impl WithAuthentication<'_> {
         }
         outcome
     }
-
-    /// Returns the answer to a request without valid credentials.
-    async fn reject(&self, exchange: &Exchange<'_>, error: &ApiError) -> Response {
-        let mut response = exchange.rejection(self.serializer, error);
-        self.audit_log.rejected(exchange, attempted, &mut response).await;
-        response
-    }
 }
 
 fn attempted(exchange: &Exchange<'_>) -> String {
@@ -60,24 +52,31 @@ fn warning(exchange: &Exchange<'_>) -> Option<String> {
 }
 
 impl Filter for WithAuthentication<'_> {
-    async fn handle(&self, exchange: &mut Exchange<'_>, next: &impl Handler) -> Response {
-        let warning = warning(exchange);
-        let (is_unknown, mut response) = match self.authenticate(exchange) {
+    fn request<'f>(&'f self, exchange: &'f mut Exchange<'_>) -> Step<'f> {
+        exchange.credentials_warning = warning(exchange);
+        let authenticated = self.authenticate(exchange);
+        let is_unknown = authenticated
+            .as_ref()
+            .map_or(true, |known| identity::is_anonymous(&known.user));
+        exchange.is_last |= is_unknown && self.ends_connections && exchange.head.version == Version::HTTP_2;
+        match authenticated {
             Ok(Authenticated { user, annotations }) => {
-                let is_unknown = identity::is_anonymous(&user);
                 exchange.user = Some(user);
                 exchange.annotations = annotations;
-                (is_unknown, next.handle(exchange).await)
+                Step::Pass
             }
-            Err(error) => (true, self.reject(exchange, &error).await),
-        };
-        if let Some(warning) = warning {
+            Err(error) => {
+                let response = exchange.rejection(self.serializer, &error);
+                self.audit_log.reject(exchange, attempted(exchange), response)
+            }
+        }
+    }
+
+    fn response<'f>(&'f self, exchange: &'f mut Exchange<'_>, response: &'f mut Response) -> Completion<'f> {
+        if let Some(warning) = exchange.credentials_warning.take() {
             response::add_warnings(response.headers_mut(), &[warning]);
         }
-        if is_unknown && self.ends_connections && exchange.head.version == Version::HTTP_2 {
-            response.extensions_mut().insert(LastOnConnection);
-        }
-        response
+        Completion::Done
     }
 }
 
@@ -103,12 +102,14 @@ impl WithImpersonation<'_> {
 }
 
 impl Filter for WithImpersonation<'_> {
-    async fn handle(&self, exchange: &mut Exchange<'_>, next: &impl Handler) -> Response {
+    fn request<'f>(&'f self, exchange: &'f mut Exchange<'_>) -> Step<'f> {
         match self.effective_user(exchange) {
-            Ok(user) => exchange.user = Some(user),
-            Err(error) => return exchange.rejection(self.serializer, &error),
+            Ok(user) => {
+                exchange.user = Some(user);
+                Step::Pass
+            }
+            Err(error) => Step::rejection(exchange, self.serializer, &error),
         }
-        next.handle(exchange).await
     }
 }
 
@@ -130,10 +131,10 @@ impl WithAuthorization<'_> {
 }
 
 impl Filter for WithAuthorization<'_> {
-    async fn handle(&self, exchange: &mut Exchange<'_>, next: &impl Handler) -> Response {
+    fn request<'f>(&'f self, exchange: &'f mut Exchange<'_>) -> Step<'f> {
         match self.check(exchange) {
-            Ok(()) => next.handle(exchange).await,
-            Err(error) => exchange.rejection(self.serializer, &error),
+            Ok(()) => Step::Pass,
+            Err(error) => Step::rejection(exchange, self.serializer, &error),
         }
     }
 }
@@ -171,13 +172,10 @@ mod tests {
         let answer = handler.handle(&mut request).await;
         assert_eq!(answer.status(), 401);
         assert!(answer.headers().contains_key(WARNING), "of the ignored token");
-        assert!(
-            answer.extensions().get::<LastOnConnection>().is_none(),
-            "HTTP/1.1 keeps its connection"
-        );
+        assert!(!request.is_last, "HTTP/1.1 keeps its connection");
         request.head.version = Version::HTTP_2;
-        let answer = handler.handle(&mut request).await;
-        assert!(answer.extensions().get::<LastOnConnection>().is_some());
+        handler.handle(&mut request).await;
+        assert!(request.is_last);
     }
 
     #[tokio::test]

@@ -1,7 +1,7 @@
 //! The way of a request: filters around its handler, in one list.
 //!
-//! A filter answers a request, or passes it on to the next handler and may change the answer on its way back. The types
-//! of the chain are known at compile time, so a request is one future, allocated in three pieces.
+//! A filter examines a request before its handler and completes the answer afterwards. It returns at once, unless it has to
+//! wait for something: only then is a future allocated.
 
 mod arrival;
 mod audit;
@@ -16,67 +16,124 @@ mod storage_versions;
 #[cfg(test)]
 mod testing;
 
+use std::pin::Pin;
+
 pub(super) use exchange::Exchange;
+
+use holdfast_proto::Messages;
 
 use self::arrival::{WithAuditInit, WithHttpLogging, WithMetrics, WithRequestInfo};
 use self::audit::{AuditLog, WithAudit};
 use self::browsers::{WithCacheControl, WithCors, WithTransportSecurity};
 use self::connection::{WithGoAway, WithHeadAnswers, WithLongRunning, WithWebSocket};
-use self::deadline::{WithRequestDeadline, WithTimeout};
+use self::deadline::{TimeLimited, WithRequestDeadline};
 use self::director::Director;
 use self::identity::{WithAuthentication, WithAuthorization, WithImpersonation};
 use self::seats::WithSeats;
 use self::storage_versions::WithStorageVersionPrecondition;
+use crate::http::ApiError;
 use crate::http::response::Response;
 use crate::operations::service::Service;
 
-/// Handler of requests: the last one of the chain, or one behind filters.
-pub(super) trait Handler: Sync + Sized {
+/// Handler of requests, which may be behind filters.
+pub(super) trait Handler: Sync {
     /// Returns the answer to a request.
     fn handle(&self, exchange: &mut Exchange<'_>) -> impl Future<Output = Response> + Send;
-
-    /// Returns this handler behind `filter`, which gets the requests first.
-    fn behind<F: Filter>(self, filter: F) -> Filtered<F, Self> {
-        Filtered { filter, next: self }
-    }
 }
 
 /// Step before and after a handler.
 pub(super) trait Filter: Sync {
-    /// Returns the answer to a request: that of `next`, or one of its own.
-    fn handle(&self, exchange: &mut Exchange<'_>, next: &impl Handler) -> impl Future<Output = Response> + Send;
-}
+    /// Examines a request on its way to the handler.
+    fn request<'f>(&'f self, _exchange: &'f mut Exchange<'_>) -> Step<'f> {
+        Step::Pass
+    }
 
-/// Handler behind a filter.
-pub(super) struct Filtered<F, H> {
-    filter: F,
-    next: H,
-}
-
-impl<F: Filter, H: Handler> Handler for Filtered<F, H> {
-    fn handle(&self, exchange: &mut Exchange<'_>) -> impl Future<Output = Response> + Send {
-        self.filter.handle(exchange, &self.next)
+    /// Completes the answer to a request that this filter has examined, whether the handler, another filter or this filter
+    /// has answered it.
+    fn response<'f>(&'f self, _exchange: &'f mut Exchange<'_>, _response: &'f mut Response) -> Completion<'f> {
+        Completion::Done
     }
 }
 
-/// Filter that allocates the future of the handlers behind it. A future contains those that it awaits, and each filter
-/// moves it when it calls the next one; behind a pointer, it is small for all filters before this one.
-struct WithAllocatedFuture;
+/// Outcome of the examination of a request.
+pub(super) enum Step<'f> {
+    /// The request proceeds.
+    Pass,
+    /// The request ends here with this answer.
+    Answer(Box<Response>),
+    /// The request waits. The future returns the answer if the request ends here.
+    Wait(Pin<Box<dyn Future<Output = Option<Response>> + Send + 'f>>),
+}
 
-impl Filter for WithAllocatedFuture {
-    async fn handle(&self, exchange: &mut Exchange<'_>, next: &impl Handler) -> Response {
-        Box::pin(next.handle(exchange)).await
+impl Step<'_> {
+    fn answer(response: Response) -> Self {
+        Self::Answer(Box::new(response))
+    }
+
+    /// Returns the answer of `error` to a request that ends here.
+    fn rejection(exchange: &Exchange<'_>, serializer: &Messages, error: &ApiError) -> Self {
+        Self::answer(exchange.rejection(serializer, error))
+    }
+
+    /// Returns the answer if the request ends here.
+    async fn finished(self) -> Option<Response> {
+        match self {
+            Self::Pass => None,
+            Self::Answer(response) => Some(*response),
+            Self::Wait(answer) => answer.await,
+        }
     }
 }
 
-/// Returns the chain of a service. As in `DefaultBuildHandlerChain`, each line wraps those above it, so that a request
-/// passes the filters from the last line to the first.
+/// Outcome of the completion of an answer.
+pub(super) enum Completion<'f> {
+    /// The answer is complete.
+    Done,
+    /// The answer waits until the future ends.
+    Wait(Pin<Box<dyn Future<Output = ()> + Send + 'f>>),
+}
+
+/// Handler behind a list of filters. A request passes them from the first to the last, and its answer in the reverse order.
+struct Filtered<'a, H> {
+    filters: &'a [&'a dyn Filter],
+    handler: H,
+}
+
+impl<H: Handler> Handler for Filtered<'_, H> {
+    async fn handle(&self, exchange: &mut Exchange<'_>) -> Response {
+        let mut answer = None;
+        let mut unreached = self.filters.iter();
+        for filter in unreached.by_ref() {
+            answer = match filter.request(exchange) {
+                Step::Pass => continue,
+                step => step.finished().await,
+            };
+            if answer.is_some() {
+                break;
+            }
+        }
+        let mut response = match answer {
+            Some(response) => response,
+            None => self.handler.handle(exchange).await,
+        };
+        let reached = self.filters.len() - unreached.len();
+        for filter in self.filters.iter().take(reached).rev() {
+            if let Completion::Wait(rest) = filter.response(exchange, &mut response) {
+                rest.await;
+            }
+        }
+        response
+    }
+}
+
+/// Returns the answer of a service to a request. The request passes the filters from the first line to the last.
 ///
-/// Two filters differ from the reference in their place. Logging precedes the request info, so that paths that cannot be
-/// parsed are logged. The timeout follows the audit, which records the answer that the client gets.
+/// The order is that of `DefaultBuildHandlerChain`, whose lines go from the last filter to the first, with two exceptions.
+/// Logging precedes the request info, so that paths that cannot be parsed are logged. The timeout follows the audit, which
+/// records the answer that the client gets.
 ///
 /// upstream: k8s.io/apiserver/pkg/server#DefaultBuildHandlerChain
-pub(super) fn chain(service: &Service) -> impl Handler {
+pub(super) async fn respond(service: &Service, exchange: &mut Exchange<'_>) -> Response {
     let context = &*service.context;
     let (shared, config) = (&context.shared, &context.config);
     let (metrics, authorizer) = (&*shared.metrics, shared.authorizer.as_ref());
@@ -85,58 +142,68 @@ pub(super) fn chain(service: &Service) -> impl Handler {
         auditor: service.auditor.as_ref(),
         context: &context.representation,
     };
-    Director::new(service)
-        .behind(WithAllocatedFuture)
-        .behind(WithStorageVersionPrecondition {
-            barrier: service.storage_versions.as_deref(),
+    let before_timeout: [&dyn Filter; 14] = [
+        &WithAuditInit {
+            identifiers: shared.identifiers.as_ref(),
+        },
+        &WithHttpLogging,
+        &WithRequestInfo { cbor: config.cbor },
+        &WithWebSocket,
+        &WithMetrics {
+            requests: metrics.requests(),
             registry: &shared.registry,
+        },
+        &WithHeadAnswers,
+        &WithTransportSecurity { browsers },
+        &WithCacheControl,
+        &WithGoAway { rule: service.go_away },
+        &WithLongRunning,
+        &WithRequestDeadline {
+            max_timeout: config.request_timeout,
+            audit_log,
             serializer,
-        })
-        .behind(WithAuthorization {
-            authorizer,
-            counters: metrics.identities(),
-            serializer,
-        })
-        .behind(WithSeats {
-            in_flight: &service.in_flight,
-            fairness: service.fairness.as_deref(),
-            serializer,
-        })
-        .behind(WithImpersonation {
-            impersonation: &service.impersonation,
-            authorizer,
-            serializer,
-        })
-        .behind(WithTimeout)
-        .behind(WithAudit { log: audit_log })
-        .behind(WithAuthentication {
+        },
+        &WithCors { browsers },
+        &WithAuthentication {
             authenticator: &service.authenticator,
             tokens: shared.tokens.as_ref(),
             counters: metrics.identities(),
             ends_connections: service.ends_unauthenticated_connections,
             audit_log,
             serializer,
-        })
-        .behind(WithAllocatedFuture)
-        .behind(WithCors { browsers })
-        .behind(WithRequestDeadline {
-            max_timeout: config.request_timeout,
-            audit_log,
+        },
+        &WithAudit { log: audit_log },
+    ];
+    let within_timeout: [&dyn Filter; 4] = [
+        &WithImpersonation {
+            impersonation: &service.impersonation,
+            authorizer,
             serializer,
-        })
-        .behind(WithLongRunning)
-        .behind(WithGoAway { rule: service.go_away })
-        .behind(WithCacheControl)
-        .behind(WithTransportSecurity { browsers })
-        .behind(WithHeadAnswers)
-        .behind(WithMetrics {
-            requests: metrics.requests(),
+        },
+        &WithSeats {
+            in_flight: &service.in_flight,
+            fairness: service.fairness.as_deref(),
+            clock: shared.clock.as_ref(),
+            serializer,
+        },
+        &WithAuthorization {
+            authorizer,
+            counters: metrics.identities(),
+            serializer,
+        },
+        &WithStorageVersionPrecondition {
+            barrier: service.storage_versions.as_deref(),
             registry: &shared.registry,
-        })
-        .behind(WithWebSocket)
-        .behind(WithRequestInfo { cbor: config.cbor })
-        .behind(WithHttpLogging)
-        .behind(WithAuditInit {
-            identifiers: shared.identifiers.as_ref(),
-        })
+            serializer,
+        },
+    ];
+    let handler = TimeLimited(Filtered {
+        filters: &within_timeout,
+        handler: Director::new(service),
+    });
+    let chain = Filtered {
+        filters: &before_timeout,
+        handler,
+    };
+    chain.handle(exchange).await
 }

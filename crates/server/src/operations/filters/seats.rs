@@ -1,18 +1,21 @@
 //! Filter of the seats that requests occupy while they are served.
 
 use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 
 use holdfast_audit::Layer;
+use holdfast_authorization::User;
+use holdfast_fairness::{Execution, Start, Waiting};
 use holdfast_proto::Messages;
 use tokio::time::Instant;
 
-use super::{Exchange, Filter, Handler};
-use crate::http::ApiError;
+use super::{Completion, Exchange, Filter, Step};
 use crate::http::response::Response;
 use crate::http::status::RETRY_SECONDS;
 use crate::operations::fairness::{Admitted, PriorityAndFairness, SeatRequest, name_level};
 use crate::operations::inflight;
-use crate::wire::fairness::{Schema, WatchHold};
+use crate::runtime::Clock;
+use crate::wire::fairness::{RequestDetails, Schema};
 use crate::wire::in_flight::{InFlight, Seat};
 
 /// Filter that waits for a seat: one of a priority level, or one of the limits of requests in flight.
@@ -20,86 +23,124 @@ pub(super) struct WithSeats<'a> {
     pub(super) in_flight: &'a Arc<InFlight>,
     /// Priority levels, which replace the limits of `in_flight`.
     pub(super) fairness: Option<&'a PriorityAndFairness>,
+    pub(super) clock: &'a dyn Clock,
     pub(super) serializer: &'a Messages,
 }
 
-/// Seats of a request.
-#[derive(Default)]
-struct Seats {
-    seat: Option<Arc<Seat>>,
-    watch: WatchHold,
-}
-
-impl WithSeats<'_> {
-    /// Waits for the seats of a request whose flow schema is `schema`.
-    ///
-    /// # Errors
-    /// If there are none: the number of seconds after which the client should retry.
-    async fn wait(&self, request: &SeatRequest<'_>, schema: Option<&Arc<Schema>>) -> Result<Seats, u64> {
-        match (self.fairness, schema) {
-            (Some(fairness), Some(schema)) => {
-                let Admitted { seat, watch } = fairness.admit(self.in_flight, schema, request).await?;
-                // A watch releases its seats once it has begun, whatever happens to its answer.
-                let seat = request.limit.is_some().then_some(seat);
-                Ok(Seats { seat, watch })
+impl<'a> WithSeats<'a> {
+    /// Enters the priority level of `schema`, or waits in one of its queues.
+    fn enter_level<'f>(
+        &'f self,
+        fairness: &'a PriorityAndFairness,
+        schema: Arc<Schema>,
+        user: Arc<User>,
+        exchange: &'f mut Exchange<'_>,
+    ) -> Step<'f> {
+        exchange.flow_schema = Some(Arc::clone(&schema));
+        match fairness.start(&schema, &seat_request(exchange, &user)) {
+            Start::Executes(execution) => {
+                self.occupy(fairness, execution, &user, exchange);
+                Step::Pass
             }
-            (None, _) if request.limit.is_some() => {
-                let seat = inflight::enter(self.in_flight, request.info, request.user);
-                Ok(Seats {
-                    seat: Some(Arc::new(seat.ok_or(u64::from(RETRY_SECONDS))?)),
-                    watch: WatchHold::default(),
-                })
-            }
-            _ => Ok(Seats::default()),
+            Start::Rejected(_) => Step::answer(self.drop_request(&schema)),
+            Start::Waits(waiting) => Step::Wait(Box::pin(async move {
+                match wait(waiting, fairness, exchange).await {
+                    Some(execution) => {
+                        exchange.received = self.clock.now();
+                        self.occupy(fairness, execution, &user, exchange);
+                        None
+                    }
+                    None => Some(self.drop_request(&schema)),
+                }
+            })),
         }
     }
 
-    /// Returns the flow schema of a request, and its seats or the answer if there are none.
-    async fn enter(&self, exchange: &Exchange<'_>) -> Result<Entry, ApiError> {
-        let request = SeatRequest {
-            info: &exchange.info,
-            user: exchange.user()?,
-            method: &exchange.head.method,
-            uri: &exchange.head.uri,
-            limit: exchange.time_limit,
-            started: exchange.started,
+    /// Gives the request the seats of its level.
+    fn occupy(
+        &self,
+        fairness: &PriorityAndFairness,
+        execution: Execution<RequestDetails>,
+        user: &Arc<User>,
+        exchange: &mut Exchange<'_>,
+    ) {
+        let Admitted { seat, watch } = fairness.admit(self.in_flight, execution, &seat_request(exchange, user));
+        exchange.watch = watch;
+        // A watch releases its seats once it has begun, whatever happens to its answer.
+        if exchange.time_limit.is_some() {
+            occupy_until_answered(seat, exchange);
+        }
+    }
+
+    /// Occupies one of the limits of requests in flight.
+    fn enter_limits(&self, user: &Arc<User>, exchange: &mut Exchange<'_>) -> Step<'static> {
+        let Some(seat) = inflight::enter(self.in_flight, &exchange.info, user) else {
+            return Step::answer(inflight::too_many(RETRY_SECONDS.into()));
         };
-        let began = exchange.recorder().map(|_| Instant::now());
-        let schema = self.fairness.and_then(|fairness| fairness.classify(&request));
-        let seats = self.wait(&request, schema.as_ref()).await;
-        if let (Some(recorder), Some(began)) = (exchange.recorder(), began) {
-            recorder.took(Layer::QueueWait, began.elapsed());
-        }
-        Ok(Entry { schema, seats })
+        occupy_until_answered(Arc::new(seat), exchange);
+        Step::Pass
+    }
+
+    fn drop_request(&self, schema: &Schema) -> Response {
+        let now = self.clock.now().duration_since(UNIX_EPOCH);
+        inflight::too_many(schema.drop_request(now.unwrap_or_default()))
     }
 }
 
-/// Flow schema of a request, and its seats or the number of seconds after which the client should retry.
-struct Entry {
-    schema: Option<Arc<Schema>>,
-    seats: Result<Seats, u64>,
+/// Waits in a queue; returns `None` if the request is not executed in time.
+async fn wait(
+    waiting: Waiting<RequestDetails>,
+    fairness: &PriorityAndFairness,
+    exchange: &Exchange<'_>,
+) -> Option<Execution<RequestDetails>> {
+    let began = Instant::now();
+    let until = exchange.started + fairness.max_wait(exchange.time_limit);
+    let execution = tokio::time::timeout_at(until, waiting.turn()).await;
+    if let Some(recorder) = exchange.recorder() {
+        recorder.took(Layer::QueueWait, began.elapsed());
+    }
+    execution.ok()
+}
+
+/// Keeps the seat until the answer is sent, except while the body of the request arrives.
+fn occupy_until_answered(seat: Arc<Seat>, exchange: &mut Exchange<'_>) {
+    exchange.body.leaving(Arc::clone(&seat));
+    exchange.seat = Some(seat);
+}
+
+fn seat_request<'e>(exchange: &'e Exchange<'_>, user: &'e Arc<User>) -> SeatRequest<'e> {
+    SeatRequest {
+        info: &exchange.info,
+        user,
+        method: &exchange.head.method,
+        uri: &exchange.head.uri,
+        limit: exchange.time_limit,
+    }
 }
 
 impl Filter for WithSeats<'_> {
-    async fn handle(&self, exchange: &mut Exchange<'_>, next: &impl Handler) -> Response {
-        let Entry { schema, seats } = match self.enter(exchange).await {
-            Ok(entry) => entry,
-            Err(error) => return exchange.rejection(self.serializer, &error),
+    fn request<'f>(&'f self, exchange: &'f mut Exchange<'_>) -> Step<'f> {
+        let user = match exchange.user() {
+            Ok(user) => Arc::clone(user),
+            Err(error) => return Step::rejection(exchange, self.serializer, &error),
         };
-        let mut response = match seats {
-            Ok(Seats { seat, watch }) => {
-                if let Some(seat) = &seat {
-                    exchange.body.leaving(Arc::clone(seat));
-                }
-                (exchange.seat, exchange.watch) = (seat, watch);
-                next.handle(exchange).await
-            }
-            Err(retry_seconds) => inflight::too_many(retry_seconds),
+        let Some(fairness) = self.fairness else {
+            return match exchange.time_limit {
+                Some(_) => self.enter_limits(&user, exchange),
+                None => Step::Pass,
+            };
         };
-        if let Some(schema) = schema {
-            name_level(response.headers_mut(), &schema);
+        match fairness.classify(&seat_request(exchange, &user)) {
+            Some(schema) => self.enter_level(fairness, schema, user, exchange),
+            None => Step::Pass,
         }
-        response
+    }
+
+    fn response<'f>(&'f self, exchange: &'f mut Exchange<'_>, response: &'f mut Response) -> Completion<'f> {
+        if let Some(schema) = &exchange.flow_schema {
+            name_level(response.headers_mut(), schema);
+        }
+        Completion::Done
     }
 }
 
@@ -111,6 +152,7 @@ mod tests {
 
     use super::super::testing::{Reply, World, exchange};
     use super::*;
+    use crate::runtime::SystemClock;
 
     fn request(verb: &str) -> Exchange<'static> {
         let mut request = exchange("GET", "/api/v1/pods");
@@ -126,6 +168,7 @@ mod tests {
         let handler = Reply::OK.behind(WithSeats {
             in_flight: &in_flight,
             fairness: None,
+            clock: &SystemClock,
             serializer: world.serializer(),
         });
         let mut first = request("list");
@@ -144,6 +187,7 @@ mod tests {
         let handler = Reply::OK.behind(WithSeats {
             in_flight: &in_flight,
             fairness: None,
+            clock: &SystemClock,
             serializer: world.serializer(),
         });
         let mut watch = request("watch");
@@ -161,6 +205,7 @@ mod tests {
         let handler = Reply::OK.behind(WithSeats {
             in_flight: &in_flight,
             fairness: Some(&fairness),
+            clock: &SystemClock,
             serializer: world.serializer(),
         });
         let mut request = request("list");

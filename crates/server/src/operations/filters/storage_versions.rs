@@ -4,9 +4,8 @@ use arc_swap::ArcSwap;
 use holdfast_proto::Messages;
 use holdfast_resource::Registry;
 
-use super::{Exchange, Filter, Handler};
+use super::{Exchange, Filter, Step};
 use crate::http::ApiError;
-use crate::http::response::Response;
 use crate::operations::storage_versions::StorageVersionBarrier;
 
 /// Filter that rejects writes to resources whose storage version is not published, if this is enabled.
@@ -24,10 +23,10 @@ impl WithStorageVersionPrecondition<'_> {
 }
 
 impl Filter for WithStorageVersionPrecondition<'_> {
-    async fn handle(&self, exchange: &mut Exchange<'_>, next: &impl Handler) -> Response {
+    fn request<'f>(&'f self, exchange: &'f mut Exchange<'_>) -> Step<'f> {
         match self.check(exchange) {
-            Ok(()) => next.handle(exchange).await,
-            Err(error) => exchange.rejection(self.serializer, &error),
+            Ok(()) => Step::Pass,
+            Err(error) => Step::rejection(exchange, self.serializer, &error),
         }
     }
 }

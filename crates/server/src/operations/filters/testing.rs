@@ -12,7 +12,7 @@ use http::header::{CACHE_CONTROL, HeaderName, HeaderValue};
 use http::{Request, StatusCode};
 
 use super::audit::AuditLog;
-use super::{Exchange, Handler};
+use super::{Exchange, Filter, Filtered, Handler};
 use crate::http::response::{self, Response};
 use crate::metrics::Metrics;
 use crate::wire::body::RequestBody;
@@ -49,6 +49,15 @@ impl Reply {
 
     /// Body of the answer.
     pub(super) const BODY: &'static str = "passed";
+
+    /// Returns this handler behind `filter`.
+    pub(super) fn behind<'a>(self, filter: impl Filter + 'a) -> Behind<'a> {
+        let behind = Behind {
+            filters: Vec::new(),
+            handler: self,
+        };
+        behind.behind(filter)
+    }
 }
 
 impl Handler for Reply {
@@ -60,6 +69,32 @@ impl Handler for Reply {
                 .insert(CACHE_CONTROL, HeaderValue::from_static("public"));
         }
         answer
+    }
+}
+
+/// Handler behind filters.
+pub(super) struct Behind<'a> {
+    filters: Vec<Box<dyn Filter + 'a>>,
+    handler: Reply,
+}
+
+impl<'a> Behind<'a> {
+    /// Adds a filter, which gets the requests first.
+    pub(super) fn behind(mut self, filter: impl Filter + 'a) -> Self {
+        self.filters.insert(0, Box::new(filter));
+        self
+    }
+
+    /// Returns the answer to a request.
+    pub(super) async fn handle(&self, exchange: &mut Exchange<'_>) -> Response {
+        let filters: Vec<&dyn Filter> = self.filters.iter().map(|filter| &**filter as _).collect();
+        let handler = self.handler;
+        Filtered {
+            filters: &filters,
+            handler,
+        }
+        .handle(exchange)
+        .await
     }
 }
 
