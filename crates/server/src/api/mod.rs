@@ -34,7 +34,7 @@ use crate::http::options::{CreateOptions, UpdateOptions};
 use crate::http::request::ResourceRequest;
 use crate::http::response::{self, Response};
 use crate::representation::{self, RequestedVersion};
-use crate::runtime::long_work;
+use crate::runtime::{boxed, long_work};
 use crate::wire::body::RequestBody;
 use crate::write::WriteResult;
 use crate::write::decode::{self, Decoded};
@@ -74,19 +74,19 @@ fn dispatch(context: &Arc<Context>, request: ResourceRequest) -> BoxFuture<'_, R
     match request.served.resource.capabilities.responder(&request.subresource) {
         Some(Responder::Review(review)) => {
             let review = Arc::clone(review);
-            return Box::pin(review::create(context, request, review));
+            return boxed(|| review::create(context, request, review));
         }
         Some(Responder::Computed(objects)) => {
             let objects = Arc::clone(objects);
-            return Box::pin(async move { computed::read(context, &request, objects.as_ref()) });
+            return boxed(|| async move { computed::read(context, &request, objects.as_ref()) });
         }
         Some(Responder::Action(action)) if request.verb == Verb::Create => {
             let action = Arc::clone(action);
-            return Box::pin(action::handle(context, request, action));
+            return boxed(|| action::handle(context, request, action));
         }
         Some(Responder::Connect(connecter)) => {
             let connecter = Arc::clone(connecter);
-            return Box::pin(async move { connect::connect(context, &request, connecter.as_ref()).await });
+            return boxed(|| async move { connect::connect(context, &request, connecter.as_ref()).await });
         }
         Some(Responder::Action(_)) | None => {}
     }
@@ -101,17 +101,17 @@ fn dispatch(context: &Arc<Context>, request: ResourceRequest) -> BoxFuture<'_, R
         .subresource()
         .is_some_and(|subresource| subresource.scale.is_some());
     match request.verb {
-        Verb::Get if of_scale => Box::pin(scale::get(context, request)),
-        Verb::Update if of_scale => Box::pin(scale::update(context, request)),
-        Verb::Patch if of_scale => Box::pin(scale::patch(context, request)),
-        Verb::Get if of_object || of_parent => Box::pin(get::get(context, request)),
-        Verb::Update if of_object || of_parent => Box::pin(update::update(context, request)),
-        Verb::Patch if of_object || of_parent => Box::pin(patch::patch(context, request)),
-        Verb::Create if of_object => Box::pin(create::create(context, request)),
-        Verb::Delete if of_object => Box::pin(delete::delete(context, request)),
-        Verb::DeleteCollection if of_object => Box::pin(delete::delete_collection(context, request)),
-        Verb::List if of_object => Box::pin(list::list(context, request)),
-        Verb::Watch if of_object => Box::pin(watch::watch(context, request)),
+        Verb::Get if of_scale => boxed(|| scale::get(context, request)),
+        Verb::Update if of_scale => boxed(|| scale::update(context, request)),
+        Verb::Patch if of_scale => boxed(|| scale::patch(context, request)),
+        Verb::Get if of_object || of_parent => boxed(|| get::get(context, request)),
+        Verb::Update if of_object || of_parent => boxed(|| update::update(context, request)),
+        Verb::Patch if of_object || of_parent => boxed(|| patch::patch(context, request)),
+        Verb::Create if of_object => boxed(|| create::create(context, request)),
+        Verb::Delete if of_object => boxed(|| delete::delete(context, request)),
+        Verb::DeleteCollection if of_object => boxed(|| delete::delete_collection(context, request)),
+        Verb::List if of_object => boxed(|| list::list(context, request)),
+        Verb::Watch if of_object => boxed(|| watch::watch(context, request)),
         _ => Box::pin(ready(Err(unsupported(&request)))),
     }
 }

@@ -1,9 +1,11 @@
 //! Shared runtime services: the time of day, new identifiers, background tasks, long work, shutdown, the build.
 
 pub mod background;
+mod boxed;
 mod identifiers;
 pub mod long_work;
 pub mod shutdown;
 pub mod version;
 
+pub(crate) use boxed::boxed;
 pub use identifiers::{Clock, Identifiers, RandomIdentifiers, SystemClock};

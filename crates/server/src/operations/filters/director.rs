@@ -17,6 +17,7 @@ use crate::operations::aggregation::api_services::Proxied;
 use crate::operations::aggregation::forward::Forwarded;
 use crate::operations::paths::Paths;
 use crate::operations::service::Service;
+use crate::runtime::boxed;
 use crate::wire::in_flight::{InFlight, Seat};
 use crate::wire::websocket::Upgrade;
 
@@ -130,12 +131,13 @@ impl Director<'_> {
     ) -> Result<Response, ApiError> {
         let context = Arc::clone(self.context);
         let is_write = !matches!(incoming.info.verb.as_str(), "get" | "list" | "watch");
-        // The future of a verb is large, so it is boxed once instead of being moved from layer to layer. It owns the
-        // seat, and the answer owns it afterwards until the client has received the answer.
-        let answer = Box::pin(guarded(incoming.audit.clone(), async move {
+        let audit = incoming.audit.clone();
+        // The future owns the seat, and the answer owns it afterwards until the client has received the answer.
+        let answer = boxed(|| async move {
             let response = router::serve_resource(&context, incoming, target).await?;
             Ok(holding(response, seat))
-        }));
+        });
+        let answer = guarded(audit, answer);
         if !is_limited {
             return answer.await;
         }
@@ -164,20 +166,22 @@ fn holding(mut response: Response, seat: Option<Arc<Seat>>) -> Response {
 }
 
 /// Returns the outcome of `answer`. A panic fails only this request, and the audit log records it.
-async fn guarded(
+fn guarded(
     audit: Option<Recorder>,
-    answer: impl Future<Output = Result<Response, ApiError>>,
-) -> Result<Response, ApiError> {
-    let outcome = std::panic::AssertUnwindSafe(answer).catch_unwind().await;
-    outcome.unwrap_or_else(|why| {
-        if let Some(audit) = audit {
-            let why = why
-                .downcast_ref::<&str>()
-                .copied()
-                .or(why.downcast_ref::<String>().map(String::as_str));
-            audit.panicked(why.unwrap_or("no reason was given"));
-        }
-        Err(panicked())
+    answer: impl Future<Output = Result<Response, ApiError>> + Send + Unpin,
+) -> impl Future<Output = Result<Response, ApiError>> + Send + Unpin {
+    let caught = std::panic::AssertUnwindSafe(answer).catch_unwind();
+    caught.map(|outcome| {
+        outcome.unwrap_or_else(|panic| {
+            if let Some(audit) = audit {
+                let message = panic
+                    .downcast_ref::<&str>()
+                    .copied()
+                    .or(panic.downcast_ref::<String>().map(String::as_str));
+                audit.panicked(message.unwrap_or("no reason was given"));
+            }
+            Err(panicked())
+        })
     })
 }
 
