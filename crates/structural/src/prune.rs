@@ -27,9 +27,10 @@ impl Dropped {
         }
     }
 
-    fn within<T>(&mut self, step: std::fmt::Arguments<'_>, walk: impl FnOnce(&mut Self) -> T) -> T {
+    /// Walks a value below the current one, whose step `push` appends to the path.
+    fn within<T>(&mut self, push: impl FnOnce(&mut String), walk: impl FnOnce(&mut Self) -> T) -> T {
         let before = self.place.len();
-        let _ = std::fmt::Write::write_fmt(&mut self.place, step);
+        push(&mut self.place);
         let outcome = walk(self);
         self.place.truncate(before);
         outcome
@@ -37,12 +38,21 @@ impl Dropped {
 
     /// Walks the value at `path` of the object.
     pub(super) fn field_at<T>(&mut self, path: &FieldPath, walk: impl FnOnce(&mut Self) -> T) -> T {
-        self.within(format_args!("{}", path.as_str()), walk)
+        self.within(|place| place.push_str(path.as_str()), walk)
     }
 
     pub(super) fn field<T>(&mut self, name: &str, walk: impl FnOnce(&mut Self) -> T) -> T {
-        let dot = if self.place.is_empty() { "" } else { "." };
-        self.within(format_args!("{dot}{name}"), walk)
+        let push = |place: &mut String| {
+            if !place.is_empty() {
+                place.push('.');
+            }
+            place.push_str(name);
+        };
+        self.within(push, walk)
+    }
+
+    fn item<T>(&mut self, index: usize, walk: impl FnOnce(&mut Self) -> T) -> T {
+        self.within(|place| place.push_str(&format!("[{index}]")), walk)
     }
 }
 
@@ -99,9 +109,7 @@ impl Node {
         };
         let mut rebuild = ListRebuild::new(list);
         for (at, value) in list.iter().enumerate() {
-            let pruned = dropped.within(format_args!("[{at}]"), |dropped| {
-                of.prune_within(value, false, keeps, dropped)
-            });
+            let pruned = dropped.item(at, |dropped| of.prune_within(value, false, keeps, dropped));
             rebuild.replace(at, pruned);
         }
         rebuild.finish()

@@ -1,5 +1,6 @@
 //! Filters of the time limit of a request.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use holdfast_gotext::duration;
@@ -61,7 +62,9 @@ impl<H: Handler> Handler for TimeLimited<H> {
         let Some(limit) = exchange.time_limit else {
             return self.0.handle(exchange).await;
         };
-        let answer = tokio::time::timeout(limit, self.0.handle(exchange)).await;
+        // Pinned here, the future is not copied into the one of the timeout.
+        let answered = pin!(self.0.handle(exchange));
+        let answer = tokio::time::timeout(limit, answered).await;
         answer.unwrap_or_else(|_| response::out_of_time())
     }
 }
