@@ -15,7 +15,7 @@ use holdfast_resource::{Lookup, Served};
 use holdfast_schema::{GroupResource, GroupVersion};
 use holdfast_value::{Limits, Value, json};
 use holdfast_writes::testing::World;
-use holdfast_writes::{Change, DeleteOptions, Live, Stage};
+use holdfast_writes::{Change, DeleteOptions, Existing, Stage};
 use test_support::{needs, shared};
 
 struct Kinds(World);
@@ -48,19 +48,16 @@ impl Kinds {
             let stage = Stage::new(environment, &target);
             let _ = stage.create(object.clone()).now_or_never().unwrap();
             for (new, old) in [(&object, old), (old, &object)] {
-                let live = Live {
-                    stored: old.clone(),
-                    shown_as_stored: true,
-                    raw_form: Default::default(),
-                    as_created: false,
-                    known: Default::default(),
-                };
+                let existing = Existing::unproven(old.clone());
                 let change = Change::Replace {
                     object: new.clone(),
                     warnings: Vec::new(),
                 };
-                let _ = stage.update(&change, Some(&live)).now_or_never().unwrap();
-                let _ = stage.delete(&DeleteOptions::default(), &live).now_or_never().unwrap();
+                let _ = stage.update(&change, Some(&existing)).now_or_never().unwrap();
+                let _ = stage
+                    .delete(&DeleteOptions::default(), &existing)
+                    .now_or_never()
+                    .unwrap();
             }
         }
         for version in &resource.versions {

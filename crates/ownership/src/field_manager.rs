@@ -90,7 +90,7 @@ pub struct Applied {
     /// True if it differs from the existing object in any way.
     pub changed: bool,
     /// True if it differs from the existing object at most in `managedFields`.
-    pub is_live: bool,
+    pub is_existing: bool,
 }
 
 impl FieldManagerBuilder {
@@ -273,7 +273,7 @@ impl FieldManager {
         Ok(Applied {
             object: if changed { object } else { live.clone() },
             changed,
-            is_live: unmerged,
+            is_existing: unmerged,
         })
     }
 

@@ -43,7 +43,7 @@ pub async fn convert(
     let Some(webhook) = webhook(resource, &object, api_version) else {
         return resource.convert(object, api_version);
     };
-    let object = formed(resource, object)?;
+    let object = in_current_form(resource, object)?;
     one_by_webhook(caller, resource, webhook, object, api_version).await
 }
 
@@ -106,10 +106,10 @@ pub fn shown_at_once(resource: &Resource, stored: Value, api_version: &str) -> R
 ///
 /// # Errors
 /// If its version no longer exists.
-pub fn formed(resource: &Resource, stored: Value) -> Result<Value, ConversionError> {
+pub fn in_current_form(resource: &Resource, stored: Value) -> Result<Value, ConversionError> {
     let own = stored.str_at(&["apiVersion"]).unwrap_or_default().to_owned();
-    let formed = resource.convert(stored, &own);
-    formed.map_err(|_| ConversionError::NoSuchSource(own))
+    let converted = resource.convert(stored, &own);
+    converted.map_err(|_| ConversionError::NoSuchSource(own))
 }
 
 /// Returns the webhook's conversion of objects that are in other versions, in the current form of these. They lose the

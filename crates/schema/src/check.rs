@@ -22,12 +22,12 @@ use std::ops::Deref;
 use holdfast_value::{SeenValues, SmolStr, Value};
 
 use crate::field::Field;
-use crate::field_error::{FieldError, FieldPath};
+use crate::field_error::FieldError;
 use crate::metadata::labels::invalid_selector;
 use crate::names::{GroupVersion, GroupVersionKind};
 use crate::parts::{Fact, Parts};
 use crate::same::same;
-use crate::types::{self, EmptyField, FormatCheck, Mark, Shape, Step, TypeId, TypeTable};
+use crate::types::{self, FormatCheck, Mark, Provenance, Shape, Step, TypeId, TypeTable};
 
 /// Checks of a kind in code, under the names that the orders of types use.
 pub trait Rules<'v> {
@@ -59,8 +59,8 @@ pub struct Validation<'v, 'a> {
     pub subresource: Option<&'a str>,
     /// Checks of the kind in code. Custom types have no such rules.
     pub rules: &'a dyn Rules<'v>,
-    /// Fields that the request gives as empty and that the object therefore does not hold.
-    pub empties: &'a [EmptyField],
+    /// Provenance of the object.
+    pub provenance: Provenance<'a>,
     /// Facts about parts of the object.
     pub parts: Option<&'a Parts<'a>>,
 }
@@ -90,8 +90,8 @@ impl<'v, 'p> Deref for Part<'v, 'p> {
 /// A running check: the types and the validation errors so far.
 pub struct Check<'t> {
     types: &'t TypeTable,
-    /// Fields that the request gives as empty and that the object therefore does not hold.
-    pub empties: &'t [EmptyField],
+    /// Provenance of the object.
+    pub provenance: Provenance<'t>,
     /// Validation errors, in the order of the checks.
     pub errors: Vec<FieldError>,
     /// Facts about parts of the object.
@@ -103,7 +103,7 @@ impl<'t> Check<'t> {
     pub fn new(types: &'t TypeTable) -> Self {
         Self {
             types,
-            empties: &[],
+            provenance: Provenance::from_tree(),
             errors: Vec::new(),
             parts: None,
         }
@@ -113,7 +113,7 @@ impl<'t> Check<'t> {
     /// `Capabilities::parts`.
     pub fn alone(&mut self, part: &Field<'_, '_>, check: impl FnOnce(&mut Self)) {
         // Fields given as empty count only in this write.
-        let parts = self.parts.filter(|_| self.empties.is_empty());
+        let parts = self.parts.filter(|_| !self.provenance.has_empties());
         if parts.is_some_and(|parts| parts.knows(Fact::Right, part)) {
             return;
         }
@@ -126,8 +126,7 @@ impl<'t> Check<'t> {
 
     /// Returns true if a field is set, or is given as empty.
     pub fn is_given(&self, field: &Field<'_, '_>) -> bool {
-        let given = |path: FieldPath| self.empties.iter().any(|empty| empty.path == path);
-        field.is_set() || !self.empties.is_empty() && given(field.path())
+        field.is_set() || self.provenance.empty_at(field).is_some()
     }
 
     /// Returns an object as a struct of its kind; `None` if the types do not know it.

@@ -32,8 +32,9 @@ pub use kind_type::{
 pub use metadata::{CreationChecks, MetadataChecks, MetadataRules, NameRule, RepeatedChecks, UpdateOrder};
 pub use names::{GroupKind, GroupResource, GroupVersion, GroupVersionKind};
 pub use nested::{ScaleFields, nested_field, nested_integer, nested_path, nested_text};
-pub use parts::{Fact, Known, Parts};
+pub use parts::{Fact, Parts, StoredFacts};
 pub use same::{same, same_once_stored};
 pub use strategic_merge::{
     PatchError, PatchErrorKind, PatchMember, PatchStrategy, PatchType, TablePatchType, consumed_patch, strategic_merge,
 };
+pub use types::{Origin, Provenance};

@@ -11,13 +11,35 @@ use holdfast_value::Value;
 
 use crate::field::Field;
 
-/// Facts that this process knows about an object that it stored. They are kept only in memory, next to the object.
+/// Facts that this process found about an object when it stored the object. They are kept only in memory, next to the
+/// object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Known {
-    /// True if the object has the form of its type and its defaults.
-    pub formed: bool,
+pub struct StoredFacts {
+    has_form_of_type: bool,
     /// Facts about its parts, two bits for each part.
     parts: u8,
+}
+
+impl StoredFacts {
+    /// No facts: another process stored the object, or the object is not stored yet.
+    pub const UNPROVEN: Self = Self {
+        has_form_of_type: false,
+        parts: 0,
+    };
+
+    /// Returns these facts about an object that has the form of its type and its defaults.
+    #[must_use]
+    pub const fn in_form_of_type(self) -> Self {
+        Self {
+            has_form_of_type: true,
+            ..self
+        }
+    }
+
+    /// Returns true if the object has the form of its type and its defaults.
+    pub const fn has_form_of_type(self) -> bool {
+        self.has_form_of_type
+    }
 }
 
 /// Fact about a part.
@@ -33,7 +55,7 @@ pub enum Fact {
 #[derive(Debug, Default)]
 pub struct Parts<'a> {
     places: &'a [&'static [&'static str]],
-    before: Option<(&'a Value, Known)>,
+    before: Option<(&'a Value, StoredFacts)>,
     found: AtomicU8,
 }
 
@@ -51,8 +73,8 @@ impl<'a> Parts<'a> {
 
     /// Returns the same parts for an object that replaces `old`, with the facts about `old`.
     #[must_use]
-    pub fn in_place_of(mut self, old: &'a Value, known: Known) -> Self {
-        self.before = Some((old, known));
+    pub fn in_place_of(mut self, old: &'a Value, facts: StoredFacts) -> Self {
+        self.before = Some((old, facts));
         self
     }
 
@@ -62,7 +84,7 @@ impl<'a> Parts<'a> {
         let Some(at) = self.place_of(part) else { return false };
         let known = self
             .before
-            .is_some_and(|(old, known)| known.parts & bit(at, fact) != 0 && self.value_in(old, at) == part.value());
+            .is_some_and(|(old, facts)| facts.parts & bit(at, fact) != 0 && self.value_in(old, at) == part.value());
         if known {
             self.keep(bit(at, fact));
         }
@@ -77,19 +99,23 @@ impl<'a> Parts<'a> {
     }
 
     /// Returns all facts about the parts of `object`, which is about to be stored: those found now, and those known of
-    /// unchanged parts that were not checked. `formed` is true if it has the form of its type.
-    pub fn of_stored(&self, object: &Value, formed: bool) -> Known {
+    /// unchanged parts that were not checked.
+    pub fn of_stored(&self, object: &Value) -> StoredFacts {
         let mut parts = self.found.load(Ordering::Relaxed);
-        let Some((old, known)) = self.before else {
-            return Known { formed, parts };
+        let of_parts = |parts| StoredFacts {
+            parts,
+            ..StoredFacts::UNPROVEN
+        };
+        let Some((old, facts)) = self.before else {
+            return of_parts(parts);
         };
         for at in 0..self.places.len().min(Self::MAX_PARTS) {
-            let of_part = known.parts & (bit(at, Fact::Right) | bit(at, Fact::Harmless));
+            let of_part = facts.parts & (bit(at, Fact::Right) | bit(at, Fact::Harmless));
             if of_part & !parts != 0 && self.value_in(old, at) == self.value_in(object, at) {
                 parts |= of_part;
             }
         }
-        Known { formed, parts }
+        of_parts(parts)
     }
 
     fn keep(&self, bits: u8) {
@@ -123,12 +149,12 @@ mod tests {
     }
 
     /// Returns the facts about an object once `fact` was found of `b.c`.
-    fn known(object: &Value, fact: Fact) -> Known {
+    fn known(object: &Value, fact: Fact) -> StoredFacts {
         let parts = Parts::at(PLACES);
         let root = Field::root(object);
         parts.found(fact, &root.child("b").child("c"));
         parts.found(fact, &root.child("b"));
-        parts.of_stored(object, false)
+        parts.of_stored(object)
     }
 
     #[test]
@@ -153,20 +179,16 @@ mod tests {
         let old = object(r#"{"a":1}"#);
         let parts = Parts::at(PLACES);
         parts.found(Fact::Right, &Field::placed(old.get("a"), "a"));
-        assert_eq!(parts.of_stored(&old, false), Known::default());
+        assert_eq!(parts.of_stored(&old), StoredFacts::default());
     }
 
     #[test]
     fn fact_of_unchecked_unchanged_part_is_kept() {
         let old = object(r#"{"a":1,"b":{"c":2}}"#);
         let known = known(&old, Fact::Harmless);
-        let after = |text| {
-            Parts::at(PLACES)
-                .in_place_of(&old, known)
-                .of_stored(&object(text), false)
-        };
+        let after = |text| Parts::at(PLACES).in_place_of(&old, known).of_stored(&object(text));
         assert_eq!(after(r#"{"a":2,"b":{"c":2}}"#), known);
-        assert_eq!(after(r#"{"a":1,"b":{"c":3}}"#), Known::default());
-        assert_eq!(after(r#"{"a":1}"#), Known::default());
+        assert_eq!(after(r#"{"a":1,"b":{"c":3}}"#), StoredFacts::default());
+        assert_eq!(after(r#"{"a":1}"#), StoredFacts::default());
     }
 }

@@ -7,8 +7,8 @@ use holdfast_cel::{DeclField, DeclType};
 use holdfast_merge::{DEDUCED, Schema, TypeRef};
 use holdfast_schema::types::{TypeId, TypeTable, UnknownField, decl_type};
 use holdfast_schema::{
-    Conventions, FieldError, FieldErrorKind, FieldPath, Findings, KindName, KindType, PatchError, PublishedSchema,
-    ScaleFields, TypedObject, Validation, nested_integer, nested_path, nested_text,
+    Conventions, FieldError, FieldErrorKind, FieldPath, Findings, KindName, KindType, PatchError, Provenance,
+    PublishedSchema, ScaleFields, TypedObject, Validation, nested_integer, nested_path, nested_text,
 };
 use holdfast_value::{Error, Growth, SmolStr, Value};
 
@@ -109,7 +109,7 @@ impl KindType for CustomSchema {
         Conventions::DEFINED
     }
 
-    fn decode(&self, object: &Value) -> Result<TypedObject, String> {
+    fn decode_from(&self, object: &Value, _provenance: Provenance<'_>) -> Result<TypedObject, String> {
         let read = self.get().read(object)?;
         let unknown = read.unknown.into_iter().map(|path| UnknownField { path }.to_string());
         Ok(TypedObject {
@@ -118,10 +118,6 @@ impl KindType for CustomSchema {
             floats: Vec::new(),
             empties: Vec::new(),
         })
-    }
-
-    fn decode_tree(&self, object: &Value) -> Result<TypedObject, String> {
-        self.decode(object)
     }
 
     fn empty(&self) -> Value {
@@ -156,14 +152,11 @@ impl KindType for CustomSchema {
         Findings { errors, warnings }
     }
 
-    fn fill_in(&self, object: Value) -> Result<Value, Error> {
-        let object = self.get().with_defaults(object)?;
-        Growth::default().draw_value(&object)?;
-        Ok(object)
-    }
-
-    fn fill_in_applied(&self, object: Value) -> Result<Value, Error> {
-        let object = self.get().with_defaults_and_nulls(object)?;
+    fn fill_in_from(&self, object: Value, provenance: Provenance<'_>) -> Result<Value, Error> {
+        let object = match provenance.is_applied() {
+            true => self.get().with_defaults_and_nulls(object)?,
+            false => self.get().with_defaults(object)?,
+        };
         Growth::default().draw_value(&object)?;
         Ok(object)
     }
@@ -616,7 +609,7 @@ mod tests {
                 old: Some(&old),
                 subresource,
                 rules: &holdfast_schema::NoRules,
-                empties: &[],
+                provenance: Provenance::from_body(),
                 parts: None,
             });
             let fields = found.errors.iter().map(|error| error.field.as_str().to_owned());

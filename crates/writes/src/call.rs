@@ -3,8 +3,7 @@
 use std::ops::Deref;
 
 use holdfast_resource::{OutcomeCall, WriteContext};
-use holdfast_schema::Known;
-use holdfast_schema::types::EmptyField;
+use holdfast_schema::Provenance;
 use holdfast_value::Value;
 
 use crate::error::Error;
@@ -18,17 +17,17 @@ impl<'a> Call<'a> {
         Self(context)
     }
 
-    /// Returns the same run with these fields that were set to an empty value.
+    /// Returns the same run for an object of this provenance.
     #[must_use]
-    pub fn with_empties(mut self, empties: &'a [EmptyField]) -> Self {
-        self.0.empties = empties;
+    pub fn with_provenance(mut self, provenance: Provenance<'a>) -> Self {
+        self.0.provenance = provenance;
         self
     }
 
-    /// Returns the same run for an object that replaces `old`. `known` are the known properties of `old`.
+    /// Returns the same run for an object that replaces `existing`, which has the provenance `stored`.
     #[must_use]
-    pub fn in_place_of(mut self, old: &'a Value, known: Known) -> Self {
-        self.0.parts = std::mem::take(&mut self.0.parts).in_place_of(old, known);
+    pub fn in_place_of(mut self, existing: &'a Value, stored: Provenance<'_>) -> Self {
+        self.0.parts = std::mem::take(&mut self.0.parts).in_place_of(existing, stored.facts());
         self
     }
 

@@ -2,14 +2,15 @@
 
 use holdfast_resource::{Resource, Verb};
 use holdfast_schema::types::EmptyField;
-use holdfast_schema::{FieldError, FieldPath, GroupKind, PatchError, PatchErrorKind};
+use holdfast_schema::{FieldError, FieldPath, GroupKind, PatchError, PatchErrorKind, Provenance};
 use holdfast_value::text::Plain;
 use holdfast_value::{Value, json, json_patch, merge_patch};
 
 use crate::error::{Error, ErrorKind};
 use crate::options::FieldValidation;
 use crate::stage::Stage;
-use crate::typed::{self, Patched, Source};
+use crate::staged::Requested;
+use crate::typed::{self, Patched};
 use crate::{metadata, stage, tracking};
 
 /// A change of one object.
@@ -32,7 +33,7 @@ pub enum Change {
     /// An apply of this configuration.
     Apply {
         /// The configuration.
-        configuration: Value,
+        applied: Value,
         /// Findings of strict validation in its text.
         findings: Vec<String>,
         /// Handling of repeated fields.
@@ -52,42 +53,33 @@ pub enum Patch {
     Strategic(Value),
 }
 
-/// The result of a change.
-pub(crate) struct Next {
+/// Object after a change and before admission.
+pub(crate) struct Updated<'a> {
     /// The object, typed and with its defaults; after an apply also with its managers.
     pub(crate) object: Value,
     /// Warnings for the client.
     pub(crate) warnings: Vec<String>,
     /// Fields that a patch sets to an empty value and that are therefore absent from the object.
-    pub(crate) empties: Vec<EmptyField>,
-    /// True if it equals the existing object except for the managers in its metadata.
-    pub(crate) is_live: bool,
-    /// Effect of the change on raw extensions.
-    pub(crate) raw_effect: RawEffect,
+    empties: Vec<EmptyField>,
+    provenance: Provenance<'a>,
 }
 
-/// Effect of a change on the bytes of raw extensions that it does not mean to change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RawEffect {
-    /// They stay the bytes of the existing object.
-    Keep,
-    /// They become the bytes of the request.
-    Send,
-    /// They are marshalled as raw messages, as JSON patches and merge patches do.
-    Compact,
-    /// They are marshalled from a tree, as strategic merge patches and applies do.
-    Marshal,
-}
-
-impl Next {
-    /// Returns the object of a PUT.
-    fn replacement(object: &Value, warnings: &[String]) -> Self {
+impl<'a> Updated<'a> {
+    /// Creates the object after a change that sets no field to an empty value, or only those of the provenance.
+    pub(crate) fn new(object: Value, warnings: Vec<String>, provenance: Provenance<'a>) -> Self {
         Self {
-            object: object.clone(),
-            warnings: warnings.to_vec(),
+            object,
+            warnings,
             empties: Vec::new(),
-            is_live: false,
-            raw_effect: RawEffect::Send,
+            provenance,
+        }
+    }
+
+    /// Returns the provenance of the object.
+    pub(crate) fn provenance(&self) -> Provenance<'_> {
+        match self.empties.is_empty() {
+            true => self.provenance,
+            false => self.provenance.with_empties(&self.empties),
         }
     }
 }
@@ -123,31 +115,30 @@ impl Change {
         }
     }
 
-    /// Returns the object that follows `live`, which is in the requested version. `formed` is true if `live` is known
-    /// to have the form of its type.
-    pub(crate) async fn next(&self, stage: &Stage<'_>, live: &Value, formed: bool) -> Result<Next, Error> {
+    /// Returns the object that the change makes of the existing one.
+    pub(crate) async fn updated<'a>(&self, stage: &Stage<'a>, existing: Requested<'a>) -> Result<Updated<'a>, Error> {
         match self {
-            Self::Replace { object, warnings } => Ok(Next::replacement(object, warnings)),
+            Self::Replace { object, warnings } => Ok(replacement(stage, object, warnings)),
             Self::Patch { patch, validation } => {
                 let (patch, findings) = patch.as_ref().map_err(Error::clone)?;
-                patch.next(stage, live, formed, findings, *validation)
+                patch.updated(stage, existing, findings, *validation)
             }
-            Self::Apply { .. } => self.apply(stage, Some(live), formed).await,
+            Self::Apply { .. } => self.apply(stage, Some(existing)).await,
         }
     }
 
     /// Returns the object that the change creates.
-    pub(crate) async fn first(&self, stage: &Stage<'_>) -> Result<Next, Error> {
+    pub(crate) async fn created<'a>(&self, stage: &Stage<'a>) -> Result<Updated<'a>, Error> {
         match self {
-            Self::Replace { object, warnings } => Ok(Next::replacement(object, warnings)),
+            Self::Replace { object, warnings } => Ok(replacement(stage, object, warnings)),
             Self::Patch { .. } => Err(Error::not_found(&stage.resource().group_resource(), &stage.target.name)),
-            Self::Apply { .. } => self.apply(stage, None, false).await,
+            Self::Apply { .. } => self.apply(stage, None).await,
         }
     }
 
-    async fn apply(&self, stage: &Stage<'_>, live: Option<&Value>, formed: bool) -> Result<Next, Error> {
+    async fn apply<'a>(&self, stage: &Stage<'a>, existing: Option<Requested<'a>>) -> Result<Updated<'a>, Error> {
         let Self::Apply {
-            configuration,
+            applied,
             findings,
             validation,
             force,
@@ -156,16 +147,17 @@ impl Change {
             return Err(Error::internal("not an apply"));
         };
         let kind_type = stage.kind_type()?;
+        let before = existing.map(|existing| existing.object);
         // The reference cannot convert the Scale of a custom resource.
         let unconvertible = stage.resource().conventions.untyped_scale && stage.target.body.scale.is_some();
-        if unconvertible && live.is_some_and(|live| live.at(&["metadata", "managedFields"]).is_none()) {
+        if unconvertible && before.is_some_and(|before| before.at(&["metadata", "managedFields"]).is_none()) {
             return Err(Error::unclassified(format!(
                 "failed to create manager for existing fields: failed to convert live object (/; {}) to proper version: request to convert CR to an invalid group/version: {}",
                 kind_type.name().described(),
                 kind_type.api_version()
             )));
         }
-        let applied = tracking::apply(stage, live, configuration, *force).await?;
+        let merged = tracking::apply(stage, before, applied, *force).await?;
         // Like the reference, this checks repeated keys after the conflicts.
         let mut warnings = Vec::new();
         match validation {
@@ -174,57 +166,55 @@ impl Change {
             FieldValidation::Strict if findings.is_empty() => {}
             FieldValidation::Strict => return Err(repeated_keys(findings)),
         }
-        let mut object = applied.object;
-        if !applied.changed {
-            return Ok(Next {
-                object,
-                warnings,
-                empties: Vec::new(),
-                is_live: false,
-                raw_effect: RawEffect::Keep,
-            });
+        if !merged.changed {
+            return Ok(Updated::new(merged.object, warnings, Provenance::existing()));
         }
-        if live.is_none() && !stage.resource().capabilities.keeps_reset_fields_at_creation {
+        let mut object = merged.object;
+        if before.is_none() && !stage.resource().capabilities.keeps_reset_fields_at_creation {
             metadata::reset_fields(&mut object, None, &stage.target.reset_at_creation());
         }
-        let rescaled = live.is_some_and(|live| live.get("spec") != object.get("spec"));
+        let rescaled = before.is_some_and(|before| before.get("spec") != object.get("spec"));
         if unconvertible && rescaled {
-            let (namespace, name) = (
-                configuration.str_at(&["metadata", "namespace"]),
-                metadata::name(configuration),
-            );
             return Err(Error::unclassified(format!(
-                "failed to convert new object ({}/{name}; {}) to proper version: request to convert CR to an invalid group/version: {}",
-                namespace.unwrap_or_default(),
+                "failed to convert new object ({}; {}) to proper version: request to convert CR to an invalid group/version: {}",
+                place_of(applied),
                 kind_type.name().described(),
                 kind_type.api_version()
             )));
         }
-        let source = live.map_or(Source::Tree, |live| Source::changed(live, formed, true));
-        let typed =
-            typed::typed(&object, Vec::new(), source, kind_type).map_err(|why| {
-                let (namespace, name) = (configuration.str_at(&["metadata", "namespace"]), metadata::name(configuration));
-                let kind = kind_type.name().described();
-                Error::unclassified(format!(
-                    "failed to convert new object ({}/{name}; {kind}) to proper version: unable to convert unstructured object to {kind}: {why}",
-                    namespace.unwrap_or_default()
-                ))
-            })?;
-        Ok(Next {
-            object: match live.filter(|_| formed) {
-                Some(formed) => kind_type.fill_in_changed(typed.object, formed, true),
-                None => kind_type.fill_in_applied(typed.object),
-            }
-            .map_err(Error::too_large_because)?,
+        let provenance = match existing {
+            Some(existing) => Provenance::apply().changing(existing.object, existing.provenance),
+            None => Provenance::apply(),
+        };
+        let typed = typed::typed(&object, Vec::new(), provenance, kind_type).map_err(|why| {
+            let kind = kind_type.name().described();
+            Error::unclassified(format!(
+                "failed to convert new object ({}; {kind}) to proper version: unable to convert unstructured object to {kind}: {why}",
+                place_of(applied)
+            ))
+        })?;
+        let filled_in = kind_type.fill_in_from(typed.object, provenance);
+        Ok(Updated {
+            object: filled_in.map_err(Error::too_large_because)?,
             warnings,
             empties: typed.empties,
-            is_live: applied.is_live && live.is_some(),
-            raw_effect: match applied.is_live && live.is_some() {
-                true => RawEffect::Keep,
-                false => RawEffect::Marshal,
+            provenance: match merged.is_existing && existing.is_some() {
+                true => provenance.of_managers(),
+                false => provenance,
             },
         })
     }
+}
+
+/// Returns the object of a PUT.
+fn replacement<'a>(stage: &Stage<'a>, object: &Value, warnings: &[String]) -> Updated<'a> {
+    Updated::new(object.clone(), warnings.to_vec(), stage.target.body.provenance())
+}
+
+/// Returns namespace and name of an applied configuration, for messages.
+fn place_of(applied: &Value) -> String {
+    let namespace = applied.str_at(&["metadata", "namespace"]).unwrap_or_default();
+    format!("{namespace}/{}", metadata::name(applied))
 }
 
 fn repeated_keys(findings: &[String]) -> Error {
@@ -236,62 +226,64 @@ fn repeated_keys(findings: &[String]) -> Error {
 }
 
 impl Patch {
-    fn next(
+    /// Returns the provenance of the patched object.
+    fn provenance<'a>(&self, existing: Requested<'a>) -> Provenance<'a> {
+        let provenance = match self {
+            Self::Json(_) | Self::Merge(_) => Provenance::json_patch(),
+            Self::Strategic(_) => Provenance::strategic_patch(),
+        };
+        provenance.changing(existing.object, existing.provenance)
+    }
+
+    fn updated<'a>(
         &self,
         stage: &Stage<'_>,
-        live: &Value,
-        formed: bool,
+        existing: Requested<'a>,
         findings: &[String],
         validation: FieldValidation,
-    ) -> Result<Next, Error> {
-        let kind_type = stage.kind_type()?;
+    ) -> Result<Updated<'a>, Error> {
+        let (kind_type, before) = (stage.kind_type()?, existing.object);
         let patched = match self {
             Self::Json(patch) => {
-                let patched = patch.apply(live, &json_patch::Bounds::default());
+                let patched = patch.apply(before, &json_patch::Bounds::default());
                 patched.map_err(|_| Error::from(ErrorKind::UnprocessablePatch))?
             }
             Self::Merge(patch) => {
-                merge_patch::apply(live, patch).map_err(|error| Error::bad_request(error.to_string()))?
+                merge_patch::apply(before, patch).map_err(|error| Error::bad_request(error.to_string()))?
             }
             Self::Strategic(patch) => kind_type
-                .strategic_merge(live.clone(), patch)
+                .strategic_merge(before.clone(), patch)
                 .map_err(|error| patch_error(&error))?,
         };
         let refuse = |why: String| {
             let shown = match self {
                 // The reference shows the patch as Go prints it here, and the patched object elsewhere.
-                Self::Strategic(patch) => Plain(&kind_type.consumed_patch(patch, live)).to_string(),
+                Self::Strategic(patch) => Plain(&kind_type.consumed_patch(patch, before)).to_string(),
                 _ => json::to_string(&patched),
             };
             invalid_patch(shown, why)
         };
         let types = stage.environment.field_managers.types();
-        let source = |from_tree| Source::changed(live, formed, from_tree);
+        let provenance = self.provenance(existing);
         let read = match self {
             Self::Strategic(_) => {
-                typed::typed(&patched, findings.to_vec(), source(true), kind_type).map(|mut typed| {
+                typed::typed(&patched, findings.to_vec(), provenance, kind_type).map(|mut typed| {
                     // The reference decodes the tree into the kind of the resource and ignores the kind in it.
                     typed.object.set_at(&["kind"], kind_type.kind().into());
                     typed.object.set_at(&["apiVersion"], kind_type.api_version().into());
                     Patched::Own(typed)
                 })
             }
-            _ => typed::patched(&patched, findings.to_vec(), types, kind_type, source(false)),
+            _ => typed::patched(&patched, findings.to_vec(), types, kind_type, provenance),
         };
         match read.map_err(refuse)? {
-            Patched::Own(typed) => Ok(Next {
-                object: match formed {
-                    true => kind_type.fill_in_changed(typed.object, live, false),
-                    false => kind_type.fill_in(typed.object),
-                }
-                .map_err(Error::too_large_because)?,
+            Patched::Own(typed) => Ok(Updated {
+                object: kind_type
+                    .fill_in_from(typed.object, provenance)
+                    .map_err(Error::too_large_because)?,
                 warnings: typed::judged(typed.findings, validation).map_err(refuse)?,
                 empties: typed.empties,
-                is_live: false,
-                raw_effect: match self {
-                    Self::Strategic(_) => RawEffect::Marshal,
-                    Self::Json(_) | Self::Merge(_) => RawEffect::Compact,
-                },
+                provenance,
             }),
             Patched::Nameless(findings) => {
                 let warnings = typed::judged(findings, validation).map_err(refuse)?;

@@ -3,13 +3,11 @@
 use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget};
 use holdfast_resource::{Operation, Refusal, Verb};
 use holdfast_schema::metadata::validate_metadata;
-use holdfast_schema::types::{EmptyField, show_empties};
-use holdfast_schema::{CreationChecks, FieldError};
+use holdfast_schema::{CreationChecks, FieldError, Provenance};
 use holdfast_value::{SmolStr, Value};
 
 use crate::call::Call;
 use crate::change::Change;
-use crate::change::Next;
 use crate::error::{Error, ErrorKind};
 use crate::stage::Stage;
 use crate::stage::{check_namespace, version_number};
@@ -27,12 +25,12 @@ impl Stage<'_> {
             if self.resource().capabilities.converts.is_none() {
                 metadata::reset_fields(&mut tracked, None, &self.target.body.reset_fields);
             }
-            tracking::update(self, None, false, &mut tracked).await;
+            tracking::update(self, None, &mut tracked).await;
             metadata::take(&mut object, &tracked, &["metadata", "managedFields"]);
         } else {
-            tracking::update(self, None, false, &mut object).await;
+            tracking::update(self, None, &mut object).await;
         }
-        self.finish_create(object, &[], false).await
+        self.finish_create(object, self.target.body.provenance(), false).await
     }
 
     /// Runs an update of a missing object: a creation, if the change or the kind allows it.
@@ -43,30 +41,27 @@ impl Stage<'_> {
         if target.body.scale.is_some() || !change.may_create(self.resource(), &target.subresource) {
             return Err(Error::not_found(&self.resource().group_resource(), &target.name));
         }
-        let Next {
-            mut object,
-            warnings,
-            empties,
-            ..
-        } = change.first(self).await?;
-        self.check_place(&mut object)?;
-        let uid = SmolStr::new(metadata::uid(&object));
+        let mut updated = change.created(self).await?;
+        let object = &mut updated.object;
+        self.check_place(object)?;
+        let uid = SmolStr::new(metadata::uid(object));
         if !uid.is_empty() && change.tracks() {
             let why =
                 format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
             return Err(Error::conflict(&self.resource().group_resource(), &target.name, why));
         }
         self.check_uid(change, key, None)?;
-        version_number(&object)?;
+        version_number(object)?;
         // A dry run returns the object that was sent.
         if !target.request.dry_run {
             object.remove_at(&["metadata", "resourceVersion"]);
         }
-        metadata::set_namespace(&mut object, &target.namespace);
+        metadata::set_namespace(object, &target.namespace);
         if !change.tracks() {
-            tracking::update(self, None, false, &mut object).await;
+            tracking::update(self, None, object).await;
         }
-        match self.finish_create(object, &empties, true).await {
+        let (object, warnings) = (std::mem::take(object), std::mem::take(&mut updated.warnings));
+        match self.finish_create(object, updated.provenance(), true).await {
             Ok(mut staged) => {
                 staged.warnings.splice(0..0, warnings);
                 Ok(staged)
@@ -76,29 +71,22 @@ impl Stage<'_> {
     }
 
     /// Runs the steps that all creations share once the object is complete and its managers are known. `by_update` is
-    /// true if the request updates an object, so that its user is not yet authorized to create one. `empties` are the
-    /// fields that an apply sets to an empty value.
-    async fn finish_create(&self, object: Value, empties: &[EmptyField], by_update: bool) -> Result<Staged, Error> {
+    /// true if the request updates an object, so that its user is not yet authorized to create one.
+    async fn finish_create(&self, object: Value, provenance: Provenance<'_>, by_update: bool) -> Result<Staged, Error> {
         let mut object = self.to_be_checked(object).await?;
         let wanted = SmolStr::new(metadata::wanted_name(&object));
-        let mut call = self.call(Operation::Create, &wanted);
-        if !empties.is_empty() {
-            call = call.with_empties(empties);
-        }
+        let call = self.call(Operation::Create, &wanted).with_provenance(provenance);
         let admitted = self.admit_new(&call, &mut object, by_update).await;
         admitted.map_err(|error| call.refused(error))?;
         let name = SmolStr::new(metadata::name(&object));
-        let mut call = call.renamed(self.call(Operation::Create, &name));
-        if !empties.is_empty() {
-            call = call.with_empties(empties);
-        }
+        let call = call.renamed(self.call(Operation::Create, &name).with_provenance(provenance));
         let checked = self.check_new(&call, &mut object, by_update).await;
         checked.map_err(|error| call.refused(error))?;
         let raw = self.resource().capabilities.raw.filter(|raw| raw.are_in(&object));
         let raw_form = raw.and(self.target.body.raw_form).unwrap_or_default();
         Ok(Staged {
             write: Write::Put,
-            known: call.parts.of_stored(&object, self.stores_form_of_type()),
+            facts: self.facts_of_stored(&call, &object),
             object: self.to_be_stored(object).await?,
             raw_form,
             warnings: call.warnings(),
@@ -187,7 +175,7 @@ impl Stage<'_> {
                 if errors.is_empty() { of_metadata() } else { errors }
             }
         };
-        show_empties(&mut errors, call.empties);
+        call.provenance.show_empties(&mut errors);
         errors
     }
 

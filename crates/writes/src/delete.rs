@@ -7,16 +7,16 @@ use crate::deletion::{self, Deletion};
 use crate::error::Error;
 use crate::options::DeleteOptions;
 use crate::stage::Stage;
-use crate::staged::{Live, Staged, Write};
+use crate::staged::{Existing, Staged, Write};
 
 impl Stage<'_> {
     /// Runs a DELETE of the existing object.
     ///
     /// # Errors
     /// If the deletion is rejected.
-    pub async fn delete(&self, options: &DeleteOptions, live: &Live) -> Result<Staged, Error> {
-        self.check_can_be_shown(live).await?;
-        let stored = self.formed(live);
+    pub async fn delete(&self, options: &DeleteOptions, existing: &Existing) -> Result<Staged, Error> {
+        self.check_can_be_shown(existing).await?;
+        let stored = self.in_current_form(existing);
         let name = &self.target.name;
         // Admission does not get the names of the objects of a collection.
         let reported_name = if self.target.request.of_collection { "" } else { name };
@@ -38,8 +38,8 @@ impl Stage<'_> {
         Ok(Staged {
             write,
             object,
-            raw_form: live.raw_form,
-            known: Default::default(),
+            raw_form: existing.raw_form,
+            facts: Default::default(),
             warnings: call.warnings(),
             after: call.after_commit(),
         })
@@ -47,11 +47,11 @@ impl Stage<'_> {
 
     /// Rejects the deletion of an object that cannot be converted to the requested version because its webhook fails.
     /// For a collection this is checked before any of its objects is deleted.
-    async fn check_can_be_shown(&self, live: &Live) -> Result<(), Error> {
+    async fn check_can_be_shown(&self, existing: &Existing) -> Result<(), Error> {
         let (resource, version) = (self.resource(), &self.target.api_version);
-        if self.target.request.of_collection || convert::webhook(resource, &live.stored, version).is_none() {
+        if self.target.request.of_collection || convert::webhook(resource, &existing.stored, version).is_none() {
             return Ok(());
         }
-        self.shown(live).await.map(drop)
+        self.requested(existing).await.map(drop)
     }
 }

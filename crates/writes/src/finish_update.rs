@@ -2,64 +2,48 @@
 
 use holdfast_resource::{Operation, RawForm, Refusal, Resource};
 use holdfast_schema::metadata::validate_metadata_update;
-use holdfast_schema::types::{EmptyField, show_empties};
-use holdfast_schema::{FieldError, FieldPath, GroupKind, ScaleFields};
+use holdfast_schema::{FieldError, FieldPath, GroupKind, Origin, ScaleFields};
 use holdfast_value::{SmolStr, Value};
 
 use crate::admission::AdmissionObjects;
 use crate::call::Call;
-use crate::change::RawEffect;
+use crate::change::Updated;
 use crate::error::Error;
 use crate::stage::{Stage, check_namespace, check_place, version_number};
-use crate::staged::{Live, Staged, Write};
+use crate::staged::{Existing, Staged, Write};
 use crate::{deletion, metadata, scale, tracking};
-
-/// Effects of a change in addition to the new object.
-pub(crate) struct ChangeEffects<'a> {
-    pub(crate) warnings: Vec<String>,
-    /// Fields that the write sets to an empty value and that are therefore absent from the object.
-    pub(crate) empties: &'a [EmptyField],
-    /// Effect of the write on raw extensions.
-    pub(crate) raw_effect: RawEffect,
-}
 
 impl Stage<'_> {
     /// Runs the steps that all updates share once the object is complete and its managers are known. `old` is the
     /// existing object in the version in which objects are validated.
     pub(crate) async fn finish_update(
         &self,
-        mut object: Value,
-        live: &Live,
+        mut updated: Updated<'_>,
+        existing: &Existing,
         old: &Value,
         scaled: Option<&ScaleFields>,
-        effects: ChangeEffects<'_>,
     ) -> Result<Staged, Error> {
-        let ChangeEffects {
-            warnings,
-            empties,
-            raw_effect,
-        } = effects;
         self.target.check_deadline()?;
+        let (mut object, warnings) = (
+            std::mem::take(&mut updated.object),
+            std::mem::take(&mut updated.warnings),
+        );
+        let provenance = updated.provenance();
         let name = SmolStr::new(metadata::name(old));
-        let mut call = self.call(Operation::Update, &name).in_place_of(old, live.known);
-        if !empties.is_empty() {
-            call = call.with_empties(empties);
-        }
+        let call = self.call(Operation::Update, &name);
+        let mut call = call.with_provenance(provenance).in_place_of(old, existing.provenance);
         let of_object = scaled.is_none() && self.target.subresource.is_empty();
         let raw = self.resource().capabilities.raw.filter(|_| of_object);
         // A write to a subresource leaves raw extensions as they are.
-        let raw_form = raw.map_or(live.raw_form, |raw| match raw_effect {
-            _ if !raw.are_in(&object) => RawForm::Marshalled,
-            RawEffect::Keep => live.raw_form,
-            RawEffect::Send => self.target.body.raw_form.unwrap_or(live.raw_form),
-            RawEffect::Compact => live.raw_form.min(RawForm::Compact),
-            RawEffect::Marshal => RawForm::Marshalled,
+        let raw_form = raw.map_or(existing.raw_form, |raw| match raw.are_in(&object) {
+            true => self.raw_form(provenance.origin(), existing.raw_form),
+            false => RawForm::Marshalled,
         });
         let mut rewrites_raw = false;
         if let Some(raw) = raw {
-            let is_sent = raw_effect == RawEffect::Send && self.target.body.raw_form.is_some();
-            raw.settle_texts(&mut object, Some(&live.stored).filter(|_| !is_sent), raw_form);
-            rewrites_raw = raw_form != live.raw_form || !raw.have_same_texts(&live.stored, &object);
+            let is_sent = provenance.origin() == Origin::Body && self.target.body.raw_form.is_some();
+            raw.settle_texts(&mut object, Some(&existing.stored).filter(|_| !is_sent), raw_form);
+            rewrites_raw = raw_form != existing.raw_form || !raw.have_same_texts(&existing.stored, &object);
             if rewrites_raw {
                 call = call.with_raw_rewritten(raw.are_in(old) && raw.are_in(&object));
             }
@@ -75,9 +59,9 @@ impl Stage<'_> {
         let object = self.to_be_stored(object).await?;
         let write = if completes {
             Write::Delete
-        } else if object == live.stored
+        } else if object == existing.stored
             && !rewrites_raw
-            && !(live.as_created && completed_by_reads(self.resource(), &object))
+            && !(existing.provenance.is_as_created() && completed_by_reads(self.resource(), &object))
         {
             Write::Unchanged
         } else {
@@ -85,12 +69,25 @@ impl Stage<'_> {
         };
         Ok(Staged {
             write,
-            known: call.parts.of_stored(&object, self.stores_form_of_type()),
+            facts: self.facts_of_stored(&call, &object),
             object,
             raw_form,
             warnings: call.warnings(),
             after: call.after_commit(),
         })
+    }
+
+    /// Returns the form of the raw extensions in an updated object of this origin. `existing` is their form in the
+    /// existing object.
+    fn raw_form(&self, origin: Origin, existing: RawForm) -> RawForm {
+        match origin {
+            Origin::Body => self.target.body.raw_form.unwrap_or(existing),
+            // The reference marshals them as raw messages.
+            Origin::JsonPatch => existing.min(RawForm::Compact),
+            // The reference marshals them from a tree.
+            Origin::StrategicPatch | Origin::Apply => RawForm::Marshalled,
+            Origin::Managers | Origin::Existing | Origin::Store | Origin::Tree => existing,
+        }
     }
 
     /// Runs admission, preparation and validation of an object that replaces `old`.
@@ -178,7 +175,7 @@ impl Stage<'_> {
         if call.raw_rewritten {
             refuse_rewritten(resource, object, &mut errors);
         }
-        show_empties(&mut errors, call.empties);
+        call.provenance.show_empties(&mut errors);
         errors
     }
 

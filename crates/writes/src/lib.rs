@@ -56,7 +56,7 @@ pub use field_managers::FieldManagers;
 pub use identifiers::Identifiers;
 pub use options::{DeleteOptions, FieldValidation, PropagationPolicy, WriteOptions, dry_run, named};
 pub use stage::{Stage, check_has_no_version, check_namespace, check_place};
-pub use staged::{Live, Staged, Write};
+pub use staged::{Existing, Staged, Write};
 pub use stated::{INTERNAL, RegisteredType, Stated};
 pub use target::{Target, TargetBody, WriteRequest, Writer};
 pub use tracking::{manager_name, update_as};

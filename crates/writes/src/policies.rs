@@ -15,7 +15,7 @@ use holdfast_admission::policies::request::Request;
 use holdfast_admission::policies::validating::{self, Denial, Validations};
 use holdfast_admission::webhooks::WebhookType;
 use holdfast_merge::{Duplicates, Typed};
-use holdfast_schema::{GroupVersionKind, KindType};
+use holdfast_schema::{GroupVersionKind, KindType, Provenance};
 use holdfast_value::{SmolStr, Value};
 
 const FORBIDDEN: u16 = 403;
@@ -208,7 +208,7 @@ impl ObjectTypes for Stage<'_> {
     fn conform(&self, kind: &GroupVersionKind, object: Value) -> Result<Value, MutationError> {
         match self.type_of(kind) {
             // A `null` that a policy sets where none is allowed stays and is rejected later.
-            Some(of) => Ok(of.fill_in_applied(of.decode(&object)?.object)?),
+            Some(of) => Ok(of.fill_in_from(of.decode(&object)?.object, Provenance::apply())?),
             None => Ok(object),
         }
     }

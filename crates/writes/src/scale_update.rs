@@ -3,15 +3,14 @@
 use holdfast_ownership::ScaleOwnership;
 use holdfast_resource::{Operation, Resource};
 use holdfast_schema::metadata::validate_scale_metadata;
-use holdfast_schema::{FieldError, FieldPath, GroupKind, GroupResource, ScaleFields, nested_path};
+use holdfast_schema::{FieldError, FieldPath, GroupKind, GroupResource, Provenance, ScaleFields, nested_path};
 use holdfast_value::{SmolStr, Value};
 
-use crate::change::{Change, Next, RawEffect};
+use crate::change::{Change, Updated};
 use crate::error::Error;
-use crate::finish_update::ChangeEffects;
 use crate::scale::{self, KIND, UNSET, at};
 use crate::stage::Stage;
-use crate::staged::{Live, Staged};
+use crate::staged::{Existing, Requested, Staged};
 use crate::{metadata, tracking};
 
 /// Runs a write to the Scale of a stored object.
@@ -19,10 +18,10 @@ pub(crate) async fn update(
     stage: &Stage<'_>,
     change: &Change,
     fields: &ScaleFields,
-    live: &Live,
+    existing: &Existing,
 ) -> Result<Staged, Error> {
     let target = stage.target;
-    let parent = stage.shown(live).await?;
+    let parent = stage.requested(existing).await?;
     let ownership = ownership(stage.resource(), &target.api_version);
     let undecodable = |error: holdfast_ownership::DecodeError| Error::unclassified(error.to_string());
     let mut old = scale::from_parent(&parent, fields);
@@ -32,23 +31,27 @@ pub(crate) async fn update(
     if let Some(entries) = ownership.to_scale(&parent).map_err(undecodable)? {
         old.set_at(&["metadata", "managedFields"], entries);
     }
-    let Next {
+    let requested = Requested {
+        object: &old,
+        provenance: Provenance::from_tree(),
+    };
+    let Updated {
         object: mut scale,
         mut warnings,
         ..
-    } = change.next(stage, &old, false).await?;
+    } = change.updated(stage, requested).await?;
     stage.check_place(&mut scale)?;
     if !change.tracks() {
-        tracking::update(stage, Some(&old), false, &mut scale).await;
+        tracking::update(stage, Some(requested), &mut scale).await;
     }
-    let name = SmolStr::new(metadata::name(&live.stored));
+    let name = SmolStr::new(metadata::name(&existing.stored));
     let attributes = stage.attributes("UPDATE", &name);
     let call = stage.call(Operation::Update, &name);
     let mutated = stage.mutate(&call, &attributes, Some(&mut scale), Some(&old), None);
     mutated.await.map_err(|error| call.refused(error))?;
     warnings.extend(call.warnings());
     drop(call);
-    check(stage.resource(), &scale, &live.stored)?;
+    check(stage.resource(), &scale, &existing.stored)?;
     if scale.at(&["spec", "replicas"]).and_then(Value::as_i64) == Some(UNSET) {
         let path = nested_path(&fields.spec_replicas);
         return Err(Error::bad_request(format!(
@@ -68,13 +71,13 @@ pub(crate) async fn update(
     object.set_at(&["metadata", "resourceVersion"], version.into());
     ownership.to_parent(&mut object, &scale).map_err(undecodable)?;
     let object = stage.to_be_checked(object).await?;
-    let old = if stage.checks_as_sent() { &before } else { &live.stored };
-    let effects = ChangeEffects {
-        warnings,
-        empties: &[],
-        raw_effect: RawEffect::Keep,
+    let old = if stage.checks_as_sent() {
+        &before
+    } else {
+        &existing.stored
     };
-    stage.finish_update(object, live, old, Some(fields), effects).await
+    let updated = Updated::new(object, warnings, target.body.provenance());
+    stage.finish_update(updated, existing, old, Some(fields)).await
 }
 
 fn ownership(resource: &Resource, api_version: &SmolStr) -> ScaleOwnership {

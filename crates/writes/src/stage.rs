@@ -3,7 +3,7 @@
 
 use holdfast_gotext::number::parse_uint;
 use holdfast_resource::{Encoding, Operation, Refusal, Resource, WriteContext, convert};
-use holdfast_schema::{FieldError, FieldPath, GroupKind, GroupVersion, KindType, Parts};
+use holdfast_schema::{FieldError, FieldPath, GroupKind, GroupVersion, KindType, Parts, StoredFacts};
 use holdfast_value::{SmolStr, Value};
 
 use crate::attributes::{Attributes, Options};
@@ -11,7 +11,7 @@ use crate::call::Call;
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind};
 use crate::metadata;
-use crate::staged::Live;
+use crate::staged::Existing;
 use crate::target::Target;
 
 /// One run of a write.
@@ -57,7 +57,7 @@ impl<'a> Stage<'a> {
             resource: &self.target.resource,
             kinds: self.environment.field_managers.types(),
             types: self.environment.field_managers.types().table(),
-            empties: &self.target.body.empties,
+            provenance: self.target.body.provenance(),
             parts: self.parts(),
             raw_rewritten: false,
             lookup: self.environment.lookup,
@@ -75,9 +75,18 @@ impl<'a> Stage<'a> {
         }
     }
 
+    /// Returns the facts about `updated` that this run found and that hold once it is stored.
+    pub(crate) fn facts_of_stored(&self, call: &Call<'_>, updated: &Value) -> StoredFacts {
+        let facts = call.parts.of_stored(updated);
+        match self.stores_form_of_type() {
+            true => facts.in_form_of_type(),
+            false => facts,
+        }
+    }
+
     /// Returns true if the stored object has the form of the target's type: it is neither converted nor of another
     /// kind.
-    pub(crate) fn stores_form_of_type(&self) -> bool {
+    fn stores_form_of_type(&self) -> bool {
         let (resource, body) = (self.resource(), &self.target.body);
         let storage = resource.storage.as_ref();
         !resource.conventions.form_changes
@@ -191,21 +200,21 @@ impl<'a> Stage<'a> {
     }
 
     /// Converts the existing object to the requested version, as clients see it.
-    pub(crate) async fn shown(&self, live: &Live) -> Result<Value, Error> {
-        if live.shown_as_stored {
-            return Ok(live.stored.clone());
+    pub(crate) async fn requested(&self, existing: &Existing) -> Result<Value, Error> {
+        if existing.provenance.is_in_requested_form() {
+            return Ok(existing.stored.clone());
         }
         let (callers, version) = (self.environment.callers, &self.target.api_version);
-        Ok(convert::shown(callers, self.resource(), live.stored.clone(), version).await?)
+        Ok(convert::shown(callers, self.resource(), existing.stored.clone(), version).await?)
     }
 
     /// Returns the existing object in the current form of its version. It stays in that version, which may be an older
     /// storage version, so that this calls no webhook.
-    pub(crate) fn formed(&self, live: &Live) -> Value {
+    pub(crate) fn in_current_form(&self, existing: &Existing) -> Value {
         if !self.resource().conventions.form_changes {
-            return live.stored.clone();
+            return existing.stored.clone();
         }
-        convert::formed(self.resource(), live.stored.clone()).unwrap_or_else(|_| live.stored.clone())
+        convert::in_current_form(self.resource(), existing.stored.clone()).unwrap_or_else(|_| existing.stored.clone())
     }
 }
 

@@ -1,22 +1,39 @@
 use holdfast_resource::RawForm;
-use holdfast_schema::Known;
+use holdfast_schema::{Provenance, StoredFacts};
 use holdfast_value::Value;
 
 use crate::call::AfterCommit;
 
 /// Existing object at the begin of a run.
 #[derive(Clone, Debug)]
-pub struct Live {
+pub struct Existing {
     /// The object as it is stored.
     pub stored: Value,
-    /// True if clients see it in that form in the requested version.
-    pub shown_as_stored: bool,
+    /// Facts about the stored object.
+    pub provenance: Provenance<'static>,
     /// Form of its raw extensions.
     pub raw_form: RawForm,
-    /// True if it was not written since its creation.
-    pub as_created: bool,
-    /// Known properties of its parts.
-    pub known: Known,
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl Existing {
+    /// Creates an object that is stored in the requested form, and about which nothing else is proven.
+    pub fn unproven(stored: Value) -> Self {
+        Self {
+            stored,
+            provenance: Provenance::from_store(StoredFacts::UNPROVEN).in_requested_form(),
+            raw_form: RawForm::default(),
+        }
+    }
+}
+
+/// Existing object in the requested version.
+#[derive(Clone, Copy)]
+pub(crate) struct Requested<'a> {
+    /// The object.
+    pub(crate) object: &'a Value,
+    /// Facts about the stored object, or about the tree from which the object was made.
+    pub(crate) provenance: Provenance<'a>,
 }
 
 /// Result of the write pipeline, ready to commit.
@@ -27,8 +44,8 @@ pub struct Staged {
     pub object: Value,
     /// Form of its raw extensions.
     pub raw_form: RawForm,
-    /// Known properties of its parts.
-    pub known: Known,
+    /// Facts about the object that hold once it is stored.
+    pub facts: StoredFacts,
     /// Callbacks that run after the commit succeeds or fails.
     pub after: AfterCommit,
     /// Warnings for the client.

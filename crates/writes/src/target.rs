@@ -5,7 +5,7 @@ use holdfast_authorization::User;
 use holdfast_resource::{AuditAnnotations, RawForm, Registry, Resource, Subresource};
 use holdfast_schema::metadata::formats;
 use holdfast_schema::types::EmptyField;
-use holdfast_schema::{KindType, ScaleFields};
+use holdfast_schema::{KindType, Provenance, ScaleFields};
 use holdfast_value::{SmolStr, Value};
 use tokio::time::Instant;
 
@@ -55,6 +55,13 @@ pub struct TargetBody {
     /// Form of the raw extensions in the body of a POST or PUT. `None` if the body does not determine it, as in
     /// protobuf, which carries the bytes that a client has read.
     pub raw_form: Option<RawForm>,
+}
+
+impl TargetBody {
+    /// Returns the provenance of the object in the body of a POST or PUT, once it is decoded.
+    pub fn provenance(&self) -> Provenance<'_> {
+        Provenance::from_body().with_empties(&self.empties)
+    }
 }
 
 /// Requester of a write.

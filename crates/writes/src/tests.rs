@@ -26,7 +26,7 @@ use crate::error::{Error, ErrorKind};
 use crate::metadata;
 use crate::options::{DeleteOptions, FieldValidation};
 use crate::stage::Stage;
-use crate::staged::{Live, Staged, Write};
+use crate::staged::{Existing, Staged, Write};
 use crate::target::Target;
 use crate::testing::{UID, World};
 
@@ -91,15 +91,11 @@ fn stored(world: &World, text: &str) -> Value {
     object
 }
 
-fn update_at(world: &World, target: &Target, live: Option<&Value>, change: &Change) -> Result<Staged, Error> {
-    let live = live.map(|stored| Live {
-        stored: stored.clone(),
-        shown_as_stored: true,
-        raw_form: Default::default(),
-        as_created: false,
-        known: Default::default(),
-    });
-    run(world, target, async |stage| stage.update(change, live.as_ref()).await)
+fn update_at(world: &World, target: &Target, existing: Option<&Value>, change: &Change) -> Result<Staged, Error> {
+    let existing = existing.map(|stored| Existing::unproven(stored.clone()));
+    run(world, target, async |stage| {
+        stage.update(change, existing.as_ref()).await
+    })
 }
 
 fn put(object: Value) -> Change {
@@ -109,15 +105,15 @@ fn put(object: Value) -> Change {
     }
 }
 
-/// Runs a PUT of `text` over the existing object `live`.
-fn replace(world: &World, live: &Value, subresource: &str, text: &str) -> Result<Staged, Error> {
-    let target = target(world, live, subresource);
-    update_at(world, &target, Some(live), &put(decoded(world, text)))
+/// Runs a PUT of `text` over the existing object `existing`.
+fn replace(world: &World, existing: &Value, subresource: &str, text: &str) -> Result<Staged, Error> {
+    let target = target(world, existing, subresource);
+    update_at(world, &target, Some(existing), &put(decoded(world, text)))
 }
 
 fn apply(text: &str, force: bool) -> Change {
     Change::Apply {
-        configuration: tree(text),
+        applied: tree(text),
         findings: Vec::new(),
         validation: FieldValidation::Strict,
         force,
@@ -181,45 +177,45 @@ fn defaults_are_filled_in_before_ownership_is_tracked() {
 #[test]
 fn reset_fields_keep_their_values_and_get_no_owner() {
     let world = world();
-    let live = stored(&world, DEPLOYMENT);
+    let existing = stored(&world, DEPLOYMENT);
     let with_status = DEPLOYMENT
         .replace("replicas: 1,", "replicas: 2,")
         .replace("spec: {replicas", "status: {replicas: 5}, spec: {replicas");
-    let object = replace(&world, &live, "", &with_status).unwrap().object;
+    let object = replace(&world, &existing, "", &with_status).unwrap().object;
     assert_eq!(object.at(&["spec", "replicas"]), Some(&Value::Int(2)));
-    assert_eq!(object.at(&["status"]), live.at(&["status"]));
+    assert_eq!(object.at(&["status"]), existing.at(&["status"]));
     assert!(!json::to_string(object.at(&["metadata", "managedFields"]).unwrap()).contains("f:status"));
-    let object = replace(&world, &live, "status", &with_status).unwrap().object;
-    assert_eq!(object.at(&["spec"]), live.at(&["spec"]));
+    let object = replace(&world, &existing, "status", &with_status).unwrap().object;
+    assert_eq!(object.at(&["spec"]), existing.at(&["spec"]));
     assert_eq!(object.at(&["status", "replicas"]), Some(&Value::Int(5)));
 }
 
 #[test]
 fn an_update_that_changes_nothing_stages_nothing() {
     let world = world();
-    let live = stored(&world, CONFIG);
-    let mut target = target(&world, &live, "");
+    let existing = stored(&world, CONFIG);
+    let mut target = target(&world, &existing, "");
     target.request.now += Duration::from_secs(3600);
-    let staged = update_at(&world, &target, Some(&live), &put(decoded(&world, CONFIG))).unwrap();
+    let staged = update_at(&world, &target, Some(&existing), &put(decoded(&world, CONFIG))).unwrap();
     assert_eq!(staged.write, Write::Unchanged);
-    assert_eq!(staged.object, live, "the times of managers stay, too");
+    assert_eq!(staged.object, existing, "the times of managers stay, too");
     let other = CONFIG.replace("'1'", "'2'");
-    let staged = update_at(&world, &target, Some(&live), &put(decoded(&world, &other))).unwrap();
+    let staged = update_at(&world, &target, Some(&existing), &put(decoded(&world, &other))).unwrap();
     assert_eq!(staged.write, Write::Put);
 }
 
 #[test]
 fn an_object_that_is_to_go_goes_with_its_last_finalizer() {
     let world = world();
-    let mut live = stored(
+    let mut existing = stored(
         &world,
         &CONFIG.replace("name: a", "name: a, finalizers: [a.io/x, a.io/y]"),
     );
-    live.set_at(&["metadata", "deletionTimestamp"], "2001-09-09T01:46:40Z".into());
-    live.set_at(&["metadata", "deletionGracePeriodSeconds"], Value::Int(0));
+    existing.set_at(&["metadata", "deletionTimestamp"], "2001-09-09T01:46:40Z".into());
+    existing.set_at(&["metadata", "deletionGracePeriodSeconds"], Value::Int(0));
     let left = |finalizers: &str| {
         let text = CONFIG.replace("name: a", &format!("name: a, finalizers: [{finalizers}]"));
-        replace(&world, &live, "", &text).unwrap().write
+        replace(&world, &existing, "", &text).unwrap().write
     };
     assert_eq!(left("a.io/x"), Write::Put);
     assert_eq!(left(""), Write::Delete);
@@ -231,20 +227,20 @@ fn empty_lists_are_none_once_they_are_stored() {
     let role = "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: a}, rules: []}";
     assert_eq!(stored(&world, role).get("rules"), Some(&Value::Null));
     let volume = "spec: {volumes: [{name: v, projected: {sources: []}}], ";
-    let live = stored(
+    let existing = stored(
         &world,
         &DEPLOYMENT.replacen("spec: {containers", &format!("{volume}containers"), 1),
     );
     let path = ["spec", "template", "spec", "volumes"];
     let sources = |object: &Value| object.at(&path).map(json::to_string);
     assert!(
-        sources(&live).is_some_and(|text| text.contains(r#""sources":null"#)),
-        "{live:?}"
+        sources(&existing).is_some_and(|text| text.contains(r#""sources":null"#)),
+        "{existing:?}"
     );
     let manifest = DEPLOYMENT.replacen("spec: {containers", &format!("{volume}containers"), 1);
-    let again = replace(&world, &live, "", &manifest).unwrap();
+    let again = replace(&world, &existing, "", &manifest).unwrap();
     assert_eq!(
-        (again.write, again.object == live),
+        (again.write, again.object == existing),
         (Write::Unchanged, true),
         "an empty list is no change"
     );
@@ -255,27 +251,27 @@ fn some_kinds_count_what_is_dropped() {
     let world = world();
     let slice = "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: a}, addressType: IPv4, endpoints: \
                  [{addresses: [10.1.1.1]}]}";
-    let live = stored(&world, slice);
+    let existing = stored(&world, slice);
     let annotated = slice.replace("[10.1.1.1]", "[10.1.1.1], deprecatedTopology: {a: b}");
-    let next = replace(&world, &live, "", &annotated).unwrap().object;
+    let next = replace(&world, &existing, "", &annotated).unwrap().object;
     assert_eq!(next.at(&["metadata", "generation"]).and_then(Value::as_i64), Some(2));
-    assert_eq!(next.get("endpoints"), live.get("endpoints"));
+    assert_eq!(next.get("endpoints"), existing.get("endpoints"));
 }
 
 #[test]
 fn the_generation_counts_changes_of_the_spec_alone() {
     let world = world();
-    let live = stored(&world, DEPLOYMENT);
+    let existing = stored(&world, DEPLOYMENT);
     let generation = |object: &Value| object.at(&["metadata", "generation"]).and_then(Value::as_i64);
-    assert_eq!(generation(&live), Some(1));
+    assert_eq!(generation(&existing), Some(1));
     let labelled = DEPLOYMENT.replace("name: a}", "name: a, labels: {x: z}}");
     assert_eq!(
-        generation(&replace(&world, &live, "", &labelled).unwrap().object),
+        generation(&replace(&world, &existing, "", &labelled).unwrap().object),
         Some(1)
     );
     let scaled = DEPLOYMENT.replace("replicas: 1", "replicas: 2");
     assert_eq!(
-        generation(&replace(&world, &live, "", &scaled).unwrap().object),
+        generation(&replace(&world, &existing, "", &scaled).unwrap().object),
         Some(2)
     );
 }
@@ -283,12 +279,12 @@ fn the_generation_counts_changes_of_the_spec_alone() {
 #[test]
 fn an_update_keeps_name_and_uid() {
     let world = world();
-    let live = stored(&world, CONFIG);
-    let named = replace(&world, &live, "", &CONFIG.replace("name: a", "name: b"));
+    let existing = stored(&world, CONFIG);
+    let named = replace(&world, &existing, "", &CONFIG.replace("name: a", "name: b"));
     assert!(matches!(kind_of(named), ErrorKind::BadRequest(_)));
-    let other = replace(&world, &live, "", &CONFIG.replace("name: a", "name: a, uid: other"));
+    let other = replace(&world, &existing, "", &CONFIG.replace("name: a", "name: a, uid: other"));
     assert!(matches!(kind_of(other), ErrorKind::Conflict { .. }));
-    let object = replace(&world, &live, "", &CONFIG.replace("'1'", "'2'"))
+    let object = replace(&world, &existing, "", &CONFIG.replace("'1'", "'2'"))
         .unwrap()
         .object;
     assert_eq!(metadata::uid(&object), UID);
@@ -297,26 +293,26 @@ fn an_update_keeps_name_and_uid() {
 #[test]
 fn a_stale_version_is_refused_and_a_missing_one_filled_in() {
     let world = world();
-    let live = stored(&world, CONFIG);
+    let existing = stored(&world, CONFIG);
     let at = |version: &str| {
         CONFIG
             .replace("'1'", "'2'")
             .replace("name: a", &format!("name: a, resourceVersion: '{version}'"))
     };
     assert!(matches!(
-        kind_of(replace(&world, &live, "", &at("6"))),
+        kind_of(replace(&world, &existing, "", &at("6"))),
         ErrorKind::Modified(..)
     ));
     for version in ["7", ""] {
-        let object = replace(&world, &live, "", &at(version)).unwrap().object;
+        let object = replace(&world, &existing, "", &at(version)).unwrap().object;
         assert_eq!(object.str_at(&["metadata", "resourceVersion"]), Some("7"));
     }
     // A kind that rejects unconditional updates.
     let lease = "{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: a}}";
-    let live = stored(&world, lease);
+    let existing = stored(&world, lease);
     let missing = kind_of(replace(
         &world,
-        &live,
+        &existing,
         "",
         &lease.replace("name: a", "name: a, labels: {x: z}"),
     ));
@@ -334,10 +330,10 @@ fn each_run_starts_from_the_object_in_place() {
         validation: FieldValidation::Strict,
     };
     for text in [CONFIG.to_owned(), CONFIG.replace("a: '1'}", "a: '1', c: '3'}")] {
-        let live = stored(&world, &text);
-        let target = target(&world, &live, "");
-        let staged = update_at(&world, &target, Some(&live), &patch).unwrap();
-        let expected = merge_patch::apply(live.get("data").unwrap(), &tree("{b: '2'}")).unwrap();
+        let existing = stored(&world, &text);
+        let target = target(&world, &existing, "");
+        let staged = update_at(&world, &target, Some(&existing), &patch).unwrap();
+        let expected = merge_patch::apply(existing.get("data").unwrap(), &tree("{b: '2'}")).unwrap();
         assert_eq!(staged.object.get("data"), Some(&expected));
     }
 }
@@ -345,19 +341,19 @@ fn each_run_starts_from_the_object_in_place() {
 #[test]
 fn an_apply_takes_fields_from_others_by_force_alone() {
     let world = world();
-    let live = stored(&world, CONFIG);
+    let existing = stored(&world, CONFIG);
     let wanted = CONFIG.replace("'1'", "'2'");
-    let mut applier = target(&world, &live, "");
+    let mut applier = target(&world, &existing, "");
     applier.writer.manager = "applier".into();
-    let refused = kind_of(update_at(&world, &applier, Some(&live), &apply(&wanted, false)));
+    let refused = kind_of(update_at(&world, &applier, Some(&existing), &apply(&wanted, false)));
     let ErrorKind::ApplyConflict(conflicts) = refused else {
         panic!("{refused:?}")
     };
     assert_eq!(conflicts.len(), 1);
     assert_eq!(conflicts[0].1, ".data.a");
-    let staged = update_at(&world, &applier, Some(&live), &apply(&wanted, true)).unwrap();
+    let staged = update_at(&world, &applier, Some(&existing), &apply(&wanted, true)).unwrap();
     assert_eq!(staged.object.str_at(&["data", "a"]), Some("2"));
-    let same = update_at(&world, &applier, Some(&live), &apply(CONFIG, false)).unwrap();
+    let same = update_at(&world, &applier, Some(&existing), &apply(CONFIG, false)).unwrap();
     assert_eq!(same.write, Write::Put, "both own the field now");
 }
 
@@ -390,15 +386,14 @@ fn patches_change_raw_extensions_by_their_form() {
             patch: Ok((patch, Vec::new())),
             validation: FieldValidation::Strict,
         };
-        let live = Live {
-            stored: stored(&world, text),
-            shown_as_stored: true,
+        let existing = Existing {
             raw_form,
-            as_created: false,
-            known: Default::default(),
+            ..Existing::unproven(stored(&world, text))
         };
-        let target = target(&world, &live.stored, "");
-        run(&world, &target, async |stage| stage.update(&patch, Some(&live)).await)
+        let target = target(&world, &existing.stored, "");
+        run(&world, &target, async |stage| {
+            stage.update(&patch, Some(&existing)).await
+        })
     };
     let revision = "{apiVersion: apps/v1, kind: ControllerRevision, metadata: {name: a}, revision: 1, data: {a: 1}}";
     for (raw_form, merges, merges_strategically) in [
@@ -436,19 +431,18 @@ fn the_first_write_stores_what_reads_fill_in() {
                  resources: {requests: {storage: 1Gi}}}, status: {phase: Pending}}";
     let service_account = "{apiVersion: v1, kind: ServiceAccount, metadata: {name: a}}";
     let write = |text: &str, as_created: bool| {
-        let live = Live {
-            stored: stored(&world, text),
-            shown_as_stored: true,
-            raw_form: Default::default(),
-            as_created,
-            known: Default::default(),
-        };
-        let target = target(&world, &live.stored, "");
+        let mut existing = Existing::unproven(stored(&world, text));
+        if as_created {
+            existing.provenance = existing.provenance.as_created();
+        }
+        let target = target(&world, &existing.stored, "");
         let patch = Change::Patch {
             patch: Ok((Patch::Merge(tree("{metadata: {}}")), Vec::new())),
             validation: FieldValidation::Strict,
         };
-        let staged = run(&world, &target, async |stage| stage.update(&patch, Some(&live)).await);
+        let staged = run(&world, &target, async |stage| {
+            stage.update(&patch, Some(&existing)).await
+        });
         staged.unwrap().write
     };
     assert_eq!(write(claim, true), Write::Put);
@@ -460,15 +454,9 @@ fn the_first_write_stores_what_reads_fill_in() {
 fn a_deletion_removes_what_nothing_holds_and_marks_what_waits() {
     let world = world();
     let delete = |stored: &Value, options: &DeleteOptions| {
-        let live = Live {
-            stored: stored.clone(),
-            shown_as_stored: true,
-            raw_form: Default::default(),
-            as_created: false,
-            known: Default::default(),
-        };
+        let existing = Existing::unproven(stored.clone());
         let target = target(&world, stored, "");
-        run(&world, &target, async |stage| stage.delete(options, &live).await)
+        run(&world, &target, async |stage| stage.delete(options, &existing).await)
     };
     let free = stored(&world, CONFIG);
     let now = DeleteOptions::default();
@@ -489,10 +477,10 @@ fn a_deletion_removes_what_nothing_holds_and_marks_what_waits() {
 #[test]
 fn a_run_begins_before_its_deadline_alone() {
     let world = world();
-    let live = stored(&world, CONFIG);
-    let mut target = target(&world, &live, "");
+    let existing = stored(&world, CONFIG);
+    let mut target = target(&world, &existing, "");
     target.request.deadline = Some(tokio::time::Instant::now());
-    let late = update_at(&world, &target, Some(&live), &put(decoded(&world, CONFIG)));
+    let late = update_at(&world, &target, Some(&existing), &put(decoded(&world, CONFIG)));
     assert!(matches!(kind_of(late), ErrorKind::OutOfTime));
 }
 

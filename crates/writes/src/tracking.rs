@@ -10,58 +10,62 @@ use crate::error::{Error, ErrorKind};
 use crate::field_managers::FieldManagers;
 use crate::metadata;
 use crate::stage::Stage;
+use crate::staged::Requested;
 use crate::target::Target;
 use crate::webhook_versions::WebhookVersions;
 
 pub(crate) use holdfast_ownership::keep_times;
 pub use holdfast_ownership::manager_name;
 
-/// Records in `object`, which replaces `live`, which fields each manager changed. `formed` is true if `live` is known
-/// to have the form of its type.
-pub(crate) async fn update(stage: &Stage<'_>, live: Option<&Value>, formed: bool, object: &mut Value) {
+/// Records in `updated`, which replaces `existing`, which fields each manager changed.
+pub(crate) async fn update(stage: &Stage<'_>, existing: Option<Requested<'_>>, updated: &mut Value) {
     let managers = stage.environment.field_managers;
+    let before = existing.map(|existing| existing.object);
     let Some(webhook) = webhook(stage.target) else {
-        return match live.filter(|_| formed).zip(managers.for_target(stage.target)) {
-            Some((live, manager)) => {
+        let valid = existing.filter(|existing| existing.provenance.has_requested_type());
+        return match valid.zip(managers.for_target(stage.target)) {
+            Some((valid, manager)) => {
                 let (name, now) = (&stage.target.writer.manager, stage.target.request.now);
-                note(stage.target, object, |new| manager.update_valid(live, new, name, now));
+                note(stage.target, updated, |new| {
+                    manager.update_valid(valid.object, new, name, now)
+                });
             }
-            None => update_as(managers, stage.target, live, object),
+            None => update_as(managers, stage.target, before, updated),
         };
     };
-    let (new, name) = (std::mem::take(object), &stage.target.writer.manager);
-    let run = |manager: &FieldManager| manager.update(live, new.clone(), name, stage.target.request.now);
-    *object = Box::pin(with_webhook(stage, webhook, run)).await;
+    let (new, name) = (std::mem::take(updated), &stage.target.writer.manager);
+    let run = |manager: &FieldManager| manager.update(before, new.clone(), name, stage.target.request.now);
+    *updated = Box::pin(with_webhook(stage, webhook, run)).await;
 }
 
 /// Tracks an update by a write that is not a run of its own, and whose kind has one version.
-pub fn update_as(field_managers: &FieldManagers, target: &Target, live: Option<&Value>, object: &mut Value) {
+pub fn update_as(field_managers: &FieldManagers, target: &Target, existing: Option<&Value>, updated: &mut Value) {
     if let Some(manager) = field_managers.for_target(target) {
         let (name, now) = (&target.writer.manager, target.request.now);
-        note(target, object, |new| manager.update(live, new, name, now));
+        note(target, updated, |new| manager.update(existing, new, name, now));
     }
 }
 
-/// Calls `record` to write the managers into a new object. `record` receives the object after conversion through other
-/// versions, which may lose some of its fields.
-fn note(target: &Target, object: &mut Value, record: impl FnOnce(Value) -> Value) {
+/// Calls `record` to write the managers into an updated object. `record` receives the object after conversion through
+/// other versions, which may lose some of its fields.
+fn note(target: &Target, updated: &mut Value, record: impl FnOnce(Value) -> Value) {
     if target.resource.capabilities.converts.is_none() {
-        *object = record(std::mem::take(object));
+        *updated = record(std::mem::take(updated));
         return;
     }
-    let noted = record(target.resource.round_trip(object.clone()));
-    metadata::take(object, &noted, &["metadata", "managedFields"]);
+    let noted = record(target.resource.round_trip(updated.clone()));
+    metadata::take(updated, &noted, &["metadata", "managedFields"]);
 }
 
-/// Returns `stored` with the managers of `object`, which is the same object in another version: an apply that changes
+/// Returns `stored` with the managers of `updated`, which is the same object in another version: an apply that changes
 /// no field keeps the stored object, even if conversion through other versions would change it.
-pub(crate) fn with_managers_of(stored: &Value, object: &Value) -> Value {
+pub(crate) fn with_managers_of(stored: &Value, updated: &Value) -> Value {
     let mut kept = stored.clone();
     for path in [
         &["metadata", "managedFields"][..],
         &["metadata", "annotations", LAST_APPLIED],
     ] {
-        match object.at(path) {
+        match updated.at(path) {
             Some(said) => kept.set_at(path, said.clone()),
             None => drop(kept.remove_at(path)),
         }
@@ -69,17 +73,17 @@ pub(crate) fn with_managers_of(stored: &Value, object: &Value) -> Value {
     kept
 }
 
-/// Merges a configuration into the existing object.
+/// Merges an applied configuration into the existing object.
 pub(crate) async fn apply(
     stage: &Stage<'_>,
-    live: Option<&Value>,
-    configuration: &Value,
+    existing: Option<&Value>,
+    applied: &Value,
     force: bool,
 ) -> Result<Applied, Error> {
     let target = stage.target;
-    let run =
-        |manager: &FieldManager| manager.apply(live, configuration, &target.writer.manager, force, target.request.now);
-    let applied = match webhook(target) {
+    let (name, now) = (&target.writer.manager, target.request.now);
+    let run = |manager: &FieldManager| manager.apply(existing, applied, name, force, now);
+    let merged = match webhook(target) {
         Some(webhook) => Box::pin(with_webhook(stage, webhook, run)).await,
         None => {
             let manager = stage.environment.field_managers.for_target(target);
@@ -88,7 +92,7 @@ pub(crate) async fn apply(
                 .as_ref())
         }
     };
-    applied.map_err(refused)
+    merged.map_err(refused)
 }
 
 /// Returns the webhook that converts for managers of other versions.
@@ -175,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn an_apply_that_changes_no_field_changes_managers_alone() {
+    fn apply_that_changes_no_field_changes_only_managers() {
         let stored = tree(
             "{metadata: {name: a, managedFields: [{manager: x}], annotations: {kubectl.kubernetes.io/last-applied-configuration: \
              old, b: c}}, spec: {stored: 1}}",

@@ -2,7 +2,7 @@
 
 use holdfast_gotext::quantity::{text_of, up_to_thousandths};
 use holdfast_gotext::quote::quote;
-use holdfast_schema::{KindType, KindTypes, TypedObject};
+use holdfast_schema::{KindType, KindTypes, Provenance, TypedObject};
 use holdfast_value::pointer::Pointer;
 use holdfast_value::{List, Parsed, Value, json};
 
@@ -51,14 +51,14 @@ pub fn read_as_stated(
     stated: &Stated,
     types: &KindTypes,
     kind_type: &dyn KindType,
-    source: Source<'_>,
+    provenance: Provenance<'_>,
 ) -> Result<Reading, String> {
     if stated.is(kind_type) {
-        return Ok(Reading::Own(read_as(content, kind_type, source)?));
+        return Ok(Reading::Own(read_as(content, kind_type, provenance)?));
     }
     let findings = match stated.find(types, kind_type).ok_or_else(|| stated.unregistered())? {
-        RegisteredType::Type(other) => read_as(content, other.as_ref(), source)?.findings,
-        RegisteredType::Internal => unknown_fields(&content, source),
+        RegisteredType::Type(other) => read_as(content, other.as_ref(), provenance)?.findings,
+        RegisteredType::Internal => unknown_fields(&content, provenance),
         RegisteredType::Other => Vec::new(),
     };
     if stated.converts_to(kind_type) {
@@ -69,13 +69,13 @@ pub fn read_as_stated(
 }
 
 /// Returns all fields as unknown, since the reference's internal form of an object knows none.
-fn unknown_fields(content: &impl Content, source: Source<'_>) -> Vec<String> {
+fn unknown_fields(content: &impl Content, provenance: Provenance<'_>) -> Vec<String> {
     let mut findings: Vec<String> = content
         .fields()
         .iter()
         .map(|key| format!("unknown field \"{key}\""))
         .collect();
-    if let Source::Text(text) = source {
+    if let Some(text) = provenance.text() {
         order_by_text(&mut findings, text);
     }
     findings
@@ -85,7 +85,11 @@ fn unknown_fields(content: &impl Content, source: Source<'_>) -> Vec<String> {
 ///
 /// # Errors
 /// If it cannot be decoded.
-pub fn read_as(content: impl Content, kind_type: &dyn KindType, source: Source<'_>) -> Result<TypedObject, String> {
+pub fn read_as(
+    content: impl Content,
+    kind_type: &dyn KindType,
+    provenance: Provenance<'_>,
+) -> Result<TypedObject, String> {
     let Parsed { mut value, findings } = content.tree(kind_type)?;
     if value.is_null() {
         value = Value::empty_map();
@@ -96,35 +100,7 @@ pub fn read_as(content: impl Content, kind_type: &dyn KindType, source: Source<'
             value.set_at(&[name], own.into());
         }
     }
-    typed(&value, findings, source, kind_type)
-}
-
-/// Input from which the reference decodes an object.
-#[derive(Clone, Copy)]
-pub enum Source<'a> {
-    /// From this JSON, so that findings are in the order of the text.
-    Text(&'a [u8]),
-    /// From other JSON.
-    Json,
-    /// From a tree that it has read before.
-    Tree,
-    /// From the JSON of this object after a change; it has the form of its type.
-    ChangedJson(&'a Value),
-    /// From the tree of this object after a change; it has the form of its type.
-    ChangedTree(&'a Value),
-}
-
-impl<'a> Source<'a> {
-    /// Returns the source for the JSON or the tree of `live` after a change. `known` is true if `live` has the form of
-    /// its type.
-    pub fn changed(live: &'a Value, known: bool, from_tree: bool) -> Self {
-        match (known, from_tree) {
-            (true, true) => Self::ChangedTree(live),
-            (true, false) => Self::ChangedJson(live),
-            (false, true) => Self::Tree,
-            (false, false) => Self::Json,
-        }
-    }
+    typed(&value, findings, provenance, kind_type)
 }
 
 /// Types `object` and combines all findings of strict validation: `findings` first, unless they are ordered by a text.
@@ -134,15 +110,10 @@ impl<'a> Source<'a> {
 pub fn typed(
     object: &Value,
     mut findings: Vec<String>,
-    source: Source<'_>,
+    provenance: Provenance<'_>,
     kind_type: &dyn KindType,
 ) -> Result<TypedObject, String> {
-    let mut typed = match source {
-        Source::Tree => kind_type.decode_tree(object)?,
-        Source::Text(_) | Source::Json => kind_type.decode(object)?,
-        Source::ChangedTree(formed) => kind_type.decode_changed(object, formed, true)?,
-        Source::ChangedJson(formed) => kind_type.decode_changed(object, formed, false)?,
-    };
+    let mut typed = kind_type.decode_from(object, provenance)?;
     // An empty list asks for all managers to be forgotten, and would be left out as all that is empty.
     let managers = object.at(&["metadata", "managedFields"]).and_then(Value::as_list);
     if managers.is_some_and(|managers| managers.is_empty()) {
@@ -151,7 +122,7 @@ pub fn typed(
             .set_at(&["metadata", "managedFields"], Value::List(List::new()));
     }
     findings.append(&mut typed.findings);
-    if let Source::Text(text) = source {
+    if let Some(text) = provenance.text() {
         order_by_text(&mut findings, text);
         take_as_written(&mut typed, text);
     }
@@ -266,7 +237,7 @@ pub enum Patched {
     Nameless(Vec<String>),
 }
 
-/// Decodes the `source`, an object that a patch changed, as the kind in it, which must be `kind_type`. The findings in
+/// Decodes an object that a patch changed as the kind in it, which must be `kind_type`. The findings in
 /// the patch itself come first.
 ///
 /// # Errors
@@ -276,12 +247,12 @@ pub fn patched(
     findings: Vec<String>,
     types: &KindTypes,
     kind_type: &dyn KindType,
-    source: Source<'_>,
+    provenance: Provenance<'_>,
 ) -> Result<Patched, String> {
     let stated = Stated::from_object(object)?;
     if kind_type.conventions().states_identity {
         check_kind_of_custom(&stated, kind_type)?;
-        return typed(object, findings, source, kind_type).map(Patched::Own);
+        return typed(object, findings, provenance, kind_type).map(Patched::Own);
     }
     let group = &kind_type.name().group_version.group;
     let stated = stated.or(group, INTERNAL, kind_type.kind());
@@ -295,7 +266,7 @@ pub fn patched(
         value: object.clone(),
         findings: Vec::new(),
     };
-    match read_as_stated(content, &stated, types, kind_type, source)? {
+    match read_as_stated(content, &stated, types, kind_type, provenance)? {
         Reading::Own(mut typed) => {
             typed.findings.splice(0..0, findings);
             Ok(Patched::Own(typed))

@@ -1,12 +1,12 @@
 //! The run of a PUT or a PATCH.
 
+use holdfast_schema::Origin;
 use holdfast_value::Value;
 
-use crate::change::{Change, Next};
+use crate::change::{Change, Updated};
 use crate::error::Error;
-use crate::finish_update::ChangeEffects;
 use crate::stage::Stage;
-use crate::staged::{Live, Staged};
+use crate::staged::{Existing, Requested, Staged};
 use crate::{metadata, scale_update, tracking};
 
 impl Stage<'_> {
@@ -14,58 +14,58 @@ impl Stage<'_> {
     ///
     /// # Errors
     /// If the change is rejected.
-    pub async fn update(&self, change: &Change, live: Option<&Live>) -> Result<Staged, Error> {
+    pub async fn update(&self, change: &Change, existing: Option<&Existing>) -> Result<Staged, Error> {
         let target = self.target;
         let key = target.key(&target.name);
-        let Some(live) = live else {
+        let Some(existing) = existing else {
             return self.update_of_nothing(change, &key).await;
         };
-        self.check_uid(change, &key, Some(&live.stored))?;
+        self.check_uid(change, &key, Some(&existing.stored))?;
         if let Some(fields) = &target.body.scale {
-            return scale_update::update(self, change, fields, live).await;
+            return scale_update::update(self, change, fields, existing).await;
         }
-        let shown = self.shown(live).await?;
-        let next = change
-            .next(self, &shown, live.shown_as_stored && live.known.formed)
-            .await?;
-        let warnings = next.warnings.clone();
-        let outcome = self.update_to(change, next, live, &shown).await;
+        let requested = Requested {
+            object: &self.requested(existing).await?,
+            provenance: existing.provenance,
+        };
+        let updated = change.updated(self, requested).await?;
+        let warnings = updated.warnings.clone();
+        let outcome = self.update_to(change, updated, existing, requested).await;
         // Dropped fields are reported even if the rest is rejected.
         outcome.map_err(|error| error.with_warnings(warnings))
     }
 
-    /// Runs an update whose object before admission is `next`.
-    async fn update_to(&self, change: &Change, next: Next, live: &Live, shown: &Value) -> Result<Staged, Error> {
-        let Next {
-            mut object,
-            warnings,
-            empties,
-            is_live,
-            raw_effect,
-        } = next;
+    /// Runs an update whose object before admission is `updated`. `requested` is the existing object in the requested
+    /// version.
+    async fn update_to(
+        &self,
+        change: &Change,
+        mut updated: Updated<'_>,
+        existing: &Existing,
+        requested: Requested<'_>,
+    ) -> Result<Staged, Error> {
+        let object = &mut updated.object;
         self.target.check_deadline()?;
-        self.check_place(&mut object)?;
+        self.check_place(object)?;
         // If versions are converted, reset fields may become annotations, which belong to the writer.
         let mut sent = (!change.tracks() && self.resource().capabilities.converts.is_some()).then(|| object.clone());
-        metadata::reset_fields(&mut object, Some(shown), &self.target.body.reset_fields);
-        let formed = live.shown_as_stored && live.known.formed;
+        metadata::reset_fields(object, Some(requested.object), &self.target.body.reset_fields);
         if let Some(sent) = &mut sent {
-            tracking::update(self, Some(shown), formed, sent).await;
-            metadata::take(&mut object, sent, &["metadata", "managedFields"]);
+            tracking::update(self, Some(requested), sent).await;
+            metadata::take(object, sent, &["metadata", "managedFields"]);
         } else if !change.tracks() {
-            tracking::update(self, Some(shown), formed, &mut object).await;
+            tracking::update(self, Some(requested), object).await;
         }
-        let object = match is_live && !self.checks_as_sent() {
-            true => tracking::with_managers_of(&live.stored, &object),
-            false => self.to_be_checked(object).await?,
+        let keeps_fields = updated.provenance().origin() == Origin::Managers;
+        updated.object = match keeps_fields && !self.checks_as_sent() {
+            true => tracking::with_managers_of(&existing.stored, &updated.object),
+            false => self.to_be_checked(updated.object).await?,
         };
-        let old = if self.checks_as_sent() { shown } else { &live.stored };
-        let effects = ChangeEffects {
-            warnings,
-            empties: &empties,
-            raw_effect,
+        let old = match self.checks_as_sent() {
+            true => requested.object,
+            false => &existing.stored,
         };
-        self.finish_update(object, live, old, None, effects).await
+        self.finish_update(updated, existing, old, None).await
     }
 
     /// Checks the uid in the body of a PUT. It is a precondition that the reference's store checks, with its own error

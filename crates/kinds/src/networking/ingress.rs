@@ -172,8 +172,7 @@ fn validate_backends(spec: &Field<'_, '_>, check: &mut Check<'_>) {
     if !rules.is_empty() || spec.child("defaultBackend").is_set() {
         return;
     }
-    let path = rules.path();
-    let empty = check.empties.iter().find(|empty| empty.path == path);
+    let empty = check.provenance.empty_at(&rules);
     let shown = empty.map(EmptyField::value).unwrap_or_default();
     let why = "either `defaultBackend` or `rules` must be specified";
     check.errors.push(spec.invalid_as(shown, why));

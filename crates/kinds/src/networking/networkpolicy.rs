@@ -45,7 +45,7 @@ impl Strategy for NetworkPolicy {
     /// upstream: pkg/registry/networking/networkpolicy#networkPolicyStrategy.PrepareForUpdate
     fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
         // An empty list of types is filled with defaults, so it is not a change.
-        let mut changes = context.empties.iter().map(|empty| empty.path.as_str());
+        let mut changes = context.provenance.empties().iter().map(|empty| empty.path.as_str());
         if changes.any(|path| path != "spec.policyTypes") {
             count_given_empties(context, object, old, "spec");
         }

@@ -339,7 +339,7 @@ fn validate_claim_template(source: &Part<'_, '_>, check: &mut Check<'_>) {
         check.errors.push(error);
         return;
     };
-    validate_template_metadata(&template.child("metadata"), check.empties, &mut check.errors);
+    validate_template_metadata(&template.child("metadata"), check.provenance, &mut check.errors);
     check.field(&template, "spec", &ClaimRules);
 }
 

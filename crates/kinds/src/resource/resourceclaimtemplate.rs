@@ -81,7 +81,7 @@ struct TemplateRules<'v>(RequestRules<'v>);
 impl<'v> Rules<'v> for TemplateRules<'v> {
     fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
         match name {
-            "metadata" => validate_template_metadata(&part.child("metadata"), check.empties, &mut check.errors),
+            "metadata" => validate_template_metadata(&part.child("metadata"), check.provenance, &mut check.errors),
             _ => self.0.rule(name, part, check),
         }
     }

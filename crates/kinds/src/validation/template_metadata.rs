@@ -1,9 +1,8 @@
 //! Metadata of objects that are created from a template.
 
-use holdfast_schema::Field;
 use holdfast_schema::metadata::labels::validate_labels;
 use holdfast_schema::metadata::validate_annotations;
-use holdfast_schema::types::EmptyField;
+use holdfast_schema::{Field, Provenance};
 use holdfast_value::Value;
 
 use super::Errors;
@@ -28,7 +27,7 @@ const FORBIDDEN: [(&str, &str); 13] = [
 /// Reports metadata other than labels and annotations in a template.
 ///
 /// upstream: pkg/apis/core/validation#ValidateTemplateObjectMeta
-pub(crate) fn validate_template_metadata(metadata: &Field<'_, '_>, empties: &[EmptyField], errors: &mut Errors) {
+pub(crate) fn validate_template_metadata(metadata: &Field<'_, '_>, provenance: Provenance<'_>, errors: &mut Errors) {
     let annotations = metadata.child("annotations");
     if let Some(map) = annotations.value().and_then(Value::as_map) {
         validate_annotations(&annotations.path(), map, errors);
@@ -44,8 +43,7 @@ pub(crate) fn validate_template_metadata(metadata: &Field<'_, '_>, empties: &[Em
             Some(_) => false,
         };
         // A list that the client sends counts as set even if it is empty.
-        let given_empty = |sent: &EmptyField| sent.path == metadata.child(name).path();
-        if !zero || empties.iter().any(given_empty) {
+        if !zero || provenance.empty_at(&metadata.child(name)).is_some() {
             errors.push(metadata.child(shown).forbidden("cannot be set"));
         }
     }

@@ -6,9 +6,9 @@ use std::time::{Duration, SystemTime};
 
 use holdfast_authorization::User;
 use holdfast_schema::metadata::rest_of_metadata_update;
-use holdfast_schema::types::{EmptyField, TypeTable};
+use holdfast_schema::types::TypeTable;
 use holdfast_schema::{
-    Check, FieldError, GroupKind, GroupResource, KindType, KindTypes, NoRules, Parts, Rules, Validation,
+    Check, FieldError, GroupKind, GroupResource, KindType, KindTypes, NoRules, Parts, Provenance, Rules, Validation,
 };
 use holdfast_value::Value;
 use parking_lot::Mutex;
@@ -141,8 +141,8 @@ pub struct WriteContext<'a> {
     pub kinds: &'a KindTypes,
     /// The same as a table.
     pub types: &'a TypeTable,
-    /// Fields that the request gives as empty and that the object therefore does not hold.
-    pub empties: &'a [EmptyField],
+    /// Provenance of the written object.
+    pub provenance: Provenance<'a>,
     /// Facts about parts of the object, known and found.
     pub parts: Parts<'a>,
     /// True if the raw extensions of the object differ in bytes from those of the existing object, even if they are
@@ -201,7 +201,7 @@ impl WriteContext<'_> {
             old,
             subresource: self.updated_subresource(),
             rules,
-            empties: self.empties,
+            provenance: self.provenance,
             parts: Some(&self.parts),
         });
         found.warnings.into_iter().for_each(|text| self.warn(text));
@@ -217,7 +217,7 @@ impl WriteContext<'_> {
     /// Creates a check for the written object, with the fields that the request gives as empty.
     pub fn new_check(&self) -> Check<'_> {
         let mut check = Check::new(self.types);
-        check.empties = self.empties;
+        check.provenance = self.provenance;
         check.parts = Some(&self.parts);
         check
     }
@@ -247,11 +247,7 @@ impl WriteContext<'_> {
 
     /// Returns true if the request gives an empty value in the field at `path` or below it.
     pub fn gives_empty_in(&self, path: &str) -> bool {
-        let below = |empty: &EmptyField| {
-            let rest = empty.path.as_str().strip_prefix(path);
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
-        };
-        self.empties.iter().any(below)
+        self.provenance.gives_empty_in(path)
     }
 
     /// Adds the annotation `key` with `value` to the audit log, if the request is audited.

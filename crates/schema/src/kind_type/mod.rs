@@ -24,7 +24,7 @@ use crate::check::Validation;
 use crate::field_error::FieldError;
 use crate::names::{GroupVersion, GroupVersionKind};
 use crate::strategic_merge::PatchError;
-use crate::types::{EmptyField, FloatAmount};
+use crate::types::{EmptyField, FloatAmount, Provenance};
 
 /// The type of the objects of one kind in one version.
 pub trait KindType: Any + Send + Sync {
@@ -44,62 +44,37 @@ pub trait KindType: Any + Send + Sync {
     /// Returns the conventions that clients expect of objects of the type.
     fn conventions(&self) -> &'static Conventions;
 
-    /// Converts a decoded body into the form that is served: numbers, quantities and times in canonical form, empty
-    /// values left out or filled in, unknown fields left out and reported.
+    /// Converts a tree of this provenance into the form that is served: numbers, quantities and times in canonical form,
+    /// empty values left out or filled in, unknown fields left out and reported.
     ///
     /// # Errors
-    /// If the object does not fit its type, in the words of the reference's decoder.
-    fn decode(&self, object: &Value) -> Result<TypedObject, String>;
+    /// If the object does not fit its type, in the words of the reference's decoder, or of its converter of trees.
+    fn decode_from(&self, object: &Value, provenance: Provenance<'_>) -> Result<TypedObject, String>;
 
-    /// Decodes like [`KindType::decode`], in cases where the reference converts a tree rather than JSON into its
-    /// struct.
+    /// Decodes the tree of a body.
     ///
     /// # Errors
-    /// If the object does not fit its type, in the reference's words for that conversion.
-    fn decode_tree(&self, object: &Value) -> Result<TypedObject, String>;
-
-    /// Decodes like [`KindType::decode`], or [`KindType::decode_tree`] if `from_tree`, an object that a change made
-    /// from `formed`, which has the form of the type and its defaults: values that both share need no check.
-    ///
-    /// # Errors
-    /// If the method that it replaces fails.
-    fn decode_changed(&self, object: &Value, formed: &Value, from_tree: bool) -> Result<TypedObject, String> {
-        let _ = formed;
-        match from_tree {
-            true => self.decode_tree(object),
-            false => self.decode(object),
-        }
+    /// If [`KindType::decode_from`] fails.
+    fn decode(&self, object: &Value) -> Result<TypedObject, String> {
+        self.decode_from(object, Provenance::from_body())
     }
 
     /// Returns an object of the type with no field set.
     fn empty(&self) -> Value;
 
-    /// Fills in the defaults of fields that the object leaves out. Every step that changes an object ends here, so its
-    /// size is checked here.
+    /// Fills in the defaults of fields that an object of this provenance leaves out. Every step that changes an object
+    /// ends here, so its size is checked here.
     ///
     /// # Errors
     /// [`Error::Overgrown`] if the object has become too large.
-    fn fill_in(&self, object: Value) -> Result<Value, Error>;
+    fn fill_in_from(&self, object: Value, provenance: Provenance<'_>) -> Result<Value, Error>;
 
-    /// Fills in defaults like [`KindType::fill_in`], for the result of an apply.
+    /// Fills in the defaults of an object from a body.
     ///
     /// # Errors
-    /// If [`KindType::fill_in`] fails.
-    fn fill_in_applied(&self, object: Value) -> Result<Value, Error> {
-        self.fill_in(object)
-    }
-
-    /// Fills in defaults like [`KindType::fill_in`], or [`KindType::fill_in_applied`] if `applied`, for an object that
-    /// a change made from `formed`.
-    ///
-    /// # Errors
-    /// If [`KindType::fill_in`] fails.
-    fn fill_in_changed(&self, object: Value, formed: &Value, applied: bool) -> Result<Value, Error> {
-        let _ = formed;
-        match applied {
-            true => self.fill_in_applied(object),
-            false => self.fill_in(object),
-        }
+    /// If [`KindType::fill_in_from`] fails.
+    fn fill_in(&self, object: Value) -> Result<Value, Error> {
+        self.fill_in_from(object, Provenance::from_body())
     }
 
     /// Returns an object from another version, without the fields that the type does not specify.

@@ -9,7 +9,7 @@ use crate::check::{Check, Validation};
 use crate::names::GroupVersionKind;
 use crate::same::same;
 use crate::strategic_merge::{PatchError, TablePatchType, consumed_patch, strategic_merge};
-use crate::types::{self, DecodeError, Decoded, TypeId, TypeTable};
+use crate::types::{self, DecodeError, Decoded, Provenance, TypeId, TypeTable};
 
 /// The table of built-in types, with the merge schema of each type.
 pub struct TableTypes {
@@ -71,27 +71,16 @@ impl TableType {
         TablePatchType::new(self.table(), self.id)
     }
 
-    /// Fills in the defaults of an object that a change made from `formed`, which has its defaults.
-    fn fill_in_beside(&self, object: Value, formed: Option<&Value>) -> Result<Value, Error> {
-        let filled = types::with_defaults_beside(self.table(), self.id, &object, formed, &mut Growth::default())?;
-        let mut object = filled.unwrap_or(object);
-        if let Some(defaults) = &self.defaults {
-            defaults(&self.name.group_version.version, &mut object);
-        }
-        Growth::default().draw_value(&object)?;
-        Ok(object)
-    }
-
-    /// Returns an object that has the form of its type, if that is this type: a patch may change the kind.
-    fn formed<'v>(&self, object: &'v Value) -> Option<&'v Value> {
-        let is = |name, own| object.str_at(&[name]) == Some(own);
-        let formed = Some(object).filter(|_| is("kind", self.kind()) && is("apiVersion", self.api_version()));
-        debug_assert!(formed.is_none_or(|formed| self.is_formed(formed)), "{object}");
-        formed
+    /// Returns the provenance with a base only if the base is of this type.
+    fn with_own_base<'v>(&self, provenance: Provenance<'v>) -> Provenance<'v> {
+        let provenance = provenance.with_base_of(self.api_version(), self.kind());
+        let base = provenance.base();
+        debug_assert!(base.is_none_or(|base| self.has_form(base)), "{base:?}");
+        provenance
     }
 
     /// Returns true if an object has the form of the type and its defaults.
-    fn is_formed(&self, object: &Value) -> bool {
+    fn has_form(&self, object: &Value) -> bool {
         let decoded = types::decode(self.table(), self.id, object);
         let filled = types::with_defaults(self.table(), self.id, object, &mut Growth::default());
         decoded.is_ok_and(|decoded| same(Some(&decoded.value), Some(object)))
@@ -118,31 +107,28 @@ impl KindType for TableType {
         Conventions::BUILT_IN
     }
 
-    fn decode(&self, object: &Value) -> Result<TypedObject, String> {
-        typed(types::decode(self.table(), self.id, object))
-    }
-
-    fn decode_tree(&self, object: &Value) -> Result<TypedObject, String> {
-        typed(types::decode_tree(self.table(), self.id, object))
-    }
-
-    fn decode_changed(&self, object: &Value, formed: &Value, from_tree: bool) -> Result<TypedObject, String> {
-        let (table, formed) = (self.table(), self.formed(formed));
-        let kept = formed.and_then(|formed| types::kept_in_place(table, self.id, object, formed));
+    fn decode_from(&self, object: &Value, provenance: Provenance<'_>) -> Result<TypedObject, String> {
+        let (table, own) = (self.table(), self.with_own_base(provenance));
+        let kept = own
+            .base()
+            .and_then(|base| types::kept_in_place(table, self.id, object, base));
         let object = kept.as_ref().unwrap_or(object);
-        typed(types::decode_beside(table, self.id, object, from_tree, formed))
+        typed(types::decode_from(table, self.id, object, own))
     }
 
     fn empty(&self) -> Value {
         self.table().get(self.id).zero()
     }
 
-    fn fill_in(&self, object: Value) -> Result<Value, Error> {
-        self.fill_in_beside(object, None)
-    }
-
-    fn fill_in_changed(&self, object: Value, formed: &Value, _applied: bool) -> Result<Value, Error> {
-        self.fill_in_beside(object, self.formed(formed))
+    fn fill_in_from(&self, object: Value, provenance: Provenance<'_>) -> Result<Value, Error> {
+        let own = self.with_own_base(provenance);
+        let filled = types::with_defaults_from(self.table(), self.id, &object, own, &mut Growth::default())?;
+        let mut object = filled.unwrap_or(object);
+        if let Some(defaults) = &self.defaults {
+            defaults(&self.name.group_version.version, &mut object);
+        }
+        Growth::default().draw_value(&object)?;
+        Ok(object)
     }
 
     /// Decodes the object, which drops the fields that the type does not know. An object that does not fit its type is
@@ -161,7 +147,7 @@ impl KindType for TableType {
 
     fn validate<'v>(&self, write: &Validation<'v, '_>) -> Findings {
         let mut check = Check::new(self.table());
-        check.empties = write.empties;
+        check.provenance = write.provenance;
         check.parts = write.parts;
         check.written(self.id, write);
         Findings {
@@ -172,7 +158,7 @@ impl KindType for TableType {
 
     /// Converts as the reference does: its structs have all fields that are written even when unset.
     fn converted_for_managers(&self, object: Value) -> Result<Value, String> {
-        Ok(self.decode_tree(&object)?.object)
+        Ok(self.decode_from(&object, Provenance::from_tree())?.object)
     }
 
     fn merge_type(&self) -> Option<(Arc<Schema>, TypeRef)> {
@@ -256,7 +242,7 @@ type example.v1.Spec struct
                 old,
                 subresource,
                 rules: &NoRules,
-                empties: &[],
+                provenance: Provenance::from_body(),
                 parts: None,
             });
             errors.errors.iter().map(ToString::to_string).collect::<Vec<_>>()

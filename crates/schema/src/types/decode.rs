@@ -17,7 +17,7 @@ use crate::types::empties::{EmptyField, EmptyKind};
 use crate::types::go_names::item_of;
 use crate::types::rebuild::{ListRebuild, MapRebuild};
 use crate::types::scalars::{found, not_restored, quantity, restore_number, time, whole_32, wrong_value};
-use crate::types::{Field, Scalar, Shape, Type, TypeId, TypeKind, TypeTable, base64};
+use crate::types::{Field, Provenance, Scalar, Shape, Type, TypeId, TypeKind, TypeTable, base64};
 
 /// An object in the form of its type.
 #[derive(Clone, Debug)]
@@ -99,24 +99,23 @@ const MAX_UNKNOWN: usize = 100;
 
 /// Converts `value` into the form of the type `of`.
 pub fn decode(table: &TypeTable, of: TypeId, value: &Value) -> Result<Decoded, DecodeError> {
-    decode_beside(table, of, value, false, None)
+    decode_from(table, of, value, Provenance::from_body())
 }
 
 /// Decodes like [`decode`], in cases where the reference converts a tree rather than JSON into its struct: after
 /// applies and strategic merge patches. Whole numbers may have a fraction of zero, and are truncated to the width of
 /// their field; other words describe invalid values.
 pub fn decode_tree(table: &TypeTable, of: TypeId, value: &Value) -> Result<Decoded, DecodeError> {
-    decode_beside(table, of, value, true, None)
+    decode_from(table, of, value, Provenance::from_tree())
 }
 
-/// Decodes like [`decode`], or like [`decode_tree`] if `from_tree`, but skips values that `value` shares with `formed`,
-/// which is in the form of the type.
-pub fn decode_beside(
+/// Decodes like [`decode`] or [`decode_tree`], depending on `provenance`, but skips values that `value` shares with the
+/// base of its provenance, which has the form of the type.
+pub fn decode_from(
     table: &TypeTable,
     of: TypeId,
     value: &Value,
-    from_tree: bool,
-    formed: Option<&Value>,
+    provenance: Provenance<'_>,
 ) -> Result<Decoded, DecodeError> {
     let mut decoder = Decoder {
         table,
@@ -124,13 +123,13 @@ pub fn decode_beside(
         floats: Vec::new(),
         empties: Vec::new(),
         silent: 0,
-        from_tree,
+        is_tree: provenance.is_tree(),
         finds_error: false,
     };
     let root = ValuePath {
         above: None,
         step: Step::Root,
-        formed,
+        base: provenance.base(),
     };
     let changed = decoder.reference(of, value, &root).map_err(|error| {
         decoder.finds_error = true;
@@ -152,7 +151,7 @@ struct Decoder<'t> {
     /// Number of enclosing types that have their own JSON decoder, and report no unknown fields.
     silent: u32,
     /// True if the input is a tree rather than JSON.
-    from_tree: bool,
+    is_tree: bool,
     /// True in the second pass, which only looks for the error that the reference reports. It reads trees field by
     /// field in the order of its structs, and stops at the first error. In JSON it continues after a value of the wrong
     /// type, and reports that only if no type with its own JSON decoder fails.
@@ -164,8 +163,8 @@ struct Decoder<'t> {
 struct ValuePath<'p> {
     above: Option<&'p ValuePath<'p>>,
     step: Step<'p>,
-    /// The value at this path in an object that has the form of its type.
-    formed: Option<&'p Value>,
+    /// The value at this path in the base, which has the form of the type.
+    base: Option<&'p Value>,
 }
 
 #[derive(Clone, Copy)]
@@ -189,7 +188,7 @@ enum Outcome {
 impl Decoder<'_> {
     /// Returns the value in the form of its shape; `None` if it has that form.
     fn value(&mut self, shape: &Shape, value: &Value, place: &ValuePath<'_>) -> Result<Option<Value>, DecodeError> {
-        if place.is_formed(value) {
+        if place.is_in_base(value) {
             return Ok(None);
         }
         match self.shaped(shape, value, place) {
@@ -200,7 +199,7 @@ impl Decoder<'_> {
 
     /// Returns true if the decoder continues after a value of the wrong type.
     fn goes_on(&self) -> bool {
-        self.finds_error && !self.from_tree && self.silent == 0
+        self.finds_error && !self.is_tree && self.silent == 0
     }
 
     fn shaped(&mut self, shape: &Shape, value: &Value, place: &ValuePath<'_>) -> Result<Option<Value>, DecodeError> {
@@ -230,7 +229,7 @@ impl Decoder<'_> {
                 let bytes = base64::decode(text).map_err(|at| self.not_base64(at))?;
                 return Ok(Some(Value::from(base64::encode(&bytes))));
             }
-            (Shape::Int32 | Shape::Int64, Value::Int(_) | Value::UInt(_) | Value::Float(_)) if self.from_tree => {
+            (Shape::Int32 | Shape::Int64, Value::Int(_) | Value::UInt(_) | Value::Float(_)) if self.is_tree => {
                 return restore_number(shape, value);
             }
             _ => return Err(self.mismatch(value, shape, place)),
@@ -268,9 +267,9 @@ impl Decoder<'_> {
     fn byte(&self, item: &Value, place: &ValuePath<'_>) -> Result<u8, DecodeError> {
         match item {
             Value::Null => Ok(0),
-            Value::Int(number) if self.from_tree => Ok(*number as u8),
+            Value::Int(number) if self.is_tree => Ok(*number as u8),
             Value::Int(number) if u8::try_from(*number).is_ok() => Ok(*number as u8),
-            other if self.from_tree => Err(DecodeError::Tree(
+            other if self.is_tree => Err(DecodeError::Tree(
                 not_restored(other, &Shape::Int32, None).replace("int32", "uint8"),
             )),
             other => Err(self.unfit(found(other, true), "uint8".to_owned(), place)),
@@ -296,7 +295,7 @@ impl Decoder<'_> {
         map: &Map,
         place: &ValuePath<'_>,
     ) -> Result<Option<Value>, DecodeError> {
-        if self.finds_error && self.from_tree {
+        if self.finds_error && self.is_tree {
             return self.fields_in_order(of, fields, map, place);
         }
         let mut rebuild = MapRebuild::new(map);
@@ -370,7 +369,7 @@ impl Decoder<'_> {
                 None => Outcome::Drop,
             });
         }
-        if place.is_formed(value) {
+        if place.is_in_base(value) {
             return Ok(Outcome::Keep);
         }
         let changed = self.value(&field.shape, value, place)?;
@@ -414,7 +413,7 @@ impl Decoder<'_> {
             (Scalar::IntOrString, Value::Int(number)) if i32::try_from(*number).is_ok() => Ok(None),
             // For types with their own JSON decoder, a tree is encoded as JSON again, where whole numbers have no
             // fraction.
-            (Scalar::IntOrString, Value::Float(number)) if self.from_tree && whole_32(*number).is_some() => {
+            (Scalar::IntOrString, Value::Float(number)) if self.is_tree && whole_32(*number).is_some() => {
                 Ok(whole_32(*number).map(Value::from))
             }
             (Scalar::IntOrString, _) => Err(wrong_value(value, "int32")),
@@ -464,14 +463,14 @@ impl Decoder<'_> {
 
     fn not_base64(&self, at: usize) -> DecodeError {
         let error = DecodeError::Base64(at);
-        if self.from_tree {
+        if self.is_tree {
             return DecodeError::Tree(format!("error decoding from json: {error}"));
         }
         error
     }
 
     fn mismatch(&self, value: &Value, shape: &Shape, place: &ValuePath<'_>) -> DecodeError {
-        if self.from_tree {
+        if self.is_tree {
             return DecodeError::Tree(not_restored(value, shape, self.named_type(place)));
         }
         let found = found(value, matches!(shape, Shape::Int32 | Shape::Int64));
@@ -538,7 +537,7 @@ impl<'p> ValuePath<'p> {
         ValuePath {
             above: Some(self),
             step,
-            formed: self.formed.and_then(|formed| formed.get(name)),
+            base: self.base.and_then(|base| base.get(name)),
         }
     }
 
@@ -547,13 +546,13 @@ impl<'p> ValuePath<'p> {
         ValuePath {
             above: Some(self),
             step: Step::Item(at),
-            formed: self.formed.and_then(|formed| formed.as_list()?.get(at)),
+            base: self.base.and_then(|base| base.as_list()?.get(at)),
         }
     }
 
-    /// Returns true if `value` is shared with the object that has the form of its type.
-    fn is_formed(&self, value: &Value) -> bool {
-        self.formed.is_some_and(|formed| formed.shares(value))
+    /// Returns true if `value` is shared with the base, so that it has the form of its type.
+    fn is_in_base(&self, value: &Value) -> bool {
+        self.base.is_some_and(|base| base.shares(value))
     }
 
     /// Returns true if a map of `of` at this path holds amounts of resources by their names.

@@ -3,7 +3,7 @@
 use holdfast_value::{Error, Growth, List, Map, Value};
 
 use crate::types::rebuild::{ListRebuild, MapRebuild};
-use crate::types::{Field, Shape, Type, TypeId, TypeTable, is_empty};
+use crate::types::{Field, Provenance, Shape, Type, TypeId, TypeTable, is_empty};
 
 /// Returns the object with every unconditional default of its type filled in, at any depth. `None` if nothing was
 /// missing. The size of the additions is drawn from `growth`.
@@ -18,22 +18,22 @@ pub fn with_defaults(
     value: &Value,
     growth: &mut Growth,
 ) -> Result<Option<Value>, Error> {
-    with_defaults_beside(table, of, value, None, growth)
+    with_defaults_from(table, of, value, Provenance::from_body(), growth)
 }
 
-/// Fills in defaults like [`with_defaults`], but skips values that `value` shares with `filled`, which has its
-/// defaults.
+/// Fills in defaults like [`with_defaults`], but skips values that `value` shares with the base of its provenance, which
+/// has its defaults.
 ///
 /// # Errors
 /// [`Error::Overgrown`].
-pub fn with_defaults_beside(
+pub fn with_defaults_from(
     table: &TypeTable,
     of: TypeId,
     value: &Value,
-    filled: Option<&Value>,
+    provenance: Provenance<'_>,
     growth: &mut Growth,
 ) -> Result<Option<Value>, Error> {
-    Defaults { table, growth }.of_type(table.get(of), value, true, filled)
+    Defaults { table, growth }.of_type(table.get(of), value, true, provenance.base())
 }
 
 /// The defaults of types, with the size limit of their additions.
@@ -43,7 +43,7 @@ struct Defaults<'a> {
 }
 
 impl Defaults<'_> {
-    /// Fills in defaults like [`with_defaults_beside`]; `own` is true if the type's own fields get defaults, and not
+    /// Fills in defaults like [`with_defaults_from`]; `own` is true if the type's own fields get defaults, and not
     /// only those within them.
     #[expect(
         clippy::indexing_slicing,

@@ -3,7 +3,7 @@
 
 use holdfast_value::{List, Map, Value};
 
-use crate::field_error::{FieldError, FieldPath};
+use crate::field_error::FieldPath;
 
 /// A field that a request gives as empty, and that the object therefore does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,39 +45,5 @@ impl EmptyKind {
             Value::String(_) if read.is_null() => Some(Self::Time),
             _ => None,
         }
-    }
-}
-
-/// Replaces the reported `null` by the empty value in errors of fields that were given as empty.
-pub fn show_empties(errors: &mut [FieldError], empties: &[EmptyField]) {
-    for error in errors {
-        if error.value != Some(Value::Null) {
-            continue;
-        }
-        let sent = empties.iter().find(|empty| empty.path == error.field);
-        error.value = sent.map(EmptyField::value).or(Some(Value::Null));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn errors_show_what_was_given_as_empty() {
-        let empty = EmptyField {
-            path: FieldPath::new("spec").child("items").index(2).child("labels"),
-            kind: EmptyKind::Map,
-        };
-        let at = |path: &FieldPath| FieldError::invalid(path, Value::Null, "wrong");
-        let mut errors = [at(&empty.path), at(&FieldPath::new("spec"))];
-        show_empties(&mut errors, std::slice::from_ref(&empty));
-        assert_eq!(
-            errors.map(|error| error.to_string()),
-            [
-                "spec.items[2].labels: Invalid value: {}: wrong",
-                "spec: Invalid value: null: wrong"
-            ]
-        );
     }
 }

@@ -6,13 +6,13 @@ use smallvec::SmallVec;
 
 use crate::types::{Field, ListRebuild, MapRebuild, Shape, Type, TypeId, TypeTable};
 
-/// Returns `value`, of the type `of`, sharing those parts of `formed` that its own parts would become: parts that only
-/// lack defaults. `formed` has the form of the type and its defaults. `None` if there are no such parts that are not
+/// Returns `value`, of the type `of`, sharing those parts of `base` that its own parts would become: parts that only
+/// lack defaults. `base` has the form of the type and its defaults. `None` if there are no such parts that are not
 /// already shared.
-pub(crate) fn kept_in_place(table: &TypeTable, of: TypeId, value: &Value, formed: &Value) -> Option<Value> {
-    match (Comparison { table }).node(&Shape::Ref(of), true, value, formed) {
-        Part::InPlace if value.shares(formed) => None,
-        Part::InPlace => Some(formed.clone()),
+pub(crate) fn kept_in_place(table: &TypeTable, of: TypeId, value: &Value, base: &Value) -> Option<Value> {
+    match (Comparison { table }).node(&Shape::Ref(of), true, value, base) {
+        Part::InPlace if value.shares(base) => None,
+        Part::InPlace => Some(base.clone()),
         Part::Changed(value) => Some(value),
         Part::Other => None,
     }
@@ -34,21 +34,21 @@ struct Comparison<'t> {
 
 impl Comparison<'_> {
     /// Compares the values at one path. `own` is true if a struct gets defaults of its own here.
-    fn node(&self, shape: &Shape, own: bool, value: &Value, formed: &Value) -> Part {
-        match (shape, value, formed) {
-            _ if is_one(value, formed) => Part::InPlace,
-            (Shape::Ref(id), Value::Map(map), Value::Map(formed)) if !self.table.get(*id).fields().is_empty() => {
-                self.fields(self.table.get(*id), own, map, formed)
+    fn node(&self, shape: &Shape, own: bool, value: &Value, base: &Value) -> Part {
+        match (shape, value, base) {
+            _ if is_one(value, base) => Part::InPlace,
+            (Shape::Ref(id), Value::Map(map), Value::Map(base)) if !self.table.get(*id).fields().is_empty() => {
+                self.fields(self.table.get(*id), own, map, base)
             }
-            (Shape::List(item), Value::List(list), Value::List(formed)) => self.list(item, list, formed),
+            (Shape::List(item), Value::List(list), Value::List(base)) => self.list(item, list, base),
             _ => Part::Other,
         }
     }
 
-    fn fields(&self, of: &Type, own: bool, map: &Map, formed: &Map) -> Part {
+    fn fields(&self, of: &Type, own: bool, map: &Map, base: &Map) -> Part {
         let mut parts: SmallVec<[Part; 16]> = SmallVec::new();
         let is_filled_in = |(name, value): &Entry| self.is_filled_in(of.field(name), own, value);
-        let (mut left, mut added): (&[Entry], bool) = (formed, true);
+        let (mut left, mut added): (&[Entry], bool) = (base, true);
         for (name, value) in map {
             let there = loop {
                 match left.split_first() {
@@ -78,9 +78,8 @@ impl Comparison<'_> {
         let mut rebuild = MapRebuild::new(map);
         for (at, ((name, value), part)) in map.iter().zip(parts).enumerate() {
             let in_place = || {
-                formed
-                    .get(name)
-                    .filter(|formed| !is_scalar(formed) && !formed.shares(value))
+                base.get(name)
+                    .filter(|base| !is_scalar(base) && !base.shares(value))
                     .cloned()
             };
             rebuild.keep_or_replace(at, part.or_in_place(in_place));
@@ -88,19 +87,19 @@ impl Comparison<'_> {
         rebuild.finish().map_or(Part::Other, Part::Changed)
     }
 
-    fn list(&self, item: &Shape, list: &List, formed: &List) -> Part {
-        let parts: SmallVec<[Part; 16]> = (list.iter().zip(formed))
-            .map(|(value, formed)| self.node(item, true, value, formed))
+    fn list(&self, item: &Shape, list: &List, base: &List) -> Part {
+        let parts: SmallVec<[Part; 16]> = (list.iter().zip(base))
+            .map(|(value, base)| self.node(item, true, value, base))
             .collect();
-        if list.len() == formed.len() && parts.iter().all(|part| matches!(part, Part::InPlace)) {
+        if list.len() == base.len() && parts.iter().all(|part| matches!(part, Part::InPlace)) {
             return Part::InPlace;
         }
         let mut rebuild = ListRebuild::new(list);
-        for (at, ((value, formed), part)) in list.iter().zip(formed).zip(parts).enumerate() {
-            let in_place = || (!is_scalar(formed) && !formed.shares(value)).then(|| formed.clone());
+        for (at, ((value, base), part)) in list.iter().zip(base).zip(parts).enumerate() {
+            let in_place = || (!is_scalar(base) && !base.shares(value)).then(|| base.clone());
             rebuild.replace(at, part.or_in_place(in_place));
         }
-        (formed.len()..list.len()).for_each(|at| rebuild.replace(at, None));
+        (base.len()..list.len()).for_each(|at| rebuild.replace(at, None));
         rebuild.finish().map_or(Part::Other, Part::Changed)
     }
 
@@ -158,11 +157,11 @@ mod tests {
     }
 
     /// Returns the object with its existing parts, and the names of the members that are shared.
-    fn kept(object: &str, formed: &str) -> Option<(String, Vec<&'static str>)> {
+    fn kept(object: &str, base: &str) -> Option<(String, Vec<&'static str>)> {
         let table = TypeTable::parse(TYPES).unwrap();
         let of = table.id("a.Object").unwrap();
-        let (object, formed) = (value(object), value(formed));
-        let kept = kept_in_place(&table, of, &object, &formed)?;
+        let (object, base) = (value(object), value(base));
+        let kept = kept_in_place(&table, of, &object, &base)?;
         let filled = |value: &Value| {
             let filled = with_defaults(&table, of, value, &mut Growth::default()).unwrap();
             filled.unwrap_or_else(|| value.clone())
@@ -171,7 +170,7 @@ mod tests {
         let shared = ["inner", "items", "names", "other"];
         let is_shared = |name: &&str| {
             kept.get(name)
-                .zip(formed.get(name))
+                .zip(base.get(name))
                 .is_some_and(|(one, other)| one.shares(other))
         };
         Some((json::to_string(&kept), shared.into_iter().filter(is_shared).collect()))
@@ -216,7 +215,7 @@ mod tests {
             assert_eq!(kept(object, FORMED), None, "{object}");
         }
         // Nothing is filled in here, so an object that lacks defaults is different.
-        let formed = r#"{"other":{"kind":"v1","name":"o"}}"#;
-        assert_eq!(kept(r#"{"other":{"name":"o"}}"#, formed), None);
+        let base = r#"{"other":{"kind":"v1","name":"o"}}"#;
+        assert_eq!(kept(r#"{"other":{"name":"o"}}"#, base), None);
     }
 }

@@ -5,6 +5,7 @@ use holdfast_value::{Error, Growth, Limits, Value, json, yaml};
 use test_support::{needs, shared};
 
 use super::*;
+use crate::parts::StoredFacts;
 
 /// Returns the table of the built-in types.
 pub(crate) fn builtin() -> TypeTable {
@@ -304,29 +305,31 @@ fn a_cron_job_defaults_the_pods_of_its_jobs_and_not_the_jobs() {
 }
 
 #[test]
-fn parts_shared_with_formed_object_are_skipped() {
+fn parts_shared_with_base_are_skipped() {
     let table = builtin();
     let of = table.id(DEPLOYMENT).unwrap();
     let text = r#"{"metadata":{"x":1},"spec":{"replicas":3,"template":{"spec":{"x":1,"containers":[{"name":"a"}]}}}}"#;
-    let formed = object(text);
-    let mut changed = formed.clone();
+    let stored = Provenance::from_store(StoredFacts::default().in_form_of_type()).in_requested_form();
+    let base = object(text);
+    let mut changed = base.clone();
     changed.set_at(&["spec", "replicas"], 4.into());
-    let unknown = |formed| {
-        let decoded = decode_beside(&table, of, &changed, true, formed).unwrap();
+    let unknown = |provenance| {
+        let decoded = decode_from(&table, of, &changed, provenance).unwrap();
         let unknown = decoded.unknown.iter().map(|field| field.path.clone());
         unknown.collect::<Vec<_>>()
     };
-    assert_eq!(unknown(None), ["metadata.x", "spec.template.spec.x"]);
-    assert!(unknown(Some(&formed)).is_empty());
+    assert_eq!(unknown(Provenance::apply()), ["metadata.x", "spec.template.spec.x"]);
+    assert!(unknown(Provenance::apply().changing(&base, stored)).is_empty());
     let other = object(text);
-    assert_eq!(unknown(Some(&other)).len(), 2, "it is equal, and yet another");
-    let filled = |formed| {
-        let filled = with_defaults_beside(&table, of, &changed, formed, &mut Growth::default());
+    let other = Provenance::apply().changing(&other, stored);
+    assert_eq!(unknown(other).len(), 2, "it is equal, and yet another");
+    let filled = |provenance| {
+        let filled = with_defaults_from(&table, of, &changed, provenance, &mut Growth::default());
         filled.unwrap().unwrap()
     };
     let policy = |object: Value| object.at(&["spec", "template", "spec", "dnsPolicy"]).cloned();
-    assert_eq!(policy(filled(None)), Some("ClusterFirst".into()));
-    assert_eq!(policy(filled(Some(&formed))), None);
+    assert_eq!(policy(filled(Provenance::apply())), Some("ClusterFirst".into()));
+    assert_eq!(policy(filled(Provenance::apply().changing(&base, stored))), None);
 }
 
 #[test]

@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use holdfast_resource::{Registry, Resource, selectable_fields};
-use holdfast_schema::Known;
+use holdfast_schema::StoredFacts;
 use holdfast_schema::metadata::formats;
 use holdfast_schema::types::OWNED_FIELDS;
 use holdfast_store::{CodecError, Completion, Indexer, Key, Transaction};
@@ -60,8 +60,8 @@ pub struct Index {
     unreadable: bool,
     /// True if the object is being deleted.
     terminating: bool,
-    /// Facts about the object that this process knows because it stored the object.
-    known: Known,
+    /// Facts that this process found when it stored the object.
+    facts: StoredFacts,
     /// Serial of the CRD whose form the object is known to have; 0 for built-in kinds, and if it is unknown.
     definition: AtomicU64,
     /// The parsed object, while it is cached; see [`Index::remember`].
@@ -84,22 +84,22 @@ impl Index {
             fields,
             unreadable: false,
             terminating: object.at(&["metadata", "deletionTimestamp"]).is_some(),
-            known: Known::default(),
+            facts: StoredFacts::UNPROVEN,
             definition: AtomicU64::new(0),
             tree: Mutex::new(None),
             noop_applies: Mutex::new(None),
         }
     }
 
-    /// Adds known facts about the object to the index.
+    /// Adds facts about the object to the index.
     #[must_use]
-    pub fn with_known(self, known: Known) -> Self {
-        Self { known, ..self }
+    pub fn with_facts(self, facts: StoredFacts) -> Self {
+        Self { facts, ..self }
     }
 
-    /// Returns the known facts about the object; none if this process did not store it.
-    pub fn known(&self) -> Known {
-        self.known
+    /// Returns the facts about the object; none if this process did not store it.
+    pub fn facts(&self) -> StoredFacts {
+        self.facts
     }
 
     /// Returns true if the object is known to have the form in which the resource serves it in its storage version. An
@@ -234,7 +234,7 @@ pub fn index_of(registry: &Registry, resource: &Resource, object: &Value, api_ve
 
 /// Returns true if the stored bytes are the object as the resource serves it in `api_version`. Custom objects that were
 /// stored under an older CRD, or before the start of the server, are checked once.
-pub fn is_shown_as_stored(resource: &Resource, api_version: &str, entry: &Entry) -> bool {
+pub fn serves_stored_bytes(resource: &Resource, api_version: &str, entry: &Entry) -> bool {
     let stored_so = resource
         .storage
         .as_ref()

@@ -40,7 +40,7 @@ pub(crate) async fn stored(
     for (at, entry) in entries.iter().enumerate() {
         let tree = objects::tree(entry);
         if requested.webhook(&tree).is_some() {
-            others.push((at, convert::formed(&requested.resource, tree)?));
+            others.push((at, convert::in_current_form(&requested.resource, tree)?));
             trees.push(Value::Null);
         } else {
             trees.push(requested.convert(context, tree).await?);

@@ -164,7 +164,7 @@ impl RequestedVersion {
 
     /// Returns true if the answer contains the stored bytes of this object.
     pub(crate) fn is_stored_so(&self, entry: &Entry) -> bool {
-        objects::is_shown_as_stored(&self.resource, &self.api_version, entry)
+        objects::serves_stored_bytes(&self.resource, &self.api_version, entry)
     }
 
     /// Returns true if the answer contains the complete stored object.

@@ -84,7 +84,7 @@ pub(super) async fn store(
     let Staged {
         object,
         raw_form,
-        known,
+        facts,
         after,
         warnings,
         ..
@@ -100,7 +100,7 @@ pub(super) async fn store(
     let encoded = encode(context, &next).map_err(Failure::Rejected)?;
     let write = || {
         let (resource, version) = (&target.resource, &target.api_version);
-        let index = objects::index_of(&target.registry, resource, &object, version).with_known(known);
+        let index = objects::index_of(&target.registry, resource, &object, version).with_facts(facts);
         guarded().put_indexed(key.as_str(), encoded.clone(), index)
     };
     // Computes the reservations again over newer state if other writers reserved from the same objects meanwhile.
@@ -281,7 +281,7 @@ mod tests {
                 write: Write::Put,
                 object: objects::tree(&old),
                 raw_form: Default::default(),
-                known: Default::default(),
+                facts: Default::default(),
                 after: AfterCommit::default(),
                 warnings: Vec::new(),
             };

@@ -7,9 +7,9 @@ use holdfast_gotext::quote::quote;
 use holdfast_proto::{Envelope, Messages};
 use holdfast_resource::RawForm;
 use holdfast_schema::types::EmptyField;
-use holdfast_schema::{GroupVersion, KindType, KindTypes};
+use holdfast_schema::{GroupVersion, KindType, KindTypes, Provenance};
 use holdfast_value::{Limits, Parsed, Value, cbor, json, yaml};
-use holdfast_writes::typed::{Content, Reading, Source, judged, read_as, read_as_stated, typed};
+use holdfast_writes::typed::{Content, Reading, judged, read_as, read_as_stated, typed};
 use holdfast_writes::{FieldValidation, Stated};
 
 use crate::http::ApiError;
@@ -132,11 +132,11 @@ impl Address<'_> {
             return Err(reject(missing_version(&content, bytes)));
         }
         // YAML is converted to a map sorted by key; JSON keeps the order of its text.
-        let source = match format {
-            Format::Json => Source::Text(bytes),
-            _ => Source::Json,
+        let provenance = match format {
+            Format::Json => Provenance::from_json(bytes),
+            _ => Provenance::from_body(),
         };
-        match read_as_stated(content, &stated, self.types.kinds, kind_type, source).map_err(reject)? {
+        match read_as_stated(content, &stated, self.types.kinds, kind_type, provenance).map_err(reject)? {
             Reading::Own(typed) => Ok(Decoded {
                 object: typed.object,
                 warnings: judged(typed.findings, self.validation).map_err(reject)?,
@@ -178,7 +178,7 @@ pub(crate) fn delete_options(bytes: &Bytes, format: Format, types: BodyTypes<'_>
     let Some(kind_type) = types.kinds.kind("v1", DELETE_OPTIONS) else {
         return Err(ApiError::internal("DeleteOptions have no type"));
     };
-    let read = read_as(content, kind_type.as_ref(), Source::Json);
+    let read = read_as(content, kind_type.as_ref(), Provenance::from_body());
     read.map(|typed| typed.object).map_err(ApiError::bad_request)
 }
 
@@ -304,7 +304,7 @@ fn custom(
             kind_type.kind()
         ))
     };
-    let mut typed = typed(&object, findings, Source::Json, kind_type).map_err(reject)?;
+    let mut typed = typed(&object, findings, Provenance::from_body(), kind_type).map_err(reject)?;
     if text("kind") != kind_type.kind() || group != kind_type.name().group_version.group {
         // The schema does not apply to objects of another kind.
         let of_schema = |finding: &String| {

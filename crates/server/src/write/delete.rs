@@ -8,7 +8,7 @@ use holdfast_value::Value;
 use holdfast_writes::{DeleteOptions, Staged, Target, Write, is_marked_first};
 
 use super::commit::{Destination, Failure, commit_object, store};
-use super::environment::{live, lookup, stage};
+use super::environment::{existing, lookup, stage};
 use super::freshness::{Freshness, was_overtaken};
 use super::parent_guard::ParentGuards;
 use super::turns::Turn;
@@ -82,10 +82,10 @@ async fn delete_until_stored(
             // A deletion that this request began and another one finished is complete too.
             return marked.ok_or_else(|| ApiError::not_found(&resource, &target.name));
         };
-        let live = live(target, entry)?;
+        let existing = existing(target, entry)?;
         let lookup = lookup(context, &target.registry, &snapshot);
         let stage = stage(context, target, &lookup);
-        let staged = turn.over(stage.delete(&options, &live)).await?;
+        let staged = turn.over(stage.delete(&options, &existing)).await?;
         if staged.write == Write::Unchanged {
             return Ok(WriteResult::unchanged(entry, staged.warnings));
         }
@@ -96,7 +96,7 @@ async fn delete_until_stored(
             continue;
         }
         let mut expected = entry.mod_revision();
-        if staged.write == Write::Delete && is_marked_first(&target.resource, &staged.object, &live.stored) {
+        if staged.write == Write::Delete && is_marked_first(&target.resource, &staged.object, &existing.stored) {
             expected = match mark(context, target, &key, &staged.object, expected).await {
                 Ok(revision) => revision,
                 Err(Failure::Rejected(error)) => return Err(error),
@@ -112,7 +112,7 @@ async fn delete_until_stored(
                 warnings: staged.warnings.clone(),
             });
         }
-        let is_last = staged.object == live.stored;
+        let is_last = staged.object == existing.stored;
         match remove_or_mark(context, target, key.clone(), staged, entry, is_last, expected).await {
             Ok(written) => return Ok(written),
             Err(Failure::Rejected(error)) => return Err(error),

@@ -8,9 +8,10 @@ use holdfast_admission::webhooks::{ClientConfig, WebhookType};
 use holdfast_resource::access::Access;
 use holdfast_resource::convert::Converted;
 use holdfast_resource::{ConversionCaller, ConversionWebhook, Lookup, RawForm, Registry};
+use holdfast_schema::Provenance;
 use holdfast_value::Value;
 use holdfast_writes::{
-    Callers, ConditionOwner, Ending, Environment, Live, Stage, Target, Unanswered, WebhookAnswer, WebhookCall,
+    Callers, ConditionOwner, Ending, Environment, Existing, Stage, Target, Unanswered, WebhookAnswer, WebhookCall,
 };
 
 use super::noop_applies::Witness;
@@ -52,7 +53,7 @@ pub(super) fn witnessed_stage<'a>(context: &'a Context, target: &'a Target, witn
 ///
 /// # Errors
 /// If it cannot be read (500).
-pub(super) fn live(target: &Target, entry: &Entry) -> Result<Live, ApiError> {
+pub(super) fn existing(target: &Target, entry: &Entry) -> Result<Existing, ApiError> {
     // The first access to the bytes keeps them unpacked for the following ones.
     let raw_form = RawForm::from_suffix(entry.bytes());
     let mut stored = objects::tree_or_refusal(entry)?;
@@ -61,12 +62,18 @@ pub(super) fn live(target: &Target, entry: &Entry) -> Result<Live, ApiError> {
     {
         raw.keep_stored_texts(&mut stored, entry.bytes());
     }
-    Ok(Live {
+    let facts = entry.known_index().map(Index::facts).unwrap_or_default();
+    let mut provenance = Provenance::from_store(facts);
+    if objects::serves_stored_bytes(&target.resource, &target.api_version, entry) {
+        provenance = provenance.in_requested_form();
+    }
+    if entry.create_revision() == entry.mod_revision() {
+        provenance = provenance.as_created();
+    }
+    Ok(Existing {
         stored,
-        shown_as_stored: objects::is_shown_as_stored(&target.resource, &target.api_version, entry),
+        provenance,
         raw_form,
-        as_created: entry.create_revision() == entry.mod_revision(),
-        known: entry.known_index().map(Index::known).unwrap_or_default(),
     })
 }
 
@@ -240,7 +247,10 @@ mod tests {
                               {maxReplicas: 1, scaleTargetRef: {kind: Deployment, name: d, apiVersion: apps/v1}}}";
         let world = World::new();
         let (config, scaler) = (world.create(CONFIG).await, world.create(SCALER).await);
-        let as_stored = |text: &str, entry| live(&world.target(text, ""), entry).ok().unwrap().shown_as_stored;
+        let as_stored = |text: &str, entry| {
+            let existing = existing(&world.target(text, ""), entry).ok().unwrap();
+            existing.provenance.is_in_requested_form()
+        };
         assert!(as_stored(CONFIG, &config) && as_stored(SCALER, &scaler));
         assert!(!as_stored(&SCALER.replace("autoscaling/v2", "autoscaling/v1"), &scaler));
     }

@@ -44,7 +44,7 @@ fn read_apply(
     options: &PatchOptions,
 ) -> Result<Change, Error> {
     let Parsed { value, findings } = parsed;
-    let mut configuration = match value {
+    let mut applied = match value {
         Value::Map(_) => value,
         Value::Null => Value::empty_map(),
         other => {
@@ -55,15 +55,15 @@ fn read_apply(
         }
     };
     // The core group may be written as an empty name.
-    if let Some(version) = configuration
+    if let Some(version) = applied
         .str_at(&["apiVersion"])
         .and_then(|version| version.strip_prefix('/'))
     {
         let version = SmolStr::new(version);
-        configuration.set_at(&["apiVersion"], Value::String(version));
+        applied.set_at(&["apiVersion"], Value::String(version));
     }
     Ok(Change::Apply {
-        configuration,
+        applied,
         findings: findings.iter().map(ToString::to_string).collect(),
         validation: options.write.field_validation,
         force: options.force,
@@ -151,7 +151,7 @@ mod tests {
 
     fn configuration(body: &str) -> Value {
         match change(PatchType::Apply, body) {
-            Ok(Change::Apply { configuration, .. }) => configuration,
+            Ok(Change::Apply { applied, .. }) => applied,
             _ => panic!("it is a configuration"),
         }
     }

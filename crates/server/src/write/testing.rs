@@ -187,7 +187,7 @@ pub(super) fn put(object: Value) -> Change {
 /// Returns an apply of this configuration.
 pub(super) fn applied(text: &str) -> Change {
     Change::Apply {
-        configuration: tree(text),
+        applied: tree(text),
         findings: Vec::new(),
         validation: FieldValidation::Strict,
         force: false,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use holdfast_writes::{Change, Target, Write};
 
 use super::commit::{Destination, Failure, store};
-use super::environment::{live, lookup, stage, witnessed_stage};
+use super::environment::{existing, lookup, stage, witnessed_stage};
 use super::freshness::{Freshness, was_overtaken};
 use super::noop_applies::{SentApply, Witness};
 use super::parent_guard::ParentGuards;
@@ -82,10 +82,10 @@ async fn update_until_stored(
         // An object that states another name than the address is stored under the name of the address.
         let key = target.key(&target.name);
         let entry = snapshot.get(key.as_bytes());
-        let live = match entry {
+        let existing = match entry {
             Some(entry) => {
                 long_work::begins(entry.length()).await;
-                Some(live(target, entry)?)
+                Some(existing(target, entry)?)
             }
             None => None,
         };
@@ -96,7 +96,7 @@ async fn update_until_stored(
         {
             continue;
         }
-        let staged = turn.over(stage.update(change, live.as_ref())).await?;
+        let staged = turn.over(stage.update(change, existing.as_ref())).await?;
         let reservations = match (staged.write, entry) {
             (Write::Unchanged, Some(entry)) => {
                 if let Some(apply) =
@@ -141,7 +141,7 @@ async fn update_until_stored(
 mod tests {
     use tokio::time::Instant;
 
-    use holdfast_schema::Known;
+    use holdfast_schema::StoredFacts;
     use holdfast_store::Transaction;
     use holdfast_value::{Limits, json};
 
@@ -169,10 +169,12 @@ mod tests {
     async fn object_of_another_server_is_validated_as_a_whole() {
         let world = World::new();
         let made = world.create(&workload("c")).await;
-        let known = made.known_index().unwrap().known();
-        let mut of_form = Known::default();
-        of_form.formed = true;
-        assert!(known.formed && known != of_form, "the template is known, too");
+        let facts = made.known_index().unwrap().facts();
+        let of_form = StoredFacts::UNPROVEN.in_form_of_type();
+        assert!(
+            facts.has_form_of_type() && facts != of_form,
+            "the template is known, too"
+        );
         // An object that another server with other rules accepted.
         let text = String::from_utf8(made.bytes().to_vec()).unwrap();
         let wrong = text.replace(r#""name":"c""#, r#""name":"C""#);

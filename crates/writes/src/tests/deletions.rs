@@ -4,15 +4,9 @@ use super::*;
 use crate::options::PropagationPolicy;
 
 fn delete(world: &World, stored: &Value, options: &DeleteOptions) -> Result<Staged, Error> {
-    let live = Live {
-        stored: stored.clone(),
-        shown_as_stored: true,
-        raw_form: Default::default(),
-        as_created: false,
-        known: Default::default(),
-    };
+    let existing = Existing::unproven(stored.clone());
     let target = target(world, stored, "");
-    run(world, &target, async |stage| stage.delete(options, &live).await)
+    run(world, &target, async |stage| stage.delete(options, &existing).await)
 }
 
 fn with_policy(policy: PropagationPolicy) -> DeleteOptions {

@@ -1,6 +1,6 @@
 //! Properties of an object that this process computed when it stored the object are not computed again.
 
-use holdfast_schema::Known;
+use holdfast_schema::{Provenance, StoredFacts};
 
 use super::*;
 
@@ -26,20 +26,19 @@ fn broken(object: &Value) -> Value {
     json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap()
 }
 
-fn patched(world: &World, stored: &Value, known: Known, patch: &str) -> Result<Staged, Error> {
-    let live = Live {
-        stored: stored.clone(),
-        shown_as_stored: true,
-        raw_form: Default::default(),
-        as_created: false,
-        known,
+fn patched(world: &World, stored: &Value, facts: StoredFacts, patch: &str) -> Result<Staged, Error> {
+    let existing = Existing {
+        provenance: Provenance::from_store(facts).in_requested_form(),
+        ..Existing::unproven(stored.clone())
     };
     let change = Change::Patch {
         patch: Ok((Patch::Merge(tree(patch)), Vec::new())),
         validation: FieldValidation::Strict,
     };
     let target = target(world, stored, "");
-    run(world, &target, async |stage| stage.update(&change, Some(&live)).await)
+    run(world, &target, async |stage| {
+        stage.update(&change, Some(&existing)).await
+    })
 }
 
 const LABELS: &str = "{metadata: {labels: {a: b}}}";
@@ -49,7 +48,7 @@ fn invalid_stored_template_is_rejected_unless_known_as_valid() {
     let world = world();
     for text in WORKLOADS {
         let stored = broken(&stored(&world, &workload(text)));
-        let refused = kind_of(patched(&world, &stored, Known::default(), LABELS));
+        let refused = kind_of(patched(&world, &stored, StoredFacts::UNPROVEN, LABELS));
         assert!(matches!(refused, ErrorKind::Invalid { .. }), "{text}");
     }
 }
@@ -63,10 +62,10 @@ fn known_valid_template_is_not_validated_until_it_changes() {
         stored.set_at(&["metadata", "resourceVersion"], "7".into());
         // This is only accepted if the template is not validated.
         let stored = broken(&stored);
-        let staged = patched(&world, &stored, staged.known, LABELS).unwrap();
-        assert!(staged.known.formed, "{text}");
+        let staged = patched(&world, &stored, staged.facts, LABELS).unwrap();
+        assert!(staged.facts.has_form_of_type(), "{text}");
         assert!(
-            patched(&world, &stored, staged.known, LABELS).is_ok(),
+            patched(&world, &stored, staged.facts, LABELS).is_ok(),
             "and so on: {text}"
         );
         let minimal = "{terminationGracePeriodSeconds: 5}";
@@ -74,7 +73,7 @@ fn known_valid_template_is_not_validated_until_it_changes() {
             true => format!("{{spec: {{jobTemplate: {{spec: {{template: {{spec: {minimal}}}}}}}}}}}"),
             false => format!("{{spec: {{template: {{spec: {minimal}}}}}}}"),
         };
-        let refused = kind_of(patched(&world, &stored, staged.known, &template));
+        let refused = kind_of(patched(&world, &stored, staged.facts, &template));
         assert!(matches!(refused, ErrorKind::Invalid { .. }), "{text}");
     }
 }
@@ -85,18 +84,17 @@ fn a_write_to_the_status_leaves_known_what_is_known_of_the_rest() {
     let staged = create(&world, &workload(WORKLOADS[0])).unwrap();
     let mut stored = staged.object;
     stored.set_at(&["metadata", "resourceVersion"], "7".into());
-    let live = Live {
-        stored: stored.clone(),
-        shown_as_stored: true,
-        raw_form: Default::default(),
-        as_created: false,
-        known: staged.known,
+    let existing = Existing {
+        provenance: Provenance::from_store(staged.facts).in_requested_form(),
+        ..Existing::unproven(stored.clone())
     };
     let change = Change::Patch {
         patch: Ok((Patch::Merge(tree("{status: {replicas: 1}}")), Vec::new())),
         validation: FieldValidation::Strict,
     };
     let target = target(&world, &stored, "status");
-    let after = run(&world, &target, async |stage| stage.update(&change, Some(&live)).await);
-    assert_eq!(after.unwrap().known, staged.known);
+    let after = run(&world, &target, async |stage| {
+        stage.update(&change, Some(&existing)).await
+    });
+    assert_eq!(after.unwrap().facts, staged.facts);
 }

@@ -120,7 +120,7 @@ fn repeated_keys_of_an_apply_are_reported_after_its_conflicts() {
     applier.writer.manager = "applier".into();
     let applied = |text: &str, validation: FieldValidation| {
         let change = Change::Apply {
-            configuration: tree(text),
+            applied: tree(text),
             findings: vec!["line 3: key \"a\" already set in map".to_owned()],
             validation,
             force: false,

@@ -55,9 +55,8 @@ impl<'v> Rules<'v> for AutoscalerRules {
             "scaling_to_zero" => validate_scaling_to_zero(part, errors),
             "policies" => {
                 // Unset policies get defaults. An empty list is rejected.
-                let (policies, given) = (part.child("policies"), check.empties);
-                let path = policies.path();
-                if given.iter().any(|empty| empty.path == path) {
+                let policies = part.child("policies");
+                if check.provenance.empty_at(&policies).is_some() {
                     errors.push(policies.required("must specify at least one Policy"));
                 }
             }
