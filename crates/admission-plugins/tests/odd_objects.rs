@@ -15,7 +15,7 @@ use holdfast_resource::{Lookup, Served};
 use holdfast_schema::{GroupResource, GroupVersion};
 use holdfast_value::{Limits, Value, json};
 use holdfast_writes::testing::World;
-use holdfast_writes::{Change, DeleteOptions, Existing, Stage};
+use holdfast_writes::{Change, DeleteOptions, Stage, StoredObject};
 use test_support::{needs, shared};
 
 struct Kinds(World);
@@ -48,7 +48,7 @@ impl Kinds {
             let stage = Stage::new(environment, &target);
             let _ = stage.create(object.clone()).now_or_never().unwrap();
             for (new, old) in [(&object, old), (old, &object)] {
-                let existing = Existing::unproven(old.clone());
+                let existing = StoredObject::unproven(old.clone());
                 let change = Change::Replace {
                     object: new.clone(),
                     warnings: Vec::new(),

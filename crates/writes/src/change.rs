@@ -9,7 +9,7 @@ use holdfast_value::{Value, json, json_patch, merge_patch};
 use crate::error::{Error, ErrorKind};
 use crate::options::FieldValidation;
 use crate::stage::Stage;
-use crate::staged::Requested;
+use crate::staged::Existing;
 use crate::typed::{self, Patched};
 use crate::{metadata, stage, tracking};
 
@@ -75,6 +75,11 @@ impl<'a> Updated<'a> {
         }
     }
 
+    /// Removes and returns the object and the warnings.
+    pub(crate) fn take(&mut self) -> (Value, Vec<String>) {
+        (std::mem::take(&mut self.object), std::mem::take(&mut self.warnings))
+    }
+
     /// Returns the provenance of the object.
     pub(crate) fn provenance(&self) -> Provenance<'_> {
         match self.empties.is_empty() {
@@ -116,7 +121,7 @@ impl Change {
     }
 
     /// Returns the object that the change makes of the existing one.
-    pub(crate) async fn updated<'a>(&self, stage: &Stage<'a>, existing: Requested<'a>) -> Result<Updated<'a>, Error> {
+    pub(crate) async fn updated<'a>(&self, stage: &Stage<'a>, existing: Existing<'a>) -> Result<Updated<'a>, Error> {
         match self {
             Self::Replace { object, warnings } => Ok(replacement(stage, object, warnings)),
             Self::Patch { patch, validation } => {
@@ -136,7 +141,7 @@ impl Change {
         }
     }
 
-    async fn apply<'a>(&self, stage: &Stage<'a>, existing: Option<Requested<'a>>) -> Result<Updated<'a>, Error> {
+    async fn apply<'a>(&self, stage: &Stage<'a>, existing: Option<Existing<'a>>) -> Result<Updated<'a>, Error> {
         let Self::Apply {
             applied,
             findings,
@@ -147,17 +152,17 @@ impl Change {
             return Err(Error::internal("not an apply"));
         };
         let kind_type = stage.kind_type()?;
-        let before = existing.map(|existing| existing.object);
+        let requested = existing.map(|existing| existing.object);
         // The reference cannot convert the Scale of a custom resource.
         let unconvertible = stage.resource().conventions.untyped_scale && stage.target.body.scale.is_some();
-        if unconvertible && before.is_some_and(|before| before.at(&["metadata", "managedFields"]).is_none()) {
+        if unconvertible && requested.is_some_and(|existing| existing.at(&["metadata", "managedFields"]).is_none()) {
             return Err(Error::unclassified(format!(
                 "failed to create manager for existing fields: failed to convert live object (/; {}) to proper version: request to convert CR to an invalid group/version: {}",
                 kind_type.name().described(),
                 kind_type.api_version()
             )));
         }
-        let merged = tracking::apply(stage, before, applied, *force).await?;
+        let merged = tracking::apply(stage, requested, applied, *force).await?;
         // Like the reference, this checks repeated keys after the conflicts.
         let mut warnings = Vec::new();
         match validation {
@@ -169,11 +174,11 @@ impl Change {
         if !merged.changed {
             return Ok(Updated::new(merged.object, warnings, Provenance::existing()));
         }
-        let mut object = merged.object;
-        if before.is_none() && !stage.resource().capabilities.keeps_reset_fields_at_creation {
-            metadata::reset_fields(&mut object, None, &stage.target.reset_at_creation());
+        let mut updated = merged.object;
+        if requested.is_none() && !stage.resource().capabilities.keeps_reset_fields_at_creation {
+            metadata::reset_fields(&mut updated, None, &stage.target.reset_at_creation());
         }
-        let rescaled = before.is_some_and(|before| before.get("spec") != object.get("spec"));
+        let rescaled = requested.is_some_and(|existing| existing.get("spec") != updated.get("spec"));
         if unconvertible && rescaled {
             return Err(Error::unclassified(format!(
                 "failed to convert new object ({}; {}) to proper version: request to convert CR to an invalid group/version: {}",
@@ -186,7 +191,7 @@ impl Change {
             Some(existing) => Provenance::apply().changing(existing.object, existing.provenance),
             None => Provenance::apply(),
         };
-        let typed = typed::typed(&object, Vec::new(), provenance, kind_type).map_err(|why| {
+        let typed = typed::typed(&updated, Vec::new(), provenance, kind_type).map_err(|why| {
             let kind = kind_type.name().described();
             Error::unclassified(format!(
                 "failed to convert new object ({}; {kind}) to proper version: unable to convert unstructured object to {kind}: {why}",
@@ -227,7 +232,7 @@ fn repeated_keys(findings: &[String]) -> Error {
 
 impl Patch {
     /// Returns the provenance of the patched object.
-    fn provenance<'a>(&self, existing: Requested<'a>) -> Provenance<'a> {
+    fn provenance<'a>(&self, existing: Existing<'a>) -> Provenance<'a> {
         let provenance = match self {
             Self::Json(_) | Self::Merge(_) => Provenance::json_patch(),
             Self::Strategic(_) => Provenance::strategic_patch(),
@@ -238,27 +243,27 @@ impl Patch {
     fn updated<'a>(
         &self,
         stage: &Stage<'_>,
-        existing: Requested<'a>,
+        existing: Existing<'a>,
         findings: &[String],
         validation: FieldValidation,
     ) -> Result<Updated<'a>, Error> {
-        let (kind_type, before) = (stage.kind_type()?, existing.object);
+        let (kind_type, requested) = (stage.kind_type()?, existing.object);
         let patched = match self {
             Self::Json(patch) => {
-                let patched = patch.apply(before, &json_patch::Bounds::default());
+                let patched = patch.apply(requested, &json_patch::Bounds::default());
                 patched.map_err(|_| Error::from(ErrorKind::UnprocessablePatch))?
             }
             Self::Merge(patch) => {
-                merge_patch::apply(before, patch).map_err(|error| Error::bad_request(error.to_string()))?
+                merge_patch::apply(requested, patch).map_err(|error| Error::bad_request(error.to_string()))?
             }
             Self::Strategic(patch) => kind_type
-                .strategic_merge(before.clone(), patch)
+                .strategic_merge(requested.clone(), patch)
                 .map_err(|error| patch_error(&error))?,
         };
         let refuse = |why: String| {
             let shown = match self {
                 // The reference shows the patch as Go prints it here, and the patched object elsewhere.
-                Self::Strategic(patch) => Plain(&kind_type.consumed_patch(patch, before)).to_string(),
+                Self::Strategic(patch) => Plain(&kind_type.consumed_patch(patch, requested)).to_string(),
                 _ => json::to_string(&patched),
             };
             invalid_patch(shown, why)

@@ -60,7 +60,7 @@ impl Stage<'_> {
         if !change.tracks() {
             tracking::update(self, None, object).await;
         }
-        let (object, warnings) = (std::mem::take(object), std::mem::take(&mut updated.warnings));
+        let (object, warnings) = updated.take();
         match self.finish_create(object, updated.provenance(), true).await {
             Ok(mut staged) => {
                 staged.warnings.splice(0..0, warnings);

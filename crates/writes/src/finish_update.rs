@@ -10,58 +10,58 @@ use crate::call::Call;
 use crate::change::Updated;
 use crate::error::Error;
 use crate::stage::{Stage, check_namespace, check_place, version_number};
-use crate::staged::{Existing, Staged, Write};
+use crate::staged::{Staged, StoredObject, Write};
 use crate::{deletion, metadata, scale, tracking};
 
 impl Stage<'_> {
-    /// Runs the steps that all updates share once the object is complete and its managers are known. `old` is the
-    /// existing object in the version in which objects are validated.
+    /// Runs the steps that all updates share once the object is complete and its managers are known. `requested` is the
+    /// existing object in the requested version.
     pub(crate) async fn finish_update(
         &self,
-        mut updated: Updated<'_>,
-        existing: &Existing,
-        old: &Value,
+        mut change: Updated<'_>,
+        stored: &StoredObject,
+        requested: &Value,
         scaled: Option<&ScaleFields>,
     ) -> Result<Staged, Error> {
         self.target.check_deadline()?;
-        let (mut object, warnings) = (
-            std::mem::take(&mut updated.object),
-            std::mem::take(&mut updated.warnings),
-        );
-        let provenance = updated.provenance();
-        let name = SmolStr::new(metadata::name(old));
+        let existing = self.checked_version(stored, requested);
+        let (mut updated, warnings) = change.take();
+        let provenance = change.provenance();
+        let name = SmolStr::new(metadata::name(existing));
         let call = self.call(Operation::Update, &name);
-        let mut call = call.with_provenance(provenance).in_place_of(old, existing.provenance);
+        let mut call = call
+            .with_provenance(provenance)
+            .in_place_of(existing, stored.provenance);
         let of_object = scaled.is_none() && self.target.subresource.is_empty();
         let raw = self.resource().capabilities.raw.filter(|_| of_object);
         // A write to a subresource leaves raw extensions as they are.
-        let raw_form = raw.map_or(existing.raw_form, |raw| match raw.are_in(&object) {
-            true => self.raw_form(provenance.origin(), existing.raw_form),
+        let raw_form = raw.map_or(stored.raw_form, |raw| match raw.are_in(&updated) {
+            true => self.raw_form(provenance.origin(), stored.raw_form),
             false => RawForm::Marshalled,
         });
         let mut rewrites_raw = false;
         if let Some(raw) = raw {
             let is_sent = provenance.origin() == Origin::Body && self.target.body.raw_form.is_some();
-            raw.settle_texts(&mut object, Some(&existing.stored).filter(|_| !is_sent), raw_form);
-            rewrites_raw = raw_form != existing.raw_form || !raw.have_same_texts(&existing.stored, &object);
+            raw.settle_texts(&mut updated, Some(&stored.object).filter(|_| !is_sent), raw_form);
+            rewrites_raw = raw_form != stored.raw_form || !raw.have_same_texts(&stored.object, &updated);
             if rewrites_raw {
-                call = call.with_raw_rewritten(raw.are_in(old) && raw.are_in(&object));
+                call = call.with_raw_rewritten(raw.are_in(existing) && raw.are_in(&updated));
             }
         }
         call.warn_all(warnings);
-        let checked = self.check_changed(&call, &mut object, old, scaled).await;
+        let checked = self.check_changed(&call, &mut updated, existing, scaled).await;
         checked.map_err(|error| call.refused(error))?;
-        let completes = deletion::completes(self.resource(), &object, old);
+        let completes = deletion::completes(self.resource(), &updated, existing);
         if !self.target.request.dry_run {
             // The store drops it; a dry run returns the object that was sent.
-            object.remove_at(&["metadata", "selfLink"]);
+            updated.remove_at(&["metadata", "selfLink"]);
         }
-        let object = self.to_be_stored(object).await?;
+        let updated = self.to_be_stored(updated).await?;
         let write = if completes {
             Write::Delete
-        } else if object == existing.stored
+        } else if updated == stored.object
             && !rewrites_raw
-            && !(existing.provenance.is_as_created() && completed_by_reads(self.resource(), &object))
+            && !(stored.provenance.is_as_created() && completed_by_reads(self.resource(), &updated))
         {
             Write::Unchanged
         } else {
@@ -69,8 +69,8 @@ impl Stage<'_> {
         };
         Ok(Staged {
             write,
-            facts: self.facts_of_stored(&call, &object),
-            object,
+            facts: self.facts_of_stored(&call, &updated),
+            object: updated,
             raw_form,
             warnings: call.warnings(),
             after: call.after_commit(),
@@ -90,14 +90,14 @@ impl Stage<'_> {
         }
     }
 
-    /// Runs admission, preparation and validation of an object that replaces `old`.
+    /// Runs admission, preparation and validation of an object that replaces `existing`.
     ///
     /// upstream: k8s.io/apiserver/pkg/registry/rest#BeforeUpdate
     async fn check_changed(
         &self,
         call: &Call<'_>,
-        object: &mut Value,
-        old: &Value,
+        updated: &mut Value,
+        existing: &Value,
         scaled: Option<&ScaleFields>,
     ) -> Result<(), Error> {
         let (resource, target, name) = (self.resource(), self.target, call.name);
@@ -106,74 +106,77 @@ impl Stage<'_> {
         let attributes = self.attributes("UPDATE", name);
         match scaled {
             // Policies and webhooks received the Scale that was sent.
-            Some(_) => plugins.mutate(call, Some(object), Some(old)).map_err(refuse)?,
+            Some(_) => plugins.mutate(call, Some(updated), Some(existing)).map_err(refuse)?,
             None => {
-                let mutated = self.mutate(call, &attributes, Some(object), Some(old), Some(&refuse));
+                let mutated = self.mutate(call, &attributes, Some(updated), Some(existing), Some(&refuse));
                 if mutated.await? {
-                    metadata::reset_fields(object, Some(old), &target.body.reset_fields);
-                    check_namespace(object, &target.namespace)?;
+                    metadata::reset_fields(updated, Some(existing), &target.body.reset_fields);
+                    check_namespace(updated, &target.namespace)?;
                 }
             }
         }
         target.check_deadline()?;
-        resource.strategy.authorize_update(call, object, old).map_err(refuse)?;
-        call.warn_all(metadata::drop_repeated_owners(object, true));
-        self.check_version(object, old)?;
-        self.prepare_changed(call, object, old).map_err(refuse)?;
-        self.refuse_unidentified(name, object)?;
-        self.refuse_invalid(name, self.faults_of_changed(call, object, old))?;
+        resource
+            .strategy
+            .authorize_update(call, updated, existing)
+            .map_err(refuse)?;
+        call.warn_all(metadata::drop_repeated_owners(updated, true));
+        self.check_version(updated, existing)?;
+        self.prepare_changed(call, updated, existing).map_err(refuse)?;
+        self.refuse_unidentified(name, updated)?;
+        self.refuse_invalid(name, self.faults_of_changed(call, updated, existing))?;
         // Rejections by the steps after the kind's validation carry the kind's warnings.
-        call.warn_all(resource.strategy.warnings(call, object, Some(old)));
+        call.warn_all(resource.strategy.warnings(call, updated, Some(existing)));
         let pair = |object, old| AdmissionObjects {
             object: Some(object),
             old: Some(old),
         };
-        let stored = pair(&*object, old);
+        let stored = pair(&*updated, existing);
         // Validating policies and webhooks receive the Scales of both objects, which contain no managers.
-        let scales = scaled.map(|fields| [&*object, old].map(|of_object| scale::from_parent(of_object, fields)));
+        let scales = scaled.map(|fields| [&*updated, existing].map(|parent| scale::from_parent(parent, fields)));
         let seen = scales
             .as_ref()
-            .map_or_else(|| pair(&*object, old), |[object, old]| pair(object, old));
+            .map_or_else(|| pair(&*updated, existing), |[object, old]| pair(object, old));
         self.validate_seen(call, &attributes, &stored, &seen, &refuse).await
     }
 
-    /// Prepares an object that replaces `old`: restores the fields that an update can neither change nor omit, runs the
-    /// preparation of its kind, and sets the generation.
+    /// Prepares an object that replaces `existing`: restores the fields that an update can neither change nor omit, runs
+    /// the preparation of its kind, and sets the generation.
     ///
     /// upstream: k8s.io/apiserver/pkg/registry/rest#BeforeUpdate
     ///
     /// # Errors
     /// If the kind rejects it.
-    pub fn prepare_changed(&self, call: &Call<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+    pub fn prepare_changed(&self, call: &Call<'_>, updated: &mut Value, existing: &Value) -> Result<(), Refusal> {
         let resource = self.resource();
-        let bears_self_link = object.at(&["metadata", "selfLink"]).is_some();
-        metadata::keep(object, old);
+        let bears_self_link = updated.at(&["metadata", "selfLink"]).is_some();
+        metadata::keep(updated, existing);
         // The reference compares before it drops the selfLink, so that one makes the write count as a change.
         if !bears_self_link {
-            tracking::keep_times(object, old, metadata::comparison(&resource.rules));
+            tracking::keep_times(updated, existing, metadata::comparison(&resource.rules));
         }
         let counts_dropped = resource.capabilities.counts_dropped_fields;
         if counts_dropped {
-            metadata::next_generation(object, old, &resource.rules, self.address());
+            metadata::next_generation(updated, existing, &resource.rules, self.address());
         }
-        call.drop_disabled(object, Some(old));
-        resource.strategy.prepare_for_update(call, object, old)?;
+        call.drop_disabled(updated, Some(existing));
+        resource.strategy.prepare_for_update(call, updated, existing)?;
         if !counts_dropped {
-            metadata::next_generation(object, old, &resource.rules, self.address());
+            metadata::next_generation(updated, existing, &resource.rules, self.address());
         }
-        if call.raw_rewritten && object.at(&["metadata", "generation"]) == old.at(&["metadata", "generation"]) {
-            metadata::raise_generation(object, old);
+        if call.raw_rewritten && updated.at(&["metadata", "generation"]) == existing.at(&["metadata", "generation"]) {
+            metadata::raise_generation(updated, existing);
         }
         Ok(())
     }
 
-    /// Returns the validation errors of a prepared object that replaces `old`.
-    pub fn faults_of_changed(&self, call: &Call<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
+    /// Returns the validation errors of a prepared object that replaces `existing`.
+    pub fn faults_of_changed(&self, call: &Call<'_>, updated: &Value, existing: &Value) -> Vec<FieldError> {
         let resource = self.resource();
-        let mut errors = validate_metadata_update(&resource.metadata_rules(), self.address(), object, old);
-        errors.extend(resource.strategy.validate_update(call, object, old));
+        let mut errors = validate_metadata_update(&resource.metadata_rules(), self.address(), updated, existing);
+        errors.extend(resource.strategy.validate_update(call, updated, existing));
         if call.raw_rewritten {
-            refuse_rewritten(resource, object, &mut errors);
+            refuse_rewritten(resource, updated, &mut errors);
         }
         call.provenance.show_empties(&mut errors);
         errors
@@ -191,25 +194,25 @@ impl Stage<'_> {
     ///
     /// upstream: k8s.io/apiserver/pkg/endpoints/handlers#checkName
     /// upstream: k8s.io/apiserver/pkg/registry/rest#EnsureObjectNamespaceMatchesRequestNamespace
-    pub(crate) fn check_place(&self, object: &mut Value) -> Result<(), Error> {
-        check_place(object, &self.target.name, &self.target.namespace)
+    pub(crate) fn check_place(&self, updated: &mut Value) -> Result<(), Error> {
+        check_place(updated, &self.target.name, &self.target.namespace)
     }
 
     /// Checks that the resource version in the object is that of the existing object. If it is missing, fills it in,
     /// provided that the kind allows that.
     ///
     /// upstream: k8s.io/apiserver/pkg/registry/generic/registry#Store.Update
-    fn check_version(&self, object: &mut Value, old: &Value) -> Result<(), Error> {
+    fn check_version(&self, updated: &mut Value, existing: &Value) -> Result<(), Error> {
         let resource = self.resource();
-        let current = old.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();
-        let wanted = object.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();
+        let current = existing.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();
+        let wanted = updated.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();
         if wanted == current {
             return Ok(());
         }
         let group_resource = resource.group_resource();
-        match version_number(object)? {
+        match version_number(updated)? {
             0 if resource.rules.unconditional_update || self.target.body.scale.is_some() => {
-                metadata::take(object, old, &["metadata", "resourceVersion"]);
+                metadata::take(updated, existing, &["metadata", "resourceVersion"]);
                 Ok(())
             }
             0 => {
@@ -220,9 +223,9 @@ impl Stage<'_> {
                 };
                 let field = FieldPath::new("metadata.resourceVersion");
                 let error = FieldError::invalid(&field, 0, "must be specified for an update");
-                Err(Error::invalid(&named, metadata::name(old), vec![error]))
+                Err(Error::invalid(&named, metadata::name(existing), vec![error]))
             }
-            _ => Err(Error::modified(&group_resource, metadata::name(old))),
+            _ => Err(Error::modified(&group_resource, metadata::name(existing))),
         }
     }
 }

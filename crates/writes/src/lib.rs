@@ -2,8 +2,8 @@
 #![warn(clippy::indexing_slicing)]
 //! Write pipeline from a decoded object to a staged write, the same for all kinds.
 //!
-//! Next object → reset of fields that this write does not change → types and defaults → ownership → storage version →
-//! mutating admission → preparation → validation → validating admission. A [`Stage`] is one run of the pipeline over
+//! Updated object → reset of fields that this write does not change → types and defaults → ownership → storage
+//! version → mutating admission → preparation → validation → validating admission. A [`Stage`] is one run of the pipeline over
 //! one state of the other objects. Its result is [`Staged`]: nothing to do, an object to put, or one to delete. The
 //! server decodes bodies, commits staged writes and responds to clients.
 //!
@@ -56,7 +56,7 @@ pub use field_managers::FieldManagers;
 pub use identifiers::Identifiers;
 pub use options::{DeleteOptions, FieldValidation, PropagationPolicy, WriteOptions, dry_run, named};
 pub use stage::{Stage, check_has_no_version, check_namespace, check_place};
-pub use staged::{Existing, Staged, Write};
+pub use staged::{Staged, StoredObject, Write};
 pub use stated::{INTERNAL, RegisteredType, Stated};
 pub use target::{Target, TargetBody, WriteRequest, Writer};
 pub use tracking::{manager_name, update_as};

@@ -10,7 +10,7 @@ use crate::change::{Change, Updated};
 use crate::error::Error;
 use crate::scale::{self, KIND, UNSET, at};
 use crate::stage::Stage;
-use crate::staged::{Existing, Requested, Staged};
+use crate::staged::{Existing, Staged, StoredObject};
 use crate::{metadata, tracking};
 
 /// Runs a write to the Scale of a stored object.
@@ -18,10 +18,10 @@ pub(crate) async fn update(
     stage: &Stage<'_>,
     change: &Change,
     fields: &ScaleFields,
-    existing: &Existing,
+    stored: &StoredObject,
 ) -> Result<Staged, Error> {
     let target = stage.target;
-    let parent = stage.requested(existing).await?;
+    let parent = stage.requested(stored).await?;
     let ownership = ownership(stage.resource(), &target.api_version);
     let undecodable = |error: holdfast_ownership::DecodeError| Error::unclassified(error.to_string());
     let mut old = scale::from_parent(&parent, fields);
@@ -31,7 +31,7 @@ pub(crate) async fn update(
     if let Some(entries) = ownership.to_scale(&parent).map_err(undecodable)? {
         old.set_at(&["metadata", "managedFields"], entries);
     }
-    let requested = Requested {
+    let existing = Existing {
         object: &old,
         provenance: Provenance::from_tree(),
     };
@@ -39,19 +39,19 @@ pub(crate) async fn update(
         object: mut scale,
         mut warnings,
         ..
-    } = change.updated(stage, requested).await?;
+    } = change.updated(stage, existing).await?;
     stage.check_place(&mut scale)?;
     if !change.tracks() {
-        tracking::update(stage, Some(requested), &mut scale).await;
+        tracking::update(stage, Some(existing), &mut scale).await;
     }
-    let name = SmolStr::new(metadata::name(&existing.stored));
+    let name = SmolStr::new(metadata::name(&stored.object));
     let attributes = stage.attributes("UPDATE", &name);
     let call = stage.call(Operation::Update, &name);
     let mutated = stage.mutate(&call, &attributes, Some(&mut scale), Some(&old), None);
     mutated.await.map_err(|error| call.refused(error))?;
     warnings.extend(call.warnings());
     drop(call);
-    check(stage.resource(), &scale, &existing.stored)?;
+    check(stage.resource(), &scale, &stored.object)?;
     if scale.at(&["spec", "replicas"]).and_then(Value::as_i64) == Some(UNSET) {
         let path = nested_path(&fields.spec_replicas);
         return Err(Error::bad_request(format!(
@@ -71,13 +71,8 @@ pub(crate) async fn update(
     object.set_at(&["metadata", "resourceVersion"], version.into());
     ownership.to_parent(&mut object, &scale).map_err(undecodable)?;
     let object = stage.to_be_checked(object).await?;
-    let old = if stage.checks_as_sent() {
-        &before
-    } else {
-        &existing.stored
-    };
     let updated = Updated::new(object, warnings, target.body.provenance());
-    stage.finish_update(updated, existing, old, Some(fields)).await
+    stage.finish_update(updated, stored, &before, Some(fields)).await
 }
 
 fn ownership(resource: &Resource, api_version: &SmolStr) -> ScaleOwnership {

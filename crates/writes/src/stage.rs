@@ -11,7 +11,7 @@ use crate::call::Call;
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind};
 use crate::metadata;
-use crate::staged::Existing;
+use crate::staged::StoredObject;
 use crate::target::Target;
 
 /// One run of a write.
@@ -164,27 +164,27 @@ impl<'a> Stage<'a> {
         self.resource().conventions.checked_as_sent
     }
 
-    /// Converts an object from the requested version to the version in which it is validated.
-    pub(crate) async fn to_be_checked(&self, object: Value) -> Result<Value, Error> {
+    /// Converts an updated object from the requested version to the version in which it is validated.
+    pub(crate) async fn to_be_checked(&self, updated: Value) -> Result<Value, Error> {
         match self.checks_as_sent() {
-            true => Ok(object),
-            false => self.to_storage_version(object).await,
+            true => Ok(updated),
+            false => self.to_storage_version(updated).await,
         }
     }
 
     /// Converts a validated object to its storage version, as the store will return it: most built-in kinds are stored
     /// in protobuf, which has no empty lists. Dry runs of the reference do the same.
-    pub(crate) async fn to_be_stored(&self, object: Value) -> Result<Value, Error> {
-        let object = match self.checks_as_sent() {
-            true => self.to_storage_version(object).await?,
-            false => object,
+    pub(crate) async fn to_be_stored(&self, updated: Value) -> Result<Value, Error> {
+        let stored = match self.checks_as_sent() {
+            true => self.to_storage_version(updated).await?,
+            false => updated,
         };
         let resource = self.resource();
         let storage = resource.storage.as_ref();
         let protobuf = storage.filter(|storage| storage.at_rest.encoding == Encoding::Protobuf);
         let kind_type = protobuf.and_then(|storage| resource.kind_type(&storage.api_version));
-        let without = kind_type.and_then(|of| of.without_empty_lists(&object));
-        Ok(without.unwrap_or(object))
+        let without = kind_type.and_then(|of| of.without_empty_lists(&stored));
+        Ok(without.unwrap_or(stored))
     }
 
     async fn to_storage_version(&self, object: Value) -> Result<Value, Error> {
@@ -199,22 +199,30 @@ impl<'a> Stage<'a> {
         }
     }
 
+    /// Returns the existing object in the version in which objects are validated.
+    pub(crate) fn checked_version<'v>(&self, stored: &'v StoredObject, requested: &'v Value) -> &'v Value {
+        match self.checks_as_sent() {
+            true => requested,
+            false => &stored.object,
+        }
+    }
+
     /// Converts the existing object to the requested version, as clients see it.
-    pub(crate) async fn requested(&self, existing: &Existing) -> Result<Value, Error> {
-        if existing.provenance.is_in_requested_form() {
-            return Ok(existing.stored.clone());
+    pub(crate) async fn requested(&self, stored: &StoredObject) -> Result<Value, Error> {
+        if stored.provenance.is_in_requested_form() {
+            return Ok(stored.object.clone());
         }
         let (callers, version) = (self.environment.callers, &self.target.api_version);
-        Ok(convert::shown(callers, self.resource(), existing.stored.clone(), version).await?)
+        Ok(convert::shown(callers, self.resource(), stored.object.clone(), version).await?)
     }
 
     /// Returns the existing object in the current form of its version. It stays in that version, which may be an older
     /// storage version, so that this calls no webhook.
-    pub(crate) fn in_current_form(&self, existing: &Existing) -> Value {
+    pub(crate) fn in_current_form(&self, stored: &StoredObject) -> Value {
         if !self.resource().conventions.form_changes {
-            return existing.stored.clone();
+            return stored.object.clone();
         }
-        convert::in_current_form(self.resource(), existing.stored.clone()).unwrap_or_else(|_| existing.stored.clone())
+        convert::in_current_form(self.resource(), stored.object.clone()).unwrap_or_else(|_| stored.object.clone())
     }
 }
 

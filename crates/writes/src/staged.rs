@@ -4,23 +4,23 @@ use holdfast_value::Value;
 
 use crate::call::AfterCommit;
 
-/// Existing object at the begin of a run.
+/// Existing object as it is stored at the begin of a run.
 #[derive(Clone, Debug)]
-pub struct Existing {
-    /// The object as it is stored.
-    pub stored: Value,
-    /// Facts about the stored object.
+pub struct StoredObject {
+    /// The object.
+    pub object: Value,
+    /// Facts about it.
     pub provenance: Provenance<'static>,
     /// Form of its raw extensions.
     pub raw_form: RawForm,
 }
 
 #[cfg(any(test, feature = "testing"))]
-impl Existing {
+impl StoredObject {
     /// Creates an object that is stored in the requested form, and about which nothing else is proven.
-    pub fn unproven(stored: Value) -> Self {
+    pub fn unproven(object: Value) -> Self {
         Self {
-            stored,
+            object,
             provenance: Provenance::from_store(StoredFacts::UNPROVEN).in_requested_form(),
             raw_form: RawForm::default(),
         }
@@ -29,7 +29,7 @@ impl Existing {
 
 /// Existing object in the requested version.
 #[derive(Clone, Copy)]
-pub(crate) struct Requested<'a> {
+pub(crate) struct Existing<'a> {
     /// The object.
     pub(crate) object: &'a Value,
     /// Facts about the stored object, or about the tree from which the object was made.

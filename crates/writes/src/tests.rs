@@ -26,7 +26,7 @@ use crate::error::{Error, ErrorKind};
 use crate::metadata;
 use crate::options::{DeleteOptions, FieldValidation};
 use crate::stage::Stage;
-use crate::staged::{Existing, Staged, Write};
+use crate::staged::{Staged, StoredObject, Write};
 use crate::target::Target;
 use crate::testing::{UID, World};
 
@@ -92,7 +92,7 @@ fn stored(world: &World, text: &str) -> Value {
 }
 
 fn update_at(world: &World, target: &Target, existing: Option<&Value>, change: &Change) -> Result<Staged, Error> {
-    let existing = existing.map(|stored| Existing::unproven(stored.clone()));
+    let existing = existing.map(|stored| StoredObject::unproven(stored.clone()));
     run(world, target, async |stage| {
         stage.update(change, existing.as_ref()).await
     })
@@ -386,11 +386,11 @@ fn patches_change_raw_extensions_by_their_form() {
             patch: Ok((patch, Vec::new())),
             validation: FieldValidation::Strict,
         };
-        let existing = Existing {
+        let existing = StoredObject {
             raw_form,
-            ..Existing::unproven(stored(&world, text))
+            ..StoredObject::unproven(stored(&world, text))
         };
-        let target = target(&world, &existing.stored, "");
+        let target = target(&world, &existing.object, "");
         run(&world, &target, async |stage| {
             stage.update(&patch, Some(&existing)).await
         })
@@ -431,11 +431,11 @@ fn the_first_write_stores_what_reads_fill_in() {
                  resources: {requests: {storage: 1Gi}}}, status: {phase: Pending}}";
     let service_account = "{apiVersion: v1, kind: ServiceAccount, metadata: {name: a}}";
     let write = |text: &str, as_created: bool| {
-        let mut existing = Existing::unproven(stored(&world, text));
+        let mut existing = StoredObject::unproven(stored(&world, text));
         if as_created {
             existing.provenance = existing.provenance.as_created();
         }
-        let target = target(&world, &existing.stored, "");
+        let target = target(&world, &existing.object, "");
         let patch = Change::Patch {
             patch: Ok((Patch::Merge(tree("{metadata: {}}")), Vec::new())),
             validation: FieldValidation::Strict,
@@ -454,7 +454,7 @@ fn the_first_write_stores_what_reads_fill_in() {
 fn a_deletion_removes_what_nothing_holds_and_marks_what_waits() {
     let world = world();
     let delete = |stored: &Value, options: &DeleteOptions| {
-        let existing = Existing::unproven(stored.clone());
+        let existing = StoredObject::unproven(stored.clone());
         let target = target(&world, stored, "");
         run(&world, &target, async |stage| stage.delete(options, &existing).await)
     };

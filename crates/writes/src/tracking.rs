@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind};
 use crate::field_managers::FieldManagers;
 use crate::metadata;
 use crate::stage::Stage;
-use crate::staged::Requested;
+use crate::staged::Existing;
 use crate::target::Target;
 use crate::webhook_versions::WebhookVersions;
 
@@ -18,9 +18,9 @@ pub(crate) use holdfast_ownership::keep_times;
 pub use holdfast_ownership::manager_name;
 
 /// Records in `updated`, which replaces `existing`, which fields each manager changed.
-pub(crate) async fn update(stage: &Stage<'_>, existing: Option<Requested<'_>>, updated: &mut Value) {
+pub(crate) async fn update(stage: &Stage<'_>, existing: Option<Existing<'_>>, updated: &mut Value) {
     let managers = stage.environment.field_managers;
-    let before = existing.map(|existing| existing.object);
+    let requested = existing.map(|existing| existing.object);
     let Some(webhook) = webhook(stage.target) else {
         let valid = existing.filter(|existing| existing.provenance.has_requested_type());
         return match valid.zip(managers.for_target(stage.target)) {
@@ -30,11 +30,11 @@ pub(crate) async fn update(stage: &Stage<'_>, existing: Option<Requested<'_>>, u
                     manager.update_valid(valid.object, new, name, now)
                 });
             }
-            None => update_as(managers, stage.target, before, updated),
+            None => update_as(managers, stage.target, requested, updated),
         };
     };
     let (new, name) = (std::mem::take(updated), &stage.target.writer.manager);
-    let run = |manager: &FieldManager| manager.update(before, new.clone(), name, stage.target.request.now);
+    let run = |manager: &FieldManager| manager.update(requested, new.clone(), name, stage.target.request.now);
     *updated = Box::pin(with_webhook(stage, webhook, run)).await;
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn with_managers_of(stored: &Value, updated: &Value) -> Value {
         &["metadata", "annotations", LAST_APPLIED],
     ] {
         match updated.at(path) {
-            Some(said) => kept.set_at(path, said.clone()),
+            Some(value) => kept.set_at(path, value.clone()),
             None => drop(kept.remove_at(path)),
         }
     }

@@ -6,7 +6,7 @@ use holdfast_value::Value;
 use crate::change::{Change, Updated};
 use crate::error::Error;
 use crate::stage::Stage;
-use crate::staged::{Existing, Requested, Staged};
+use crate::staged::{Existing, Staged, StoredObject};
 use crate::{metadata, scale_update, tracking};
 
 impl Stage<'_> {
@@ -14,58 +14,53 @@ impl Stage<'_> {
     ///
     /// # Errors
     /// If the change is rejected.
-    pub async fn update(&self, change: &Change, existing: Option<&Existing>) -> Result<Staged, Error> {
+    pub async fn update(&self, change: &Change, stored: Option<&StoredObject>) -> Result<Staged, Error> {
         let target = self.target;
         let key = target.key(&target.name);
-        let Some(existing) = existing else {
+        let Some(stored) = stored else {
             return self.update_of_nothing(change, &key).await;
         };
-        self.check_uid(change, &key, Some(&existing.stored))?;
+        self.check_uid(change, &key, Some(&stored.object))?;
         if let Some(fields) = &target.body.scale {
-            return scale_update::update(self, change, fields, existing).await;
+            return scale_update::update(self, change, fields, stored).await;
         }
-        let requested = Requested {
-            object: &self.requested(existing).await?,
-            provenance: existing.provenance,
+        let existing = Existing {
+            object: &self.requested(stored).await?,
+            provenance: stored.provenance,
         };
-        let updated = change.updated(self, requested).await?;
+        let updated = change.updated(self, existing).await?;
         let warnings = updated.warnings.clone();
-        let outcome = self.update_to(change, updated, existing, requested).await;
+        let outcome = self.update_to(change, updated, stored, existing).await;
         // Dropped fields are reported even if the rest is rejected.
         outcome.map_err(|error| error.with_warnings(warnings))
     }
 
-    /// Runs an update whose object before admission is `updated`. `requested` is the existing object in the requested
-    /// version.
+    /// Runs an update whose object before admission is `updated`.
     async fn update_to(
         &self,
         change: &Change,
         mut updated: Updated<'_>,
-        existing: &Existing,
-        requested: Requested<'_>,
+        stored: &StoredObject,
+        existing: Existing<'_>,
     ) -> Result<Staged, Error> {
         let object = &mut updated.object;
         self.target.check_deadline()?;
         self.check_place(object)?;
         // If versions are converted, reset fields may become annotations, which belong to the writer.
         let mut sent = (!change.tracks() && self.resource().capabilities.converts.is_some()).then(|| object.clone());
-        metadata::reset_fields(object, Some(requested.object), &self.target.body.reset_fields);
+        metadata::reset_fields(object, Some(existing.object), &self.target.body.reset_fields);
         if let Some(sent) = &mut sent {
-            tracking::update(self, Some(requested), sent).await;
+            tracking::update(self, Some(existing), sent).await;
             metadata::take(object, sent, &["metadata", "managedFields"]);
         } else if !change.tracks() {
-            tracking::update(self, Some(requested), object).await;
+            tracking::update(self, Some(existing), object).await;
         }
         let keeps_fields = updated.provenance().origin() == Origin::Managers;
         updated.object = match keeps_fields && !self.checks_as_sent() {
-            true => tracking::with_managers_of(&existing.stored, &updated.object),
+            true => tracking::with_managers_of(&stored.object, &updated.object),
             false => self.to_be_checked(updated.object).await?,
         };
-        let old = match self.checks_as_sent() {
-            true => requested.object,
-            false => &existing.stored,
-        };
-        self.finish_update(updated, existing, old, None).await
+        self.finish_update(updated, stored, existing.object, None).await
     }
 
     /// Checks the uid in the body of a PUT. It is a precondition that the reference's store checks, with its own error

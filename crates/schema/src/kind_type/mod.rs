@@ -44,8 +44,8 @@ pub trait KindType: Any + Send + Sync {
     /// Returns the conventions that clients expect of objects of the type.
     fn conventions(&self) -> &'static Conventions;
 
-    /// Converts a tree of this provenance into the form that is served: numbers, quantities and times in canonical form,
-    /// empty values left out or filled in, unknown fields left out and reported.
+    /// Converts a tree of this provenance into the form that is served: numbers, quantities and times in canonical
+    /// form, empty values left out or filled in, unknown fields left out and reported.
     ///
     /// # Errors
     /// If the object does not fit its type, in the words of the reference's decoder, or of its converter of trees.

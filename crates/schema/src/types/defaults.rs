@@ -21,8 +21,8 @@ pub fn with_defaults(
     with_defaults_from(table, of, value, Provenance::from_body(), growth)
 }
 
-/// Fills in defaults like [`with_defaults`], but skips values that `value` shares with the base of its provenance, which
-/// has its defaults.
+/// Fills in defaults like [`with_defaults`], but skips values that `value` shares with the base of its provenance,
+/// which has its defaults.
 ///
 /// # Errors
 /// [`Error::Overgrown`].

@@ -1,7 +1,7 @@
 //! Provenance of the tree of an object: its origin, and what is proven about it.
 //!
-//! Each origin has a constructor, and each step of a write that may skip work has a query. Layers pass the provenance on
-//! and no flags of their own, so that a proof never outlives its reason.
+//! Each origin has a constructor, and each step of a write that may skip work has a query. Layers pass the provenance
+//! on and no flags of their own, so that a proof never outlives its reason.
 
 use holdfast_value::Value;
 
@@ -206,7 +206,8 @@ impl<'a> Provenance<'a> {
         self.in_requested_form
     }
 
-    /// Returns true if the requested version of a stored object is proven to have the form of its type and its defaults.
+    /// Returns true if the requested version of a stored object is proven to have the form of its type and its
+    /// defaults.
     pub const fn has_requested_type(&self) -> bool {
         self.in_requested_form && self.facts.has_form_of_type()
     }

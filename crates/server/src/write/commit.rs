@@ -47,7 +47,7 @@ impl From<CommitError> for Failure {
 pub(super) struct Destination<'a> {
     pub(super) key: String,
     /// Existing object.
-    pub(super) live: Option<&'a Arc<Entry>>,
+    pub(super) existing: Option<&'a Arc<Entry>>,
     /// Guards on the parents of a new object; none for an existing one.
     pub(super) parents: ParentGuards,
     /// The size limit of the object, as in [`NewVersion`].
@@ -59,26 +59,26 @@ pub(super) async fn store(
     context: &Arc<Context>,
     target: &Target,
     destination: Destination<'_>,
-    staged: Staged,
+    updated: Staged,
     reservations: Vec<Reserved>,
 ) -> Result<WriteResult, Failure> {
     let Destination {
         key,
-        live,
+        existing,
         parents,
         max_bytes,
     } = destination;
-    let created = live.is_none();
-    let expected = live.map_or(0, |live| live.mod_revision());
+    let created = existing.is_none();
+    let expected = existing.map_or(0, |existing| existing.mod_revision());
     let guarded = || parents.guard(Transaction::new().guard(key.as_str(), expected));
-    if staged.write == Write::Delete {
+    if updated.write == Write::Delete {
         // Watchers get the object as it was before; the client gets the object that it requested.
-        commit_object(context, target, guarded().delete(key.as_str()), staged.after).await?;
+        commit_object(context, target, guarded().delete(key.as_str()), updated.after).await?;
         return Ok(WriteResult {
-            object: WrittenObject::Tree(staged.object),
+            object: WrittenObject::Tree(updated.object),
             created,
             removed: true,
-            warnings: staged.warnings,
+            warnings: updated.warnings,
         });
     }
     let Staged {
@@ -88,16 +88,16 @@ pub(super) async fn store(
         after,
         warnings,
         ..
-    } = staged;
-    let next = NewVersion {
+    } = updated;
+    let new_version = NewVersion {
         key: &key,
         resource: &target.resource,
         object: &object,
         raw_form,
-        live,
+        existing,
         max_bytes,
     };
-    let encoded = encode(context, &next).map_err(Failure::Rejected)?;
+    let encoded = encode(context, &new_version).map_err(Failure::Rejected)?;
     let write = || {
         let (resource, version) = (&target.resource, &target.api_version);
         let index = objects::index_of(&target.registry, resource, &object, version).with_facts(facts);
@@ -112,7 +112,7 @@ pub(super) async fn store(
             target,
             snapshot,
             &object,
-            live,
+            existing,
         )
     };
     let renew = |key: &[u8], snapshot: &Snapshot| parents.renew(key, snapshot);
@@ -123,12 +123,12 @@ pub(super) async fn store(
         Ok(committed)
     };
     let committed = acknowledged(context, target, commit).await?;
-    let Some(entry) = committed.entries.into_iter().next().flatten() else {
+    let Some(stored) = committed.entries.into_iter().next().flatten() else {
         return Err(Failure::Rejected(ApiError::internal("nothing was stored")));
     };
-    let tree = context.trees.remember(&entry, object, live.map(AsRef::as_ref));
+    let tree = context.trees.remember(&stored, object, existing.map(AsRef::as_ref));
     Ok(WriteResult {
-        object: WrittenObject::Stored(entry, tree),
+        object: WrittenObject::Stored(stored, tree),
         created,
         removed: false,
         warnings,
@@ -143,7 +143,7 @@ pub(super) struct NewVersion<'a> {
     /// Form in which the client sent raw JSON within the object.
     pub(super) raw_form: RawForm,
     /// The version that is replaced.
-    pub(super) live: Option<&'a Arc<Entry>>,
+    pub(super) existing: Option<&'a Arc<Entry>>,
     /// Size limit, in bytes of the request to etcd with which kube-apiserver stores the object.
     pub(super) max_bytes: usize,
 }
@@ -153,15 +153,15 @@ pub(super) struct NewVersion<'a> {
 /// # Errors
 /// If the object exceeds the size limit (500, in the words of etcd). An object that was stored under a larger limit may be
 /// replaced as long as it does not grow.
-pub(super) fn encode(context: &Context, next: &NewVersion<'_>) -> Result<holdfast_store::Value, ApiError> {
-    let raw = next.resource.capabilities.raw;
-    let suffix = raw.map(|raw| raw.suffix(next.object, next.raw_form));
-    let encoded = objects::encode_with_suffix(context.types(), next.object, &suffix.unwrap_or_default());
+pub(super) fn encode(context: &Context, updated: &NewVersion<'_>) -> Result<holdfast_store::Value, ApiError> {
+    let raw = updated.resource.capabilities.raw;
+    let suffix = raw.map(|raw| raw.suffix(updated.object, updated.raw_form));
+    let encoded = objects::encode_with_suffix(context.types(), updated.object, &suffix.unwrap_or_default());
     let json_bytes = encoded.bytes().len();
-    let live_bytes = next.live.map_or(0, |live| live.length());
-    let exceeds = |bytes: usize| bytes + request_overhead(next) > next.max_bytes;
+    let existing_bytes = updated.existing.map_or(0, |existing| existing.length());
+    let exceeds = |bytes: usize| bytes + request_overhead(updated) > updated.max_bytes;
     // Few objects exceed the limit as JSON, so the other form is computed only for those.
-    if json_bytes > live_bytes && exceeds(json_bytes) && exceeds(size_at_rest(context, next, json_bytes)) {
+    if json_bytes > existing_bytes && exceeds(json_bytes) && exceeds(size_at_rest(context, updated, json_bytes)) {
         return Err(ApiError::unclassified("etcdserver: request is too large"));
     }
     Ok(encoded)
@@ -169,38 +169,38 @@ pub(super) fn encode(context: &Context, next: &NewVersion<'_>) -> Result<holdfas
 
 /// Returns the number of bytes around an object in the request with which kube-apiserver stores it in etcd: a transaction
 /// that compares the revision of the key, writes the key and, for an update, reads it if the comparison fails.
-fn request_overhead(next: &NewVersion<'_>) -> usize {
+fn request_overhead(updated: &NewVersion<'_>) -> usize {
     const CREATE_BYTES: usize = 40;
     const UPDATE_BYTES: usize = 45;
-    match next.live {
-        None => 2 * next.key.len() + CREATE_BYTES,
-        Some(live) => {
-            let revision_bytes = (live.mod_revision().max(1).ilog2() / 7 + 1) as usize;
-            3 * next.key.len() + UPDATE_BYTES + revision_bytes
+    match updated.existing {
+        None => 2 * updated.key.len() + CREATE_BYTES,
+        Some(existing) => {
+            let revision_bytes = (existing.mod_revision().max(1).ilog2() / 7 + 1) as usize;
+            3 * updated.key.len() + UPDATE_BYTES + revision_bytes
         }
     }
 }
 
 /// Returns the size of an object as kube-apiserver stores it in etcd; `json_bytes` is its size here. Protobuf is smaller
 /// than JSON, which has field names, escapes, and Base64 for binary fields.
-fn size_at_rest(context: &Context, next: &NewVersion<'_>, json_bytes: usize) -> usize {
+fn size_at_rest(context: &Context, updated: &NewVersion<'_>, json_bytes: usize) -> usize {
     let is_protobuf = |storage: &Storage| storage.at_rest.encoding == Encoding::Protobuf;
-    if next.resource.storage.as_ref().is_some_and(is_protobuf) {
-        return protobuf_size(context, next).unwrap_or(json_bytes);
+    if updated.resource.storage.as_ref().is_some_and(is_protobuf) {
+        return protobuf_size(context, updated).unwrap_or(json_bytes);
     }
     // There is no resource version in etcd, but a line end.
     const RESOURCE_VERSION: &str = r#""resourceVersion":"","#;
     json_bytes - RESOURCE_VERSION.len().min(json_bytes) + 1
 }
 
-fn protobuf_size(context: &Context, next: &NewVersion<'_>) -> Option<usize> {
-    let (at_rest, kind) = (&next.resource.storage.as_ref()?.at_rest, &next.resource.kind);
+fn protobuf_size(context: &Context, updated: &NewVersion<'_>) -> Option<usize> {
+    let (at_rest, kind) = (&updated.resource.storage.as_ref()?.at_rest, &updated.resource.kind);
     let object_type = context
         .types()
-        .id_of_object(next.object.str_at(&["apiVersion"])?, kind)?;
+        .id_of_object(updated.object.str_at(&["apiVersion"])?, kind)?;
     let (mut message, mut bytes) = (Vec::new(), Vec::new());
     let messages = &context.representation.messages;
-    messages.encode(object_type, next.object, &mut message).ok()?;
+    messages.encode(object_type, updated.object, &mut message).ok()?;
     write_envelope(&at_rest.api_version, kind, &message, &mut bytes);
     Some(bytes.len())
 }
@@ -273,7 +273,7 @@ mod tests {
         let write = async |live: Option<&Arc<Entry>>| {
             let destination = Destination {
                 key: target.key("a"),
-                live,
+                existing: live,
                 parents: ParentGuards::default(),
                 max_bytes: usize::MAX,
             };
@@ -307,7 +307,7 @@ mod tests {
                 resource: &resource,
                 object: &object,
                 raw_form: RawForm::Marshalled,
-                live,
+                existing: live,
                 max_bytes,
             };
             encode(&world.context, &next)

@@ -52,8 +52,8 @@ async fn create_until_stored(context: &Arc<Context>, target: &Target, object: &V
         {
             return Err(ApiError::from(error).with_warnings(staged.warnings));
         }
-        if let Some(live) = snapshot.get(key.as_bytes()) {
-            return Err(already_exists(target, live, &staged.object).with_warnings(staged.warnings));
+        if let Some(existing) = snapshot.get(key.as_bytes()) {
+            return Err(already_exists(target, existing, &staged.object).with_warnings(staged.warnings));
         }
         let max_bytes = context.max_object_bytes;
         if target.request.dry_run {
@@ -62,7 +62,7 @@ async fn create_until_stored(context: &Arc<Context>, target: &Target, object: &V
         let parents = ParentGuards::new(target, metadata::name(&staged.object), &snapshot)?;
         let destination = Destination {
             key,
-            live: None,
+            existing: None,
             parents,
             max_bytes,
         };
@@ -75,12 +75,12 @@ async fn create_until_stored(context: &Arc<Context>, target: &Target, object: &V
     }
 }
 
-/// Returns the error for a new object whose name the object `live` has already.
-fn already_exists(target: &Target, live: &Entry, object: &Value) -> ApiError {
+/// Returns the error for a new object whose name the object `existing` has already.
+fn already_exists(target: &Target, existing: &Entry, object: &Value) -> ApiError {
     let prefix = object.str_at(&["metadata", "generateName"]);
     let taken = TakenName {
-        name: objects::name_of_key(live.key()),
-        deleting: objects::tree(live).at(&["metadata", "deletionTimestamp"]).is_some(),
+        name: objects::name_of_key(existing.key()),
+        deleting: objects::tree(existing).at(&["metadata", "deletionTimestamp"]).is_some(),
         generated: prefix.is_some_and(|prefix| !prefix.is_empty()),
     };
     ApiError::already_exists(&target.resource.group_resource(), &taken)

@@ -8,7 +8,7 @@ use holdfast_value::Value;
 use holdfast_writes::{DeleteOptions, Staged, Target, Write, is_marked_first};
 
 use super::commit::{Destination, Failure, commit_object, store};
-use super::environment::{existing, lookup, stage};
+use super::environment::{lookup, stage, stored_object};
 use super::freshness::{Freshness, was_overtaken};
 use super::parent_guard::ParentGuards;
 use super::turns::Turn;
@@ -35,10 +35,10 @@ pub(crate) async fn delete(
 ///
 /// # Errors
 /// If another writer changed it meanwhile (500).
-pub(crate) async fn remove_unread(context: &Context, entry: &Entry) -> Result<(), ApiError> {
+pub(crate) async fn remove_unread(context: &Context, stored: &Entry) -> Result<(), ApiError> {
     let transaction = Transaction::new()
-        .guard(entry.key().clone(), entry.mod_revision())
-        .delete(entry.key().clone());
+        .guard(stored.key().clone(), stored.mod_revision())
+        .delete(stored.key().clone());
     match context.shared.store.commit(transaction).await.map_err(Failure::from) {
         Ok(_) => Ok(()),
         Err(Failure::Rejected(error)) => Err(error),
@@ -77,26 +77,26 @@ async fn delete_until_stored(
     loop {
         target.check_deadline()?;
         let snapshot = context.shared.store.newest();
-        let Some(entry) = snapshot.get(key.as_bytes()) else {
+        let Some(stored) = snapshot.get(key.as_bytes()) else {
             let resource = target.resource.group_resource();
             // A deletion that this request began and another one finished is complete too.
             return marked.ok_or_else(|| ApiError::not_found(&resource, &target.name));
         };
-        let existing = existing(target, entry)?;
+        let existing = stored_object(target, stored)?;
         let lookup = lookup(context, &target.registry, &snapshot);
         let stage = stage(context, target, &lookup);
         let staged = turn.over(stage.delete(&options, &existing)).await?;
         if staged.write == Write::Unchanged {
-            return Ok(WriteResult::unchanged(entry, staged.warnings));
+            return Ok(WriteResult::unchanged(stored, staged.warnings));
         }
         if target.request.dry_run {
-            return WriteResult::of_dry_run(context, target, staged, Some(entry), usize::MAX);
+            return WriteResult::of_dry_run(context, target, staged, Some(stored), usize::MAX);
         }
-        if was_overtaken(context, turn, &key, Some(entry)).await? {
+        if was_overtaken(context, turn, &key, Some(stored)).await? {
             continue;
         }
-        let mut expected = entry.mod_revision();
-        if staged.write == Write::Delete && is_marked_first(&target.resource, &staged.object, &existing.stored) {
+        let mut expected = stored.mod_revision();
+        if staged.write == Write::Delete && is_marked_first(&target.resource, &staged.object, &existing.object) {
             expected = match mark(context, target, &key, &staged.object, expected).await {
                 Ok(revision) => revision,
                 Err(Failure::Rejected(error)) => return Err(error),
@@ -112,8 +112,8 @@ async fn delete_until_stored(
                 warnings: staged.warnings.clone(),
             });
         }
-        let is_last = staged.object == existing.stored;
-        match remove_or_mark(context, target, key.clone(), staged, entry, is_last, expected).await {
+        let is_last = staged.object == existing.object;
+        match remove_or_mark(context, target, key.clone(), staged, stored, is_last, expected).await {
             Ok(written) => return Ok(written),
             Err(Failure::Rejected(error)) => return Err(error),
             Err(Failure::Lost) => {}
@@ -121,13 +121,13 @@ async fn delete_until_stored(
     }
 }
 
-/// Stores the result of a DELETE of `live`; if `is_last`, the event shows the object unchanged.
+/// Stores the result of a DELETE of `existing`; if `is_last`, the event shows the object unchanged.
 async fn remove_or_mark(
     context: &Arc<Context>,
     target: &Target,
     key: String,
     staged: Staged,
-    live: &Arc<Entry>,
+    existing: &Arc<Entry>,
     is_last: bool,
     expected: Revision,
 ) -> Result<WriteResult, Failure> {
@@ -135,7 +135,7 @@ async fn remove_or_mark(
         // An object of any size can be deleted.
         let destination = Destination {
             key,
-            live: Some(live),
+            existing: Some(existing),
             parents: ParentGuards::default(),
             max_bytes: usize::MAX,
         };
@@ -148,7 +148,7 @@ async fn remove_or_mark(
     };
     let committed = commit_object(context, target, transaction, staged.after).await?;
     let object = match committed.entries.into_iter().next().flatten() {
-        Some(entry) => WrittenObject::Stored(entry, None),
+        Some(stored) => WrittenObject::Stored(stored, None),
         None => WrittenObject::Tree(staged.object),
     };
     Ok(WriteResult {

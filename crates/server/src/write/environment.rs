@@ -11,7 +11,7 @@ use holdfast_resource::{ConversionCaller, ConversionWebhook, Lookup, RawForm, Re
 use holdfast_schema::Provenance;
 use holdfast_value::Value;
 use holdfast_writes::{
-    Callers, ConditionOwner, Ending, Environment, Existing, Stage, Target, Unanswered, WebhookAnswer, WebhookCall,
+    Callers, ConditionOwner, Ending, Environment, Stage, StoredObject, Target, Unanswered, WebhookAnswer, WebhookCall,
 };
 
 use super::noop_applies::Witness;
@@ -53,25 +53,25 @@ pub(super) fn witnessed_stage<'a>(context: &'a Context, target: &'a Target, witn
 ///
 /// # Errors
 /// If it cannot be read (500).
-pub(super) fn existing(target: &Target, entry: &Entry) -> Result<Existing, ApiError> {
+pub(super) fn stored_object(target: &Target, stored: &Entry) -> Result<StoredObject, ApiError> {
     // The first access to the bytes keeps them unpacked for the following ones.
-    let raw_form = RawForm::from_suffix(entry.bytes());
-    let mut stored = objects::tree_or_refusal(entry)?;
+    let raw_form = RawForm::from_suffix(stored.bytes());
+    let mut object = objects::tree_or_refusal(stored)?;
     if let Some(raw) = target.resource.capabilities.raw
         && raw_form != RawForm::Marshalled
     {
-        raw.keep_stored_texts(&mut stored, entry.bytes());
+        raw.keep_stored_texts(&mut object, stored.bytes());
     }
-    let facts = entry.known_index().map(Index::facts).unwrap_or_default();
+    let facts = stored.known_index().map(Index::facts).unwrap_or_default();
     let mut provenance = Provenance::from_store(facts);
-    if objects::serves_stored_bytes(&target.resource, &target.api_version, entry) {
+    if objects::serves_stored_bytes(&target.resource, &target.api_version, stored) {
         provenance = provenance.in_requested_form();
     }
-    if entry.create_revision() == entry.mod_revision() {
+    if stored.create_revision() == stored.mod_revision() {
         provenance = provenance.as_created();
     }
-    Ok(Existing {
-        stored,
+    Ok(StoredObject {
+        object,
         provenance,
         raw_form,
     })
@@ -248,7 +248,7 @@ mod tests {
         let world = World::new();
         let (config, scaler) = (world.create(CONFIG).await, world.create(SCALER).await);
         let as_stored = |text: &str, entry| {
-            let existing = existing(&world.target(text, ""), entry).ok().unwrap();
+            let existing = stored_object(&world.target(text, ""), entry).ok().unwrap();
             existing.provenance.is_in_requested_form()
         };
         assert!(as_stored(CONFIG, &config) && as_stored(SCALER, &scaler));

@@ -102,7 +102,7 @@ impl Freshness {
     }
 }
 
-/// Returns true if another writer changed the object at `key`, which was `live`, since the turn was given up.
+/// Returns true if another writer changed the object at `key`, which was `existing`, since the turn was given up.
 ///
 /// # Errors
 /// If [`Turn::retake`] fails.
@@ -110,14 +110,14 @@ pub(super) async fn was_overtaken(
     context: &Context,
     turn: &mut Turn<'_>,
     key: &str,
-    live: Option<&Arc<Entry>>,
+    existing: Option<&Arc<Entry>>,
 ) -> Result<bool, ApiError> {
     if !turn.retake().await? {
         return Ok(false);
     }
     let snapshot = context.shared.store.newest();
     let revision = |entry: &Arc<Entry>| entry.mod_revision();
-    Ok(snapshot.get(key.as_bytes()).map(revision) != live.map(revision))
+    Ok(snapshot.get(key.as_bytes()).map(revision) != existing.map(revision))
 }
 
 #[cfg(test)]

@@ -19,12 +19,12 @@ use crate::write::Context;
 /// An object whose status changes together with a write.
 pub(super) struct Reserved {
     key: String,
-    live: Arc<Entry>,
+    existing: Arc<Entry>,
     object: Value,
     target: Target,
 }
 
-/// Returns the reservations of a write that replaces `live` with `object`.
+/// Returns the reservations of a write that replaces `existing` with `object`.
 ///
 /// # Errors
 /// If too little is left; the error is the one that the client gets.
@@ -34,15 +34,15 @@ pub(super) fn reserve(
     target: &Target,
     snapshot: &Snapshot,
     object: &Value,
-    live: Option<&Arc<Entry>>,
+    existing: Option<&Arc<Entry>>,
 ) -> Result<Vec<Reserved>, ApiError> {
     let name = metadata::name(object);
-    let operation = match live {
+    let operation = match existing {
         Some(_) => Operation::Update,
         None => Operation::Create,
     };
     let call = stage.call(operation, name);
-    let read = live.map(|live| || objects::tree(live));
+    let read = existing.map(|existing| || objects::tree(existing));
     let old = read.as_ref().map(|read| read as &dyn Fn() -> Value);
     let reservations = context
         .admission
@@ -64,16 +64,16 @@ impl Reserved {
         let target = server.at_object(&object);
         let storage = reserved.storage.as_ref().ok_or_else(missing)?;
         let key = storage.key(&target.namespace, &target.name);
-        let live = snapshot.get(key.as_bytes()).ok_or_else(missing)?;
+        let existing = snapshot.get(key.as_bytes()).ok_or_else(missing)?;
         update_as(
             &context.field_managers,
             &target,
-            Some(&objects::tree(live)),
+            Some(&objects::tree(existing)),
             &mut object,
         );
         Ok(Self {
             key,
-            live: Arc::clone(live),
+            existing: Arc::clone(existing),
             object,
             target,
         })
@@ -81,7 +81,7 @@ impl Reserved {
 
     fn has_changed(&self, snapshot: &Snapshot) -> bool {
         let now = snapshot.get(self.key.as_bytes());
-        now.map(|entry| entry.mod_revision()) != Some(self.live.mod_revision())
+        now.map(|entry| entry.mod_revision()) != Some(self.existing.mod_revision())
     }
 
     fn index(&self) -> Index {
@@ -91,7 +91,7 @@ impl Reserved {
 
     fn add_to(&self, types: &TypeTable, transaction: Transaction<Objects>) -> Transaction<Objects> {
         transaction
-            .guard(self.key.as_str(), self.live.mod_revision())
+            .guard(self.key.as_str(), self.existing.mod_revision())
             .put_indexed(self.key.as_str(), objects::encode(types, &self.object), self.index())
     }
 }
@@ -125,7 +125,7 @@ pub(super) async fn commit(
             Ok(committed) => {
                 // The write itself comes first.
                 for (reserved, entry) in reservations.into_iter().zip(committed.entries.iter().skip(1).flatten()) {
-                    context.trees.remember(entry, reserved.object, Some(&reserved.live));
+                    context.trees.remember(entry, reserved.object, Some(&reserved.existing));
                 }
                 return Ok(committed);
             }

@@ -222,20 +222,18 @@ async fn replace(
     let (resource, name) = (known(target, resource)?, SmolStr::new(metadata::name(&object)));
     let snapshot = context.shared.store.snapshot();
     let lost = || ApiError::modified(&resource.group_resource(), &name);
-    let live = snapshot.get(key.as_bytes()).ok_or_else(lost)?;
+    let existing = snapshot.get(key.as_bytes()).ok_or_else(lost)?;
     let seen = object.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();
-    if live.mod_revision().to_string() != seen {
+    if existing.mod_revision().to_string() != seen {
         return Err(lost());
     }
     if target.request.dry_run {
         return Ok(None);
     }
     let index = objects::index_of(&target.registry, &resource, &object, "");
-    let transaction = Transaction::new().guard(key.as_str(), live.mod_revision()).put_indexed(
-        key.as_str(),
-        objects::encode(context.types(), &object),
-        index,
-    );
+    let transaction = Transaction::new()
+        .guard(key.as_str(), existing.mod_revision())
+        .put_indexed(key.as_str(), objects::encode(context.types(), &object), index);
     match commit(context, transaction, AfterCommit::default()).await {
         Ok(committed) => {
             let entry = committed.entries.into_iter().next().flatten();

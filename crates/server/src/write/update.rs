@@ -5,7 +5,7 @@ use std::sync::Arc;
 use holdfast_writes::{Change, Target, Write};
 
 use super::commit::{Destination, Failure, store};
-use super::environment::{existing, lookup, stage, witnessed_stage};
+use super::environment::{lookup, stage, stored_object, witnessed_stage};
 use super::freshness::{Freshness, was_overtaken};
 use super::noop_applies::{SentApply, Witness};
 use super::parent_guard::ParentGuards;
@@ -81,55 +81,55 @@ async fn update_until_stored(
         let stage = recorded.as_ref().unwrap_or(&unrecorded);
         // An object that states another name than the address is stored under the name of the address.
         let key = target.key(&target.name);
-        let entry = snapshot.get(key.as_bytes());
-        let existing = match entry {
-            Some(entry) => {
-                long_work::begins(entry.length()).await;
-                Some(existing(target, entry)?)
+        let stored = snapshot.get(key.as_bytes());
+        let existing = match stored {
+            Some(stored) => {
+                long_work::begins(stored.length()).await;
+                Some(stored_object(target, stored)?)
             }
             None => None,
         };
-        if entry.is_none()
+        if stored.is_none()
             && context.admission.provides_namespaces()
             && change.may_create(&target.resource, &target.subresource)
             && provision::provide(context, target, &target.name, &snapshot).await?
         {
             continue;
         }
-        let staged = turn.over(stage.update(change, existing.as_ref())).await?;
-        let reservations = match (staged.write, entry) {
-            (Write::Unchanged, Some(entry)) => {
+        let updated = turn.over(stage.update(change, existing.as_ref())).await?;
+        let reservations = match (updated.write, stored) {
+            (Write::Unchanged, Some(stored)) => {
                 if let Some(apply) =
-                    witness.and_then(|witness| witness.noop_apply(&unrecorded, target, &staged.warnings))
+                    witness.and_then(|witness| witness.noop_apply(&unrecorded, target, &updated.warnings))
                 {
-                    entry.index().remember_apply(apply);
+                    stored.index().remember_apply(apply);
                 }
-                return Ok(WriteResult::unchanged(entry, staged.warnings));
+                return Ok(WriteResult::unchanged(stored, updated.warnings));
             }
-            (Write::Put, entry) => {
-                let reservations = reservations::reserve(context, stage, target, &snapshot, &staged.object, entry);
-                reservations.map_err(|rejected| rejected.with_warnings(staged.warnings.clone()))?
+            (Write::Put, stored) => {
+                let reservations = reservations::reserve(context, stage, target, &snapshot, &updated.object, stored);
+                reservations.map_err(|rejected| rejected.with_warnings(updated.warnings.clone()))?
             }
             _ => Vec::new(),
         };
         let max_bytes = context.max_object_bytes;
         if target.request.dry_run {
-            return WriteResult::of_dry_run(context, target, staged, entry, max_bytes);
+            return WriteResult::of_dry_run(context, target, updated, stored, max_bytes);
         }
-        if was_overtaken(context, turn, &key, entry).await? {
+        if was_overtaken(context, turn, &key, stored).await? {
             continue;
         }
-        let parents = match entry {
+        let parents = match stored {
             Some(_) => ParentGuards::default(),
             None => ParentGuards::new(target, &target.name, &snapshot)?,
         };
         let destination = Destination {
             key,
-            live: entry,
+            existing: stored,
             parents,
             max_bytes,
         };
-        match store(context, target, destination, staged, reservations).await {
+        match store(context, target, destination, updated, reservations).await {
             Ok(written) => return Ok(written),
             Err(Failure::Rejected(error)) => return Err(error),
             Err(Failure::Lost) => {}

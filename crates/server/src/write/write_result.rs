@@ -41,10 +41,10 @@ impl WrittenObject {
 }
 
 impl WriteResult {
-    /// Returns the result of a write that found nothing to change in `entry`.
-    pub(super) fn unchanged(entry: &Arc<Entry>, warnings: Vec<String>) -> Self {
+    /// Returns the result of a write that found nothing to change in the `stored` object.
+    pub(super) fn unchanged(stored: &Arc<Entry>, warnings: Vec<String>) -> Self {
         Self {
-            object: WrittenObject::Stored(Arc::clone(entry), None),
+            object: WrittenObject::Stored(Arc::clone(stored), None),
             created: false,
             removed: false,
             warnings,
@@ -58,28 +58,28 @@ impl WriteResult {
     pub(super) fn of_dry_run(
         context: &Context,
         target: &Target,
-        staged: Staged,
-        entry: Option<&Arc<Entry>>,
+        updated: Staged,
+        existing: Option<&Arc<Entry>>,
         max_bytes: usize,
     ) -> Result<Self, ApiError> {
-        let removed = staged.write == Write::Delete;
+        let removed = updated.write == Write::Delete;
         if !removed {
-            let name = staged.object.str_at(&["metadata", "name"]).unwrap_or_default();
-            let next = NewVersion {
+            let name = updated.object.str_at(&["metadata", "name"]).unwrap_or_default();
+            let new_version = NewVersion {
                 key: &target.key(name),
                 resource: &target.resource,
-                object: &staged.object,
-                raw_form: staged.raw_form,
-                live: entry,
+                object: &updated.object,
+                raw_form: updated.raw_form,
+                existing,
                 max_bytes,
             };
-            encode(context, &next)?;
+            encode(context, &new_version)?;
         }
         Ok(Self {
-            object: WrittenObject::Tree(staged.object),
-            created: entry.is_none(),
+            object: WrittenObject::Tree(updated.object),
+            created: existing.is_none(),
             removed,
-            warnings: staged.warnings,
+            warnings: updated.warnings,
         })
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::options::PropagationPolicy;
 
 fn delete(world: &World, stored: &Value, options: &DeleteOptions) -> Result<Staged, Error> {
-    let existing = Existing::unproven(stored.clone());
+    let existing = StoredObject::unproven(stored.clone());
     let target = target(world, stored, "");
     run(world, &target, async |stage| stage.delete(options, &existing).await)
 }

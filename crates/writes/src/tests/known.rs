@@ -27,9 +27,9 @@ fn broken(object: &Value) -> Value {
 }
 
 fn patched(world: &World, stored: &Value, facts: StoredFacts, patch: &str) -> Result<Staged, Error> {
-    let existing = Existing {
+    let existing = StoredObject {
         provenance: Provenance::from_store(facts).in_requested_form(),
-        ..Existing::unproven(stored.clone())
+        ..StoredObject::unproven(stored.clone())
     };
     let change = Change::Patch {
         patch: Ok((Patch::Merge(tree(patch)), Vec::new())),
@@ -84,9 +84,9 @@ fn a_write_to_the_status_leaves_known_what_is_known_of_the_rest() {
     let staged = create(&world, &workload(WORKLOADS[0])).unwrap();
     let mut stored = staged.object;
     stored.set_at(&["metadata", "resourceVersion"], "7".into());
-    let existing = Existing {
+    let existing = StoredObject {
         provenance: Provenance::from_store(staged.facts).in_requested_form(),
-        ..Existing::unproven(stored.clone())
+        ..StoredObject::unproven(stored.clone())
     };
     let change = Change::Patch {
         patch: Ok((Patch::Merge(tree("{status: {replicas: 1}}")), Vec::new())),
