@@ -153,7 +153,7 @@ impl AdmissionPlugin for EventRateLimit {
         let mut reached = Vec::new();
         for (limit, buckets) in &self.limits {
             let (name, key) = key_of(limit.kind, context, object);
-            if !buckets.lock().take(limit, &key, context.now) {
+            if !buckets.lock().take(limit, &key, context.now()) {
                 let said = format!("limit reached on type {name} for key {key}");
                 if !reached.contains(&said) {
                     reached.push(said);

@@ -124,7 +124,7 @@ impl ImagePolicy {
     /// upstream: plugin/pkg/admission/imagepolicy#Plugin.admitPod
     async fn decide(&self, context: &WriteContext<'_>, images: Value) -> Result<(), Refusal> {
         let key = json::to_string(&images);
-        let (answer, kept) = match self.known(&key, context.now) {
+        let (answer, kept) = match self.known(&key, context.now()) {
             Some(answer) => (answer, true),
             None => match self.ask(images).await {
                 Ok(answer) => (answer, false),
@@ -141,7 +141,7 @@ impl ImagePolicy {
             } else {
                 self.settings.deny
             };
-            let until = context.now.checked_add(lasts).unwrap_or(context.now);
+            let until = context.now().checked_add(lasts).unwrap_or(context.now());
             *self.said.lock().get_or_make(&key, MAX_CACHED_RESPONSES, || None) = Some((answer.clone(), until));
         }
         for (key, value) in &answer.annotations {

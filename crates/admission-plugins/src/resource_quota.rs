@@ -182,10 +182,10 @@ impl AdmissionPlugin for ResourceQuota {
         for quota in &quotas {
             check_status(quota, &counted, object)?;
         }
-        let taken = counted.usage(object, context.now);
+        let taken = counted.usage(object, context.now());
         let growth = before
             .as_ref()
-            .map(|old| growth(&taken, &counted.usage(old, context.now)));
+            .map(|old| growth(&taken, &counted.usage(old, context.now())));
         let charges: Vec<&Amounts> = quotas
             .iter()
             .map(|quota| match (&before, &growth) {

@@ -32,7 +32,7 @@ pub use descriptor::{
     DeletionRules, Encoding, Followed, GarbageCollection, Generation, Generic, HiddenField, InitialObjects, Lookup,
     Old, Operation, OutcomeCall, ParameterForm, RawExtensions, RawForm, Refusal, Resource, ResourceRules,
     ResourceVersion, Responder, Review, RowConditions, RowRules, SchemaViolation, Scope, SelectorWords, Storage,
-    Strategy, Subresource, SubresourceAction, TokenClaim, Verb, WriteContext,
+    Strategy, Subresource, SubresourceAction, TokenClaim, Verb, WriteClock, WriteContext,
 };
 pub use field_selector::{FieldSelector, selectable_fields};
 pub use registry::{DefinedGroup, Registry, RegistryBuilder, Served};

@@ -27,7 +27,7 @@ impl Stage<'_> {
         old: Option<&Value>,
         refuse: Option<Refuse<'_>>,
     ) -> Result<bool, Error> {
-        let step = self.environment.plugins.timings().step(Step::Admit, call.operation);
+        let step = self.environment.plugins().timings().step(Step::Admit, call.operation);
         step.end(self.mutate_in_rounds(call, attributes, object, old, refuse).await)
     }
 
@@ -44,7 +44,7 @@ impl Stage<'_> {
         let before = object.as_deref().and_then(managers);
         loop {
             if let Some(refuse) = refuse {
-                let plugins = self.environment.plugins;
+                let plugins = self.environment.plugins();
                 let outcome = plugins.mutate(call, object.as_deref_mut(), old);
                 outcome.map_err(refuse)?;
             }
@@ -95,7 +95,7 @@ impl Stage<'_> {
         sent: &AdmissionObjects<'_>,
         refuse: Refuse<'_>,
     ) -> Result<(), Error> {
-        let plugins = self.environment.plugins;
+        let plugins = self.environment.plugins();
         let step = plugins.timings().step(Step::Validate, call.operation);
         let outcome = async {
             plugins.validate(call, stored.object, stored.old).map_err(refuse)?;

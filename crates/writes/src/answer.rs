@@ -21,7 +21,7 @@ impl Stage<'_> {
         check_namespace(&mut object, &target.namespace)?;
         let call = self.call(Operation::Create, &target.name);
         let refuse = |refusal| self.refusal_of_answer(refusal, review.named_when_invalid());
-        tracking::update_as(self.environment.field_managers, target, None, &mut object);
+        tracking::update_as(self.environment.field_managers(), target, None, &mut object);
         if !target.name.is_empty() {
             target.check_key()?;
         }
@@ -48,7 +48,7 @@ impl Stage<'_> {
         check_namespace(request, &target.namespace)?;
         let call = self.call(Operation::Create, &target.name);
         let refuse = |refusal| self.refusal(refusal, &target.name);
-        tracking::update_as(self.environment.field_managers, target, None, request);
+        tracking::update_as(self.environment.field_managers(), target, None, request);
         let admitted = self
             .admit_request(&call, request, |request| action.check(&call, request), &refuse)
             .await;

@@ -268,7 +268,7 @@ impl Patch {
             };
             invalid_patch(shown, why)
         };
-        let types = stage.environment.field_managers.types();
+        let types = stage.environment.field_managers().types();
         let provenance = self.provenance(existing);
         let read = match self {
             Self::Strategic(_) => {

@@ -60,7 +60,10 @@ impl Stage<'_> {
                 name: &target.name,
             }),
         };
-        let decision = self.environment.authorizer.authorize(&target.writer.user, &attributes);
+        let decision = self
+            .environment
+            .authorizer()
+            .authorize(&target.writer.user, &attributes);
         if decision.allows() {
             return Ok(());
         }

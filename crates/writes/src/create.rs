@@ -115,7 +115,7 @@ impl Stage<'_> {
         metadata::fill_in(
             object,
             &target.namespace,
-            self.environment.identifiers,
+            self.environment.identifiers(),
             target.request.now,
         );
         Ok(())
@@ -195,7 +195,10 @@ impl Stage<'_> {
                 name,
             }),
         };
-        let decision = self.environment.authorizer.authorize(&target.writer.user, &attributes);
+        let decision = self
+            .environment
+            .authorizer()
+            .authorize(&target.writer.user, &attributes);
         if decision.allows() {
             return Ok(());
         }

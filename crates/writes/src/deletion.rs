@@ -98,7 +98,7 @@ pub(crate) fn begin(
         metadata::set_finalizers(&mut marked, finalizers);
     }
     if let Some(seconds) = grace {
-        start_grace(&mut marked, object, seconds, context.now);
+        start_grace(&mut marked, object, seconds, context.now());
     }
     let held = metadata::finalizers(&marked).next().is_some() || resource.capabilities.deletion.holds(&marked);
     if held {
@@ -106,7 +106,7 @@ pub(crate) fn begin(
             mark(
                 &mut marked,
                 object,
-                context.now,
+                context.now(),
                 resource.capabilities.deletion.holds(object),
             );
         }

@@ -101,7 +101,7 @@ impl Stage<'_> {
         scaled: Option<&ScaleFields>,
     ) -> Result<(), Error> {
         let (resource, target, name) = (self.resource(), self.target, call.name);
-        let plugins = self.environment.plugins;
+        let plugins = self.environment.plugins();
         let refuse = |refusal| self.refusal(refusal, name);
         let attributes = self.attributes("UPDATE", name);
         match scaled {

@@ -3,12 +3,13 @@
 //! Write pipeline from a decoded object to a staged write, the same for all kinds.
 //!
 //! Updated object → reset of fields that this write does not change → types and defaults → ownership → storage
-//! version → mutating admission → preparation → validation → validating admission. A [`Stage`] is one run of the pipeline over
-//! one state of the other objects. Its result is [`Staged`]: nothing to do, an object to put, or one to delete. The
-//! server decodes bodies, commits staged writes and responds to clients.
+//! version → mutating admission → preparation → validation → validating admission. A [`Stage`] is one run of the
+//! pipeline over one state of the other objects. Its result is [`Staged`]: nothing to do, an object to put, or one to
+//! delete. The server decodes bodies, commits staged writes and responds to clients.
 //!
-//! A run accesses the outside through an [`Environment`]: other objects through a `Lookup`, webhooks through
-//! [`Callers`].
+//! A run accesses the outside only through an [`Environment`]: other objects through a `Lookup`, webhooks through
+//! [`Callers`]. The environment records each [`Read`], so that the server knows when a run would come to the same result
+//! again.
 //!
 //! Invariant: nothing here depends on HTTP or the store. A run only waits for webhooks, and only if there are any. A
 //! rejection is an [`Error`]; the server creates its `Status`.
@@ -50,7 +51,9 @@ mod webhooks;
 pub use call::{AfterCommit, Call};
 pub use change::{Change, Patch};
 pub use deletion::is_marked_first;
-pub use environment::{Callers, ConditionOwner, Ending, Environment, Unanswered, WebhookAnswer, WebhookCall};
+pub use environment::{
+    Callers, ConditionOwner, Ending, Environment, Read, ReadObserver, Services, Unanswered, WebhookAnswer, WebhookCall,
+};
 pub use error::{Error, ErrorKind};
 pub use field_managers::FieldManagers;
 pub use identifiers::Identifiers;

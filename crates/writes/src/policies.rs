@@ -32,7 +32,7 @@ impl Stage<'_> {
         old: Option<&Value>,
         rounds: &mut Reinvocation<Key>,
     ) -> Result<bool, Error> {
-        let active = self.environment.policies.mutating.now();
+        let active = self.environment.policies().mutating.now();
         if !active.concerns(&self.resource().plural) || !self.asks_policies(DynamicPlugin::MutatingPolicies) {
             return Ok(false);
         }
@@ -50,7 +50,7 @@ impl Stage<'_> {
     ) -> Result<bool, Error> {
         let outcome = mutating::mutate(active, &self.policy_request(attributes, old), object, self, rounds);
         for check in &outcome.checks {
-            self.environment.callers.evaluated(WebhookType::Mutating, check);
+            self.environment.callers().evaluated(WebhookType::Mutating, check);
         }
         self.count_conditions(&outcome.conditions, attributes);
         match outcome.fault {
@@ -81,7 +81,7 @@ impl Stage<'_> {
         old: Option<&Value>,
         warnings: &mut Vec<String>,
     ) -> Result<(), Error> {
-        let active = self.environment.policies.validating.now();
+        let active = self.environment.policies().validating.now();
         if !active.concerns(&self.resource().plural) || !self.asks_policies(DynamicPlugin::ValidatingPolicies) {
             return Ok(());
         }
@@ -100,7 +100,7 @@ impl Stage<'_> {
     ) -> Result<(), Error> {
         let verdict = validating::check(active, &self.policy_request(attributes, old), object);
         for check in &verdict.checks {
-            self.environment.callers.evaluated(WebhookType::Validating, check);
+            self.environment.callers().evaluated(WebhookType::Validating, check);
         }
         self.count_conditions(&verdict.conditions, attributes);
         warnings.extend(verdict.warnings);
@@ -124,7 +124,7 @@ impl Stage<'_> {
 
     fn count_conditions(&self, checks: &[ConditionCheck], attributes: &Attributes<'_>) {
         for check in checks {
-            let callers = self.environment.callers;
+            let callers = self.environment.callers();
             callers.matched(ConditionOwner::Policy, attributes.operation, check);
         }
     }
@@ -143,14 +143,14 @@ impl Stage<'_> {
 
     /// Returns true if policies may be evaluated for the write.
     pub(crate) fn may_ask_policies(&self) -> bool {
-        let (policies, plural) = (self.environment.policies, &self.resource().plural);
+        let (policies, plural) = (self.environment.policies(), &self.resource().plural);
         policies.mutating.now().concerns(plural) && self.asks_policies(DynamicPlugin::MutatingPolicies)
             || policies.validating.now().concerns(plural) && self.asks_policies(DynamicPlugin::ValidatingPolicies)
     }
 
     fn asks_policies(&self, plugin: DynamicPlugin) -> bool {
         let exempt = self.resource().capabilities.exempt;
-        self.environment.plugins.includes(plugin)
+        self.environment.plugins().includes(plugin)
             && (!exempt.policies || exempt.but_of_files)
             && !self.target.writer.internal
     }
@@ -168,16 +168,16 @@ impl Stage<'_> {
             operation: attributes.operation,
             old,
             user: &self.target.writer.user,
-            authorizer: self.environment.authorizer,
+            authorizer: self.environment.authorizer(),
             options: attributes.options(),
             dry_run: self.target.request.dry_run,
-            lookup: self.environment.lookup,
+            lookup: self.environment.lookup(),
         }
     }
 
     fn type_of(&self, kind: &GroupVersionKind) -> Option<Arc<dyn KindType>> {
         let version = kind.group_version.api_version();
-        let types = self.environment.field_managers.types();
+        let types = self.environment.field_managers().types();
         self.target.resource.body_type(types, &version, &kind.kind)
     }
 }

@@ -1,14 +1,16 @@
 //! One run of a write over one state of the other objects: shared parts of its steps. The runs themselves are in
 //! `create.rs`, `update.rs`, `delete.rs`, `answer.rs` and `connect.rs`.
 
+use std::time::SystemTime;
+
 use holdfast_gotext::number::parse_uint;
-use holdfast_resource::{Encoding, Operation, Refusal, Resource, WriteContext, convert};
+use holdfast_resource::{Encoding, Operation, Refusal, Resource, WriteClock, WriteContext, convert};
 use holdfast_schema::{FieldError, FieldPath, GroupKind, GroupVersion, KindType, Parts, StoredFacts};
 use holdfast_value::{SmolStr, Value};
 
 use crate::attributes::{Attributes, Options};
 use crate::call::Call;
-use crate::environment::Environment;
+use crate::environment::{Environment, Read};
 use crate::error::{Error, ErrorKind};
 use crate::metadata;
 use crate::staged::StoredObject;
@@ -50,17 +52,17 @@ impl<'a> Stage<'a> {
             name,
             api_version: &self.target.api_version,
             user: &self.target.writer.user,
-            access: self.environment.access,
+            access: self.environment.access(),
             patches: self.target.request.patches,
             dry_run: self.target.request.dry_run,
-            now: self.target.request.now,
+            clock: self,
             resource: &self.target.resource,
-            kinds: self.environment.field_managers.types(),
-            types: self.environment.field_managers.types().table(),
+            kinds: self.environment.field_managers().types(),
+            types: self.environment.field_managers().types().table(),
             provenance: self.target.body.provenance(),
             parts: self.parts(),
             raw_rewritten: false,
-            lookup: self.environment.lookup,
+            lookup: self.environment.lookup(),
             audit: self.target.audit(),
             outcome: Default::default(),
             beside: Default::default(),
@@ -188,7 +190,7 @@ impl<'a> Stage<'a> {
     }
 
     async fn to_storage_version(&self, object: Value) -> Result<Value, Error> {
-        let (resource, callers) = (self.resource(), self.environment.callers);
+        let (resource, callers) = (self.resource(), self.environment.callers());
         let other = resource
             .storage
             .as_ref()
@@ -212,7 +214,7 @@ impl<'a> Stage<'a> {
         if stored.provenance.is_in_requested_form() {
             return Ok(stored.object.clone());
         }
-        let (callers, version) = (self.environment.callers, &self.target.api_version);
+        let (callers, version) = (self.environment.callers(), &self.target.api_version);
         Ok(convert::shown(callers, self.resource(), stored.object.clone(), version).await?)
     }
 
@@ -223,6 +225,13 @@ impl<'a> Stage<'a> {
             return stored.object.clone();
         }
         convert::in_current_form(self.resource(), stored.object.clone()).unwrap_or_else(|_| stored.object.clone())
+    }
+}
+
+impl WriteClock for Stage<'_> {
+    fn now(&self) -> SystemTime {
+        self.environment.record(Read::Clock);
+        self.target.request.now
     }
 }
 

@@ -14,7 +14,9 @@ use holdfast_resource::convert::Converted;
 use holdfast_resource::{ConversionCaller, ConversionWebhook, Lookup, Registry, Resource};
 use holdfast_value::{SmolStr, Value};
 
-use crate::environment::{Callers, ConditionOwner, Ending, Environment, Unanswered, WebhookAnswer, WebhookCall};
+use crate::environment::{
+    Callers, ConditionOwner, Ending, Environment, Services, Unanswered, WebhookAnswer, WebhookCall,
+};
 use crate::field_managers::FieldManagers;
 use crate::identifiers::Identifiers;
 use crate::metadata;
@@ -68,7 +70,12 @@ impl World {
 
     /// Returns the environment of a run that reads other objects through `lookup`.
     pub fn environment<'a>(&'a self, lookup: &'a dyn Lookup, access: Access<'a>) -> Environment<'a> {
-        Environment {
+        Environment::new(self.services(lookup, access))
+    }
+
+    /// Returns the parts of the server, with `lookup` for the other objects.
+    pub fn services<'a>(&'a self, lookup: &'a dyn Lookup, access: Access<'a>) -> Services<'a> {
+        Services {
             field_managers: &self.field_managers,
             plugins: &self.plugins,
             policies: &self.policies,

@@ -7,6 +7,7 @@ mod deletions;
 mod known;
 mod layers;
 mod patches;
+mod reads;
 mod webhooks;
 
 use std::ops::ControlFlow;

@@ -19,7 +19,7 @@ pub use holdfast_ownership::manager_name;
 
 /// Records in `updated`, which replaces `existing`, which fields each manager changed.
 pub(crate) async fn update(stage: &Stage<'_>, existing: Option<Existing<'_>>, updated: &mut Value) {
-    let managers = stage.environment.field_managers;
+    let managers = stage.environment.field_managers();
     let requested = existing.map(|existing| existing.object);
     let Some(webhook) = webhook(stage.target) else {
         let valid = existing.filter(|existing| existing.provenance.has_requested_type());
@@ -86,7 +86,7 @@ pub(crate) async fn apply(
     let merged = match webhook(target) {
         Some(webhook) => Box::pin(with_webhook(stage, webhook, run)).await,
         None => {
-            let manager = stage.environment.field_managers.for_target(target);
+            let manager = stage.environment.field_managers().for_target(target);
             run(manager
                 .ok_or_else(|| Error::internal("the kind has no types"))?
                 .as_ref())
@@ -104,7 +104,7 @@ fn webhook(target: &Target) -> Option<&ConversionWebhook> {
 /// Runs `run` with a field manager that has the conversions by the webhook so far. Merging is synchronous: it fails if
 /// an object is not converted yet, and runs again after the conversion.
 async fn with_webhook<T>(stage: &Stage<'_>, webhook: &ConversionWebhook, run: impl Fn(&FieldManager) -> T) -> T {
-    let (managers, target) = (stage.environment.field_managers, stage.target);
+    let (managers, target) = (stage.environment.field_managers(), stage.target);
     let (resource, own) = (&target.resource, &target.api_version);
     let versions = Arc::new(WebhookVersions::new(managers.versions(resource), own.clone()));
     let known: Arc<dyn Versions> = versions.clone();
@@ -118,7 +118,7 @@ async fn with_webhook<T>(stage: &Stage<'_>, webhook: &ConversionWebhook, run: im
         let objects = [wanted.object.clone()];
         let converted = stage
             .environment
-            .callers
+            .callers()
             .convert(webhook, &objects, &wanted.api_version)
             .await
             .map(|mut objects| objects.pop().unwrap_or_default());

@@ -112,7 +112,7 @@ impl Stage<'_> {
         record: &CallRecord,
         outcome: Result<T, Fault>,
     ) -> Result<T, Error> {
-        let callers = self.environment.callers;
+        let callers = self.environment.callers();
         let called = |code, ending| {
             let (name, operation, taken) = (webhook.name.as_str(), attributes.operation, record.started.elapsed());
             if let Some(audit) = self.target.audit() {
@@ -176,7 +176,7 @@ impl Stage<'_> {
         let version = invocation.kind.group_version.api_version();
         let object = self.in_version(object, &version).await.map_err(Fault::Failed)?;
         let old = self.in_version(old, &version).await.map_err(Fault::Failed)?;
-        let uid = self.environment.identifiers.uid();
+        let uid = self.environment.identifiers().uid();
         let (resource, target) = (self.resource(), self.target);
         let question = Review {
             uid: &uid,
@@ -197,7 +197,7 @@ impl Stage<'_> {
         let review = question.encode(webhook.review_version);
         let answer = self
             .environment
-            .callers
+            .callers()
             .call(webhook_type, &webhook.client, review, self.time_for(webhook));
         let bytes = answer.await.map_err(Fault::Unanswered)?;
         Answer::read(&bytes, &uid, webhook.review_version, webhook_type).map_err(|error| Fault::unanswered(&error))
@@ -218,7 +218,7 @@ impl Stage<'_> {
         if object.str_at(&["apiVersion"]) == Some(api_version) {
             return Ok(Some(object.clone()));
         }
-        let callers = self.environment.callers;
+        let callers = self.environment.callers();
         let converted = convert::convert(callers, self.resource(), object.clone(), api_version).await?;
         Ok(Some(converted))
     }
@@ -240,7 +240,7 @@ impl Stage<'_> {
         let mut patched = operations
             .apply(&before, &json_patch::Bounds::default())
             .map_err(Fault::failed)?;
-        let types = self.environment.field_managers.types();
+        let types = self.environment.field_managers().types();
         let expected = self.target.resource.body_type(types, &version, &invocation.kind.kind);
         let kind_type = match expected {
             Some(expected) => Some(self.patched_type(&mut patched, expected)?),
@@ -265,7 +265,7 @@ impl Stage<'_> {
     /// Returns the type of an object of `expected` after a webhook patched it, which may be another version of its
     /// kind.
     fn patched_type(&self, patched: &mut Value, expected: Arc<dyn KindType>) -> Result<Arc<dyn KindType>, Fault> {
-        let types = self.environment.field_managers.types();
+        let types = self.environment.field_managers().types();
         if expected.conventions().states_identity && patched.str_at(&["kind"]).unwrap_or_default().is_empty() {
             return Err(Fault::failed(format_args!("Object 'Kind' is missing in '{patched}'")));
         }

@@ -91,7 +91,7 @@ impl Stage<'_> {
             None => false,
         };
         if rounds.hooks.is_none() {
-            let now = self.environment.webhooks.now();
+            let now = self.environment.webhooks().now();
             if self.callable(&now.mutating, DynamicPlugin::MutatingWebhooks).is_empty() {
                 return Ok(first && again);
             }
@@ -159,7 +159,7 @@ impl Stage<'_> {
     ) -> Result<(), Error> {
         self.check_by_policies(attributes, object, old, warnings)?;
         let hooks = {
-            let now = self.environment.webhooks.now();
+            let now = self.environment.webhooks().now();
             if self
                 .callable(&now.validating, DynamicPlugin::ValidatingWebhooks)
                 .is_empty()
@@ -218,7 +218,10 @@ impl Stage<'_> {
 
     /// Begins a call of a dynamic plugin.
     pub(crate) fn timing(&self, plugin: DynamicPlugin, attributes: &Attributes<'_>) -> Timing<'_> {
-        self.environment.plugins.timings().dynamic(plugin, attributes.operation)
+        self.environment
+            .plugins()
+            .timings()
+            .dynamic(plugin, attributes.operation)
     }
 
     /// Returns true if a policy or a webhook may be called for a write to the object in the request path. Object and
@@ -227,7 +230,7 @@ impl Stage<'_> {
         if self.may_ask_policies() {
             return true;
         }
-        let hooks = self.environment.webhooks.now();
+        let hooks = self.environment.webhooks().now();
         let mutating = self.callable(&hooks.mutating, DynamicPlugin::MutatingWebhooks);
         let validating = self.callable(&hooks.validating, DynamicPlugin::ValidatingWebhooks);
         if mutating.is_empty() && validating.is_empty() {
@@ -258,7 +261,7 @@ impl Stage<'_> {
     /// Returns the webhooks of `hooks` that may be called for the write: all, those from files, or none. Writes to
     /// webhook configurations and writes by the server are exempt.
     fn callable<'h>(&self, hooks: &'h [Arc<Webhook>], plugin: DynamicPlugin) -> &'h [Arc<Webhook>] {
-        if hooks.is_empty() || !self.environment.plugins.includes(plugin) || self.target.writer.internal {
+        if hooks.is_empty() || !self.environment.plugins().includes(plugin) || self.target.writer.internal {
             return &[];
         }
         match self.resource().capabilities.exempt {
@@ -294,7 +297,7 @@ impl Stage<'_> {
         let admitted = webhook
             .gate
             .admits(&webhook.name, &request, (&invocation, object), &mut checks);
-        let callers = self.environment.callers;
+        let callers = self.environment.callers();
         for check in &checks {
             callers.matched(ConditionOwner::Webhook(webhook_type), attributes.operation, check);
         }
@@ -328,7 +331,7 @@ impl Stage<'_> {
         }
         let group_resource = self.target.registry.namespaces().map(|of| of.group_resource());
         let namespaces = group_resource.ok_or_else(|| Error::internal("no resource has namespaces"))?;
-        let found = self.environment.lookup.get(&namespaces, "", namespace);
+        let found = self.environment.lookup().get(&namespaces, "", namespace);
         found
             .map(|namespace| matches(&namespace))
             .ok_or_else(|| Error::not_found(&namespaces, namespace))

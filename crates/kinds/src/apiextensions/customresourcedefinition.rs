@@ -127,7 +127,7 @@ impl Strategy for CustomResourceDefinition {
         let mut begun = Value::empty_map();
         begun.set_at(&["type"], "Terminating".into());
         begun.set_at(&["status"], "True".into());
-        begun.set_at(&["lastTransitionTime"], time_text(context.now));
+        begun.set_at(&["lastTransitionTime"], time_text(context.now()));
         begun.set_at(&["reason"], "InstanceDeletionPending".into());
         let message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
         begun.set_at(&["message"], message.into());

@@ -113,7 +113,7 @@ impl Strategy for ApiService {
             return Ok(());
         }
         let mut condition = Value::empty_map();
-        condition.set_at(&["lastTransitionTime"], time_text(context.now));
+        condition.set_at(&["lastTransitionTime"], time_text(context.now()));
         condition.set_at(&["message"], "Local APIServices are always available".into());
         condition.set_at(&["reason"], "Local".into());
         condition.set_at(&["status"], "True".into());

@@ -23,7 +23,7 @@ impl Review for SelfSubjectReview {
         for field in ["kind", "apiVersion"] {
             answer.set_at(&[field], object.get(field).cloned().unwrap_or_default());
         }
-        answer.set_at(&["metadata", "creationTimestamp"], time_text(context.now));
+        answer.set_at(&["metadata", "creationTimestamp"], time_text(context.now()));
         answer.set_at(&["status", "userInfo"], user_info(context.user));
         Ok(answer)
     }

@@ -163,7 +163,7 @@ fn fill_in_times(context: &WriteContext<'_>, object: &mut Value, old: &Value) {
     }
     for condition in &mut now {
         if is_zero(condition.get("lastUpdateTime")) {
-            condition.set_at(&["lastUpdateTime"], time_text(context.now));
+            condition.set_at(&["lastUpdateTime"], time_text(context.now()));
         }
         if is_zero(condition.get("lastTransitionTime")) {
             let same = |known: &&Value| {
@@ -176,7 +176,10 @@ fn fill_in_times(context: &WriteContext<'_>, object: &mut Value, old: &Value) {
                 .find(same)
                 .and_then(|known| known.get("lastTransitionTime"));
             let since = since.filter(|since| !is_zero(Some(since))).cloned();
-            condition.set_at(&["lastTransitionTime"], since.unwrap_or_else(|| time_text(context.now)));
+            condition.set_at(
+                &["lastTransitionTime"],
+                since.unwrap_or_else(|| time_text(context.now())),
+            );
         }
     }
     object.set_at(&["status", "conditions"], now.into());

@@ -444,7 +444,7 @@ fn validate_times(
     );
     let life = last.duration_since(first).unwrap_or_default();
     let apart = begins
-        .duration_since(context.now)
+        .duration_since(context.now())
         .or_else(|earlier| Ok::<_, ()>(earlier.duration()));
     let spec = old.child("spec");
     let longest = spec.child("maxExpirationSeconds").number().unwrap_or_default();

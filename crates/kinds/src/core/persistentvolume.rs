@@ -94,7 +94,7 @@ impl Strategy for PersistentVolume {
     fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         let mut status = Value::empty_map();
         status.set_at(&["phase"], "Pending".into());
-        status.set_at(&["lastPhaseTransitionTime"], time_text(context.now));
+        status.set_at(&["lastPhaseTransitionTime"], time_text(context.now()));
         object.set_at(&["status"], status);
         Ok(())
     }
@@ -114,7 +114,7 @@ impl Strategy for PersistentVolume {
                 object.set_at(&CHANGED, before.clone());
             }
         } else if is_zero(sent) || sent == before {
-            object.set_at(&CHANGED, time_text(context.now));
+            object.set_at(&CHANGED, time_text(context.now()));
         }
         Ok(())
     }

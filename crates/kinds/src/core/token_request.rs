@@ -44,7 +44,7 @@ impl Review for TokenRequest {
                 request.set_at(&["metadata", field], value.clone());
             }
         }
-        request.set_at(&["metadata", "creationTimestamp"], time_text(context.now));
+        request.set_at(&["metadata", "creationTimestamp"], time_text(context.now()));
         let mut status = Value::empty_map();
         status.set_at(&["token"], "".into());
         status.set_at(&["expirationTimestamp"], Value::Null);
@@ -73,7 +73,7 @@ impl Review for TokenRequest {
             namespace: context.namespace,
             account: identity(&account),
             audiences: &audiences,
-            now: context.now,
+            now: context.now(),
             seconds: life,
             warn_after: extended.then_some(seconds),
             pod: bound.pod,
@@ -83,7 +83,7 @@ impl Review for TokenRequest {
         let token = token.map_err(|why| Refusal::Failed(format!("failed to generate token: {why}")))?;
         context.annotate(ISSUED, || token.credential);
         // The response contains the requested expiration, even if the token is valid for longer.
-        let end = context.now + std::time::Duration::from_secs(seconds.unsigned_abs());
+        let end = context.now() + std::time::Duration::from_secs(seconds.unsigned_abs());
         let mut status = Value::empty_map();
         status.set_at(&["expirationTimestamp"], time_text(end));
         status.set_at(&["token"], token.token.into());

@@ -22,10 +22,10 @@ const PLACED: &str = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` i
 const NOT_PLACED: &str = "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in \
      the ResourceSlice spec";
 
-/// Sets the missing `timeAdded` of taints.
+/// Sets the missing `timeAdded` of taints. The clock is only read if one is missing.
 ///
 /// upstream: pkg/apis/resource/v1#SetDefaults_DeviceTaint
-pub(super) fn default_taints(spec: &mut Value, now: SystemTime) {
+pub(super) fn default_taints(spec: &mut Value, now: impl Fn() -> SystemTime) {
     let lacks = |taint: &Value| taint.as_map().is_some_and(|taint| taint.get("timeAdded").is_none());
     let has_new = |device: &Value| {
         let taints = device.get("taints").and_then(Value::as_list);
@@ -33,7 +33,7 @@ pub(super) fn default_taints(spec: &mut Value, now: SystemTime) {
     };
     change_items(spec, "devices", has_new, |device| {
         change_items(device, "taints", lacks, |taint| {
-            taint.set_at(&["timeAdded"], time_text(now))
+            taint.set_at(&["timeAdded"], time_text(now()))
         });
     });
 }

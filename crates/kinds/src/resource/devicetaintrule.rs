@@ -44,7 +44,7 @@ fn stamp(context: &WriteContext<'_>, object: &mut Value, old: Option<&Value>) {
     let stale = old
         .is_some_and(|old| old.get("effect") != taint.get("effect") && old.get("timeAdded") == taint.get("timeAdded"));
     if stale || taint.get("timeAdded").is_none() {
-        taint.set_at(&["timeAdded"], time_text(context.now));
+        taint.set_at(&["timeAdded"], time_text(context.now()));
     }
 }
 

@@ -77,7 +77,7 @@ impl Strategy for ResourceSlice {
 /// upstream: pkg/registry/resource/resourceslice#resourceSliceStrategy.PrepareForCreate
 fn prepare(context: &WriteContext<'_>, object: &mut Value) {
     if let Some(spec) = object.at_mut(&["spec"]) {
-        default_taints(spec, context.now);
+        default_taints(spec, || context.now());
     }
 }
 

@@ -133,8 +133,8 @@ pub struct WriteContext<'a> {
     pub patches: bool,
     /// True if nothing will be stored.
     pub dry_run: bool,
-    /// The time of the write.
-    pub now: SystemTime,
+    /// The clock of the write; see [`WriteContext::now`].
+    pub clock: &'a dyn WriteClock,
     /// The resource that is written.
     pub resource: &'a Resource,
     /// The types of the built-in kinds.
@@ -168,7 +168,19 @@ pub struct Beside {
 /// Callback for the outcome of a write: called with `true` if it was stored.
 pub type OutcomeCall = Box<dyn FnOnce(bool) + Send>;
 
+/// Clock of a write.
+pub trait WriteClock: Sync {
+    /// Returns the time of the write, which is the same for all of its steps.
+    fn now(&self) -> SystemTime;
+}
+
 impl WriteContext<'_> {
+    /// Returns the time of the write. Call this only if the time is needed: the result of a run that reads the clock
+    /// may differ at another time, so the server does not answer a repetition of it from memory.
+    pub fn now(&self) -> SystemTime {
+        self.clock.now()
+    }
+
     /// Registers `call` to run once the outcome of the write is known: with `true` if it was stored, with `false` if it
     /// was rejected, lost a race or was a dry run. A strategy releases its reservations there.
     pub fn on_outcome(&self, call: impl FnOnce(bool) + Send + 'static) {

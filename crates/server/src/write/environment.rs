@@ -5,16 +5,15 @@ use std::time::Duration;
 use holdfast_admission::policies::Check;
 use holdfast_admission::policies::conditions::ConditionCheck;
 use holdfast_admission::webhooks::{ClientConfig, WebhookType};
-use holdfast_resource::access::Access;
 use holdfast_resource::convert::Converted;
 use holdfast_resource::{ConversionCaller, ConversionWebhook, Lookup, RawForm, Registry};
 use holdfast_schema::Provenance;
 use holdfast_value::Value;
 use holdfast_writes::{
-    Callers, ConditionOwner, Ending, Environment, Stage, StoredObject, Target, Unanswered, WebhookAnswer, WebhookCall,
+    Callers, ConditionOwner, Ending, Environment, ReadObserver, Services, Stage, StoredObject, Target, Unanswered,
+    WebhookAnswer, WebhookCall,
 };
 
-use super::noop_applies::Witness;
 use crate::http::ApiError;
 use crate::metrics::{ConditionLabels, WebhookLabels};
 use crate::objects::lookup::SnapshotLookup;
@@ -37,16 +36,17 @@ pub(super) fn lookup<'a>(context: &'a Context, registry: &'a Registry, snapshot:
 
 /// Creates a run of a write to `target` that reads the other objects through `lookup`.
 pub(super) fn stage<'a>(context: &'a Context, target: &'a Target, lookup: &'a SnapshotLookup<'a>) -> Stage<'a> {
-    Stage::new(environment(context, lookup, context.access()), target)
+    Stage::new(Environment::new(services(context, lookup)), target)
 }
 
-/// Creates a run as [`stage`] does, whose reads `witness` records.
-pub(super) fn witnessed_stage<'a>(context: &'a Context, target: &'a Target, witness: &'a Witness<'a>) -> Stage<'a> {
-    let access = Access {
-        authorizer: witness,
-        ..context.access()
-    };
-    Stage::new(environment(context, witness, access), target)
+/// Creates a run as [`stage`] does, whose reads `observer` records.
+pub(super) fn observed_stage<'a>(
+    context: &'a Context,
+    target: &'a Target,
+    lookup: &'a SnapshotLookup<'a>,
+    observer: &'a dyn ReadObserver,
+) -> Stage<'a> {
+    Stage::new(Environment::observed(services(context, lookup), observer), target)
 }
 
 /// Returns the existing object in the form that a run needs.
@@ -77,14 +77,14 @@ pub(super) fn stored_object(target: &Target, stored: &Entry) -> Result<StoredObj
     })
 }
 
-fn environment<'a>(context: &'a Context, lookup: &'a dyn Lookup, access: Access<'a>) -> Environment<'a> {
-    Environment {
+fn services<'a>(context: &'a Context, lookup: &'a dyn Lookup) -> Services<'a> {
+    Services {
         field_managers: &context.field_managers,
         plugins: &context.admission,
         policies: &context.shared.policies,
         webhooks: context.webhooks.configured(),
         authorizer: &context.shared.authorizer,
-        access,
+        access: context.access(),
         identifiers: context.shared.identifiers.as_ref(),
         lookup,
         callers: context,

@@ -2,21 +2,18 @@
 //! nothing when the same user last sent it in the same way, it changes nothing as long as everything that its run read
 //! is unchanged. Such an apply is answered without a run.
 //!
-//! A run reads the object, which holds the memory, so that the memory ends with it; the other objects that it looked
-//! up, by their revisions; and the resource. A run that read anything else, such as the permissions of users, is not
-//! remembered. Nor is a run that policies or webhooks observe, because their answers may differ each time.
+//! A run reads the object, which holds the memory, so that the memory ends with it, and the resource. All else it reads
+//! through its [`Environment`](holdfast_writes::Environment), which records each read: objects that it looks up, by
+//! their revisions. A run that read anything else, such as the permissions of users or the time, is not remembered. Nor
+//! is a run that policies or webhooks observe, because their answers may differ each time.
 
 use std::hash::{BuildHasher as _, Hash, Hasher, RandomState};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use holdfast_authorization::{Attributes, Authorization, Authorizer, User, UserRules};
-use holdfast_resource::{Lookup, Resource};
-use holdfast_schema::{GroupKind, GroupResource};
+use holdfast_schema::GroupResource;
 use holdfast_store::{Key, Revision};
-use holdfast_value::Value;
-use holdfast_writes::{Stage, Target};
+use holdfast_writes::{Read, ReadObserver, Stage, Target};
 use parking_lot::Mutex;
 
 use super::environment::{self, stage};
@@ -96,105 +93,80 @@ pub(crate) fn answer(context: &Context, target: &Target, sent: SentApply<'_>) ->
     Some(WriteResult::unchanged(entry, warnings))
 }
 
-/// Records the reads of a run.
+/// Records what a run reads.
 pub(super) struct Witness<'a> {
     sent: SentApply<'a>,
     lookup: &'a SnapshotLookup<'a>,
-    authorizer: &'a dyn Authorizer,
     seen: Mutex<Vec<(Key, Revision)>>,
-    /// True if the run read state that cannot be recorded.
+    /// True if the run read state without a revision, which may have changed unnoticed.
     beyond: AtomicBool,
 }
 
 impl<'a> Witness<'a> {
     /// Creates the witness of an apply that reads other objects through `lookup`.
-    pub(super) fn new(context: &'a Context, sent: SentApply<'a>, lookup: &'a SnapshotLookup<'a>) -> Self {
+    pub(super) fn new(sent: SentApply<'a>, lookup: &'a SnapshotLookup<'a>) -> Self {
         Self {
             sent,
             lookup,
-            authorizer: context.shared.authorizer.as_ref(),
             seen: Mutex::default(),
             beyond: AtomicBool::default(),
         }
     }
 
-    /// Returns the memory of the run, which changed nothing. `stage` is a run over the same state, whose reads are not
-    /// recorded.
-    pub(super) fn noop_apply(self, stage: &Stage<'_>, target: &Target, warnings: &[String]) -> Option<NoopApply> {
-        // A policy or webhook may have been added meanwhile.
-        if self.beyond.into_inner() || stage.is_heard_of("UPDATE") {
+    /// Returns the memory of the run `stage`, which changed nothing.
+    pub(super) fn noop_apply(&self, stage: &Stage<'_>, target: &Target, warnings: &[String]) -> Option<NoopApply> {
+        if self.beyond.load(Ordering::Relaxed) || stage.is_heard_of("UPDATE") {
             return None;
         }
         Some(NoopApply {
             fingerprint: self.sent.fingerprint(target),
             resource: Arc::downgrade(&target.resource),
-            seen: self.seen.into_inner().into(),
+            seen: std::mem::take(&mut *self.seen.lock()).into(),
             warnings: warnings.to_vec(),
         })
     }
 
-    fn looks_beyond(&self) {
-        self.beyond.store(true, Ordering::Relaxed);
-    }
-}
-
-impl Lookup for Witness<'_> {
-    fn get(&self, resource: &GroupResource, namespace: &str, name: &str) -> Option<Value> {
+    /// Returns the key of an object and the revision at which it was written, if its resource is stored.
+    fn revision_of(&self, resource: &GroupResource, namespace: &str, name: &str) -> Option<(Key, Revision)> {
         let SnapshotLookup { registry, snapshot, .. } = self.lookup;
-        match registry
-            .resource(resource)
-            .and_then(|resource| resource.storage.as_ref())
-        {
-            Some(storage) => {
-                let key = Key::from(storage.key(namespace, name).as_str());
-                let revision = revision_of(snapshot, &key);
-                self.seen.lock().push((key, revision));
-            }
-            None => self.looks_beyond(),
-        }
-        self.lookup.get(resource, namespace, name)
-    }
-
-    fn list(&self, resource: &GroupResource, namespace: &str, visit: &mut dyn FnMut(&Value) -> ControlFlow<()>) {
-        self.looks_beyond();
-        self.lookup.list(resource, namespace, visit);
-    }
-
-    fn list_revisions(
-        &self,
-        resource: &GroupResource,
-        namespace: &str,
-        visit: &mut dyn FnMut(u64, &dyn Fn() -> Value),
-    ) {
-        self.looks_beyond();
-        self.lookup.list_revisions(resource, namespace, visit);
-    }
-
-    fn resource_of(&self, kind: &GroupKind) -> Option<&Resource> {
-        self.looks_beyond();
-        self.lookup.resource_of(kind)
-    }
-
-    fn storage_health(&self) -> Result<(), String> {
-        self.looks_beyond();
-        self.lookup.storage_health()
+        let storage = registry.resource(resource)?.storage.as_ref()?;
+        let key = Key::from(storage.key(namespace, name).as_str());
+        let revision = revision_of(snapshot, &key);
+        Some((key, revision))
     }
 }
 
-impl Authorizer for Witness<'_> {
-    fn authorize(&self, user: &User, attributes: &Attributes<'_>) -> Authorization {
-        self.looks_beyond();
-        self.authorizer.authorize(user, attributes)
-    }
-
-    fn rules(&self, user: &User, namespace: &str) -> UserRules {
-        self.looks_beyond();
-        self.authorizer.rules(user, namespace)
+impl ReadObserver for Witness<'_> {
+    fn record(&self, read: Read<'_>) {
+        let seen = match read {
+            Read::Object {
+                resource,
+                namespace,
+                name,
+            } => self.revision_of(resource, namespace, name),
+            // Before an apply is remembered or answered, `Stage::is_heard_of` checks that none of them is called. If
+            // one is called, the run also reads permissions or an answer.
+            Read::Policies | Read::Webhooks => return,
+            Read::List
+            | Read::KindResource
+            | Read::StorageHealth
+            | Read::WebhookAnswer
+            | Read::Permissions
+            | Read::Tokens
+            | Read::Identifier
+            | Read::Clock => None,
+        };
+        match seen {
+            Some(seen) => self.seen.lock().push(seen),
+            None => self.beyond.store(true, Ordering::Relaxed),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use holdfast_authorization::User;
+
     use super::super::testing::{CONFIG, World, applied, stored};
     use super::super::update::apply;
     use super::*;
@@ -278,8 +250,13 @@ mod tests {
         let lookup = environment::lookup(context, &target.registry, &snapshot);
         let options = PatchOptions::default();
         let sent = sent(&world, &target, &options, CONFIG).unwrap();
-        let witness = Witness::new(context, sent, &lookup);
-        assert_eq!(witness.get(&secrets(), "default", "s"), None);
+        let witness = Witness::new(sent, &lookup);
+        witness.record(Read::Policies);
+        witness.record(Read::Object {
+            resource: &secrets(),
+            namespace: "default",
+            name: "s",
+        });
         let apply = witness
             .noop_apply(&stage(context, &target, &lookup), &target, &["careful".to_owned()])
             .unwrap();
@@ -297,25 +274,32 @@ mod tests {
         let lookup = environment::lookup(context, &target.registry, &snapshot);
         let options = PatchOptions::default();
         let sent = sent(&world, &target, &options, CONFIG).unwrap();
-        type Look = fn(&Witness<'_>);
-        let looks: [(&str, Look); 4] = [
-            ("list", |run| {
-                run.list(&secrets(), "", &mut |_| ControlFlow::Continue(()))
-            }),
-            ("list_revisions", |run| {
-                run.list_revisions(&secrets(), "", &mut |_, _| {})
-            }),
-            ("storage_health", |run| drop(run.storage_health())),
-            ("rules", |run| drop(run.rules(&User::default(), "default"))),
-        ];
-        for (what, look) in looks {
-            let witness = Witness::new(context, sent, &lookup);
-            look(&witness);
+        let unknown = GroupResource {
+            group: "example.com".into(),
+            resource: "secrets".into(),
+        };
+        for read in [
+            Read::Object {
+                resource: &unknown,
+                namespace: "default",
+                name: "s",
+            },
+            Read::List,
+            Read::KindResource,
+            Read::StorageHealth,
+            Read::WebhookAnswer,
+            Read::Permissions,
+            Read::Tokens,
+            Read::Identifier,
+            Read::Clock,
+        ] {
+            let witness = Witness::new(sent, &lookup);
+            witness.record(read);
             assert!(
                 witness
                     .noop_apply(&stage(context, &target, &lookup), &target, &[])
                     .is_none(),
-                "{what}"
+                "{read:?}"
             );
         }
     }

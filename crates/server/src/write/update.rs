@@ -5,7 +5,7 @@ use std::sync::Arc;
 use holdfast_writes::{Change, Target, Write};
 
 use super::commit::{Destination, Failure, store};
-use super::environment::{lookup, stage, stored_object, witnessed_stage};
+use super::environment::{lookup, observed_stage, stage, stored_object};
 use super::freshness::{Freshness, was_overtaken};
 use super::noop_applies::{SentApply, Witness};
 use super::parent_guard::ParentGuards;
@@ -71,14 +71,11 @@ async fn update_until_stored(
         target.check_deadline()?;
         let snapshot = context.shared.store.newest();
         let lookup = lookup(context, &target.registry, &snapshot);
-        let unrecorded = stage(context, target, &lookup);
-        let witness = sent
-            .filter(|_| !unrecorded.is_heard_of("UPDATE"))
-            .map(|sent| Witness::new(context, sent, &lookup));
-        let recorded = witness
-            .as_ref()
-            .map(|witness| witnessed_stage(context, target, witness));
-        let stage = recorded.as_ref().unwrap_or(&unrecorded);
+        let witness = sent.map(|sent| Witness::new(sent, &lookup));
+        let stage = match &witness {
+            Some(witness) => observed_stage(context, target, &lookup, witness),
+            None => stage(context, target, &lookup),
+        };
         // An object that states another name than the address is stored under the name of the address.
         let key = target.key(&target.name);
         let stored = snapshot.get(key.as_bytes());
@@ -99,15 +96,15 @@ async fn update_until_stored(
         let updated = turn.over(stage.update(change, existing.as_ref())).await?;
         let reservations = match (updated.write, stored) {
             (Write::Unchanged, Some(stored)) => {
-                if let Some(apply) =
-                    witness.and_then(|witness| witness.noop_apply(&unrecorded, target, &updated.warnings))
-                {
+                let witness = witness.as_ref();
+                let apply = witness.and_then(|witness| witness.noop_apply(&stage, target, &updated.warnings));
+                if let Some(apply) = apply {
                     stored.index().remember_apply(apply);
                 }
                 return Ok(WriteResult::unchanged(stored, updated.warnings));
             }
             (Write::Put, stored) => {
-                let reservations = reservations::reserve(context, stage, target, &snapshot, &updated.object, stored);
+                let reservations = reservations::reserve(context, &stage, target, &snapshot, &updated.object, stored);
                 reservations.map_err(|rejected| rejected.with_warnings(updated.warnings.clone()))?
             }
             _ => Vec::new(),

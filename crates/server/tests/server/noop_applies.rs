@@ -1,6 +1,7 @@
 //! Repeated applies that changed nothing before: they are answered without a run until something changes that the run
 //! would read.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,8 +12,11 @@ use holdfast_schema::GroupResource;
 use holdfast_value::Value;
 use serde_json::json;
 
-/// An admission plugin that counts the runs of writes to ConfigMaps, and reads a Secret in each.
-struct Runs(Arc<AtomicUsize>);
+/// A step that reads something.
+type ReadStep = fn(&WriteContext<'_>);
+
+/// An admission plugin that counts the runs of writes to ConfigMaps, and reads something in each.
+struct Runs(Arc<AtomicUsize>, ReadStep);
 
 impl AdmissionPlugin for Runs {
     fn name(&self) -> &'static str {
@@ -26,14 +30,21 @@ impl AdmissionPlugin for Runs {
     fn mutate(&self, context: &WriteContext<'_>, _: Option<&mut Value>, _: Option<&Value>) -> Result<(), Refusal> {
         if context.resource.plural == "configmaps" {
             self.0.fetch_add(1, Ordering::Relaxed);
-            let secrets = GroupResource {
-                group: "".into(),
-                resource: "secrets".into(),
-            };
-            context.lookup.get(&secrets, "default", "s");
+            self.1(context);
         }
         Ok(())
     }
+}
+
+fn secrets() -> GroupResource {
+    GroupResource {
+        group: "".into(),
+        resource: "secrets".into(),
+    }
+}
+
+fn look_up_secret(context: &WriteContext<'_>) {
+    context.lookup.get(&secrets(), "default", "s");
 }
 
 struct Applies {
@@ -43,8 +54,13 @@ struct Applies {
 
 impl Applies {
     async fn start() -> Self {
+        Self::reading(look_up_secret).await
+    }
+
+    /// Starts a server whose plugin runs this step in each run.
+    async fn reading(step: ReadStep) -> Self {
         let runs = Arc::new(AtomicUsize::new(0));
-        let server = Server::start_with_plugin(Runs(Arc::clone(&runs))).await;
+        let server = Server::start_with_plugin(Runs(Arc::clone(&runs), step)).await;
         runs.store(0, Ordering::Relaxed);
         Self { server, runs }
     }
@@ -119,6 +135,31 @@ async fn apply_runs_again_after_change_of_object_that_it_read() {
         }
         assert_eq!(applies.apply("", "1").await.1, 1, "after the {change}");
         assert_eq!(applies.apply("", "1").await.1, 0, "after the {change}");
+    }
+}
+
+#[tokio::test]
+async fn apply_that_reads_state_without_revision_runs_each_time() {
+    let steps: [(&str, ReadStep); 4] = [
+        ("time", |context| {
+            context.now();
+        }),
+        ("list", |context| {
+            let mut visit = |_: &Value| ControlFlow::Continue(());
+            context.lookup.list(&secrets(), "default", &mut visit);
+        }),
+        ("permissions", |context| {
+            drop(context.access.authorizer.rules(context.user, "default"));
+        }),
+        ("tokens", |context| {
+            drop(context.access.tokens.authenticate("t", &[]));
+        }),
+    ];
+    for (read, step) in steps {
+        let applies = Applies::reading(step).await;
+        for turn in 0..3 {
+            assert_eq!(applies.apply("", "1").await.1, 1, "{read} {turn}");
+        }
     }
 }
 

@@ -149,7 +149,7 @@ fn set_scheduled(context: &WriteContext<'_>, pod: &mut Value) {
 /// Replaces the condition of the same type, or adds it, with the current time as transition time.
 pub(super) fn set_condition(context: &WriteContext<'_>, pod: &mut Value, mut condition: Value) {
     condition.set_at(&["lastProbeTime"], Value::Null);
-    condition.set_at(&["lastTransitionTime"], time_text(context.now));
+    condition.set_at(&["lastTransitionTime"], time_text(context.now()));
     let list = pod.at(&["status", "conditions"]).and_then(Value::as_list);
     let mut conditions: Vec<Value> = list.into_iter().flat_map(|list| list.iter()).cloned().collect();
     match conditions

@@ -288,7 +288,7 @@ fn disrupt(context: &WriteContext<'_>, pod: &str, mut budget: Value) -> Result<V
     if allowed == 1 {
         set_no_more_allowed(context, &mut budget);
     }
-    budget.set_at(&["status", "disruptedPods", pod], time_text(context.now));
+    budget.set_at(&["status", "disruptedPods", pod], time_text(context.now()));
     Ok(budget)
 }
 
@@ -330,7 +330,10 @@ fn set_no_more_allowed(context: &WriteContext<'_>, budget: &mut Value) {
         .filter(|condition| condition.str_at(&["status"]) == Some("False"))
         .and_then(|condition| condition.get("lastTransitionTime").cloned());
     let mut condition = Value::empty_map();
-    condition.set_at(&["lastTransitionTime"], since.unwrap_or_else(|| time_text(context.now)));
+    condition.set_at(
+        &["lastTransitionTime"],
+        since.unwrap_or_else(|| time_text(context.now())),
+    );
     condition.set_at(&["message"], "".into());
     condition.set_at(&["observedGeneration"], Value::Int(count(budget, "observedGeneration")));
     condition.set_at(&["reason"], "InsufficientPods".into());

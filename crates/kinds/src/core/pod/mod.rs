@@ -109,7 +109,7 @@ impl Strategy for Pod {
             .unwrap_or_else(|| qos::class(&Field::root(object).child("spec")).into());
         status.insert("qosClass", class);
         if !is_zero(object.at(&["spec", "schedulingGates"])) {
-            status.insert("conditions", Value::from(vec![gated_condition(context.now)]));
+            status.insert("conditions", Value::from(vec![gated_condition(context.now())]));
         }
         object.set_at(&["status"], status.into());
         let merges = self
