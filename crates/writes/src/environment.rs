@@ -82,7 +82,7 @@ pub enum Read<'r> {
 
 /// Records what a run reads from its environment.
 pub trait ReadObserver: Sync {
-    /// Records a read, before it takes place.
+    /// Records a read that is about to happen.
     fn record(&self, read: Read<'_>);
 }
 

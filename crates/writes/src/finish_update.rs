@@ -28,10 +28,8 @@ impl Stage<'_> {
         let (mut updated, warnings) = change.take();
         let provenance = change.provenance();
         let name = SmolStr::new(metadata::name(existing));
-        let call = self.call(Operation::Update, &name);
-        let mut call = call
-            .with_provenance(provenance)
-            .in_place_of(existing, stored.provenance);
+        let begun = self.call(Operation::Update, &name).with_provenance(provenance);
+        let mut call = begun.in_place_of(existing, stored.provenance);
         let of_object = scaled.is_none() && self.target.subresource.is_empty();
         let raw = self.resource().capabilities.raw.filter(|_| of_object);
         // A write to a subresource leaves raw extensions as they are.
@@ -56,12 +54,12 @@ impl Stage<'_> {
             // The store drops it; a dry run returns the object that was sent.
             updated.remove_at(&["metadata", "selfLink"]);
         }
-        let updated = self.to_be_stored(updated).await?;
+        let object = self.to_be_stored(updated).await?;
         let write = if completes {
             Write::Delete
-        } else if updated == stored.object
+        } else if object == stored.object
             && !rewrites_raw
-            && !(stored.provenance.is_as_created() && completed_by_reads(self.resource(), &updated))
+            && !(stored.provenance.is_as_created() && completed_by_reads(self.resource(), &object))
         {
             Write::Unchanged
         } else {
@@ -69,8 +67,8 @@ impl Stage<'_> {
         };
         Ok(Staged {
             write,
-            facts: self.facts_of_stored(&call, &updated),
-            object: updated,
+            facts: self.facts_of_stored(&call, &object),
+            object,
             raw_form,
             warnings: call.warnings(),
             after: call.after_commit(),

@@ -8,7 +8,7 @@
 //! delete. The server decodes bodies, commits staged writes and responds to clients.
 //!
 //! A run accesses the outside only through an [`Environment`]: other objects through a `Lookup`, webhooks through
-//! [`Callers`]. The environment records each [`Read`], so that the server knows when a run would come to the same result
+//! [`Callers`]. The environment records each [`Read`], so that the server knows when a run would have the same result
 //! again.
 //!
 //! Invariant: nothing here depends on HTTP or the store. A run only waits for webhooks, and only if there are any. A
