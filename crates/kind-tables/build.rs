@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 //! Generates the compressed table of descriptions of types and fields from the texts of the crate `k8s-openapi`, and
-//! adds descriptions to the columns of tables.
+//! adds descriptions to the columns of tables. It also lists the rules in code that validation tags name.
 //!
 //! The texts are not in the repository, and the crate is not linked into the server: each build reads it here. Each
 //! line of the table is a definition name, a tab, and the text with `\` and line breaks escaped; or a tab, the name of
@@ -8,6 +8,8 @@
 
 #[path = "build/columns.rs"]
 mod columns;
+#[path = "build/rules.rs"]
+mod rules;
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -43,12 +45,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     for path in [
         "build.rs",
         "build/columns.rs",
+        "build/rules.rs",
+        "tables",
         columns::COLUMNS,
         columns::RESOURCES,
         columns::MORE_RESOURCES,
     ] {
         writeln!(std::io::stdout(), "cargo::rerun-if-changed={path}")?;
     }
+    let out = PathBuf::from(std::env::var("OUT_DIR")?);
+    std::fs::write(out.join("rules.rs"), rule_names(&rules::read("tables".as_ref())?))?;
     let mut generator = SchemaSettings::openapi3().into_generator();
     gather_kinds(&mut generator);
     gather_more_kinds(&mut generator);
@@ -62,12 +68,17 @@ fn main() -> Result<(), Box<dyn Error>> {
             writeln!(table, "\t{field}\t{}", words(property))?;
         }
     }
-    let out = PathBuf::from(std::env::var("OUT_DIR")?);
     std::fs::write(out.join("columns.txt"), columns::described(&definitions)?)?;
     let mut encoder = DeflateEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(table.as_bytes())?;
     std::fs::write(out.join("descriptions.deflate"), encoder.finish()?)?;
     Ok(())
+}
+
+/// Returns the list of all rules in code, as an expression in Rust.
+fn rule_names(sets: &rules::RuleSets) -> String {
+    let (values, changes) = rules::listed(sets);
+    format!("RuleNames::Listed {{ values: &{values:?}, changes: &{changes:?} }}\n")
 }
 
 /// Sets the description of the field `object` of watch events, which the crate appends to that of the type.

@@ -12,6 +12,7 @@ macro_rules! more {
 }
 
 use holdfast_resource::version_order;
+use holdfast_schema::RuleNames;
 use holdfast_schema::types::{TextError, TypeTable};
 use smol_str::SmolStr;
 
@@ -32,8 +33,15 @@ pub enum TablesError {
 
 /// Returns the table of all built-in types.
 pub fn types() -> Result<TypeTable, TextError> {
-    Ok(TypeTable::parse(include_str!("../tables/types.txt"))?.with_go_types(GO_TYPES))
+    read(include_str!("../tables/types.txt"))
 }
+
+fn read(text: &str) -> Result<TypeTable, TextError> {
+    Ok(TypeTable::parse_with_rules(text, &RULES)?.with_go_types(GO_TYPES))
+}
+
+/// The rules in code that validation tags name.
+const RULES: RuleNames = include!(concat!(env!("OUT_DIR"), "/rules.rs"));
 
 /// Go types of fields.
 const GO_TYPES: &str = include_str!("../tables/go_types.txt");
@@ -65,7 +73,7 @@ pub fn types_of(apis: &Apis) -> Result<TypeTable, TextError> {
         .collect();
     match more.is_empty() {
         true => types(),
-        false => Ok(TypeTable::parse(&joined(include_str!("../tables/types.txt"), more))?.with_go_types(GO_TYPES)),
+        false => read(&joined(include_str!("../tables/types.txt"), more)),
     }
 }
 
@@ -90,10 +98,9 @@ pub fn types_at_rest(apis: &Apis) -> Result<TypeTable, TextError> {
         .iter()
         .filter(|(group, version, _)| apis.has_more(group) && !is_older(group, version));
     let older = include_str!("../tables/older_types.txt");
-    TypeTable::parse(&joined(
-        include_str!("../tables/types.txt"),
-        [older].into_iter().chain(more.map(|(.., text)| *text)),
-    ))
+    let more = more.map(|(.., text)| *text);
+    let text = joined(include_str!("../tables/types.txt"), [older].into_iter().chain(more));
+    TypeTable::parse_with_rules(&text, &RULES)
 }
 
 /// Returns older versions of kinds that share a type with a served version: version, kind and the version with the

@@ -616,6 +616,7 @@ mod tests {
                 old: Some(&old),
                 subresource,
                 rules: &holdfast_schema::NoRules,
+                changes: &holdfast_schema::NoRules,
                 empties: &[],
                 parts: None,
             });

@@ -256,6 +256,7 @@ type example.v1.Spec struct
                 old,
                 subresource,
                 rules: &NoRules,
+                changes: &NoRules,
                 empties: &[],
                 parts: None,
             });

@@ -3,7 +3,7 @@
 //! without their prefix.
 //!
 //! ```text
-//! type example.v1.Spec struct +order(@source,kind,count) +changes(kind)
+//! type example.v1.Spec struct +rules(Example) +order(@source,kind,count) +changes(kind)
 //!   kind string 1 +required +enum(A,B) +immutable
 //!   count int32 2 pointer +minimum(1)
 //! ```
@@ -18,6 +18,7 @@ use crate::field_error::FieldError;
 use crate::metadata::conditions::validate_conditions;
 use crate::metadata::formats::{self, Faults};
 use crate::metadata::labels::{validate_label_selector, validate_labels};
+use crate::rule_names::{RuleId, RuleNames};
 use crate::types::Gate;
 
 /// Validation tags of the values of a field.
@@ -228,14 +229,26 @@ fn resource_pool_name(field: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
     }
 }
 
+/// An item in the order of the checks of a struct.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OrderItem {
+    /// A field: `name`.
+    Field(SmolStr),
+    /// A field that a rule may have checked, and that is not checked otherwise: `?name`.
+    FieldOfRule(SmolStr),
+    /// A rule in code: `@name`.
+    Rule(RuleId),
+}
+
 /// Validation tags of a type as a whole.
 #[derive(Clone, Debug, Default)]
 pub struct TypeMarks {
-    /// Order in which the reference checks values, if it is not that of the fields: `+order(...)`. `@name` is a rule in
-    /// code; `?name` is a field that a rule may have checked, and that is not checked otherwise.
-    pub order: Vec<SmolStr>,
+    /// Set of the rules in code that the orders name: `+rules(Ingress)`, before them.
+    pub rules: Option<SmolStr>,
+    /// Order in which the reference checks values, if it is not that of the fields: `+order(...)`.
+    pub order: Vec<OrderItem>,
     /// The same order for changes: `+changes(...)`.
-    pub changes: Vec<SmolStr>,
+    pub changes: Vec<OrderItem>,
     /// Name of the members of the union in errors: `+union(handler~type)`.
     pub union: Option<SmolStr>,
     /// Checks of values, in order.
@@ -246,15 +259,34 @@ pub struct TypeMarks {
 
 impl TypeMarks {
     /// Adds a tag in the form of a table, without its `+`.
-    pub(crate) fn read(&mut self, mark: &str) -> Result<(), &'static str> {
-        let list = |inside: &str| inside.split(',').map(SmolStr::new).collect();
+    pub(crate) fn read(&mut self, mark: &str, names: &RuleNames) -> Result<(), &'static str> {
         match split(mark) {
-            ("order", inside) => self.order = list(inside),
-            ("changes", inside) => self.changes = list(inside),
+            ("rules", inside) => self.rules = Some(SmolStr::new(inside)),
+            ("order", inside) => self.order = self.order_of(inside, |set, name| names.value_rule(set, name))?,
+            ("changes", inside) => self.changes = self.order_of(inside, |set, name| names.change_rule(set, name))?,
             ("union", inside) => self.union = Some(text_or(inside, "")),
             _ => return Err("no such mark of a type"),
         }
         Ok(())
+    }
+
+    /// Reads an order; `find` returns the number of a rule by its set and its name.
+    fn order_of(
+        &self,
+        inside: &str,
+        find: impl Fn(&str, &str) -> Option<RuleId>,
+    ) -> Result<Vec<OrderItem>, &'static str> {
+        let read = |word: &str| {
+            if let Some(name) = word.strip_prefix('@') {
+                let set = self.rules.as_ref().ok_or("no set of the rules of a type")?;
+                return find(set, name).map(OrderItem::Rule).ok_or("no such rule of a type");
+            }
+            Ok(match word.strip_prefix('?') {
+                Some(name) => OrderItem::FieldOfRule(name.into()),
+                None => OrderItem::Field(word.into()),
+            })
+        };
+        inside.split(',').map(read).collect()
     }
 }
 
@@ -263,8 +295,8 @@ impl TypeMarks {
 pub(crate) enum Step {
     /// The field with this index.
     Field(u16),
-    /// The rule with this name.
-    Rule(SmolStr),
+    /// The rule with this number.
+    Rule(RuleId),
 }
 
 /// Splits a tag into its name and the text in its brackets.
@@ -319,6 +351,11 @@ pub fn join_marks(types: &str, marks: &str) -> Result<String, String> {
     }
 }
 
+/// Returns true if a line of tags is of no type: a comment, or the rules that a set includes.
+fn is_apart(line: &str) -> bool {
+    line.is_empty() || line.starts_with(['#', '@'])
+}
+
 /// Tags by type and field; the field is empty for those of the type.
 struct MarkLines<'m>(Vec<(&'m str, &'m str, Vec<&'m str>)>);
 
@@ -326,7 +363,7 @@ impl<'m> MarkLines<'m> {
     fn read(marks: &'m str) -> Result<Self, String> {
         let mut mark_lines = Self(Vec::new());
         let mut of = None;
-        for line in marks.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        for line in marks.lines().filter(|line| !is_apart(line)) {
             let is_type = line.starts_with("type ");
             let mut words = line.trim_start_matches("type ").split_whitespace();
             let name = words.next().unwrap_or_default();
@@ -402,6 +439,6 @@ mod tests {
         ] {
             assert!(Marks::default().read(mark).is_err(), "{mark}");
         }
-        assert!(TypeMarks::default().read("odd").is_err());
+        assert!(TypeMarks::default().read("odd", &RuleNames::NONE).is_err());
     }
 }

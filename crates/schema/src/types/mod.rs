@@ -39,7 +39,7 @@ pub use empties::{EmptyField, EmptyKind, show_empties};
 pub use field::{Field, ListType, MapType, MergeKey, Omission, PatchMarks, ProtoPath, Shape};
 pub use fields_v1::{OWNED_FIELDS, write_fields_v1};
 pub use gates::Gate;
-pub use marks::{Format, Mark, Marks, TypeMarks, join_marks};
+pub use marks::{Format, Mark, Marks, OrderItem, TypeMarks, join_marks};
 pub use merge::{anything, merge_schema, stated_default, type_spec};
 pub use object::{write_object, write_object_with_room};
 pub use rebuild::{ListRebuild, MapRebuild};

@@ -5,10 +5,12 @@ use holdfast_value::{Error, Growth, Limits, Value, json, yaml};
 use test_support::{needs, shared};
 
 use super::*;
+use crate::rule_names::RuleNames;
 
 /// Returns the table of the built-in types.
 pub(crate) fn builtin() -> TypeTable {
-    TypeTable::parse(include_str!("../../../kind-tables/tables/types.txt")).unwrap()
+    let text = include_str!("../../../kind-tables/tables/types.txt");
+    TypeTable::parse_with_rules(text, &RuleNames::Any).unwrap()
 }
 
 #[needs(shared)]

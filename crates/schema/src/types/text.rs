@@ -16,6 +16,7 @@ use std::fmt::Write as _;
 use holdfast_value::{Limits, SmolStr, Value, json};
 
 use crate::names::{GroupVersion, GroupVersionKind};
+use crate::rule_names::RuleNames;
 use crate::types::{
     Field, ListType, MapType, MergeKey, Omission, ProtoPath, Scalar, Shape, TableError, Type, TypeKind, TypeTable,
     TypeTableBuilder, Union,
@@ -38,9 +39,14 @@ pub enum TextError {
 }
 
 impl TypeTable {
-    /// Reads the text form; the types keep its order.
+    /// Reads the text form of types that name no rules in code; the types keep its order.
     pub fn parse(text: &str) -> Result<Self, TextError> {
-        let mut reader = Reader::default();
+        Self::parse_with_rules(text, &RuleNames::NONE)
+    }
+
+    /// Reads the text form; the types keep its order. `rules` are the rules in code that they may name.
+    pub fn parse_with_rules(text: &str, rules: &RuleNames) -> Result<Self, TextError> {
+        let mut reader = Reader::new(rules);
         reader.name_types(text);
         let mut lines = text.lines().enumerate().peekable();
         while let Some((at, line)) = lines.next() {
@@ -60,8 +66,8 @@ impl TypeTable {
     }
 }
 
-#[derive(Default)]
 struct Reader<'t> {
+    rules: &'t RuleNames,
     packages: Vec<(&'t str, &'t str)>,
     builder: TypeTableBuilder,
     /// Last full name that was built; kept for its memory.
@@ -69,6 +75,15 @@ struct Reader<'t> {
 }
 
 impl<'t> Reader<'t> {
+    fn new(rules: &'t RuleNames) -> Self {
+        Self {
+            rules,
+            packages: Vec::new(),
+            builder: TypeTableBuilder::default(),
+            name: String::new(),
+        }
+    }
+
     /// Reads the packages, and the names of the types in their order, which determines their ids.
     fn name_types(&mut self, text: &'t str) {
         for line in text.lines() {
@@ -111,7 +126,7 @@ impl<'t> Reader<'t> {
                 "unpublished" => of.published = false,
                 "kind" => of.kinds.push(kind_of(inside).ok_or(within("no kind"))?),
                 "union" => of.unions.push(union_of(inside).ok_or(within("no union"))?),
-                _ if mark.starts_with('+') => of.marks.read(&mark[1..]).map_err(within)?,
+                _ if mark.starts_with('+') => of.marks.read(&mark[1..], self.rules).map_err(within)?,
                 _ => return Err(within("no such mark of a type")),
             }
         }
@@ -405,6 +420,11 @@ type a.v1.Time time
         );
     }
 
+    const RULES: RuleNames = RuleNames::Listed {
+        values: &[("A", "one")],
+        changes: &[("A", "two")],
+    };
+
     #[test]
     fn a_bad_line_is_named() {
         for (text, message) in [
@@ -418,12 +438,18 @@ type a.v1.Time time
                 "the order of a names x, of which nothing is said",
             ),
             (
-                "type a struct +order(@rule)\n  x string 1 +required",
+                "type a struct +rules(A) +order(@one)\n  x string 1 +required",
                 "the order of a leaves out x, of which something is said",
             ),
             (
-                "type a struct +changes(@rule)\n  x string 1 +immutable",
+                "type a struct +rules(A) +changes(@two)\n  x string 1 +immutable",
                 "the order of a leaves out x, of which something is said",
+            ),
+            ("type a struct +order(@one)", "line 1: no set of the rules of a type"),
+            ("type a struct +rules(A) +order(@two)", "line 1: no such rule of a type"),
+            (
+                "type a struct +rules(A) +changes(@one)",
+                "line 1: no such rule of a type",
             ),
             ("  x string 1", "line 1: neither a type nor a field"),
             ("type a struct\n  x b 1", "the type b is named and not there"),
@@ -437,7 +463,8 @@ type a.v1.Time time
                 "a value of type a that is not set would be endless",
             ),
         ] {
-            assert_eq!(TypeTable::parse(text).unwrap_err().to_string(), message);
+            let error = TypeTable::parse_with_rules(text, &RULES).unwrap_err();
+            assert_eq!(error.to_string(), message);
         }
     }
 }
