@@ -6,7 +6,7 @@ macro_rules! more {
         (
             $group,
             $version,
-            include_str!(concat!("../tables/more/", $package, ".", $version, ".txt")),
+            include_str!(concat!(env!("OUT_DIR"), "/more/", $package, ".", $version, ".txt")),
         )
     };
 }
@@ -33,12 +33,15 @@ pub enum TablesError {
 
 /// Returns the table of all built-in types.
 pub fn types() -> Result<TypeTable, TextError> {
-    read(include_str!("../tables/types.txt"))
+    read(TYPES)
 }
 
 fn read(text: &str) -> Result<TypeTable, TextError> {
     Ok(TypeTable::parse_with_rules(text, &RULES)?.with_go_types(GO_TYPES))
 }
+
+/// Types of the served versions, with their validation tags.
+const TYPES: &str = include_str!(concat!(env!("OUT_DIR"), "/types.txt"));
 
 /// The rules in code that validation tags name.
 const RULES: RuleNames = include!(concat!(env!("OUT_DIR"), "/rules.rs"));
@@ -73,7 +76,7 @@ pub fn types_of(apis: &Apis) -> Result<TypeTable, TextError> {
         .collect();
     match more.is_empty() {
         true => types(),
-        false => read(&joined(include_str!("../tables/types.txt"), more)),
+        false => read(&joined(TYPES, more)),
     }
 }
 
@@ -99,7 +102,7 @@ pub fn types_at_rest(apis: &Apis) -> Result<TypeTable, TextError> {
         .filter(|(group, version, _)| apis.has_more(group) && !is_older(group, version));
     let older = include_str!("../tables/older_types.txt");
     let more = more.map(|(.., text)| *text);
-    let text = joined(include_str!("../tables/types.txt"), [older].into_iter().chain(more));
+    let text = joined(TYPES, [older].into_iter().chain(more));
     TypeTable::parse_with_rules(&text, &RULES)
 }
 
@@ -144,30 +147,12 @@ pub fn decodable_versions(group: &str, kind: &str, served: &[&str]) -> Vec<SmolS
 #[cfg(test)]
 mod tests {
     use super::*;
-    use holdfast_schema::types::{ListType, Omission, join_marks};
+    use holdfast_schema::types::{ListType, Omission};
     use holdfast_value::json;
 
     #[test]
-    fn types_have_the_marks_that_are_kept_for_them() {
-        let types = include_str!("../tables/types.txt");
-        let joined = join_marks(types, include_str!("../tables/marks.txt")).unwrap();
-        let differ = types
-            .lines()
-            .zip(joined.lines())
-            .find(|(there, regenerated)| there != regenerated);
-        assert_eq!(differ, None, "cargo xtask generate --marks");
-        let more: String = MORE.iter().map(|(.., text)| format!("{text}\n")).collect();
-        let joined = join_marks(&more, include_str!("../tables/more_marks.txt")).unwrap();
-        let differ = more
-            .lines()
-            .zip(joined.lines())
-            .find(|(there, regenerated)| there != regenerated);
-        assert_eq!(differ, None, "cargo xtask generate --marks");
-    }
-
-    #[test]
     fn every_file_of_more_types_is_in_the_list() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tables/more");
+        let folder = concat!(env!("OUT_DIR"), "/more");
         let mut files = 0;
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();

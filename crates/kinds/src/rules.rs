@@ -8,4 +8,4 @@
 
 use holdfast_schema::{RuleId, RuleSet};
 
-include!(concat!(env!("OUT_DIR"), "/rules.rs"));
+include!(env!("RULE_ENUMS"));

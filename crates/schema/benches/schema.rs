@@ -3,7 +3,6 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use holdfast_schema::RuleNames;
 use holdfast_schema::types::{TypeTable, decode, merge_schema, with_defaults};
 use holdfast_value::{Growth, Limits, json};
 
@@ -22,9 +21,9 @@ const DEPLOYMENT: &str = r#"{"apiVersion":"apps/v1","kind":"Deployment","metadat
 
 fn schema(criterion: &mut Criterion) {
     criterion.bench_function("read the table of types", |bench| {
-        bench.iter(|| TypeTable::parse_with_rules(black_box(TABLE), &RuleNames::Any));
+        bench.iter(|| TypeTable::parse(black_box(TABLE)));
     });
-    let Ok(table) = TypeTable::parse_with_rules(TABLE, &RuleNames::Any) else {
+    let Ok(table) = TypeTable::parse(TABLE) else {
         return;
     };
     criterion.bench_function("make the merge schema", |bench| {

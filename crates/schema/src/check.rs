@@ -8,14 +8,13 @@
 //! The walk visits only fields with tags, and allocates nothing while there is no error.
 //!
 //! # Giving a kind its validation tags
-//! 1. Write the tags of its fields into `kind-tables/tables/marks.txt`, and have `cargo xtask generate --marks` copy
-//!    them into `types.txt`.
+//! 1. Write the tags of its fields into `kind-tables/tables/marks.toml`. The build adds them to the table of types.
 //! 2. A status is validated only in writes to the subresource `status`, all other fields only in other writes.
 //! 3. If tags cover everything, `Strategy::validate` and `validate_update` need no code: they walk values, then changes.
 //!    If code is needed too, name a rule for each of the reference's functions in the order of the type, and the set of
-//!    rules before it: `+rules(Ingress) +order(@backends,rules)`. The build generates the enum `IngressRule`. Implement
+//!    its rules: `rules = "Ingress"`, `order = ["@backends", "rules"]`. The build generates the enum `IngressRule`. Implement
 //!    [`Rules`] for it, and return the implementation from `Strategy::rules`, or call `WriteContext::check` with the one
-//!    of a write. Rules of `+changes(@name)` are an `IngressChange`, and [`Changes`] implements them.
+//!    of a write. Rules of `changes = ["@name"]` are an `IngressChange`, and [`Changes`] implements them.
 //! 4. If a rule has to pass down its knowledge (such as the volumes of a Pod to its containers), the order names the
 //!    rule instead of the field, and the rule walks the field with rules of its own: [`Check::field`].
 

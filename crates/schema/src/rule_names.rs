@@ -10,9 +10,6 @@
 pub struct RuleId(u16);
 
 impl RuleId {
-    /// Number of the rules of tables whose objects are not validated by code. No set has it.
-    const ANY: Self = Self(u16::MAX);
-
     /// Returns the number itself, which is the position in the list of all rules.
     pub fn number(self) -> u16 {
         self.0
@@ -35,45 +32,32 @@ impl RuleSet for NoRule {
     }
 }
 
-/// The names of all rules that a table of types may name.
+/// The names of all rules that a table of types may name, each as set and name, in the order of the names. The rules of
+/// changes continue the numbers of the rules of values.
 #[derive(Clone, Copy, Debug)]
-pub enum RuleNames {
-    /// Rules of values and rules of changes, each as set and name, in the order of the names. The rules of changes
-    /// continue the numbers of the rules of values.
-    Listed {
-        /// Rules of values: `+order(@name)`.
-        values: &'static [(&'static str, &'static str)],
-        /// Rules of changes: `+changes(@name)`.
-        changes: &'static [(&'static str, &'static str)],
-    },
-    /// Any name, for tables whose objects are not validated.
-    Any,
+pub struct RuleNames {
+    /// Rules of values: `+order(@name)`.
+    pub values: &'static [(&'static str, &'static str)],
+    /// Rules of changes: `+changes(@name)`.
+    pub changes: &'static [(&'static str, &'static str)],
 }
 
 impl RuleNames {
     /// No rule.
-    pub const NONE: Self = Self::Listed {
+    pub const NONE: Self = Self {
         values: &[],
         changes: &[],
     };
 
     /// Returns the number of a rule of values.
     pub(crate) fn value_rule(&self, set: &str, name: &str) -> Option<RuleId> {
-        match self {
-            Self::Any => Some(RuleId::ANY),
-            Self::Listed { values, .. } => find(values, set, name).map(RuleId),
-        }
+        find(self.values, set, name).map(RuleId)
     }
 
     /// Returns the number of a rule of changes.
     pub(crate) fn change_rule(&self, set: &str, name: &str) -> Option<RuleId> {
-        match self {
-            Self::Any => Some(RuleId::ANY),
-            Self::Listed { values, changes } => {
-                let at = usize::from(find(changes, set, name)?) + values.len();
-                u16::try_from(at).ok().map(RuleId)
-            }
-        }
+        let at = usize::from(find(self.changes, set, name)?) + self.values.len();
+        u16::try_from(at).ok().map(RuleId)
     }
 }
 

@@ -13,16 +13,16 @@ type a.Thing struct kind(a/v1/Thing)
 type a.Spec struct +rules(Spec) +order(@first,sources,mode,count,name,codes,limits,selector,@last) +changes(name,@grown,count)
   mode string 1 +required +enum(On,Off)
   name string 2 +optional +format(k8s-short-name) +immutable
-  count int32 3 pointer +minimum(1,must~be~greater~than~0) +maximum(9) +immutable(stays)
+  count int32 3 pointer +minimum(1,"must be greater than 0") +maximum(9) +immutable(stays)
   codes []int32 4 +maxItems(2) +each:range(0,5)
   limits {}string 5 +keys:format(k8s-short-name) +each:maxLength(3)
-  sources []a.Source 6 +required(a~source) +unique(name)
+  sources []a.Source 6 +required("a source") +unique(name)
   selector a.LabelSelector 7 pointer +format(label-selector)
 
 type a.LabelSelector struct
   matchLabels {}string 1
 
-type a.Source struct +union(kind~of~source)
+type a.Source struct +union("kind of source")
   name string 1 +required
   file a.File 2 pointer +unionMember
   text a.Text 3 pointer +unionMember
@@ -38,7 +38,7 @@ type a.Status struct
   ready int32 1 +minimum(0)
 "#;
 
-const RULES: RuleNames = RuleNames::Listed {
+const RULES: RuleNames = RuleNames {
     values: &[("Spec", "first"), ("Spec", "last")],
     changes: &[("Spec", "grown")],
 };

@@ -87,13 +87,12 @@ mod tests {
     use holdfast_cel::Environment;
 
     use super::*;
-    use crate::rule_names::RuleNames;
 
     const TABLE: &str = include_str!("../../../kind-tables/tables/types.txt");
 
     #[test]
     fn built_in_objects_have_the_types_of_the_table() {
-        let types = TypeTable::parse_with_rules(TABLE, &RuleNames::Any).unwrap();
+        let types = TypeTable::parse(TABLE).unwrap();
         let of = types.id("io.k8s.api.apps.v1.Deployment").unwrap();
         let decl = decl_type(&types, of).unwrap();
         let environment = Environment::new().with_object("object", decl);
@@ -119,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_type_that_holds_itself_ends() {
-        let types = TypeTable::parse_with_rules(TABLE, &RuleNames::Any).unwrap();
+        let types = TypeTable::parse(TABLE).unwrap();
         assert!(decl_type(&types, types.json_schema().unwrap()).is_some());
     }
 }

@@ -5,12 +5,11 @@ use holdfast_value::{Error, Growth, Limits, Value, json, yaml};
 use test_support::{needs, shared};
 
 use super::*;
-use crate::rule_names::RuleNames;
 
 /// Returns the table of the built-in types.
 pub(crate) fn builtin() -> TypeTable {
     let text = include_str!("../../../kind-tables/tables/types.txt");
-    TypeTable::parse_with_rules(text, &RuleNames::Any).unwrap()
+    TypeTable::parse(text).unwrap()
 }
 
 #[needs(shared)]

@@ -9,7 +9,7 @@
 //! A field is its name, its shape (`[]` before the shape of items, `{}` before that of values, a type by its name), its
 //! numbers in protobuf (`2/1` is field 1 of the message in field 2, `-` is none) and properties. Types outside the
 //! packages at the top have their full names. Words that begin with `+` are [validation tags](crate::types::Mark). A
-//! blank within a listed value is written as `~`. Fields are in the order in which the reference writes them.
+//! text with blanks or commas is quoted as in JSON. Fields are in the order in which the reference writes them.
 
 use std::fmt::Write as _;
 
@@ -17,6 +17,7 @@ use holdfast_value::{Limits, SmolStr, Value, json};
 
 use crate::names::{GroupVersion, GroupVersionKind};
 use crate::rule_names::RuleNames;
+use crate::types::quoted::{items, next_word, quoted};
 use crate::types::{
     Field, ListType, MapType, MergeKey, Omission, ProtoPath, Scalar, Shape, TableError, Type, TypeKind, TypeTable,
     TypeTableBuilder, Union,
@@ -109,8 +110,8 @@ impl<'t> Reader<'t> {
     }
 
     fn add_type(&mut self, head: &str, fields: Vec<Field>, line: usize) -> Result<(), TextError> {
-        let mut words = head.split(' ');
-        let (name, kind) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let (name, after) = next_word(head, ' ');
+        let (kind, mut rest) = next_word(after, ' ');
         self.full_name(name);
         let within = |what| TextError::Line { line, what };
         let of = match Scalar::from_name(kind) {
@@ -118,7 +119,9 @@ impl<'t> Reader<'t> {
             None if kind == "struct" => self.builder.add_struct(&self.name, fields)?,
             None => return Err(within("no such kind of type")),
         };
-        for mark in words {
+        while !rest.is_empty() {
+            let (mark, after) = next_word(rest, ' ');
+            rest = after;
             let (name, inside) = split_mark(mark);
             match name {
                 "atomic" => of.map_type = Some(MapType::Atomic),
@@ -148,7 +151,7 @@ impl<'t> Reader<'t> {
                 field.default = Some(value_of(default)?);
                 break;
             }
-            let (mark, after) = rest.split_once(' ').unwrap_or((rest, ""));
+            let (mark, after) = next_word(rest, ' ');
             rest = after;
             mark_field(&mut field, mark)?;
         }
@@ -202,7 +205,7 @@ fn mark_field(field: &mut Field, mark: &str) -> Result<(), &'static str> {
         "replace" => field.patch.replace = true,
         "merge-key" => field.patch.merge_key = Some(SmolStr::new(inside)),
         "retain-keys" => field.patch.retain_keys = true,
-        "enum" => field.enum_values = inside.split(',').map(|value| value.replace('~', " ").into()).collect(),
+        "enum" => field.enum_values = items(inside)?,
         "published" => field.default_published = true,
         "undefaulted" => field.undefaulted = true,
         _ => return Err("no such mark of a field"),
@@ -264,7 +267,7 @@ fn union_of(text: &str) -> Option<Union> {
 }
 
 /// Writes the text form of a table, with short names for `packages` (short and full name of each). Validation tags are
-/// left out: [`join_marks`](crate::types::join_marks) adds them from their own file.
+/// left out: the build adds them from their own file.
 pub fn write_table(table: &TypeTable, packages: &[(&str, &str)]) -> String {
     let mut out = String::new();
     for (short, long) in packages {
@@ -358,7 +361,8 @@ impl Writer<'_> {
             let _ = write!(out, " merge-key({key})");
         }
         if !field.enum_values.is_empty() {
-            let _ = write!(out, " enum({})", field.enum_values.join(",").replace(' ', "~"));
+            let values: Vec<_> = field.enum_values.iter().map(|value| quoted(value)).collect();
+            let _ = write!(out, " enum({})", values.join(","));
         }
         if field.default_published {
             out.push_str(" published");
@@ -397,7 +401,7 @@ mod tests {
 
 type a.v1.Port struct atomic kind(v1/Port) kind(a/v1/Port) union(type:tcp=TCP,udp=UDP)
   number int32 1 required never
-  protocol string 2/3 enum(,TCP,UDP~8) published default="TCP"
+  protocol string 2/3 enum(,TCP,"UDP 8") published default="TCP"
 
 type a.v1.Ports struct unpublished
   extra {}[]string 1 pointer map-atomic
@@ -420,7 +424,7 @@ type a.v1.Time time
         );
     }
 
-    const RULES: RuleNames = RuleNames::Listed {
+    const RULES: RuleNames = RuleNames {
         values: &[("A", "one")],
         changes: &[("A", "two")],
     };
