@@ -9,6 +9,8 @@
 
 #[path = "build/columns.rs"]
 mod columns;
+#[path = "build/facts.rs"]
+mod facts;
 #[path = "build/marks.rs"]
 mod marks;
 #[path = "build/rules.rs"]
@@ -52,18 +54,20 @@ fn main() -> Result<(), Box<dyn Error>> {
     for path in [
         "build.rs",
         "build/columns.rs",
+        "build/facts.rs",
         "build/marks.rs",
         "build/rules.rs",
         "build/source.rs",
         "tables",
-        columns::COLUMNS,
-        columns::RESOURCES,
-        columns::MORE_RESOURCES,
     ] {
         writeln!(std::io::stdout(), "cargo::rerun-if-changed={path}")?;
     }
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
     write_types(&out)?;
+    let tables = Path::new("tables");
+    std::fs::write(out.join("features.txt"), facts::features(tables)?)?;
+    std::fs::write(out.join("older_kinds.txt"), facts::older_kinds(tables)?)?;
+    std::fs::write(out.join("unserved.txt"), facts::unserved(tables)?)?;
     let mut generator = SchemaSettings::openapi3().into_generator();
     gather_kinds(&mut generator);
     gather_more_kinds(&mut generator);

@@ -29,8 +29,8 @@ const ARGUMENTS: [(&str, &str); 5] = [
 /// Validation tags of all types in a file.
 #[derive(Default)]
 pub(crate) struct Marks {
-    /// Sets of rules that a set includes.
-    pub(crate) includes: BTreeMap<String, Vec<String>>,
+    /// Sets of rules that a set includes, with file and line.
+    pub(crate) includes: BTreeMap<String, (String, Vec<String>)>,
     /// Tags by type.
     pub(crate) types: BTreeMap<String, Tags>,
 }
@@ -63,7 +63,10 @@ pub(crate) fn read(tables: &Path, name: &str) -> Result<Marks, String> {
         let table = source.table(&value)?;
         if name == "includes" {
             for (set, others) in table {
-                marks.includes.insert(set.get_ref().to_string(), source.texts(others)?);
+                let place = source.place(set.span().start);
+                marks
+                    .includes
+                    .insert(set.get_ref().to_string(), (place, source.texts(others)?));
             }
         } else {
             let place = source.place(key.span().start);

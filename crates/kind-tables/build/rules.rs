@@ -40,9 +40,9 @@ impl RuleSets {
             types.check_names(of, tags)?;
             self.add_type(of, tags)?;
         }
-        for (set, others) in &marks.includes {
+        for (set, (place, others)) in &marks.includes {
             if let Some(odd) = others.iter().chain([set]).find(|name| !self.0.contains_key(*name)) {
-                return Err(format!("{set} includes {others:?}, but no type has the rules {odd}"));
+                return Err(format!("{place}: no type has the rules {odd}"));
             }
             self.0.entry(set.clone()).or_default().includes.clone_from(others);
         }

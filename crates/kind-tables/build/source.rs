@@ -59,6 +59,27 @@ impl Source {
         table.ok_or_else(|| self.error(value, "this is no table"))
     }
 
+    /// Returns the value of a key of `table`, which is the value `of`.
+    pub(crate) fn get<'v, 't>(&self, of: &Value<'_>, table: &'v Table<'t>, key: &str) -> Result<&'v Value<'t>, String> {
+        table
+            .get(key)
+            .ok_or_else(|| self.error(of, &format!("there is no `{key}`")))
+    }
+
+    /// Checks that a table has no other keys than these.
+    pub(crate) fn check_keys(&self, table: &Table<'_>, keys: &[&str]) -> Result<(), String> {
+        let odd = table.keys().find(|key| !keys.contains(&key.get_ref().as_ref()));
+        odd.map_or(Ok(()), |key| {
+            Err(self.error_at(key.span().start, &format!("unknown key `{}`", key.get_ref())))
+        })
+    }
+
+    /// Returns a value as a boolean.
+    pub(crate) fn flag(&self, value: &Value<'_>) -> Result<bool, String> {
+        let flag = value.get_ref().as_bool();
+        flag.ok_or_else(|| self.error(value, "this is neither true nor false"))
+    }
+
     /// Returns a value as a text.
     pub(crate) fn text<'v>(&self, value: &'v Value<'_>) -> Result<&'v str, String> {
         let text = value.get_ref().as_str();

@@ -109,8 +109,8 @@ pub fn types_at_rest(apis: &Apis) -> Result<TypeTable, TextError> {
 /// Returns older versions of kinds that share a type with a served version: version, kind and the version with the
 /// type.
 pub fn older_kinds() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
-    let lines = include_str!("../tables/older_kinds.txt").lines();
-    lines.filter(|line| !line.starts_with('#')).flat_map(|line| {
+    let lines = include_str!(concat!(env!("OUT_DIR"), "/older_kinds.txt")).lines();
+    lines.flat_map(|line| {
         let mut words = line.split(' ');
         let (like, older) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         words.map(move |kind| (older, kind, like))
@@ -119,9 +119,7 @@ pub fn older_kinds() -> impl Iterator<Item = (&'static str, &'static str, &'stat
 
 /// Returns the kinds that the reference knows and does not serve, each as `apiVersion` and kind.
 pub fn unserved() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let lines = include_str!("../tables/unserved.txt")
-        .lines()
-        .filter(|line| !line.starts_with('#'));
+    let lines = include_str!(concat!(env!("OUT_DIR"), "/unserved.txt")).lines();
     lines.flat_map(|line| {
         let (api_version, kinds) = line.split_once(' ').unwrap_or((line, ""));
         kinds.split(' ').map(move |kind| (api_version, kind))
