@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 //! Generates the compressed table of descriptions of types and fields from the texts of the crate `k8s-openapi`, and
-//! adds descriptions to the columns of tables.
+//! adds descriptions to the columns of tables. It also adds the validation tags to the tables of types, and generates an enum
+//! of the rules in code that the tags of each set name, for the crate `holdfast-kinds`.
 //!
 //! The texts are not in the repository, and the crate is not linked into the server: each build reads it here. Each
 //! line of the table is a definition name, a tab, and the text with `\` and line breaks escaped; or a tab, the name of
@@ -8,12 +9,20 @@
 
 #[path = "build/columns.rs"]
 mod columns;
+#[path = "build/facts.rs"]
+mod facts;
+#[path = "build/marks.rs"]
+mod marks;
+#[path = "build/rules.rs"]
+mod rules;
+#[path = "build/source.rs"]
+mod source;
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
@@ -34,6 +43,8 @@ use k8s_openapi::schemars::SchemaGenerator;
 use k8s_openapi::schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
+use rules::RuleSets;
+
 /// Requests each type from the generator, which adds the nested types.
 macro_rules! gather {
     ($generator:expr, $($kind:ty),+ $(,)?) => { $( $generator.subschema_for::<$kind>(); )+ };
@@ -43,12 +54,20 @@ fn main() -> Result<(), Box<dyn Error>> {
     for path in [
         "build.rs",
         "build/columns.rs",
-        columns::COLUMNS,
-        columns::RESOURCES,
-        columns::MORE_RESOURCES,
+        "build/facts.rs",
+        "build/marks.rs",
+        "build/rules.rs",
+        "build/source.rs",
+        "tables",
     ] {
         writeln!(std::io::stdout(), "cargo::rerun-if-changed={path}")?;
     }
+    let out = PathBuf::from(std::env::var("OUT_DIR")?);
+    write_types(&out)?;
+    let tables = Path::new("tables");
+    std::fs::write(out.join("features.txt"), facts::features(tables)?)?;
+    std::fs::write(out.join("older_kinds.txt"), facts::older_kinds(tables)?)?;
+    std::fs::write(out.join("unserved.txt"), facts::unserved(tables)?)?;
     let mut generator = SchemaSettings::openapi3().into_generator();
     gather_kinds(&mut generator);
     gather_more_kinds(&mut generator);
@@ -62,11 +81,37 @@ fn main() -> Result<(), Box<dyn Error>> {
             writeln!(table, "\t{field}\t{}", words(property))?;
         }
     }
-    let out = PathBuf::from(std::env::var("OUT_DIR")?);
     std::fs::write(out.join("columns.txt"), columns::described(&definitions)?)?;
     let mut encoder = DeflateEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(table.as_bytes())?;
     std::fs::write(out.join("descriptions.deflate"), encoder.finish()?)?;
+    Ok(())
+}
+
+/// Writes the tables of types with their validation tags, and the rules in code that the tags name.
+fn write_types(out: &Path) -> Result<(), Box<dyn Error>> {
+    let tables = Path::new("tables");
+    let (marks, more_marks) = (
+        marks::read(tables, "marks.toml")?,
+        marks::read(tables, "more_marks.toml")?,
+    );
+    let types = std::fs::read_to_string(tables.join("types.txt"))?;
+    std::fs::write(out.join("types.txt"), marks.joined(&types))?;
+    let mut all_types = types.clone();
+    std::fs::create_dir_all(out.join("more"))?;
+    for entry in std::fs::read_dir(tables.join("more"))? {
+        let entry = entry?;
+        let more = std::fs::read_to_string(entry.path())?;
+        std::fs::write(out.join("more").join(entry.file_name()), more_marks.joined(&more))?;
+        all_types += &more;
+    }
+    let mut rules = RuleSets::default();
+    rules.add(&marks, &types)?;
+    rules.add(&more_marks, &all_types)?;
+    std::fs::write(out.join("rules.rs"), rules.names())?;
+    let enums = out.join("rule_enums.rs");
+    std::fs::write(&enums, rules.enums()?)?;
+    writeln!(std::io::stdout(), "cargo::metadata=rule_enums={}", enums.display())?;
     Ok(())
 }
 

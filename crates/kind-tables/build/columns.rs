@@ -1,13 +1,14 @@
-//! Descriptions of the columns in `columns.txt`: their own text, or that of the field that they print.
+//! Descriptions of the columns in `columns.toml`: their own text, or that of the field that they print.
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt::Write as _;
+use std::path::Path;
 
 use serde_json::Value;
 
-/// Table of columns.
-pub(crate) const COLUMNS: &str = "tables/columns.txt";
+use crate::source::{self, Source, Table};
+
 /// Table of resources, which maps plural names to kinds.
 pub(crate) const RESOURCES: &str = "tables/resources.txt";
 /// Table of resources that are only served if flags enable them.
@@ -17,7 +18,7 @@ type Definitions = BTreeMap<String, Value>;
 
 /// Returns the descriptions, then the columns, each with the number of its description; see `Columns` of the crate.
 pub(crate) fn described(definitions: &Definitions) -> Result<String, Box<dyn Error>> {
-    let columns = written_out(&std::fs::read_to_string(COLUMNS)?);
+    let columns = column_lines(Path::new("tables"))?;
     let resources = std::fs::read_to_string(RESOURCES)? + &std::fs::read_to_string(MORE_RESOURCES)?;
     let (mut descriptions, mut body) = (Vec::<String>::new(), String::new());
     let mut root = None;
@@ -54,15 +55,44 @@ pub(crate) fn described(definitions: &Definitions) -> Result<String, Box<dyn Err
     Ok(table + &body)
 }
 
-/// Returns the columns with each name that `$NAME = PATHS` defines replaced by its paths.
-fn written_out(columns: &str) -> String {
-    let names = columns.lines().filter_map(|line| line.split_once(" = "));
-    let names: Vec<(&str, &str)> = names.filter(|(name, _)| name.starts_with('$')).collect();
-    let lines = columns.lines().filter(|line| !line.starts_with('$'));
-    let columns: Vec<&str> = lines.collect();
-    names.iter().fold(columns.join("\n"), |columns, (name, paths)| {
-        columns.replace(name, paths)
-    })
+/// Returns a line for each resource with columns, and below it a line for each column: `HEADING | TYPE[:FORMAT] | PRIORITY |
+/// RULE [| WORDS]`. The words are `of PATH` or a description.
+fn column_lines(tables: &Path) -> Result<String, String> {
+    let source = Source::read(tables, "columns.toml")?;
+    let (mut paths, mut lines) = (Vec::new(), String::new());
+    for (name, value) in &source.parse()? {
+        let table = source.table(value)?;
+        if name.get_ref() == "paths" {
+            for (name, value) in table {
+                paths.push((name.get_ref().to_string(), source.text(value)?.to_owned()));
+            }
+            continue;
+        }
+        source.check_keys(table, &["columns"])?;
+        lines += &format!("\n{}\n", name.get_ref());
+        let columns = source.get(value, table, "columns")?;
+        for column in columns.get_ref().as_array().into_iter().flatten() {
+            lines += &column_line(&source, column, source.table(column)?)?;
+        }
+    }
+    Ok(paths
+        .iter()
+        .fold(lines, |lines, (name, paths)| lines.replace(name, paths)))
+}
+
+fn column_line(source: &Source, column: &source::Value<'_>, table: &Table<'_>) -> Result<String, String> {
+    source.check_keys(table, &["heading", "type", "priority", "rule", "of", "description"])?;
+    let text = |key| source.text(source.get(column, table, key)?);
+    let priority = table.get("priority").and_then(|value| value.get_ref().as_integer());
+    let priority = priority.map_or("0", |priority| priority.as_str());
+    let (heading, column_type, rule) = (text("heading")?, text("type")?, text("rule")?);
+    let words = match (table.get("of"), table.get("description")) {
+        (Some(path), None) => format!(" | of {}", source.text(path)?),
+        (None, Some(words)) => format!(" | {}", source.text(words)?),
+        (None, None) => String::new(),
+        (Some(path), Some(_)) => return Err(source.error(path, "a column has `of` or `description`")),
+    };
+    Ok(format!("  {heading} | {column_type} | {priority} | {rule}{words}\n"))
 }
 
 /// Returns the definition of the kind of a resource. Descriptions for all resources are those of any kind's metadata.

@@ -5,7 +5,7 @@ use smol_str::SmolStr;
 
 use crate::descriptions::unescape;
 
-/// `columns.txt` with the descriptions that the build script found. The distinct descriptions precede the columns as
+/// Lines of `columns.toml` with the descriptions that the build script found. The distinct descriptions precede the columns as
 /// `= WORDS` with `\` and line breaks escaped. Each column ends in the number of its description.
 const TABLE: &str = include_str!(concat!(env!("OUT_DIR"), "/columns.txt"));
 

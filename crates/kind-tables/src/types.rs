@@ -6,12 +6,13 @@ macro_rules! more {
         (
             $group,
             $version,
-            include_str!(concat!("../tables/more/", $package, ".", $version, ".txt")),
+            include_str!(concat!(env!("OUT_DIR"), "/more/", $package, ".", $version, ".txt")),
         )
     };
 }
 
 use holdfast_resource::version_order;
+use holdfast_schema::RuleNames;
 use holdfast_schema::types::{TextError, TypeTable};
 use smol_str::SmolStr;
 
@@ -32,8 +33,18 @@ pub enum TablesError {
 
 /// Returns the table of all built-in types.
 pub fn types() -> Result<TypeTable, TextError> {
-    Ok(TypeTable::parse(include_str!("../tables/types.txt"))?.with_go_types(GO_TYPES))
+    read(TYPES)
 }
+
+fn read(text: &str) -> Result<TypeTable, TextError> {
+    Ok(TypeTable::parse_with_rules(text, &RULES)?.with_go_types(GO_TYPES))
+}
+
+/// Types of the served versions, with their validation tags.
+const TYPES: &str = include_str!(concat!(env!("OUT_DIR"), "/types.txt"));
+
+/// The rules in code that validation tags name.
+const RULES: RuleNames = include!(concat!(env!("OUT_DIR"), "/rules.rs"));
 
 /// Go types of fields.
 const GO_TYPES: &str = include_str!("../tables/go_types.txt");
@@ -65,7 +76,7 @@ pub fn types_of(apis: &Apis) -> Result<TypeTable, TextError> {
         .collect();
     match more.is_empty() {
         true => types(),
-        false => Ok(TypeTable::parse(&joined(include_str!("../tables/types.txt"), more))?.with_go_types(GO_TYPES)),
+        false => read(&joined(TYPES, more)),
     }
 }
 
@@ -90,17 +101,16 @@ pub fn types_at_rest(apis: &Apis) -> Result<TypeTable, TextError> {
         .iter()
         .filter(|(group, version, _)| apis.has_more(group) && !is_older(group, version));
     let older = include_str!("../tables/older_types.txt");
-    TypeTable::parse(&joined(
-        include_str!("../tables/types.txt"),
-        [older].into_iter().chain(more.map(|(.., text)| *text)),
-    ))
+    let more = more.map(|(.., text)| *text);
+    let text = joined(TYPES, [older].into_iter().chain(more));
+    TypeTable::parse_with_rules(&text, &RULES)
 }
 
 /// Returns older versions of kinds that share a type with a served version: version, kind and the version with the
 /// type.
 pub fn older_kinds() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
-    let lines = include_str!("../tables/older_kinds.txt").lines();
-    lines.filter(|line| !line.starts_with('#')).flat_map(|line| {
+    let lines = include_str!(concat!(env!("OUT_DIR"), "/older_kinds.txt")).lines();
+    lines.flat_map(|line| {
         let mut words = line.split(' ');
         let (like, older) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         words.map(move |kind| (older, kind, like))
@@ -109,9 +119,7 @@ pub fn older_kinds() -> impl Iterator<Item = (&'static str, &'static str, &'stat
 
 /// Returns the kinds that the reference knows and does not serve, each as `apiVersion` and kind.
 pub fn unserved() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let lines = include_str!("../tables/unserved.txt")
-        .lines()
-        .filter(|line| !line.starts_with('#'));
+    let lines = include_str!(concat!(env!("OUT_DIR"), "/unserved.txt")).lines();
     lines.flat_map(|line| {
         let (api_version, kinds) = line.split_once(' ').unwrap_or((line, ""));
         kinds.split(' ').map(move |kind| (api_version, kind))
@@ -137,30 +145,12 @@ pub fn decodable_versions(group: &str, kind: &str, served: &[&str]) -> Vec<SmolS
 #[cfg(test)]
 mod tests {
     use super::*;
-    use holdfast_schema::types::{ListType, Omission, join_marks};
+    use holdfast_schema::types::{ListType, Omission};
     use holdfast_value::json;
 
     #[test]
-    fn types_have_the_marks_that_are_kept_for_them() {
-        let types = include_str!("../tables/types.txt");
-        let joined = join_marks(types, include_str!("../tables/marks.txt")).unwrap();
-        let differ = types
-            .lines()
-            .zip(joined.lines())
-            .find(|(there, regenerated)| there != regenerated);
-        assert_eq!(differ, None, "cargo xtask generate --marks");
-        let more: String = MORE.iter().map(|(.., text)| format!("{text}\n")).collect();
-        let joined = join_marks(&more, include_str!("../tables/more_marks.txt")).unwrap();
-        let differ = more
-            .lines()
-            .zip(joined.lines())
-            .find(|(there, regenerated)| there != regenerated);
-        assert_eq!(differ, None, "cargo xtask generate --marks");
-    }
-
-    #[test]
     fn every_file_of_more_types_is_in_the_list() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tables/more");
+        let folder = concat!(env!("OUT_DIR"), "/more");
         let mut files = 0;
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();

@@ -4,6 +4,7 @@ use holdfast_schema::metadata::formats::{dns_label, dns_subdomain};
 use holdfast_schema::{Check, Field, FieldError, Part, Rules};
 use holdfast_value::Value;
 
+use crate::rules::PersistentVolumeClaimRule;
 use crate::validation::resources::quantity;
 use crate::validation::{Errors, optional_text};
 
@@ -14,17 +15,18 @@ const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce
 pub(crate) struct ClaimRules;
 
 impl<'v> Rules<'v> for ClaimRules {
-    fn rule(&self, name: &str, spec: &Part<'v, '_>, check: &mut Check<'_>) {
+    type Rule = PersistentVolumeClaimRule;
+
+    fn rule(&self, rule: PersistentVolumeClaimRule, spec: &Part<'v, '_>, check: &mut Check<'_>) {
         let errors = &mut check.errors;
-        match name {
-            "access_modes" => validate_access_modes(&spec.child("accessModes"), errors),
-            "storage" => validate_storage(spec, errors),
-            "data_sources" => {
+        match rule {
+            PersistentVolumeClaimRule::AccessModes => validate_access_modes(&spec.child("accessModes"), errors),
+            PersistentVolumeClaimRule::Storage => validate_storage(spec, errors),
+            PersistentVolumeClaimRule::DataSources => {
                 validate_source(&spec.child("dataSource"), errors);
                 validate_source(&spec.child("dataSourceRef"), errors);
                 validate_sources_agree(spec, errors);
             }
-            _ => check.unknown_rule(name, spec),
         }
     }
 }

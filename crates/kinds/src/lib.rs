@@ -41,6 +41,7 @@ mod quota;
 mod rbac;
 mod registry;
 mod resource;
+mod rules;
 mod scheduling;
 mod storage;
 mod storageversion;

@@ -1,8 +1,9 @@
 //! Sources that volumes of Pods and PersistentVolumes share, and the rule that a volume has exactly one.
 
 use holdfast_schema::metadata::formats::{dns_label, dns_subdomain};
-use holdfast_schema::{Check, Field, Part, Rules};
+use holdfast_schema::{AnyRules, Check, Field, Part, Rules};
 
+use crate::rules::VolumeSourceRule;
 use crate::validation::paths::no_back_steps;
 use crate::validation::{Errors, report, required_fields, required_text};
 
@@ -31,7 +32,7 @@ pub(crate) const fn named_source(field: &'static str, second: &'static str, show
 pub(crate) fn validate_one_source<'v>(
     volume: &Part<'v, '_>,
     sources: &[Source],
-    rules: &dyn Rules<'v>,
+    rules: &dyn AnyRules<'v>,
     check: &mut Check<'_>,
     more: &dyn Fn(&'static str, &mut Errors),
 ) {
@@ -68,29 +69,30 @@ pub(crate) struct SourceRules<'a> {
 }
 
 impl<'v> Rules<'v> for SourceRules<'_> {
-    fn rule(&self, name: &str, source: &Part<'v, '_>, check: &mut Check<'_>) {
+    type Rule = VolumeSourceRule;
+
+    fn rule(&self, rule: VolumeSourceRule, source: &Part<'v, '_>, check: &mut Check<'_>) {
         let errors = &mut check.errors;
-        match name {
-            "host_path" => host_path(source, self, check),
-            "absolute_path" => absolute_path(source, errors),
-            "total_length" => total_length(source, self.name, errors),
-            "iqn" => iscsi_name(source, ISCSI_STARTS, errors),
-            "persistent_iqn" => iscsi_name(source, ISCSI_FORMAT, errors),
-            "chap" => iscsi_secret(source, errors),
-            "initiator" => iscsi_initiator(source, ISCSI_STARTS, errors),
-            "persistent_initiator" => iscsi_initiator(source, ISCSI_FORMAT, errors),
-            "fibre_channel" => fibre_channel(source, self, check),
-            "registry" => quobyte_registry(source, errors),
-            "dataset" => flocker(source, errors),
-            "endpoints_namespace" => endpoints_namespace(source, errors),
-            "secret_name" => secret_name(source, errors),
-            "secret_in_namespace" => secret_in_namespace(source, errors),
-            "options" => flex_options(source, errors),
-            "disk_uri" => azure_disk_uri(source, errors),
-            "back_steps" => no_back_steps(&source.child("path"), errors),
-            "csi_secret" => csi_secret(source, errors),
-            "csi_secrets" => persistent_csi_secrets(source, errors),
-            _ => check.unknown_rule(name, source),
+        match rule {
+            VolumeSourceRule::HostPath => host_path(source, self, check),
+            VolumeSourceRule::AbsolutePath => absolute_path(source, errors),
+            VolumeSourceRule::TotalLength => total_length(source, self.name, errors),
+            VolumeSourceRule::Iqn => iscsi_name(source, ISCSI_STARTS, errors),
+            VolumeSourceRule::PersistentIqn => iscsi_name(source, ISCSI_FORMAT, errors),
+            VolumeSourceRule::Chap => iscsi_secret(source, errors),
+            VolumeSourceRule::Initiator => iscsi_initiator(source, ISCSI_STARTS, errors),
+            VolumeSourceRule::PersistentInitiator => iscsi_initiator(source, ISCSI_FORMAT, errors),
+            VolumeSourceRule::FibreChannel => fibre_channel(source, self, check),
+            VolumeSourceRule::Registry => quobyte_registry(source, errors),
+            VolumeSourceRule::Dataset => flocker(source, errors),
+            VolumeSourceRule::EndpointsNamespace => endpoints_namespace(source, errors),
+            VolumeSourceRule::SecretName => secret_name(source, errors),
+            VolumeSourceRule::SecretInNamespace => secret_in_namespace(source, errors),
+            VolumeSourceRule::Options => flex_options(source, errors),
+            VolumeSourceRule::DiskUri => azure_disk_uri(source, errors),
+            VolumeSourceRule::BackSteps => no_back_steps(&source.child("path"), errors),
+            VolumeSourceRule::CsiSecret => csi_secret(source, errors),
+            VolumeSourceRule::CsiSecrets => persistent_csi_secrets(source, errors),
         }
     }
 }
@@ -102,7 +104,7 @@ fn host_path<'v>(source: &Part<'v, '_>, rules: &SourceRules<'_>, check: &mut Che
     let path = source.child("path");
     if !path.text().is_empty() {
         no_back_steps(&path, &mut check.errors);
-        check.field(source, "type", rules as &dyn Rules<'v>);
+        check.field(source, "type", rules as &dyn AnyRules<'v>);
     }
 }
 
@@ -214,7 +216,7 @@ fn fibre_channel<'v>(source: &Part<'v, '_>, rules: &SourceRules<'_>, check: &mut
         check.errors.push(error);
     }
     if !targets.is_empty() {
-        check.field(source, "lun", rules as &dyn Rules<'v>);
+        check.field(source, "lun", rules as &dyn AnyRules<'v>);
     }
 }
 

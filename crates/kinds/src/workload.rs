@@ -5,7 +5,7 @@ use std::sync::Arc;
 use holdfast_resource::{Refusal, Strategy, WriteContext};
 use holdfast_schema::metadata::formats::dns_label;
 use holdfast_schema::metadata::labels::{LabelSelector, invalid_selector, validate_label_selector};
-use holdfast_schema::{Check, Field, FieldError, Part, Rules};
+use holdfast_schema::{AnyChanges, AnyRules, Check, Field, FieldError, Part};
 use holdfast_value::Value;
 
 use crate::config::PodSettings;
@@ -205,8 +205,12 @@ impl<S: Strategy + ?Sized> Strategy for WithPodTemplate<S> {
         self.kind.prepare_for_delete(context, object);
     }
 
-    fn rules<'v>(&self) -> &dyn Rules<'v> {
+    fn rules<'v>(&self) -> &dyn AnyRules<'v> {
         self.kind.rules()
+    }
+
+    fn changes<'v>(&self) -> &dyn AnyChanges<'v> {
+        self.kind.changes()
     }
 
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {

@@ -3,7 +3,8 @@
 use test_support::Layers;
 
 /// The modules in order, lowest first.
-const LAYERS: [&str; 41] = [
+const LAYERS: [&str; 42] = [
+    "rules",
     "counters",
     "time",
     "generation",

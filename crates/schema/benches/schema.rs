@@ -23,7 +23,9 @@ fn schema(criterion: &mut Criterion) {
     criterion.bench_function("read the table of types", |bench| {
         bench.iter(|| TypeTable::parse(black_box(TABLE)));
     });
-    let Ok(table) = TypeTable::parse(TABLE) else { return };
+    let Ok(table) = TypeTable::parse(TABLE) else {
+        return;
+    };
     criterion.bench_function("make the merge schema", |bench| {
         bench.iter(|| merge_schema(black_box(&table)))
     });

@@ -8,14 +8,17 @@
 //! The walk visits only fields with tags, and allocates nothing while there is no error.
 //!
 //! # Giving a kind its validation tags
-//! 1. Write the tags of its fields into `kind-tables/tables/marks.txt`, and have `cargo xtask generate --marks` copy
-//!    them into `types.txt`.
+//! 1. Write the tags of its fields into `kind-tables/tables/marks.toml`. The build adds them to the table of types.
 //! 2. A status is validated only in writes to the subresource `status`, all other fields only in other writes.
 //! 3. If tags cover everything, `Strategy::validate` and `validate_update` need no code: they walk values, then changes.
-//!    If code is needed too, implement [`Rules`], one rule for each of the reference's functions, and return them from
-//!    `Strategy::rules`, or call `WriteContext::check` with those of one write.
+//!    If code is needed too, name a rule for each of the reference's functions in the order of the type, and the set of
+//!    its rules: `rules = "Ingress"`, `order = ["@backends", "rules"]`. The build generates the enum `IngressRule`. Implement
+//!    [`Rules`] for it, and return the implementation from `Strategy::rules`, or call `WriteContext::check` with the one
+//!    of a write. Rules of `changes = ["@name"]` are an `IngressChange`, and [`Changes`] implements them.
 //! 4. If a rule has to pass down its knowledge (such as the volumes of a Pod to its containers), the order names the
 //!    rule instead of the field, and the rule walks the field with rules of its own: [`Check::field`].
+
+mod rules;
 
 use std::ops::Deref;
 
@@ -29,24 +32,7 @@ use crate::parts::{Fact, Parts};
 use crate::same::same;
 use crate::types::{self, FormatCheck, Mark, Provenance, Shape, Step, TypeId, TypeTable};
 
-/// Checks of a kind in code, under the names that the orders of types use.
-pub trait Rules<'v> {
-    /// Checks conditions of the struct at `part` that no validation tag expresses.
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
-        check.unknown_rule(name, part);
-    }
-
-    /// Checks changes of the struct at `part` from `old` that no validation tag expresses.
-    fn change(&self, name: &str, part: &Part<'v, '_>, old: &Part<'v, '_>, check: &mut Check<'_>) {
-        let _ = old;
-        check.unknown_rule(name, part);
-    }
-}
-
-/// Rules of kinds whose validation tags cover everything.
-pub struct NoRules;
-
-impl Rules<'_> for NoRules {}
+pub use rules::{AnyChanges, AnyRules, Changes, NoRules, Rules};
 
 /// The write of an object that is validated.
 #[derive(Clone, Copy)]
@@ -57,8 +43,10 @@ pub struct Validation<'v, 'a> {
     pub old: Option<&'v Value>,
     /// The subresource that is written to, if any.
     pub subresource: Option<&'a str>,
-    /// Checks of the kind in code. Custom types have no such rules.
-    pub rules: &'a dyn Rules<'v>,
+    /// Checks of the values in code. Custom types have no such rules.
+    pub rules: &'a dyn AnyRules<'v>,
+    /// Checks of the changes in code.
+    pub changes: &'a dyn AnyChanges<'v>,
     /// Provenance of the object.
     pub provenance: Provenance<'a>,
     /// Facts about parts of the object.
@@ -173,7 +161,7 @@ impl<'t> Check<'t> {
     }
 
     /// Checks the values of an object in a write to `subresource`.
-    pub fn object<'v>(&mut self, object: &'v Value, subresource: Option<&str>, rules: &dyn Rules<'v>) {
+    pub fn object<'v>(&mut self, object: &'v Value, subresource: Option<&str>, rules: &dyn AnyRules<'v>) {
         if let Some(root) = self.root(object) {
             self.root_values(&root, subresource, rules);
         }
@@ -188,11 +176,11 @@ impl<'t> Check<'t> {
         let root = part(write.object);
         self.root_values(&root, write.subresource, write.rules);
         if let Some(old) = write.old {
-            self.root_changes(&root, &part(old), write.subresource, write.rules);
+            self.root_changes(&root, &part(old), write.subresource, write.changes);
         }
     }
 
-    fn root_values<'v>(&mut self, root: &Part<'v, '_>, subresource: Option<&str>, rules: &dyn Rules<'v>) {
+    fn root_values<'v>(&mut self, root: &Part<'v, '_>, subresource: Option<&str>, rules: &dyn AnyRules<'v>) {
         let types = self.types;
         for step in &types.get(root.of).marks.steps {
             if self.is_written(root, step, subresource) {
@@ -207,11 +195,11 @@ impl<'t> Check<'t> {
         object: &'v Value,
         old: &'v Value,
         subresource: Option<&str>,
-        rules: &dyn Rules<'v>,
+        changes: &dyn AnyChanges<'v>,
     ) {
         if let Some(root) = self.root(object) {
             let field = Field::root(old);
-            self.root_changes(&root, &Part { field, ..root }, subresource, rules);
+            self.root_changes(&root, &Part { field, ..root }, subresource, changes);
         }
     }
 
@@ -220,12 +208,12 @@ impl<'t> Check<'t> {
         root: &Part<'v, '_>,
         old: &Part<'v, '_>,
         subresource: Option<&str>,
-        rules: &dyn Rules<'v>,
+        changes: &dyn AnyChanges<'v>,
     ) {
         let types = self.types;
         for step in &types.get(root.of).marks.change_steps {
             if self.is_written(root, step, subresource) {
-                self.change_step(root, old, step, rules);
+                self.change_step(root, old, step, changes);
             }
         }
     }
@@ -238,7 +226,7 @@ impl<'t> Check<'t> {
     }
 
     /// Checks the values of a struct.
-    pub fn values<'v>(&mut self, part: &Part<'v, '_>, rules: &dyn Rules<'v>) {
+    pub fn values<'v>(&mut self, part: &Part<'v, '_>, rules: &dyn AnyRules<'v>) {
         let types = self.types;
         let marks = &types.get(part.of).marks;
         if let Some(what) = &marks.union {
@@ -251,31 +239,32 @@ impl<'t> Check<'t> {
     }
 
     /// Checks the changes of a struct from `old`.
-    pub fn changes<'v>(&mut self, part: &Part<'v, '_>, old: &Part<'v, '_>, rules: &dyn Rules<'v>) {
+    pub fn changes<'v>(&mut self, part: &Part<'v, '_>, old: &Part<'v, '_>, changes: &dyn AnyChanges<'v>) {
         let types = self.types;
         for step in &types.get(part.of).marks.change_steps {
-            self.change_step(part, old, step, rules);
+            self.change_step(part, old, step, changes);
         }
     }
 
     /// Checks one field of a struct and what is below it.
-    pub fn field<'v>(&mut self, part: &Part<'v, '_>, name: &str, rules: &dyn Rules<'v>) {
+    pub fn field<'v>(&mut self, part: &Part<'v, '_>, name: &str, rules: &dyn AnyRules<'v>) {
         let types = self.types;
         if let Some(of) = types.get(part.of).field(name) {
             self.one_field(part, of, rules);
         }
     }
 
-    /// Reports that a type names a rule that its kind lacks.
-    pub fn unknown_rule(&mut self, name: &str, part: &Part<'_, '_>) {
-        let detail = format!("there is no rule {name}");
+    /// Reports that the caller passed rules of another set than that of the type. The build checks this for all types
+    /// that a check reaches from the type of its caller.
+    fn other_rules(&mut self, part: &Part<'_, '_>) {
+        let detail = format!("the rules of {} are of another set", self.types.get(part.of).name);
         self.errors.push(FieldError::internal(&part.path(), detail));
     }
 
-    fn step<'v>(&mut self, part: &Part<'v, '_>, step: &Step, rules: &dyn Rules<'v>) {
+    fn step<'v>(&mut self, part: &Part<'v, '_>, step: &Step, rules: &dyn AnyRules<'v>) {
         let types = self.types;
         match step {
-            Step::Rule(name) => rules.rule(name, part, self),
+            Step::Rule(id) => rules.run_rule(*id, part, self),
             Step::Field(_) => {
                 if let Some(of) = types.get(part.of).looked_at(step) {
                     self.one_field(part, of, rules);
@@ -285,7 +274,7 @@ impl<'t> Check<'t> {
     }
 
     /// Checks a struct of which one member must be set: a second member is rejected and not checked.
-    fn union<'v>(&mut self, part: &Part<'v, '_>, what: &str, rules: &dyn Rules<'v>) {
+    fn union<'v>(&mut self, part: &Part<'v, '_>, what: &str, rules: &dyn AnyRules<'v>) {
         let types = self.types;
         let of = types.get(part.of);
         let is_member = |step: &Step| of.looked_at(step).is_some_and(|field| field.marks.union_member);
@@ -312,7 +301,7 @@ impl<'t> Check<'t> {
         }
     }
 
-    fn one_field<'v>(&mut self, part: &Part<'v, '_>, of: &types::Field, rules: &dyn Rules<'v>) {
+    fn one_field<'v>(&mut self, part: &Part<'v, '_>, of: &types::Field, rules: &dyn AnyRules<'v>) {
         let field = part.field.child(&of.name);
         if !self.own_marks(&field, &of.marks.own, &of.shape, of.pointer) {
             return;
@@ -364,7 +353,7 @@ impl<'t> Check<'t> {
     }
 
     /// Descends into the structs below a field.
-    fn below<'v>(&mut self, field: &Field<'v, '_>, shape: &Shape, pointer: bool, rules: &dyn Rules<'v>) {
+    fn below<'v>(&mut self, field: &Field<'v, '_>, shape: &Shape, pointer: bool, rules: &dyn AnyRules<'v>) {
         match shape {
             Shape::Ref(of) if field.is_set() || !pointer => {
                 let part = Part { of: *of, field: *field };
@@ -441,10 +430,10 @@ impl<'t> Check<'t> {
         }
     }
 
-    fn change_step<'v>(&mut self, part: &Part<'v, '_>, old: &Part<'v, '_>, step: &Step, rules: &dyn Rules<'v>) {
+    fn change_step<'v>(&mut self, part: &Part<'v, '_>, old: &Part<'v, '_>, step: &Step, changes: &dyn AnyChanges<'v>) {
         let types = self.types;
-        if let Step::Rule(name) = step {
-            rules.change(name, part, old, self);
+        if let Step::Rule(id) = step {
+            changes.run_change(*id, part, old, self);
         }
         let Some(of) = types.get(part.of).looked_at(step) else {
             return;
@@ -460,7 +449,7 @@ impl<'t> Check<'t> {
             && (new.is_set() || old.is_set())
         {
             let (new, old) = (Part { of: id, field: new }, Part { of: id, field: old });
-            self.changes(&new, &old, rules);
+            self.changes(&new, &old, changes);
         }
     }
 

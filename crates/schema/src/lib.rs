@@ -18,11 +18,12 @@ pub mod metadata;
 mod names;
 mod nested;
 mod parts;
+mod rule_names;
 mod same;
 mod strategic_merge;
 pub mod types;
 
-pub use check::{Check, NoRules, Part, Rules, Validation};
+pub use check::{AnyChanges, AnyRules, Changes, Check, NoRules, Part, Rules, Validation};
 pub use field::Field;
 pub use field_error::{Aggregate, FieldError, FieldErrorKind, FieldPath};
 pub use kind_type::{
@@ -33,6 +34,7 @@ pub use metadata::{CreationChecks, MetadataChecks, MetadataRules, NameRule, Repe
 pub use names::{GroupKind, GroupResource, GroupVersion, GroupVersionKind};
 pub use nested::{ScaleFields, nested_field, nested_integer, nested_path, nested_text};
 pub use parts::{Fact, Parts, StoredFacts};
+pub use rule_names::{NoRule, RuleId, RuleNames, RuleSet};
 pub use same::{same, same_once_stored};
 pub use strategic_merge::{
     PatchError, PatchErrorKind, PatchMember, PatchStrategy, PatchType, TablePatchType, consumed_patch, strategic_merge,

@@ -3,7 +3,7 @@
 use test_support::Layers;
 
 /// The modules in order, lowest first.
-const LAYERS: [&str; 12] = [
+const LAYERS: [&str; 13] = [
     "durations",
     "names",
     "nested",
@@ -12,6 +12,7 @@ const LAYERS: [&str; 12] = [
     "field",
     "parts",
     "metadata",
+    "rule_names",
     "types",
     "check",
     "strategic_merge",

@@ -609,6 +609,7 @@ mod tests {
                 old: Some(&old),
                 subresource,
                 rules: &holdfast_schema::NoRules,
+                changes: &holdfast_schema::NoRules,
                 provenance: Provenance::from_body(),
                 parts: None,
             });

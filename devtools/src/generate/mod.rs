@@ -2,8 +2,8 @@
 //!
 //! Types come from the OpenAPI v2 document of a kube-apiserver. Properties that it lacks (protobuf numbers, pointers,
 //! fields that JSON omits, defaults) come from the facts, checked against the sources of the crates `k8s-pb` and
-//! `k8s-openapi`. Each disagreement is reported; the facts win. The validation tags are maintained by hand in
-//! `marks.txt` next to the tables.
+//! `k8s-openapi`. Each disagreement is reported; the facts win. The build adds the validation tags, which are
+//! maintained by hand in `marks.toml` next to the tables.
 
 mod facts;
 mod messages;
@@ -16,7 +16,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use conformance::root;
-use holdfast_schema::types::join_marks;
 
 use crate::commands::{say, shared};
 
@@ -43,15 +42,9 @@ pub(crate) struct Arguments {
     /// Write nothing; fail if the existing tables differ from the generated ones.
     #[arg(long)]
     check: bool,
-    /// Only copy the validation tags into the existing table of types; needs no other input.
-    #[arg(long)]
-    marks: bool,
 }
 
 const MARK: &str = "# Written by `cargo xtask generate`; change the generator, not this file.\n";
-
-/// File of the validation tags, which is maintained by hand next to the tables.
-const MARKS: &str = "marks.txt";
 
 /// Folder, next to the tables, of the types of versions that are off by default.
 const MORE: &str = "more";
@@ -59,12 +52,6 @@ const MORE: &str = "more";
 /// Makes the tables and writes them.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let file = |name: &str| root().join(&arguments.out).join(name);
-    let read = |name: &str| std::fs::read_to_string(file(name)).with_context(|| file(name).display().to_string());
-    let marked = |types: &str| join_marks(types, &read(MARKS)?).map_err(anyhow::Error::msg);
-    if arguments.marks {
-        mark_more(&file, arguments.check)?;
-        return write_or_check(&file("types.txt"), &marked(&read("types.txt")?)?, arguments.check);
-    }
     let input = |named: &Option<PathBuf>, usual: &str| {
         let shared = || shared().map(|folder| folder.join("facts").join(usual));
         named
@@ -98,7 +85,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         disagreements.len()
     ));
     let files = [
-        ("types.txt", marked(&types::text(&table))?),
+        ("types.txt", types::text(&table)),
         ("resources.txt", resources::text(&facts)?),
     ];
     for (name, text) in files {
@@ -121,24 +108,6 @@ fn more_types(kinds: &Path, all: &Path, discovery: &Path, file: &dyn Fn(&str) ->
     }
     for (package, text) in types::beyond(&known, &types::text(&table)) {
         write_or_check(&file(&format!("{MORE}/{package}.txt")), &format!("{MARK}{text}"), false)?;
-    }
-    mark_more(file, false)
-}
-
-/// Copies the validation tags into the tables of the versions that are off by default.
-fn mark_more(file: &dyn Fn(&str) -> PathBuf, check: bool) -> anyhow::Result<()> {
-    let marks = std::fs::read_to_string(file("more_marks.txt")).context("more_marks.txt")?;
-    for entry in std::fs::read_dir(file(MORE))? {
-        let path = entry?.path();
-        let types = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        let package = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let of_package = format!("type {package}.");
-        let own: Vec<&str> = marks
-            .split("\n\n")
-            .filter(|block| block.starts_with(&of_package))
-            .collect();
-        let marked = join_marks(&types, &own.join("\n\n")).map_err(anyhow::Error::msg)?;
-        write_or_check(&path, &marked, check)?;
     }
     Ok(())
 }

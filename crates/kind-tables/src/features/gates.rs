@@ -154,12 +154,9 @@ pub struct FeatureGates {
 
 impl Default for FeatureGates {
     fn default() -> Self {
-        let lines = include_str!("../../tables/features.txt").lines();
+        let lines = include_str!(concat!(env!("OUT_DIR"), "/features.txt")).lines();
         Self {
-            gates: lines
-                .filter(|line| !line.starts_with('#'))
-                .filter_map(Gate::of)
-                .collect(),
+            gates: lines.filter_map(Gate::of).collect(),
             warnings: Vec::new(),
         }
     }

@@ -9,7 +9,11 @@ use holdfast_resource::WriteContext;
 use holdfast_schema::{Check, Field, Part, Rules};
 use holdfast_value::Value;
 
-use super::policy::{BindingRules, check_parameter_kind, check_reference, compiler, fault_of, validate_policy};
+use super::policy::{
+    BindingRules, check_parameter_kind, check_reference, compiler, fault_of, validate_constraints,
+    validate_match_conditions, validate_parameter_kind, validate_variables,
+};
+use crate::rules::MutatingPolicyRule;
 use crate::validation::Errors;
 
 /// Operations that a mutating policy may match. A deletion has nothing to change.
@@ -35,11 +39,21 @@ pub(super) fn policy_errors(context: &WriteContext<'_>, object: &Value, old: Opt
 struct PolicyRules(RefCell<Compiler>);
 
 impl<'v> Rules<'v> for PolicyRules {
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
-        match name {
-            "operations" => validate_operations(&part.child("matchConstraints"), &mut check.errors),
-            "patch" => validate_patch(part, &mut self.0.borrow_mut(), &mut check.errors),
-            _ => validate_policy(name, part, &self.0, check),
+    type Rule = MutatingPolicyRule;
+
+    fn rule(&self, rule: MutatingPolicyRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match rule {
+            MutatingPolicyRule::Operations => validate_operations(&part.child("matchConstraints"), &mut check.errors),
+            MutatingPolicyRule::Patch => validate_patch(part, &mut self.0.borrow_mut(), &mut check.errors),
+            MutatingPolicyRule::ParameterKind => validate_parameter_kind(&part.child("paramKind"), &mut check.errors),
+            MutatingPolicyRule::Constraints => validate_constraints(part, check),
+            MutatingPolicyRule::Conditions => {
+                let conditions = part.child("matchConditions");
+                validate_match_conditions(&conditions, &mut self.0.borrow_mut(), &mut check.errors);
+            }
+            MutatingPolicyRule::Variables => {
+                validate_variables(&part.child("variables"), &mut self.0.borrow_mut(), &mut check.errors);
+            }
         }
     }
 }

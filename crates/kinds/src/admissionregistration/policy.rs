@@ -14,38 +14,11 @@ use holdfast_schema::{Check, Field, FieldError, GroupKind, GroupVersion, Part, R
 use holdfast_value::Value;
 
 use super::rules::OperationRules;
+use crate::rules::PolicyBindingRule;
 use crate::validation::{Errors, report, same};
 
 /// Maximum number of match conditions.
 const CONDITIONS: usize = 64;
-
-/// Applies the rules of both kinds of policies that validation tags do not cover. `compiler` compiles their
-/// expressions.
-///
-/// upstream: pkg/apis/admissionregistration/validation#validateValidatingAdmissionPolicySpec
-/// upstream: pkg/apis/admissionregistration/validation#validateMutatingAdmissionPolicySpec
-pub(super) fn validate_policy<'v>(
-    name: &str,
-    spec: &Part<'v, '_>,
-    compiler: &RefCell<Compiler>,
-    check: &mut Check<'_>,
-) {
-    match name {
-        "parameterKind" => {
-            let kind = spec.child("paramKind");
-            if kind.is_set() {
-                validate_parameter_kind(&kind, &mut check.errors);
-            }
-        }
-        "constraints" => validate_constraints(spec, check),
-        "conditions" => {
-            let conditions = spec.child("matchConditions");
-            validate_conditions(&conditions, &mut compiler.borrow_mut(), &mut check.errors);
-        }
-        "variables" => validate_variables(&spec.child(name), &mut compiler.borrow_mut(), &mut check.errors),
-        _ => check.unknown_rule(name, spec),
-    }
-}
 
 /// Returns a compiler for the expressions of a policy.
 pub(super) fn compiler(policy: &Value) -> RefCell<Compiler> {
@@ -54,7 +27,7 @@ pub(super) fn compiler(policy: &Value) -> RefCell<Compiler> {
 }
 
 /// upstream: pkg/apis/admissionregistration/validation#validateMatchResources
-fn validate_constraints(spec: &Part<'_, '_>, check: &mut Check<'_>) {
+pub(super) fn validate_constraints(spec: &Part<'_, '_>, check: &mut Check<'_>) {
     let constraints = spec.child("matchConstraints");
     if !constraints.is_set() {
         check.errors.push(constraints.required(""));
@@ -83,7 +56,7 @@ pub(crate) fn fault_of(expression: &Field<'_, '_>, text: &str, error: &CompileEr
 /// Validates the match conditions of policies and webhooks.
 ///
 /// upstream: pkg/apis/admissionregistration/validation#validateMatchConditions
-pub(super) fn validate_conditions(conditions: &Field<'_, '_>, compiler: &mut Compiler, errors: &mut Errors) {
+pub(super) fn validate_match_conditions(conditions: &Field<'_, '_>, compiler: &mut Compiler, errors: &mut Errors) {
     if conditions.len() > CONDITIONS {
         errors.push(conditions.too_many(CONDITIONS));
     }
@@ -113,7 +86,7 @@ pub(super) fn validate_conditions(conditions: &Field<'_, '_>, compiler: &mut Com
 }
 
 /// upstream: pkg/apis/admissionregistration/validation#validateVariable
-fn validate_variables(variables: &Field<'_, '_>, compiler: &mut Compiler, errors: &mut Errors) {
+pub(super) fn validate_variables(variables: &Field<'_, '_>, compiler: &mut Compiler, errors: &mut Errors) {
     let mut faults = compiler.add_variables(variables).into_iter().peekable();
     for (at, variable) in variables.items().enumerate() {
         let (name, expression) = (variable.child("name"), variable.child("expression"));
@@ -138,7 +111,10 @@ fn is_identifier(name: &str) -> bool {
 }
 
 /// upstream: pkg/apis/admissionregistration/validation#validateParamKind
-fn validate_parameter_kind(kind: &Field<'_, '_>, errors: &mut Errors) {
+pub(super) fn validate_parameter_kind(kind: &Field<'_, '_>, errors: &mut Errors) {
+    if !kind.is_set() {
+        return;
+    }
     let (version, name) = (kind.child("apiVersion"), kind.child("kind"));
     match (version.text(), version.text().split('/').collect::<Vec<_>>().as_slice()) {
         ("", _) => errors.push(version.required("")),
@@ -251,10 +227,12 @@ fn shown(user: &User) -> String {
 pub(super) struct BindingRules;
 
 impl<'v> Rules<'v> for BindingRules {
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
-        match name {
-            "reference" => validate_reference(part, &mut check.errors),
-            _ => OperationRules.rule(name, part, check),
+    type Rule = PolicyBindingRule;
+
+    fn rule(&self, rule: PolicyBindingRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match rule {
+            PolicyBindingRule::Reference => validate_reference(part, &mut check.errors),
+            PolicyBindingRule::Operation(rule) => OperationRules.rule(rule, part, check),
         }
     }
 }

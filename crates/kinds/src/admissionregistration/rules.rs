@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use holdfast_schema::metadata::formats::path_segment;
 use holdfast_schema::{Check, Field, Part, Rules};
 
+use crate::rules::OperationRule;
 use crate::validation::{Errors, report};
 
 const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
@@ -13,16 +14,17 @@ const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 pub(super) struct OperationRules;
 
 impl<'v> Rules<'v> for OperationRules {
+    type Rule = OperationRule;
+
     /// upstream: pkg/apis/admissionregistration/validation#validateRule
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
-        let (list, errors) = (part.child(name), &mut check.errors);
-        match name {
-            "resourceNames" => validate_resource_names(&list, errors),
-            "operations" => validate_operations(&list, errors),
-            "apiGroups" => validate_names(&list, "API groups", true, errors),
-            "apiVersions" => validate_names(&list, "API versions", false, errors),
-            "resources" => validate_resources(&list, errors),
-            _ => check.unknown_rule(name, part),
+    fn rule(&self, rule: OperationRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        let errors = &mut check.errors;
+        match rule {
+            OperationRule::ResourceNames => validate_resource_names(&part.child("resourceNames"), errors),
+            OperationRule::Operations => validate_operations(&part.child("operations"), errors),
+            OperationRule::ApiGroups => validate_names(&part.child("apiGroups"), "API groups", true, errors),
+            OperationRule::ApiVersions => validate_names(&part.child("apiVersions"), "API versions", false, errors),
+            OperationRule::Resources => validate_resources(&part.child("resources"), errors),
         }
     }
 }

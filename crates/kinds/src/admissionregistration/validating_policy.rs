@@ -13,7 +13,11 @@ use holdfast_schema::{Check, Field, Part, Rules};
 use holdfast_value::Value;
 
 use super::json_path;
-use super::policy::{BindingRules, check_parameter_kind, check_reference, compiler, report_fault, validate_policy};
+use super::policy::{
+    BindingRules, check_parameter_kind, check_reference, compiler, report_fault, validate_constraints,
+    validate_match_conditions, validate_parameter_kind, validate_variables,
+};
+use crate::rules::ValidatingPolicyRule;
 use crate::validation::Errors;
 
 const ACTIONS: [&str; 3] = ["Audit", "Deny", "Warn"];
@@ -53,11 +57,13 @@ struct PolicyRules<'a> {
 }
 
 impl<'v> Rules<'v> for PolicyRules<'_> {
+    type Rule = ValidatingPolicyRule;
+
     /// upstream: pkg/apis/admissionregistration/validation#validateValidatingAdmissionPolicySpec
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+    fn rule(&self, rule: ValidatingPolicyRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
         let errors = &mut check.errors;
-        match name {
-            "content" => {
+        match rule {
+            ValidatingPolicyRule::Content => {
                 let (validations, annotations) = (part.child("validations"), part.child("auditAnnotations"));
                 if validations.is_empty() && annotations.is_empty() {
                     let detail = "validations or auditAnnotations must contain at least one item";
@@ -65,12 +71,20 @@ impl<'v> Rules<'v> for PolicyRules<'_> {
                     errors.push(annotations.required(detail));
                 }
             }
-            "validation" => validate_validation(part, &mut self.compiler.borrow_mut(), errors),
-            "annotations" => {
+            ValidatingPolicyRule::Validation => validate_validation(part, &mut self.compiler.borrow_mut(), errors),
+            ValidatingPolicyRule::Annotations => {
                 let annotations = part.child("auditAnnotations");
                 validate_annotations(&annotations, self.name, &mut self.compiler.borrow_mut(), errors);
             }
-            _ => validate_policy(name, part, &self.compiler, check),
+            ValidatingPolicyRule::ParameterKind => validate_parameter_kind(&part.child("paramKind"), errors),
+            ValidatingPolicyRule::Constraints => validate_constraints(part, check),
+            ValidatingPolicyRule::Conditions => {
+                let conditions = part.child("matchConditions");
+                validate_match_conditions(&conditions, &mut self.compiler.borrow_mut(), errors);
+            }
+            ValidatingPolicyRule::Variables => {
+                validate_variables(&part.child("variables"), &mut self.compiler.borrow_mut(), errors);
+            }
         }
     }
 }

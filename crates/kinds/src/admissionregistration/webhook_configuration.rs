@@ -9,14 +9,15 @@ use holdfast_admission::webhooks::{WebhookType, Webhooks};
 use holdfast_cel::PatternMemory;
 use holdfast_resource::{Followed, Operation, Refusal, Strategy, WriteContext};
 use holdfast_schema::metadata::formats::{dns_label_1035, dns_subdomain};
-use holdfast_schema::{Check, Field, FieldError, Part, Rules};
+use holdfast_schema::{AnyRules, Check, Field, FieldError, Part, Rules};
 use holdfast_value::Value;
 
 use super::client_config;
-use super::policy::validate_conditions;
+use super::policy::validate_match_conditions;
 use super::rules::OperationRules;
 use super::static_names::StaticNames;
 use crate::generation::count_given_empties;
+use crate::rules::WebhookRule;
 use crate::validation::{Errors, report};
 
 /// Strategy of both kinds of configurations: they are validated, and their changes update the webhooks.
@@ -37,7 +38,7 @@ impl Strategy for WebhookConfiguration {
         Ok(())
     }
 
-    fn rules<'v>(&self) -> &dyn Rules<'v> {
+    fn rules<'v>(&self) -> &dyn AnyRules<'v> {
         self
     }
 
@@ -69,12 +70,14 @@ impl Followed for WebhookConfiguration {
 }
 
 impl<'v> Rules<'v> for WebhookConfiguration {
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
-        match name {
-            "webhooks" => {
-                let webhooks = part.child(name);
+    type Rule = WebhookRule;
+
+    fn rule(&self, rule: WebhookRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match rule {
+            WebhookRule::Webhooks => {
+                let webhooks = part.child("webhooks");
                 let mut names = HashSet::new();
-                for webhook in check.items(part, name, &webhooks) {
+                for webhook in check.items(part, "webhooks", &webhooks) {
                     check.values(&webhook, self);
                     let name = webhook.child("name");
                     if !name.text().is_empty() && !names.insert(name.text()) {
@@ -82,18 +85,20 @@ impl<'v> Rules<'v> for WebhookConfiguration {
                     }
                 }
             }
-            "name" => validate_name(&part.child(name), &mut check.errors),
-            "client" => client_config::validate(part, &mut check.errors),
-            "matchConditions" => {
-                let conditions = part.child(name);
+            WebhookRule::Name => validate_name(&part.child("name"), &mut check.errors),
+            WebhookRule::Client => client_config::validate(part, &mut check.errors),
+            WebhookRule::MatchConditions => {
+                let conditions = part.child("matchConditions");
                 if !conditions.is_empty() {
                     let nothing = Value::empty_map();
                     let mut compiler = Compiler::of(&Field::root(&nothing), &PatternMemory::default());
-                    validate_conditions(&conditions, &mut compiler, &mut check.errors);
+                    validate_match_conditions(&conditions, &mut compiler, &mut check.errors);
                 }
             }
-            "admissionReviewVersions" => validate_review_versions(&part.child(name), &mut check.errors),
-            _ => OperationRules.rule(name, part, check),
+            WebhookRule::AdmissionReviewVersions => {
+                validate_review_versions(&part.child("admissionReviewVersions"), &mut check.errors)
+            }
+            WebhookRule::Operation(rule) => OperationRules.rule(rule, part, check),
         }
     }
 }

@@ -9,11 +9,12 @@ use holdfast_resource::table::{NamedCell, condition};
 use holdfast_resource::{InitialObjects, Refusal, Strategy, WriteContext};
 use holdfast_schema::metadata::formats::{Faults, path_segment};
 use holdfast_schema::metadata::new_object;
-use holdfast_schema::{Check, Field, FieldError, GroupVersion, Part, Rules};
+use holdfast_schema::{AnyRules, Check, Field, FieldError, GroupVersion, Part, Rules};
 use holdfast_value::Value;
 
 use crate::config::Config;
 use crate::kind::kind;
+use crate::rules::ApiServiceRule;
 use crate::time::time_text;
 use crate::validation::{Errors, report};
 
@@ -122,7 +123,7 @@ impl Strategy for ApiService {
         Ok(())
     }
 
-    fn rules<'v>(&self) -> &dyn Rules<'v> {
+    fn rules<'v>(&self) -> &dyn AnyRules<'v> {
         self
     }
 
@@ -179,11 +180,12 @@ pub(super) fn name_faults(object: &Value, name: &str) -> Faults {
 }
 
 impl<'v> Rules<'v> for ApiService {
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
-        match name {
-            "group" => validate_group(part, &mut check.errors),
-            "trust" => validate_trust(part, &mut check.errors),
-            _ => check.unknown_rule(name, part),
+    type Rule = ApiServiceRule;
+
+    fn rule(&self, rule: ApiServiceRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match rule {
+            ApiServiceRule::Group => validate_group(part, &mut check.errors),
+            ApiServiceRule::Trust => validate_trust(part, &mut check.errors),
         }
     }
 }

@@ -3,10 +3,11 @@
 use holdfast_kind_tables::Kind;
 use holdfast_resource::table::{NamedCell, items};
 use holdfast_resource::{Strategy, WriteContext};
-use holdfast_schema::{Check, FieldError, Part, Rules};
+use holdfast_schema::{Changes, Check, FieldError, Part, Rules};
 use holdfast_value::Value;
 
 use crate::kind::kind;
+use crate::rules::{ControllerRevisionChange, ControllerRevisionRule};
 
 /// Strategy of ControllerRevisions.
 pub(crate) struct ControllerRevision;
@@ -37,8 +38,11 @@ struct DataRules {
 }
 
 impl<'v> Rules<'v> for DataRules {
+    type Rule = ControllerRevisionRule;
+
     /// upstream: pkg/apis/apps/validation#ValidateControllerRevisionCreate
-    fn rule(&self, _name: &str, revision: &Part<'v, '_>, check: &mut Check<'_>) {
+    fn rule(&self, rule: ControllerRevisionRule, revision: &Part<'v, '_>, check: &mut Check<'_>) {
+        let ControllerRevisionRule::Data = rule;
         let data = revision.child("data");
         match data.value() {
             Some(Value::Map(_)) => {}
@@ -47,11 +51,22 @@ impl<'v> Rules<'v> for DataRules {
             Some(_) => check.errors.push(data.required("data must be a valid JSON object")),
         }
     }
+}
+
+impl<'v> Changes<'v> for DataRules {
+    type Change = ControllerRevisionChange;
 
     /// Compares exactly, unlike `validation::same`, since empty parts of the data are significant.
-    fn change(&self, name: &str, revision: &Part<'v, '_>, old: &Part<'v, '_>, check: &mut Check<'_>) {
-        let data = revision.child(name);
-        if data.value() != old.child(name).value() {
+    fn change(
+        &self,
+        change: ControllerRevisionChange,
+        revision: &Part<'v, '_>,
+        old: &Part<'v, '_>,
+        check: &mut Check<'_>,
+    ) {
+        let ControllerRevisionChange::Data = change;
+        let data = revision.child("data");
+        if data.value() != old.child("data").value() {
             check.errors.push(data.invalid("field is immutable"));
         }
     }

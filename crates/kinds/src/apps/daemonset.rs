@@ -4,13 +4,14 @@ use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::of_core;
 use holdfast_resource::{Refusal, RowRules, Strategy, WriteContext};
 use holdfast_schema::metadata::labels::{LabelSelector, invalid_selector, validate_label_selector};
-use holdfast_schema::{Check, Field, FieldError, Part, Rules};
+use holdfast_schema::{AnyRules, Changes, Check, Field, FieldError, Part, Rules};
 use holdfast_value::Value;
 
 use crate::config::Config;
 use crate::defaults::set_missing_at;
 use crate::kind::kind;
 use crate::pod_spec::{validate_restarting, validate_selected, validate_template};
+use crate::rules::{DaemonSetChange, DaemonSetRule};
 use crate::validation::{Errors, numbers, same};
 use crate::workload::{
     TemplateWarnings, collisions_only_grow, selects_everything, unsupported_strategy, workload_warnings,
@@ -77,7 +78,7 @@ impl Strategy for DaemonSet {
         Ok(())
     }
 
-    fn rules<'v>(&self) -> &dyn Rules<'v> {
+    fn rules<'v>(&self) -> &dyn AnyRules<'v> {
         self
     }
 
@@ -117,18 +118,22 @@ fn set_template_generation(object: &mut Value, generation: i64) {
 }
 
 impl<'v> Rules<'v> for DaemonSet {
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
-        match name {
-            "selector_and_template" => self.validate_selector_and_template(part, check),
-            "strategy" => validate_strategy(&part.child("updateStrategy"), &mut check.errors),
-            _ => check.unknown_rule(name, part),
+    type Rule = DaemonSetRule;
+
+    fn rule(&self, rule: DaemonSetRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match rule {
+            DaemonSetRule::SelectorAndTemplate => self.validate_selector_and_template(part, check),
+            DaemonSetRule::Strategy => validate_strategy(&part.child("updateStrategy"), &mut check.errors),
         }
     }
+}
 
-    fn change(&self, name: &str, part: &Part<'v, '_>, old: &Part<'v, '_>, check: &mut Check<'_>) {
-        match name {
-            "collisions" => collisions_only_grow(part, old, &mut check.errors),
-            _ => check.unknown_rule(name, part),
+impl<'v> Changes<'v> for DaemonSet {
+    type Change = DaemonSetChange;
+
+    fn change(&self, change: DaemonSetChange, part: &Part<'v, '_>, old: &Part<'v, '_>, check: &mut Check<'_>) {
+        match change {
+            DaemonSetChange::Collisions => collisions_only_grow(part, old, &mut check.errors),
         }
     }
 }

@@ -3,12 +3,13 @@
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::of_core;
 use holdfast_resource::Strategy;
-use holdfast_schema::{Check, Field, Part, Rules};
+use holdfast_schema::{AnyChanges, AnyRules, Changes, Check, Field, Part, Rules};
 use holdfast_value::Value;
 
 use crate::config::Config;
 use crate::defaults::set_missing_at;
 use crate::kind::kind;
+use crate::rules::{DeploymentChange, DeploymentRule};
 use crate::validation::{Errors, numbers};
 use crate::workload::{
     SelectorRules, TemplateWarnings, at_most_count, collisions_only_grow, unsupported_strategy,
@@ -41,29 +42,37 @@ impl Strategy for Deployment {
         }
     }
 
-    fn rules<'v>(&self) -> &dyn Rules<'v> {
+    fn rules<'v>(&self) -> &dyn AnyRules<'v> {
+        self
+    }
+
+    fn changes<'v>(&self) -> &dyn AnyChanges<'v> {
         self
     }
 }
 
 impl<'v> Rules<'v> for Deployment {
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
-        match name {
-            "selector_and_template" => {
+    type Rule = DeploymentRule;
+
+    fn rule(&self, rule: DeploymentRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match rule {
+            DeploymentRule::SelectorAndTemplate => {
                 let rules = SelectorRules::of_replica_sets(self.config.pods());
                 validate_selector_and_template(part, &rules, check);
             }
-            "strategy" => validate_strategy(&part.child("strategy"), &mut check.errors),
-            "deadline" => validate_deadline(part, &mut check.errors),
-            "bounds" => validate_bounds(part, &mut check.errors),
-            _ => check.unknown_rule(name, part),
+            DeploymentRule::Strategy => validate_strategy(&part.child("strategy"), &mut check.errors),
+            DeploymentRule::Deadline => validate_deadline(part, &mut check.errors),
+            DeploymentRule::Bounds => validate_bounds(part, &mut check.errors),
         }
     }
+}
 
-    fn change(&self, name: &str, part: &Part<'v, '_>, old: &Part<'v, '_>, check: &mut Check<'_>) {
-        match name {
-            "collisions" => collisions_only_grow(part, old, &mut check.errors),
-            _ => check.unknown_rule(name, part),
+impl<'v> Changes<'v> for Deployment {
+    type Change = DeploymentChange;
+
+    fn change(&self, change: DeploymentChange, part: &Part<'v, '_>, old: &Part<'v, '_>, check: &mut Check<'_>) {
+        match change {
+            DeploymentChange::Collisions => collisions_only_grow(part, old, &mut check.errors),
         }
     }
 }

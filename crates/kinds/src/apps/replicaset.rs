@@ -3,10 +3,11 @@
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::of_core;
 use holdfast_resource::Strategy;
-use holdfast_schema::{Check, Part, Rules};
+use holdfast_schema::{AnyRules, Check, Part, Rules};
 
 use crate::config::Config;
 use crate::kind::kind;
+use crate::rules::ReplicaSetRule;
 use crate::workload::{SelectorRules, TemplateWarnings, validate_replica_bounds, validate_selector_and_template};
 
 /// Strategy of ReplicaSets.
@@ -25,20 +26,21 @@ pub(super) fn declare(config: &Config) -> Kind {
 }
 
 impl Strategy for ReplicaSet {
-    fn rules<'v>(&self) -> &dyn Rules<'v> {
+    fn rules<'v>(&self) -> &dyn AnyRules<'v> {
         self
     }
 }
 
 impl<'v> Rules<'v> for ReplicaSet {
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
-        match name {
-            "selector_and_template" => {
+    type Rule = ReplicaSetRule;
+
+    fn rule(&self, rule: ReplicaSetRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match rule {
+            ReplicaSetRule::SelectorAndTemplate => {
                 let rules = SelectorRules::of_replica_sets(self.config.pods());
                 validate_selector_and_template(part, &rules, check);
             }
-            "bounds" => validate_replica_bounds(part, &mut check.errors),
-            _ => check.unknown_rule(name, part),
+            ReplicaSetRule::Bounds => validate_replica_bounds(part, &mut check.errors),
         }
     }
 }

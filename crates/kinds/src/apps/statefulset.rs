@@ -7,7 +7,7 @@ use holdfast_kind_tables::features::{Feature, Features};
 use holdfast_kind_tables::metadata_checks::of_core;
 use holdfast_resource::{Strategy, WriteContext};
 use holdfast_schema::metadata::labels::{LabelSelector, invalid_selector};
-use holdfast_schema::{Check, Field, FieldError, NoRules, Part, Rules};
+use holdfast_schema::{Changes, Check, Field, FieldError, NoRules, Part, Rules};
 use holdfast_value::Value;
 
 use crate::claim_spec::ClaimRules;
@@ -15,6 +15,7 @@ use crate::config::{Config, PodSettings};
 use crate::defaults::{change_items, set_missing_at};
 use crate::kind::kind;
 use crate::pod_spec::{validate_restarting, validate_selected, validate_template, validate_template_metadata};
+use crate::rules::{StatefulSetChange, StatefulSetRule};
 use crate::validation::resources::fractional_claim;
 use crate::validation::{Errors, numbers, same};
 use crate::workload::{
@@ -148,28 +149,32 @@ struct SpecRules {
 }
 
 impl<'v> Rules<'v> for SpecRules {
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
-        match name {
-            "management" => validate_management(&part.child("podManagementPolicy"), &mut check.errors),
-            "strategy" => validate_strategy(part, check),
-            "claims" if self.is_new => validate_claims(part, check),
-            "claims" => {}
-            "selector_and_template" => self.validate_selector_and_template(part, check),
-            "bounds" => validate_bounds(part, &mut check.errors),
-            _ => check.unknown_rule(name, part),
+    type Rule = StatefulSetRule;
+
+    fn rule(&self, rule: StatefulSetRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match rule {
+            StatefulSetRule::Management => validate_management(&part.child("podManagementPolicy"), &mut check.errors),
+            StatefulSetRule::Strategy => validate_strategy(part, check),
+            StatefulSetRule::Claims if self.is_new => validate_claims(part, check),
+            StatefulSetRule::Claims => {}
+            StatefulSetRule::SelectorAndTemplate => self.validate_selector_and_template(part, check),
+            StatefulSetRule::Bounds => validate_bounds(part, &mut check.errors),
         }
     }
+}
+
+impl<'v> Changes<'v> for SpecRules {
+    type Change = StatefulSetChange;
 
     /// upstream: pkg/apis/apps/validation#ValidateStatefulSetUpdate
-    fn change(&self, name: &str, part: &Part<'v, '_>, old: &Part<'v, '_>, check: &mut Check<'_>) {
-        match name {
-            "mutable" if same_but_for(part, old, &MUTABLE) => {}
-            "mutable" => check.errors.push(part.forbidden(
+    fn change(&self, change: StatefulSetChange, part: &Part<'v, '_>, old: &Part<'v, '_>, check: &mut Check<'_>) {
+        match change {
+            StatefulSetChange::Mutable if same_but_for(part, old, &MUTABLE) => {}
+            StatefulSetChange::Mutable => check.errors.push(part.forbidden(
                 "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', \
                  'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden",
             )),
-            "collisions" => collisions_only_grow(part, old, &mut check.errors),
-            _ => check.unknown_rule(name, part),
+            StatefulSetChange::Collisions => collisions_only_grow(part, old, &mut check.errors),
         }
     }
 }

@@ -12,6 +12,7 @@ use super::schedule;
 use crate::config::{Config, PodSettings};
 use crate::kind::kind;
 use crate::pod_spec::template_warnings;
+use crate::rules::CronJobRule;
 use crate::validation::{Errors, same};
 use crate::workload::{TemplateWarnings, name_warnings};
 
@@ -101,12 +102,13 @@ struct SpecRules<'o> {
 }
 
 impl<'v> Rules<'v> for SpecRules<'_> {
-    fn rule(&self, name: &str, spec: &Part<'v, '_>, check: &mut Check<'_>) {
-        match name {
-            "schedule" => validate_schedule(spec, &self.old, &mut check.errors),
-            "time_zone" => validate_time_zone(&spec.child("timeZone"), &self.old, &mut check.errors),
-            "job_template" => self.validate_job_template(spec, check),
-            _ => check.unknown_rule(name, spec),
+    type Rule = CronJobRule;
+
+    fn rule(&self, rule: CronJobRule, spec: &Part<'v, '_>, check: &mut Check<'_>) {
+        match rule {
+            CronJobRule::Schedule => validate_schedule(spec, &self.old, &mut check.errors),
+            CronJobRule::TimeZone => validate_time_zone(&spec.child("timeZone"), &self.old, &mut check.errors),
+            CronJobRule::JobTemplate => self.validate_job_template(spec, check),
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::counters::Counters;
 use crate::defaults::is_zero;
 use crate::kind::kind;
+use crate::rules::CertificateSigningRequestRule;
 use crate::time::time_text;
 use crate::validation::Errors;
 use crate::validation::signers::validate_signer_name;
@@ -232,16 +233,17 @@ fn is_honored(wanted: i64, lifetime: i64) -> bool {
 }
 
 impl<'v> Rules<'v> for CertificateSigningRequest {
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
-        match name {
-            "request" => {
+    type Rule = CertificateSigningRequestRule;
+
+    fn rule(&self, rule: CertificateSigningRequestRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match rule {
+            CertificateSigningRequestRule::Request => {
                 let request = part.child("request");
                 if let Some(fault) = request_fault(request.text()) {
                     check.errors.push(request.invalid(fault));
                 }
             }
-            "signer" => validate_signer(&part.child("signerName"), &mut check.errors),
-            _ => check.unknown_rule(name, part),
+            CertificateSigningRequestRule::Signer => validate_signer(&part.child("signerName"), &mut check.errors),
         }
     }
 }

@@ -7,12 +7,13 @@ use holdfast_resource::table::{NamedCell, items};
 use holdfast_resource::{InitialObjects, Strategy, WriteContext};
 use holdfast_schema::metadata::formats::dns_label;
 use holdfast_schema::metadata::new_object;
-use holdfast_schema::{Check, Field, FieldError, Part, Rules};
+use holdfast_schema::{AnyRules, Check, Field, FieldError, Part, Rules};
 use holdfast_value::Value;
 
 use crate::cells::first_of;
 use crate::config::Config;
 use crate::kind::kind;
+use crate::rules::EndpointsRule;
 use crate::validation::addresses::{Reading, address_warning, endpoint_address, lenient_address};
 use crate::validation::{Errors, report, same};
 
@@ -139,13 +140,14 @@ struct SubsetRules {
 }
 
 impl<'v> Rules<'v> for SubsetRules {
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
-        match name {
-            "addresses" => validate_some_address(part, &mut check.errors),
-            "ip" => self.reading.address(&part.child("ip"), &mut check.errors),
-            "endpoint" => validate_endpoint(&part.child("ip"), self.own, &mut check.errors),
-            "ports" => self.validate_ports(part, check),
-            _ => check.unknown_rule(name, part),
+    type Rule = EndpointsRule;
+
+    fn rule(&self, rule: EndpointsRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match rule {
+            EndpointsRule::Addresses => validate_some_address(part, &mut check.errors),
+            EndpointsRule::Ip => self.reading.address(&part.child("ip"), &mut check.errors),
+            EndpointsRule::Endpoint => validate_endpoint(&part.child("ip"), self.own, &mut check.errors),
+            EndpointsRule::Ports => self.validate_ports(part, check),
         }
     }
 }
@@ -163,7 +165,7 @@ impl SubsetRules {
             } else if ports.len() > 1 {
                 check.errors.push(name.required(""));
             }
-            check.values(&port, self as &dyn Rules<'v>);
+            check.values(&port, self as &dyn AnyRules<'v>);
         }
     }
 }

@@ -8,11 +8,12 @@ use holdfast_resource::table::NamedCell;
 use holdfast_resource::{ConversionError, Converts, RowRules, Strategy, WriteContext};
 use holdfast_schema::metadata::formats::qualified_name;
 use holdfast_schema::metadata::validate_metadata;
-use holdfast_schema::{Check, CreationChecks, Field, FieldError, Part, Rules, UpdateOrder};
+use holdfast_schema::{Changes, Check, CreationChecks, Field, FieldError, Part, Rules, UpdateOrder};
 use holdfast_value::Value;
 
 use crate::defaults::{is_zero, set_missing};
 use crate::kind::kind;
+use crate::rules::{EventChange, EventRule};
 use crate::validation::{Errors, immutable_text, report, same};
 
 /// Rules of Events only.
@@ -108,31 +109,35 @@ struct EventRules<'c> {
 }
 
 impl<'v> Rules<'v> for EventRules<'_> {
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+    type Rule = EventRule;
+
+    fn rule(&self, rule: EventRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
         let timed = check.is_given(&part.child("eventTime"));
-        match name {
-            "place" => validate_place(part, self.namespace, timed, &mut check.errors),
+        match rule {
+            EventRule::Place => validate_place(part, self.namespace, timed, &mut check.errors),
             // The reporter's fields are only validated for events with `eventTime`.
-            "report" if timed => {
+            EventRule::Report if timed => {
                 self.validate_reporter(part, &mut check.errors);
                 for field in ["reportingInstance", "action", "reason", "message"] {
                     check.field(part, field, self);
                 }
             }
-            "report" => {}
-            _ => check.unknown_rule(name, part),
+            EventRule::Report => {}
         }
     }
+}
 
-    fn change(&self, name: &str, part: &Part<'v, '_>, old: &Part<'v, '_>, check: &mut Check<'_>) {
-        match name {
-            "reportingComponent" => {
+impl<'v> Changes<'v> for EventRules<'_> {
+    type Change = EventChange;
+
+    fn change(&self, change: EventChange, part: &Part<'v, '_>, old: &Part<'v, '_>, check: &mut Check<'_>) {
+        match change {
+            EventChange::ReportingComponent => {
                 // Errors of `events.k8s.io` use that group's own name of this one field.
-                let reporter = part.child(name);
+                let reporter = part.child("reportingComponent");
                 let shown = Field::placed(reporter.value(), "reportingController");
-                immutable_text(&shown, &old.child(name), &mut check.errors);
+                immutable_text(&shown, &old.child("reportingComponent"), &mut check.errors);
             }
-            _ => check.unknown_rule(name, part),
         }
     }
 }

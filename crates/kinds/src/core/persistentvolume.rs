@@ -16,6 +16,7 @@ use crate::config::Config;
 use crate::defaults::is_zero;
 use crate::kind::kind;
 use crate::pod_spec::{node_selector_warnings, validate_node_selector};
+use crate::rules::PersistentVolumeRule;
 use crate::time::time_text;
 use crate::validation::resources::quantity;
 use crate::validation::{Errors, report, same};
@@ -324,17 +325,18 @@ impl<'v> VolumeRules<'v> {
 }
 
 impl<'v> Rules<'v> for VolumeRules<'_> {
-    fn rule(&self, name: &str, spec: &Part<'v, '_>, check: &mut Check<'_>) {
-        match name {
-            "access_modes" => validate_access_modes(&spec.child("accessModes"), &mut check.errors),
-            "capacity" => validate_capacity(&spec.child("capacity"), &mut check.errors),
-            "affinity" => validate_affinity(&spec.child("nodeAffinity"), &mut check.errors),
-            "sources" => {
+    type Rule = PersistentVolumeRule;
+
+    fn rule(&self, rule: PersistentVolumeRule, spec: &Part<'v, '_>, check: &mut Check<'_>) {
+        match rule {
+            PersistentVolumeRule::AccessModes => validate_access_modes(&spec.child("accessModes"), &mut check.errors),
+            PersistentVolumeRule::Capacity => validate_capacity(&spec.child("capacity"), &mut check.errors),
+            PersistentVolumeRule::Affinity => validate_affinity(&spec.child("nodeAffinity"), &mut check.errors),
+            PersistentVolumeRule::Sources => {
                 validate_sources(spec, self.name, check);
                 validate_recycled(spec, &mut check.errors);
             }
-            "attributes_class" => validate_attributes_class(spec, &mut check.errors),
-            _ => check.unknown_rule(name, spec),
+            PersistentVolumeRule::AttributesClass => validate_attributes_class(spec, &mut check.errors),
         }
     }
 }

@@ -3,12 +3,13 @@
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::of_core;
 use holdfast_resource::{Strategy, WriteContext};
-use holdfast_schema::{Check, Part, Rules};
+use holdfast_schema::{AnyRules, Check, Part, Rules};
 use holdfast_value::Value;
 
 use crate::config::Config;
 use crate::kind::kind;
 use crate::pod_spec::{template_warnings, validate_template};
+use crate::rules::PodTemplateRule;
 use crate::validation::same;
 use crate::workload::TemplateWarnings;
 
@@ -26,7 +27,7 @@ pub(super) fn declare(config: &Config) -> Kind {
 }
 
 impl Strategy for PodTemplate {
-    fn rules<'v>(&self) -> &dyn Rules<'v> {
+    fn rules<'v>(&self) -> &dyn AnyRules<'v> {
         self
     }
 
@@ -41,10 +42,12 @@ impl Strategy for PodTemplate {
 }
 
 impl<'v> Rules<'v> for PodTemplate {
-    fn rule(&self, name: &str, root: &Part<'v, '_>, check: &mut Check<'_>) {
-        match (name, check.child(root, "template")) {
-            ("template", Some(template)) => validate_template(&template, self.config.pods(), check),
-            _ => check.unknown_rule(name, root),
+    type Rule = PodTemplateRule;
+
+    fn rule(&self, rule: PodTemplateRule, root: &Part<'v, '_>, check: &mut Check<'_>) {
+        let PodTemplateRule::Template = rule;
+        if let Some(template) = check.child(root, "template") {
+            validate_template(&template, self.config.pods(), check);
         }
     }
 }

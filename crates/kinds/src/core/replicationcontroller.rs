@@ -4,13 +4,14 @@ use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::{generating_any_name, of_core};
 use holdfast_resource::{Strategy, WriteContext};
 use holdfast_schema::metadata::labels::LabelSelector;
-use holdfast_schema::{Check, Part, Parts, Rules};
+use holdfast_schema::{AnyRules, Check, Part, Parts, Rules};
 use holdfast_value::Value;
 
 use crate::config::Config;
 use crate::defaults::is_zero;
 use crate::kind::kind;
 use crate::pod_spec::{Template, template_warnings, validate_template_of_replicas};
+use crate::rules::ReplicationControllerRule;
 use crate::workload::{TemplateWarnings, validate_replica_bounds, warns_of_spec, workload_warnings};
 
 const TEMPLATE: [&str; 2] = ["spec", "template"];
@@ -44,7 +45,7 @@ impl Strategy for ReplicationController {
         }
     }
 
-    fn rules<'v>(&self) -> &dyn Rules<'v> {
+    fn rules<'v>(&self) -> &dyn AnyRules<'v> {
         self
     }
 
@@ -64,11 +65,12 @@ impl Strategy for ReplicationController {
 }
 
 impl<'v> Rules<'v> for ReplicationController {
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
-        match name {
-            "template" => self.validate_template(part, check),
-            "bounds" => validate_replica_bounds(part, &mut check.errors),
-            _ => check.unknown_rule(name, part),
+    type Rule = ReplicationControllerRule;
+
+    fn rule(&self, rule: ReplicationControllerRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match rule {
+            ReplicationControllerRule::Template => self.validate_template(part, check),
+            ReplicationControllerRule::Bounds => validate_replica_bounds(part, &mut check.errors),
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::config::Config;
 use crate::core::endpoints::{own_address, port_of_server, with_parts_of};
 use crate::defaults::change_items;
 use crate::kind::kind;
+use crate::rules::EndpointSliceRule;
 use crate::validation::addresses::{Reading, address_warning, canonical_address, endpoint_address, lenient_address};
 use crate::validation::{Errors, report, same};
 
@@ -161,20 +162,21 @@ struct SliceRules<'a> {
 }
 
 impl<'v> Rules<'v> for SliceRules<'_> {
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
-        match name {
-            "content" => {
+    type Rule = EndpointSliceRule;
+
+    fn rule(&self, rule: EndpointSliceRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match rule {
+            EndpointSliceRule::Content => {
                 self.validate_ports(part, check);
                 self.validate_endpoints(part, check);
             }
-            "addresses" => self.validate_addresses(&part.child(name), &mut check.errors),
-            "hints" => {
-                let hints = part.child(name);
+            EndpointSliceRule::Addresses => self.validate_addresses(&part.child("addresses"), &mut check.errors),
+            EndpointSliceRule::Hints => {
+                let hints = part.child("hints");
                 if validate_hints(&hints.child("forZones"), label_value, &mut check.errors) {
                     validate_hints(&hints.child("forNodes"), dns_subdomain, &mut check.errors);
                 }
             }
-            _ => check.unknown_rule(name, part),
         }
     }
 }

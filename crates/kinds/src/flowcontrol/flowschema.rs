@@ -7,6 +7,7 @@ use holdfast_schema::{Check, Field, FieldError, FieldPath, Part, Rules};
 use holdfast_value::Value;
 
 use super::EXEMPT;
+use crate::rules::FlowSchemaRule;
 use crate::validation::{Errors, report};
 
 const ALL: &str = "*";
@@ -35,32 +36,34 @@ pub(super) struct SchemaRules<'n> {
 }
 
 impl<'v> Rules<'v> for SchemaRules<'_> {
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
-        let (field, errors) = (part.child(name), &mut check.errors);
-        match name {
-            "matchingPrecedence" => {
-                if field.number() == Some(1) && self.name != EXEMPT {
-                    errors.push(field.invalid("only the schema named 'exempt' may have matchingPrecedence 1"));
+    type Rule = FlowSchemaRule;
+
+    fn rule(&self, rule: FlowSchemaRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        let errors = &mut check.errors;
+        match rule {
+            FlowSchemaRule::MatchingPrecedence => {
+                let precedence = part.child("matchingPrecedence");
+                if precedence.number() == Some(1) && self.name != EXEMPT {
+                    errors.push(precedence.invalid("only the schema named 'exempt' may have matchingPrecedence 1"));
                 }
             }
-            "distinguisherMethod" => validate_method(&field, errors),
-            "subject" => validate_subject(part, errors),
-            "some" => {
+            FlowSchemaRule::DistinguisherMethod => validate_method(&part.child("distinguisherMethod"), errors),
+            FlowSchemaRule::Subject => validate_subject(part, errors),
+            FlowSchemaRule::Some => {
                 if part.child("resourceRules").is_empty() && part.child("nonResourceRules").is_empty() {
                     errors
                         .push(part.required("at least one of resourceRules and nonResourceRules has to be non-empty"));
                 }
             }
-            "verbs" => validate_verbs(&field, errors),
-            "apiGroups" => {
-                let _ = all_alone(&field, "other api groups", errors);
+            FlowSchemaRule::Verbs => validate_verbs(&part.child("verbs"), errors),
+            FlowSchemaRule::ApiGroups => {
+                let _ = all_alone(&part.child("apiGroups"), "other api groups", errors);
             }
-            "resources" => {
-                let _ = all_alone(&field, "other resources", errors);
+            FlowSchemaRule::Resources => {
+                let _ = all_alone(&part.child("resources"), "other resources", errors);
             }
-            "namespaces" => validate_namespaces(part, errors),
-            "nonResourceURLs" => validate_paths(&field, errors),
-            _ => check.unknown_rule(name, part),
+            FlowSchemaRule::Namespaces => validate_namespaces(part, errors),
+            FlowSchemaRule::NonResourceURLs => validate_paths(&part.child("nonResourceURLs"), errors),
         }
     }
 }

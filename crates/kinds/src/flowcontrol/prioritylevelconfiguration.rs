@@ -3,6 +3,7 @@
 use holdfast_schema::{Check, Field, Part, Rules};
 
 use super::EXEMPT;
+use crate::rules::PriorityLevelRule;
 use crate::validation::Errors;
 
 const OF_EXEMPT: &str = "Exempt";
@@ -17,12 +18,13 @@ pub(super) struct LevelRules<'n> {
 }
 
 impl<'v> Rules<'v> for LevelRules<'_> {
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
-        match name {
-            "level" => self.validate_level(part, check),
-            "response" => self.validate_response(part, check),
-            "handSize" => validate_hand(part, &mut check.errors),
-            _ => check.unknown_rule(name, part),
+    type Rule = PriorityLevelRule;
+
+    fn rule(&self, rule: PriorityLevelRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match rule {
+            PriorityLevelRule::Level => self.validate_level(part, check),
+            PriorityLevelRule::Response => self.validate_response(part, check),
+            PriorityLevelRule::HandSize => validate_hand(part, &mut check.errors),
         }
     }
 }

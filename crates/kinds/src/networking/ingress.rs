@@ -13,6 +13,7 @@ use holdfast_value::{SeenValues, Value};
 use crate::cells::ingress_addresses;
 use crate::config::Config;
 use crate::kind::kind;
+use crate::rules::IngressRule;
 use crate::validation::addresses::{Reading, address_warning};
 use crate::validation::ports::{port_name, port_number};
 use crate::validation::{Errors, report, required_text};
@@ -113,22 +114,21 @@ struct IngressRules<'a> {
 }
 
 impl<'v> Rules<'v> for IngressRules<'_> {
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
-        if name == "backends" {
-            return validate_backends(part, check);
-        }
+    type Rule = IngressRule;
+
+    fn rule(&self, rule: IngressRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
         let errors = &mut check.errors;
-        match name {
-            "backend" => validate_backend(part, errors),
-            "host" => validate_host(&part.child(name), errors),
-            "hosts" => {
-                for host in part.child(name).items() {
+        match rule {
+            IngressRule::Backends => validate_backends(part, check),
+            IngressRule::Backend => validate_backend(part, errors),
+            IngressRule::Host => validate_host(&part.child("host"), errors),
+            IngressRule::Hosts => {
+                for host in part.child("hosts").items() {
                     report(&host, host_form(host.text()), errors);
                 }
             }
-            "path" => self.validate_path(part, check),
-            "loadBalancer" => self.validate_balancer(&part.child(name), errors),
-            _ => check.unknown_rule(name, part),
+            IngressRule::Path => self.validate_path(part, check),
+            IngressRule::LoadBalancer => self.validate_balancer(&part.child("loadBalancer"), errors),
         }
     }
 }

@@ -5,12 +5,13 @@ use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, in_order};
 use holdfast_resource::table::NamedCell;
 use holdfast_resource::{Strategy, WriteContext};
 use holdfast_schema::metadata::formats::{dns_label, domain_prefixed_path};
-use holdfast_schema::{Check, Field, FieldError, Part, Rules, UpdateOrder};
+use holdfast_schema::{AnyRules, Check, Field, FieldError, NoRules, Part, Rules, UpdateOrder};
 use holdfast_value::Value;
 
 use super::ingress::validate_reference;
 use crate::cells::default_class;
 use crate::kind::kind;
+use crate::rules::IngressClassRule;
 use crate::validation::Errors;
 
 /// Strategy of IngressClasses.
@@ -25,13 +26,13 @@ pub(super) fn declare() -> Kind {
 }
 
 impl Strategy for IngressClass {
-    fn rules<'v>(&self) -> &dyn Rules<'v> {
+    fn rules<'v>(&self) -> &dyn AnyRules<'v> {
         self
     }
 
     /// upstream: pkg/registry/networking/ingressclass#ingressClassStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        let mut errors = context.check_changes(object, old, self);
+        let mut errors = context.check_changes(object, old, &NoRules);
         errors.extend(context.rest_of_metadata(object, old));
         errors.extend(self.validate(context, object));
         errors
@@ -39,17 +40,18 @@ impl Strategy for IngressClass {
 }
 
 impl<'v> Rules<'v> for IngressClass {
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
-        match name {
-            "path" => {
+    type Rule = IngressClassRule;
+
+    fn rule(&self, rule: IngressClassRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match rule {
+            IngressClassRule::Path => {
                 let controller = part.child("controller");
                 if !controller.text().is_empty() {
                     let faults = domain_prefixed_path(&controller.path(), controller.text());
                     check.errors.extend(faults);
                 }
             }
-            "parameters" => validate_parameters(&part.child(name), &mut check.errors),
-            _ => check.unknown_rule(name, part),
+            IngressClassRule::Parameters => validate_parameters(&part.child("parameters"), &mut check.errors),
         }
     }
 }

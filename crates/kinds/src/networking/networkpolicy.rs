@@ -11,6 +11,7 @@ use crate::config::Config;
 use crate::defaults::is_zero;
 use crate::generation::count_given_empties;
 use crate::kind::kind;
+use crate::rules::NetworkPolicyRule;
 use crate::validation::addresses::{Reading, block_warning, lenient_block};
 use crate::validation::ports::{port_name, port_number};
 use crate::validation::{Errors, report};
@@ -112,13 +113,14 @@ struct PolicyRules<'a> {
 }
 
 impl<'v> Rules<'v> for PolicyRules<'_> {
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+    type Rule = NetworkPolicyRule;
+
+    fn rule(&self, rule: NetworkPolicyRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
         let errors = &mut check.errors;
-        match name {
-            "policyTypes" => validate_types(&part.child(name), errors),
-            "port" => validate_port(part, errors),
-            "peer" => self.validate_peer(part, errors),
-            _ => check.unknown_rule(name, part),
+        match rule {
+            NetworkPolicyRule::PolicyTypes => validate_types(&part.child("policyTypes"), errors),
+            NetworkPolicyRule::Port => validate_port(part, errors),
+            NetworkPolicyRule::Peer => self.validate_peer(part, errors),
         }
     }
 }

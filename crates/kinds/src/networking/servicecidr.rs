@@ -6,11 +6,12 @@ use holdfast_kind_tables::features::Feature;
 use holdfast_kind_tables::metadata_checks::of_core;
 use holdfast_resource::{InitialObjects, Refusal, Strategy, WriteContext};
 use holdfast_schema::metadata::new_object;
-use holdfast_schema::{Check, Field, FieldError, Part, Rules};
+use holdfast_schema::{AnyRules, Check, Field, FieldError, Part, Rules};
 use holdfast_value::Value;
 
 use crate::config::Config;
 use crate::kind::kind;
+use crate::rules::ServiceCidrRule;
 use crate::validation::addresses::{canonical_block, lenient_block};
 use crate::validation::{Errors, immutable};
 
@@ -49,7 +50,7 @@ impl Strategy for ServiceCidr {
         Ok(())
     }
 
-    fn rules<'v>(&self) -> &dyn Rules<'v> {
+    fn rules<'v>(&self) -> &dyn AnyRules<'v> {
         self
     }
 
@@ -76,10 +77,11 @@ impl Strategy for ServiceCidr {
 }
 
 impl<'v> Rules<'v> for ServiceCidr {
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
-        match name {
-            "blocks" => validate_blocks(&part.child("cidrs"), &mut check.errors),
-            _ => check.unknown_rule(name, part),
+    type Rule = ServiceCidrRule;
+
+    fn rule(&self, rule: ServiceCidrRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match rule {
+            ServiceCidrRule::Blocks => validate_blocks(&part.child("cidrs"), &mut check.errors),
         }
     }
 }

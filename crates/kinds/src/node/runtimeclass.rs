@@ -5,11 +5,12 @@ use std::collections::HashSet;
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::{in_order, of_apimachinery};
 use holdfast_resource::{Strategy, WriteContext};
-use holdfast_schema::{Check, Field, FieldError, Part, Rules, UpdateOrder};
+use holdfast_schema::{AnyRules, Check, Field, FieldError, Part, Rules, UpdateOrder};
 use holdfast_value::{Value, json};
 
 use crate::kind::kind;
 use crate::pod_spec::{deprecated_node_label, validate_tolerations};
+use crate::rules::RuntimeClassRule;
 use crate::validation::resources::validate_overhead;
 
 /// Strategy of RuntimeClasses.
@@ -23,7 +24,7 @@ pub(super) fn declare() -> Kind {
 }
 
 impl Strategy for RuntimeClass {
-    fn rules<'v>(&self) -> &dyn Rules<'v> {
+    fn rules<'v>(&self) -> &dyn AnyRules<'v> {
         self
     }
 
@@ -40,15 +41,17 @@ impl Strategy for RuntimeClass {
 }
 
 impl<'v> Rules<'v> for RuntimeClass {
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
-        match name {
-            "overhead" => {
-                let fixed = part.child(name).child("podFixed").value();
+    type Rule = RuntimeClassRule;
+
+    fn rule(&self, rule: RuntimeClassRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match rule {
+            RuntimeClassRule::Overhead => {
+                let fixed = part.child("overhead").child("podFixed").value();
                 // The reference does not name the inner field.
-                validate_overhead(&Field::placed(fixed, name), &mut check.errors);
+                validate_overhead(&Field::placed(fixed, "overhead"), &mut check.errors);
             }
-            "tolerations" => {
-                let tolerations = part.child(name);
+            RuntimeClassRule::Tolerations => {
+                let tolerations = part.child("tolerations");
                 validate_tolerations(&tolerations, false, &mut check.errors);
                 let mut seen = HashSet::new();
                 for toleration in tolerations.items() {
@@ -59,7 +62,6 @@ impl<'v> Rules<'v> for RuntimeClass {
                     }
                 }
             }
-            _ => check.unknown_rule(name, part),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Environment of a container, and field and resource selectors as values.
 
 use holdfast_schema::metadata::formats::{Faults, dns_subdomain, qualified_name};
-use holdfast_schema::{Check, Field, Part, Rules};
+use holdfast_schema::{AnyRules, Check, Field, Part};
 
 use super::volumes::Volumes;
 use crate::validation::resources::validate_divisor;
@@ -65,7 +65,7 @@ const CONTAINER_RESOURCES: [&str; 6] = [
 /// Validates a list of variables.
 ///
 /// upstream: pkg/apis/core/validation#ValidateEnv
-pub(super) fn validate_env<'v>(container: &Part<'v, '_>, rules: &dyn Rules<'v>, check: &mut Check<'_>) {
+pub(super) fn validate_env<'v>(container: &Part<'v, '_>, rules: &dyn AnyRules<'v>, check: &mut Check<'_>) {
     let env = container.child("env");
     for variable in check.items(container, "env", &env) {
         let errors = &mut check.errors;
@@ -81,7 +81,7 @@ pub(super) fn validate_env<'v>(container: &Part<'v, '_>, rules: &dyn Rules<'v>, 
 }
 
 /// upstream: pkg/apis/core/validation#validateEnvVarValueFrom
-fn validate_value_from<'v>(variable: &Part<'v, '_>, rules: &dyn Rules<'v>, check: &mut Check<'_>) {
+fn validate_value_from<'v>(variable: &Part<'v, '_>, rules: &dyn AnyRules<'v>, check: &mut Check<'_>) {
     let Some(from) = check.child(variable, "valueFrom").filter(|from| from.is_set()) else {
         return;
     };

@@ -43,6 +43,7 @@ use holdfast_schema::{Check, Field, Part, Rules};
 use holdfast_value::Value;
 
 use crate::config::PodSettings;
+use crate::rules::PodRule;
 use crate::validation::Errors;
 
 /// Lists of containers, in the order in which the reference visits them.
@@ -135,71 +136,61 @@ pub(crate) fn validate_pod_spec(spec: &Part<'_, '_>, rules: PodRules<'_>, check:
 
 /// Checks of a pod specification that the reference makes in code.
 impl<'v> Rules<'v> for containers::PodParts<'_, 'v> {
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
-        match name {
-            "containers" => containers::validate_all(part, self, check),
-            "security" => security::validate_pod_security(part, self, check),
-            "scheduling" => {
-                scheduling::validate_gates(part, &mut check.errors);
+    type Rule = PodRule;
+
+    fn rule(&self, rule: PodRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        let errors = &mut check.errors;
+        match rule {
+            PodRule::Containers => containers::validate_all(part, self, check),
+            PodRule::Security => security::validate_pod_security(part, self, check),
+            PodRule::Scheduling => {
+                scheduling::validate_gates(part, errors);
                 scheduling::validate_spread_constraints(part, check);
             }
-            "ports" => containers::validate_ports(part, self, check),
-            "env" => {
+            PodRule::Ports => containers::validate_ports(part, self, check),
+            PodRule::Env => {
                 let env = part.child("env");
                 env::validate_env(part, self, check);
                 env::validate_env_files(&env, self.volumes, &mut check.errors);
                 env::validate_env_from(&part.child("envFrom"), &mut check.errors);
             }
-            "mounts" => {
+            PodRule::Mounts => {
                 volumes::validate_mounts(part, self.volumes, check);
                 volumes::validate_devices(part, self.volumes, &mut check.errors);
             }
-            "container_resources" => {
-                let errors = &mut check.errors;
+            PodRule::ContainerResources => {
                 validate_container_resources(&part.child("resources"), self.claims, errors);
                 containers::validate_resize_policy(&part.child("resizePolicy"), self.restart_policy, errors);
             }
-            "container_security" => security::validate_container_security(part, self, check),
-            _ if self.rule_of_values(name, part, &mut check.errors) => {}
-            _ => check.unknown_rule(name, part),
-        }
-    }
-}
-
-impl containers::PodParts<'_, '_> {
-    /// Runs a rule that uses no validation tags of nested fields. Returns true if `name` is such a rule.
-    fn rule_of_values(&self, name: &str, part: &Field<'_, '_>, errors: &mut Errors) -> bool {
-        match name {
-            "resources" => {
+            PodRule::ContainerSecurity => security::validate_container_security(part, self, check),
+            PodRule::Resources => {
                 validate_pod_resources(part, self.claims, errors);
                 networking::validate_host_ports(part, self.rules.name.is_some(), errors);
             }
-            "dns_config" => networking::validate_dns_config(part, self.rules.reading, errors),
-            "host" => {
+            PodRule::DnsConfig => networking::validate_dns_config(part, self.rules.reading, errors),
+            PodRule::Host => {
                 windows::validate_host_processes(part, self.rules, errors);
                 security::validate_host_users(part, self.rules.own_users_on_host, errors);
             }
-            "host_names" => {
+            PodRule::HostNames => {
                 networking::validate_hostname_override(part, errors);
                 validate_tolerations(&part.child("tolerations"), self.rules.compares, errors);
                 networking::validate_host_aliases(&part.child("hostAliases"), self.rules.reading, errors);
             }
-            "overhead" => validate_overhead(&part.child("overhead"), errors),
-            "operating_system" => {
+            PodRule::Overhead => validate_overhead(&part.child("overhead"), errors),
+            PodRule::OperatingSystem => {
                 security::validate_operating_system(part, errors);
                 scheduling::validate_group(&part.child("schedulingGroup"), errors);
             }
-            "port" => port_number_or_name(&part.child("port"), errors),
-            "headers" => probes::validate_headers(part, errors),
-            "sleep" => probes::validate_sleep(part, self.grace, errors),
-            "back_steps" => no_back_steps(&part.child("path"), errors),
-            "required" => affinity::validate_required(part, errors),
-            "preference" => validate_node_selector_term(&part.child("preference"), false, errors),
-            "namespaces" => affinity::validate_namespaces(part, errors),
-            "topology_key" => validate_label_name(&part.child("topologyKey"), errors),
-            _ => return false,
+            PodRule::Port => port_number_or_name(&part.child("port"), errors),
+            PodRule::Headers => probes::validate_headers(part, errors),
+            PodRule::Sleep => probes::validate_sleep(part, self.grace, errors),
+            PodRule::BackSteps => no_back_steps(&part.child("path"), errors),
+            PodRule::Required => affinity::validate_required(part, errors),
+            PodRule::Preference => validate_node_selector_term(&part.child("preference"), false, errors),
+            PodRule::Namespaces => affinity::validate_namespaces(part, errors),
+            PodRule::TopologyKey => validate_label_name(&part.child("topologyKey"), errors),
         }
-        true
     }
 }
 

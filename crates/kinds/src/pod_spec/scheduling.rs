@@ -7,6 +7,7 @@ use holdfast_schema::metadata::formats::{dns_label, dns_subdomain, label_value, 
 use holdfast_schema::metadata::labels::{validate_label_name, validate_operator};
 use holdfast_schema::{Check, Field, FieldError, Part, Rules};
 
+use crate::rules::SpreadConstraintRule;
 use crate::validation::{Errors, report};
 
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
@@ -216,18 +217,19 @@ struct SpreadRules {
 }
 
 impl<'v> Rules<'v> for SpreadRules {
-    fn rule(&self, name: &str, constraint: &Part<'v, '_>, check: &mut Check<'_>) {
+    type Rule = SpreadConstraintRule;
+
+    fn rule(&self, rule: SpreadConstraintRule, constraint: &Part<'v, '_>, check: &mut Check<'_>) {
         let errors = &mut check.errors;
-        match name {
-            "repeated" if self.repeated => errors.push(repeated_constraint(constraint)),
-            "repeated" => {}
-            "min_domains" => validate_min_domains(constraint, errors),
-            "label_keys" => {
+        match rule {
+            SpreadConstraintRule::Repeated if self.repeated => errors.push(repeated_constraint(constraint)),
+            SpreadConstraintRule::Repeated => {}
+            SpreadConstraintRule::MinDomains => validate_min_domains(constraint, errors),
+            SpreadConstraintRule::LabelKeys => {
                 let (keys, selector) = (constraint.child("matchLabelKeys"), constraint.child("labelSelector"));
                 validate_label_keys(&keys, &selector, errors);
                 validate_merged_keys(constraint, &keys, &selector, errors);
             }
-            _ => check.unknown_rule(name, constraint),
         }
     }
 }

@@ -9,6 +9,7 @@ use holdfast_value::Value;
 
 use super::env::{DownwardTo, validate_field_selector, validate_resource_selector};
 use crate::claim_spec::ClaimRules;
+use crate::rules::PodVolumeRule;
 use crate::validation::paths::{descending, descending_not_reserved};
 use crate::validation::signers::validate_signer_name;
 use crate::validation::template_metadata::validate_template_metadata;
@@ -56,15 +57,17 @@ const SOURCES: [Source; 30] = [
 struct VolumeRules;
 
 impl<'v> Rules<'v> for VolumeRules {
-    fn rule(&self, name: &str, source: &Part<'v, '_>, check: &mut Check<'_>) {
-        match name {
-            "size_limit" => validate_size_limit(source, &mut check.errors),
-            "directory" => descending(&source.child("directory"), &mut check.errors),
-            "path" => descending_not_reserved(&source.child("path"), &mut check.errors),
-            "downward_files" => validate_downward_files(source, check),
-            "projections" => validate_projections(source, check),
-            "claim_template" => validate_claim_template(source, check),
-            _ => SourceRules { name: "" }.rule(name, source, check),
+    type Rule = PodVolumeRule;
+
+    fn rule(&self, rule: PodVolumeRule, source: &Part<'v, '_>, check: &mut Check<'_>) {
+        match rule {
+            PodVolumeRule::SizeLimit => validate_size_limit(source, &mut check.errors),
+            PodVolumeRule::Directory => descending(&source.child("directory"), &mut check.errors),
+            PodVolumeRule::Path => descending_not_reserved(&source.child("path"), &mut check.errors),
+            PodVolumeRule::DownwardFiles => validate_downward_files(source, check),
+            PodVolumeRule::Projections => validate_projections(source, check),
+            PodVolumeRule::ClaimTemplate => validate_claim_template(source, check),
+            PodVolumeRule::VolumeSource(rule) => SourceRules { name: "" }.rule(rule, source, check),
         }
     }
 }

@@ -3,9 +3,10 @@
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::{at_creation, of_apimachinery, with_status};
 use holdfast_resource::Strategy;
-use holdfast_schema::{Check, CreationChecks, Part, Rules};
+use holdfast_schema::{AnyRules, Check, CreationChecks, Part, Rules};
 
 use crate::kind::kind;
+use crate::rules::PodDisruptionBudgetRule;
 use crate::validation::numbers;
 
 /// Strategy of PodDisruptionBudgets.
@@ -24,16 +25,17 @@ pub(super) fn declare() -> Kind {
 }
 
 impl Strategy for PodDisruptionBudget {
-    fn rules<'v>(&self) -> &dyn Rules<'v> {
+    fn rules<'v>(&self) -> &dyn AnyRules<'v> {
         self
     }
 }
 
 impl<'v> Rules<'v> for PodDisruptionBudget {
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
-        match name {
-            "bounds" => validate_bounds(part, check),
-            _ => check.unknown_rule(name, part),
+    type Rule = PodDisruptionBudgetRule;
+
+    fn rule(&self, rule: PodDisruptionBudgetRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match rule {
+            PodDisruptionBudgetRule::Bounds => validate_bounds(part, check),
         }
     }
 }

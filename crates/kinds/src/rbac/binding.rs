@@ -8,11 +8,12 @@ use holdfast_gotext::quote::quote;
 use holdfast_resource::table::{NamedCell, items};
 use holdfast_resource::{Followed, InitialObjects, Refusal, Scope, Strategy, WriteContext};
 use holdfast_schema::metadata::formats::{check_key, dns_subdomain};
-use holdfast_schema::{Check, Field, FieldError, GroupResource, Part, Rules};
+use holdfast_schema::{AnyRules, Check, Field, FieldError, GroupResource, Part, Rules};
 use holdfast_value::{Map, SmolStr, Value};
 
 use super::{GROUP, bootstrap, escalation, place};
 use crate::defaults::{change_items, is_zero};
+use crate::rules::RoleBindingRule;
 use crate::validation::{Errors, report, same};
 
 const SUBJECTS: [&str; 3] = ["ServiceAccount", "User", "Group"];
@@ -53,7 +54,7 @@ impl Strategy for Binding {
         self.check_binding(context, object)
     }
 
-    fn rules<'v>(&self) -> &dyn Rules<'v> {
+    fn rules<'v>(&self) -> &dyn AnyRules<'v> {
         self
     }
 
@@ -96,11 +97,12 @@ impl InitialObjects for Binding {
 }
 
 impl<'v> Rules<'v> for Binding {
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
-        match name {
-            "role" => self.validate_role(part, &mut check.errors),
-            "subject" => self.validate_subject(part, &mut check.errors),
-            _ => check.unknown_rule(name, part),
+    type Rule = RoleBindingRule;
+
+    fn rule(&self, rule: RoleBindingRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match rule {
+            RoleBindingRule::Role => self.validate_role(part, &mut check.errors),
+            RoleBindingRule::Subject => self.validate_subject(part, &mut check.errors),
         }
     }
 }

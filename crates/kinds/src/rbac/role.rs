@@ -6,10 +6,11 @@ use holdfast_authorization::rbac::RuleIndex;
 use holdfast_authorization::rbac::rule::rules_of;
 use holdfast_resource::{Followed, InitialObjects, Refusal, Scope, Strategy, WriteContext};
 use holdfast_schema::metadata::labels::{LabelSelector, validate_label_selector};
-use holdfast_schema::{Check, Field, Part, Rules};
+use holdfast_schema::{AnyRules, Check, Field, Part, Rules};
 use holdfast_value::Value;
 
 use super::{GROUP, bootstrap, escalation, place};
+use crate::rules::RoleRule;
 use crate::validation::Errors;
 
 /// Strategy of Roles or ClusterRoles.
@@ -33,7 +34,7 @@ impl Strategy for Role {
         self.check_escalation(context, context.name, object, Some(old))
     }
 
-    fn rules<'v>(&self) -> &dyn Rules<'v> {
+    fn rules<'v>(&self) -> &dyn AnyRules<'v> {
         self
     }
 }
@@ -96,12 +97,14 @@ impl Role {
 }
 
 impl<'v> Rules<'v> for Role {
+    type Rule = RoleRule;
+
     /// upstream: pkg/apis/rbac/validation#ValidateClusterRole
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+    fn rule(&self, rule: RoleRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
         let errors = &mut check.errors;
-        match name {
-            "resources" => self.validate_rule(part, errors),
-            "selectors" => {
+        match rule {
+            RoleRule::Resources => self.validate_rule(part, errors),
+            RoleRule::Selectors => {
                 for selector in part.child("clusterRoleSelectors").items() {
                     validate_label_selector(&selector, errors);
                     if LabelSelector::read(&selector).is_none() {
@@ -109,7 +112,6 @@ impl<'v> Rules<'v> for Role {
                     }
                 }
             }
-            _ => check.unknown_rule(name, part),
         }
     }
 }

@@ -8,6 +8,7 @@ use holdfast_value::Value;
 use super::names::{own_text, validate_binding_conditions, validate_set, validate_uid};
 use super::requests::{RequestRules, Stored, validate_raw};
 use crate::defaults::{change_items, none_if_empty};
+use crate::rules::ClaimStatusRule;
 use crate::validation::addresses::interface_address;
 use crate::validation::{Errors, immutable, same};
 
@@ -102,23 +103,25 @@ impl<'v> StatusRules<'v> {
 }
 
 impl<'v> Rules<'v> for StatusRules<'v> {
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+    type Rule = ClaimStatusRule;
+
+    fn rule(&self, rule: ClaimStatusRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
         let errors = &mut check.errors;
-        match name {
-            "devices" => report_repeated_devices(&part.child("devices"), errors),
-            "reserved" => self.validate_reserved(part, errors),
-            "allocation" => self.validate_allocation(part, check),
-            "selector" => validate_selector(&part.child("nodeSelector"), errors),
-            "request" => self.devices.names.validate(&part.child("request"), errors),
-            "binding" => validate_binding_conditions(part, errors),
-            "share" => validate_share(part, errors),
-            "allocated" => self.validate_allocated(part, errors),
-            "data" => validate_data(&part.child("data"), errors),
-            "addresses" => {
+        match rule {
+            ClaimStatusRule::Devices => report_repeated_devices(&part.child("devices"), errors),
+            ClaimStatusRule::Reserved => self.validate_reserved(part, errors),
+            ClaimStatusRule::Allocation => self.validate_allocation(part, check),
+            ClaimStatusRule::Selector => validate_selector(&part.child("nodeSelector"), errors),
+            ClaimStatusRule::Request => self.devices.names.validate(&part.child("request"), errors),
+            ClaimStatusRule::Binding => validate_binding_conditions(part, errors),
+            ClaimStatusRule::Share => validate_share(part, errors),
+            ClaimStatusRule::Allocated => self.validate_allocated(part, errors),
+            ClaimStatusRule::Data => validate_data(&part.child("data"), errors),
+            ClaimStatusRule::Addresses => {
                 let addresses = part.child("ips");
                 validate_set(&addresses, ADDRESSES, errors, interface_address, own_text);
             }
-            _ => self.devices.rule(name, part, check),
+            ClaimStatusRule::DeviceRequest(rule) => self.devices.rule(rule, part, check),
         }
     }
 }

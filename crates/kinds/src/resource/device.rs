@@ -10,6 +10,7 @@ use super::names::{QUALIFIED_NAME, validate_binding_conditions, validate_map, va
 use super::request_policy::validate_request_policy;
 use crate::defaults::change_items;
 use crate::pod_spec::validate_node_selector;
+use crate::rules::DeviceRule;
 use crate::time::time_text;
 use crate::validation::{Errors, report, same};
 
@@ -47,15 +48,16 @@ pub(super) struct DeviceRules<'o> {
 }
 
 impl<'v> Rules<'v> for DeviceRules<'_> {
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
-        match name {
-            "properties" => validate_properties(part, &mut check.errors),
-            "capacity" => validate_capacity(part, &mut check.errors),
-            "taints" if self.has(&part.child("taints"), "taints") => {}
-            "taints" => check.field(part, "taints", self),
-            "place" => validate_place(part, self.by_device, &mut check.errors),
-            "binding" => validate_binding_conditions(part, &mut check.errors),
-            _ => check.unknown_rule(name, part),
+    type Rule = DeviceRule;
+
+    fn rule(&self, rule: DeviceRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match rule {
+            DeviceRule::Properties => validate_properties(part, &mut check.errors),
+            DeviceRule::Capacity => validate_capacity(part, &mut check.errors),
+            DeviceRule::Taints if self.has(&part.child("taints"), "taints") => {}
+            DeviceRule::Taints => check.field(part, "taints", self),
+            DeviceRule::Place => validate_place(part, self.by_device, &mut check.errors),
+            DeviceRule::Binding => validate_binding_conditions(part, &mut check.errors),
         }
     }
 }

@@ -10,6 +10,7 @@ use holdfast_value::Value;
 use super::requests::{RequestRules, Stored};
 use crate::config::Config;
 use crate::kind::kind;
+use crate::rules::DeviceClassRule;
 use crate::validation::same;
 
 /// Strategy of DeviceClasses.
@@ -49,10 +50,12 @@ impl Strategy for DeviceClass {
 struct ClassRules<'v>(RequestRules<'v>);
 
 impl<'v> Rules<'v> for ClassRules<'v> {
+    type Rule = DeviceClassRule;
+
     /// upstream: pkg/apis/resource/validation#validateDeviceClassSpec
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
-        match name {
-            "extended" => {
+    fn rule(&self, rule: DeviceClassRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match rule {
+            DeviceClassRule::Extended => {
                 let name = part.child("extendedResourceName");
                 if name.is_set() && !is_extended(name.text()) {
                     check
@@ -60,7 +63,7 @@ impl<'v> Rules<'v> for ClassRules<'v> {
                         .push(name.invalid("must be a valid extended resource name"));
                 }
             }
-            _ => self.0.rule(name, part, check),
+            DeviceClassRule::DeviceRequest(rule) => self.0.rule(rule, part, check),
         }
     }
 }

@@ -3,12 +3,13 @@
 use std::collections::{HashMap, HashSet};
 
 use holdfast_schema::metadata::formats::{dns_label, label_value};
-use holdfast_schema::{Check, Field, Part, Rules};
+use holdfast_schema::{AnyRules, Check, Field, Part, Rules};
 use holdfast_value::{Value, json};
 
 use super::names::{own_text, validate_attribute_name, validate_set};
 use super::selectors::validate_expression;
 use crate::defaults::{change_items, is_zero, none_if_empty, set_missing};
+use crate::rules::DeviceRequestRule;
 use crate::validation::{Errors, report};
 
 /// Maximum number of request names in a list.
@@ -94,24 +95,25 @@ impl<'v> RequestRules<'v> {
 }
 
 impl<'v> Rules<'v> for RequestRules<'v> {
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
-        match name {
-            "members" => validate_members(part, self, check),
-            "count" => validate_count(part, &mut check.errors),
-            "expression" if self.selectors == Stored::No => {
+    type Rule = DeviceRequestRule;
+
+    fn rule(&self, rule: DeviceRequestRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match rule {
+            DeviceRequestRule::Members => validate_members(part, self, check),
+            DeviceRequestRule::Count => validate_count(part, &mut check.errors),
+            DeviceRequestRule::Expression if self.selectors == Stored::No => {
                 validate_expression(&part.child("expression"), &mut check.errors);
             }
-            "expression" => {}
-            "operator" => validate_operator(part, &mut check.errors),
-            "requests" => self
+            DeviceRequestRule::Expression => {}
+            DeviceRequestRule::Operator => validate_operator(part, &mut check.errors),
+            DeviceRequestRule::Requests => self
                 .names
                 .validate_references(&part.child("requests"), &mut check.errors),
-            "attribute" => validate_attribute(part, &mut check.errors),
-            "parameters" => {
+            DeviceRequestRule::Attribute => validate_attribute(part, &mut check.errors),
+            DeviceRequestRule::Parameters => {
                 let parameters = part.child("parameters");
                 validate_raw(&parameters, PARAMETERS, self.configurations, &mut check.errors);
             }
-            _ => check.unknown_rule(name, part),
         }
     }
 }
@@ -119,7 +121,7 @@ impl<'v> Rules<'v> for RequestRules<'v> {
 /// Checks that a request has exactly one of two forms.
 ///
 /// upstream: pkg/apis/resource/validation#validateDeviceRequest
-fn validate_members<'v>(request: &Part<'v, '_>, rules: &dyn Rules<'v>, check: &mut Check<'_>) {
+fn validate_members<'v>(request: &Part<'v, '_>, rules: &dyn AnyRules<'v>, check: &mut Check<'_>) {
     let (exactly, first) = (request.child("exactly"), request.child("firstAvailable"));
     match (exactly.is_set(), !first.is_empty()) {
         (false, false) => {

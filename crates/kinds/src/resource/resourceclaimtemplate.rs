@@ -11,6 +11,7 @@ use super::admin_access;
 use super::requests::{RequestRules, default_devices, prepare_spec};
 use crate::config::Config;
 use crate::kind::kind;
+use crate::rules::ClaimTemplateRule;
 use crate::validation::Errors;
 use crate::validation::template_metadata::validate_template_metadata;
 
@@ -79,10 +80,14 @@ impl Strategy for ResourceClaimTemplate {
 struct TemplateRules<'v>(RequestRules<'v>);
 
 impl<'v> Rules<'v> for TemplateRules<'v> {
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
-        match name {
-            "metadata" => validate_template_metadata(&part.child("metadata"), check.provenance, &mut check.errors),
-            _ => self.0.rule(name, part, check),
+    type Rule = ClaimTemplateRule;
+
+    fn rule(&self, rule: ClaimTemplateRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match rule {
+            ClaimTemplateRule::Metadata => {
+                validate_template_metadata(&part.child("metadata"), check.provenance, &mut check.errors)
+            }
+            ClaimTemplateRule::DeviceRequest(rule) => self.0.rule(rule, part, check),
         }
     }
 }

@@ -15,6 +15,7 @@ use super::names::exceeds;
 use crate::config::Config;
 use crate::kind::kind;
 use crate::pod_spec::validate_node_selector;
+use crate::rules::ResourceSliceRule;
 use crate::validation::{Errors, immutable, immutable_text, report};
 
 /// Strategy of ResourceSlices.
@@ -88,19 +89,20 @@ struct SliceRules<'o> {
 }
 
 impl<'v> Rules<'v> for SliceRules<'_> {
+    type Rule = ResourceSliceRule;
+
     /// upstream: pkg/apis/resource/validation#validateResourceSliceSpec
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
-        match name {
-            "kept" => self.validate_kept(part, &mut check.errors),
-            "place" => validate_place(part, &mut check.errors),
-            "one_list" => {
+    fn rule(&self, rule: ResourceSliceRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match rule {
+            ResourceSliceRule::Kept => self.validate_kept(part, &mut check.errors),
+            ResourceSliceRule::Place => validate_place(part, &mut check.errors),
+            ResourceSliceRule::OneList => {
                 if check.is_given(&part.child("sharedCounters")) && check.is_given(&part.child("devices")) {
                     let why = "only one of `sharedCounters` or `devices` is allowed";
                     check.errors.push(part.invalid_as("", why));
                 }
             }
-            "devices" => self.validate_devices(part, check),
-            _ => check.unknown_rule(name, part),
+            ResourceSliceRule::Devices => self.validate_devices(part, check),
         }
     }
 }

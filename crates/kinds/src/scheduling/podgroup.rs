@@ -5,10 +5,11 @@ use holdfast_kind_tables::Kind;
 use holdfast_resource::table::{NamedCell, items};
 use holdfast_resource::{Strategy, WriteContext};
 use holdfast_schema::metadata::conditions::validate_conditions;
-use holdfast_schema::{Check, Field, FieldError, Part, Rules};
+use holdfast_schema::{Check, Field, FieldError, NoRules, Part, Rules};
 use holdfast_value::Value;
 
 use crate::kind::kind;
+use crate::rules::PodGroupRule;
 use crate::validation::Errors;
 
 /// Strategy of PodGroups.
@@ -26,13 +27,14 @@ pub(super) fn declare() -> Kind {
 }
 
 impl<'v> Rules<'v> for Unions {
+    type Rule = PodGroupRule;
+
     /// upstream: k8s.io/apimachinery/pkg/api/validate#Union
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
-        let members: &[&str] = match name {
-            "policy" => &["basic", "gang"],
-            "claim" => &["resourceClaimName", "resourceClaimTemplateName"],
-            "reference" => &["workload"],
-            _ => return check.unknown_rule(name, part),
+    fn rule(&self, rule: PodGroupRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        let members: &[&str] = match rule {
+            PodGroupRule::Policy => &["basic", "gang"],
+            PodGroupRule::Claim => &["resourceClaimName", "resourceClaimTemplateName"],
+            PodGroupRule::Reference => &["workload"],
         };
         let quoted = |names: &[&str]| {
             names
@@ -107,7 +109,7 @@ impl Strategy for PodGroup {
             validate_claim_statuses(&status.child("resourceClaimStatuses"), &root.child("spec"), &mut errors);
         }
         errors.extend(self.validate(context, object));
-        errors.extend(context.check_changes(object, old, &Unions));
+        errors.extend(context.check_changes(object, old, &NoRules));
         errors
     }
 }
@@ -134,7 +136,7 @@ impl Strategy for Workload {
     /// upstream: pkg/registry/scheduling/workload#workloadStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = self.validate(context, object);
-        errors.extend(context.check_changes(object, old, &Unions));
+        errors.extend(context.check_changes(object, old, &NoRules));
         errors
     }
 }

@@ -3,11 +3,12 @@
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::of_core;
 use holdfast_resource::{InitialObjects, Strategy, WriteContext};
-use holdfast_schema::{Check, FieldError, Part, Rules};
+use holdfast_schema::{AnyRules, Changes, Check, FieldError, Part, Rules};
 use holdfast_value::Value;
 
 use super::{SYSTEM_CLASSES, system_classes};
 use crate::kind::kind;
+use crate::rules::{PriorityClassChange, PriorityClassRule};
 
 /// Strategy of PriorityClasses.
 pub(crate) struct PriorityClass;
@@ -24,7 +25,7 @@ pub(super) fn declare() -> Kind {
 }
 
 impl Strategy for PriorityClass {
-    fn rules<'v>(&self) -> &dyn Rules<'v> {
+    fn rules<'v>(&self) -> &dyn AnyRules<'v> {
         self
     }
 
@@ -37,17 +38,23 @@ impl Strategy for PriorityClass {
 }
 
 impl<'v> Rules<'v> for PriorityClass {
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
-        match name {
-            "name_and_value" => validate_name_and_value(part, check),
-            _ => check.unknown_rule(name, part),
+    type Rule = PriorityClassRule;
+
+    fn rule(&self, rule: PriorityClassRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match rule {
+            PriorityClassRule::NameAndValue => validate_name_and_value(part, check),
         }
     }
+}
+
+impl<'v> Changes<'v> for PriorityClass {
+    type Change = PriorityClassChange;
 
     /// upstream: pkg/apis/scheduling/validation#ValidatePriorityClassUpdate
-    fn change(&self, name: &str, part: &Part<'v, '_>, old: &Part<'v, '_>, check: &mut Check<'_>) {
-        let value = part.child(name);
-        if value.number().unwrap_or_default() != old.child(name).number().unwrap_or_default() {
+    fn change(&self, change: PriorityClassChange, part: &Part<'v, '_>, old: &Part<'v, '_>, check: &mut Check<'_>) {
+        let PriorityClassChange::Value = change;
+        let value = part.child("value");
+        if value.number().unwrap_or_default() != old.child("value").number().unwrap_or_default() {
             check.errors.push(value.forbidden("may not be changed in an update."));
         }
     }

@@ -6,12 +6,13 @@ use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::features::{Feature, Features};
 use holdfast_kind_tables::metadata_checks::of_core;
 use holdfast_resource::{Strategy, WriteContext};
-use holdfast_schema::{Check, Field, FieldError, Part, Rules};
+use holdfast_schema::{AnyChanges, AnyRules, Changes, Check, Field, FieldError, Part, Rules};
 use holdfast_value::Value;
 
 use crate::config::Config;
 use crate::defaults::{is_zero, set_missing_at};
 use crate::kind::kind;
+use crate::rules::{CsiDriverChange, CsiDriverRule};
 use crate::validation::{Errors, immutable};
 
 /// Strategy of CSIDrivers.
@@ -55,7 +56,11 @@ impl Strategy for CsiDriver {
         }
     }
 
-    fn rules<'v>(&self) -> &dyn Rules<'v> {
+    fn rules<'v>(&self) -> &dyn AnyRules<'v> {
+        self
+    }
+
+    fn changes<'v>(&self) -> &dyn AnyChanges<'v> {
         self
     }
 
@@ -77,20 +82,26 @@ impl Strategy for CsiDriver {
 }
 
 impl<'v> Rules<'v> for CsiDriver {
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
-        match name {
-            "tokens" => self.validate_tokens(part, check),
-            "modes" => validate_modes(&part.child("volumeLifecycleModes"), &mut check.errors),
-            "secrets" => validate_secrets(part, &mut check.errors),
-            _ => check.unknown_rule(name, part),
+    type Rule = CsiDriverRule;
+
+    fn rule(&self, rule: CsiDriverRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match rule {
+            CsiDriverRule::Tokens => self.validate_tokens(part, check),
+            CsiDriverRule::Modes => validate_modes(&part.child("volumeLifecycleModes"), &mut check.errors),
+            CsiDriverRule::Secrets => validate_secrets(part, &mut check.errors),
         }
     }
+}
 
-    fn change(&self, name: &str, part: &Part<'v, '_>, old: &Part<'v, '_>, check: &mut Check<'_>) {
-        let attach = part.child(name);
+impl<'v> Changes<'v> for CsiDriver {
+    type Change = CsiDriverChange;
+
+    fn change(&self, change: CsiDriverChange, part: &Part<'v, '_>, old: &Part<'v, '_>, check: &mut Check<'_>) {
+        let CsiDriverChange::AttachRequired = change;
+        let attach = part.child("attachRequired");
         // The reference reports this field by another name.
         let shown = Field::placed(attach.value(), "spec.attachedRequired");
-        immutable(&shown, &old.child(name), &mut check.errors);
+        immutable(&shown, &old.child("attachRequired"), &mut check.errors);
     }
 }
 

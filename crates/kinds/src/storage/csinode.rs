@@ -6,11 +6,12 @@ use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::{of_core, with_status};
 use holdfast_resource::{Refusal, Strategy, WriteContext};
 use holdfast_schema::metadata::formats::qualified_name;
-use holdfast_schema::{Check, Field, FieldError, Part, Rules};
+use holdfast_schema::{AnyRules, Check, Field, FieldError, Part, Rules};
 use holdfast_value::Value;
 
 use crate::defaults::{change_items, none_if_empty};
 use crate::kind::kind;
+use crate::rules::CsiNodeRule;
 use crate::validation::{Errors, same};
 
 /// Strategy of CSINodes.
@@ -38,7 +39,7 @@ impl Strategy for CsiNode {
         Ok(())
     }
 
-    fn rules<'v>(&self) -> &dyn Rules<'v> {
+    fn rules<'v>(&self) -> &dyn AnyRules<'v> {
         self
     }
 
@@ -72,12 +73,14 @@ fn prepare(object: &mut Value) {
 }
 
 impl<'v> Rules<'v> for CsiNode {
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
-        match name {
-            "drivers" => {
-                let drivers = part.child(name);
+    type Rule = CsiNodeRule;
+
+    fn rule(&self, rule: CsiNodeRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match rule {
+            CsiNodeRule::Drivers => {
+                let drivers = part.child("drivers");
                 let mut names = HashSet::new();
-                for driver in check.items(part, name, &drivers) {
+                for driver in check.items(part, "drivers", &drivers) {
                     check.values(&driver, self);
                     let name = driver.child("name");
                     if !names.insert(name.text()) {
@@ -86,8 +89,7 @@ impl<'v> Rules<'v> for CsiNode {
                     validate_topology_keys(&driver, &mut check.errors);
                 }
             }
-            "node" => validate_node_id(&part.child("nodeID"), &mut check.errors),
-            _ => check.unknown_rule(name, part),
+            CsiNodeRule::Node => validate_node_id(&part.child("nodeID"), &mut check.errors),
         }
     }
 }

@@ -3,11 +3,12 @@
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, in_order};
 use holdfast_resource::{Strategy, WriteContext};
-use holdfast_schema::{Check, Field, Part, Rules, UpdateOrder};
+use holdfast_schema::{AnyRules, Check, Field, Part, Rules, UpdateOrder};
 use holdfast_value::Value;
 
 use crate::kind::kind;
 use crate::pod_spec::node_label_selector_warnings;
+use crate::rules::CsiStorageCapacityRule;
 use crate::validation::resources::validate_amount;
 
 /// Strategy of CSIStorageCapacities.
@@ -21,7 +22,7 @@ pub(super) fn declare() -> Kind {
 }
 
 impl Strategy for CsiStorageCapacity {
-    fn rules<'v>(&self) -> &dyn Rules<'v> {
+    fn rules<'v>(&self) -> &dyn AnyRules<'v> {
         self
     }
 
@@ -33,10 +34,11 @@ impl Strategy for CsiStorageCapacity {
 }
 
 impl<'v> Rules<'v> for CsiStorageCapacity {
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
-        match name {
-            "capacity" => validate_amount("storage", &part.child(name), &mut check.errors),
-            _ => check.unknown_rule(name, part),
+    type Rule = CsiStorageCapacityRule;
+
+    fn rule(&self, rule: CsiStorageCapacityRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match rule {
+            CsiStorageCapacityRule::Capacity => validate_amount("storage", &part.child("capacity"), &mut check.errors),
         }
     }
 }

@@ -8,12 +8,13 @@ use holdfast_resource::table::NamedCell;
 use holdfast_resource::{Strategy, WriteContext};
 use holdfast_schema::metadata::formats::qualified_name;
 use holdfast_schema::metadata::labels::validate_label_name;
-use holdfast_schema::{Check, Field, FieldError, Part, Rules, UpdateOrder};
+use holdfast_schema::{AnyRules, Check, Field, FieldError, Part, Rules, UpdateOrder};
 use holdfast_value::Value;
 
 use crate::cells::default_class;
 use crate::kind::kind;
 use crate::pod_spec::deprecated_node_label;
+use crate::rules::StorageClassRule;
 use crate::validation::Errors;
 
 /// Strategy of StorageClasses.
@@ -33,7 +34,7 @@ pub(super) fn declare() -> Kind {
 }
 
 impl Strategy for StorageClass {
-    fn rules<'v>(&self) -> &dyn Rules<'v> {
+    fn rules<'v>(&self) -> &dyn AnyRules<'v> {
         self
     }
 
@@ -55,13 +56,14 @@ impl Strategy for StorageClass {
 }
 
 impl<'v> Rules<'v> for StorageClass {
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+    type Rule = StorageClassRule;
+
+    fn rule(&self, rule: StorageClassRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
         let errors = &mut check.errors;
-        match name {
-            "provisioner" => validate_provisioner(&part.child(name), errors),
-            "parameters" => validate_parameters(&part.child(name), errors),
-            "allowedTopologies" => validate_topologies(&part.child(name), errors),
-            _ => check.unknown_rule(name, part),
+        match rule {
+            StorageClassRule::Provisioner => validate_provisioner(&part.child("provisioner"), errors),
+            StorageClassRule::Parameters => validate_parameters(&part.child("parameters"), errors),
+            StorageClassRule::AllowedTopologies => validate_topologies(&part.child("allowedTopologies"), errors),
         }
     }
 }

@@ -4,10 +4,11 @@ use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::{of_core, with_status};
 use holdfast_resource::Strategy;
 use holdfast_schema::metadata::formats::dns_subdomain;
-use holdfast_schema::{Check, Field, Part, Rules};
+use holdfast_schema::{AnyChanges, AnyRules, Changes, Check, Field, Part, Rules};
 
 use crate::core::persistentvolume::validate_inline_volume;
 use crate::kind::kind;
+use crate::rules::{VolumeAttachmentChange, VolumeAttachmentRule};
 use crate::validation::{Errors, immutable, report};
 
 /// Strategy of VolumeAttachments.
@@ -25,37 +26,47 @@ pub(super) fn declare() -> Kind {
 }
 
 impl Strategy for VolumeAttachment {
-    fn rules<'v>(&self) -> &dyn Rules<'v> {
+    fn rules<'v>(&self) -> &dyn AnyRules<'v> {
+        self
+    }
+
+    fn changes<'v>(&self) -> &dyn AnyChanges<'v> {
         self
     }
 }
 
 impl<'v> Rules<'v> for VolumeAttachment {
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+    type Rule = VolumeAttachmentRule;
+
+    fn rule(&self, rule: VolumeAttachmentRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
         let errors = &mut check.errors;
-        match name {
-            "source" => validate_source(&part.child(name), check),
-            "volume" => {
+        match rule {
+            VolumeAttachmentRule::Source => validate_source(&part.child("source"), check),
+            VolumeAttachmentRule::Volume => {
                 let source = part.child("source");
                 let volume = source.child("persistentVolumeName");
                 if volume.is_set() {
                     report(&volume, dns_subdomain(volume.text()), errors);
                 }
             }
-            "attachmentMetadata" => validate_metadata(&part.child(name), errors),
-            "message" => {
-                let message = part.child(name);
+            VolumeAttachmentRule::AttachmentMetadata => validate_metadata(&part.child("attachmentMetadata"), errors),
+            VolumeAttachmentRule::Message => {
+                let message = part.child("message");
                 if message.text().len() > MESSAGE_LENGTH {
                     // The reference reports the limit of another field.
                     errors.push(message.too_long(METADATA_LENGTH));
                 }
             }
-            _ => check.unknown_rule(name, part),
         }
     }
+}
 
-    fn change(&self, name: &str, part: &Part<'v, '_>, old: &Part<'v, '_>, check: &mut Check<'_>) {
-        let (spec, old) = (part.child(name), old.child(name));
+impl<'v> Changes<'v> for VolumeAttachment {
+    type Change = VolumeAttachmentChange;
+
+    fn change(&self, change: VolumeAttachmentChange, part: &Part<'v, '_>, old: &Part<'v, '_>, check: &mut Check<'_>) {
+        let VolumeAttachmentChange::Spec = change;
+        let (spec, old) = (part.child("spec"), old.child("spec"));
         let is_inline = |spec: &Field<'_, '_>| spec.child("source").child("inlineVolumeSpec").is_set();
         if is_inline(&spec) == is_inline(&old) {
             immutable(&spec, &old, &mut check.errors);

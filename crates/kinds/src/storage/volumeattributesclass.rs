@@ -3,12 +3,13 @@
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, in_order};
 use holdfast_resource::{Strategy, WriteContext};
-use holdfast_schema::{Check, Field, FieldError, Part, Rules, UpdateOrder};
+use holdfast_schema::{AnyRules, Check, Field, FieldError, Part, Rules, UpdateOrder};
 use holdfast_value::Value;
 
 use super::storageclass::{validate_parameters, validate_provisioner};
 use crate::config::Config;
 use crate::kind::kind;
+use crate::rules::VolumeAttributesClassRule;
 use crate::validation::same;
 use crate::versions::Versions;
 
@@ -27,7 +28,7 @@ pub(super) fn declare(config: &Config) -> Kind {
 }
 
 impl Strategy for VolumeAttributesClass {
-    fn rules<'v>(&self) -> &dyn Rules<'v> {
+    fn rules<'v>(&self) -> &dyn AnyRules<'v> {
         self
     }
 
@@ -48,11 +49,12 @@ impl Strategy for VolumeAttributesClass {
 }
 
 impl<'v> Rules<'v> for VolumeAttributesClass {
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
-        match name {
-            "driverName" => validate_provisioner(&part.child(name), &mut check.errors),
-            "limits" => validate_parameters(&part.child("parameters"), &mut check.errors),
-            _ => check.unknown_rule(name, part),
+    type Rule = VolumeAttributesClassRule;
+
+    fn rule(&self, rule: VolumeAttributesClassRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match rule {
+            VolumeAttributesClassRule::DriverName => validate_provisioner(&part.child("driverName"), &mut check.errors),
+            VolumeAttributesClassRule::Limits => validate_parameters(&part.child("parameters"), &mut check.errors),
         }
     }
 }

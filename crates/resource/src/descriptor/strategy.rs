@@ -8,7 +8,8 @@ use holdfast_authorization::User;
 use holdfast_schema::metadata::rest_of_metadata_update;
 use holdfast_schema::types::TypeTable;
 use holdfast_schema::{
-    Check, FieldError, GroupKind, GroupResource, KindType, KindTypes, NoRules, Parts, Provenance, Rules, Validation,
+    AnyChanges, AnyRules, Check, FieldError, GroupKind, GroupResource, KindType, KindTypes, NoRules, Parts, Provenance,
+    Validation,
 };
 use holdfast_value::Value;
 use parking_lot::Mutex;
@@ -62,8 +63,13 @@ pub trait Strategy: Send + Sync {
         let _ = (context, object);
     }
 
-    /// Returns the checks of the kind in code, in addition to its validation tags.
-    fn rules<'v>(&self) -> &dyn Rules<'v> {
+    /// Returns the checks of values in code, in addition to the validation tags of the kind.
+    fn rules<'v>(&self) -> &dyn AnyRules<'v> {
+        &NoRules
+    }
+
+    /// Returns the checks of changes in code, in addition to the validation tags of the kind.
+    fn changes<'v>(&self) -> &dyn AnyChanges<'v> {
         &NoRules
     }
 
@@ -81,7 +87,7 @@ pub trait Strategy: Send + Sync {
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = self.validate(context, object);
         errors.extend(context.rest_of_metadata(object, old));
-        errors.extend(context.check_changes(object, old, self.rules()));
+        errors.extend(context.check_changes(object, old, self.changes()));
         errors
     }
 
@@ -200,11 +206,17 @@ impl WriteContext<'_> {
     }
 
     /// Validates the values of an object by the tags of its type and by `rules`.
-    pub fn check<'v>(&self, object: &'v Value, rules: &dyn Rules<'v>) -> Vec<FieldError> {
-        self.validated(object, None, rules)
+    pub fn check<'v>(&self, object: &'v Value, rules: &dyn AnyRules<'v>) -> Vec<FieldError> {
+        self.validated(object, None, rules, &NoRules)
     }
 
-    fn validated<'v>(&self, object: &'v Value, old: Option<&'v Value>, rules: &dyn Rules<'v>) -> Vec<FieldError> {
+    fn validated<'v>(
+        &self,
+        object: &'v Value,
+        old: Option<&'v Value>,
+        rules: &dyn AnyRules<'v>,
+        changes: &dyn AnyChanges<'v>,
+    ) -> Vec<FieldError> {
         let Some(of) = self.kind_type(object) else {
             return Vec::new();
         };
@@ -213,6 +225,7 @@ impl WriteContext<'_> {
             old,
             subresource: self.updated_subresource(),
             rules,
+            changes,
             provenance: self.provenance,
             parts: Some(&self.parts),
         });
@@ -234,10 +247,15 @@ impl WriteContext<'_> {
         check
     }
 
-    /// Validates the changes of an object from `old` by the tags of its type and by `rules`.
-    pub fn check_changes<'v>(&self, object: &'v Value, old: &'v Value, rules: &dyn Rules<'v>) -> Vec<FieldError> {
+    /// Validates the changes of an object from `old` by the tags of its type and by `changes`.
+    pub fn check_changes<'v>(
+        &self,
+        object: &'v Value,
+        old: &'v Value,
+        changes: &dyn AnyChanges<'v>,
+    ) -> Vec<FieldError> {
         let mut check = self.new_check();
-        check.object_changes(object, old, self.subresource, rules);
+        check.object_changes(object, old, self.subresource, changes);
         check.errors
     }
 
@@ -253,8 +271,11 @@ impl WriteContext<'_> {
     }
 
     /// Validates the values of an object, and then its changes from `old`.
-    pub fn check_update<'v>(&self, object: &'v Value, old: &'v Value, rules: &dyn Rules<'v>) -> Vec<FieldError> {
-        self.validated(object, Some(old), rules)
+    pub fn check_update<'v, R>(&self, object: &'v Value, old: &'v Value, rules: &R) -> Vec<FieldError>
+    where
+        R: AnyRules<'v> + AnyChanges<'v>,
+    {
+        self.validated(object, Some(old), rules, rules)
     }
 
     /// Returns true if the request gives an empty value in the field at `path` or below it.

@@ -1,6 +1,7 @@
 use holdfast_value::{Limits, json};
 
 use super::*;
+use crate::rule_names::{RuleId, RuleNames, RuleSet};
 
 const TYPES: &str = r#"
 type a.Thing struct kind(a/v1/Thing)
@@ -9,19 +10,19 @@ type a.Thing struct kind(a/v1/Thing)
   spec a.Spec 1
   status a.Status 2
 
-type a.Spec struct +order(@first,sources,mode,count,name,codes,limits,selector,@last) +changes(name,@grown,count)
+type a.Spec struct +rules(Spec) +order(@first,sources,mode,count,name,codes,limits,selector,@last) +changes(name,@grown,count)
   mode string 1 +required +enum(On,Off)
   name string 2 +optional +format(k8s-short-name) +immutable
-  count int32 3 pointer +minimum(1,must~be~greater~than~0) +maximum(9) +immutable(stays)
+  count int32 3 pointer +minimum(1,"must be greater than 0") +maximum(9) +immutable(stays)
   codes []int32 4 +maxItems(2) +each:range(0,5)
   limits {}string 5 +keys:format(k8s-short-name) +each:maxLength(3)
-  sources []a.Source 6 +required(a~source) +unique(name)
+  sources []a.Source 6 +required("a source") +unique(name)
   selector a.LabelSelector 7 pointer +format(label-selector)
 
 type a.LabelSelector struct
   matchLabels {}string 1
 
-type a.Source struct +union(kind~of~source)
+type a.Source struct +union("kind of source")
   name string 1 +required
   file a.File 2 pointer +unionMember
   text a.Text 3 pointer +unionMember
@@ -37,17 +38,49 @@ type a.Status struct
   ready int32 1 +minimum(0)
 "#;
 
+const RULES: RuleNames = RuleNames {
+    values: &[("Spec", "first"), ("Spec", "last")],
+    changes: &[("Spec", "grown")],
+};
+
+#[derive(Clone, Copy)]
+enum SpecRule {
+    First,
+    Last,
+}
+
+impl RuleSet for SpecRule {
+    fn from_id(id: RuleId) -> Option<Self> {
+        [Self::First, Self::Last].get(usize::from(id.number())).copied()
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Grown;
+
+impl RuleSet for Grown {
+    fn from_id(id: RuleId) -> Option<Self> {
+        (id.number() == 2).then_some(Self)
+    }
+}
+
 struct FirstAndLast;
 
 impl<'v> Rules<'v> for FirstAndLast {
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
-        match name {
-            "first" | "last" => check.errors.push(part.required(name)),
-            _ => check.unknown_rule(name, part),
-        }
-    }
+    type Rule = SpecRule;
 
-    fn change(&self, _name: &str, part: &Part<'v, '_>, old: &Part<'v, '_>, check: &mut Check<'_>) {
+    fn rule(&self, rule: SpecRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        check.errors.push(part.required(match rule {
+            SpecRule::First => "first",
+            SpecRule::Last => "last",
+        }));
+    }
+}
+
+impl<'v> Changes<'v> for FirstAndLast {
+    type Change = Grown;
+
+    fn change(&self, _change: Grown, part: &Part<'v, '_>, old: &Part<'v, '_>, check: &mut Check<'_>) {
         if part.child("codes").len() < old.child("codes").len() {
             check.errors.push(part.child("codes").forbidden("only grows"));
         }
@@ -64,7 +97,7 @@ fn texts(check: Check<'_>) -> Vec<String> {
 }
 
 fn of(spec: &str) -> Vec<String> {
-    let types = TypeTable::parse(TYPES).unwrap();
+    let types = TypeTable::parse_with_rules(TYPES, &RULES).unwrap();
     let mut check = Check::new(&types);
     check.object(&read(spec), None, &FirstAndLast);
     let mut found = texts(check);
@@ -152,7 +185,7 @@ fn items_differ_unless_there_are_too_many() {
 
 #[test]
 fn a_status_is_looked_at_in_writes_to_it_alone() {
-    let types = TypeTable::parse(TYPES).unwrap();
+    let types = TypeTable::parse_with_rules(TYPES, &RULES).unwrap();
     let mut check = Check::new(&types);
     check.object(&read(""), Some("status"), &NoRules);
     assert_eq!(
@@ -163,7 +196,7 @@ fn a_status_is_looked_at_in_writes_to_it_alone() {
 
 #[test]
 fn changes_have_an_order_of_their_own() {
-    let types = TypeTable::parse(TYPES).unwrap();
+    let types = TypeTable::parse_with_rules(TYPES, &RULES).unwrap();
     let changes = |new: &str, old: &str, subresource| {
         let mut check = Check::new(&types);
         let (new, old) = (read(new), read(old));
@@ -184,14 +217,14 @@ fn changes_have_an_order_of_their_own() {
 }
 
 #[test]
-fn an_unknown_rule_is_an_error() {
-    let types = TypeTable::parse(TYPES).unwrap();
+fn rules_of_another_set_are_an_error() {
+    let types = TypeTable::parse_with_rules(TYPES, &RULES).unwrap();
     let mut check = Check::new(&types);
     check.object(
         &read(r#""mode":"On","sources":[{"name":"a","text":{}}]"#),
         None,
         &NoRules,
     );
-    let rules = ["first", "last"].map(|name| format!("spec: Internal error: there is no rule {name}"));
-    assert_eq!(texts(check), rules);
+    let error = "spec: Internal error: the rules of a.Spec are of another set";
+    assert_eq!(texts(check), [error, error]);
 }

@@ -242,6 +242,7 @@ type example.v1.Spec struct
                 old,
                 subresource,
                 rules: &NoRules,
+                changes: &NoRules,
                 provenance: Provenance::from_body(),
                 parts: None,
             });

@@ -3,11 +3,11 @@
 //! without their prefix.
 //!
 //! ```text
-//! type example.v1.Spec struct +order(@source,kind,count) +changes(kind)
-//!   kind string 1 +required +enum(A,B) +immutable
+//! type example.v1.Spec struct +rules(Example) +order(@source,kind,count) +changes(kind)
+//!   kind string 1 +required("must be set") +enum(A,B) +immutable
 //!   count int32 2 pointer +minimum(1)
 //! ```
-//! A blank within a text is written as `~`. [`Check`](crate::Check) walks them.
+//! A text with blanks or commas is quoted as in JSON. [`Check`](crate::Check) walks the tags.
 
 use std::fmt;
 
@@ -18,7 +18,9 @@ use crate::field_error::FieldError;
 use crate::metadata::conditions::validate_conditions;
 use crate::metadata::formats::{self, Faults};
 use crate::metadata::labels::{validate_label_selector, validate_labels};
+use crate::rule_names::{RuleId, RuleNames};
 use crate::types::Gate;
+use crate::types::quoted::{items, unquoted};
 
 /// Validation tags of the values of a field.
 #[derive(Clone, Debug, Default)]
@@ -55,7 +57,7 @@ impl Marks {
             self.keys.push(Mark::read(mark)?);
         } else {
             match split(mark) {
-                ("immutable", inside) => self.immutable = Some(text_or(inside, "field is immutable")),
+                ("immutable", inside) => self.immutable = Some(text_or(inside, "field is immutable")?),
                 ("unionMember", _) => self.union_member = true,
                 ("distinct", inside) => self.distinct = Some(SmolStr::new(inside)),
                 ("gate", inside) => self.gate = Some(Box::new(Gate::read(inside)?)),
@@ -104,7 +106,7 @@ impl Mark {
         let pair = || inside.split_once(',').unwrap_or((inside, ""));
         let count = || inside.parse().map_err(|_| NUMBER);
         Ok(match name {
-            "required" => Self::Required(text_or(inside, "")),
+            "required" => Self::Required(text_or(inside, "")?),
             "optional" => Self::Optional,
             "notEmpty" => Self::NotEmpty,
             "minimum" | "maximum" => {
@@ -112,7 +114,7 @@ impl Mark {
                 let is_least = name == "minimum";
                 let side = if is_least { "greater" } else { "less" };
                 let usual = format!("must be {side} than or equal to {bound}");
-                let said = text_or(pair().1, &usual);
+                let said = text_or(pair().1, &usual)?;
                 if is_least {
                     Self::Minimum(bound, said)
                 } else {
@@ -123,13 +125,13 @@ impl Mark {
                 let bound = |text: &str| text.parse().map_err(|_| NUMBER);
                 Self::Range(bound(pair().0)?, bound(pair().1)?)
             }
-            "enum" => Self::Enum(inside.split(',').map(|value| text_or(value, "")).collect()),
+            "enum" => Self::Enum(items(inside)?),
             "format" => Self::Format(Format::named(inside).ok_or("no such format")?),
             "maxItems" => match inside.strip_suffix(",alone") {
                 Some(most) => Self::MaxItemsAlone(most.parse().map_err(|_| NUMBER)?),
                 None => Self::MaxItems(count()?),
             },
-            "maxLength" => Self::MaxLength(pair().0.parse().map_err(|_| NUMBER)?, text_or(pair().1, "")),
+            "maxLength" => Self::MaxLength(pair().0.parse().map_err(|_| NUMBER)?, text_or(pair().1, "")?),
             "unique" => Self::Unique(SmolStr::new(inside)),
             _ => return Err("no such mark of validation"),
         })
@@ -228,15 +230,27 @@ fn resource_pool_name(field: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
     }
 }
 
+/// An item in the order of the checks of a struct.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OrderItem {
+    /// A field: `name`.
+    Field(SmolStr),
+    /// A field that a rule may have checked, and that is not checked otherwise: `?name`.
+    FieldOfRule(SmolStr),
+    /// A rule in code: `@name`.
+    Rule(RuleId),
+}
+
 /// Validation tags of a type as a whole.
 #[derive(Clone, Debug, Default)]
 pub struct TypeMarks {
-    /// Order in which the reference checks values, if it is not that of the fields: `+order(...)`. `@name` is a rule in
-    /// code; `?name` is a field that a rule may have checked, and that is not checked otherwise.
-    pub order: Vec<SmolStr>,
+    /// Set of the rules in code that the orders name: `+rules(Ingress)`, before them.
+    pub rules: Option<SmolStr>,
+    /// Order in which the reference checks values, if it is not that of the fields: `+order(...)`.
+    pub order: Vec<OrderItem>,
     /// The same order for changes: `+changes(...)`.
-    pub changes: Vec<SmolStr>,
-    /// Name of the members of the union in errors: `+union(handler~type)`.
+    pub changes: Vec<OrderItem>,
+    /// Name of the members of the union in errors: `+union("handler type")`.
     pub union: Option<SmolStr>,
     /// Checks of values, in order.
     pub(crate) steps: Vec<Step>,
@@ -246,15 +260,34 @@ pub struct TypeMarks {
 
 impl TypeMarks {
     /// Adds a tag in the form of a table, without its `+`.
-    pub(crate) fn read(&mut self, mark: &str) -> Result<(), &'static str> {
-        let list = |inside: &str| inside.split(',').map(SmolStr::new).collect();
+    pub(crate) fn read(&mut self, mark: &str, names: &RuleNames) -> Result<(), &'static str> {
         match split(mark) {
-            ("order", inside) => self.order = list(inside),
-            ("changes", inside) => self.changes = list(inside),
-            ("union", inside) => self.union = Some(text_or(inside, "")),
+            ("rules", inside) => self.rules = Some(SmolStr::new(inside)),
+            ("order", inside) => self.order = self.order_of(inside, |set, name| names.value_rule(set, name))?,
+            ("changes", inside) => self.changes = self.order_of(inside, |set, name| names.change_rule(set, name))?,
+            ("union", inside) => self.union = Some(text_or(inside, "")?),
             _ => return Err("no such mark of a type"),
         }
         Ok(())
+    }
+
+    /// Reads an order; `find` returns the number of a rule by its set and its name.
+    fn order_of(
+        &self,
+        inside: &str,
+        find: impl Fn(&str, &str) -> Option<RuleId>,
+    ) -> Result<Vec<OrderItem>, &'static str> {
+        let read = |word: &str| {
+            if let Some(name) = word.strip_prefix('@') {
+                let set = self.rules.as_ref().ok_or("no set of the rules of a type")?;
+                return find(set, name).map(OrderItem::Rule).ok_or("no such rule of a type");
+            }
+            Ok(match word.strip_prefix('?') {
+                Some(name) => OrderItem::FieldOfRule(name.into()),
+                None => OrderItem::Field(word.into()),
+            })
+        };
+        inside.split(',').map(read).collect()
     }
 }
 
@@ -263,8 +296,8 @@ impl TypeMarks {
 pub(crate) enum Step {
     /// The field with this index.
     Field(u16),
-    /// The rule with this name.
-    Rule(SmolStr),
+    /// The rule with this number.
+    Rule(RuleId),
 }
 
 /// Splits a tag into its name and the text in its brackets.
@@ -275,118 +308,16 @@ fn split(mark: &str) -> (&str, &str) {
     }
 }
 
-fn text_or(inside: &str, usual: &str) -> SmolStr {
-    if inside.is_empty() {
-        SmolStr::new(usual)
-    } else {
-        inside.replace('~', " ").into()
-    }
-}
-
-/// Returns the text of a table with its tags replaced by these. The tags have the form of the table: a line for a type,
-/// and below it lines for fields, each a name and tags.
-///
-/// # Errors
-/// If the table lacks a type or field, which the error names.
-pub fn join_marks(types: &str, marks: &str) -> Result<String, String> {
-    let mut mark_lines = MarkLines::read(marks)?;
-    let mut of = "";
-    let mut out = String::with_capacity(types.len() + marks.len());
-    for line in types.lines() {
-        let found = if let Some(head) = line.strip_prefix("type ") {
-            of = head.split(' ').next().unwrap_or_default();
-            mark_lines.take(of, "")
-        } else if let Some(field) = line.strip_prefix("  ") {
-            mark_lines.take(of, field.split(' ').next().unwrap_or_default())
-        } else {
-            out.extend([line, "\n"]);
-            continue;
-        };
-        let (plain, default) = match line.find(" default=") {
-            Some(at) => line.split_at(at),
-            None => (line, ""),
-        };
-        let words = plain.split(' ').filter(|word| !word.starts_with('+'));
-        out.push_str(&words.collect::<Vec<_>>().join(" "));
-        for mark in found.unwrap_or_default() {
-            out.extend([" ", mark]);
-        }
-        out.extend([default, "\n"]);
-    }
-    match mark_lines.0.first() {
-        None => Ok(out),
-        Some((of, field, _)) => Err(format!("there is no {of} {field} to mark")),
-    }
-}
-
-/// Tags by type and field; the field is empty for those of the type.
-struct MarkLines<'m>(Vec<(&'m str, &'m str, Vec<&'m str>)>);
-
-impl<'m> MarkLines<'m> {
-    fn read(marks: &'m str) -> Result<Self, String> {
-        let mut mark_lines = Self(Vec::new());
-        let mut of = None;
-        for line in marks.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
-            let is_type = line.starts_with("type ");
-            let mut words = line.trim_start_matches("type ").split_whitespace();
-            let name = words.next().unwrap_or_default();
-            let words: Vec<&str> = words.collect();
-            if is_type {
-                of = Some(name);
-            }
-            let of = of.ok_or_else(|| format!("{line}: of no type"))?;
-            let field = if is_type { "" } else { name };
-            let odd = words.iter().any(|word| !word.starts_with('+')) || (!is_type && words.is_empty());
-            if odd
-                || mark_lines
-                    .0
-                    .iter()
-                    .any(|(known, name, _)| *known == of && *name == field)
-            {
-                return Err(format!("{of} {line}: twice, or no marks"));
-            }
-            mark_lines.0.push((of, field, words));
-        }
-        Ok(mark_lines)
-    }
-
-    fn take(&mut self, of: &str, field: &str) -> Option<Vec<&'m str>> {
-        let at = self
-            .0
-            .iter()
-            .position(|(known, name, _)| *known == of && *name == field)?;
-        Some(self.0.remove(at).2)
+fn text_or(inside: &str, usual: &str) -> Result<SmolStr, &'static str> {
+    match inside {
+        "" => Ok(SmolStr::new(usual)),
+        inside => unquoted(inside),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const TYPES: &str =
-        "# Head.\n\ntype a.A struct atomic\n  x string 1 +optional published default=\" +\"\n  y int32 2 pointer\n";
-
-    #[test]
-    fn marks_take_the_place_of_those_that_were_there() {
-        let marks = "# Why.\ntype a.A +order(y,x)\n  y  +minimum(1)\n";
-        let joined = join_marks(TYPES, marks).unwrap();
-        let expected = "# Head.\n\ntype a.A struct atomic +order(y,x)\n  x string 1 published default=\" +\"\n  y int32 2 pointer +minimum(1)\n";
-        assert_eq!(joined, expected);
-        assert_eq!(join_marks(&joined, marks).unwrap(), expected);
-    }
-
-    #[test]
-    fn marks_of_nothing_are_an_error() {
-        for (marks, message) in [
-            ("type a.B\n", "there is no a.B  to mark"),
-            ("type a.A\n  z +required\n", "there is no a.A z to mark"),
-            ("  z +required\n", "  z +required: of no type"),
-            ("type a.A\n  x\n", "a.A   x: twice, or no marks"),
-            ("type a.A\ntype a.A\n", "a.A type a.A: twice, or no marks"),
-        ] {
-            assert_eq!(join_marks(TYPES, marks).unwrap_err(), message);
-        }
-    }
 
     #[test]
     fn a_mark_that_is_none_is_refused() {
@@ -399,9 +330,10 @@ mod tests {
             "format(odd)",
             "maxItems",
             "each:odd",
+            "required(\"a)",
         ] {
             assert!(Marks::default().read(mark).is_err(), "{mark}");
         }
-        assert!(TypeMarks::default().read("odd").is_err());
+        assert!(TypeMarks::default().read("odd", &RuleNames::NONE).is_err());
     }
 }

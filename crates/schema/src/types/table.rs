@@ -5,7 +5,9 @@ use holdfast_value::{Map, Names, SmolStr, Value};
 
 use crate::names::GroupVersionKind;
 use crate::types::defaults::leads_to_default;
-use crate::types::{Field, MapType, Omission, Scalar, Shape, Step, Type, TypeId, TypeKind, TypeMarks, Union, is_empty};
+use crate::types::{
+    Field, MapType, Omission, OrderItem, Scalar, Shape, Step, Type, TypeId, TypeKind, TypeMarks, Union, is_empty,
+};
 
 /// All types of a set of kinds; see the [module](crate::types).
 #[derive(Clone, Debug, Default)]
@@ -292,16 +294,17 @@ impl TypeTable {
 
     /// Returns the steps of a type: those of its order if it has one, otherwise its fields in the reference's order; in
     /// both cases only fields with checks.
-    fn steps(&self, of: &Type, order: &[SmolStr], looked_at: &dyn Fn(&Field) -> bool) -> Vec<Step> {
+    fn steps(&self, of: &Type, order: &[OrderItem], looked_at: &dyn Fn(&Field) -> bool) -> Vec<Step> {
         let fields = (0u16..).zip(of.fields());
         if order.is_empty() {
             let mut fields: Vec<_> = fields.filter(|(_, field)| looked_at(field)).collect();
             fields.sort_by_key(|(_, field)| field.place);
             return fields.into_iter().map(|(at, _)| Step::Field(at)).collect();
         }
-        let step = |name: &SmolStr| match name.strip_prefix('@') {
-            Some(rule) => Some(Step::Rule(SmolStr::new(rule))),
-            None => {
+        let step = |item: &OrderItem| match item {
+            OrderItem::Rule(id) => Some(Step::Rule(*id)),
+            OrderItem::FieldOfRule(_) => None,
+            OrderItem::Field(name) => {
                 let mut fields = fields.clone();
                 let (at, _) = fields.find(|(_, field)| field.name == *name && looked_at(field))?;
                 Some(Step::Field(at))
@@ -375,8 +378,11 @@ fn complete_order(of: &Type) -> Result<(), TableError> {
             let looked_at = steps.iter().filter_map(|step| of.looked_at(step));
             looked_at.map(|field| &field.name).any(|known| known == name)
         };
-        let named = order.iter().filter(|name| !name.starts_with(['@', '?']));
-        if let Some(name) = named.clone().find(|name| !in_steps(name)) {
+        let mut checked = order.iter().filter_map(|item| match item {
+            OrderItem::Field(name) => Some(name),
+            OrderItem::FieldOfRule(_) | OrderItem::Rule(_) => None,
+        });
+        if let Some(name) = checked.find(|name| !in_steps(name)) {
             let (of, field) = (of.name.clone(), name.clone());
             return Err(TableError::UnmarkedField { of, field });
         }
@@ -384,7 +390,11 @@ fn complete_order(of: &Type) -> Result<(), TableError> {
             true => field.marks.holds(),
             false => field.marks.immutable.is_some(),
         };
-        let left_out = |field: &&Field| !order.iter().any(|name| name.trim_start_matches('?') == field.name);
+        let names = |item: &OrderItem, field: &Field| match item {
+            OrderItem::Field(name) | OrderItem::FieldOfRule(name) => *name == field.name,
+            OrderItem::Rule(_) => false,
+        };
+        let left_out = |field: &&Field| !order.iter().any(|item| names(item, field));
         if let Some(field) = of.fields().iter().filter(marked).find(left_out) {
             let (of, field) = (of.name.clone(), field.name.clone());
             return Err(TableError::UncheckedField { of, field });

@@ -9,7 +9,8 @@ use crate::parts::StoredFacts;
 
 /// Returns the table of the built-in types.
 pub(crate) fn builtin() -> TypeTable {
-    TypeTable::parse(include_str!("../../../kind-tables/tables/types.txt")).unwrap()
+    let text = include_str!("../../../kind-tables/tables/types.txt");
+    TypeTable::parse(text).unwrap()
 }
 
 #[needs(shared)]

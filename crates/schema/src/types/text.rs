@@ -9,13 +9,15 @@
 //! A field is its name, its shape (`[]` before the shape of items, `{}` before that of values, a type by its name), its
 //! numbers in protobuf (`2/1` is field 1 of the message in field 2, `-` is none) and properties. Types outside the
 //! packages at the top have their full names. Words that begin with `+` are [validation tags](crate::types::Mark). A
-//! blank within a listed value is written as `~`. Fields are in the order in which the reference writes them.
+//! text with blanks or commas is quoted as in JSON. Fields are in the order in which the reference writes them.
 
 use std::fmt::Write as _;
 
 use holdfast_value::{Limits, SmolStr, Value, json};
 
 use crate::names::{GroupVersion, GroupVersionKind};
+use crate::rule_names::RuleNames;
+use crate::types::quoted::{items, next_word, quoted};
 use crate::types::{
     Field, ListType, MapType, MergeKey, Omission, ProtoPath, Scalar, Shape, TableError, Type, TypeKind, TypeTable,
     TypeTableBuilder, Union,
@@ -38,9 +40,14 @@ pub enum TextError {
 }
 
 impl TypeTable {
-    /// Reads the text form; the types keep its order.
+    /// Reads the text form of types that name no rules in code; the types keep its order.
     pub fn parse(text: &str) -> Result<Self, TextError> {
-        let mut reader = Reader::default();
+        Self::parse_with_rules(text, &RuleNames::NONE)
+    }
+
+    /// Reads the text form; the types keep its order. `rules` are the rules in code that they may name.
+    pub fn parse_with_rules(text: &str, rules: &RuleNames) -> Result<Self, TextError> {
+        let mut reader = Reader::new(rules);
         reader.name_types(text);
         let mut lines = text.lines().enumerate().peekable();
         while let Some((at, line)) = lines.next() {
@@ -60,8 +67,8 @@ impl TypeTable {
     }
 }
 
-#[derive(Default)]
 struct Reader<'t> {
+    rules: &'t RuleNames,
     packages: Vec<(&'t str, &'t str)>,
     builder: TypeTableBuilder,
     /// Last full name that was built; kept for its memory.
@@ -69,6 +76,15 @@ struct Reader<'t> {
 }
 
 impl<'t> Reader<'t> {
+    fn new(rules: &'t RuleNames) -> Self {
+        Self {
+            rules,
+            packages: Vec::new(),
+            builder: TypeTableBuilder::default(),
+            name: String::new(),
+        }
+    }
+
     /// Reads the packages, and the names of the types in their order, which determines their ids.
     fn name_types(&mut self, text: &'t str) {
         for line in text.lines() {
@@ -94,8 +110,8 @@ impl<'t> Reader<'t> {
     }
 
     fn add_type(&mut self, head: &str, fields: Vec<Field>, line: usize) -> Result<(), TextError> {
-        let mut words = head.split(' ');
-        let (name, kind) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let (name, after) = next_word(head, ' ');
+        let (kind, mut rest) = next_word(after, ' ');
         self.full_name(name);
         let within = |what| TextError::Line { line, what };
         let of = match Scalar::from_name(kind) {
@@ -103,7 +119,9 @@ impl<'t> Reader<'t> {
             None if kind == "struct" => self.builder.add_struct(&self.name, fields)?,
             None => return Err(within("no such kind of type")),
         };
-        for mark in words {
+        while !rest.is_empty() {
+            let (mark, after) = next_word(rest, ' ');
+            rest = after;
             let (name, inside) = split_mark(mark);
             match name {
                 "atomic" => of.map_type = Some(MapType::Atomic),
@@ -111,7 +129,7 @@ impl<'t> Reader<'t> {
                 "unpublished" => of.published = false,
                 "kind" => of.kinds.push(kind_of(inside).ok_or(within("no kind"))?),
                 "union" => of.unions.push(union_of(inside).ok_or(within("no union"))?),
-                _ if mark.starts_with('+') => of.marks.read(&mark[1..]).map_err(within)?,
+                _ if mark.starts_with('+') => of.marks.read(&mark[1..], self.rules).map_err(within)?,
                 _ => return Err(within("no such mark of a type")),
             }
         }
@@ -133,7 +151,7 @@ impl<'t> Reader<'t> {
                 field.default = Some(value_of(default)?);
                 break;
             }
-            let (mark, after) = rest.split_once(' ').unwrap_or((rest, ""));
+            let (mark, after) = next_word(rest, ' ');
             rest = after;
             mark_field(&mut field, mark)?;
         }
@@ -187,7 +205,7 @@ fn mark_field(field: &mut Field, mark: &str) -> Result<(), &'static str> {
         "replace" => field.patch.replace = true,
         "merge-key" => field.patch.merge_key = Some(SmolStr::new(inside)),
         "retain-keys" => field.patch.retain_keys = true,
-        "enum" => field.enum_values = inside.split(',').map(|value| value.replace('~', " ").into()).collect(),
+        "enum" => field.enum_values = items(inside)?,
         "published" => field.default_published = true,
         "undefaulted" => field.undefaulted = true,
         _ => return Err("no such mark of a field"),
@@ -249,7 +267,7 @@ fn union_of(text: &str) -> Option<Union> {
 }
 
 /// Writes the text form of a table, with short names for `packages` (short and full name of each). Validation tags are
-/// left out: [`join_marks`](crate::types::join_marks) adds them from their own file.
+/// left out: the build adds them from their own file.
 pub fn write_table(table: &TypeTable, packages: &[(&str, &str)]) -> String {
     let mut out = String::new();
     for (short, long) in packages {
@@ -343,7 +361,8 @@ impl Writer<'_> {
             let _ = write!(out, " merge-key({key})");
         }
         if !field.enum_values.is_empty() {
-            let _ = write!(out, " enum({})", field.enum_values.join(",").replace(' ', "~"));
+            let values: Vec<_> = field.enum_values.iter().map(|value| quoted(value)).collect();
+            let _ = write!(out, " enum({})", values.join(","));
         }
         if field.default_published {
             out.push_str(" published");
@@ -382,7 +401,7 @@ mod tests {
 
 type a.v1.Port struct atomic kind(v1/Port) kind(a/v1/Port) union(type:tcp=TCP,udp=UDP)
   number int32 1 required never
-  protocol string 2/3 enum(,TCP,UDP~8) published default="TCP"
+  protocol string 2/3 enum(,TCP,"UDP 8") published default="TCP"
 
 type a.v1.Ports struct unpublished
   extra {}[]string 1 pointer map-atomic
@@ -405,6 +424,11 @@ type a.v1.Time time
         );
     }
 
+    const RULES: RuleNames = RuleNames {
+        values: &[("A", "one")],
+        changes: &[("A", "two")],
+    };
+
     #[test]
     fn a_bad_line_is_named() {
         for (text, message) in [
@@ -418,12 +442,18 @@ type a.v1.Time time
                 "the order of a names x, of which nothing is said",
             ),
             (
-                "type a struct +order(@rule)\n  x string 1 +required",
+                "type a struct +rules(A) +order(@one)\n  x string 1 +required",
                 "the order of a leaves out x, of which something is said",
             ),
             (
-                "type a struct +changes(@rule)\n  x string 1 +immutable",
+                "type a struct +rules(A) +changes(@two)\n  x string 1 +immutable",
                 "the order of a leaves out x, of which something is said",
+            ),
+            ("type a struct +order(@one)", "line 1: no set of the rules of a type"),
+            ("type a struct +rules(A) +order(@two)", "line 1: no such rule of a type"),
+            (
+                "type a struct +rules(A) +changes(@one)",
+                "line 1: no such rule of a type",
             ),
             ("  x string 1", "line 1: neither a type nor a field"),
             ("type a struct\n  x b 1", "the type b is named and not there"),
@@ -437,7 +467,8 @@ type a.v1.Time time
                 "a value of type a that is not set would be endless",
             ),
         ] {
-            assert_eq!(TypeTable::parse(text).unwrap_err().to_string(), message);
+            let error = TypeTable::parse_with_rules(text, &RULES).unwrap_err();
+            assert_eq!(error.to_string(), message);
         }
     }
 }

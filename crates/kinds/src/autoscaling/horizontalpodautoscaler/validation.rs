@@ -3,6 +3,7 @@
 use holdfast_kind_tables::features::{Feature, Features};
 use holdfast_schema::{Check, Field, Part, Rules};
 
+use crate::rules::HorizontalPodAutoscalerRule;
 use crate::validation::Errors;
 use crate::validation::resources::{is_negative, quantity, validate_container_name};
 
@@ -39,59 +40,64 @@ impl AutoscalerRules {
 }
 
 impl<'v> Rules<'v> for AutoscalerRules {
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+    type Rule = HorizontalPodAutoscalerRule;
+
+    fn rule(&self, rule: HorizontalPodAutoscalerRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
         let errors = &mut check.errors;
-        match name {
-            "least_replicas" => {
+        match rule {
+            HorizontalPodAutoscalerRule::LeastReplicas => {
                 let (least, bound) = (part.child("minReplicas"), self.least_replicas);
                 if least.number().is_some_and(|number| number < bound) {
                     errors.push(least.invalid(format!("must be greater than or equal to {bound}")));
                 }
             }
-            "replicas" => validate_bounds(part, errors),
-            "target_version" if self.keeps_target_version => {}
-            "target_version" => validate_api_version(&part.child("scaleTargetRef"), false, errors),
-            "metric" => self.validate_metric(part, check),
-            "scaling_to_zero" => validate_scaling_to_zero(part, errors),
-            "policies" => {
+            HorizontalPodAutoscalerRule::Replicas => validate_bounds(part, errors),
+            HorizontalPodAutoscalerRule::TargetVersion if self.keeps_target_version => {}
+            HorizontalPodAutoscalerRule::TargetVersion => {
+                validate_api_version(&part.child("scaleTargetRef"), false, errors)
+            }
+            HorizontalPodAutoscalerRule::Metric => self.validate_metric(part, check),
+            HorizontalPodAutoscalerRule::ScalingToZero => validate_scaling_to_zero(part, errors),
+            HorizontalPodAutoscalerRule::Policies => {
                 // Unset policies get defaults. An empty list is rejected.
                 let policies = part.child("policies");
                 if check.provenance.empty_at(&policies).is_some() {
                     errors.push(policies.required("must specify at least one Policy"));
                 }
             }
-            "object_version" if self.keeps_object_version => {}
-            "object_version" => validate_api_version(&part.child("describedObject"), true, errors),
-            "container_resource" => {
+            HorizontalPodAutoscalerRule::ObjectVersion if self.keeps_object_version => {}
+            HorizontalPodAutoscalerRule::ObjectVersion => {
+                validate_api_version(&part.child("describedObject"), true, errors)
+            }
+            HorizontalPodAutoscalerRule::ContainerResource => {
                 let resource = part.child("name");
                 if !resource.text().is_empty() {
                     validate_container_name(resource.text(), &resource, errors);
                 }
             }
-            "target" => validate_target(part, errors),
-            "utilization" => validate_utilization(&part.child("target"), errors),
-            "average" => {
+            HorizontalPodAutoscalerRule::Target => validate_target(part, errors),
+            HorizontalPodAutoscalerRule::Utilization => validate_utilization(&part.child("target"), errors),
+            HorizontalPodAutoscalerRule::Average => {
                 let target = part.child("target");
                 let average = target.child("averageValue");
                 if !average.is_set() {
                     errors.push(average.required("must specify a positive target averageValue"));
                 }
             }
-            "object_value" => {
+            HorizontalPodAutoscalerRule::ObjectValue => {
                 validate_value(
                     &part.child("target"),
                     "must set either a target value or averageValue",
                     errors,
                 );
             }
-            "external_value" => validate_external_value(&part.child("target"), errors),
-            "tolerance" => {
-                let tolerance = part.child(name);
+            HorizontalPodAutoscalerRule::ExternalValue => validate_external_value(&part.child("target"), errors),
+            HorizontalPodAutoscalerRule::Tolerance => {
+                let tolerance = part.child("tolerance");
                 if is_negative(&tolerance) {
                     errors.push(tolerance.invalid("must be greater than or equal to 0"));
                 }
             }
-            _ => check.unknown_rule(name, part),
         }
     }
 }

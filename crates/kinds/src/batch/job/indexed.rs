@@ -1,6 +1,6 @@
 //! Validation of the indexes of indexed Jobs.
 
-use holdfast_schema::{Check, Field, Part, Rules};
+use holdfast_schema::{AnyRules, Check, Field, Part};
 
 use crate::validation::Errors;
 
@@ -60,7 +60,7 @@ pub(super) fn validate_success_rule(rule: &Field<'_, '_>, errors: &mut Errors) {
 pub(super) fn validate_succeeded_counts<'v>(
     rule: &Part<'v, '_>,
     completions: Option<i64>,
-    rules: &dyn Rules<'v>,
+    rules: &dyn AnyRules<'v>,
     check: &mut Check<'_>,
 ) {
     let Some(completions) = completions else {

@@ -7,6 +7,7 @@ use holdfast_value::json;
 
 use super::indexed::{overlap, validate_indexes};
 use super::validation::invalid_without_value;
+use crate::rules::JobStatusRule;
 use crate::validation::Errors;
 
 /// An update of the status of a Job. Most rules apply only to changed fields, so that a status that predates a rule and
@@ -39,7 +40,10 @@ pub(super) fn validate_status_update(new: &Field<'_, '_>, old: &Field<'_, '_>, e
 pub(super) struct CountRules;
 
 impl<'v> Rules<'v> for CountRules {
-    fn rule(&self, _name: &str, status: &Part<'v, '_>, check: &mut Check<'_>) {
+    type Rule = JobStatusRule;
+
+    fn rule(&self, rule: JobStatusRule, status: &Part<'v, '_>, check: &mut Check<'_>) {
+        let JobStatusRule::Uncounted = rule;
         validate_uncounted(status, &mut check.errors);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use holdfast_kind_tables::features::{Feature, Features};
 use holdfast_schema::metadata::formats::dns_label;
 use holdfast_schema::metadata::labels::{LabelSelector, invalid_selector, validate_label_selector};
-use holdfast_schema::{Check, Field, FieldError, FieldErrorKind, Part, Rules};
+use holdfast_schema::{AnyRules, Changes, Check, Field, FieldError, FieldErrorKind, Part, Rules};
 use holdfast_value::Value;
 
 use super::indexed::{validate_index_limits, validate_succeeded_counts, validate_success_rule};
@@ -14,6 +14,7 @@ use super::{CONTROLLER_UID, JOB_NAME, OLD_CONTROLLER_UID, OLD_JOB_NAME};
 use crate::config::PodSettings;
 use crate::defaults::put_at;
 use crate::pod_spec::validate_template;
+use crate::rules::{JobChange, JobRule};
 use crate::validation::{Errors, immutable, one_of, same};
 
 /// Validates a Job.
@@ -117,24 +118,25 @@ struct SpecRules<'a, 'v> {
 }
 
 impl<'v> Rules<'v> for SpecRules<'_, 'v> {
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+    type Rule = JobRule;
+
+    fn rule(&self, rule: JobRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
         let errors = &mut check.errors;
-        match name {
-            "failed_indexes" => validate_failed_indexes(part, errors),
-            "completion_mode" => validate_completion_mode(part, errors),
-            "success_policy" => validate_success_mode(part, self, check),
-            "replacement" => validate_replacement(part, errors),
-            "template" => self.validate_template(part, check),
-            "fail_index" => self.validate_fail_index(&part.child("action"), errors),
-            "requirement" => validate_one_requirement(part, errors),
-            "container" => self.validate_container(&part.child("containerName"), errors),
-            "values" => validate_exit_codes(part, errors),
-            "success_rule" => validate_success_rule(part, errors),
-            "succeeded_counts" => {
+        match rule {
+            JobRule::FailedIndexes => validate_failed_indexes(part, errors),
+            JobRule::CompletionMode => validate_completion_mode(part, errors),
+            JobRule::SuccessPolicy => validate_success_mode(part, self, check),
+            JobRule::Replacement => validate_replacement(part, errors),
+            JobRule::Template => self.validate_template(part, check),
+            JobRule::FailIndex => self.validate_fail_index(&part.child("action"), errors),
+            JobRule::Requirement => validate_one_requirement(part, errors),
+            JobRule::Container => self.validate_container(&part.child("containerName"), errors),
+            JobRule::Values => validate_exit_codes(part, errors),
+            JobRule::SuccessRule => validate_success_rule(part, errors),
+            JobRule::SucceededCounts => {
                 let completions = self.spec.child("completions").number();
                 validate_succeeded_counts(part, completions, self, check);
             }
-            _ => check.unknown_rule(name, part),
         }
     }
 }
@@ -212,7 +214,7 @@ fn validate_completion_mode(spec: &Field<'_, '_>, errors: &mut Errors) {
 /// Checks that only indexed Jobs have a success policy.
 ///
 /// upstream: pkg/apis/batch/validation#validateSuccessPolicy
-fn validate_success_mode<'v>(spec: &Part<'v, '_>, rules: &dyn Rules<'v>, check: &mut Check<'_>) {
+fn validate_success_mode<'v>(spec: &Part<'v, '_>, rules: &dyn AnyRules<'v>, check: &mut Check<'_>) {
     let success = spec.child("successPolicy");
     if spec.child("completionMode").text() == "Indexed" {
         check.field(spec, "successPolicy", rules);
@@ -292,12 +294,13 @@ pub(super) struct ChangeRules<'v> {
     pub(super) features: Features,
 }
 
-impl<'v> Rules<'v> for ChangeRules<'_> {
-    fn change(&self, name: &str, spec: &Part<'v, '_>, old: &Part<'v, '_>, check: &mut Check<'_>) {
-        match name {
-            "completions" => validate_completions(spec, old, &mut check.errors),
-            "template" => validate_template_change(spec, &self.old, self.features, &mut check.errors),
-            _ => check.unknown_rule(name, spec),
+impl<'v> Changes<'v> for ChangeRules<'_> {
+    type Change = JobChange;
+
+    fn change(&self, change: JobChange, spec: &Part<'v, '_>, old: &Part<'v, '_>, check: &mut Check<'_>) {
+        match change {
+            JobChange::Completions => validate_completions(spec, old, &mut check.errors),
+            JobChange::Template => validate_template_change(spec, &self.old, self.features, &mut check.errors),
         }
     }
 }

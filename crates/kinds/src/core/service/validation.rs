@@ -3,10 +3,11 @@
 use std::collections::HashSet;
 
 use holdfast_schema::metadata::formats::{dns_label, dns_subdomain, qualified_name};
-use holdfast_schema::{Check, Field, FieldError, Part, Rules};
+use holdfast_schema::{AnyRules, Check, Field, FieldError, Part, Rules};
 use holdfast_value::Value;
 
 use super::families;
+use crate::rules::ServiceRule;
 use crate::validation::addresses::{Reading, endpoint_address, lenient_address, stands_in};
 use crate::validation::ports::{port_number, port_number_or_name};
 use crate::validation::{Errors, repeated, report, same, set_one_of};
@@ -33,25 +34,26 @@ impl<'v> ServiceRules<'v> {
 }
 
 impl<'v> Rules<'v> for ServiceRules<'_> {
-    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
-        match name {
-            "topology" => validate_topology(&part.child("metadata"), &mut check.errors),
-            "ports" => validate_ports(part, self, check),
-            "target_port" => port_number_or_name(&part.child("targetPort"), &mut check.errors),
-            "session_affinity" => validate_affinity(part, &mut check.errors),
-            "addresses" => {
+    type Rule = ServiceRule;
+
+    fn rule(&self, rule: ServiceRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match rule {
+            ServiceRule::Topology => validate_topology(&part.child("metadata"), &mut check.errors),
+            ServiceRule::Ports => validate_ports(part, self, check),
+            ServiceRule::TargetPort => port_number_or_name(&part.child("targetPort"), &mut check.errors),
+            ServiceRule::SessionAffinity => validate_affinity(part, &mut check.errors),
+            ServiceRule::Addresses => {
                 let old = self.old.child("spec");
                 families::validate_addresses(part, &old, self.reading, &mut check.errors);
                 validate_external(part, &old, self.reading, &mut check.errors);
             }
-            "balancer" => {
+            ServiceRule::Balancer => {
                 validate_port_numbers(part, &mut check.errors);
                 validate_ranges(&self.service, &self.old, self.reading, &mut check.errors);
                 validate_balancer(part, &mut check.errors);
                 validate_class(part, &mut check.errors);
                 validate_traffic(part, self, check);
             }
-            _ => check.unknown_rule(name, part),
         }
     }
 }
@@ -59,7 +61,7 @@ impl<'v> Rules<'v> for ServiceRules<'_> {
 /// Validates the type and the ports, which most types require.
 ///
 /// upstream: pkg/apis/core/validation#validateService
-fn validate_ports<'v>(spec: &Part<'v, '_>, rules: &dyn Rules<'v>, check: &mut Check<'_>) {
+fn validate_ports<'v>(spec: &Part<'v, '_>, rules: &dyn AnyRules<'v>, check: &mut Check<'_>) {
     let ports = spec.child("ports");
     let headless = spec.child("clusterIP").text() == "None";
     if ports.is_empty() && !headless && spec.child("type").text() != "ExternalName" {
@@ -295,7 +297,7 @@ fn validate_class(spec: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 /// upstream: pkg/apis/core/validation#validateServiceExternalTrafficPolicy
-fn validate_traffic<'v>(spec: &Part<'v, '_>, rules: &dyn Rules<'v>, check: &mut Check<'_>) {
+fn validate_traffic<'v>(spec: &Part<'v, '_>, rules: &dyn AnyRules<'v>, check: &mut Check<'_>) {
     let type_name = spec.child("type").text();
     let policy = spec.child("externalTrafficPolicy");
     let reachable = matches!(type_name, "NodePort" | "LoadBalancer")

@@ -200,7 +200,7 @@ mod tests {
 
     #[tokio::test]
     async fn panic_of_a_handler_is_an_error_of_the_server() {
-        let outcome = guarded(None, failing()).await;
+        let outcome = guarded(None, Box::pin(failing())).await;
         assert_eq!(outcome.err().unwrap().code(), StatusCode::INTERNAL_SERVER_ERROR);
         let passed = guarded(None, async { Ok(response::no_content()) }).await;
         assert_eq!(passed.ok().unwrap().status(), StatusCode::NO_CONTENT);
