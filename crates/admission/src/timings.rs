@@ -313,8 +313,10 @@ impl Timings {
                 let mut counts = cell.durations.read();
                 if step == Step::Validate && !labels.refused {
                     // Writes that are rejected late did not pass. Nearly all passing durations are in the first bucket.
-                    let late = self.refused_late.get(labels.operation as usize);
-                    let late = late.map_or(0, |late| late.load(Relaxed));
+                    let late = self
+                        .refused_late
+                        .get(labels.operation as usize)
+                        .map_or(0, |late| late.load(Relaxed));
                     if let Some(first) = counts.counts.first_mut() {
                         *first = first.saturating_sub(late);
                     }
@@ -478,13 +480,13 @@ mod tests {
 
     fn timings() -> Timings {
         const WRITES: &[Operation] = &[Operation::Create, Operation::Update];
-        let plugins = [
+        let rows = [
             ("NamespaceLifecycle", Calls::admitting(WRITES), false),
             ("LimitRanger", Calls::both(WRITES), false),
             ("PodSecurity", Calls::validating(WRITES), false),
             ("ResourceQuota", Calls::validating(WRITES), true),
         ];
-        let plugins = plugins.map(|(name, calls, last)| TimedPlugin { name, calls, last });
+        let plugins = rows.map(|(name, calls, last)| TimedPlugin { name, calls, last });
         Timings::new(plugins.into_iter(), &DynamicPlugin::ALL)
     }
 

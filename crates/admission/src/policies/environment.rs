@@ -149,11 +149,11 @@ impl Compiler {
     /// Creates a compiler for a policy of this spec, without its variables. Regular expressions are compiled into
     /// `patterns`.
     pub fn of(spec: &Field<'_, '_>, patterns: &PatternMemory) -> Self {
-        let environment: &Environment = match spec.child("paramKind").is_set() {
+        let base: &Environment = match spec.child("paramKind").is_set() {
             true => &WITH_PARAMETERS,
             false => &WITHOUT_PARAMETERS,
         };
-        let environment = environment.clone().with_pattern_memory(patterns);
+        let environment = base.clone().with_pattern_memory(patterns);
         Self {
             plain: environment.clone(),
             composed: environment,

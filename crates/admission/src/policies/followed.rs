@@ -172,14 +172,16 @@ impl<B> Active<B> {
             let of = of_policy.entry((*origin, &binding.policy)).or_default();
             of.push(Arc::clone(binding));
         }
-        let hooks = policies.iter().filter_map(|((origin, name), kept)| {
-            Some(Hook {
-                bindings: of_policy.remove(&(*origin, name.as_str()))?,
-                policy: Arc::clone(&kept.policy),
-                origin: *origin,
+        let hooks: Vec<Hook<B>> = policies
+            .iter()
+            .filter_map(|((origin, name), kept)| {
+                Some(Hook {
+                    bindings: of_policy.remove(&(*origin, name.as_str()))?,
+                    policy: Arc::clone(&kept.policy),
+                    origin: *origin,
+                })
             })
-        });
-        let hooks: Vec<Hook<B>> = hooks.collect();
+            .collect();
         let (mut by_resource, mut of_all) = (HashMap::<SmolStr, Vec<usize>>::new(), Vec::new());
         for (at, hook) in hooks.iter().enumerate() {
             let named: Vec<&SmolStr> = hook.policy.constraints.resources().collect();

@@ -37,8 +37,8 @@ enum PatchType {
 
 impl Body for Mutations {
     fn compile(spec: &Field<'_, '_>, compiler: &mut Compiler) -> Self {
-        let mutations = spec.child("mutations");
-        let mutations = mutations.items().map(|mutation| {
+        let list = spec.child("mutations");
+        let mutations = list.items().map(|mutation| {
             let (patch_type, field, expected) = match mutation.child("patchType").text() {
                 "JSONPatch" => (PatchType::Json, "jsonPatch", Type::json_patches()),
                 _ => (PatchType::Apply, "applyConfiguration", Type::apply_object()),
@@ -317,8 +317,10 @@ impl<'a> Mutating<'a, '_> {
     /// Applies a mutation to the object, including the changes of earlier mutations.
     fn change(&mut self, call: &PolicyCall<'_>, mutation: &Mutation) -> Result<(), Trouble> {
         let activation = self.activation(call)?;
-        let value = mutation.expression.evaluate(&activation, &mut Budget::default());
-        let value = value.map_err(Failure::message)?;
+        let value = mutation
+            .expression
+            .evaluate(&activation, &mut Budget::default())
+            .map_err(Failure::message)?;
         let kind = &call.invocation.kind;
         let resource = self.scene.request.resource;
         let own = SmolStr::new(self.object.str_at(&["apiVersion"]).unwrap_or_default());
@@ -416,11 +418,11 @@ fn configuration(value: &CelValue, object: &Value) -> Result<Value, Trouble> {
         return Err(format!("unsupported return type from ApplyConfiguration expression: {found}").into());
     };
     check_names(made)?;
-    let configuration = value.to_value(&mut Growth::default()).map_err(|error| match error {
+    let evaluated = value.to_value(&mut Growth::default()).map_err(|error| match error {
         EvaluationError::TooLarge(error) => Trouble::Error(error.into()),
         error => error.to_string().into(),
     })?;
-    let mut configuration = without_nulls(configuration).unwrap_or_else(Value::empty_map);
+    let mut configuration = without_nulls(evaluated).unwrap_or_else(Value::empty_map);
     for field in ["apiVersion", "kind"] {
         if let Some(of) = object.get(field) {
             configuration.set_at(&[field], of.clone());

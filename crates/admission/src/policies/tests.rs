@@ -189,11 +189,11 @@ fn rules_name_resources_operations_and_single_objects() {
 fn patterns_are_compiled_into_memory_of_policies() {
     let memory = PatternMemory::new(8 << 20);
     let named = "validations: [{expression: \"object.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')\"}]";
-    let world = World {
+    let fresh_world = World {
         policies: Policies::new(&memory),
         ..World::new()
     };
-    let world = world.validating(&format!("{{resourceRules: [{PODS}]}}"), named, "");
+    let world = fresh_world.validating(&format!("{{resourceRules: [{PODS}]}}"), named, "");
     for _ in 0..1000 {
         assert_eq!(world.refused("web-0", ""), None);
     }
@@ -228,9 +228,9 @@ fn selectors_take_objects_and_namespaces_by_their_labels() {
         world("namespaceSelector: {matchLabels: {env: prod}}").refused("x", ""),
         None
     );
-    let namespaces = "{resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: ['*'], resources: [namespaces, nodes]}], \
+    let rules = "{resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: ['*'], resources: [namespaces, nodes]}], \
                       namespaceSelector: {matchLabels: {env: prod}}}";
-    let namespaces = World::new().validating(namespaces, NEVER, "");
+    let namespaces = World::new().validating(rules, NEVER, "");
     let made = |resource: &str, object: &str| {
         let write = Write {
             operation: "CREATE",
@@ -501,8 +501,7 @@ fn results_of_checks_are_counted() {
         let binding = parse(&format!("{{spec: {{policyName: p, validationActions: [{binding}]}}}}"));
         world.policies.validating.set_binding("b", Some(&binding));
         let result = world.check(&write);
-        let checks = result.checks.iter();
-        let checks = checks.map(
+        let checks = result.checks.iter().map(
             |Check {
                  policy,
                  binding,

@@ -225,10 +225,10 @@ impl Checking<'_> {
         parameter: Option<&Value>,
         annotations: &mut Annotations,
     ) {
-        let activation = self
+        let prepared = self
             .scene
             .activation(&policy.blank, policy.needs, invocation, self.object, parameter);
-        let mut activation = match activation {
+        let mut activation = match prepared {
             Ok(activation) => activation,
             Err(why) => return self.misconfigured(policy, None, &why),
         };

@@ -103,11 +103,17 @@ impl Answer {
             }
             _ => {}
         }
-        let warnings = response.get("warnings").and_then(Value::as_list);
-        let warnings = warnings.into_iter().flat_map(|list| list.iter());
-        let annotations = response.get("auditAnnotations").and_then(Value::as_map);
-        let annotations = annotations.into_iter().flat_map(|annotations| annotations.iter());
-        let annotations = annotations.filter_map(|(key, value)| Some((key.to_string(), value.as_str()?.to_owned())));
+        let warnings = response
+            .get("warnings")
+            .and_then(Value::as_list)
+            .into_iter()
+            .flat_map(|list| list.iter());
+        let annotations = response
+            .get("auditAnnotations")
+            .and_then(Value::as_map)
+            .into_iter()
+            .flat_map(|annotations| annotations.iter())
+            .filter_map(|(key, value)| Some((key.to_string(), value.as_str()?.to_owned())));
         let allowed = response.get("allowed").and_then(Value::as_bool) == Some(true);
         let patch = patch.filter(|_| webhook_type == WebhookType::Mutating).map(|_| Patch {
             // The patch type of v1beta1 reviews was never checked.

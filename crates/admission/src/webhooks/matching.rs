@@ -64,8 +64,8 @@ fn lists(names: &[SmolStr], name: &str) -> bool {
 
 impl Rule {
     pub(crate) fn of(rule: &Field<'_, '_>) -> Self {
-        let resources = rule.child("resources");
-        let resources = resources.items().map(|resource| {
+        let list = rule.child("resources");
+        let resources = list.items().map(|resource| {
             let (name, subresource) = resource.text().split_once('/').unwrap_or((resource.text(), ""));
             (SmolStr::new(name), SmolStr::new(subresource))
         });
@@ -166,8 +166,10 @@ fn in_other_version(
         return None;
     }
     let prefix = resource.storage.as_ref().map(|storage| &storage.prefix);
-    let others = prefix.map_or(&[][..], |prefix| registry.stored_at(prefix));
-    let others = others.iter().map(Arc::as_ref);
+    let others = prefix
+        .map_or(&[][..], |prefix| registry.stored_at(prefix))
+        .iter()
+        .map(Arc::as_ref);
     let own = std::iter::once(resource).filter(|_| prefix.is_none());
     let others = others.chain(own);
     let mut versions = others.flat_map(|other| other.versions.iter().map(move |version| (other, version)));

@@ -189,10 +189,12 @@ impl Webhook {
             let field = webhook.child(name);
             field.value().map(LabelSelector::from_object).unwrap_or_default()
         };
-        let seconds = webhook.child("timeoutSeconds").number();
-        let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
-        let versions = webhook.child("admissionReviewVersions");
-        let mut versions = versions
+        let seconds = webhook
+            .child("timeoutSeconds")
+            .number()
+            .and_then(|seconds| u64::try_from(seconds).ok());
+        let listed_versions = webhook.child("admissionReviewVersions");
+        let mut versions = listed_versions
             .items()
             .filter_map(|version| ReviewVersion::named(version.text()));
         Self {
