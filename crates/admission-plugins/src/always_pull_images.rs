@@ -168,8 +168,8 @@ mod tests {
         let harness = Harness::new();
         let newer = POD
             .replace("b:1", "b:2")
-            .replace("image: 'a:1'", "image: 'a:1', imagePullPolicy: Always");
-        let newer = newer.replace("reference: r", "reference: r, pullPolicy: Always");
+            .replace("image: 'a:1'", "image: 'a:1', imagePullPolicy: Always")
+            .replace("reference: r", "reference: r, pullPolicy: Always");
         let one = "pods \"p\" is forbidden: spec.containers[0].imagePullPolicy: Unsupported value: \"Never\": supported values: \
                    \"Always\"";
         assert_eq!(

@@ -90,12 +90,12 @@ mod tests {
     use crate::harness::{Harness, at};
 
     fn tolerations(rest: &str) -> String {
-        let pod = format!(
+        let manifest = format!(
             "{{apiVersion: v1, kind: Pod, metadata: {{name: p}}, spec: {{initContainers: [{{name: i, image: i, resources: \
              {{requests: {{b.io/x: 1, cpu: 1}}}}}}], containers: [{{name: c, image: i, resources: {{requests: {{a.io/y: 1, \
              b.io/x: 2}}}}}}]{rest}}}}}"
         );
-        let pod = Harness::new().admit("ExtendedResourceToleration", &pod).unwrap();
+        let pod = Harness::new().admit("ExtendedResourceToleration", &manifest).unwrap();
         at(&pod, "spec.tolerations")
     }
 

@@ -172,8 +172,8 @@ impl ImagePolicy {
         let mut status = Map::new();
         status.insert("allowed", false);
         review.insert("status", status);
-        let answer = self.reviewer.review(json::to_string(&review.into())).await?;
-        let answer = json::parse(&answer, &Limits::default()).map_err(|error| error.to_string())?;
+        let body = self.reviewer.review(json::to_string(&review.into())).await?;
+        let answer = json::parse(&body, &Limits::default()).map_err(|error| error.to_string())?;
         let text = |field| answer.str_at(&[field]).unwrap_or_default();
         if (text("apiVersion"), text("kind")) != (VERSION, KIND) {
             return Err(format!(
@@ -183,11 +183,11 @@ impl ImagePolicy {
             ));
         }
         let status = Field::placed(answer.get("status"), "");
-        let annotations = status.child("auditAnnotations");
-        let annotations = annotations
+        let annotations = status
+            .child("auditAnnotations")
             .entries()
-            .map(|(key, value)| (key.to_owned(), value.text().to_owned()));
-        let annotations = annotations.collect();
+            .map(|(key, value)| (key.to_owned(), value.text().to_owned()))
+            .collect();
         let allowed = status.child("allowed").is_true();
         let reason = status.child("reason").text().to_owned();
         Ok(Answer {
@@ -260,8 +260,11 @@ fn images_of(context: &WriteContext<'_>, pod: &Value) -> Value {
         }
         Value::from(shown)
     };
-    let containers = lists.iter().flat_map(|list| items(pod, &["spec", list]));
-    let containers: Vec<Value> = containers.map(image).collect();
+    let containers: Vec<Value> = lists
+        .iter()
+        .flat_map(|list| items(pod, &["spec", list]))
+        .map(image)
+        .collect();
     let mut spec = Map::new();
     if !containers.is_empty() {
         spec.insert("containers", containers);

@@ -32,7 +32,7 @@ impl AdmissionPlugin for LimitPodHardAntiAffinityTopology {
         object: Option<&Value>,
         _old: Option<&Value>,
     ) -> Result<(), Refusal> {
-        let terms = object.and_then(|pod| {
+        let required = object.and_then(|pod| {
             pod.at(&[
                 "spec",
                 "affinity",
@@ -40,7 +40,7 @@ impl AdmissionPlugin for LimitPodHardAntiAffinityTopology {
                 "requiredDuringSchedulingIgnoredDuringExecution",
             ])
         });
-        let terms = Field::placed(terms, "");
+        let terms = Field::placed(required, "");
         for term in terms.items() {
             let key = term.child("topologyKey").text();
             if key != HOST {

@@ -129,11 +129,12 @@ fn check_may_hold_up(context: &WriteContext<'_>, owner: &Value) -> Result<(), Re
     };
     let parsed = GroupVersion::parse(api_version)
         .ok_or_else(|| unknown(format!("unexpected GroupVersion string: {api_version}")))?;
-    let resource = context.lookup.resource_of(&GroupKind {
-        group: parsed.group.clone(),
-        kind: kind.into(),
-    });
-    let resource = resource
+    let resource = context
+        .lookup
+        .resource_of(&GroupKind {
+            group: parsed.group.clone(),
+            kind: kind.into(),
+        })
         .filter(|resource| resource.version(&parsed.version).is_some())
         .ok_or_else(|| unknown(format!("no matches for kind {kind:?} in version {api_version:?}")))?;
     let attributes = Attributes {

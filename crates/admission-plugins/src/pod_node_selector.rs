@@ -82,8 +82,10 @@ impl PodNodeSelector {
     /// Returns the node labels of the namespace of the write.
     fn of_namespace(&self, context: &WriteContext<'_>) -> Result<Labels, Refusal> {
         let name = context.namespace;
-        let namespace = context.lookup.get(&group_resource("", "namespaces"), "", name);
-        let namespace = namespace.ok_or_else(|| Refusal::Internal(format!("namespace {name} does not exist")))?;
+        let namespace = context
+            .lookup
+            .get(&group_resource("", "namespaces"), "", name)
+            .ok_or_else(|| Refusal::Internal(format!("namespace {name} does not exist")))?;
         match namespace.str_at(&ANNOTATION) {
             Some(selector) => labels_of(selector),
             None => self.selector(OF_OTHERS),

@@ -265,15 +265,17 @@ fn toleration_of(item: &Value) -> Result<Toleration, String> {
         } else if is("effect") {
             &mut toleration.effect
         } else if is("tolerationSeconds") {
-            let seconds = value.as_i64();
-            let seconds = seconds.ok_or_else(|| wrong("struct field Toleration.tolerationSeconds", value, "int64"))?;
+            let seconds = value
+                .as_i64()
+                .ok_or_else(|| wrong("struct field Toleration.tolerationSeconds", value, "int64"))?;
             toleration.seconds = Some(seconds);
             continue;
         } else {
             continue;
         };
-        let stated = value.as_str();
-        let stated = stated.ok_or_else(|| wrong(&format!("struct field Toleration.{name}"), value, "string"))?;
+        let stated = value
+            .as_str()
+            .ok_or_else(|| wrong(&format!("struct field Toleration.{name}"), value, "string"))?;
         stated.clone_into(text);
     }
     Ok(toleration)

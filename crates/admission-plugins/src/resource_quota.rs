@@ -66,8 +66,7 @@ impl LimitedResource {
             if resource.is_empty() {
                 missing.push(format!("{place}.resource: Required value"));
             }
-            let scopes = items(entry, &["matchScopes"]).iter().enumerate();
-            let scopes = scopes.map(|(at, scope)| {
+            let scopes = items(entry, &["matchScopes"]).iter().enumerate().map(|(at, scope)| {
                 let place = format!("{place}.matchScopes[{at}].");
                 check_fields(scope, &place, &["scopeName", "operator", "values"])?;
                 Ok(ScopeRequirement {
@@ -97,18 +96,20 @@ fn text(object: &Value, field: &str) -> String {
 impl ScopeRequirement {
     /// Returns the requirements of a quota: its scopes, then its scope selector.
     fn of_quota(quota: &Value) -> Vec<Self> {
-        let scopes = texts(quota.get("spec").unwrap_or(&Value::Null), "scopes");
-        let scopes = scopes.into_iter().map(|scope| Self {
-            scope,
-            operator: "Exists".to_owned(),
-            values: Vec::new(),
-        });
-        let selector = items(quota, &["spec", "scopeSelector", "matchExpressions"]).iter();
-        let selector = selector.map(|expression| Self {
-            scope: text(expression, "scopeName"),
-            operator: text(expression, "operator"),
-            values: texts(expression, "values"),
-        });
+        let scopes = texts(quota.get("spec").unwrap_or(&Value::Null), "scopes")
+            .into_iter()
+            .map(|scope| Self {
+                scope,
+                operator: "Exists".to_owned(),
+                values: Vec::new(),
+            });
+        let selector = items(quota, &["spec", "scopeSelector", "matchExpressions"])
+            .iter()
+            .map(|expression| Self {
+                scope: text(expression, "scopeName"),
+                operator: text(expression, "operator"),
+                values: texts(expression, "values"),
+            });
         scopes.chain(selector).collect()
     }
 
@@ -237,11 +238,11 @@ impl ResourceQuota {
             let hard = |quota: &Value| quota.at(&["status", "hard", name]).is_some();
             quotas.iter().any(hard)
         };
-        let uncovered = taken
+        let uncovered: Vec<&str> = taken
             .iter()
             .filter(|(name, amount)| amount.is_positive() && is_limited(name) && !is_covered(name))
-            .map(|(name, _)| name.as_str());
-        let uncovered: Vec<&str> = uncovered.collect();
+            .map(|(name, _)| name.as_str())
+            .collect();
         if !uncovered.is_empty() {
             return Err(Refusal::forbidden(format!(
                 "insufficient quota to consume: {}",

@@ -76,8 +76,9 @@ impl AdmissionPlugin for ServiceAccount {
             mount_token(pod);
         }
         if is_zero(pod.at(&["spec", "imagePullSecrets"])) {
-            let secrets = names_in(&account, "imagePullSecrets").map(|name| named(name).into());
-            let secrets: Vec<Value> = secrets.collect();
+            let secrets: Vec<Value> = names_in(&account, "imagePullSecrets")
+                .map(|name| named(name).into())
+                .collect();
             if !secrets.is_empty() {
                 pod.set_at(&["spec", "imagePullSecrets"], secrets.into());
             }
@@ -256,8 +257,8 @@ fn automounts(account: &Value, pod: &Value) -> bool {
 fn mount_token(pod: &mut Value) {
     let root = Field::root(pod);
     let spec = root.child("spec");
-    let there = spec.child("volumes");
-    let there = there
+    let there = spec
+        .child("volumes")
         .slice()
         .iter()
         .filter_map(|volume| volume.str_at(&["name"]))
@@ -390,8 +391,8 @@ mod tests {
                 r#"[{{"mountPath":"/var/run/secrets/kubernetes.io/serviceaccount","name":{name},"readOnly":true}}]"#
             )
         );
-        let other = pod("", "").replace("2222", "3333");
-        let other = account("").admit(PLUGIN, &other).unwrap();
+        let manifest = pod("", "").replace("2222", "3333");
+        let other = account("").admit(PLUGIN, &manifest).unwrap();
         assert_ne!(at(&other, "spec.volumes.0.name"), name);
     }
 

@@ -35,8 +35,8 @@ impl AdmissionPlugin for CertificateSubjectRestriction {
             return Ok(());
         };
         let text = request.str_at(&["spec", "request"]).unwrap_or_default();
-        let groups = pem::organizations(text);
-        let groups = groups.map_err(|why| Refusal::forbidden(format!("failed to parse CSR: {why}")))?;
+        let groups =
+            pem::organizations(text).map_err(|why| Refusal::forbidden(format!("failed to parse CSR: {why}")))?;
         if groups.iter().any(|group| group == MASTERS) {
             let why = format!("use of {OF_CLIENTS} signer with {MASTERS} group is not allowed");
             return Err(Refusal::forbidden(why));

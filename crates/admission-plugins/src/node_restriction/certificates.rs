@@ -58,8 +58,9 @@ impl Write<'_> {
         }
         let pod_name = self.requested("podName");
         let shown = self.quoted(pod_name);
-        let node = self.find("nodes", "node", "", node_name);
-        let node = node.map_err(|_| missing("node", &quote(node_name), "node", node_name))?;
+        let node = self
+            .find("nodes", "node", "", node_name)
+            .map_err(|_| missing("node", &quote(node_name), "node", node_name))?;
         let (stated, uid) = (self.requested("nodeUID"), text(Some(&node), &UID));
         if stated != uid {
             return Err(Refusal::Failed(format!(
@@ -107,8 +108,9 @@ impl Write<'_> {
                 quote(runs_as)
             ));
         }
-        let found = self.find("serviceaccounts", "serviceaccount", self.context.namespace, account);
-        let found = found.map_err(|_| missing("service account", &self.quoted(account), "serviceaccount", account))?;
+        let found = self
+            .find("serviceaccounts", "serviceaccount", self.context.namespace, account)
+            .map_err(|_| missing("service account", &self.quoted(account), "serviceaccount", account))?;
         let (stated, uid) = (self.requested("serviceAccountUID"), text(Some(&found), &UID));
         if stated != uid {
             return refuse(format!(

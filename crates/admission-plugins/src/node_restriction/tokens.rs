@@ -162,8 +162,8 @@ impl Write<'_> {
         let found = self
             .context
             .lookup
-            .get(&group_resource("storage.k8s.io", "csidrivers"), "", driver);
-        let found = found.ok_or_else(|| format!("csidriver.storage.k8s.io {} not found", quote(driver)))?;
+            .get(&group_resource("storage.k8s.io", "csidrivers"), "", driver)
+            .ok_or_else(|| format!("csidriver.storage.k8s.io {} not found", quote(driver)))?;
         let mut requests = items(&found, &["spec", "tokenRequests"]).iter();
         Ok(requests.any(|request| text(Some(request), &["audience"]) == audience))
     }
@@ -225,8 +225,8 @@ mod tests {
         }
         let missing = ask(&harness, "apiVersion: v1, kind: Pod, name: q, uid: u", "");
         assert!(missing.unwrap_err().contains("NotFound"));
-        let other = Harness::new().written_by("system:node:m", &["system:nodes"]);
-        let other = other
+        let other = Harness::new()
+            .written_by("system:node:m", &["system:nodes"])
             .with("{apiVersion: v1, kind: Pod, metadata: {name: p, uid: u}, spec: {nodeName: n1, containers: []}}");
         assert_eq!(
             ask(&other, POD, "").unwrap_err(),

@@ -60,8 +60,7 @@ pub(super) fn volume_types(checked: &Checked<'_>) -> Option<Violation> {
     ];
     let (mut names, mut types) = (Vec::new(), BTreeSet::new());
     for volume in checked.spec.child("volumes").items() {
-        let source = volume.value().and_then(|volume| volume.as_map());
-        let source = source.and_then(|volume| {
+        let source = volume.value().and_then(|volume| volume.as_map()).and_then(|volume| {
             let mut members = volume.iter();
             members.find(|(name, value)| name.as_str() != "name" && !value.is_null())
         });
