@@ -225,8 +225,10 @@ fn check(settings: &BTreeMap<String, String>) -> Result<(), ApiError> {
         known.iter().any(|known| known.group == group)
             || EMPTY.iter().any(|empty| empty.split('/').next() == Some(group))
     };
-    let unknown = named.iter().filter_map(|key| parts(key)).map(|(named, _)| named);
-    let unknown: BTreeSet<String> = unknown
+    let unknown: BTreeSet<String> = named
+        .iter()
+        .filter_map(|key| parts(key))
+        .map(|(named, _)| named)
         .filter(|named| !is_known(&named.group))
         .map(|named| named.to_string())
         .collect();

@@ -36,8 +36,12 @@ impl Columns {
         let mut lines = TABLE
             .lines()
             .skip_while(|line| line.split_once(' ') != Some((api_version, plural)));
-        let columns = lines.by_ref().skip(1).take_while(|line| line.starts_with("  "));
-        let columns: Vec<Column> = columns.filter_map(|line| self.column(line, cells)).collect();
+        let columns: Vec<Column> = lines
+            .by_ref()
+            .skip(1)
+            .take_while(|line| line.starts_with("  "))
+            .filter_map(|line| self.column(line, cells))
+            .collect();
         (!columns.is_empty()).then_some(columns)
     }
 

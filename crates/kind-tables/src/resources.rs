@@ -270,8 +270,10 @@ impl Deprecation {
     fn of(marks: &[&str], api_version: &str, kind: &str) -> Option<Self> {
         let mut words = mark(marks, "deprecated")?.split(',');
         let (since, removed) = (words.next()?, words.next()?);
-        let instead = words.next().and_then(|of| of.rsplit_once('/'));
-        let instead = instead.map(|(version, kind)| format!("; use {version} {kind}"));
+        let instead = words
+            .next()
+            .and_then(|of| of.rsplit_once('/'))
+            .map(|(version, kind)| format!("; use {version} {kind}"));
         Some(Self {
             warning: format_smolstr!(
                 "{api_version} {kind} is deprecated in v{since}+, unavailable in v{removed}+{}",
