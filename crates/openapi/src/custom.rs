@@ -172,8 +172,10 @@ impl Writer<'_> {
                     }
                 }
                 "properties" => {
-                    let properties = value.as_map().into_iter().flatten();
-                    let properties: Map = properties
+                    let properties: Map = value
+                        .as_map()
+                        .into_iter()
+                        .flatten()
                         .map(|(name, of)| (name.clone(), self.schema(of, depth + 1)))
                         .collect();
                     out.insert(keyword.clone(), properties);
@@ -225,12 +227,12 @@ fn unfold_int_or_string(schema: &mut Value) {
         schema.set_at(&["anyOf"], choice);
         return;
     }
-    let all = schema
+    let members = schema
         .get("allOf")
         .and_then(Value::as_list)
         .into_iter()
         .flat_map(|all| all.iter().cloned());
-    let all: Vec<Value> = std::iter::once(object([("anyOf", choice)])).chain(all).collect();
+    let all: Vec<Value> = std::iter::once(object([("anyOf", choice)])).chain(members).collect();
     schema.set_at(&["allOf"], all.into());
 }
 
@@ -238,8 +240,11 @@ fn unfold_int_or_string(schema: &mut Value) {
 fn require_identity(schema: &mut Value) {
     const CONVENTIONS: &str =
         "More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md";
-    let required = schema.get("required").and_then(Value::as_list);
-    let mut required: Vec<Value> = required.map(|list| list.to_vec()).unwrap_or_default();
+    let mut required: Vec<Value> = schema
+        .get("required")
+        .and_then(Value::as_list)
+        .map(|list| list.to_vec())
+        .unwrap_or_default();
     for (name, words) in [
         (
             "kind",
@@ -264,8 +269,8 @@ fn require_identity(schema: &mut Value) {
 
 /// Adds the selectable fields.
 fn mark_selectable(schema: &mut Value, selectable: &[SmolStr]) {
-    let fields = selectable.iter();
-    let fields: Vec<Value> = fields
+    let fields: Vec<Value> = selectable
+        .iter()
         .map(|path| object([("fieldPath", Value::from(path.as_str()))]))
         .collect();
     if !fields.is_empty() {
@@ -290,10 +295,10 @@ mod tests {
 
     #[test]
     fn the_older_form_leaves_out_what_its_clients_cannot_read() {
-        let schema = r#"{"type":"object","properties":{"a":{"type":"string","nullable":true},
+        let text = r#"{"type":"object","properties":{"a":{"type":"string","nullable":true},
             "b":{"type":"object","x-kubernetes-preserve-unknown-fields":true,"properties":{"c":{"type":"string"}}},
             "d":{"type":"integer","anyOf":[{"minimum":1}],"default":1}},"required":["a","d"]}"#;
-        let schema = json::parse(schema.as_bytes(), &Limits::TRUSTED).unwrap();
+        let schema = json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap();
         let written = |form| {
             let writer = Writer {
                 form,
@@ -310,10 +315,10 @@ mod tests {
 
     #[test]
     fn extension_keywords_are_expanded() {
-        let schema = r#"{"type":"object","properties":{"a":{"x-kubernetes-int-or-string":true},
+        let text = r#"{"type":"object","properties":{"a":{"x-kubernetes-int-or-string":true},
             "b":{"x-kubernetes-int-or-string":true,"anyOf":[{"minimum":1}]},
             "e":{"type":"object","x-kubernetes-embedded-resource":true,"required":["spec"]}}}"#;
-        let schema = json::parse(schema.as_bytes(), &Limits::TRUSTED).unwrap();
+        let schema = json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap();
         let writer = Writer {
             form: Form::V3,
             descriptions: &NoDescriptions,

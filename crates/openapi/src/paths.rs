@@ -283,9 +283,12 @@ impl Paths<'_> {
     /// operations.
     fn item(&self, path: String, mut operations: Vec<Operation>) -> Option<PathItem> {
         let (first, rest) = operations.split_first()?;
-        let shared = first.parameters.iter();
-        let shared = shared.filter(|parameter| rest.iter().all(|other| other.parameters.contains(parameter)));
-        let mut shared: Vec<Parameter> = shared.copied().collect();
+        let mut shared: Vec<Parameter> = first
+            .parameters
+            .iter()
+            .filter(|parameter| rest.iter().all(|other| other.parameters.contains(parameter)))
+            .copied()
+            .collect();
         // A path parameter precedes a query parameter of the same name.
         shared.sort_by_key(|parameter| (parameter.name, !parameter.in_path));
         for operation in &mut operations {

@@ -119,12 +119,12 @@ impl SchemaWriter<'_> {
         if let Some(key) = &field.patch.merge_key {
             schema.insert("x-kubernetes-patch-merge-key", key.clone());
         }
-        let marks = [
+        let strategies = [
             (field.patch.merge, "merge"),
             (field.patch.replace, "replace"),
             (field.patch.retain_keys, "retainKeys"),
         ];
-        let marks: Vec<&str> = marks
+        let marks: Vec<&str> = strategies
             .into_iter()
             .filter(|(set, _)| *set)
             .map(|(_, name)| name)
