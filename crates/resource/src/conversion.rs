@@ -328,8 +328,10 @@ fn of_response(review: &Value, uid: &str, version: ConversionReviewVersion) -> R
     if strict && written != expected {
         return Err(format!("expected webhook response of {expected}, got {written}"));
     }
-    let response = review.get("response").filter(|response| response.as_map().is_some());
-    let response = response.ok_or("no response provided")?;
+    let response = review
+        .get("response")
+        .filter(|response| response.as_map().is_some())
+        .ok_or("no response provided")?;
     let found = response.str_at(&["uid"]).unwrap_or_default();
     if strict && found != uid {
         return Err(format!("expected response.uid={uid:?}, got {found:?}"));
@@ -465,8 +467,9 @@ mod tests {
         let review = format!(
             r#"{{"apiVersion":"apiextensions.k8s.io/{version}","kind":"ConversionReview","response":{response}}}"#
         );
-        let converted = webhook(version).converted(review.as_bytes(), "q", &[original()], "x.io/v2");
-        let converted = converted.map_err(|failure| failure.to_string())?;
+        let converted = webhook(version)
+            .converted(review.as_bytes(), "q", &[original()], "x.io/v2")
+            .map_err(|failure| failure.to_string())?;
         Ok(json::to_string(&converted[0]))
     }
 
@@ -479,8 +482,8 @@ mod tests {
 
     #[test]
     fn a_review_holds_the_objects_without_their_resource_versions() {
-        let review = webhook("v1beta1").review("q", &[original()], "x.io/v2").unwrap();
-        let review = parse(std::str::from_utf8(&review).unwrap());
+        let body = webhook("v1beta1").review("q", &[original()], "x.io/v2").unwrap();
+        let review = parse(std::str::from_utf8(&body).unwrap());
         assert_eq!(review.str_at(&["apiVersion"]), Some("apiextensions.k8s.io/v1beta1"));
         assert_eq!(review.str_at(&["request", "desiredAPIVersion"]), Some("x.io/v2"));
         let objects = review.at(&["request", "objects"]).and_then(Value::as_list).unwrap();

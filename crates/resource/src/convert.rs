@@ -124,11 +124,14 @@ pub async fn by_webhook(
     objects: Vec<Value>,
     api_version: &str,
 ) -> Result<Vec<Value>, ConversionError> {
-    let converted = caller.convert(webhook, &objects, api_version).await?;
-    let converted = converted.into_iter().map(|object| {
-        let object = resource.converted(object);
-        Growth::default().draw_value(&object)?;
-        Ok(object)
-    });
+    let converted = caller
+        .convert(webhook, &objects, api_version)
+        .await?
+        .into_iter()
+        .map(|object| {
+            let object = resource.converted(object);
+            Growth::default().draw_value(&object)?;
+            Ok(object)
+        });
     converted.collect()
 }

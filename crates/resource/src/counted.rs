@@ -99,8 +99,12 @@ impl<'r> Counted<'r> {
         named
             && selector.child("matchExpressions").items().all(|wanted| {
                 let (scope, operator) = (wanted.child("scopeName"), wanted.child("operator"));
-                let values = wanted.child("values");
-                let values: Vec<&str> = values.slice().iter().filter_map(Value::as_str).collect();
+                let values: Vec<&str> = wanted
+                    .child("values")
+                    .slice()
+                    .iter()
+                    .filter_map(Value::as_str)
+                    .collect();
                 is_within(scope.text(), operator.text(), &values)
             })
     }

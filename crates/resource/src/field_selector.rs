@@ -104,8 +104,11 @@ impl FieldSelector {
 /// order of the descriptor.
 pub fn selectable_fields(resource: &Resource, object: &Value) -> Vec<(SmolStr, SmolStr)> {
     // An alternative name of a field is looked up by the field's own name.
-    let fields = resource.rules.field_selectors.iter();
-    let fields = fields.filter(|field| stored_field(resource, field).is_none());
+    let fields = resource
+        .rules
+        .field_selectors
+        .iter()
+        .filter(|field| stored_field(resource, field).is_none());
     let mut texts: Vec<(SmolStr, SmolStr)> = fields.map(|field| (field.clone(), field_text(field, object))).collect();
     // The value of a version's selectable field is the one at its path, whatever its name.
     for field in resource.versions.iter().flat_map(|version| &version.field_selectors) {

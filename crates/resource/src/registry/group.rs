@@ -78,15 +78,15 @@ impl DefinedGroup {
             let group_version = &served.version().group_version;
             let versions = &mut self.versions;
             let at = versions
-                .binary_search_by(|known| version_order::compare(&known.group_version.version, &group_version.version));
-            let at = at.unwrap_or_else(|at| {
-                let version = Version {
-                    group_version: group_version.clone(),
-                    served: Vec::new(),
-                };
-                versions.insert(at, version);
-                at
-            });
+                .binary_search_by(|known| version_order::compare(&known.group_version.version, &group_version.version))
+                .unwrap_or_else(|at| {
+                    let version = Version {
+                        group_version: group_version.clone(),
+                        served: Vec::new(),
+                    };
+                    versions.insert(at, version);
+                    at
+                });
             insert(&mut versions[at].served, served, |served| plural_of(&served.resource));
         }
         insert(&mut self.kinds, Arc::clone(&resource), kind_of);

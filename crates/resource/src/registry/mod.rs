@@ -177,8 +177,11 @@ impl Registry {
     /// Returns the served group versions in the order of discovery: built-in groups in the order in which they were
     /// added, then the others alphabetically, each with its preferred version first.
     pub fn group_versions(&self) -> impl Iterator<Item = &GroupVersion> {
-        let defined = self.groups.values().flat_map(|group| group.group_versions());
-        let defined = defined.filter(|listed| !self.built_in.listed.contains(*listed));
+        let defined = self
+            .groups
+            .values()
+            .flat_map(|group| group.group_versions())
+            .filter(|listed| !self.built_in.listed.contains(*listed));
         self.built_in.group_versions.iter().chain(defined)
     }
 
