@@ -287,8 +287,12 @@ pub struct Aggregate<'a>(pub &'a [FieldError]);
 impl fmt::Display for Aggregate<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut left = MESSAGE_BYTES;
-        let texts = self.0.iter().map(FieldError::to_string);
-        let mut texts: Vec<String> = texts.take_while(|text| fits_in_message(&mut left, text)).collect();
+        let mut texts: Vec<String> = self
+            .0
+            .iter()
+            .map(FieldError::to_string)
+            .take_while(|text| fits_in_message(&mut left, text))
+            .collect();
         let left_out = self.0.len() - texts.len();
         if left_out > 0 {
             texts.push(format!("{left_out} more errors"));

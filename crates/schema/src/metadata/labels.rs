@@ -85,9 +85,11 @@ pub fn validate_operator(requirement: &Field<'_, '_>, compares: bool, errors: &m
 pub fn invalid_selector(selector: &Field<'_, '_>, detail: &str) -> FieldError {
     let shown = match selector.value() {
         Some(value) => {
-            let members = ["matchLabels", "matchExpressions"].iter();
-            let members = members.filter_map(|name| Some((name, value.get(name)?)));
-            let members: Vec<String> = members.map(|(name, value)| format!("\"{name}\":{value}")).collect();
+            let members: Vec<String> = ["matchLabels", "matchExpressions"]
+                .iter()
+                .filter_map(|name| Some((name, value.get(name)?)))
+                .map(|(name, value)| format!("\"{name}\":{value}"))
+                .collect();
             format!("{{{}}}", members.join(","))
         }
         None => "null".to_owned(),
@@ -224,8 +226,8 @@ mod tests {
     }
 
     fn selects(selector: &Value, labels: &[(&str, &str)]) -> bool {
-        let labels: Vec<(&str, Value)> = labels.iter().map(|(key, value)| (*key, Value::from(*value))).collect();
-        let labels = map(&labels);
+        let entries: Vec<(&str, Value)> = labels.iter().map(|(key, value)| (*key, Value::from(*value))).collect();
+        let labels = map(&entries);
         LabelSelector::read(&Field::root(selector)).is_some_and(|read| read.matches(&Field::root(&labels)))
     }
 

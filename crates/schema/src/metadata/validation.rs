@@ -410,8 +410,11 @@ fn owner_references(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldEr
 /// Returns the text of an owner reference with its members in the order in which the reference writes them.
 fn in_order(reference: &Value) -> String {
     const ORDER: [&str; 6] = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
-    let members = ORDER.iter().filter_map(|name| Some((name, reference.get(name)?)));
-    let members: Vec<String> = members.map(|(name, value)| format!("\"{name}\":{value}")).collect();
+    let members: Vec<String> = ORDER
+        .iter()
+        .filter_map(|name| Some((name, reference.get(name)?)))
+        .map(|(name, value)| format!("\"{name}\":{value}"))
+        .collect();
     format!("{{{}}}", members.join(","))
 }
 

@@ -58,8 +58,10 @@ pub(super) fn list_without_directives(items: &List) -> List {
 pub(super) fn without_nulls(patch: &Value) -> Value {
     match patch {
         Value::Map(map) => {
-            let entries = map.iter().filter(|(_, value)| !value.is_null());
-            let entries = entries.map(|(key, value)| (key.clone(), without_nulls(value)));
+            let entries = map
+                .iter()
+                .filter(|(_, value)| !value.is_null())
+                .map(|(key, value)| (key.clone(), without_nulls(value)));
             Value::Map(Map::from_sorted(entries.collect()))
         }
         Value::List(items) => Value::List(items.iter().map(without_nulls).collect()),

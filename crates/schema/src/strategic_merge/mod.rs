@@ -138,8 +138,12 @@ fn merge_member<T: PatchType>(
 
 /// Removes the keys that are not among `keys`, which must include all keys of the patch.
 fn retain_keys(original: &mut Map, patch: &Map, keys: &Value) -> Result<(), PatchError> {
-    let keys = keys.as_list().ok_or(PatchError::BadRetainKeys)?;
-    let keys: SeenValues<&str> = keys.iter().filter_map(Value::as_str).collect();
+    let keys: SeenValues<&str> = keys
+        .as_list()
+        .ok_or(PatchError::BadRetainKeys)?
+        .iter()
+        .filter_map(Value::as_str)
+        .collect();
     let retained = |name: &str| keys.contains(&name);
     let strays = patch.iter().any(|(name, value)| {
         !(value.is_null()
@@ -169,9 +173,10 @@ fn merge_ordered_lists<'a, T: PatchType>(
         let order = error::list_of(order)?;
         let name = field_behind(rest).ok_or(PatchError::BadOrderList)?;
         let there = original.get(name).map(error::list_of).transpose()?.cloned();
-        let patched = patch.binary_search_by(|(key, _)| key.as_str().cmp(name));
-        let patched = patched.ok().and_then(|at| patch[..].get(at));
-        let patched = patched
+        let patched = patch
+            .binary_search_by(|(key, _)| key.as_str().cmp(name))
+            .ok()
+            .and_then(|at| patch[..].get(at))
             .map(|(key, value)| Ok::<_, PatchError>((key, error::list_of(value)?)))
             .transpose()?;
         let member = lookup(of, name)?;

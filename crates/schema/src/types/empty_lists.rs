@@ -16,8 +16,11 @@ impl TypeTable {
             for at in 0..self.types.len() {
                 let Some(of) = self.types.get(at) else { continue };
                 let leads = |field: &Field| is_written_list(field) || self.leads_to_written_list(&field.shape);
-                let places = (0u16..).zip(of.fields()).filter(|(_, field)| leads(field));
-                let places: Vec<u16> = places.map(|(place, _)| place).collect();
+                let places: Vec<u16> = (0u16..)
+                    .zip(of.fields())
+                    .filter(|(_, field)| leads(field))
+                    .map(|(place, _)| place)
+                    .collect();
                 if let Some(of) = self.types.get_mut(at)
                     && places.len() > of.written_lists.len()
                 {

@@ -260,8 +260,10 @@ type a.Part struct
 
     /// Returns the rest of an object if the gates `New` and `Placed` are off.
     fn left(object: &str, old: Option<&str>) -> String {
-        let table = TypeTable::parse(TYPES).unwrap();
-        let table = table.disable(|gate| ["New", "Placed"].contains(&gate)).unwrap();
+        let table = TypeTable::parse(TYPES)
+            .unwrap()
+            .disable(|gate| ["New", "Placed"].contains(&gate))
+            .unwrap();
         let mut object = value(object);
         let old = old.map(value);
         table.drop_disabled(table.id("a.Spec").unwrap(), &mut object, old.as_ref());

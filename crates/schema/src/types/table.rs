@@ -255,8 +255,11 @@ impl TypeTable {
             for at in 0..self.types.len() {
                 let of = &self.types[at];
                 let leads = |field: &Field| field.default.is_some() || leads_to_default(self, &field.shape);
-                let places = (0u16..).zip(of.fields()).filter(|(_, field)| leads(field));
-                let places: Vec<u16> = places.map(|(place, _)| place).collect();
+                let places: Vec<u16> = (0u16..)
+                    .zip(of.fields())
+                    .filter(|(_, field)| leads(field))
+                    .map(|(place, _)| place)
+                    .collect();
                 let of = &mut self.types[at];
                 if places.len() > of.default_fields.len() {
                     of.reaches_default = true;

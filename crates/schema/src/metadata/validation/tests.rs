@@ -154,8 +154,10 @@ fn each_kind_reports_the_faults_of_an_update_in_its_order() {
         };
         let faults = repeated_faults(&checks, subresource, (Vec::new(), Vec::new()), &new, &old);
         [faults.first, faults.rest].map(|errors| {
-            let fields = errors.iter().map(|error| error.field.as_str());
-            let fields = fields.filter_map(|field| field.rsplit('.').next().map(str::to_owned));
+            let fields = errors
+                .iter()
+                .map(|error| error.field.as_str())
+                .filter_map(|field| field.rsplit('.').next().map(str::to_owned));
             fields.collect::<Vec<_>>().join(" ")
         })
     };
