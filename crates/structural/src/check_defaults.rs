@@ -261,10 +261,10 @@ mod tests {
 
     #[test]
     fn entries_of_metadata_have_no_defaults() {
-        let schema = r#"{"type":"object","properties":{"e":{"type":"object","x-kubernetes-embedded-resource":true,"properties":{
+        let text = r#"{"type":"object","properties":{"e":{"type":"object","x-kubernetes-embedded-resource":true,"properties":{
             "metadata":{"type":"object","properties":{"annotations":{"type":"object","additionalProperties":{"type":"string","default":"x"}}}},
             "spec":{"type":"object","additionalProperties":{"type":"string","default":"x"}}}}}}"#;
-        let schema = json::parse(schema.as_bytes(), &Limits::TRUSTED).unwrap();
+        let schema = json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap();
         let mut errors = Vec::new();
         Node::read(&schema).validate_defaults(&builtin(), &FieldPath::new("s"), true, &mut errors);
         let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();

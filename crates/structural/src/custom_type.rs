@@ -280,8 +280,10 @@ pub struct ReadObject {
 impl CustomType {
     /// Creates the type of the objects of a version. Expressions are compiled with `compile`.
     pub fn new(version: &VersionSchema, types: Arc<TypeTable>, compile: CompileContext) -> Self {
-        let root = version.schema.as_ref();
-        let root = root.map_or_else(Node::default, |schema| Node::read_sharing(schema, &compile.patterns));
+        let root = version
+            .schema
+            .as_ref()
+            .map_or_else(Node::default, |schema| Node::read_sharing(schema, &compile.patterns));
         let mut custom_type = Self {
             metadata: types.id(OBJECT_META),
             types,
@@ -326,10 +328,14 @@ impl CustomType {
         let metadata = decl_type(&self.types, self.metadata?)?;
         let text = || Arc::new(DeclType::string(None));
         let own = [("apiVersion", text()), ("kind", text()), ("metadata", metadata)];
-        let specified = self.root.properties.iter();
-        let specified = specified.filter(|(name, _)| own.iter().all(|(of_all, _)| name != of_all));
-        let fields = specified.filter_map(|(name, node)| Some((name.clone(), Arc::new(node.decl_type(false)?))));
-        let fields: Vec<(SmolStr, Arc<DeclType>)> = fields.collect();
+        let specified = self
+            .root
+            .properties
+            .iter()
+            .filter(|(name, _)| own.iter().all(|(of_all, _)| name != of_all));
+        let fields: Vec<(SmolStr, Arc<DeclType>)> = specified
+            .filter_map(|(name, node)| Some((name.clone(), Arc::new(node.decl_type(false)?))))
+            .collect();
         let own = own.into_iter().map(|(name, decl)| (SmolStr::new_static(name), decl));
         let fields = own
             .chain(fields)
@@ -679,11 +685,11 @@ mod tests {
     #[test]
     fn rules_do_not_run_on_objects_that_could_break_them() {
         let value = |text: &str| json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap_or_default();
-        let schema = value(
+        let document = value(
             r#"{"type":"object","properties":{"a":{"type":"string","maxLength":3},"n":{"type":"integer","minimum":5}},
             "x-kubernetes-validations":[{"rule":"self.a == 'ok'","message":"not ok"}]}"#,
         );
-        let schema = VersionSchema::new(Some(schema));
+        let schema = VersionSchema::new(Some(document));
         let of = CustomType::new(&schema, Arc::default(), CompileContext::default());
         let message = |object: &str| {
             let object = value(object);

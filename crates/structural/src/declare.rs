@@ -32,8 +32,8 @@ impl Node {
         match self.kind? {
             JsonType::Object => self.declare_object(),
             JsonType::Array => {
-                let items = self.items.as_deref()?;
-                let items = items.decl_type(items.embedded)?;
+                let node = self.items.as_deref()?;
+                let items = node.decl_type(node.embedded)?;
                 let list_type = match self.list_type {
                     Some(ListType::Set) => CelListType::Set,
                     Some(ListType::Map) => CelListType::Map(self.list_map_keys.clone()),

@@ -263,8 +263,8 @@ mod tests {
         );
         let mut errors = Vec::new();
         node.validate_embedded(&object, &FieldPath::new("spec"), &mut errors);
-        let fields: Vec<String> = errors.iter().map(|error| error.to_string()).collect();
-        let fields: Vec<&str> = fields.iter().filter_map(|text| text.split(": ").next()).collect();
+        let texts: Vec<String> = errors.iter().map(|error| error.to_string()).collect();
+        let fields: Vec<&str> = texts.iter().filter_map(|text| text.split(": ").next()).collect();
         assert_eq!(
             fields,
             ["spec.m[k].kind", "spec.m[l].metadata.labels", "spec.p.apiVersion"]
@@ -277,8 +277,10 @@ mod tests {
             drops_malformed: false,
         };
         let number = tree(r#"{"m":{"k":{"apiVersion":1,"kind":"A"}}}"#);
-        let error = node.read_embedded(&number, &FieldPath::new("spec"), metadata, &mut Dropped::default());
-        let error = error.err().map(|error| error.to_string());
+        let error = node
+            .read_embedded(&number, &FieldPath::new("spec"), metadata, &mut Dropped::default())
+            .err()
+            .map(|error| error.to_string());
         assert_eq!(
             error.as_deref(),
             Some("spec.m[k].apiVersion: Invalid value: 1: must be a string")

@@ -62,11 +62,10 @@ impl Writer {
     }
 
     fn object(&self, node: &Node, preserves: bool, is_object: bool) -> TypeSpec {
-        let fields = node
+        let mut fields: Vec<FieldSpec> = node
             .properties
             .iter()
-            .filter(|(name, _)| !(is_object && name == "metadata"));
-        let mut fields: Vec<FieldSpec> = fields
+            .filter(|(name, _)| !(is_object && name == "metadata"))
             .map(|(name, of)| FieldSpec {
                 name: name.clone(),
                 reference: self.reference(of, preserves),

@@ -189,8 +189,11 @@ impl Node {
         }
         let flag = |name: &str| schema.get(name).and_then(Value::as_bool).unwrap_or_default();
         let kind = schema.str_at(&["type"]).filter(|name| !name.is_empty());
-        let properties = schema.get("properties").and_then(Value::as_map).into_iter().flatten();
-        let properties: Vec<(SmolStr, Node)> = properties
+        let properties: Vec<(SmolStr, Node)> = schema
+            .get("properties")
+            .and_then(Value::as_map)
+            .into_iter()
+            .flatten()
             .map(|(name, schema)| (name.clone(), Self::read_at(schema, memory, depth + 1)))
             .collect();
         let below = |name: &str| schema.get(name).filter(|value| value.as_map().is_some());

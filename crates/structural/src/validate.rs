@@ -430,7 +430,7 @@ impl Validation<'_> {
         if checks.values.is_empty() || checks.values.iter().any(|listed| is_listed(value, listed)) {
             return Outcome::default();
         }
-        let supported: Vec<String> = checks
+        let texts: Vec<String> = checks
             .values
             .iter()
             .map(|value| match value {
@@ -438,7 +438,7 @@ impl Validation<'_> {
                 other => other.to_string(),
             })
             .collect();
-        let supported: Vec<&str> = supported.iter().map(String::as_str).collect();
+        let supported: Vec<&str> = texts.iter().map(String::as_str).collect();
         let mut outcome = self.error(FieldErrorKind::NotSupported, &place.text(), None, String::new());
         for error in &mut outcome.errors {
             *error = FieldError::not_supported(&error.field, value.clone(), &supported);

@@ -146,17 +146,23 @@ impl Rules {
             Additional::Schema(of) => decl.property("").and_then(|decl| Self::of(of, Arc::clone(decl), base)),
             _ => None,
         };
-        let items = node.items.as_deref().zip(decl.items());
-        let items = items.and_then(|(of, decl)| Self::of(of, Arc::clone(decl), base));
+        let items = node
+            .items
+            .as_deref()
+            .zip(decl.items())
+            .and_then(|(of, decl)| Self::of(of, Arc::clone(decl), base));
         let (base, timings) = base;
         let begun = Instant::now();
         let environment = RuleEnvironment::new(base, decl);
-        let own = node.rules.iter().map(|rule| OwnRule {
-            compiled: environment.compile(rule),
-            field: node.field_named(rule),
-            rule: rule.clone(),
-        });
-        let own: Vec<OwnRule> = own.collect();
+        let own: Vec<OwnRule> = node
+            .rules
+            .iter()
+            .map(|rule| OwnRule {
+                compiled: environment.compile(rule),
+                field: node.field_named(rule),
+                rule: rule.clone(),
+            })
+            .collect();
         if !own.is_empty() {
             timings.compiled(begun.elapsed());
         }

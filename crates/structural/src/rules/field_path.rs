@@ -38,8 +38,10 @@ impl Node {
                 "[" if notation == Notation::Dotted => return Err("array notation is not allowed".to_owned()),
                 "[" => {
                     let quoted = tokens.expect()?;
-                    let inner = quoted.strip_prefix('\'').and_then(|text| text.strip_suffix('\''));
-                    let inner = inner.ok_or_else(|| format!("expected single quoted string but got {quoted}"))?;
+                    let inner = quoted
+                        .strip_prefix('\'')
+                        .and_then(|text| text.strip_suffix('\''))
+                        .ok_or_else(|| format!("expected single quoted string but got {quoted}"))?;
                     let name = unescape(inner)?;
                     match tokens.expect()? {
                         "]" => name,

@@ -407,8 +407,9 @@ impl<'v> Variables<'v> {
         let environment = &rules.environment;
         let own = CelValue::typed(value, environment.decl())?;
         let uses_old = rules.own.iter().any(|own| own.compiled.uses_old_self);
-        let before = old.filter(|_| uses_old);
-        let before = before.map(|old| CelValue::typed(old, environment.decl()));
+        let before = old
+            .filter(|_| uses_old)
+            .map(|old| CelValue::typed(old, environment.decl()));
         let mut plain = environment.activation(false, own.clone());
         if let Some(Ok(before)) = &before {
             plain.set("oldSelf", before.clone());
@@ -424,8 +425,8 @@ impl<'v> Variables<'v> {
 
     fn optional(&self) -> &Activation {
         self.optional.get_or_init(|| {
-            let old = self.old.as_ref().and_then(|old| old.as_ref().ok());
-            let old = CelValue::Optional(old.cloned().map(Arc::new));
+            let existing = self.old.as_ref().and_then(|old| old.as_ref().ok());
+            let old = CelValue::Optional(existing.cloned().map(Arc::new));
             let environment = &self.rules.environment;
             environment.activation(true, self.own.clone()).with("oldSelf", old)
         })
