@@ -80,8 +80,11 @@ struct Counts(HashMap<String, usize>);
 
 impl Counts {
     fn of(program: &Path) -> Result<Self> {
-        let output = Command::new("nm").arg("--defined-only").arg(program).output();
-        let output = output.context("nm, of binutils")?;
+        let output = Command::new("nm")
+            .arg("--defined-only")
+            .arg(program)
+            .output()
+            .context("nm, of binutils")?;
         ensure!(output.status.success(), "nm cannot read {}", program.display());
         Ok(Self::read(&String::from_utf8_lossy(&output.stdout)))
     }

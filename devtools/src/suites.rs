@@ -190,14 +190,16 @@ impl Suite {
         let scratch = tempfile::tempdir()?;
         std::fs::write(scratch.path().join("go.mod"), "module suites\n")?;
         let wanted = format!("{}@{}", self.module, self.version);
-        let listing = output(
+        let printed = output(
             Command::new("go")
                 .args(["mod", "download", "-json", &wanted])
                 .current_dir(scratch.path()),
         )?;
-        let listing: serde_json::Value = serde_json::from_str(&listing).context("what go says of the module")?;
-        let kept = listing.get("Dir").and_then(serde_json::Value::as_str);
-        let kept = kept.with_context(|| format!("go has no sources of {wanted}"))?;
+        let listing: serde_json::Value = serde_json::from_str(&printed).context("what go says of the module")?;
+        let kept = listing
+            .get("Dir")
+            .and_then(serde_json::Value::as_str)
+            .with_context(|| format!("go has no sources of {wanted}"))?;
         std::fs::create_dir_all(folder.parent().unwrap_or(&folder))?;
         output(Command::new("cp").args(["-r", "--no-preserve=mode", kept]).arg(&folder))?;
         // Archives of modules do not keep file permissions.
@@ -285,8 +287,10 @@ fn read(said: &str) -> (Numbers, Vec<String>) {
     let (mut well, mut badly) = (0, 0);
     for (judgement, specs) in lines().filter_map(|line| line.split_once("! -- ")) {
         let of = |kind: &str| {
-            let counts = specs.split(" | ").filter_map(|count| count.split_once(' '));
-            let mut counts = counts.filter(|(_, counted)| *counted == kind);
+            let mut counts = specs
+                .split(" | ")
+                .filter_map(|count| count.split_once(' '))
+                .filter(|(_, counted)| *counted == kind);
             counts
                 .next()
                 .and_then(|(count, _)| count.parse::<usize>().ok())

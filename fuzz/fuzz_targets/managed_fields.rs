@@ -65,7 +65,6 @@ fn applies(mut live: Value, mut config: Value) {
     let Ok(applied) = MANAGER.apply(Some(&live), &config, "applier", true, now) else {
         return;
     };
-    let again = MANAGER.apply(Some(&applied.object), &config, "applier", false, now);
-    let again = again.expect("what was applied can be applied again");
+    let again = MANAGER.apply(Some(&applied.object), &config, "applier", false, now).expect("what was applied can be applied again");
     assert!(!again.changed, "{}\n{}", applied.object, again.object);
 }

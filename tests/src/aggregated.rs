@@ -155,9 +155,10 @@ impl MetricsServer {
         let authority = CertificateDer::from_pem_file(certificates.path("proxy-ca.crt")).unwrap();
         roots.add(authority).unwrap();
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
-        let builder = ServerConfig::builder_with_provider(provider);
-        let builder = builder.with_safe_default_protocol_versions().unwrap();
-        let builder = builder.with_client_cert_verifier(verifier.build().unwrap());
+        let builder = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_client_cert_verifier(verifier.build().unwrap());
         let chain = vec![CertificateDer::from_pem_file(certificates.path("back.crt")).unwrap()];
         let key = PrivateKeyDer::from_pem_file(certificates.path("back.key")).unwrap();
         let acceptor = TlsAcceptor::from(Arc::new(builder.with_single_cert(chain, key).unwrap()));
@@ -213,8 +214,10 @@ fn echo(request: Request<Incoming>) -> Response<Full<Bytes>> {
         let (mut from, mut to) = tokio::io::split(TokioIo::new(connection));
         let _ = tokio::io::copy(&mut from, &mut to).await;
     });
-    let response = Response::builder().status(101).header("Connection", "Upgrade");
-    let response = response.header("X-Received-Headers", received.to_string());
+    let response = Response::builder()
+        .status(101)
+        .header("Connection", "Upgrade")
+        .header("X-Received-Headers", received.to_string());
     response.header("Upgrade", protocol).body(Full::default()).unwrap()
 }
 

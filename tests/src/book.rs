@@ -81,8 +81,9 @@ async fn endpoints(connection: &mut Connection) -> Result<String> {
              is namespaced, at `namespaces/NAMESPACE/RESOURCE` below that.\n\n\
              | group and version | resource | kind | namespaced | verbs |\n|---|---|---|---|---|\n";
     let groups = get(connection, "/apis").await?;
-    let versions = array(&groups, "groups").flat_map(|group| array(group, "versions"));
-    let versions = versions.filter_map(|version| version.get("groupVersion")?.as_str());
+    let versions = array(&groups, "groups")
+        .flat_map(|group| array(group, "versions"))
+        .filter_map(|version| version.get("groupVersion")?.as_str());
     let mut rows = BTreeMap::new();
     for (at, version) in ["v1"].into_iter().chain(versions).enumerate() {
         let root = if at == 0 { "/api" } else { "/apis" };

@@ -236,8 +236,8 @@ impl Server {
 
     /// Returns true if its log, since the last start, has a line with all these parts.
     pub fn logged(&self, parts: &[&str]) -> bool {
-        let log = std::fs::read(self.folder.path().join("log")).unwrap_or_default();
-        let log = String::from_utf8_lossy(&log);
+        let bytes = std::fs::read(self.folder.path().join("log")).unwrap_or_default();
+        let log = String::from_utf8_lossy(&bytes);
         log.lines().any(|line| parts.iter().all(|part| line.contains(part)))
     }
 

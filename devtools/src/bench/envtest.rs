@@ -64,8 +64,8 @@ fn reference(directory: &Path) -> Result<Option<(PathBuf, String)>> {
     };
     std::fs::create_dir_all(directory)?;
     let printed = Command::new(&api_server).arg("--version").output()?;
-    let version = String::from_utf8(printed.stdout)?;
-    let version = version.trim().trim_start_matches("Kubernetes v");
+    let text = String::from_utf8(printed.stdout)?;
+    let version = text.trim().trim_start_matches("Kubernetes v");
     symlink(api_server, directory.join("kube-apiserver"))?;
     symlink(etcd, directory.join("etcd"))?;
     Ok(Some((directory.to_owned(), format!("kube-apiserver {version} + etcd"))))

@@ -299,8 +299,8 @@ async fn fan_out(binary: &Binary, watchers: usize, rows: &mut Vec<Row>) -> Resul
 }
 
 pub(super) async fn version_of(connection: &mut Connection, path: &str) -> Result<String> {
-    let list = connection.send(Method::GET, path, "", Bytes::new()).await?;
-    let list: serde_json::Value = serde_json::from_slice(&list)?;
+    let body = connection.send(Method::GET, path, "", Bytes::new()).await?;
+    let list: serde_json::Value = serde_json::from_slice(&body)?;
     let version = list["metadata"]["resourceVersion"].as_str();
     Ok(version.context("the version of a list")?.to_owned())
 }

@@ -76,8 +76,10 @@ impl Kind {
         let (api_version, kind) = (text("apiVersion")?, text("kind")?);
         let root = if api_version.contains('/') { "apis" } else { "api" };
         let mut document = from.document(&format!("/openapi/v3/{root}/{api_version}")).await?;
-        let schemas = document.pointer_mut("/components/schemas").map(Value::take);
-        let schemas = schemas.context("a document without schemas")?;
+        let schemas = document
+            .pointer_mut("/components/schemas")
+            .map(Value::take)
+            .context("a document without schemas")?;
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let wanted = json!({"group": group, "version": version, "kind": kind});
         let of = |schema: &Value| {
@@ -237,8 +239,12 @@ impl Kind {
         if depth == 0 {
             return made.into();
         }
-        let required = schema.get("required").and_then(Value::as_array);
-        let required = required.into_iter().flatten().filter_map(Value::as_str);
+        let required = schema
+            .get("required")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str);
         let names: Vec<&str> = members(schema).collect();
         let mut chosen: Vec<&str> = required.collect();
         chosen.extend((0..choices.below(3)).filter_map(|_| choices.one_of(&names).copied()));

@@ -74,9 +74,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 }
 
 fn reference(arguments: &Arguments) -> Result<Target> {
-    let token = arguments.token_file.as_deref().map(std::fs::read_to_string);
-    let token = token.transpose().context("the token file")?;
-    let token = token.as_deref().map(str::trim);
+    let text = arguments
+        .token_file
+        .as_deref()
+        .map(std::fs::read_to_string)
+        .transpose()
+        .context("the token file")?;
+    let token = text.as_deref().map(str::trim);
     Target::at(&arguments.reference, arguments.certificate_authority.as_deref(), token)
 }
 

@@ -53,14 +53,15 @@ impl Side {
         let body = step.body_named(name).to_string();
         let answer = self.connection.open(method, &path, media_type, body.into()).await?;
         let code = answer.status();
-        let warnings = answer.headers().get_all("warning");
-        let warnings = warnings
+        let warnings = answer
+            .headers()
+            .get_all("warning")
             .iter()
-            .map(|text| String::from_utf8_lossy(text.as_bytes()).into_owned());
-        let warnings = warnings.collect();
-        let body = answer.into_body().collect().await?.to_bytes();
-        let body = serde_json::from_slice(&body)
-            .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&body).into_owned()));
+            .map(|text| String::from_utf8_lossy(text.as_bytes()).into_owned())
+            .collect();
+        let bytes = answer.into_body().collect().await?.to_bytes();
+        let body = serde_json::from_slice(&bytes)
+            .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
         Ok(Answer::new(code, warnings, body))
     }
 

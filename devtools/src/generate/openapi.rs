@@ -147,8 +147,10 @@ pub(super) fn unions(definition: &Value) -> Vec<Union> {
     let unions = definition["x-kubernetes-unions"].as_array().into_iter().flatten();
     unions
         .map(|union| {
-            let fields = union["fields-to-discriminateBy"].as_object().into_iter().flatten();
-            let mut fields: Vec<_> = fields
+            let mut fields: Vec<_> = union["fields-to-discriminateBy"]
+                .as_object()
+                .into_iter()
+                .flatten()
                 .filter_map(|(field, value)| Some((SmolStr::new(field), SmolStr::new(value.as_str()?))))
                 .collect();
             fields.sort();

@@ -169,8 +169,8 @@ fn check_numbers(of: &Type, known: &NumbersByName, inlined: &Messages<'_>, disag
     for (name, field) in inlined.fields(&of.name).into_iter().flatten() {
         // A field of an inlined message is checked in the type of that message.
         let [number] = field.numbers[..] else { continue };
-        let proto_name = field.fact["name"].as_str().unwrap_or(name);
-        let proto_name = folded(proto_name);
+        let declared = field.fact["name"].as_str().unwrap_or(name);
+        let proto_name = folded(declared);
         match numbers
             .iter()
             .find(|(known, _)| *known == proto_name)

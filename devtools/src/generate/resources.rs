@@ -169,13 +169,15 @@ fn resource(facts: &Facts, group: &str, plural: &str, served: &[&Value], out: &m
 
 fn version(facts: &Facts, group: &str, plural: &str, fact: &Value, out: &mut String) -> anyhow::Result<()> {
     let name = fact["version"].as_str().context("no version")?;
-    let document = match group {
+    let document_name = match group {
         "" => format!("api-{name}"),
         group => format!("apis-{group}-{name}"),
     };
-    let document = facts.discovery.get(&document).context("no discovery document")?;
-    let listed = document["resources"].as_array().into_iter().flatten();
-    let listed = listed
+    let document = facts.discovery.get(&document_name).context("no discovery document")?;
+    let listed = document["resources"]
+        .as_array()
+        .into_iter()
+        .flatten()
         .into_iter()
         .find(|resource| resource["name"] == plural)
         .context("not in discovery")?;

@@ -166,8 +166,7 @@ impl Assembly<'_, '_> {
                 .flatten()
                 .map(|(_, field)| field)
             {
-                let named = [&field.fact["type"], &field.fact["map"][1]];
-                let named = named
+                let named = [&field.fact["type"], &field.fact["map"][1]]
                     .into_iter()
                     .filter_map(Value::as_str)
                     .filter(|name| name.contains('.'));

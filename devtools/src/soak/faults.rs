@@ -94,10 +94,13 @@ impl Fault {
 
 /// Compacts all that came before now.
 fn compact(etcd: &Etcd) -> Result<()> {
-    let read = etcd.ask(0, "/v3/kv/range", r#"{"key": "YQ=="}"#)?;
-    let read: Value = serde_json::from_str(&read)?;
-    let revision = read.pointer("/header/revision").and_then(Value::as_str);
-    let revision: i64 = revision.context("etcd has no revision")?.parse()?;
+    let body = etcd.ask(0, "/v3/kv/range", r#"{"key": "YQ=="}"#)?;
+    let read: Value = serde_json::from_str(&body)?;
+    let revision: i64 = read
+        .pointer("/header/revision")
+        .and_then(Value::as_str)
+        .context("etcd has no revision")?
+        .parse()?;
     etcd.ask(0, "/v3/kv/compaction", &format!(r#"{{"revision": {revision}}}"#))?;
     Ok(())
 }
@@ -105,8 +108,10 @@ fn compact(etcd: &Etcd) -> Result<()> {
 /// Raises or ends the alarm that a member raises when its disk is full.
 fn alarm(etcd: &Etcd, action: &str) -> Result<()> {
     let status: Value = serde_json::from_str(&etcd.ask(0, "/v3/maintenance/status", "{}")?)?;
-    let member = status.pointer("/header/member_id").and_then(Value::as_str);
-    let member = member.context("etcd does not say who it is")?;
+    let member = status
+        .pointer("/header/member_id")
+        .and_then(Value::as_str)
+        .context("etcd does not say who it is")?;
     let request = format!(r#"{{"action": "{action}", "memberID": "{member}", "alarm": "NOSPACE"}}"#);
     etcd.ask(0, "/v3/maintenance/alarm", &request)?;
     Ok(())

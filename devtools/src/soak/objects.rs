@@ -61,12 +61,14 @@ pub(super) fn list(bytes: &[u8]) -> Result<(u64, Vec<Value>)> {
     let Some(revision) = revision(&list) else {
         bail!("a list without a revision")
     };
-    let items = list.get_mut("items").map(Value::take);
-    let items = items.and_then(|items| match items {
-        Value::Array(items) => Some(items),
-        _ => None,
-    });
-    let mut items = items.unwrap_or_default();
+    let mut items = list
+        .get_mut("items")
+        .map(Value::take)
+        .and_then(|items| match items {
+            Value::Array(items) => Some(items),
+            _ => None,
+        })
+        .unwrap_or_default();
     items.retain(|object| name(object) != MARKER);
     Ok((revision, items))
 }

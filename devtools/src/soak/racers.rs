@@ -191,11 +191,11 @@ pub(super) async fn audit(target: &Target, races: &Mutex<Races>) -> Result<()> {
             .and_then(Value::as_str)
             .unwrap_or_default();
         let path = format!("{ADDRESSES}/{ip}");
-        let address = connection
+        let body = connection
             .send(Method::GET, &path, "", Bytes::new())
             .await
             .with_context(|| format!("the address of {}", name(service)))?;
-        let address: Value = serde_json::from_slice(&address)?;
+        let address: Value = serde_json::from_slice(&body)?;
         let owner = address.pointer("/spec/parentRef/name").and_then(Value::as_str);
         ensure!(
             owner == Some(name(service)),
@@ -207,8 +207,8 @@ pub(super) async fn audit(target: &Target, races: &Mutex<Races>) -> Result<()> {
 }
 
 async fn items(connection: &mut Connection, collection: &str) -> Result<Vec<Value>> {
-    let list = connection.send(Method::GET, collection, "", Bytes::new()).await?;
-    let mut list: Value = serde_json::from_slice(&list)?;
+    let body = connection.send(Method::GET, collection, "", Bytes::new()).await?;
+    let mut list: Value = serde_json::from_slice(&body)?;
     match list.get_mut("items").map(Value::take) {
         Some(Value::Array(items)) => Ok(items),
         _ => Ok(Vec::new()),

@@ -78,8 +78,8 @@ impl Pair {
         *end.last_mut().unwrap() += 1;
         let (key, end) = (STANDARD.encode(prefix), STANDARD.encode(end));
         let request = json!({"key": key, "range_end": end, "count_only": true});
-        let answer = self.etcd.ask(0, "/v3/kv/range", &request.to_string()).unwrap();
-        let answer: Value = serde_json::from_str(&answer).unwrap();
+        let body = self.etcd.ask(0, "/v3/kv/range", &request.to_string()).unwrap();
+        let answer: Value = serde_json::from_str(&body).unwrap();
         // A count of zero is omitted.
         answer["count"].as_str().map_or(0, |count| count.parse().unwrap())
     }
@@ -232,8 +232,11 @@ impl Stream {
                 }
                 continue;
             }
-            let frame = tokio::time::timeout(WAIT_TIMEOUT, self.body.frame()).await.unwrap();
-            let frame = frame.expect("the watch goes on").unwrap();
+            let frame = tokio::time::timeout(WAIT_TIMEOUT, self.body.frame())
+                .await
+                .unwrap()
+                .expect("the watch goes on")
+                .unwrap();
             self.buffer.extend_from_slice(&frame.into_data().unwrap_or_default());
         }
     }

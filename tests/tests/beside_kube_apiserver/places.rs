@@ -184,12 +184,12 @@ async fn kube_apiserver_takes_the_place_of_holdfast_and_is_left_again() {
     let _one = ONE.lock().await;
     let etcd = Etcd::one().unwrap();
     let mut server = {
-        let flags = [
+        let texts = [
             format!("--etcd-servers={}", etcd.endpoints()),
             RANGE.to_owned(),
             CONTROLLERS.to_owned(),
         ];
-        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let flags: Vec<&str> = texts.iter().map(String::as_str).collect();
         Server::start(&conformance::Binary::debug().unwrap(), &flags).unwrap()
     };
     let side = as_holdfast(&server);
@@ -267,8 +267,8 @@ impl Pair {
     fn clock(&self) -> u64 {
         // `compact_rev_key`
         let request = json!({"key": "Y29tcGFjdF9yZXZfa2V5"}).to_string();
-        let answer = self.etcd.ask(0, "/v3/kv/range", &request).unwrap();
-        let answer: Value = serde_json::from_str(&answer).unwrap();
+        let body = self.etcd.ask(0, "/v3/kv/range", &request).unwrap();
+        let answer: Value = serde_json::from_str(&body).unwrap();
         answer["kvs"][0]["version"].as_str().unwrap().parse().unwrap()
     }
 

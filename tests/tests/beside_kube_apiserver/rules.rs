@@ -356,11 +356,11 @@ async fn events_of_either_server_hang_on_a_lease_that_the_other_keeps() {
 /// Returns the lease that an event hangs on.
 fn lease(pair: &Pair, event: &str) -> u64 {
     let key = STANDARD.encode(format!("/registry/events/default/{event}"));
-    let answer = pair
+    let body = pair
         .etcd
         .ask(0, "/v3/kv/range", &json!({"key": key}).to_string())
         .unwrap();
-    let answer: Value = serde_json::from_str(&answer).unwrap();
+    let answer: Value = serde_json::from_str(&body).unwrap();
     let lease = answer["kvs"][0]["lease"].as_str();
     lease.map_or(0, |lease| lease.parse().unwrap())
 }
@@ -369,13 +369,15 @@ fn lease(pair: &Pair, event: &str) -> u64 {
 #[test]
 fn every_flag_of_kube_apiserver_has_a_state() {
     let program = test_support::kube_apiserver::named().unwrap();
-    let help = std::process::Command::new(program).arg("--help").output().unwrap();
-    let help = String::from_utf8(help.stdout).unwrap();
-    let flags = help.lines().filter_map(|line| {
-        let (_, flag) = line.split_once("--").filter(|(before, _)| before.trim().len() <= 3)?;
-        flag.split_whitespace().next()
-    });
-    let flags: Vec<&str> = flags.collect();
+    let output = std::process::Command::new(program).arg("--help").output().unwrap();
+    let help = String::from_utf8(output.stdout).unwrap();
+    let flags: Vec<&str> = help
+        .lines()
+        .filter_map(|line| {
+            let (_, flag) = line.split_once("--").filter(|(before, _)| before.trim().len() <= 3)?;
+            flag.split_whitespace().next()
+        })
+        .collect();
     assert!(flags.len() > 150, "{flags:?}");
     let page = std::fs::read_to_string(conformance::root().join("docs/reference/flags.md")).unwrap();
     let (_, table) = page.split_once("## Flags of kube-apiserver 1.36").unwrap();

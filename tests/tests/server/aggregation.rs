@@ -248,8 +248,8 @@ async fn watches_stream_and_connections_are_upgraded_through() {
     socket.write_all(request.as_bytes()).await.unwrap();
     for name in ["a", "b"] {
         ask(&before, Method::POST, WIDGETS, &widget(name).to_string()).await;
-        let event = events.frame().await.unwrap().unwrap().into_data().unwrap();
-        let event: Value = serde_json::from_slice(&event).unwrap();
+        let bytes = events.frame().await.unwrap().unwrap().into_data().unwrap();
+        let event: Value = serde_json::from_slice(&bytes).unwrap();
         assert_eq!(
             (&event["type"], &event["object"]["metadata"]["name"]),
             (&json!("ADDED"), &json!(name))
@@ -338,8 +338,7 @@ async fn objects_behind_are_migrated_through_this_server() {
     let migrate = |resource: &str| json!({"metadata": {"name": resource}, "spec": {"resource": {"group": "x.example.com", "resource": resource}}});
     client.make(MIGRATIONS, migrate("widgets")).await;
     let ended = |migration: &Value| {
-        let conditions = migration["status"]["conditions"].as_array();
-        let mut conditions = conditions.into_iter().flatten();
+        let mut conditions = migration["status"]["conditions"].as_array().into_iter().flatten();
         conditions.any(|condition| condition["type"] == "Running" && condition["status"] == "False")
     };
     let migration = until(&before, &format!("{MIGRATIONS}/widgets"), JSON, ended).await;
@@ -527,9 +526,9 @@ async fn connection_header_does_not_remove_forwarded_identity() {
     };
     let path = "/apis/metrics.k8s.io/v1beta1/forwarded";
     let answer = send_forged(&before, "Connection: close", path, |text| text.contains("}}")).await;
-    let body = &answer[answer.find("\r\n\r\n").unwrap()..];
-    let body = &body[body.find('{').unwrap()..=body.rfind('}').unwrap()];
-    let body: Value = serde_json::from_str(body).unwrap();
+    let rest = &answer[answer.find("\r\n\r\n").unwrap()..];
+    let text = &rest[rest.find('{').unwrap()..=rest.rfind('}').unwrap()];
+    let body: Value = serde_json::from_str(text).unwrap();
     check(&body["headers"]);
     assert!(body["headers"].get("connection").is_none(), "{body}");
 

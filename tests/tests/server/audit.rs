@@ -290,8 +290,9 @@ async fn the_first_rule_that_matches_decides() {
     server.get("/api/v1/namespaces/loud/secrets/a").await;
     server.get("/version").await;
     let events = server.events();
-    let completed = events.iter().filter(|event| event["stage"] == "ResponseComplete");
-    let completed: Vec<(&str, &str)> = completed
+    let completed: Vec<(&str, &str)> = events
+        .iter()
+        .filter(|event| event["stage"] == "ResponseComplete")
         .map(|event| (text(event, "/requestURI"), text(event, "/level")))
         .collect();
     assert_eq!(
@@ -580,8 +581,8 @@ async fn requests_that_are_too_many_are_logged_with_their_code() {
     assert_eq!(refusal.unwrap(), Some(()));
     tasks.shutdown().await;
     let events = server.events();
-    let refused = |event: &&Value| event.pointer("/responseStatus/code") == Some(&json!(429));
-    let refused = events.iter().find(refused).unwrap();
+    let is_refused = |event: &&Value| event.pointer("/responseStatus/code") == Some(&json!(429));
+    let refused = events.iter().find(is_refused).unwrap();
     assert_eq!(
         ["/stage", "/verb", "/user/username", "/objectRef/resource"].map(|pointer| text(refused, pointer)),
         ["ResponseComplete", "create", "alice", "configmaps"]
@@ -633,8 +634,8 @@ async fn a_webhook_gets_lists_of_events_until_it_takes_them() {
     let hook = Hook::start(move |_| match refused.fetch_add(1, Ordering::Relaxed) {
         0 => Reply::Raw(500, "not now".to_owned()),
         _ => Reply::Raw(200, String::new()),
-    });
-    let hook = hook.await;
+    })
+    .await;
     let folder = TempDir::new().unwrap();
     let config = format!(
         "--audit-webhook-config-file={}",

@@ -163,8 +163,8 @@ async fn owner_in_another_namespace_is_absent_and_reported() {
         .make("/apis/scheduling.k8s.io/v1/priorityclasses", cluster_scoped)
         .await;
     let reported = |_, list: &Value| list["items"].as_array().unwrap().len() == 2;
-    let events = "/api/v1/namespaces/default/events?fieldSelector=reason%3DOwnerRefInvalidNamespace";
-    let events = client.until(events, reported).await;
+    let path = "/api/v1/namespaces/default/events?fieldSelector=reason%3DOwnerRefInvalidNamespace";
+    let events = client.until(path, reported).await;
     let of = |name: &str| {
         let items = events["items"].as_array().unwrap().iter();
         let mut messages = items.filter(|event| event["involvedObject"]["name"] == name);
@@ -361,8 +361,10 @@ async fn a_flow_schema_says_whether_its_level_is_there() {
     client.make(&format!("{group}/flowschemas"), schema).await;
     let path = format!("{group}/flowschemas/mine");
     let reported = client.until(&path, is("NotFound")).await;
-    let manager = reported["metadata"]["managedFields"].as_array().unwrap().iter();
-    let manager: Vec<&str> = manager
+    let manager: Vec<&str> = reported["metadata"]["managedFields"]
+        .as_array()
+        .unwrap()
+        .iter()
         .filter(|entry| entry["subresource"] == "status")
         .filter_map(|entry| entry["manager"].as_str())
         .collect();
@@ -385,8 +387,12 @@ async fn a_collection_of_many_goes_and_is_answered_as_it_was() {
         client.config_map("many", json!({"name": format!("m-{at:03}")})).await;
     }
     let answer = client.delete("/api/v1/namespaces/many/configmaps", Value::Null).await;
-    let names = answer["items"].as_array().unwrap().iter();
-    let names: Vec<&str> = names.map(|item| item["metadata"]["name"].as_str().unwrap()).collect();
+    let names: Vec<&str> = answer["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| item["metadata"]["name"].as_str().unwrap())
+        .collect();
     assert_eq!((names.len(), names[0], names[99]), (100, "m-000", "m-099"));
     let (_, left) = client.get("/api/v1/namespaces/many/configmaps").await;
     // Others may publish the root certificate into every namespace; the objects of this test are gone.

@@ -267,8 +267,12 @@ async fn roles_are_those_of_kubernetes() {
     assert_eq!(answer.status(), 403);
     let path = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
     let (_, roles) = ask(&server, Method::GET, path, "", "").await;
-    let names = roles["items"].as_array().unwrap().iter();
-    let names: Vec<&str> = names.map(|role| role["metadata"]["name"].as_str().unwrap()).collect();
+    let names: Vec<&str> = roles["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|role| role["metadata"]["name"].as_str().unwrap())
+        .collect();
     assert!(names.contains(&"system:service-account-issuer-discovery"));
     assert!(!names.iter().any(|name| name.contains("openshift")), "{names:?}");
 }

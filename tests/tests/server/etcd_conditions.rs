@@ -126,8 +126,8 @@ async fn etcd_is_reached_by_tls_with_a_certificate_of_ones_own() {
         ..Settings::default()
     })
     .unwrap();
-    let own = certificates.flags_of_server();
-    let own: Vec<&str> = own.iter().map(String::as_str).collect();
+    let owned = certificates.flags_of_server();
+    let own: Vec<&str> = owned.iter().map(String::as_str).collect();
     let (one, other) = (start(&etcd, &own), start(&etcd, &own));
     let (mut one, mut other) = (Client::of(&one).await, Client::of(&other).await);
     for round in 0..5 {
@@ -343,8 +343,8 @@ async fn the_service_kubernetes_leads_to_the_servers_that_live() {
     client
         .until(SLICE, |_, slice| slice["endpoints"].as_array().map(Vec::len) == Some(2))
         .await;
-    let leases = json!({"key": STANDARD.encode("/registry/masterleases/"), "range_end": STANDARD.encode("/registry/masterleases0")});
-    let leases: Value = serde_json::from_str(&etcd.ask(0, "/v3/kv/range", &leases.to_string()).unwrap()).unwrap();
+    let range = json!({"key": STANDARD.encode("/registry/masterleases/"), "range_end": STANDARD.encode("/registry/masterleases0")});
+    let leases: Value = serde_json::from_str(&etcd.ask(0, "/v3/kv/range", &range.to_string()).unwrap()).unwrap();
     let lives = |lease: &Value| lease["lease"].as_str().is_some_and(|id| id != "0");
     assert!(
         leases["kvs"]

@@ -91,8 +91,10 @@ const FILES: [Named; 9] = [
 
 /// Returns the flags with which `named` is `file`.
 fn flags(named: &Named, folder: &Path, file: &Path) -> Vec<String> {
-    let with = named.with.iter();
-    let with = with.map(|flag| flag.replace("FOLDER", folder.to_str().unwrap()));
+    let with = named
+        .with
+        .iter()
+        .map(|flag| flag.replace("FOLDER", folder.to_str().unwrap()));
     with.chain([format!("--{}={}", named.flag, file.display())]).collect()
 }
 

@@ -50,9 +50,16 @@ async fn lists_and_watches_show_the_objects_of_a_shard() {
         assert!(found.len() < 20, "{found:?}");
         let watch = format!("{CONFIG_MAPS}?watch=1&timeoutSeconds=5&resourceVersion=0&{half}");
         let mut connection = Target::of(&server).unwrap().connect().await.unwrap();
-        let events = connection.get(&watch, "*/*").await.unwrap();
-        let events = events.into_body().collect().await.unwrap().to_bytes();
-        let events = String::from_utf8(events.to_vec()).unwrap();
+        let bytes = connection
+            .get(&watch, "*/*")
+            .await
+            .unwrap()
+            .into_body()
+            .collect()
+            .await
+            .unwrap()
+            .to_bytes();
+        let events = String::from_utf8(bytes.to_vec()).unwrap();
         let shown: Vec<String> = events
             .lines()
             .map(|line| serde_json::from_str::<Value>(line).unwrap()["object"]["metadata"]["name"].clone())
@@ -168,8 +175,12 @@ async fn servers_publish_in_which_versions_they_store_objects() {
 #[tokio::test]
 async fn connections_of_who_is_unknown_end_with_the_first_request() {
     let asks = async |server: &Server, known: bool| {
-        let target = Target::of(server).unwrap();
-        let target = if known { target } else { target.anonymous() };
+        let administrator = Target::of(server).unwrap();
+        let target = if known {
+            administrator
+        } else {
+            administrator.anonymous()
+        };
         let mut connection = target.connect_http2().await.unwrap();
         let mut answered = 0;
         while answered < 200

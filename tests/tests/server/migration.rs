@@ -67,8 +67,8 @@ async fn objects_are_written_anew_in_the_version_that_is_stored_now() {
     let (status, changed) = client.ask(Method::PATCH, DEFINITION, MERGE, patch).await;
     assert_eq!(status, StatusCode::OK, "{changed}");
     assert_eq!(changed["status"]["storedVersions"], json!(["v1", "v2"]));
-    let late = json!({"apiVersion": "example.com/v2", "kind": "Widget", "metadata": {"name": "b"}});
-    let late = client.make(NEW, late).await;
+    let object = json!({"apiVersion": "example.com/v2", "kind": "Widget", "metadata": {"name": "b"}});
+    let late = client.make(NEW, object).await;
 
     let path = migrate(&mut client, "first", "example.com", "widgets").await;
     let ended = client

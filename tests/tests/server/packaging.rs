@@ -236,10 +236,10 @@ fn engine_builds_image_whose_server_writes_only_to_the_volume() {
     let engine = Engine::new();
     let folder = tempfile::tempdir().unwrap();
     let text = recipe("Containerfile");
-    let base = text
+    let image = text
         .lines()
         .find_map(|line| line.strip_prefix("FROM ")?.strip_suffix(" AS build"));
-    let base = format!("docker.io/library/{}", base.unwrap());
+    let base = format!("docker.io/library/{}", image.unwrap());
     engine.keep(&builder(folder.path()), &base);
     let file = root().join("packaging/Containerfile");
     let sources = folder.path().join("sources");

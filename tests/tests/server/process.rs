@@ -72,8 +72,8 @@ async fn a_watch_goes_on_from_its_version_after_a_restart() {
         .await
         .unwrap()
         .into_body();
-    let event = events.frame().await.unwrap().unwrap().into_data().unwrap();
-    let event: serde_json::Value = serde_json::from_slice(&event).unwrap();
+    let bytes = events.frame().await.unwrap().unwrap().into_data().unwrap();
+    let event: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
     assert_eq!(event["type"], "MODIFIED");
     assert_eq!(event["object"]["data"]["value"], "2");
 }
@@ -266,11 +266,11 @@ async fn metrics_report_completed_operations() {
         .await
         .unwrap();
     assert_eq!(code, StatusCode::CREATED, "{answer:?}");
-    let text = connection
+    let bytes = connection
         .send(Method::GET, "/metrics", "", Bytes::new())
         .await
         .unwrap();
-    let text = String::from_utf8(text.to_vec()).unwrap();
+    let text = String::from_utf8(bytes.to_vec()).unwrap();
     let applied = "apiserver_request_total{code=\"201\",component=\"apiserver\",dry_run=\"\",group=\"\",resource=\"configmaps\",\
                    scope=\"resource\",subresource=\"\",verb=\"APPLY\",version=\"v1\"} 1\n";
     assert!(text.contains(applied), "{text}");

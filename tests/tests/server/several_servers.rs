@@ -123,8 +123,8 @@ async fn a_race_through_two_servers_has_one_winner() {
         next["data"]["value"] = "1".into();
         let mut different = seen;
         different["data"]["value"] = "2".into();
-        let racers = [(&targets[0], &next), (&targets[1], &different)];
-        let racers = racers.map(|(target, object)| ask(target, Method::PUT, &path, object));
+        let writes = [(&targets[0], &next), (&targets[1], &different)];
+        let racers = writes.map(|(target, object)| ask(target, Method::PUT, &path, object));
         let codes: BTreeSet<StatusCode> = join_all(racers).await.iter().map(|(code, _)| *code).collect();
         assert_eq!(codes, BTreeSet::from([StatusCode::OK, StatusCode::CONFLICT]));
     }
@@ -239,8 +239,8 @@ async fn controllers_run_on_one_server_and_go_on_with_another() {
     assert_eq!(first["spec"]["leaseDurationSeconds"], 12);
     assert_eq!(first["spec"]["leaseTransitions"], 0);
     let binary = Binary::debug().unwrap();
-    let flags = flags(&cluster.etcd);
-    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let owned = flags(&cluster.etcd);
+    let flags: Vec<&str> = owned.iter().map(String::as_str).collect();
     for _ in 0..2 {
         cluster.servers.push(Server::start(&binary, &flags).unwrap());
     }

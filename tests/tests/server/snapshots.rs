@@ -38,11 +38,11 @@ async fn create(target: &Target, name: &str) {
 /// Returns the list: its revision, and the objects.
 async fn listed(target: &Target) -> (u64, serde_json::Value) {
     let mut connection = target.connect().await.unwrap();
-    let list = connection
+    let body = connection
         .send(Method::GET, CONFIG_MAPS, "", Bytes::new())
         .await
         .unwrap();
-    let mut list: serde_json::Value = serde_json::from_slice(&list).unwrap();
+    let mut list: serde_json::Value = serde_json::from_slice(&body).unwrap();
     let revision = list["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
     (revision, list["items"].take())
 }

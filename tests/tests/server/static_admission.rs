@@ -154,8 +154,8 @@ async fn webhooks_of_files_are_called_for_all_and_are_read_again() {
             true => deny("not that name"),
             false => allow(),
         },
-    );
-    let refusing = refusing.await;
+    )
+    .await;
     let manifest = |kind: &str, hook: &Hook, more: Value| {
         let webhook = hook.webhook("file.example.com", &["CREATE"], "*/*/*", more);
         json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": "file.static.k8s.io"},

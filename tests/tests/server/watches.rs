@@ -57,11 +57,11 @@ async fn write(connection: &mut Connection, value: &str, more: &str) -> String {
     });
     let path = format!("{PATH}/a?fieldManager=test&force=true");
     let body = Bytes::from(object.to_string());
-    let answer = connection
+    let bytes = connection
         .send(Method::PATCH, &path, "application/apply-patch+yaml", body)
         .await
         .unwrap();
-    let answer: Value = serde_json::from_slice(&answer).unwrap();
+    let answer: Value = serde_json::from_slice(&bytes).unwrap();
     answer["metadata"]["resourceVersion"].as_str().unwrap().to_owned()
 }
 

@@ -34,8 +34,8 @@ fn kustomize_output_is_applied_and_pruned() {
     };
     kubectl.says(&words("create namespace shop"), "");
     let field = |path: &str| kubectl.says(&["get", "-n", "shop", "deployment/blue-web", "-o", path], "");
-    let apply = "apply --server-side --prune --applyset=shop -n shop -f -";
-    let apply = |input: &str| kubectl.says(&words(apply), input);
+    let command = "apply --server-side --prune --applyset=shop -n shop -f -";
+    let apply = |input: &str| kubectl.says(&words(command), input);
     let said = apply(&overlay("green"));
     assert!(said.contains("deployment.apps/blue-web serverside-applied"), "{said}");
     assert_eq!(field("jsonpath={.spec.replicas}"), "4");

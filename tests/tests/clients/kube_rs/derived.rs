@@ -221,8 +221,11 @@ async fn a_derived_definition_is_served_as_soon_as_it_is_established() {
         field_validation: Some(kube::api::ValidationDirective::Strict),
         ..PatchParams::apply("someone")
     };
-    let refused = caches.patch("unknown", &strict, &Patch::Apply(&unknown)).await;
-    let refused = refused.unwrap_err().to_string();
+    let refused = caches
+        .patch("unknown", &strict, &Patch::Apply(&unknown))
+        .await
+        .unwrap_err()
+        .to_string();
     assert!(
         refused.contains(".spec.size: field not declared in schema"),
         "{refused}"

@@ -69,12 +69,14 @@ async fn entries_are_made_changed_and_refused_where_another_was_first() {
         Err(CommitError::Save(kube::Error::Api(status))) if status.is_already_exists()
     ));
     let mut stale = maps.entry("one").await.unwrap().or_insert(|| config_map("none"));
-    let mut newer = maps
+    let newer = maps
         .entry("one")
         .await
         .unwrap()
-        .and_modify(|map| map.data = config_map("d").data);
-    let newer = newer.get_mut().unwrap().clone();
+        .and_modify(|map| map.data = config_map("d").data)
+        .get_mut()
+        .unwrap()
+        .clone();
     maps.replace("one", &all, &newer).await.unwrap();
     stale.get_mut().data = config_map("e").data;
     assert!(matches!(
@@ -102,11 +104,11 @@ async fn metadata_is_read_watched_and_patched_alone() {
     assert_eq!(read.metadata.uid, made.metadata.uid);
     assert!(maps.get_metadata_opt("none").await.unwrap().is_none());
 
-    let changes = maps
+    let stream = maps
         .watch_metadata(&WatchParams::default(), &made.resource_version().unwrap())
         .await
         .unwrap();
-    let mut changes = Box::pin(changes);
+    let mut changes = Box::pin(stream);
     let labels = Patch::Merge(json!({"metadata": {"labels": {"team": "one"}}}));
     let patched = maps
         .patch_metadata("one", &PatchParams::default(), &labels)
@@ -367,10 +369,10 @@ async fn predicates_leave_out_what_does_not_change() {
         let map = json!({"metadata": {"name": name}, "data": {"key": "a"}});
         maps.create(&PostParams::default(), &object(map)).await.unwrap();
     }
-    let changes = watcher(maps.clone(), WatcherConfig::default())
+    let stream = watcher(maps.clone(), WatcherConfig::default())
         .applied_objects()
         .predicate_filter(predicates::labels, PredicateConfig::default());
-    let mut changes = Box::pin(changes);
+    let mut changes = Box::pin(stream);
     let first = [next(&mut changes).await.unwrap(), next(&mut changes).await.unwrap()];
     assert_eq!(first.map(|map| map.name_any()), ["one", "two"]);
     let data = Patch::Merge(json!({"data": {"key": "b"}}));

@@ -177,8 +177,8 @@ fn pods_in_custom_resources_are_shared_and_checked_in_depth() {
         &["wait", "collector/main", "--for=condition=Reconciled", "--timeout=60s"],
         "",
     );
-    let row = kubectl.says(&["get", "monitoring", "--no-headers"], "");
-    let row: Vec<&str> = row.split_whitespace().collect();
+    let line = kubectl.says(&["get", "monitoring", "--no-headers"], "");
+    let row: Vec<&str> = line.split_whitespace().collect();
     assert_eq!(
         row,
         ["collector.monitoring.example.com/main", "v3.1.0", "2", "2", "True"]

@@ -22,8 +22,12 @@ async fn warned(
         .open(method, path, media_type, body.to_string().into())
         .await
         .unwrap();
-    let texts = answer.headers().get_all("warning").into_iter();
-    let texts = texts.map(|text| text.to_str().unwrap().to_owned()).collect();
+    let texts = answer
+        .headers()
+        .get_all("warning")
+        .into_iter()
+        .map(|text| text.to_str().unwrap().to_owned())
+        .collect();
     let code = answer.status();
     let body = http_body_util::BodyExt::collect(answer.into_body())
         .await
