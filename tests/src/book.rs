@@ -12,10 +12,10 @@ use serde_json::Value;
 use crate::client::{Connection, Target};
 use crate::server::{Binary, Server, root};
 
-/// The pages that the binary writes, by their names to it and in the folder.
+/// Names of the pages that the binary writes, as arguments and as files.
 const WRITTEN: [&str; 4] = ["flags", "feature-gates", "admission-plugins", "metrics"];
 
-/// The paths of all checks of health.
+/// Paths of the health checks.
 const HEALTH: [&str; 3] = ["/healthz", "/livez", "/readyz"];
 
 /// A page of the reference.
@@ -26,7 +26,7 @@ pub struct Page {
     pub text: String,
 }
 
-/// Returns the pages of the reference as they are by `binary`.
+/// Returns the reference pages that `binary` writes.
 ///
 /// # Errors
 /// If the binary cannot be run.
@@ -42,7 +42,7 @@ pub async fn reference(binary: &Binary) -> Result<Vec<Page>> {
         pages.push(page(name, String::from_utf8(output.stdout)?));
     }
     let server = Server::start(binary, &[])?;
-    let mut connection = Target::of(&server)?.connect().await?;
+    let mut connection = Target::new(&server)?.connect().await?;
     pages.push(page("endpoints", endpoints(&mut connection).await?));
     Ok(pages)
 }
@@ -57,8 +57,8 @@ fn page(name: &str, text: String) -> Page {
 /// Returns the endpoints that a server serves.
 async fn endpoints(connection: &mut Connection) -> Result<String> {
     let mut text = String::from(
-        "# Endpoints\n\nWhat a server with the default flags serves; `--runtime-config` and `--feature-gates` switch further APIs on. \
-         Custom resources and aggregated servers come to it while the server runs.\n\n## Besides resources\n\n",
+        "# Endpoints\n\nThis page lists the endpoints of a server with the default flags. `--runtime-config` and `--feature-gates` enable \
+         more APIs. Custom resources and aggregated servers add endpoints while the server runs.\n\n## Paths without resources\n\n",
     );
     let paths = get(connection, "/").await?;
     let of_resources = |path: &str| path.starts_with("/api/") || path.starts_with("/apis/");
@@ -72,13 +72,13 @@ async fn endpoints(connection: &mut Connection) -> Result<String> {
             None => text += &format!("- `{path}`\n"),
         }
     }
-    text += "\n## Checks of health\n\nEach answers alone below these paths, and left out by `?exclude=CHECK`.\n\n| check | part of |\n|---|---|\n";
+    text += "\n## Health checks\n\nEach check has its own path, such as `/livez/ping`. `?exclude=CHECK` excludes a check from the result of a path.\n\n| check | part of |\n|---|---|\n";
     for (check, roots) in checks {
         let roots: Vec<String> = roots.iter().map(|root| format!("`{root}`")).collect();
         let _ = writeln!(text, "| `{check}` | {} |", roots.join(", "));
     }
-    text += "\n## Resources\n\nA resource of the group `G` in version `V` is at `/apis/G/V/…`, one without a group at `/api/v1/…`; where it \
-             is namespaced, at `namespaces/NAMESPACE/RESOURCE` below that.\n\n\
+    text += "\n## Resources\n\nThe path of a resource of group `G` and version `V` begins with `/apis/G/V/`. Without a group, it begins with \
+             `/api/v1/`. If the resource is namespaced, `namespaces/NAMESPACE/RESOURCE` follows.\n\n\
              | group and version | resource | kind | namespaced | verbs |\n|---|---|---|---|---|\n";
     let groups = get(connection, "/apis").await?;
     let versions = array(&groups, "groups")

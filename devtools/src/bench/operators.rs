@@ -41,7 +41,7 @@ pub(super) async fn rows(binary: &Binary, objects: usize, connections: usize) ->
     let settings = [
         ("all off", vec![OFF.to_owned()]),
         ("priority levels", Vec::new()),
-        ("audit policy that says None", policy("none.yaml", NONE)?),
+        ("audit policy of level None", policy("none.yaml", NONE)?),
         ("audit of all at Metadata", policy("metadata.yaml", METADATA)?),
         (
             "all gates of alpha and beta",
@@ -53,7 +53,7 @@ pub(super) async fn rows(binary: &Binary, objects: usize, connections: usize) ->
     for (name, flags) in settings {
         let flags: Vec<&str> = flags.iter().map(String::as_str).chain([ALLOWED]).collect();
         let server = Server::start(binary, &flags)?;
-        let target = Target::of(&server)?.with_token(USER_TOKEN);
+        let target = Target::new(&server)?.with_token(USER_TOKEN);
         if name == AGGREGATED {
             serve_elsewhere(&target).await?;
         }
@@ -66,10 +66,10 @@ pub(super) async fn rows(binary: &Binary, objects: usize, connections: usize) ->
     }
     let figures = figures(binary, REQUESTS, HOG).await;
     let [idle, loops, beside] = [&figures.idle, &figures.loops, &figures.beside].map(|times| quantile(times, 0.99));
-    rows.push(row("Get one ConfigMap alone, p99", &millis(idle), "", ""));
-    let title = "Get one ConfigMap beside a busy loop on each processor, p99";
+    rows.push(row("Get one ConfigMap on an idle server, p99", &millis(idle), "", ""));
+    let title = "Get one ConfigMap with a busy loop on each processor, p99";
     rows.push(row(title, &millis(loops), "", ""));
-    let title = format!("Get one ConfigMap beside a user who lists on {HOG} connections, p99");
+    let title = format!("Get one ConfigMap with a user who lists on {HOG} connections, p99");
     rows.push(row(&title, &millis(beside), "", &format!("≤ {}", millis(idle * 2))));
     Ok(rows)
 }
@@ -79,7 +79,7 @@ const REQUESTS: usize = 2000;
 /// The connections of the other.
 const HOG: usize = 60;
 
-const AGGREGATED: &str = "beside an aggregated API";
+const AGGREGATED: &str = "with an aggregated API";
 
 /// Registers an aggregated API whose server does not exist.
 async fn serve_elsewhere(target: &Target) -> Result<()> {

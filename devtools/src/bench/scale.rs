@@ -35,7 +35,7 @@ const TIMED: Duration = Duration::from_secs(5);
 /// Number of watches on one connection: fewer than the 250 that the server allows.
 const STREAMS: usize = 200;
 
-/// Measures all rows. `million` includes the write at a million objects, which takes minutes to prepare.
+/// Measures all rows. `million` includes the write at a million objects, whose preparation lasts minutes.
 pub(super) async fn rows(binary: &Binary, million: bool) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     with_many_pods(binary, &mut rows).await?;
@@ -74,7 +74,7 @@ async fn with_many_pods(binary: &Binary, rows: &mut Vec<Row>) -> Result<()> {
         "",
         &format!("≤ {}", megabytes(limit as u64)),
     ));
-    let target = Target::of(&server)?;
+    let target = Target::new(&server)?;
     for (count, path) in [
         ("10,000", format!("/api/v1/namespaces/{SMALL}/pods")),
         ("100,000", "/api/v1/pods".to_owned()),
@@ -154,11 +154,11 @@ async fn writes_beside_a_list(target: &Target, rows: &mut Vec<Row>) -> Result<()
     drop(busy);
     let lists = list_again_and_again(target)?;
     let beside = timed(&mut writer, &path, TIMED).await?;
-    ensure!(lists.end()?, "no list of 100,000 streamed beside the writes");
+    ensure!(lists.end()?, "no list of 100,000 streamed during the writes");
     let [alone, loops, beside] = [&alone, &loops, &beside].map(|times| quantile(times, 0.99));
     let target = format!("≤ {}", millis(alone * 2));
-    rows.push(row("write beside 100,000 pods, p99", &millis(alone), "", ""));
-    let title = "write beside a busy loop on each processor, p99";
+    rows.push(row("write with 100,000 pods, p99", &millis(alone), "", ""));
+    let title = "write with a busy loop on each processor, p99";
     rows.push(row(title, &millis(loops), "", ""));
     let title = "write while a list of 100,000 pods streams, p99";
     rows.push(row(title, &millis(beside), "", &target));
@@ -251,7 +251,7 @@ impl Watches {
 async fn fan_out(binary: &Binary, watchers: usize, rows: &mut Vec<Row>) -> Result<()> {
     const WRITES: usize = 50;
     let server = Server::start(binary, &[])?;
-    let target = Target::of(&server)?;
+    let target = Target::new(&server)?;
     let path = "/api/v1/namespaces/default/configmaps";
     let mut writer = target.connect().await?;
     writer
@@ -307,7 +307,7 @@ pub(super) async fn version_of(connection: &mut Connection, path: &str) -> Resul
 
 async fn idle_watches(binary: &Binary, count: usize, rows: &mut Vec<Row>) -> Result<()> {
     let server = Server::start(binary, &[])?;
-    let target = Target::of(&server)?;
+    let target = Target::new(&server)?;
     let mut connection = target.connect().await?;
     let path = "/api/v1/namespaces/default/configmaps";
     let version = version_of(&mut connection, path).await?;
@@ -345,7 +345,7 @@ async fn write_cost(binary: &Binary, objects: usize, rows: &mut Vec<Row>) -> Res
     const CONNECTIONS: usize = 16;
     let (server, _) = pods::with_config_maps(binary, objects).await?;
     let server = server.restart(&[])?;
-    let target = Target::of(&server)?;
+    let target = Target::new(&server)?;
     let mut best: Option<Duration> = None;
     // Twice, since the first writes after a start find everything cold.
     for round in 0..2 {
@@ -372,7 +372,7 @@ async fn write_cost(binary: &Binary, objects: usize, rows: &mut Vec<Row>) -> Res
     }
     let each = best.unwrap_or_default().as_secs_f64() * 1e6 / (WRITES / CONNECTIONS * CONNECTIONS) as f64;
     rows.push(row(
-        &format!("merge patch beside {objects} objects, server CPU each"),
+        &format!("merge patch with {objects} objects, server CPU each"),
         &format!("{each:.0} µs"),
         "",
         "flat, ≤ 80 µs",

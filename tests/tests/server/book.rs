@@ -210,7 +210,7 @@ fn both_servers_run_beside_each_other_as_it_stands_there() {
     programs.add_etcd();
     let program = test_support::kube_apiserver::program().unwrap();
     programs.add("kube-apiserver", &format!("exec {} \"$@\"\n", program.display()));
-    programs.run("how-to/beside-kube-apiserver.md");
+    programs.run("how-to/alongside-kube-apiserver.md");
 }
 
 #[test]

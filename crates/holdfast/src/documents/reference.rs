@@ -40,9 +40,9 @@ impl Page {
 fn flags() -> String {
     let command = shown();
     let mut page = String::from(
-        "# Flags\n\nFlags have kube-apiserver's names where it has one for the same thing. Truth values are written `--flag`, \
-         `--flag=true` or `--flag=false`; of a flag that takes one value and is given several times, the last counts.\n\n\
-         ## Of the server\n\n",
+        "# Flags\n\nA flag has the same name as in kube-apiserver, if kube-apiserver has it. Boolean flags are written `--flag`, \
+         `--flag=true` or `--flag=false`. If a flag with one value is repeated, the last value applies.\n\n\
+         ## Server\n\n",
     );
     table_of_flags(&mut page, &command);
     table_of_reference_flags(&mut page);
@@ -74,7 +74,7 @@ fn of_command(page: &mut String, before: &str, command: &Command) {
     let _ = write!(page, "\n## `{called}`\n\n{}.\n", about.trim_end_matches('.'));
     let places: Vec<&Arg> = command.get_positionals().collect();
     if !places.is_empty() {
-        *page += "\n| argument | what it is |\n|---|---|\n";
+        *page += "\n| argument | description |\n|---|---|\n";
         for place in places {
             let _ = writeln!(page, "| `{}` | {} |", value(place), help(place));
         }
@@ -89,7 +89,7 @@ fn of_command(page: &mut String, before: &str, command: &Command) {
 }
 
 fn table_of_flags(page: &mut String, command: &Command) {
-    *page += "| flag | default | what it says |\n|---|---|---|\n";
+    *page += "| flag | default | description |\n|---|---|---|\n";
     let mut flags: Vec<&Arg> = command
         .get_arguments()
         .filter(|argument| !argument.is_hide_set())
@@ -160,11 +160,11 @@ fn cell(text: &str) -> String {
 
 fn feature_gates() -> String {
     let mut page = String::from(
-        "# Feature gates\n\n`--feature-gates` knows all gates of kube-apiserver 1.36, with its stages and defaults. The last column \
-         says what each gate does in Holdfast:\n\n\
-         - *effect*: the gate switches the behaviour.\n\
+        "# Feature gates\n\n`--feature-gates` accepts all feature gates of kube-apiserver 1.36, with the same stages and defaults. The \
+         last column describes the effect of each gate in Holdfast:\n\n\
+         - *effect*: the gate enables or disables the behaviour.\n\
          - *always*: Holdfast always has the behaviour.\n\
-         - *absent*: Holdfast does not have the behaviour, whatever the gate says.\n\
+         - *absent*: Holdfast does not have the behaviour, whatever the value of the gate.\n\
          - *no effect*: the gate belongs to another component, or changes nothing here.\n\n\
          | gate | stage | default | in Holdfast |\n|---|---|---|---|\n",
     );
@@ -199,15 +199,15 @@ fn gate_effect(gate: &Gate) -> String {
         (None, Some(Claim::Always(behaviour))) => format!("always: {behaviour}"),
         (None, Some(Claim::Absent(reason) | Claim::Lacks(reason))) => format!("absent: {reason}"),
         (None, Some(Claim::NoEffect(reason))) => format!("no effect: {reason}"),
-        (None, None) => format!("no effect: only {} reads it", gate.components().join(", ")),
+        (None, None) => format!("no effect: used only by {}", gate.components().join(", ")),
     }
 }
 
 fn admission_plugins() -> Result<String> {
     let mut page = String::from(
-        "# Admission plugins\n\nThe plugins that kube-apiserver 1.36 knows, in its order. `--enable-admission-plugins` and \
-         `--disable-admission-plugins` name them.\n\n\
-         | plugin | here |\n|---|---|\n",
+        "# Admission plugins\n\nThe admission plugins of kube-apiserver 1.36, in the order in which they run. \
+         `--enable-admission-plugins` and `--disable-admission-plugins` change the default.\n\n\
+         | plugin | default |\n|---|---|\n",
     );
     let settings = PluginSettings::default();
     let (on, all) = (
@@ -220,7 +220,7 @@ fn admission_plugins() -> Result<String> {
         } else if let Some(gate) = all.gate(known) {
             format!("on with the feature gate `{gate}`")
         } else {
-            "off unless it is switched on".to_owned()
+            "off".to_owned()
         };
         let _ = writeln!(page, "| `{known}` | {here} |");
     }
@@ -229,9 +229,9 @@ fn admission_plugins() -> Result<String> {
 
 fn metrics() -> Result<String> {
     let mut page = String::from(
-        "# Metrics\n\n`/metrics` shows these, by the names and labels of kube-apiserver, once they have a value; those that begin \
-         with `etcd_`, on an etcd. Those of health checks are at `/metrics/slis`.\n\n\
-         | metric | type | stability | labels | what it says |\n|---|---|---|---|---|\n",
+        "# Metrics\n\n`/metrics` has these metrics once they have a value. Names and labels are those of kube-apiserver. Metrics \
+         that begin with `etcd_` exist only on etcd. The metrics of health checks are at `/metrics/slis`.\n\n\
+         | metric | type | stability | labels | description |\n|---|---|---|---|---|\n",
     );
     for family in holdfast_server::metrics::families(holdfast_kinds::Config::default().counters.families())? {
         let labels: Vec<String> = family.labels.iter().map(|label| format!("`{label}`")).collect();
@@ -279,9 +279,9 @@ mod tests {
         let plugins = Page::AdmissionPlugins.text().unwrap();
         for row in [
             "| `NamespaceLifecycle` | on |",
-            "| `ServiceAccount` | off unless it is switched on |",
+            "| `ServiceAccount` | off |",
             "| `PodTopologyLabels` | on |",
-            "| `AlwaysDeny` | off unless it is switched on |",
+            "| `AlwaysDeny` | off |",
         ] {
             assert!(plugins.contains(row), "{row}: {plugins}");
         }

@@ -24,19 +24,27 @@ const SCHEMA: &str = "flow_schema";
 type OfLevel = (&'static str, &'static str, fn(&LevelStatistics) -> f64);
 
 const OF_LEVELS: [OfLevel; 10] = [
-    ("nominal_limit_seats", "Seats of a level by its shares", |level| {
-        level.limits[0] as f64
-    }),
-    ("lower_limit_seats", "The fewest seats of a level", |level| {
-        level.limits[1] as f64
-    }),
-    ("upper_limit_seats", "The most seats of a level", |level| {
-        level.limits[2] as f64
-    }),
-    ("current_limit_seats", "Seats of a level now", |level| {
-        level.limits[3] as f64
-    }),
-    ("current_r", "The progress of the queues of a level", |level| {
+    (
+        "nominal_limit_seats",
+        "Nominal number of seats of a priority level",
+        |level| level.limits[0] as f64,
+    ),
+    (
+        "lower_limit_seats",
+        "Minimum number of seats of a priority level",
+        |level| level.limits[1] as f64,
+    ),
+    (
+        "upper_limit_seats",
+        "Maximum number of seats of a priority level",
+        |level| level.limits[2] as f64,
+    ),
+    (
+        "current_limit_seats",
+        "Current number of seats of a priority level",
+        |level| level.limits[3] as f64,
+    ),
+    ("current_r", "Virtual time of the queues of a priority level", |level| {
         level.progress.to_float()
     }),
     (
@@ -57,7 +65,7 @@ const OF_LEVELS: [OfLevel; 10] = [
     ("demand_seats_smoothed", "Smoothed demand for seats", |level| {
         level.demand[3]
     }),
-    ("target_seats", "The seats that a level is to have", |level| {
+    ("target_seats", "Target number of seats of a priority level", |level| {
         level.target
     }),
 ];
@@ -66,10 +74,12 @@ const OF_LEVELS: [OfLevel; 10] = [
 type OfDispatch = (&'static str, &'static str, fn(&Dispatched) -> SeatSeconds);
 
 const OF_DISPATCHES: [OfDispatch; 2] = [
-    ("dispatch_r", "The progress at the last dispatch", |last| last.now),
-    ("latest_s", "Where the request began that was dispatched last", |last| {
-        last.start
-    }),
+    ("dispatch_r", "Virtual time of the last dispatch", |last| last.now),
+    (
+        "latest_s",
+        "Virtual start time of the last dispatched request",
+        |last| last.start,
+    ),
 ];
 
 /// A pair of gauges: minimum and maximum of the waiting requests.
@@ -78,12 +88,12 @@ type Bounds = (&'static str, &'static str, fn(&Dispatched) -> [SeatSeconds; 2]);
 const BOUNDS: [Bounds; 2] = [
     (
         "next_s_bounds",
-        "Lowest and highest start of the oldest requests of queues",
+        "Minimum and maximum virtual start time of the oldest request of each queue",
         |last| last.bounds,
     ),
     (
         "next_discounted_s_bounds",
-        "Lowest and highest start of the oldest requests of queues, less the work in progress",
+        "Minimum and maximum virtual start time of the oldest request of each queue, minus the work in progress",
         |last| last.discounted,
     ),
 ];
@@ -108,7 +118,7 @@ const UTILIZATIONS: [Utilization; 4] = [
     ),
     (
         "priority_level_request_utilization",
-        "Ratio of executing or waiting requests to their limit",
+        "Ratio of executing or queued requests to their limit",
         Some("executing"),
         |level| &level.executing_utilization,
     ),
@@ -126,28 +136,37 @@ type OfFlow = (
 );
 
 const OF_FLOWS: [OfFlow; 6] = [
-    ("dispatched_requests_total", "Executed requests", "counter", |flow| {
-        (flow.dispatched > 0).then_some(flow.dispatched as f64)
-    }),
+    (
+        "dispatched_requests_total",
+        "Number of dispatched requests",
+        "counter",
+        |flow| (flow.dispatched > 0).then_some(flow.dispatched as f64),
+    ),
     (
         "request_dispatch_no_accommodation_total",
-        "Dispatches that found too few free seats",
+        "Number of dispatch attempts that failed for lack of free seats",
         "counter",
         |flow| (flow.unaccommodated > 0).then_some(flow.unaccommodated as f64),
     ),
     (
         "current_inqueue_requests",
-        "Requests waiting in queues",
+        "Number of queued requests",
         "gauge",
         |flow| flow.was_queued().then_some(flow.queued_requests as f64),
     ),
-    ("current_inqueue_seats", "Seats that are waited for", "gauge", |flow| {
-        flow.was_queued().then_some(flow.queued_seats as f64)
-    }),
-    ("current_executing_requests", "Executing requests", "gauge", |flow| {
-        (flow.dispatched > 0).then_some(flow.executing_requests as f64)
-    }),
-    ("current_executing_seats", "Seats that are taken", "gauge", |flow| {
+    (
+        "current_inqueue_seats",
+        "Number of seats that queued requests need",
+        "gauge",
+        |flow| flow.was_queued().then_some(flow.queued_seats as f64),
+    ),
+    (
+        "current_executing_requests",
+        "Number of executing requests",
+        "gauge",
+        |flow| (flow.dispatched > 0).then_some(flow.executing_requests as f64),
+    ),
+    ("current_executing_seats", "Number of occupied seats", "gauge", |flow| {
         (flow.dispatched > 0).then_some(flow.executing_seats as f64)
     }),
 ];
@@ -163,13 +182,13 @@ type FlowHistogram = (
 const FLOW_HISTOGRAMS: [FlowHistogram; 7] = [
     (
         "request_queue_length_after_enqueue",
-        "Length of the queue that a request joins",
+        "Length of a queue after a request was added",
         None,
         |flow| &flow.queue_lengths,
     ),
     (
         "request_wait_duration_seconds",
-        "Waits of requests in queues, in seconds",
+        "Time that requests spend in queues, in seconds",
         Some(("execute", "false")),
         |flow| &flow.waits[0],
     ),
@@ -178,32 +197,41 @@ const FLOW_HISTOGRAMS: [FlowHistogram; 7] = [
     }),
     (
         "request_execution_seconds",
-        "Execution times of requests in seconds; those of watches end when the watch has begun",
+        "Execution time of requests in seconds; for watches, until the watch is established",
         Some(("type", "regular")),
         |flow| &flow.executions[0],
     ),
     ("request_execution_seconds", "", Some(("type", "watch")), |flow| {
         &flow.executions[1]
     }),
-    ("watch_count_samples", "The watchers of changes", None, |flow| {
-        &flow.watchers
-    }),
-    ("work_estimated_seats", "The most seats of requests", None, |flow| {
-        &flow.seats
-    }),
+    (
+        "watch_count_samples",
+        "Number of watchers that a write notifies",
+        None,
+        |flow| &flow.watchers,
+    ),
+    (
+        "work_estimated_seats",
+        "Maximum number of seats of a request",
+        None,
+        |flow| &flow.seats,
+    ),
 ];
 
 /// Gauge of the fraction that all levels share.
-const FAIR_FRACTION: (&str, &str) = ("seat_fair_frac", "The fair proportion of the seats that are wanted");
+const FAIR_FRACTION: (&str, &str) = (
+    "seat_fair_frac",
+    "Fair fraction of the seats that each priority level gets",
+);
 /// Histogram over time of the used proportion of the limits of reading and mutating requests.
 const KINDS: (&str, &str) = (
     "read_vs_write_current_requests",
-    "Ratio of waiting or executing requests to their limit",
+    "Ratio of queued or executing requests to their limit",
 );
 /// Counter of rejected requests.
-const REJECTED: (&str, &str) = ("rejected_requests_total", "Rejected requests");
+const REJECTED: (&str, &str) = ("rejected_requests_total", "Number of rejected requests");
 /// The only metric without the prefix of the others.
-const WAITING: (&str, &str) = ("apiserver_current_inqueue_requests", "Requests waiting in queues");
+const WAITING: (&str, &str) = ("apiserver_current_inqueue_requests", "Number of queued requests");
 
 /// Returns every metric that may be written here.
 pub(super) fn families() -> impl Iterator<Item = Family> {
