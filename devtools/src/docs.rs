@@ -11,8 +11,8 @@ pub(crate) fn run() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let pages = runtime.block_on(book::reference(&Binary::debug()?))?;
     for page in pages {
-        let kept = fs::read_to_string(&page.path).unwrap_or_default();
-        if kept == page.text {
+        let existing = fs::read_to_string(&page.path).unwrap_or_default();
+        if existing == page.text {
             continue;
         }
         let name = page.path.display();

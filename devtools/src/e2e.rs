@@ -78,7 +78,7 @@ const GROUPS: [Group<'static>; 2] = [
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let program = e2e::program()?;
-    let server = Server::start(&Binary::of(arguments.debug)?, &FLAGS)?;
+    let server = Server::start(&Binary::new(arguments.debug)?, &FLAGS)?;
     tokio::runtime::Runtime::new()?.block_on(make_node(&server));
     let reports = tempfile::tempdir()?;
     let only = arguments.focus.as_deref().map(|focus| [Group { focus, skip: "^$" }]);
@@ -109,7 +109,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 
 /// Creates a ready node, without which no test starts.
 async fn make_node(server: &Server) {
-    let mut client = Client::of(server).await;
+    let mut client = Client::new(server).await;
     client
         .make("/api/v1/nodes", json!({"metadata": {"name": "node"}}))
         .await;

@@ -93,12 +93,12 @@ fn build(folder: &Path) -> Result<()> {
 
 /// Feeds a target. Whether it held.
 fn feed(folder: &Path, target: &str, seconds: u64) -> Result<bool> {
-    let of = |part: &str| -> Result<PathBuf> {
+    let created = |part: &str| -> Result<PathBuf> {
         let path = folder.join(part).join(target);
         fs::create_dir_all(&path)?;
         Ok(path)
     };
-    let (corpus, artifacts) = (of("corpus")?, of("artifacts")?);
+    let (corpus, artifacts) = (created("corpus")?, created("artifacts")?);
     say(&format!("{target}: {seconds} s"));
     let program = folder.join("target").join(PLATFORM).join("release").join(target);
     let status = Command::new(program)

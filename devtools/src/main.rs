@@ -47,7 +47,7 @@ enum Command {
     Fuzz(fuzz::Arguments),
     /// Print the path of the etcd that tests use, which is built or downloaded if it is missing.
     Etcd(commands::EtcdArguments),
-    /// Build a kube-apiserver from its Go module, which takes ten minutes, and print its path.
+    /// Build a kube-apiserver from its Go module, for ten minutes, and print its path.
     KubeApiserver,
     /// Run the suites of published Go modules that test with envtest, with this server instead of envtest's binaries.
     Suites(suites::Arguments),

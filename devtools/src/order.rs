@@ -32,15 +32,15 @@ pub(crate) fn run() -> Result<()> {
     need_valgrind()?;
     let binary = Binary::dist()?;
     let folder = tempfile::tempdir()?;
-    let counts = Counts::of(binary.path())?;
+    let counts = Counts::from_program(binary.path())?;
     let first = profiled(&binary, folder.path())?;
     let each = profiled(&binary, folder.path())?;
     ensure!(each.len() > 1000, "only {} functions are known by name", each.len());
     let first = &first - &each;
     for (file, names) in [(KEPT, &each), (KEPT_FIRST, &first)] {
-        let kept: BTreeSet<String> = names.iter().map(|name| counts.kept(name).to_owned()).collect();
-        names::write(&root().join(file), &kept)?;
-        say(&format!("{file}: {} functions", kept.len()));
+        let listed: BTreeSet<String> = names.iter().map(|name| counts.listed_name(name).to_owned()).collect();
+        names::write(&root().join(file), &listed)?;
+        say(&format!("{file}: {} functions", listed.len()));
     }
     Ok(())
 }
@@ -79,7 +79,7 @@ fn profiled(binary: &Binary, folder: &Path) -> Result<BTreeSet<String>> {
 struct Counts(HashMap<String, usize>);
 
 impl Counts {
-    fn of(program: &Path) -> Result<Self> {
+    fn from_program(program: &Path) -> Result<Self> {
         let output = Command::new("nm")
             .arg("--defined-only")
             .arg(program)
@@ -101,7 +101,7 @@ impl Counts {
     }
 
     /// Returns the name without its hash, or with it if several functions share the name.
-    fn kept<'n>(&self, name: &'n str) -> &'n str {
+    fn listed_name<'n>(&self, name: &'n str) -> &'n str {
         let bare = bare(name);
         match self.0.get(bare) {
             Some(count) if *count > 1 => name,
@@ -201,18 +201,18 @@ mod tests {
         assert_eq!(names.iter().collect::<Vec<_>>(), [again, "called"]);
         let alone = Counts::read(&format!("0 T {again}\n0 T called\n"));
         assert_eq!(
-            [again, "called"].map(|name| alone.kept(name)),
+            [again, "called"].map(|name| alone.listed_name(name)),
             ["_ZN2my5again", "called"]
         );
         let one_of_two = Counts::read(&format!("0 T {again}\n8 t _ZN2my5again17h1123456789abcdefE.llvm.7\n"));
-        assert_eq!(one_of_two.kept(again), again);
+        assert_eq!(one_of_two.listed_name(again), again);
     }
 
     #[test]
     fn names_are_kept_in_order() {
         for file in [KEPT, KEPT_FIRST] {
-            let kept = fs::read_to_string(root().join(file)).unwrap();
-            assert!(kept.lines().is_sorted() && kept.lines().all(|name| !name.contains(' ')));
+            let list = fs::read_to_string(root().join(file)).unwrap();
+            assert!(list.lines().is_sorted() && list.lines().all(|name| !name.contains(' ')));
         }
     }
 }

@@ -120,7 +120,7 @@ struct Numbers {
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let assets = match &arguments.assets {
         Some(directory) => std::fs::canonicalize(directory)?,
-        None => Binary::of(arguments.debug)?.assets(&root().join("target/envtest"))?,
+        None => Binary::new(arguments.debug)?.assets(&root().join("target/envtest"))?,
     };
     let mut outcomes = Vec::new();
     for suite in &SUITES {
@@ -132,9 +132,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         }
     }
     if arguments.write {
-        let kept = std::fs::read_to_string(root().join(DOCUMENT))?;
+        let existing = std::fs::read_to_string(root().join(DOCUMENT))?;
         let rows: Vec<String> = outcomes.iter().map(Outcome::row).collect();
-        table::put(DOCUMENT, BEGIN, &document(&kept, &rows))?;
+        table::put(DOCUMENT, BEGIN, &document(&existing, &rows))?;
     }
     let failed: Vec<&str> = outcomes
         .iter()
@@ -156,14 +156,14 @@ impl Arguments {
     }
 }
 
-/// Returns the table with `rows`, and of the other packages with those that `kept` has, in the order of the suites.
-fn document(kept: &str, rows: &[String]) -> String {
-    let kept = kept.split_once(BEGIN).map_or("", |(_, kept)| kept);
+/// Returns the table with `rows`, and of the other packages with those that `existing` has, in the order of the suites.
+fn document(existing: &str, rows: &[String]) -> String {
+    let existing = existing.split_once(BEGIN).map_or("", |(_, existing)| existing);
     let mut text = HEAD.to_owned();
     for suite in &SUITES {
         for package in suite.packages {
             let start = suite.row_start(package);
-            let lines = rows.iter().map(String::as_str).chain(kept.lines());
+            let lines = rows.iter().map(String::as_str).chain(existing.lines());
             for row in lines.filter(|row| row.starts_with(&start)).take(1) {
                 text.push_str(row);
                 text.push('\n');
@@ -196,12 +196,16 @@ impl Suite {
                 .current_dir(scratch.path()),
         )?;
         let listing: serde_json::Value = serde_json::from_str(&printed).context("what go says of the module")?;
-        let kept = listing
+        let module_folder = listing
             .get("Dir")
             .and_then(serde_json::Value::as_str)
             .with_context(|| format!("go has no sources of {wanted}"))?;
         std::fs::create_dir_all(folder.parent().unwrap_or(&folder))?;
-        output(Command::new("cp").args(["-r", "--no-preserve=mode", kept]).arg(&folder))?;
+        output(
+            Command::new("cp")
+                .args(["-r", "--no-preserve=mode", module_folder])
+                .arg(&folder),
+        )?;
         // Archives of modules do not keep file permissions.
         let scripts = ["-name", "*.sh", "-exec", "chmod", "+x", "{}", "+"];
         output(Command::new("find").arg(&folder).args(scripts))?;
@@ -286,7 +290,7 @@ fn read(said: &str) -> (Numbers, Vec<String>) {
     // "FAIL! -- 11 Passed | 1 Failed | 0 Pending | 2 Skipped": a Go test that contains all of them.
     let (mut well, mut badly) = (0, 0);
     for (judgement, specs) in lines().filter_map(|line| line.split_once("! -- ")) {
-        let of = |kind: &str| {
+        let count = |kind: &str| {
             let mut counts = specs
                 .split(" | ")
                 .filter_map(|count| count.split_once(' '))
@@ -300,9 +304,9 @@ fn read(said: &str) -> (Numbers, Vec<String>) {
             "SUCCESS" => well += 1,
             _ => badly += 1,
         }
-        numbers.passed += of("Passed");
-        numbers.failed += of("Failed");
-        numbers.skipped += of("Pending") + of("Skipped");
+        numbers.passed += count("Passed");
+        numbers.failed += count("Failed");
+        numbers.skipped += count("Pending") + count("Skipped");
     }
     numbers.passed = numbers.passed.saturating_sub(well);
     numbers.failed = numbers.failed.saturating_sub(badly);
@@ -336,10 +340,10 @@ mod tests {
     fn rows_of_packages_that_were_not_run_are_kept() {
         let start = |package| SUITES[0].row_start(package);
         let (envtest, cache, builder) = (start("./pkg/envtest"), start("./pkg/cache"), start("./pkg/builder"));
-        let kept = format!("text\n{BEGIN}{HEAD}{envtest} 1 |\n{builder} 2 |\n<!-- end -->\n");
+        let existing = format!("text\n{BEGIN}{HEAD}{envtest} 1 |\n{builder} 2 |\n<!-- end -->\n");
         let rows = [format!("{cache} 3 |"), format!("{builder} 4 |")];
         assert_eq!(
-            document(&kept, &rows),
+            document(&existing, &rows),
             format!("{HEAD}{envtest} 1 |\n{cache} 3 |\n{builder} 4 |\n")
         );
     }

@@ -83,7 +83,7 @@ fn replay(folder: &Path, suite: &str, jobs: usize, server: &Server, more: &[&str
     let tool = folder
         .ancestors()
         .find(|above| above.join("tools").is_dir())
-        .context("no tools beside the traces")?;
+        .context("no tools next to the traces")?;
     let output = Command::new("python3")
         .arg(tool.join("tools/traces.py"))
         .args(["replay", "--verbose", "--jobs", &jobs.to_string()])

@@ -15,7 +15,7 @@ static ENVIRONMENT: LazyLock<Environment> = LazyLock::new(|| {
 
 const OBJECT: &str = r#"{"a":1,"b":[1,2,3],"c":{"d":"text","e":1.5},"f":null,"g":true}"#;
 
-// What compiles comes to the same each time, within its budget.
+// An expression that compiles has the same result each time, within its budget.
 libfuzzer_sys::fuzz_target!(|expression: &str| {
     let _ = check_pattern(expression);
     let Ok(program) = ENVIRONMENT.compile(expression, &[]) else {

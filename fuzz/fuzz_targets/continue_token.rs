@@ -1,6 +1,6 @@
 #![no_main]
 
-// The module as it stands in the server, with the two words that it takes from there.
+// The same module as in the server, with the two names that it imports from there.
 #[allow(dead_code)]
 #[path = "../../crates/server/src/read/continue_token.rs"]
 mod continue_token;

@@ -19,7 +19,7 @@ const LIMITS: Limits = Limits {
     max_nodes: 5_000,
 };
 
-// The first line is an object, which may say who owns what; the second a configuration.
+// The first line is an object, possibly with managed fields; the second a configuration.
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let mut lines = bytes.splitn(3, |byte| *byte == b'\n');
     let (first, second) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());

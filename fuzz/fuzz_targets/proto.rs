@@ -18,7 +18,7 @@ static MESSAGES: LazyLock<(Messages, Vec<TypeId>)> = LazyLock::new(|| {
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let (messages, ids) = &*MESSAGES;
     if let [first, second, message @ ..] = bytes {
-        let of = ids[usize::from(u16::from_be_bytes([*first, *second])) % ids.len()];
-        invariants::message(messages, of, message);
+        let id = ids[usize::from(u16::from_be_bytes([*first, *second])) % ids.len()];
+        invariants::message(messages, id, message);
     }
 });

@@ -21,7 +21,7 @@ const LIMITS: Limits = Limits {
     max_nodes: 5_000,
 };
 
-// The first line is a Pod, the second a patch. Merging changes neither, comes to the same each time, and makes nothing deeper than both.
+// The first line is a Pod, the second a patch. Merging changes neither, has the same result each time, and makes nothing deeper than both.
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let cut = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len());
     let (pod, patch) = bytes.split_at(cut);
@@ -29,12 +29,12 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         return;
     };
     let before = (json::to_vec(&pod), json::to_vec(&patch));
-    let of = TablePatchType::new(&TYPES.0, TYPES.1);
-    let merged = strategic_merge(pod.clone(), &patch, &of);
+    let patch_type = TablePatchType::new(&TYPES.0, TYPES.1);
+    let merged = strategic_merge(pod.clone(), &patch, &patch_type);
     if let Ok(merged) = &merged {
         assert!(merged.depth() <= pod.depth() + patch.depth());
-        assert_eq!(strategic_merge(pod.clone(), &patch, &of).as_ref().ok(), Some(merged));
+        assert_eq!(strategic_merge(pod.clone(), &patch, &patch_type).as_ref().ok(), Some(merged));
     }
-    let _ = consumed_patch(&patch, &pod, &of);
+    let _ = consumed_patch(&patch, &pod, &patch_type);
     assert_eq!((json::to_vec(&pod), json::to_vec(&patch)), before);
 });

@@ -76,7 +76,7 @@ impl Target {
     ///
     /// # Errors
     /// If the connection fails.
-    pub fn of(server: &Server) -> Result<Self> {
+    pub fn new(server: &Server) -> Result<Self> {
         Ok(Self {
             address: server.address,
             name: ServerName::from(server.address.ip()),

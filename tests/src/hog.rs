@@ -33,7 +33,7 @@ const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 /// level has one seat if the server has few.
 pub async fn server(binary: &Binary, flags: &[&str]) -> (Server, Client) {
     let server = Server::start(binary, flags).unwrap();
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     client.namespace("load").await;
     let binding = json!({
         "metadata": {"name": "load"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name":
@@ -83,7 +83,8 @@ pub async fn load(
     target: &Target,
     connections: usize,
     user: &'static str,
-    (tasks, answers): (&mut JoinSet<()>, &UnboundedSender<(&'static str, StatusCode)>),
+    tasks: &mut JoinSet<()>,
+    answers: &UnboundedSender<(&'static str, StatusCode)>,
 ) {
     for _ in 0..connections {
         let (answers, mut connection) = (answers.clone(), target.connect().await.unwrap());
@@ -166,14 +167,14 @@ pub struct Figures {
     /// Number of requests of the hog that were served meanwhile.
     pub served: usize,
     /// Number of requests of the hog that were rejected.
-    pub refused: usize,
+    pub rejected: usize,
 }
 
 /// Measures the given number of requests of the quiet user without a hog, and as many alongside a hog with the given
 /// number of connections.
 pub async fn figures(binary: &Binary, requests: usize, connections: usize) -> Figures {
     let (server, mut client) = server(binary, &[]).await;
-    let target = Target::of(&server).unwrap();
+    let target = Target::new(&server).unwrap();
     let hog = target.clone().with_token(token(&mut client, "hog").await);
     let quiet = target.clone().with_token(token(&mut client, "quiet").await);
     let idle = apart(&quiet, requests).await;
@@ -181,7 +182,7 @@ pub async fn figures(binary: &Binary, requests: usize, connections: usize) -> Fi
     let loops = apart(&quiet, requests).await;
     drop(busy);
     let (mut tasks, (sender, mut answers)) = (JoinSet::new(), unbounded_channel());
-    load(&hog, connections, "hog", (&mut tasks, &sender)).await;
+    load(&hog, connections, "hog", &mut tasks, &sender).await;
     // The hog is active before the measurement.
     for _ in 0..connections {
         answers.recv().await.unwrap();
@@ -189,11 +190,11 @@ pub async fn figures(binary: &Binary, requests: usize, connections: usize) -> Fi
     let beside = apart(&quiet, requests).await;
     tasks.abort_all();
     drop(sender);
-    let (mut served, mut refused) = (0, 0);
+    let (mut served, mut rejected) = (0, 0);
     while let Some((_, status)) = answers.recv().await {
         match status {
             StatusCode::OK => served += 1,
-            _ => refused += 1,
+            _ => rejected += 1,
         }
     }
     Figures {
@@ -201,6 +202,6 @@ pub async fn figures(binary: &Binary, requests: usize, connections: usize) -> Fi
         loops,
         beside,
         served,
-        refused,
+        rejected,
     }
 }

@@ -6,7 +6,7 @@ pub mod aggregated;
 pub mod book;
 mod client;
 pub mod clients;
-mod definition_race;
+mod crd_race;
 mod environment;
 pub mod hog;
 #[path = "../../crates/server/tests/server/hook/mod.rs"]
@@ -19,7 +19,7 @@ mod server;
 pub mod tool;
 
 pub use client::{Connection, Http2, Target};
-pub use definition_race::{RaceOutcome, race_with_definition_deletion};
+pub use crd_race::{RaceOutcome, race_with_crd_deletion};
 pub use environment::Environment;
 pub use objects::{Client, MERGE};
 pub use process::{Process, wait_for_end};

@@ -27,9 +27,9 @@ pub struct Client {
 
 impl Client {
     /// Returns a client with a connection of its own, as a user of `system:masters`.
-    pub async fn of(server: &Server) -> Self {
+    pub async fn new(server: &Server) -> Self {
         Self {
-            connection: Target::of(server).unwrap().connect().await.unwrap(),
+            connection: Target::new(server).unwrap().connect().await.unwrap(),
         }
     }
 

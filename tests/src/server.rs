@@ -87,7 +87,7 @@ impl Binary {
     ///
     /// # Errors
     /// If the build fails.
-    pub fn of(debug: bool) -> Result<Self> {
+    pub fn new(debug: bool) -> Result<Self> {
         if debug { Self::debug() } else { Self::dist() }
     }
 
@@ -105,7 +105,7 @@ impl Binary {
     ///
     /// # Errors
     /// If it cannot be run, or exits with success.
-    pub fn refusal(&self, flags: &[impl AsRef<OsStr> + Debug]) -> Result<String> {
+    pub fn rejection(&self, flags: &[impl AsRef<OsStr> + Debug]) -> Result<String> {
         let folder = TempDir::new().context("a folder for the server's data")?;
         let output = self
             .command()

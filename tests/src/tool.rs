@@ -77,7 +77,7 @@ impl Tool {
     }
 
     /// Calls it until it fails with this message.
-    pub fn refuses_in_time(&self, arguments: &[&str], words: &str) {
+    pub fn rejects_in_time(&self, arguments: &[&str], words: &str) {
         self.in_time(arguments, |output| {
             !output.status.success() && text(&output.stderr).contains(words)
         });
@@ -95,7 +95,7 @@ impl Tool {
     }
 
     /// Returns the error message of a call that must fail.
-    pub fn refuses(&self, arguments: &[&str], input: &str) -> String {
+    pub fn rejects(&self, arguments: &[&str], input: &str) -> String {
         let output = self.output(arguments, input);
         assert!(
             !output.status.success(),

@@ -29,7 +29,7 @@ enum Command {
     Lint,
     /// Run the tests of the workspace.
     Test {
-        /// Also run the ignored tests, which take minutes (long kill tests and the like).
+        /// Also run the ignored tests, such as long kill tests, for minutes.
         #[arg(long)]
         slow: bool,
     },

@@ -87,13 +87,13 @@ mod tests {
     const CONFIG: &str = "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}";
 
     #[test]
-    fn everything_is_admitted_or_refused() {
+    fn everything_is_admitted_or_rejected() {
         let harness = Harness::new();
         assert!(harness.admit("AlwaysAdmit", CONFIG).is_ok());
-        let refused = "admission control is denying all modifications";
-        assert_eq!(harness.admit("AlwaysDeny", CONFIG).unwrap_err(), refused);
+        let rejected = "admission control is denying all modifications";
+        assert_eq!(harness.admit("AlwaysDeny", CONFIG).unwrap_err(), rejected);
         let updated = harness.admit_update("AlwaysDeny", Some("status"), CONFIG, CONFIG);
-        assert_eq!(updated.unwrap_err(), refused);
+        assert_eq!(updated.unwrap_err(), rejected);
         let server = Harness::new().written_by("system:apiserver", &[]);
         assert!(server.admit("AlwaysDeny", CONFIG).is_ok());
     }

@@ -65,11 +65,11 @@ impl AdmissionPlugin for AlwaysPullImages {
         let Some(pod) = object.filter(|pod| has_new_image(pod, old)) else {
             return Ok(());
         };
-        let faults = faults(&Field::root(pod).child("spec"));
-        if faults.is_empty() {
+        let errors = errors(&Field::root(pod).child("spec"));
+        if errors.is_empty() {
             return Ok(());
         }
-        let said: BTreeSet<String> = faults
+        let said: BTreeSet<String> = errors
             .iter()
             .map(|fault| format!("pods {:?} is forbidden: {fault}", context.name))
             .collect();
@@ -81,13 +81,13 @@ impl AdmissionPlugin for AlwaysPullImages {
     }
 }
 
-fn faults(spec: &Field<'_, '_>) -> Vec<FieldError> {
-    let mut faults = Vec::new();
+fn errors(spec: &Field<'_, '_>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
     for list in CONTAINERS {
         for container in spec.child(list).items() {
             let policy = container.child(POLICY);
             if policy.text() != ALWAYS {
-                faults.push(policy.not_supported(&[ALWAYS]));
+                errors.push(policy.not_supported(&[ALWAYS]));
             }
         }
     }
@@ -95,10 +95,10 @@ fn faults(spec: &Field<'_, '_>) -> Vec<FieldError> {
         let image = volume.child("image");
         let policy = image.child("pullPolicy");
         if image.is_set() && policy.text() != ALWAYS {
-            faults.push(policy.not_supported(&[ALWAYS]));
+            errors.push(policy.not_supported(&[ALWAYS]));
         }
     }
-    faults
+    errors
 }
 
 /// Returns true if a Pod is new, or has a container with an image that none had before.

@@ -52,7 +52,7 @@ pub(crate) struct PodUpdate<'a> {
 
 impl<'a> PodUpdate<'a> {
     /// Returns the update of a write, or `None` if the Pod has no node.
-    pub(crate) fn of(object: Option<&'a Value>, old: Option<&'a Value>) -> Option<Self> {
+    pub(crate) fn new(object: Option<&'a Value>, old: Option<&'a Value>) -> Option<Self> {
         let (pod, old) = (object?, old?);
         let node = pod.str_at(&["spec", "nodeName"]).filter(|node| !node.is_empty())?;
         Some(Self { pod, old, node })

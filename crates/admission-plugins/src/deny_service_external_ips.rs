@@ -56,13 +56,13 @@ mod tests {
             )
         };
         let harness = Harness::new();
-        let refused = "Use of external IPs is denied by admission control";
+        let rejected = "Use of external IPs is denied by admission control";
         let new = |addresses: &str| harness.admit("DenyServiceExternalIPs", &service(addresses));
-        assert_eq!(new("1.2.3.4").unwrap_err(), refused);
+        assert_eq!(new("1.2.3.4").unwrap_err(), rejected);
         assert!(new("").is_ok());
         let update =
             |from: &str, to: &str| harness.admit_update("DenyServiceExternalIPs", None, &service(from), &service(to));
         assert_eq!(update("1.2.3.4, 1.2.3.5", "1.2.3.5"), Ok(()));
-        assert_eq!(update("1.2.3.4", "1.2.3.4, 1.2.3.5").unwrap_err(), refused);
+        assert_eq!(update("1.2.3.4", "1.2.3.4, 1.2.3.5").unwrap_err(), rejected);
     }
 }

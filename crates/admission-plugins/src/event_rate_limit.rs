@@ -52,7 +52,7 @@ impl EventLimit {
     ///
     /// # Errors
     /// If the configuration is invalid.
-    pub fn of(configuration: &Value) -> Result<Vec<Self>, String> {
+    pub fn from_configuration(configuration: &Value) -> Result<Vec<Self>, String> {
         let limits = items(configuration, &["limits"]);
         let root = Field::root(configuration);
         if limits.is_empty() {
@@ -228,7 +228,7 @@ mod tests {
     use crate::harness::PluginSettings;
 
     fn limits(text: &str) -> Result<Vec<EventLimit>, String> {
-        EventLimit::of(&yaml::parse(text.as_bytes(), &Limits::default()).unwrap())
+        EventLimit::from_configuration(&yaml::parse(text.as_bytes(), &Limits::default()).unwrap())
     }
 
     #[test]
@@ -270,8 +270,8 @@ mod tests {
             "default]",
             "default, limit reached on type SourceAndObject for key chPoddefaultpuv1]",
         );
-        let refused = |said: &str| Some(format!("Too many requests: {said}"));
-        assert_eq!(said, [None, refused(two), refused(&three), None]);
+        let rejected = |said: &str| Some(format!("Too many requests: {said}"));
+        assert_eq!(said, [None, rejected(two), rejected(&three), None]);
     }
 
     #[test]

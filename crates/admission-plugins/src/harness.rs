@@ -102,7 +102,7 @@ impl Harness {
         match result {
             Ok(()) => Ok(object),
             Err(Refusal::Forbidden { message, .. }) => Err(message),
-            Err(refusal) => Err(format!("{refusal:?}")),
+            Err(rejection) => Err(format!("{rejection:?}")),
         }
     }
 
@@ -121,11 +121,11 @@ impl Harness {
             assert!(plugin.concerns(context));
             plugin.validate(context, Some(&object), Some(&old))
         });
-        result.map_err(|refusal| match refusal {
+        result.map_err(|rejection| match rejection {
             Refusal::Forbidden { message, causes } => causes
                 .iter()
                 .fold(message, |message, (reason, ..)| format!("{message} ({reason})")),
-            refusal => format!("{refusal:?}"),
+            rejection => format!("{rejection:?}"),
         })
     }
 
@@ -161,7 +161,8 @@ impl Harness {
     pub(crate) fn admit_subresource(
         &self,
         plugin: &str,
-        (plural, subresource): (&str, &str),
+        plural: &str,
+        subresource: &str,
         name: &str,
         body: &str,
     ) -> Result<(), String> {
@@ -188,7 +189,7 @@ impl Harness {
             match admitted {
                 Ok(()) => None,
                 Err(Refusal::TooManyRequests { message, .. }) => Some(message),
-                Err(refusal) => Some(said(refusal)),
+                Err(rejection) => Some(said(rejection)),
             }
         };
         texts.iter().map(admit).collect()
@@ -249,7 +250,7 @@ impl Harness {
                 .map(|reserve| at(&reserve.object, "status.used"))
                 .collect()),
             Err(Refusal::Forbidden { message, .. }) => Err(message),
-            Err(refusal) => Err(format!("{refusal:?}")),
+            Err(rejection) => Err(format!("{rejection:?}")),
         }
     }
 
@@ -265,9 +266,9 @@ impl Harness {
 }
 
 /// Returns the message of a plugin that rejects a write.
-fn said(refusal: Refusal) -> String {
-    match refusal {
+fn said(rejection: Refusal) -> String {
+    match rejection {
         Refusal::Forbidden { message, .. } => message,
-        refusal => format!("{refusal:?}"),
+        rejection => format!("{rejection:?}"),
     }
 }

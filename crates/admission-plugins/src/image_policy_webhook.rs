@@ -1,6 +1,7 @@
 //! Admission of the images of Pods by a webhook.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -71,11 +72,11 @@ impl ImagePolicySettings {
     ///
     /// # Errors
     /// If the configuration is invalid.
-    pub fn of(configuration: &Value) -> Result<Self, String> {
+    pub fn from_configuration(configuration: &Value) -> Result<Self, String> {
         let root = Field::root(configuration);
         let duration = |name: &str,
                         scale: Duration,
-                        (least, most): (Duration, Duration),
+                        allowed: RangeInclusive<Duration>,
                         usual: Duration|
          -> Result<Duration, String> {
             let field = root.child(name);
@@ -90,21 +91,22 @@ impl ImagePolicySettings {
                 return Ok(usual);
             }
             let scaled = u32::try_from(stated).ok().and_then(|stated| scale.checked_mul(stated));
-            scaled
-                .filter(|scaled| (least..=most).contains(scaled))
-                .ok_or_else(|| format!("{name}: valid value is between {least:?} and {most:?}, got {stated}"))
+            scaled.filter(|scaled| allowed.contains(scaled)).ok_or_else(|| {
+                let (least, most) = allowed.into_inner();
+                format!("{name}: valid value is between {least:?} and {most:?}, got {stated}")
+            })
         };
         let second = Duration::from_secs(1);
         let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
-        let times = (second, minutes(30));
+        let times = second..=minutes(30);
         Ok(Self {
             backoff: duration(
                 "retryBackoff",
                 Duration::from_millis(1),
-                (Duration::from_nanos(1), minutes(5)),
+                Duration::from_nanos(1)..=minutes(5),
                 Duration::from_millis(500),
             )?,
-            allow: duration("allowTTL", second, times, minutes(5))?,
+            allow: duration("allowTTL", second, times.clone(), minutes(5))?,
             deny: duration("denyTTL", second, times, Duration::from_secs(30))?,
             allowed_without_answer: root.child("defaultAllow").is_true(),
         })
@@ -315,7 +317,7 @@ mod tests {
     }
 
     fn settings(text: &str) -> Result<ImagePolicySettings, String> {
-        ImagePolicySettings::of(&yaml::parse(text.as_bytes(), &Limits::default()).unwrap())
+        ImagePolicySettings::from_configuration(&yaml::parse(text.as_bytes(), &Limits::default()).unwrap())
     }
 
     fn admit(configuration: &str, answer: Result<&'static str, &'static str>) -> (Vec<Option<String>>, Vec<String>) {
@@ -349,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn images_are_refused_for_the_reason_that_the_webhook_gives() {
+    fn images_are_rejected_for_the_reason_that_the_webhook_gives() {
         let why = "image policy webhook backend denied one or more images: no";
         let (said, asked) = admit("{}", Ok("{\"allowed\":false,\"reason\":\"no\"}"));
         assert_eq!(

@@ -78,15 +78,15 @@ impl AdmissionPlugin for LimitRanger {
         let root = Field::root(object);
         let spec = root.child("spec");
         for limits in self.limits(context) {
-            let mut faults = Vec::new();
+            let mut findings = Vec::new();
             for limit in limits.iter() {
                 match context.resource.plural.as_str() {
-                    CLAIMS => check_claim(limit, &spec, &mut faults),
-                    _ => check_pod(limit, &spec, &mut faults),
+                    CLAIMS => check_claim(limit, &spec, &mut findings),
+                    _ => check_pod(limit, &spec, &mut findings),
                 }
             }
-            if !faults.is_empty() {
-                return Err(Refusal::forbidden(aggregate(&faults)));
+            if !findings.is_empty() {
+                return Err(Refusal::forbidden(aggregate(&findings)));
             }
         }
         Ok(())
@@ -97,10 +97,10 @@ impl LimitRanger {
     /// Returns the limits of the namespace.
     fn limits(&self, context: &WriteContext<'_>) -> Vec<Arc<Limits>> {
         let mut found = Vec::new();
-        let of = group_resource("", "limitranges");
+        let limit_ranges = group_resource("", "limitranges");
         context
             .lookup
-            .list_revisions(&of, context.namespace, &mut |revision, read| {
+            .list_revisions(&limit_ranges, context.namespace, &mut |revision, read| {
                 found.push(self.limits_at(revision, read));
             });
         found
@@ -208,14 +208,14 @@ fn fill_in(pod: &mut Value, limits: &[Limit]) {
 }
 
 /// upstream: plugin/pkg/admission/limitranger#PodValidateLimitFunc
-fn check_pod(limit: &Limit, spec: &Field<'_, '_>, faults: &mut Vec<String>) {
+fn check_pod(limit: &Limit, spec: &Field<'_, '_>, findings: &mut Vec<String>) {
     match limit.limit_type.as_str() {
         CONTAINER => {
             for (list, _) in CONTAINERS {
                 for container in spec.child(list).items() {
                     let resources = container.child("resources");
                     let (requests, limits) = (resources.child("requests"), resources.child("limits"));
-                    check(limit, &amounts(&requests), &amounts(&limits), faults);
+                    check(limit, &amounts(&requests), &amounts(&limits), findings);
                 }
             }
         }
@@ -226,7 +226,7 @@ fn check_pod(limit: &Limit, spec: &Field<'_, '_>, faults: &mut Vec<String>) {
                 total.extend(of_pod.filter(|(name, _)| ["cpu", "memory"].contains(&name.as_str())));
                 total
             });
-            check(limit, &requests, &limits, faults);
+            check(limit, &requests, &limits, findings);
         }
         _ => {}
     }
@@ -235,23 +235,23 @@ fn check_pod(limit: &Limit, spec: &Field<'_, '_>, faults: &mut Vec<String>) {
 /// upstream: plugin/pkg/admission/limitranger#minConstraint
 /// upstream: plugin/pkg/admission/limitranger#maxConstraint
 /// upstream: plugin/pkg/admission/limitranger#limitRequestRatioConstraint
-fn check(limit: &Limit, requests: &Amounts, limits: &Amounts, faults: &mut Vec<String>) {
+fn check(limit: &Limit, requests: &Amounts, limits: &Amounts, findings: &mut Vec<String>) {
     let limit_type = &limit.limit_type;
     for (name, least) in &limit.least {
         let bound = || format!("minimum {name} usage per {limit_type} is {least}");
         match (requests.get(name), limits.get(name)) {
-            (None, _) => faults.push(format!("{}.  No request is specified", bound())),
-            (Some(request), _) if request < least => faults.push(format!("{}, but request is {request}", bound())),
-            (_, Some(limit)) if limit < least => faults.push(format!("{}, but limit is {limit}", bound())),
+            (None, _) => findings.push(format!("{}.  No request is specified", bound())),
+            (Some(request), _) if request < least => findings.push(format!("{}, but request is {request}", bound())),
+            (_, Some(limit)) if limit < least => findings.push(format!("{}, but limit is {limit}", bound())),
             _ => {}
         }
     }
     for (name, most) in &limit.most {
         let bound = || format!("maximum {name} usage per {limit_type} is {most}");
         match (requests.get(name), limits.get(name)) {
-            (_, None) => faults.push(format!("{}.  No limit is specified", bound())),
-            (_, Some(limit)) if limit > most => faults.push(format!("{}, but limit is {limit}", bound())),
-            (Some(request), _) if request > most => faults.push(format!("{}, but request is {request}", bound())),
+            (_, None) => findings.push(format!("{}.  No limit is specified", bound())),
+            (_, Some(limit)) if limit > most => findings.push(format!("{}, but limit is {limit}", bound())),
+            (Some(request), _) if request > most => findings.push(format!("{}, but request is {request}", bound())),
             _ => {}
         }
     }
@@ -259,12 +259,12 @@ fn check(limit: &Limit, requests: &Amounts, limits: &Amounts, faults: &mut Vec<S
         let bound = || format!("{name} max limit to request ratio per {limit_type} is {most}");
         let stated = |list: &Amounts| list.get(name).copied().filter(|amount| !amount.is_zero());
         match (stated(requests), stated(limits)) {
-            (None, _) => faults.push(format!("{}, but no request is specified or request is 0", bound())),
-            (_, None) => faults.push(format!("{}, but no limit is specified or limit is 0", bound())),
+            (None, _) => findings.push(format!("{}, but no request is specified or request is 0", bound())),
+            (_, None) => findings.push(format!("{}, but no limit is specified or limit is 0", bound())),
             (Some(request), Some(limit)) => {
                 let ratio = limit.ratio(request).unwrap_or_default();
                 if most.ratio(Quantity::of_units(1)).is_some_and(|most| ratio > most) {
-                    faults.push(format!("{}, but provided ratio is {ratio:.6}", bound()));
+                    findings.push(format!("{}, but provided ratio is {ratio:.6}", bound()));
                 }
             }
         }
@@ -272,7 +272,7 @@ fn check(limit: &Limit, requests: &Amounts, limits: &Amounts, faults: &mut Vec<S
 }
 
 /// upstream: plugin/pkg/admission/limitranger#PersistentVolumeClaimValidateLimitFunc
-fn check_claim(limit: &Limit, spec: &Field<'_, '_>, faults: &mut Vec<String>) {
+fn check_claim(limit: &Limit, spec: &Field<'_, '_>, findings: &mut Vec<String>) {
     const SORT: &str = "PersistentVolumeClaim";
     if limit.limit_type != SORT {
         return;
@@ -289,9 +289,9 @@ fn check_claim(limit: &Limit, spec: &Field<'_, '_>, faults: &mut Vec<String>) {
         for (name, enforced) in bounds {
             let bound = || format!("{called} {name} usage per {SORT} is {enforced}");
             match requests.get(name) {
-                None => faults.push(format!("{}.  No request is specified", bound())),
+                None => findings.push(format!("{}.  No request is specified", bound())),
                 Some(request) if outside(request, enforced) => {
-                    faults.push(format!("{}, but request is {request}", bound()));
+                    findings.push(format!("{}, but request is {request}", bound()));
                 }
                 Some(_) => {}
             }
@@ -338,20 +338,20 @@ mod tests {
     #[test]
     fn containers_keep_to_least_most_and_ratio() {
         let harness = range("{type: Container, min: {cpu: 100m}, max: {cpu: 1}, maxLimitRequestRatio: {cpu: 2}}");
-        let refusal = |request: &str, limit: &str| {
+        let rejection = |request: &str, limit: &str| {
             let text = pod(&format!("requests: {{cpu: {request}}}, limits: {{cpu: {limit}}}"));
             harness.admit(PLUGIN, &text).unwrap_err()
         };
         assert_eq!(
-            refusal("50m", "60m"),
+            rejection("50m", "60m"),
             "minimum cpu usage per Container is 100m, but request is 50m"
         );
         assert_eq!(
-            refusal("2", "2"),
+            rejection("2", "2"),
             "maximum cpu usage per Container is 1, but limit is 2"
         );
         assert_eq!(
-            refusal("100m", "1"),
+            rejection("100m", "1"),
             "cpu max limit to request ratio per Container is 2, but provided ratio is 10.000000"
         );
         assert!(

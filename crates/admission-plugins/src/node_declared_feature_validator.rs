@@ -59,7 +59,7 @@ impl AdmissionPlugin for NodeDeclaredFeatureValidator {
 
     /// upstream: plugin/pkg/admission/nodedeclaredfeatures#Plugin.Validate
     fn validate(&self, context: &WriteContext<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), Refusal> {
-        let Some(update) = PodUpdate::of(object, old) else {
+        let Some(update) = PodUpdate::new(object, old) else {
             return Ok(());
         };
         // The reference compares generations, which change only with the spec.

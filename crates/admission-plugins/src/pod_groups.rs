@@ -47,18 +47,18 @@ impl AdmissionPlugin for PodGroupWorkloadExists {
         };
         let text = |name| reference.str_at(&[name]).unwrap_or_default();
         let (name, template) = (text("workloadName"), text("podGroupTemplateName"));
-        let refuse = |why: String| Err(Refusal::forbidden(format!("PodGroup rejected: {why}")));
+        let reject = |why: String| Err(Refusal::forbidden(format!("PodGroup rejected: {why}")));
         let workloads = group_resource(GROUP, "workloads");
         let Some(workload) = context.lookup.get(&workloads, context.namespace, name) else {
-            return refuse(format!("Workload {name:?} not found"));
+            return reject(format!("Workload {name:?} not found"));
         };
         if workload.at(&["metadata", "deletionTimestamp"]).is_some() {
-            return refuse(format!("Workload {name:?} is being deleted"));
+            return reject(format!("Workload {name:?} is being deleted"));
         }
         let mut templates = items(&workload, &["spec", "podGroupTemplates"]).iter();
         match templates.any(|known| known.str_at(&["name"]) == Some(template)) {
             true => Ok(()),
-            false => refuse(format!("PodGroupTemplate {template:?} not found in Workload {name:?}")),
+            false => reject(format!("PodGroupTemplate {template:?} not found in Workload {name:?}")),
         }
     }
 }
@@ -237,10 +237,10 @@ mod tests {
         let differs = named.replace("spec: {p", "spec: {priority: 8, p");
         let harness = Harness::serving(APIS, GATES).with(class);
         assert_eq!(at(&harness.admit("Priority", &named).unwrap(), "spec.priority"), "7");
-        let refusal = harness.admit("Priority", &differs).unwrap_err();
+        let rejection = harness.admit("Priority", &differs).unwrap_err();
         assert!(
-            refusal.contains("priority set in the pod group (8) must match the priority computed (7)"),
-            "{refusal}"
+            rejection.contains("priority set in the pod group (8) must match the priority computed (7)"),
+            "{rejection}"
         );
     }
 }

@@ -102,7 +102,7 @@ impl PodNodeSelector {
         if allowed.is_empty() || selector.entries().all(fits) {
             return Ok(());
         }
-        Err(refuse(
+        Err(reject(
             pod,
             "pod node label selector labels conflict with its namespace whitelist",
         ))
@@ -115,7 +115,7 @@ fn check_conflicts(wanted: &Labels, pod: &Value) -> Result<(), Refusal> {
     let differs =
         |(label, value): (&str, Field<'_, '_>)| wanted.get(label).is_some_and(|wanted| wanted != value.text());
     match selector.entries().any(differs) {
-        true => Err(refuse(
+        true => Err(reject(
             pod,
             "pod node label selector conflicts with its namespace node label selector",
         )),
@@ -124,7 +124,7 @@ fn check_conflicts(wanted: &Labels, pod: &Value) -> Result<(), Refusal> {
 }
 
 /// Returns an error that names the Pod, without the prefix of a name that is not generated yet.
-fn refuse(pod: &Value, why: &str) -> Refusal {
+fn reject(pod: &Value, why: &str) -> Refusal {
     Refusal::ForbiddenOn {
         resource: group_resource("", "pods"),
         name: pod.str_at(&["metadata", "name"]).unwrap_or_default().to_owned(),
@@ -144,17 +144,17 @@ fn labels_of(selector: &str) -> Result<Labels, Refusal> {
             return Err(Refusal::Failed(format!("invalid selector: [{}]", parts.join(" "))));
         };
         let (key, value) = (key.trim(), value.trim());
-        let invalid = |place: String, value: &str, faults: Vec<_>| {
-            let error = FieldError::invalid(&FieldPath::new(&place), value, faults.join("; "));
+        let invalid = |place: String, value: &str, errors: Vec<_>| {
+            let error = FieldError::invalid(&FieldPath::new(&place), value, errors.join("; "));
             Refusal::Failed(error.to_string())
         };
-        let faults = qualified_name(key);
-        if !faults.is_empty() {
-            return Err(invalid("<nil>".to_owned(), key, faults));
+        let errors = qualified_name(key);
+        if !errors.is_empty() {
+            return Err(invalid("<nil>".to_owned(), key, errors));
         }
-        let faults = label_value(value);
-        if !faults.is_empty() {
-            return Err(invalid(format!("[{key}]"), value, faults));
+        let errors = label_value(value);
+        if !errors.is_empty() {
+            return Err(invalid(format!("[{key}]"), value, errors));
         }
         labels.insert(key.to_owned(), value.to_owned());
     }
@@ -200,17 +200,17 @@ mod tests {
         assert_eq!(admit(&named, "x: 'y'").unwrap(), r#"{"a":"b","c":"d","x":"y"}"#);
         let other = harness("", &[("clusterDefaultNodeSelector", "e=f")]);
         assert_eq!(admit(&other, "").unwrap(), r#"{"e":"f"}"#);
-        let refused = "pod node label selector conflicts with its namespace node label selector";
-        assert!(admit(&named, "a: other").unwrap_err().contains(refused));
+        let rejected = "pod node label selector conflicts with its namespace node label selector";
+        assert!(admit(&named, "a: other").unwrap_err().contains(rejected));
     }
 
     #[test]
     fn pods_keep_to_what_their_namespace_allows() {
         let harness = harness("", &[("default", "a=b,c=d")]);
         assert!(admit(&harness, "a: b").is_ok());
-        let refused = "pod node label selector labels conflict with its namespace whitelist";
-        assert!(admit(&harness, "a: other").unwrap_err().contains(refused));
-        assert!(admit(&harness, "e: f").unwrap_err().contains(refused));
+        let rejected = "pod node label selector labels conflict with its namespace whitelist";
+        assert!(admit(&harness, "a: other").unwrap_err().contains(rejected));
+        assert!(admit(&harness, "e: f").unwrap_err().contains(rejected));
     }
 
     #[test]

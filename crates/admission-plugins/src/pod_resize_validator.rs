@@ -33,7 +33,7 @@ impl AdmissionPlugin for PodResizeValidator {
 
     /// upstream: plugin/pkg/admission/podresize#Plugin.Validate
     fn validate(&self, context: &WriteContext<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), Refusal> {
-        let Some(update) = PodUpdate::of(object, old) else {
+        let Some(update) = PodUpdate::new(object, old) else {
             return Ok(());
         };
         let PodUpdate { pod, node: name, .. } = update;
@@ -43,7 +43,7 @@ impl AdmissionPlugin for PodResizeValidator {
         let node = update.node(context)?;
         let system = node.str_at(&["metadata", "labels", "kubernetes.io/os"]);
         if let Some(system) = system.filter(|system| *system != "linux") {
-            return Err(refused(
+            return Err(rejected(
                 "UnsupportedPlatform",
                 format!("pod resize is only supported on linux nodes, node {name:?} is {system:?}"),
             ));
@@ -53,7 +53,7 @@ impl AdmissionPlugin for PodResizeValidator {
 }
 
 /// Returns an error with a cause that only has a reason.
-fn refused(reason: &str, message: String) -> Refusal {
+fn rejected(reason: &str, message: String) -> Refusal {
     Refusal::Forbidden {
         message,
         causes: vec![(reason.to_owned(), String::new(), String::new())],
@@ -64,7 +64,7 @@ fn refused(reason: &str, message: String) -> Refusal {
 ///
 /// upstream: plugin/pkg/admission/podresize#validateRequestsWithinAllocatable
 fn within_allocatable(requests: &Amounts, node: &Value) -> Result<(), Refusal> {
-    let mut faults = Vec::new();
+    let mut errors = Vec::new();
     for (name, thousandths) in [("cpu", true), ("memory", false)] {
         let Some(requested) = requests.get(name) else {
             continue;
@@ -77,15 +77,15 @@ fn within_allocatable(requests: &Amounts, node: &Value) -> Result<(), Refusal> {
             } else {
                 requested.units()
             };
-            faults.push(format!("{name}, requested: {requested}, allocatable: {has}"));
+            errors.push(format!("{name}, requested: {requested}, allocatable: {has}"));
         }
     }
-    if faults.is_empty() {
+    if errors.is_empty() {
         return Ok(());
     }
-    Err(refused(
+    Err(rejected(
         "NodeCapacity",
-        format!("node didn't have enough allocatable resources: {}", faults.join("; ")),
+        format!("node didn't have enough allocatable resources: {}", errors.join("; ")),
     ))
 }
 

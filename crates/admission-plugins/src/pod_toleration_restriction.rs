@@ -31,7 +31,7 @@ impl TolerationSettings {
     ///
     /// # Errors
     /// If the configuration is invalid.
-    pub fn of(configuration: &Value) -> Result<Self, String> {
+    pub fn from_configuration(configuration: &Value) -> Result<Self, String> {
         let root = Field::placed(Some(configuration), "podtolerationrestriction");
         let mut errors = Errors::new();
         let mut list = |name| -> Result<Vec<Toleration>, String> {
@@ -293,7 +293,7 @@ mod tests {
     const PLUGIN: &str = "PodTolerationRestriction";
 
     fn settings(text: &str) -> Result<TolerationSettings, String> {
-        TolerationSettings::of(&yaml::parse(text.as_bytes(), &Limits::default()).unwrap())
+        TolerationSettings::from_configuration(&yaml::parse(text.as_bytes(), &Limits::default()).unwrap())
     }
 
     fn harness(annotations: &str, configuration: &str) -> Harness {
@@ -358,20 +358,21 @@ mod tests {
     fn pods_keep_to_what_is_allowed() {
         let allowed = "scheduler.alpha.kubernetes.io/tolerationsWhitelist: '[{\"key\": \"a\", \"operator\": \"Exists\", \"effect\": \
                        \"NoExecute\", \"tolerationSeconds\": 5}]'";
-        let refused = |scope: &str| {
+        let rejected = |scope: &str| {
             let why = "pod tolerations (possibly merged with namespace default tolerations) conflict with its";
             format!("Failed({:?})", format!("{why} {scope} whitelist"))
         };
         let named = harness(allowed, "{whitelist: [{key: b, operator: Exists}]}");
-        let of = |seconds| format!("{{key: a, operator: Exists, effect: NoExecute, tolerationSeconds: {seconds}}}");
-        assert!(admit(&named, &of(4)).is_ok());
-        assert_eq!(admit(&named, &of(6)).unwrap_err(), refused("namespace"));
+        let toleration =
+            |seconds| format!("{{key: a, operator: Exists, effect: NoExecute, tolerationSeconds: {seconds}}}");
+        assert!(admit(&named, &toleration(4)).is_ok());
+        assert_eq!(admit(&named, &toleration(6)).unwrap_err(), rejected("namespace"));
         let cluster = harness("", "{whitelist: [{key: b, value: v}, {key: c, operator: Exists}]}");
-        assert_eq!(admit(&cluster, &of(4)).unwrap_err(), refused("cluster"));
+        assert_eq!(admit(&cluster, &toleration(4)).unwrap_err(), rejected("cluster"));
         assert!(admit(&cluster, "{key: b, operator: Equal, value: v}, {key: c, value: w}").is_ok());
         assert_eq!(
             admit(&cluster, "{key: b, operator: Equal, value: w}").unwrap_err(),
-            refused("cluster")
+            rejected("cluster")
         );
     }
 

@@ -157,12 +157,12 @@ impl AdmissionPlugin for ResourceQuota {
         object: &Value,
         old: Option<&dyn Fn() -> Value>,
     ) -> Result<Vec<Reservation>, Refusal> {
-        let Some(counted) = Counted::of(context.resource).filter(|counted| may_take(context, counted)) else {
+        let Some(counted) = Counted::for_resource(context.resource).filter(|counted| may_take(context, counted)) else {
             return Ok(Vec::new());
         };
-        let of = group_resource("", "resourcequotas");
+        let name = group_resource("", "resourcequotas");
         let (mut quotas, mut covered_scopes) = (Vec::new(), Vec::new());
-        context.lookup.list(&of, context.namespace, &mut |quota| {
+        context.lookup.list(&name, context.namespace, &mut |quota| {
             if !self.limited.is_empty() {
                 let scopes = ScopeRequirement::of_quota(quota).into_iter();
                 let matching = scopes.filter(|scope| scope.matches(&counted, object));
@@ -207,7 +207,7 @@ impl AdmissionPlugin for ResourceQuota {
         let mut reservations = Vec::new();
         for (quota, more) in quotas.iter().zip(charges) {
             reservations.extend(reserved(quota.clone(), more)?.map(|object| Reservation {
-                resource: of.clone(),
+                resource: name.clone(),
                 object,
             }));
         }
@@ -352,10 +352,10 @@ fn reserved(mut quota: Value, more: &Amounts) -> Result<Option<Value>, Refusal> 
     }
     if !exceeded.is_empty() {
         let shown = |list: &Amounts| {
-            let of = exceeded
+            let amounts = exceeded
                 .iter()
                 .filter_map(|name| Some(format!("{name}={}", list.get(*name)?)));
-            of.collect::<Vec<_>>().join(",")
+            amounts.collect::<Vec<_>>().join(",")
         };
         return Err(Refusal::forbidden(format!(
             "exceeded quota: {}, requested: {}, used: {}, limited: {}",
@@ -387,9 +387,9 @@ mod tests {
         )
     }
 
-    fn refusal(quota: &str, text: &str) -> String {
+    fn rejection(quota: &str, text: &str) -> String {
         let reserved = Harness::new().with(quota).reserved(PLUGIN, text, None);
-        reserved.map(|_| String::new()).unwrap_or_else(|refusal| refusal)
+        reserved.map(|_| String::new()).unwrap_or_else(|rejection| rejection)
     }
 
     fn pod(spec: &str, resources: &str) -> String {
@@ -406,7 +406,7 @@ mod tests {
         for name in ["configmaps", "count/configmaps"] {
             let full = quota("", &format!("{name}: '2'"), &format!("{name}: '2'"));
             assert_eq!(
-                refusal(&full, CONFIG_MAP),
+                rejection(&full, CONFIG_MAP),
                 format!("exceeded quota: q, requested: {name}=1, used: {name}=2, limited: {name}=2")
             );
             let room = quota("", &format!("{name}: '2'"), &format!("{name}: '1'"));
@@ -418,11 +418,11 @@ mod tests {
     #[test]
     fn uncounted_resource_is_rejected() {
         assert_eq!(
-            refusal(&quota("", "configmaps: '2'", ""), CONFIG_MAP),
+            rejection(&quota("", "configmaps: '2'", ""), CONFIG_MAP),
             "status unknown for quota: q, resources: configmaps"
         );
         // Limits that are only in the specification are not in force yet.
-        assert_eq!(refusal(&quota("hard: {configmaps: '0'}", "", ""), CONFIG_MAP), "");
+        assert_eq!(rejection(&quota("hard: {configmaps: '0'}", "", ""), CONFIG_MAP), "");
     }
 
     #[test]
@@ -433,11 +433,11 @@ mod tests {
             "requests.cpu: 900m, limits.memory: '0', pods: '0'",
         );
         assert_eq!(
-            refusal(&quota, &pod("", "")),
+            rejection(&quota, &pod("", "")),
             "failed quota: q: must specify limits.memory for: c; requests.cpu for: c"
         );
         assert_eq!(
-            refusal(&quota, &pod("", "requests: {cpu: 200m}, limits: {memory: 1Mi}")),
+            rejection(&quota, &pod("", "requests: {cpu: 200m}, limits: {memory: 1Mi}")),
             "exceeded quota: q, requested: requests.cpu=200m, used: requests.cpu=900m, limited: requests.cpu=1"
         );
         let fits = pod("", "requests: {cpu: 50m}, limits: {memory: 1Mi}");
@@ -463,12 +463,12 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                !refusal(&full(scope), &pod(spec, "")).is_empty(),
+                !rejection(&full(scope), &pod(spec, "")).is_empty(),
                 counts,
                 "{scope} {spec}"
             );
         }
-        assert_eq!(refusal(&full("scopes: [BestEffort]"), CONFIG_MAP), "");
+        assert_eq!(rejection(&full("scopes: [BestEffort]"), CONFIG_MAP), "");
     }
 
     #[test]
@@ -501,7 +501,7 @@ mod tests {
                      resources: {requests: {storage: 3Gi}}}}";
         let name = "fast.storageclass.storage.k8s.io/requests.storage";
         assert_eq!(
-            refusal(&quota("", &format!("{name}: 2Gi"), &format!("{name}: '0'")), claim),
+            rejection(&quota("", &format!("{name}: 2Gi"), &format!("{name}: '0'")), claim),
             format!("exceeded quota: q, requested: {name}=3Gi, used: {name}=0, limited: {name}=2Gi")
         );
     }

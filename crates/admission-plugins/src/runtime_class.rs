@@ -82,8 +82,8 @@ fn unaddressable(name: &str) -> Option<String> {
     if name.is_empty() {
         return Some("resource name may not be empty".to_owned());
     }
-    let faults = path_segment(name);
-    (!faults.is_empty()).then(|| format!("invalid resource name {name:?}: [{}]", faults.join(" ")))
+    let errors = path_segment(name);
+    (!errors.is_empty()).then(|| format!("invalid resource name {name:?}: [{}]", errors.join(" ")))
 }
 
 fn class_of(context: &WriteContext<'_>, pod: &Value) -> Result<Option<Value>, Refusal> {

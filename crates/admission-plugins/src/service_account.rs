@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_that_is_not_there_is_refused() {
+    fn an_account_that_is_not_there_is_rejected() {
         assert_eq!(
             account("")
                 .admit(PLUGIN, &pod("", "serviceAccountName: nope,"))
@@ -450,23 +450,23 @@ mod tests {
              imagePullSecrets: [{name: pull}]}",
         );
         let harness = Harness::new().with(&text);
-        let refusal = |spec: &str| harness.admit(PLUGIN, &pod("", spec)).map(|_| ()).unwrap_err();
+        let rejection = |spec: &str| harness.admit(PLUGIN, &pod("", spec)).map(|_| ()).unwrap_err();
         let volume = |secret: &str| format!("volumes: [{{name: v, secret: {{secretName: {secret}}}}}],");
         assert_eq!(
-            refusal(&volume("other")),
+            rejection(&volume("other")),
             "volume with secret.secretName=\"other\" is not allowed because service account default does not reference that \
              secret"
         );
         assert!(harness.admit(PLUGIN, &pod("", &volume("own"))).is_ok());
         assert_eq!(
-            refusal(
+            rejection(
                 "initContainers: [{name: first, image: i, env: [{name: E, valueFrom: {secretKeyRef: {name: other, key: k}}}]}],"
             ),
             "init container first with envVar E referencing secret.secretName=\"other\" is not allowed because service account \
              default does not reference that secret"
         );
         assert_eq!(
-            refusal("imagePullSecrets: [{name: other}],"),
+            rejection("imagePullSecrets: [{name: other}],"),
             "imagePullSecrets[0].name=\"other\" is not allowed because service account default does not reference that \
              imagePullSecret"
         );

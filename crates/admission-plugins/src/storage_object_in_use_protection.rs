@@ -39,8 +39,8 @@ impl AdmissionPlugin for StorageObjectInUseProtection {
         object: Option<&mut Value>,
         _old: Option<&Value>,
     ) -> Result<(), Refusal> {
-        let of = FINALIZERS.iter().find(|(plural, _)| context.resource.plural == *plural);
-        let (Some((_, finalizer)), Some(object)) = (of, object) else {
+        let protection = FINALIZERS.iter().find(|(plural, _)| context.resource.plural == *plural);
+        let (Some((_, finalizer)), Some(object)) = (protection, object) else {
             return Ok(());
         };
         add_finalizer(object, finalizer);

@@ -118,7 +118,7 @@ fn mutations(value: &Value, visit: &mut dyn FnMut(Value)) {
 #[test]
 fn no_object_however_odd_brings_a_kind_down() {
     let all = Kinds::new();
-    // All mutations take minutes, so a sample runs unless all are requested.
+    // All mutations run for minutes, so a sample runs unless all are requested.
     let step = if std::env::var_os("ALL").is_some() { 1 } else { 31 };
     let mut kinds = 0;
     for entry in std::fs::read_dir(shared("facts/roundtrip")).unwrap() {

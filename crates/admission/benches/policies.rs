@@ -61,11 +61,11 @@ fn ask(policies: &Policies, registry: &Registry, plural: &str, object: &Value, u
     if !active.concerns(plural) {
         return true;
     }
-    let of = GroupResource {
+    let name = GroupResource {
         group: Default::default(),
         resource: plural.into(),
     };
-    let Some(resource) = registry.resource(&of) else {
+    let Some(resource) = registry.resource(&name) else {
         return false;
     };
     let authorizer: Arc<dyn Authorizer> = Arc::new(AlwaysAllow);

@@ -91,10 +91,10 @@ impl Default for AdmissionChain {
 impl AdmissionChain {
     /// Creates a chain of these plugins and all dynamic ones.
     pub fn new(plugins: Vec<Box<dyn AdmissionPlugin>>) -> Self {
-        Self::of(plugins, DynamicPlugin::ALL.to_vec())
+        Self::with_dynamic(plugins, DynamicPlugin::ALL.to_vec())
     }
 
-    fn of(plugins: Vec<Box<dyn AdmissionPlugin>>, dynamic: Vec<DynamicPlugin>) -> Self {
+    fn with_dynamic(plugins: Vec<Box<dyn AdmissionPlugin>>, dynamic: Vec<DynamicPlugin>) -> Self {
         let wanted = |plugin: &dyn AdmissionPlugin| -> Vec<&'static str> {
             let interests = plugin.interests().iter();
             interests.map(|interest| interest.resource).collect()
@@ -134,7 +134,7 @@ impl AdmissionChain {
     pub fn only(mut self, keep: impl Fn(&str) -> bool) -> Self {
         self.plugins.retain(|plugin| keep(plugin.name()));
         self.dynamic.retain(|plugin| keep(plugin.name()));
-        Self::of(self.plugins, self.dynamic)
+        Self::with_dynamic(self.plugins, self.dynamic)
     }
 
     /// Removes the plugins whose feature gates are not `on`.
@@ -142,7 +142,7 @@ impl AdmissionChain {
     pub fn gated(mut self, on: impl Fn(&str) -> bool) -> Self {
         self.plugins.retain(|plugin| plugin.gate().is_none_or(&on));
         self.dynamic.retain(|plugin| plugin.gate().is_none_or(&on));
-        Self::of(self.plugins, self.dynamic)
+        Self::with_dynamic(self.plugins, self.dynamic)
     }
 
     /// Returns the feature gate that enables the plugin of that name.

@@ -71,7 +71,7 @@ pub struct Timings {
     /// Number of passes through the compiled-in plugins, by step and operation.
     passes: [[AtomicU64; OPERATIONS.len()]; 2],
     /// Number of writes, by operation, that were rejected after they had passed the validating step.
-    refused_late: [AtomicU64; OPERATIONS.len()],
+    rejected_late: [AtomicU64; OPERATIONS.len()],
     /// Origin from which hours are counted.
     begun: Instant,
 }
@@ -216,7 +216,7 @@ impl Timings {
             plugins,
             steps: Default::default(),
             passes: Default::default(),
-            refused_late: Default::default(),
+            rejected_late: Default::default(),
             begun: Instant::now(),
         }
     }
@@ -269,20 +269,20 @@ impl Timings {
     }
 
     /// Records a duration from `begun` until now. Returns the current time.
-    fn note(&self, of: Timed, step: Step, operation: Operation, refused: bool, begun: Instant) -> Instant {
+    fn note(&self, of: Timed, step: Step, operation: Operation, rejected: bool, begun: Instant) -> Instant {
         let now = Instant::now();
-        let (took, step, refused) = (now - begun, step as usize, usize::from(refused));
+        let (took, step, rejected) = (now - begun, step as usize, usize::from(rejected));
         match of {
             Timed::Nothing => {}
             Timed::Plugin(place) => {
                 let cells = self.plugins.get(place).and_then(|of| of.durations.get(step));
-                if let Some(cell) = cells.and_then(|of| of.get(operation as usize)?.get(refused)) {
+                if let Some(cell) = cells.and_then(|of| of.get(operation as usize)?.get(rejected)) {
                     cell.observe(&BUCKETS, took);
                 }
             }
             Timed::Step => {
                 let cells = self.steps.get(step).and_then(|of| of.get(operation as usize));
-                if let Some(cell) = cells.and_then(|of| of.get(refused)) {
+                if let Some(cell) = cells.and_then(|of| of.get(rejected)) {
                     cell.durations.observe(&BUCKETS, took);
                     cell.recent.get_or_init(Box::default).observe(took, self.hour(now));
                 }
@@ -293,9 +293,9 @@ impl Timings {
 
     /// Records the rejection of a write that passed the validating step. The plugin that reserves quotas ran since
     /// `begun`; in the reference it is a part of that step.
-    fn refuse_late(&self, operation: Operation, begun: Instant) {
-        if let Some(refused) = self.refused_late.get(operation as usize) {
-            refused.fetch_add(1, Relaxed);
+    fn reject_late(&self, operation: Operation, begun: Instant) {
+        if let Some(rejected) = self.rejected_late.get(operation as usize) {
+            rejected.fetch_add(1, Relaxed);
         }
         self.note(Timed::Step, Step::Validate, operation, true, begun);
     }
@@ -311,10 +311,10 @@ impl Timings {
         for (step, cells) in Step::ALL.into_iter().zip(&self.steps) {
             for (labels, cell) in labelled(step, cells) {
                 let mut counts = cell.durations.read();
-                if step == Step::Validate && !labels.refused {
+                if step == Step::Validate && !labels.rejected {
                     // Writes that are rejected late did not pass. Nearly all passing durations are in the first bucket.
                     let late = self
-                        .refused_late
+                        .rejected_late
                         .get(labels.operation as usize)
                         .map_or(0, |late| late.load(Relaxed));
                     if let Some(first) = counts.counts.first_mut() {
@@ -343,24 +343,24 @@ impl Timings {
                     let (at_step, at_operation) = (step as usize, operation as usize);
                     let takes_part = plugin.takes_part.get(at_step).and_then(|of| of.get(at_operation));
                     let cells = plugin.durations.get(at_step).and_then(|of| of.get(at_operation));
-                    let Some([passed, refused]) = cells.filter(|_| takes_part == Some(&true)) else {
+                    let Some([passed, rejected]) = cells.filter(|_| takes_part == Some(&true)) else {
                         continue;
                     };
-                    let (mut passed, refused) = (passed.read(), refused.read());
+                    let (mut passed, rejected) = (passed.read(), rejected.read());
                     // The other writes did not concern the plugin.
-                    let called = passed.count() + refused.count();
+                    let called = passed.count() + rejected.count();
                     if let Some(first) = passed.counts.first_mut() {
                         *first += reached.saturating_sub(called);
                     }
-                    reached = reached.saturating_sub(refused.count());
-                    for (refused, counts) in [(false, passed), (true, refused)] {
+                    reached = reached.saturating_sub(rejected.count());
+                    for (rejected, counts) in [(false, passed), (true, rejected)] {
                         if counts.count() > 0 {
                             each(
                                 plugin.name,
                                 Labels {
                                     step,
                                     operation,
-                                    refused,
+                                    rejected,
                                 },
                                 counts,
                             );
@@ -380,18 +380,18 @@ pub struct Labels {
     /// Operation.
     pub operation: Operation,
     /// True if the write was rejected.
-    pub refused: bool,
+    pub rejected: bool,
 }
 
 fn labelled<T>(step: Step, cells: &Cells<T>) -> impl Iterator<Item = (Labels, &T)> {
     OPERATIONS.into_iter().zip(cells).flat_map(move |(operation, cells)| {
         let by_outcome = [false, true].into_iter().zip(cells);
-        by_outcome.map(move |(refused, cell)| {
+        by_outcome.map(move |(rejected, cell)| {
             (
                 Labels {
                     step,
                     operation,
-                    refused,
+                    rejected,
                 },
                 cell,
             )
@@ -422,10 +422,10 @@ impl Timing<'_> {
     /// # Errors
     /// If `result` is an error.
     pub fn end<T, E>(mut self, result: Result<T, E>) -> Result<T, E> {
-        let of = std::mem::replace(&mut self.of, Timed::Nothing);
-        if !matches!(of, Timed::Nothing) {
+        let timed = std::mem::replace(&mut self.of, Timed::Nothing);
+        if !matches!(timed, Timed::Nothing) {
             self.timings
-                .note(of, self.step, self.operation, result.is_err(), self.begun);
+                .note(timed, self.step, self.operation, result.is_err(), self.begun);
         }
         result
     }
@@ -451,7 +451,7 @@ pub(crate) struct Pass<'a> {
 impl Pass<'_> {
     /// Records the end of a call of the plugin with that index; the next call starts at the same time. A plugin without
     /// a part in the step uses negligible time, which counts for the next plugin.
-    pub(crate) fn called(&mut self, place: usize, refused: bool) {
+    pub(crate) fn called(&mut self, place: usize, rejected: bool) {
         let plugin = self.timings.plugins.get(place);
         let takes_part = plugin
             .and_then(|of| of.takes_part.get(self.step as usize)?.get(self.operation as usize))
@@ -459,16 +459,18 @@ impl Pass<'_> {
         if !takes_part {
             return;
         }
-        let of = Timed::Plugin(place);
-        self.begun = self.timings.note(of, self.step, self.operation, refused, self.begun);
+        let timed = Timed::Plugin(place);
+        self.begun = self
+            .timings
+            .note(timed, self.step, self.operation, rejected, self.begun);
     }
 
     /// Records the end of a call of the plugin with that index, which reserves quotas for a write that passed the step.
-    pub(crate) fn reserved(&mut self, place: usize, refused: bool) {
+    pub(crate) fn reserved(&mut self, place: usize, rejected: bool) {
         let begun = self.begun;
-        self.called(place, refused);
-        if refused {
-            self.timings.refuse_late(self.operation, begun);
+        self.called(place, rejected);
+        if rejected {
+            self.timings.reject_late(self.operation, begun);
         }
     }
 }
@@ -495,7 +497,7 @@ mod tests {
         let mut calls = Vec::new();
         timings.read_plugins(|name, labels, counts| {
             assert_eq!(labels.operation, Operation::Create);
-            calls.push((name, labels.step.name(), labels.refused, counts.count()));
+            calls.push((name, labels.step.name(), labels.rejected, counts.count()));
         });
         calls
     }
@@ -535,7 +537,7 @@ mod tests {
         drop(timings.step(Step::Admit, Operation::Delete));
         let mut steps = Vec::new();
         timings.read_steps(|labels, counts, quantiles| {
-            steps.push((labels.refused, counts.count(), quantiles.is_some()));
+            steps.push((labels.rejected, counts.count(), quantiles.is_some()));
         });
         assert_eq!(steps, [(false, 1, true), (true, 1, true)]);
     }
@@ -547,9 +549,9 @@ mod tests {
             let step = timings.step(Step::Validate, Operation::Create);
             assert_eq!(step.end(Ok::<_, ()>(1)), Ok(1));
         }
-        timings.refuse_late(Operation::Create, Instant::now());
+        timings.reject_late(Operation::Create, Instant::now());
         let mut steps = Vec::new();
-        timings.read_steps(|labels, counts, _| steps.push((labels.refused, counts.count())));
+        timings.read_steps(|labels, counts, _| steps.push((labels.rejected, counts.count())));
         assert_eq!(steps, [(false, 2), (true, 1)]);
     }
 

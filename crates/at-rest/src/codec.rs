@@ -116,15 +116,15 @@ impl StorageCodec {
     ///
     /// # Errors
     /// Fails if no server can have written these bytes at this key.
-    pub fn from_rest(&self, key: &[u8], kept: &[u8]) -> Result<Served, Fault> {
+    pub fn from_rest(&self, key: &[u8], stored_bytes: &[u8]) -> Result<Served, Fault> {
         let types = self.messages.types();
         let Some((resource, storage)) = self.stored_around(key) else {
             return match is_of_group(key) {
-                true => custom::decode(types, kept),
-                false => self.unlisted_from_rest(kept),
+                true => custom::decode(types, stored_bytes),
+                false => self.unlisted_from_rest(stored_bytes),
             };
         };
-        let object = self.read(kept)?;
+        let object = self.read(stored_bytes)?;
         let (_, kind) = identity(&object)?;
         if kind != resource.kind {
             let expected = resource.kind.clone();
@@ -146,12 +146,18 @@ impl StorageCodec {
         if let Some(raw) = resource.capabilities.raw {
             suffix = raw.suffix(&object, raw.form_of(&object));
         }
-        Ok(write_served(types, Some(type_id), &object, kept.len() * 2, &suffix))
+        Ok(write_served(
+            types,
+            Some(type_id),
+            &object,
+            stored_bytes.len() * 2,
+            &suffix,
+        ))
     }
 
     /// Decodes an object without a resource if its type is known; otherwise returns it unchanged.
-    fn unlisted_from_rest(&self, kept: &[u8]) -> Result<Served, Fault> {
-        match self.read(kept) {
+    fn unlisted_from_rest(&self, stored_bytes: &[u8]) -> Result<Served, Fault> {
+        match self.read(stored_bytes) {
             Ok(object) => {
                 let (api_version, kind) = identity(&object)?;
                 let type_id = self.type_of(&api_version, &kind)?;
@@ -159,25 +165,25 @@ impl StorageCodec {
                     self.messages.types(),
                     Some(type_id),
                     &object,
-                    kept.len() * 2,
+                    stored_bytes.len() * 2,
                     &[],
                 ))
             }
-            Err(_) => Ok(Served::plain(kept.to_vec())),
+            Err(_) => Ok(Served::plain(stored_bytes.to_vec())),
         }
     }
 
     /// Reads an object in its stored version.
-    fn read(&self, kept: &[u8]) -> Result<Value, Fault> {
-        if kept.starts_with(&MAGIC) {
-            let envelope = Envelope::read(kept)?;
+    fn read(&self, stored_bytes: &[u8]) -> Result<Value, Fault> {
+        if stored_bytes.starts_with(&MAGIC) {
+            let envelope = Envelope::read(stored_bytes)?;
             let type_id = self.type_of(&envelope.api_version, &envelope.kind)?;
             let mut object = self.messages.decode(type_id, envelope.message, &Limits::TRUSTED)?;
             object.set_at(&["apiVersion"], Value::from(&*envelope.api_version));
             object.set_at(&["kind"], Value::from(&*envelope.kind));
             return Ok(object);
         }
-        let object = custom::tree(kept)?;
+        let object = custom::tree(stored_bytes)?;
         let (api_version, kind) = identity(&object)?;
         let type_id = self.type_of(&api_version, &kind)?;
         Ok(types::decode(self.messages.types(), type_id, &object)?.value)
@@ -205,8 +211,10 @@ impl StorageCodec {
 
 impl Codec for StorageCodec {
     fn encode(&self, key: &[u8], value: &Served, old: Option<&Bytes>) -> Result<Bytes, CodecError> {
-        let kept = self.to_rest(key, value, old.map(|old| &old[..]));
-        kept.map(Bytes::from).map_err(|fault| CodecError::new(key, fault))
+        let stored_bytes = self.to_rest(key, value, old.map(|old| &old[..]));
+        stored_bytes
+            .map(Bytes::from)
+            .map_err(|fault| CodecError::new(key, fault))
     }
 
     fn decode(&self, key: &[u8], stored: &[u8]) -> Result<Served, CodecError> {

@@ -12,16 +12,16 @@ const REVISION: &[u8] = br#""resourceVersion":""#;
 /// Returns the stored form of a served object.
 pub(crate) fn encode(served: &Served) -> Vec<u8> {
     let bytes = served.bytes();
-    let mut kept = Vec::with_capacity(bytes.len() + 1);
+    let mut stored = Vec::with_capacity(bytes.len() + 1);
     match served.revision_at().and_then(|at| around_revision(bytes, at as usize)) {
         Some((head, tail)) => {
-            kept.extend_from_slice(head);
-            kept.extend_from_slice(tail);
+            stored.extend_from_slice(head);
+            stored.extend_from_slice(tail);
         }
-        None => kept.extend_from_slice(bytes),
+        None => stored.extend_from_slice(bytes),
     }
-    kept.push(b'\n');
-    kept
+    stored.push(b'\n');
+    stored
 }
 
 /// Returns the bytes before and after the member whose value ends at `at`, without one of the commas around it.
@@ -36,21 +36,21 @@ fn around_revision(bytes: &[u8], at: usize) -> Option<(&[u8], &[u8])> {
 }
 
 /// Returns the served form of a stored object.
-pub(crate) fn decode(types: &TypeTable, kept: &[u8]) -> Result<Served, Fault> {
-    let object = tree(kept)?;
+pub(crate) fn decode(types: &TypeTable, stored: &[u8]) -> Result<Served, Fault> {
+    let object = tree(stored)?;
     for name in ["kind", "apiVersion"] {
         if object.str_at(&[name]).unwrap_or_default().is_empty() {
             return Err(Fault::Unidentified(if name == "kind" { "Kind" } else { "apiVersion" }));
         }
     }
-    Ok(write_served(types, None, &object, kept.len() + 32, &[]))
+    Ok(write_served(types, None, &object, stored.len() + 32, &[]))
 }
 
 /// Decodes a stored object from JSON, or from tagged CBOR, which a kube-apiserver on the same etcd may write.
-pub(crate) fn tree(kept: &[u8]) -> Result<Value, holdfast_value::Error> {
-    match kept.starts_with(&cbor::SELF_DESCRIBED) {
-        true => cbor::parse(kept, &Limits::TRUSTED),
-        false => json::parse(kept, &Limits::TRUSTED),
+pub(crate) fn tree(stored: &[u8]) -> Result<Value, holdfast_value::Error> {
+    match stored.starts_with(&cbor::SELF_DESCRIBED) {
+        true => cbor::parse(stored, &Limits::TRUSTED),
+        false => json::parse(stored, &Limits::TRUSTED),
     }
 }
 
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn custom_object_is_stored_without_revision() {
         let types = TypeTable::default();
-        for (kept, served) in [
+        for (stored, served) in [
             (
                 r#"{"apiVersion":"a.io/v1","kind":"A","metadata":{"name":"a","uid":"u"}}"#,
                 r#"{"apiVersion":"a.io/v1","kind":"A","metadata":{"name":"a","resourceVersion":"","uid":"u"}}"#,
@@ -93,20 +93,20 @@ mod tests {
                 r#"{"apiVersion":"a.io/v1","kind":"A","metadata":{"resourceVersion":""}}"#,
             ),
         ] {
-            let kept = format!("{kept}\n");
-            let decoded = decode(&types, kept.as_bytes()).unwrap();
+            let stored = format!("{stored}\n");
+            let decoded = decode(&types, stored.as_bytes()).unwrap();
             assert_eq!(decoded.bytes(), served);
-            assert_eq!(encode(&decoded), kept.as_bytes());
+            assert_eq!(encode(&decoded), stored.as_bytes());
         }
     }
 
     #[test]
     fn cbor_is_read_as_json_is() {
         let text = r#"{"apiVersion":"a.io/v1","kind":"A","metadata":{"name":"a"}}"#;
-        let mut kept = Vec::new();
-        cbor::write(&json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap(), &mut kept);
-        let decoded = |kept: &[u8]| decode(&TypeTable::default(), kept).unwrap().bytes().to_vec();
-        assert_eq!(decoded(&kept), decoded(text.as_bytes()));
+        let mut stored = Vec::new();
+        cbor::write(&json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap(), &mut stored);
+        let decoded = |stored: &[u8]| decode(&TypeTable::default(), stored).unwrap().bytes().to_vec();
+        assert_eq!(decoded(&stored), decoded(text.as_bytes()));
     }
 
     #[test]

@@ -19,11 +19,11 @@ use holdfast_kinds::Config;
 use holdfast_value::{Limits, Value, json};
 use test_support::{needs, shared};
 
-fn kept() -> StorageCodec {
-    kept_with(&Config::default())
+fn codec() -> StorageCodec {
+    codec_with(&Config::default())
 }
 
-fn kept_with(config: &Config) -> StorageCodec {
+fn codec_with(config: &Config) -> StorageCodec {
     let older = holdfast_kind_tables::older_kinds().map(|(api_version, kind, like)| OlderKind {
         api_version,
         kind,
@@ -54,9 +54,9 @@ impl Stored {
             .is_some_and(|group| group.ends_with(".example.com"))
         {
             true => {
-                let mut kept = json::parse(&self.bytes, &Limits::TRUSTED).unwrap();
-                kept.set_at(&["metadata", "resourceVersion"], "1".into());
-                Some(kept)
+                let mut object = json::parse(&self.bytes, &Limits::TRUSTED).unwrap();
+                object.set_at(&["metadata", "resourceVersion"], "1".into());
+                Some(object)
             }
             false => Some(object.clone()),
         }
@@ -88,8 +88,8 @@ fn before<'a>(entries: &'a [Stored], stored: &Stored) -> Option<&'a Stored> {
 }
 
 /// Reads a stored entry and compares it with the API's object.
-fn reads(kept: &StorageCodec, stored: &Stored) -> Result<(), String> {
-    let served = kept
+fn reads(codec: &StorageCodec, stored: &Stored) -> Result<(), String> {
+    let served = codec
         .from_rest(stored.key.as_bytes(), &stored.bytes)
         .map_err(|fault| format!("reading: {fault}"))?;
     let Some(mut expected) = stored.expected() else {
@@ -105,16 +105,16 @@ fn reads(kept: &StorageCodec, stored: &Stored) -> Result<(), String> {
 
 /// Writes the API's object (or the object that was read, if the API returns none) and compares it with the stored
 /// entry.
-fn writes(kept: &StorageCodec, stored: &Stored, old: Option<&Stored>) -> Result<(), String> {
+fn writes(codec: &StorageCodec, stored: &Stored, old: Option<&Stored>) -> Result<(), String> {
     let decoded = match stored.expected() {
         Some(object) => holdfast_store::Value::plain(json::to_string(&object)),
-        None => kept
+        None => codec
             .from_rest(stored.key.as_bytes(), &stored.bytes)
             .map_err(|fault| format!("reading: {fault}"))?,
     };
     let served = with_room(decoded);
     let old = old.and_then(Stored::expected).map(|old| json::to_string(&old));
-    let written = kept
+    let written = codec
         .to_rest(stored.key.as_bytes(), &served, old.as_deref().map(str::as_bytes))
         .map_err(|fault| format!("writing: {fault}"))?;
     if written == stored.bytes {
@@ -153,15 +153,15 @@ fn list() -> PathBuf {
 #[needs(shared)]
 #[test]
 fn reference_objects_round_trip_exactly() {
-    let kept = kept();
+    let codec = codec();
     let mut failing: BTreeMap<String, String> = BTreeMap::new();
     let mut counts: BTreeMap<String, [usize; 3]> = BTreeMap::new();
     let entries = entries();
     for (at, stored) in entries.iter().enumerate() {
         let name = format!("{} {}", at, stored.key);
         let (read, written) = (
-            reads(&kept, stored),
-            writes(&kept, stored, before(&entries[..at], stored)),
+            reads(&codec, stored),
+            writes(&codec, stored, before(&entries[..at], stored)),
         );
         let segment = stored.key.split('/').nth(2).unwrap_or_default();
         let family = if segment.ends_with(".example.com") {
@@ -207,16 +207,16 @@ fn copied_objects_keep_their_bytes() {
         apis: Apis::set(&["api/all=true".to_owned()]).unwrap(),
         ..Config::default()
     };
-    let kept = kept_with(&everything);
+    let codec = codec_with(&everything);
     let mut failing = Vec::new();
     let entries = entries();
     for (at, stored) in entries.iter().enumerate() {
         let key = stored.key.as_bytes();
-        // A copy writes what was updated twice: the second write takes the place of an object.
+        // A copy writes an updated object twice: the second write replaces the first.
         let is_updated = before(&entries[..at], stored).is_some();
-        let back = kept.from_rest(key, &stored.bytes).and_then(|served| {
+        let back = codec.from_rest(key, &stored.bytes).and_then(|served| {
             let old = is_updated.then(|| served.bytes().clone());
-            kept.to_rest(key, &served, old.as_deref())
+            codec.to_rest(key, &served, old.as_deref())
         });
         match back {
             Ok(back) if back == stored.bytes => {}
@@ -239,7 +239,7 @@ fn copied_objects_keep_their_bytes() {
 
 #[test]
 fn copied_objects_gain_and_lose_nothing() {
-    let kept = kept();
+    let codec = codec();
     for (key, stored) in [
         // Behind a feature gate that is off, with and without a value.
         (
@@ -257,9 +257,9 @@ fn copied_objects_gain_and_lose_nothing() {
     ] {
         // Protobuf in which the raw extension has its text, as a server wrote it.
         let served = holdfast_store::Value::plain(stored);
-        let in_protobuf = kept.to_rest(key.as_bytes(), &served, None).unwrap();
-        let back = kept.from_rest(key.as_bytes(), &in_protobuf).unwrap();
-        let again = kept.to_rest(key.as_bytes(), &back, None).unwrap();
+        let in_protobuf = codec.to_rest(key.as_bytes(), &served, None).unwrap();
+        let back = codec.from_rest(key.as_bytes(), &in_protobuf).unwrap();
+        let again = codec.to_rest(key.as_bytes(), &back, None).unwrap();
         assert_eq!(
             again.escape_ascii().to_string(),
             in_protobuf.escape_ascii().to_string(),
@@ -278,18 +278,18 @@ fn copied_objects_gain_and_lose_nothing() {
 
 #[test]
 fn copied_raw_extension_keeps_its_layout() {
-    let kept = kept();
+    let codec = codec();
     let key = b"/registry/controllerrevisions/a/b";
     const DATA: &str = r#"{ "z": 1.0, "a":"<b> & \u003c" }"#;
     let sent = format!(
         r#"{{"kind":"ControllerRevision","apiVersion":"apps/v1","metadata":{{"name":"b","namespace":"a"}},"data":{DATA},"revision":1}}"#
     );
-    let stored = kept.to_rest(key, &holdfast_store::Value::plain(sent), None).unwrap();
+    let stored = codec.to_rest(key, &holdfast_store::Value::plain(sent), None).unwrap();
     assert!(contains(&stored, DATA.as_bytes()));
-    let served = kept.from_rest(key, &stored).unwrap();
+    let served = codec.from_rest(key, &stored).unwrap();
     let compact = r#""data":{"z":1.0,"a":"\u003cb\u003e \u0026 \u003c"},"revision":1}"#;
     assert!(contains(served.bytes(), compact.as_bytes()));
-    assert_eq!(kept.to_rest(key, &served, None).unwrap(), stored);
+    assert_eq!(codec.to_rest(key, &served, None).unwrap(), stored);
 }
 
 /// Returns true if `bytes` contain `part`.
@@ -299,7 +299,7 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
 
 #[test]
 fn copied_external_name_keeps_its_hidden_policy() {
-    let kept = kept();
+    let codec = codec();
     let key = b"/registry/services/specs/a/b";
     let service = |more: &str| {
         format!(
@@ -308,7 +308,7 @@ fn copied_external_name_keeps_its_hidden_policy() {
     };
     let stored = |more: &str| {
         let served = holdfast_store::Value::plain(service(more));
-        kept.to_rest(key, &served, None).unwrap()
+        codec.to_rest(key, &served, None).unwrap()
     };
     for policy in [
         "",
@@ -316,9 +316,9 @@ fn copied_external_name_keeps_its_hidden_policy() {
         r#","internalTrafficPolicy":"Local""#,
     ] {
         let stored = stored(policy);
-        let served = kept.from_rest(key, &stored).unwrap();
+        let served = codec.from_rest(key, &stored).unwrap();
         assert!(!contains(served.bytes(), b"internalTrafficPolicy"));
-        assert_eq!(kept.to_rest(key, &served, None).unwrap(), stored, "{policy}");
+        assert_eq!(codec.to_rest(key, &served, None).unwrap(), stored, "{policy}");
     }
 }
 
@@ -327,22 +327,22 @@ fn copied_external_name_keeps_its_hidden_policy() {
 fn events_and_server_leases_expire() {
     use holdfast_store::{Codec as _, TimeToLive};
 
-    let kept = kept();
+    let codec = codec();
     for stored in entries() {
         let life = match (stored.leased, stored.object.is_some()) {
             (true, true) => TimeToLive::Event,
             (true, false) => TimeToLive::Seconds(15),
             (false, _) => TimeToLive::Unlimited,
         };
-        assert_eq!(kept.time_to_live(stored.key.as_bytes()), life, "{}", stored.key);
+        assert_eq!(codec.time_to_live(stored.key.as_bytes()), life, "{}", stored.key);
     }
 }
 
 /// Returns the key of a kind's objects, by its plural name or another name of the reference.
-fn key_of(kept_version: &str, kind: &str) -> Option<String> {
+fn key_of(stored_version: &str, kind: &str) -> Option<String> {
     let registry = holdfast_kinds::registry(&Config::default()).unwrap();
     let of_kind = |resource: &&Arc<holdfast_resource::Resource>| resource.kind == kind;
-    let group = kept_version.split('/').next().unwrap();
+    let group = stored_version.split('/').next().unwrap();
     let found = registry
         .resources()
         .filter(of_kind)
@@ -354,7 +354,7 @@ fn key_of(kept_version: &str, kind: &str) -> Option<String> {
 #[needs(shared)]
 #[test]
 fn objects_of_older_versions_are_read_as_those_of_today() {
-    let kept = kept();
+    let codec = codec();
     let types = holdfast_kind_tables::types_at_rest(&Config::default().apis).unwrap();
     let of_types = types.iter().flat_map(|(_, of)| &of.kinds);
     let own = of_types
@@ -370,7 +370,7 @@ fn objects_of_older_versions_are_read_as_those_of_today() {
         let (Some(key), Ok(bytes)) = (key_of(&api_version, &kind), std::fs::read(path)) else {
             continue;
         };
-        let served = match kept.from_rest(key.as_bytes(), &bytes) {
+        let served = match codec.from_rest(key.as_bytes(), &bytes) {
             Ok(served) => json::parse(served.bytes(), &Limits::TRUSTED).unwrap(),
             Err(fault) => {
                 odd.push(format!("{name}: {fault}"));
@@ -433,7 +433,7 @@ fn differ(path: &str, found: &Value, expected: &Value, out: &mut Vec<String>) {
 fn unreadable_object_is_reported_by_key() {
     use holdfast_store::Codec as _;
 
-    let kept = kept();
+    let codec = codec();
     for (key, bytes, message) in [
         (
             "/registry/pods/a/b",
@@ -452,7 +452,7 @@ fn unreadable_object_is_reported_by_key() {
             "/registry/a.io/as/b: Object 'apiVersion' is missing",
         ),
     ] {
-        let error = kept.decode(key.as_bytes(), bytes).unwrap_err();
+        let error = codec.decode(key.as_bytes(), bytes).unwrap_err();
         assert_eq!(error.to_string(), message);
         assert!(json::parse(error.placeholder().bytes(), &Limits::TRUSTED).is_err());
     }
@@ -460,12 +460,12 @@ fn unreadable_object_is_reported_by_key() {
 
 #[test]
 fn unserved_object_is_passed_unchanged() {
-    let kept = kept();
+    let codec = codec();
     let unknown = b"k8s\0\x0a\x10\x0a\x02v1\x12\x0aClusterFoo\x12\x00";
-    let served = kept.from_rest(b"/registry/clusterfoos/a", unknown).unwrap();
+    let served = codec.from_rest(b"/registry/clusterfoos/a", unknown).unwrap();
     assert_eq!(served.bytes(), &unknown[..]);
     assert_eq!(
-        kept.to_rest(b"/registry/clusterfoos/a", &served, None).unwrap(),
+        codec.to_rest(b"/registry/clusterfoos/a", &served, None).unwrap(),
         unknown
     );
 }
@@ -473,9 +473,9 @@ fn unserved_object_is_passed_unchanged() {
 #[test]
 fn newer_fields_get_their_defaults() {
     // A Pod with only containers, as JSON, which servers once wrote.
-    let kept = kept();
+    let codec = codec();
     let old = br#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"b"},"spec":{"containers":[{"name":"c","image":"i"}]}}"#;
-    let served = kept.from_rest(b"/registry/pods/b/a", old).unwrap();
+    let served = codec.from_rest(b"/registry/pods/b/a", old).unwrap();
     let object = json::parse(served.bytes(), &Limits::TRUSTED).unwrap();
     assert_eq!(object.str_at(&["spec", "restartPolicy"]), Some("Always"));
     assert_eq!(object.str_at(&["spec", "schedulerName"]), Some("default-scheduler"));
@@ -483,20 +483,20 @@ fn newer_fields_get_their_defaults() {
 
 #[test]
 fn objects_are_kept_as_json_on_request() {
-    let kept = kept().with_encoding(holdfast_resource::Encoding::Json);
+    let codec = codec().with_encoding(holdfast_resource::Encoding::Json);
     let key = b"/registry/configmaps/a/b";
     let json = "{\"kind\":\"ConfigMap\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"b\",\"namespace\":\"a\"},\"data\":{\"k\":\"v\"}}\n";
-    let served = kept.from_rest(key, json.as_bytes()).unwrap();
-    assert_eq!(kept.to_rest(key, &served, None).unwrap(), json.as_bytes());
-    let in_protobuf = self::kept().to_rest(key, &served, None).unwrap();
-    assert_eq!(kept.from_rest(key, &in_protobuf).unwrap(), served);
+    let served = codec.from_rest(key, json.as_bytes()).unwrap();
+    assert_eq!(codec.to_rest(key, &served, None).unwrap(), json.as_bytes());
+    let in_protobuf = self::codec().to_rest(key, &served, None).unwrap();
+    assert_eq!(codec.from_rest(key, &in_protobuf).unwrap(), served);
 }
 
 /// Any bytes in etcd are read or rejected, and an object that was read is unchanged after it is written again.
 #[needs(shared)]
 #[test]
 fn mutated_object_is_read_or_rejected() {
-    let kept = kept();
+    let codec = codec();
     let mut state = 0x9E37_79B9_u64;
     let mut random = |below: usize| {
         state = state
@@ -504,7 +504,7 @@ fn mutated_object_is_read_or_rejected() {
             .wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize % below.max(1)
     };
-    let (mut read, mut refused) = (0, 0);
+    let (mut read, mut rejected) = (0, 0);
     for stored in entries().iter().step_by(7) {
         for _ in 0..4 {
             let mut bytes = stored.bytes.clone();
@@ -519,11 +519,11 @@ fn mutated_object_is_read_or_rejected() {
                     bytes[at] = random(256) as u8;
                 }
             }
-            match invariants::entry(&kept, stored.key.as_bytes(), &bytes) {
+            match invariants::entry(&codec, stored.key.as_bytes(), &bytes) {
                 true => read += 1,
-                false => refused += 1,
+                false => rejected += 1,
             }
         }
     }
-    assert!(read > 100 && refused > 100, "{read} read, {refused} refused");
+    assert!(read > 100 && rejected > 100, "{read} read, {rejected} refused");
 }

@@ -277,17 +277,17 @@ impl Reader {
 
     fn check_urls(&mut self, path: &FieldPath, urls: &[SmolStr]) {
         for (at, url) in urls.iter().enumerate().filter(|(_, url)| *url != "*") {
-            let mut refuse = |why| {
+            let mut reject = |why| {
                 let error = FieldError::invalid(&path.index(at), url.as_str(), why);
                 self.errors.push(error);
             };
             if !url.starts_with('/') {
-                refuse("non-resource URL rules must begin with a '/' character");
+                reject("non-resource URL rules must begin with a '/' character");
             }
             let mut characters = url.chars();
             characters.next_back();
             if characters.as_str().contains('*') {
-                refuse("non-resource URL wildcards '*' must be the final character of the rule");
+                reject("non-resource URL wildcards '*' must be the final character of the rule");
             }
         }
     }
@@ -304,10 +304,10 @@ impl Reader {
             };
             // The reference omits the index here.
             if !resources.group.is_empty() && resources.group != "*" {
-                let faults = dns_subdomain(&resources.group);
-                if !faults.is_empty() {
+                let messages = dns_subdomain(&resources.group);
+                if !messages.is_empty() {
                     let path = place.path.child("group");
-                    let error = FieldError::invalid(&path, resources.group.as_str(), faults.join(","));
+                    let error = FieldError::invalid(&path, resources.group.as_str(), messages.join(","));
                     self.errors.push(error);
                 }
             }
@@ -346,7 +346,7 @@ fn invalid_list(path: &FieldPath, list: &[SmolStr], why: &str) -> FieldError {
 mod tests {
     use super::*;
 
-    fn refused(text: &str) -> String {
+    fn rejected(text: &str) -> String {
         Policy::read(text.as_bytes()).unwrap_err().to_string()
     }
 
@@ -360,29 +360,29 @@ mod tests {
         assert!(Policy::read(with(rules).as_bytes()).is_ok());
         assert!(Policy::read(format!("apiVersion: audit.k8s.io/v1\n{rules}").as_bytes()).is_ok());
         let versionless = "unknown group version field audit.k8s.io/__internal, Kind=Policy in policy";
-        assert_eq!(refused(""), versionless);
-        assert_eq!(refused(&format!("kind: Policy\n{rules}")), versionless);
+        assert_eq!(rejected(""), versionless);
+        assert_eq!(rejected(&format!("kind: Policy\n{rules}")), versionless);
         assert_eq!(
-            refused(&format!("apiVersion: audit.k8s.io/v1beta1\nkind: Policy\n{rules}")),
+            rejected(&format!("apiVersion: audit.k8s.io/v1beta1\nkind: Policy\n{rules}")),
             "failed decoding: no kind \"Policy\" is registered for version \"audit.k8s.io/v1beta1\" in scheme \"holdfast\""
         );
         assert_eq!(
-            refused("apiVersion: audit.k8s.io/v1\nkind: EventList\nitems: []"),
+            rejected("apiVersion: audit.k8s.io/v1\nkind: EventList\nitems: []"),
             "failed decoding: converting (v1.EventList) to (audit.Policy): unknown conversion"
         );
-        assert!(refused("a: [").starts_with("failed decoding: "));
+        assert!(rejected("a: [").starts_with("failed decoding: "));
     }
 
     #[test]
     fn unknown_field_is_rejected_with_path() {
         assert_eq!(
-            refused(&with(
+            rejected(&with(
                 "metadata: {name: x, foo: y}\nrules: [{level: None, resources: [{kind: x}]}]\nRules: []"
             )),
             "strict decoding error: unknown field \"Rules\", unknown field \"metadata.foo\", unknown field \
              \"rules[0].resources[0].kind\""
         );
-        assert!(refused(&with("rules: [{level: None}]\nrules: []")).starts_with("strict decoding error: "));
+        assert!(rejected(&with("rules: [{level: None}]\nrules: []")).starts_with("strict decoding error: "));
     }
 
     #[test]
@@ -405,7 +405,7 @@ mod tests {
                 "json: cannot unmarshal object into Go struct field Policy.rules of type []v1.PolicyRule",
             ),
         ] {
-            assert_eq!(refused(&with(text)), format!("failed decoding: {why}"));
+            assert_eq!(rejected(&with(text)), format!("failed decoding: {why}"));
         }
     }
 
@@ -417,7 +417,7 @@ mod tests {
         );
         let stages = "allowed stages are RequestReceived,ResponseStarted,ResponseComplete,Panic";
         assert_eq!(
-            refused(&text),
+            rejected(&text),
             format!(
                 "[omitStages[0]: Invalid value: \"Bar\": {stages}, rules[0].level: Unsupported value: \"Meta\": supported \
                  values: \"None\", \"Metadata\", \"Request\", \"RequestResponse\", rules[1].level: Required value, \
@@ -428,7 +428,7 @@ mod tests {
                  resourceNames requires at least one resource, rules[3].omitStages[0]: Invalid value: \"Foo\": {stages}]"
             )
         );
-        let group = refused(&with("rules: [{level: None, resources: [{group: a/b}]}]"));
+        let group = rejected(&with("rules: [{level: None, resources: [{group: a/b}]}]"));
         assert!(
             group.starts_with("rules[0].resources.group: Invalid value: \"a/b\": a lowercase RFC 1123 subdomain"),
             "{group}"
@@ -438,7 +438,7 @@ mod tests {
     #[test]
     fn a_policy_has_rules() {
         for text in ["", "rules: []\n", "rules: null\n"] {
-            assert_eq!(refused(&with(text)), "loaded illegal policy with 0 rules");
+            assert_eq!(rejected(&with(text)), "loaded illegal policy with 0 rules");
         }
     }
 }

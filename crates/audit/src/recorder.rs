@@ -268,7 +268,7 @@ impl Recorder {
     }
 
     /// Emits the only event of a request that is rejected before its user is known.
-    pub fn refused(&self) -> Receipt {
+    pub fn rejected_early(&self) -> Receipt {
         self.0.complete.store(true, Ordering::Relaxed);
         self.emit(Stage::ResponseStarted)
     }

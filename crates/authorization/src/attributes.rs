@@ -90,7 +90,7 @@ pub struct ResourceTarget<'a> {
 
 impl Attributes<'_> {
     /// Returns the reference's message if `user` may not do this. `reason` comes from the authorizer and may be empty.
-    pub fn refusal(&self, user: &str, reason: &str) -> String {
+    pub fn rejection(&self, user: &str, reason: &str) -> String {
         let (verb, user) = (self.verb, quote(user));
         let because = if reason.is_empty() { "" } else { ": " };
         let target = match self.target {
@@ -123,9 +123,9 @@ mod tests {
             resource: "deployments",
             ..ResourceTarget::default()
         };
-        let refusal = |target, user: &str, reason: &str| Attributes { verb: "get", target }.refusal(user, reason);
+        let rejection = |target, user: &str, reason: &str| Attributes { verb: "get", target }.rejection(user, reason);
         assert_eq!(
-            refusal(AccessTarget::Resource(target), "al\"ice", ""),
+            rejection(AccessTarget::Resource(target), "al\"ice", ""),
             r#"User "al\"ice" cannot get resource "deployments" in API group "apps" at the cluster scope"#
         );
         let of_one = ResourceTarget {
@@ -134,11 +134,11 @@ mod tests {
             ..target
         };
         assert_eq!(
-            refusal(AccessTarget::Resource(of_one), "bob", "no rule"),
+            rejection(AccessTarget::Resource(of_one), "bob", "no rule"),
             r#"User "bob" cannot get resource "deployments/status" in API group "apps" in the namespace "ns": no rule"#
         );
         assert_eq!(
-            refusal(AccessTarget::Path("/metrics"), "bob", ""),
+            rejection(AccessTarget::Path("/metrics"), "bob", ""),
             r#"User "bob" cannot get path "/metrics""#
         );
     }

@@ -44,8 +44,8 @@ pub(crate) struct Variable {
 /// let answer = rule.evaluate(&activation, &mut Budget::default())?;
 /// assert_eq!(answer.as_bool(), Some(true));
 ///
-/// let refused = environment.compile("self.replica <= 5", &[Type::Bool]);
-/// assert!(refused.is_err_and(|error| error.to_string().contains("undefined field 'replica'")));
+/// let rejected = environment.compile("self.replica <= 5", &[Type::Bool]);
+/// assert!(rejected.is_err_and(|error| error.to_string().contains("undefined field 'replica'")));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, Default)]

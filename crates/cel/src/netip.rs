@@ -13,7 +13,7 @@ pub(crate) struct ZonedAddress<'a> {
 
 /// Parses an address with or without a zone.
 pub(crate) fn parse_address(text: &str) -> Result<ZonedAddress<'_>, String> {
-    let refused = |why: &str| Err(format!("ParseAddr({}): {why}", quote(text)));
+    let rejected = |why: &str| Err(format!("ParseAddr({}): {why}", quote(text)));
     match text.bytes().find(|byte| matches!(byte, b'.' | b':' | b'%')) {
         Some(b'.') => fields_of_v4(text, text).map(|fields| ZonedAddress {
             address: Ipv4Addr::from(fields).into(),
@@ -21,27 +21,27 @@ pub(crate) fn parse_address(text: &str) -> Result<ZonedAddress<'_>, String> {
         }),
         Some(b':') => {
             let (address, zone) = match text.split_once('%') {
-                Some((_, "")) => return refused("zone must be a non-empty string"),
+                Some((_, "")) => return rejected("zone must be a non-empty string"),
                 Some((address, zone)) => (address, zone),
                 None => (text, ""),
             };
             let address = parse_v6(text, address)?.into();
             Ok(ZonedAddress { address, zone })
         }
-        Some(_) => refused("missing IPv6 address"),
-        None => refused("unable to parse IP"),
+        Some(_) => rejected("missing IPv6 address"),
+        None => rejected("unable to parse IP"),
     }
 }
 
 /// Parses `address/length`.
 pub(crate) fn parse_prefix(text: &str) -> Result<(IpAddr, u8), String> {
-    let refuse = |why: &str| format!("netip.ParsePrefix({}): {why}", quote(text));
-    let (address, length) = text.rsplit_once('/').ok_or_else(|| refuse("no '/'"))?;
-    let address = parse_address(address).map_err(|why| refuse(&why))?;
+    let reject = |why: &str| format!("netip.ParsePrefix({}): {why}", quote(text));
+    let (address, length) = text.rsplit_once('/').ok_or_else(|| reject("no '/'"))?;
+    let address = parse_address(address).map_err(|why| reject(&why))?;
     if !address.zone.is_empty() {
-        return Err(refuse("IPv6 zones cannot be present in a prefix"));
+        return Err(reject("IPv6 zones cannot be present in a prefix"));
     }
-    let bad = || refuse(&format!("bad bits after slash: {}", quote(length)));
+    let bad = || reject(&format!("bad bits after slash: {}", quote(length)));
     let leads_badly = length.len() > 1 && !length.starts_with(|first: char| ('1'..='9').contains(&first));
     if leads_badly || length.is_empty() || !length.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(bad());
@@ -51,7 +51,7 @@ pub(crate) fn parse_prefix(text: &str) -> Result<(IpAddr, u8), String> {
     let most = if address.address.is_ipv4() { 32 } else { 128 };
     match u8::try_from(length) {
         Ok(length) if length <= most => Ok((address.address, length)),
-        _ => Err(refuse("prefix length out of range")),
+        _ => Err(reject("prefix length out of range")),
     }
 }
 
@@ -61,37 +61,37 @@ pub(crate) fn parse_prefix(text: &str) -> Result<(IpAddr, u8), String> {
     reason = "at most four fields are read, and the offset is within the text"
 )]
 fn fields_of_v4(whole: &str, fields: &str) -> Result<[u8; 4], String> {
-    let refuse = |why: &str| Err(format!("ParseAddr({}): {why}", quote(whole)));
-    let refuse_at = |why: &str, at: usize| refuse(&format!("{why} (at {})", quote(&fields[at..])));
+    let reject = |why: &str| Err(format!("ParseAddr({}): {why}", quote(whole)));
+    let reject_at = |why: &str, at: usize| reject(&format!("{why} (at {})", quote(&fields[at..])));
     let bytes = fields.as_bytes();
     let (mut read, mut position, mut value, mut digits) = ([0; 4], 0, 0_u16, 0);
     for (at, byte) in bytes.iter().enumerate() {
         match byte {
             b'0'..=b'9' => {
                 if digits == 1 && value == 0 {
-                    return refuse("IPv4 field has octet with leading zero");
+                    return reject("IPv4 field has octet with leading zero");
                 }
                 value = value * 10 + u16::from(byte - b'0');
                 digits += 1;
                 if value > 255 {
-                    return refuse("IPv4 field has value >255");
+                    return reject("IPv4 field has value >255");
                 }
             }
             b'.' => {
                 if at == 0 || at == bytes.len() - 1 || bytes[at - 1] == b'.' {
-                    return refuse_at("IPv4 field must have at least one digit", at);
+                    return reject_at("IPv4 field must have at least one digit", at);
                 }
                 if position == 3 {
-                    return refuse("IPv4 address too long");
+                    return reject("IPv4 address too long");
                 }
                 read[position] = value as u8;
                 (position, value, digits) = (position + 1, 0, 0);
             }
-            _ => return refuse_at("unexpected character", at),
+            _ => return reject_at("unexpected character", at),
         }
     }
     if position < 3 {
-        return refuse("IPv4 address too short");
+        return reject("IPv4 address too short");
     }
     read[3] = value as u8;
     Ok(read)
@@ -99,8 +99,8 @@ fn fields_of_v4(whole: &str, fields: &str) -> Result<[u8; 4], String> {
 
 /// Parses `address`, which is `whole` without its zone.
 fn parse_v6(whole: &str, address: &str) -> Result<Ipv6Addr, String> {
-    let refuse = |why: &str| Err(format!("ParseAddr({}): {why}", quote(whole)));
-    let refuse_at = |why: &str, rest: &str| refuse(&format!("{why} (at {})", quote(rest)));
+    let reject = |why: &str| Err(format!("ParseAddr({}): {why}", quote(whole)));
+    let reject_at = |why: &str, rest: &str| reject(&format!("{why} (at {})", quote(rest)));
     let mut octets = Vec::with_capacity(16);
     let mut ellipsis = None;
     let mut rest = address;
@@ -111,20 +111,20 @@ fn parse_v6(whole: &str, address: &str) -> Result<Ipv6Addr, String> {
     while octets.len() < 16 && !(rest.is_empty() && ellipsis == Some(octets.len())) {
         let length = rest.bytes().take_while(u8::is_ascii_hexdigit).count();
         if length > 4 {
-            return refuse_at("each group must have 4 or less digits", rest);
+            return reject_at("each group must have 4 or less digits", rest);
         }
         let Ok(group) = u16::from_str_radix(&rest[..length], 16) else {
-            return refuse_at("each colon-separated field must have at least one digit", rest);
+            return reject_at("each colon-separated field must have at least one digit", rest);
         };
         if rest[length..].starts_with('.') {
             if ellipsis.is_none() && octets.len() != 12 {
-                return refuse_at(
+                return reject_at(
                     "embedded IPv4 address must replace the final 2 fields of the address",
                     rest,
                 );
             }
             if octets.len() + 4 > 16 {
-                return refuse_at(
+                return reject_at(
                     "too many hex fields to fit an embedded IPv4 at the end of the address",
                     rest,
                 );
@@ -139,27 +139,27 @@ fn parse_v6(whole: &str, address: &str) -> Result<Ipv6Addr, String> {
             break;
         }
         let Some(after) = rest.strip_prefix(':') else {
-            return refuse_at("unexpected character, want colon", rest);
+            return reject_at("unexpected character, want colon", rest);
         };
         if after.is_empty() {
-            return refuse_at("colon must be followed by more characters", rest);
+            return reject_at("colon must be followed by more characters", rest);
         }
         rest = after;
         if let Some(after) = rest.strip_prefix(':') {
             if ellipsis.is_some() {
-                return refuse_at("multiple :: in address", rest);
+                return reject_at("multiple :: in address", rest);
             }
             ellipsis = Some(octets.len());
             rest = after;
         }
     }
     if !rest.is_empty() {
-        return refuse_at("trailing garbage after address", rest);
+        return reject_at("trailing garbage after address", rest);
     }
     match (16 - octets.len(), ellipsis) {
         (0, None) => {}
-        (0, Some(_)) => return refuse("the :: must expand to at least one field of zeros"),
-        (_, None) => return refuse("address string too short"),
+        (0, Some(_)) => return reject("the :: must expand to at least one field of zeros"),
+        (_, None) => return reject("address string too short"),
         (missing, Some(at)) => {
             octets.splice(at..at, std::iter::repeat_n(0, missing));
         }

@@ -242,12 +242,12 @@ impl Parser<'_> {
         if let Some(token) = self.eat(kind) {
             return Ok(token);
         }
-        let refusal = self.unexpected();
+        let rejection = self.unexpected();
         if self.peek_after() == kind && self.peek().kind != Kind::End {
             self.at += 1;
             return Ok(self.next());
         }
-        Err(refusal)
+        Err(rejection)
     }
 
     /// Creates a node at `offset`; rejects trees that are too deep.
@@ -441,10 +441,10 @@ impl Parser<'_> {
             // The Kubernetes environment does not enable the backtick syntax.
             Kind::EscapedIdentifier => return Err(self.report(name.start, "unsupported syntax: '`'")),
             kind => {
-                let refusal = self.unexpected();
+                let rejection = self.unexpected();
                 return match is_binary(kind) {
                     true => Ok(operand),
-                    false => Err(refusal),
+                    false => Err(rejection),
                 };
             }
         };
@@ -535,7 +535,7 @@ impl Parser<'_> {
             }
             kind if LITERAL.contains(&kind) => self.literal(None),
             _ => {
-                let refusal = self.unexpected();
+                let rejection = self.unexpected();
                 if OPERAND.contains(&self.peek_after()) {
                     self.at += 1;
                     return self.recovered();
@@ -543,7 +543,7 @@ impl Parser<'_> {
                 // An operator without a left operand is reported, and then parsed as if it had one.
                 match is_binary(token.kind) {
                     true => self.unknown(token.start),
-                    false => Err(refusal),
+                    false => Err(rejection),
                 }
             }
         }

@@ -4,7 +4,7 @@
 use crate::checked::Checked;
 use crate::functions::Context;
 use crate::library::declared;
-use crate::library::template::{Piece, pieces, refusal};
+use crate::library::template::{Piece, pieces, rejection};
 use crate::regex_cache::RegexCache;
 use crate::regexp::check_pattern;
 use crate::source::Issue;
@@ -145,7 +145,7 @@ impl Validator<'_> {
                 let ty = self.checked.type_of(wrong);
                 let message = format!(
                     "error during formatting: {}, was given {}",
-                    refusal(verb),
+                    rejection(verb),
                     ty.type_name()
                 );
                 return self.report(wrong, message);

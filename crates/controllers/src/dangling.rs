@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};
-use crate::refusal::unless_gone;
+use crate::rejection::unless_gone;
 
 /// The name of this controller, and of its field manager.
 pub(crate) const NAME: &str = "api-priority-and-fairness-config-consumer-v1";

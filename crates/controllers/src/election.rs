@@ -182,7 +182,7 @@ pub(crate) fn micro_time(client: &Client) -> SmolStr {
     Timestamp::from(client.time()).text(Precision::Micros)
 }
 
-/// Takes part in the election until `end` is ready, and then releases the lease.
+/// Participates in the election until `end` is ready, and then releases the lease.
 pub(crate) async fn run<L: Lock>(lock: L, election: Election, leadership: Leadership, end: impl Future<Output = ()>) {
     let mut candidate = Candidate {
         lock,
@@ -566,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn times_that_do_not_fit_are_refused() {
+    fn times_that_do_not_fit_are_rejected() {
         assert_eq!(election("a").check(), Ok(()));
         for (lease, renewal, retry) in [(10, 10, 2), (15, 2, 2), (0, 0, 0)] {
             let election = Election {

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};
-use crate::refusal::unless_overtaken;
+use crate::rejection::unless_overtaken;
 
 /// The name of this controller, and of its field manager.
 pub(crate) const NAME: &str = "api-priority-and-fairness-config-producer-v1";

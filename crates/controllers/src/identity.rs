@@ -17,7 +17,7 @@ use tokio::sync::Mutex;
 
 use crate::apiserver::{MANAGER, Turns, put};
 use crate::election::micro_time;
-use crate::refusal::{delete_unchanged, unless_gone};
+use crate::rejection::{delete_unchanged, unless_gone};
 
 /// Label of the lease of an API server, and its value for this kind of server.
 const LABEL: [&str; 2] = ["apiserver.kubernetes.io/identity", "kube-apiserver"];

@@ -15,8 +15,8 @@ mod aggregation;
 mod api_services;
 mod apiserver;
 mod conditions;
+mod crds;
 mod dangling;
-mod definitions;
 mod election;
 mod endpoints;
 mod events;
@@ -31,7 +31,7 @@ mod pool_status;
 mod queue;
 mod quota;
 mod reconcile;
-mod refusal;
+mod rejection;
 mod service_cidr;
 mod service_cidr_protection;
 mod storage_protection;
@@ -55,7 +55,7 @@ pub use identity::{Identity, IdentityLease};
 pub use storage_versions::{CHECK as STORAGE_VERSIONS, StorageVersions};
 
 /// Health check of the controllers of CRDs, with kube-apiserver's name.
-pub const DEFINITIONS: &str = "poststarthook/start-apiextensions-controllers";
+pub const CRDS: &str = "poststarthook/start-apiextensions-controllers";
 /// Health check of the controller of flow schemas, with kube-apiserver's name.
 pub const FLOW_CONTROL: &str = "poststarthook/priority-and-fairness-config-consumer";
 
@@ -211,21 +211,21 @@ const ESSENTIAL: [Controller; 13] = [
     },
     Controller {
         name: "naming-condition-controller",
-        check: DEFINITIONS,
+        check: CRDS,
         by_default: true,
-        run: |client, _| Box::pin(definitions::run_names(client)),
+        run: |client, _| Box::pin(crds::run_names(client)),
     },
     Controller {
         name: "non-structural-schema-condition-controller",
-        check: DEFINITIONS,
+        check: CRDS,
         by_default: true,
-        run: |client, _| Box::pin(definitions::run_structure(client)),
+        run: |client, _| Box::pin(crds::run_structure(client)),
     },
     Controller {
         name: "custom-resource-cleanup",
-        check: DEFINITIONS,
+        check: CRDS,
         by_default: true,
-        run: |client, _| Box::pin(definitions::run_cleanup(client)),
+        run: |client, _| Box::pin(crds::run_cleanup(client)),
     },
     Controller {
         name: "autoregister",
@@ -285,7 +285,7 @@ fn idle(client: Client) -> BoxFuture<'static, ()> {
     Box::pin(async move { client.shutdown().closing().await })
 }
 
-/// Name of the task that takes part in the election.
+/// Name of the election task.
 const ELECTOR: &str = "leader-election";
 
 /// Error of a selection of controllers.
@@ -403,14 +403,14 @@ mod tests {
     const LAYERS: [&str; 26] = [
         "queue",
         "reconcile",
-        "refusal",
+        "rejection",
         "aggregation",
         "apiserver",
         "conditions",
         "events",
         "api_services",
         "dangling",
-        "definitions",
+        "crds",
         "election",
         "endpoints",
         "flow_control",

@@ -29,7 +29,7 @@ use tokio::time::Instant;
 use crate::conditions::{self, Condition};
 use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};
-use crate::refusal::unless_gone;
+use crate::rejection::unless_gone;
 
 /// The name of this controller, and its field manager for objects.
 pub(crate) const NAME: &str = "storage-version-migrator-controller";
@@ -53,15 +53,15 @@ const MIGRATING: &str = "StorageMigrating";
 /// Runs the controller until the server ends.
 pub(crate) async fn run(client: Client) {
     let migrations = client.resource("storagemigration.k8s.io", "storageversionmigrations");
-    let definitions = client.resource("apiextensions.k8s.io", "customresourcedefinitions");
+    let crds = client.resource("apiextensions.k8s.io", "customresourcedefinitions");
     // Their version is disabled by default.
-    let (Some(migrations), Some(definitions)) = (migrations, definitions) else {
+    let (Some(migrations), Some(crds)) = (migrations, crds) else {
         return client.shutdown().closing().await;
     };
     let controller = Migrator {
         client: client.clone(),
         migrations,
-        definitions,
+        crds,
     };
     reconcile::run(client, controller).await;
 }
@@ -70,7 +70,7 @@ pub(crate) async fn run(client: Client) {
 struct Migrator {
     client: Client,
     migrations: Arc<Resource>,
-    definitions: Arc<Resource>,
+    crds: Arc<Resource>,
 }
 
 impl Reconcile for Migrator {
@@ -215,14 +215,14 @@ impl Migrator {
     async fn begin(&self, of: &GroupResource, migration: Value) -> Result<(), RequestError> {
         let name = migration.str_at(&["metadata", "name"]).unwrap_or_default();
         let message = format!("Migration {name} is running");
-        if let Some(definition) = self.definition(of) {
+        if let Some(crd) = self.crd(of) {
             let condition = Condition {
                 of: MIGRATING,
                 holds: true,
                 reason: "MigrationRunning",
                 message: &message,
             };
-            self.report_of_definition(&definition, condition, None).await?;
+            self.report_of_crd(&crd, condition, None).await?;
         }
         let condition = Condition {
             of: RUNNING,
@@ -371,9 +371,8 @@ impl Migrator {
 
     /// Reports that a migration has ended, first in its CRD.
     async fn finish(&self, of: &GroupResource, mut migration: Value) -> Result<(), RequestError> {
-        if let Some(definition) = self.definition(of) {
-            self.finish_definition(&definition, conditions::holds(&migration, SUCCEEDED))
-                .await?;
+        if let Some(crd) = self.crd(of) {
+            self.finish_crd(&crd, conditions::holds(&migration, SUCCEEDED)).await?;
         }
         let condition = Condition {
             of: RUNNING,
@@ -387,8 +386,8 @@ impl Migrator {
         self.write_status(&migration).await
     }
 
-    async fn finish_definition(&self, definition: &Object, succeeded: bool) -> Result<(), RequestError> {
-        let tree = definition.tree();
+    async fn finish_crd(&self, crd: &Object, succeeded: bool) -> Result<(), RequestError> {
+        let tree = crd.tree();
         let generation = tree.at(&["metadata", "generation"]);
         let begun = conditions::find(&tree, MIGRATING).and_then(|condition| condition.at(&["observedGeneration"]));
         let is_as_it_was = generation.is_some() && begun == generation;
@@ -412,32 +411,29 @@ impl Migrator {
         // The reference removes versions after a failure as well, and loses track of objects that are still stored in
         // them.
         let stored = storage_version(&tree).filter(|_| succeeded && is_as_it_was);
-        self.report_of_definition(definition, condition, stored).await
+        self.report_of_crd(crd, condition, stored).await
     }
 
-    fn definition(&self, of: &GroupResource) -> Option<Object> {
+    fn crd(&self, of: &GroupResource) -> Option<Object> {
         self.client
-            .get(&self.definitions, "", &format!("{}.{}", of.resource, of.group))
+            .get(&self.crds, "", &format!("{}.{}", of.resource, of.group))
     }
 
     /// Applies a condition to the status of a CRD, and `stored` as its only stored version.
-    async fn report_of_definition(
+    async fn report_of_crd(
         &self,
-        definition: &Object,
+        crd: &Object,
         condition: Condition<'_>,
         stored: Option<SmolStr>,
     ) -> Result<(), RequestError> {
-        let Some(path) = path_of(&self.definitions, "", definition.name()) else {
+        let Some(path) = path_of(&self.crds, "", crd.name()) else {
             return Ok(());
         };
-        let generation = definition.tree().at(&["metadata", "generation"]).cloned();
+        let generation = crd.tree().at(&["metadata", "generation"]).cloned();
         let api_version = "apiextensions.k8s.io/v1";
-        let mut configuration = new_object(api_version, "CustomResourceDefinition", "", definition.name());
+        let mut configuration = new_object(api_version, "CustomResourceDefinition", "", crd.name());
         // The report is valid for the CRD as it was read.
-        configuration.set_at(
-            &["metadata", "resourceVersion"],
-            definition.revision().to_string().into(),
-        );
+        configuration.set_at(&["metadata", "resourceVersion"], crd.revision().to_string().into());
         conditions::set(&mut configuration, condition, &self.client.now());
         conditions::observe(&mut configuration, condition.of, generation.unwrap_or(Value::Int(0)));
         if let Some(stored) = stored {
@@ -539,8 +535,8 @@ fn escaped(text: &str) -> String {
 }
 
 /// Returns the storage version of a CRD.
-fn storage_version(definition: &Value) -> Option<SmolStr> {
-    let versions = definition.at(&["spec", "versions"])?.as_list()?;
+fn storage_version(crd: &Value) -> Option<SmolStr> {
+    let versions = crd.at(&["spec", "versions"])?.as_list()?;
     let stored = versions
         .iter()
         .find(|version| version.at(&["storage"]).and_then(Value::as_bool) == Some(true));

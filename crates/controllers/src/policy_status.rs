@@ -12,7 +12,7 @@ use holdfast_value::{SmolStr, Value};
 
 use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};
-use crate::refusal::unless_gone;
+use crate::rejection::unless_gone;
 
 /// The name of this controller, and of its field manager.
 pub(crate) const NAME: &str = "validatingadmissionpolicy-status-controller";

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use crate::conditions::{self, Condition};
 use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};
-use crate::refusal::{unless_gone, unless_overtaken};
+use crate::rejection::{unless_gone, unless_overtaken};
 
 /// The name of this controller.
 pub(crate) const NAME: &str = "resourcepoolstatusrequest-controller";

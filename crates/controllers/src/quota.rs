@@ -25,7 +25,7 @@ pub(crate) const NAME: &str = "resourcequota-controller";
 /// Delay of a count to collect further changes: the deletion of many objects causes few counts.
 const GATHERING: Duration = Duration::from_millis(20);
 
-/// Time after limits take effect during which writes may end that began without them and were not charged.
+/// Time after the start of limits in which writes may end that began without them and were not charged.
 const UNCHARGED: Duration = Duration::from_secs(30);
 
 /// Number of objects after which the task yields to others.
@@ -119,7 +119,7 @@ impl Quotas {
             return;
         };
         let namespace = object.namespace(&resource);
-        let (Some(quotas), Some(counted)) = (self.namespaces.get(namespace), Counted::of(&resource)) else {
+        let (Some(quotas), Some(counted)) = (self.namespaces.get(namespace), Counted::for_resource(&resource)) else {
             return;
         };
         let previous = change.previous();
@@ -276,7 +276,7 @@ async fn count(client: &Client, quota: &Value, limits: &Amounts, known: &Amounts
         .collect();
     let scoped = quota::has_scopes(quota);
     for resource in registry.resources() {
-        let Some(counted) = Counted::of(resource) else {
+        let Some(counted) = Counted::for_resource(resource) else {
             continue;
         };
         let names: Vec<&String> = limits.keys().filter(|name| counted.takes(name)).collect();

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use crate::conditions;
 use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};
-use crate::refusal::unless_gone;
+use crate::rejection::unless_gone;
 
 /// The name of the controller, and of its field manager.
 pub(crate) const NAME: &str = "service-cidr-controller";

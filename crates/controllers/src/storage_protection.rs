@@ -11,7 +11,7 @@ use holdfast_value::{SmolStr, Value};
 
 use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};
-use crate::refusal::unless_gone;
+use crate::rejection::unless_gone;
 
 /// The name of the controller of claims.
 pub(crate) const CLAIMS: &str = "persistentvolumeclaim-protection-controller";

@@ -18,7 +18,7 @@ use crate::conditions::{self, Condition};
 use crate::identity;
 use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};
-use crate::refusal::{delete_unchanged, unless_gone};
+use crate::rejection::{delete_unchanged, unless_gone};
 
 /// Name of the controller that removes reports of servers that no longer exist.
 pub(crate) const COLLECTOR: &str = "storageversion-garbage-collector-controller";

@@ -12,7 +12,7 @@ use holdfast_server::operations::loopback::{Client, RequestError};
 use tokio::time::Instant;
 
 use crate::apiserver::{Turns, put};
-use crate::refusal::unless_overtaken;
+use crate::rejection::unless_overtaken;
 
 /// Health check of this controller, with kube-apiserver's name.
 pub(crate) const CHECK: &str = "poststarthook/start-legacy-token-tracking-controller";

@@ -57,12 +57,12 @@ impl Dropped {
             .history
             .iter()
             .filter(|(old, _)| second.saturating_sub(*old) <= after);
-        let refused: u64 = recent.map(|(_, count)| count).sum();
+        let rejected: u64 = recent.map(|(_, count)| count).sum();
         let is_calm = self.raised.is_none_or(|raised| second.saturating_sub(raised) >= after);
-        if is_calm && refused >= 3 * after {
+        if is_calm && rejected >= 3 * after {
             self.retry_after = (2 * after).min(MAX_RETRY_SECONDS);
             self.raised = Some(second);
-        } else if refused < after && after > 1 {
+        } else if rejected < after && after > 1 {
             self.retry_after -= 1;
         }
     }
@@ -72,28 +72,28 @@ impl Dropped {
 mod tests {
     use super::*;
 
-    fn refuse(dropped: &mut Dropped, second: u64, times: u64) -> u64 {
+    fn reject(dropped: &mut Dropped, second: u64, times: u64) -> u64 {
         (0..times).map(|_| dropped.count(second)).last().unwrap_or_default()
     }
 
     #[test]
     fn retry_time_follows_rejection_rate() {
         let mut dropped = Dropped::default();
-        assert_eq!(refuse(&mut dropped, 1000, 5), 1);
-        assert_eq!(refuse(&mut dropped, 1001, 10), 2);
+        assert_eq!(reject(&mut dropped, 1000, 5), 1);
+        assert_eq!(reject(&mut dropped, 1001, 10), 2);
         // It was increased a second ago, which is too recent.
-        assert_eq!(refuse(&mut dropped, 1002, 10), 2);
-        assert_eq!(refuse(&mut dropped, 1003, 100), 4);
-        assert_eq!(refuse(&mut dropped, 1007, 100), 8);
-        assert_eq!(refuse(&mut dropped, 1030, 1), 7);
-        assert_eq!(refuse(&mut dropped, 1060, 1), 6);
+        assert_eq!(reject(&mut dropped, 1002, 10), 2);
+        assert_eq!(reject(&mut dropped, 1003, 100), 4);
+        assert_eq!(reject(&mut dropped, 1007, 100), 8);
+        assert_eq!(reject(&mut dropped, 1030, 1), 7);
+        assert_eq!(reject(&mut dropped, 1060, 1), 6);
     }
 
     #[test]
     fn there_is_a_longest_time() {
         let mut dropped = Dropped::default();
         for second in 0..400 {
-            refuse(&mut dropped, 1000 + second, 500);
+            reject(&mut dropped, 1000 + second, 500);
         }
         assert_eq!(dropped.retry_after, MAX_RETRY_SECONDS);
     }

@@ -85,7 +85,7 @@ impl WorkEstimate {
         SeatSeconds::new(self.final_seats as f64, self.additional_latency.as_nanos() as f64)
     }
 
-    /// Returns the total work if the execution takes `service_nanos` nanoseconds.
+    /// Returns the total work if the execution lasts `service_nanos` nanoseconds.
     pub(crate) fn total_work(&self, service_nanos: u64) -> SeatSeconds {
         SeatSeconds::new(self.initial_seats as f64, service_nanos as f64) + self.final_work()
     }

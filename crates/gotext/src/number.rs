@@ -97,12 +97,12 @@ mod tests {
         assert_eq!(parse_int::<i64>("+7"), Ok(7));
         assert_eq!(atoi::<i64>("-7"), Ok(-7));
         assert_eq!(parse_uint::<u64>("7"), Ok(7));
-        let refused = |outcome: Result<i32, String>| outcome.unwrap_err();
+        let rejected = |outcome: Result<i32, String>| outcome.unwrap_err();
         assert_eq!(
-            refused(parse_int("9999999999")),
+            rejected(parse_int("9999999999")),
             "strconv.ParseInt: parsing \"9999999999\": value out of range"
         );
-        assert_eq!(refused(atoi("")), "strconv.Atoi: parsing \"\": invalid syntax");
+        assert_eq!(rejected(atoi("")), "strconv.Atoi: parsing \"\": invalid syntax");
         for signed in ["+7", "-7"] {
             assert_eq!(
                 parse_uint::<u16>(signed),

@@ -427,12 +427,12 @@ mod tests {
 
     #[test]
     fn invalid_time_is_quoted_byte_by_byte() {
-        let refusal = |text: &str| Timestamp::parse(text, Precision::Seconds).unwrap_err().to_string();
+        let rejection = |text: &str| Timestamp::parse(text, Precision::Seconds).unwrap_err().to_string();
         assert_eq!(
-            refusal("\u{e9}\n\"\\"),
+            rejection("\u{e9}\n\"\\"),
             r#"parsing time "\xc3\xa9\x0a\"\\" as "2006-01-02T15:04:05Z07:00": cannot parse "\xc3\xa9\x0a\"\\" as "2006""#
         );
-        assert!(refusal("2026-02-20T04:03:28Z\u{e9}").ends_with(r#": extra text: "\xc3\xa9""#));
+        assert!(rejection("2026-02-20T04:03:28Z\u{e9}").ends_with(r#": extra text: "\xc3\xa9""#));
     }
 
     #[test]

@@ -34,8 +34,8 @@ enum Form {
 /// Returns Go's message with the text: `parse "…": …`.
 pub fn parse(text: &str) -> Result<Url, String> {
     let (before, fragment) = text.split_once('#').unwrap_or((text, ""));
-    let mut url = read(before, Form::Reference).map_err(|why| refused(before, &why))?;
-    url.fragment = unescape(fragment).map_err(|why| refused(text, &why))?;
+    let mut url = read(before, Form::Reference).map_err(|why| rejected(before, &why))?;
+    url.fragment = unescape(fragment).map_err(|why| rejected(text, &why))?;
     Ok(url)
 }
 
@@ -44,10 +44,10 @@ pub fn parse(text: &str) -> Result<Url, String> {
 /// # Errors
 /// Returns Go's message with the text.
 pub fn parse_request_uri(text: &str) -> Result<Url, String> {
-    read(text, Form::Request).map_err(|why| refused(text, &why))
+    read(text, Form::Request).map_err(|why| rejected(text, &why))
 }
 
-fn refused(text: &str, why: &str) -> String {
+fn rejected(text: &str, why: &str) -> String {
     format!("parse {}: {why}", quote(text))
 }
 

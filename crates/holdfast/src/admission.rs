@@ -45,7 +45,7 @@ pub(crate) fn settings(flags: &Serve, kinds: &holdfast_kinds::Config) -> Result<
             &configurations,
             tolerations,
             &version(tolerations),
-            TolerationSettings::of,
+            TolerationSettings::from_configuration,
         )?,
         images: match flags.enable_admission_plugins.iter().any(|name| name == config::IMAGES) {
             true => Some(Arc::new(config::image_policy(&configurations)?)),
@@ -53,7 +53,12 @@ pub(crate) fn settings(flags: &Serve, kinds: &holdfast_kinds::Config) -> Result<
         },
         limited_resources: config::limited_resources(&configurations)?,
         pod_security: config::pod_security(&configurations)?,
-        event_limits: config::read_for(&configurations, events, &version(events), EventLimit::of)?,
+        event_limits: config::read_for(
+            &configurations,
+            events,
+            &version(events),
+            EventLimit::from_configuration,
+        )?,
     })
 }
 
@@ -131,7 +136,7 @@ mod tests {
         let limits = yaml::parse(limits.as_bytes(), &Limits::default()).unwrap();
         let settings = PluginSettings {
             features: gates.features(),
-            event_limits: EventLimit::of(&limits).unwrap(),
+            event_limits: EventLimit::from_configuration(&limits).unwrap(),
             ..PluginSettings::default()
         };
         chain(&names(on), &names(off), &settings).map_err(|error| error.to_string())

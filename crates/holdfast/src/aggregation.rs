@@ -81,9 +81,11 @@ impl AggregationFlags {
     /// Loads the configuration for a server that clients reach at `reached`.
     pub(crate) fn load(
         &self,
-        (store, registry): (&Arc<Store>, &Arc<ArcSwap<Registry>>),
+        store: &Arc<Store>,
+        registry: &Arc<ArcSwap<Registry>>,
         reached: SocketAddr,
-        (metrics, tells_uids): (&Arc<Metrics>, bool),
+        metrics: &Arc<Metrics>,
+        tells_uids: bool,
         shutdown: &Shutdown,
     ) -> Result<Aggregation> {
         ensure!(

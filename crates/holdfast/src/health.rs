@@ -22,7 +22,7 @@ const HOOKS: [&str; 31] = [
     FAIRNESS_FILTER,
     "poststarthook/storage-object-count-tracker-hook",
     "poststarthook/start-apiextensions-informers",
-    holdfast_controllers::DEFINITIONS,
+    holdfast_controllers::CRDS,
     background::DEFINITIONS,
     "poststarthook/start-system-namespaces-controller",
     "poststarthook/peer-endpoint-reconciler-controller",
@@ -128,15 +128,38 @@ fn with_storage_versions(health: Health, barrier: Arc<StorageVersionBarrier>, ba
         .with(NAME, &[Endpoint::Livez], move || live.outcome(NAME))
 }
 
+/// Parts of the server that the health checks look at.
+pub(crate) struct Sources<'a> {
+    /// Flags of the server.
+    pub(crate) flags: &'a Serve,
+    /// Store of all objects.
+    pub(crate) store: Arc<Store>,
+    /// Indices of the etcd clusters that hold single resources.
+    pub(crate) overrides: &'a [usize],
+    /// Steps of the start.
+    pub(crate) milestones: &'a Milestones,
+    /// Feature gates.
+    pub(crate) features: Features,
+    /// Controllers that run.
+    pub(crate) controllers: &'a Selection,
+    /// Barrier of the storage versions, if they are reported.
+    pub(crate) storage_versions: Option<Arc<StorageVersionBarrier>>,
+    /// Shutdown of the process.
+    pub(crate) ending: Shutdown,
+}
+
 /// Returns the health checks in kube-apiserver's order.
-pub(crate) fn checks(
-    flags: &Serve,
-    (store, overrides): (Arc<Store>, &[usize]),
-    (milestones, features): (&Milestones, Features),
-    controllers: &Selection,
-    storage_versions: Option<Arc<StorageVersionBarrier>>,
-    ending: Shutdown,
-) -> Health {
+pub(crate) fn checks(sources: Sources<'_>) -> Health {
+    let Sources {
+        flags,
+        store,
+        overrides,
+        milestones,
+        features,
+        controllers,
+        storage_versions,
+        ending,
+    } = sources;
     let certificate_end = Arc::clone(&milestones.certificate_end);
     let (background, followers) = (&milestones.background, milestones.background.clone());
     let health = Health::new()

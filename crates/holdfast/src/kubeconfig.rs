@@ -78,7 +78,7 @@ mod tests {
             kubeconfig: Some(path),
             ..Default::default()
         };
-        let access = crate::remote::Access::of(&flags).unwrap();
+        let access = crate::remote::Access::from_flags(&flags).unwrap();
         assert_eq!(access.server, "https://127.0.0.1:6443");
         assert_eq!(access.authority, fs::read(&pki.authority.certificate).ok());
         let read = |path: &Path| fs::read(path).unwrap();

@@ -54,7 +54,7 @@ use crate::remote::{AccessFlags, ObjectFlags};
 
 fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
-    let outcome = match Role::of(words.first()) {
+    let outcome = match Role::from_program(words.first()) {
         Some(Role::Etcd) => envtest::run_etcd(&words),
         Some(Role::ApiServer) => {
             let mut arguments = read(envtest::command_line(words));

@@ -76,11 +76,11 @@ fn reports_storage_versions(features: Features) -> bool {
 
 /// Returns the barrier that delays writes until the storage versions are reported, if they can be reported.
 pub(crate) fn barrier(features: Features, registry: &Registry) -> Option<Arc<StorageVersionBarrier>> {
-    let of = GroupResource {
+    let storage_versions = GroupResource {
         group: "internal.apiserver.k8s.io".into(),
         resource: "storageversions".into(),
     };
-    let can = reports_storage_versions(features) && registry.resource(&of).is_some();
+    let can = reports_storage_versions(features) && registry.resource(&storage_versions).is_some();
     can.then(Arc::default)
 }
 

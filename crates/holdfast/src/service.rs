@@ -84,11 +84,12 @@ impl Assembly<'_> {
             Arc::clone(&accounts) as Arc<dyn TokenAuthenticator>,
         ]);
         let metrics = self.metrics().context("cannot set up metrics")?;
-        let stores = (&self.opened.store, registry);
         let aggregation = flags.aggregation.load(
-            stores,
+            &self.opened.store,
+            registry,
             self.reached,
-            (&metrics, has(Feature::RemoteRequestHeaderUID)),
+            &metrics,
+            has(Feature::RemoteRequestHeaderUID),
             &self.shutdown,
         )?;
         let types = Arc::clone(registry.load().types().table());
@@ -180,18 +181,16 @@ impl Assembly<'_> {
 
     fn checks(&self, audited: bool, storage_versions: Option<Arc<StorageVersionBarrier>>) -> Health {
         let overrides = self.opened.clusters.as_ref();
-        let stores = (
-            Arc::clone(&self.opened.store),
-            overrides.map_or(&[][..], |clusters| &clusters.overrides),
-        );
-        let checks = health::checks(
-            self.flags,
-            stores,
-            (self.milestones, self.kinds.features),
-            self.controllers,
+        let checks = health::checks(health::Sources {
+            flags: self.flags,
+            store: Arc::clone(&self.opened.store),
+            overrides: overrides.map_or(&[][..], |clusters| &clusters.overrides),
+            milestones: self.milestones,
+            features: self.kinds.features,
+            controllers: self.controllers,
             storage_versions,
-            self.shutdown.clone(),
-        );
+            ending: self.shutdown.clone(),
+        });
         let background = self.milestones.background.clone();
         match audited {
             true => checks.with(audit::CHECK, Endpoint::ALL, move || background.outcome(audit::CHECK)),

@@ -211,10 +211,10 @@ mod tests {
                 .unwrap()
                 .is_some()
         );
-        let of = |flag: &str| flags(flag).browsers().unwrap_err().to_string();
-        assert!(of("--cors-allowed-origins=a.example").contains("does not pin to start/end of host"));
-        assert!(of("--cors-allowed-origins=^(").contains("invalid regular expression"));
-        assert!(of("--strict-transport-security-directives=max-age").contains("allowed values"));
+        let error = |flag: &str| flags(flag).browsers().unwrap_err().to_string();
+        assert!(error("--cors-allowed-origins=a.example").contains("does not pin to start/end of host"));
+        assert!(error("--cors-allowed-origins=^(").contains("invalid regular expression"));
+        assert!(error("--strict-transport-security-directives=max-age").contains("allowed values"));
     }
 
     #[test]

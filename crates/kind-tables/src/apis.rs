@@ -55,7 +55,7 @@ enum Level {
 
 impl Level {
     /// Returns the level of `v1`, `v1beta1` and `v1alpha1`, or `None` for other names.
-    fn of(version: &str) -> Option<Self> {
+    fn from_version(version: &str) -> Option<Self> {
         let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let rest = version.strip_prefix('v')?;
         if number(rest) {
@@ -92,7 +92,7 @@ impl Default for Apis {
     /// Returns the APIs that are served without flags.
     fn default() -> Self {
         let known = all_group_versions().into_iter().map(|known| {
-            let on = Level::of(&known.version) == Some(Level::Stable);
+            let on = Level::from_version(&known.version) == Some(Level::Stable);
             (known, on)
         });
         Self {
@@ -120,7 +120,7 @@ impl Apis {
             };
             let of_level = Arc::make_mut(&mut apis.versions).iter_mut();
             of_level
-                .filter(|(known, _)| level.is_none() || Level::of(&known.version) == level)
+                .filter(|(known, _)| level.is_none() || Level::from_version(&known.version) == level)
                 .for_each(|(_, switch)| *switch = on);
         }
         for (key, value) in &settings {
@@ -179,7 +179,7 @@ impl Apis {
 
     /// Returns true if `group` may serve anything that is disabled by default.
     pub fn has_more(&self, group: &str) -> bool {
-        let more = |of: &GroupVersion| of.group == group && Level::of(&of.version) != Some(Level::Stable);
+        let more = |of: &GroupVersion| of.group == group && Level::from_version(&of.version) != Some(Level::Stable);
         self.versions.iter().any(|(of, on)| *on && more(of))
             || self.resources.iter().any(|((of, _), on)| *on && more(of))
     }

@@ -32,7 +32,7 @@ impl Columns {
 
     /// Returns the columns of a resource by its plural name and the `apiVersion` in which it is listed. `cells` are the
     /// named cells that the columns refer to.
-    pub fn of(&self, api_version: &str, plural: &str, cells: &[NamedCell]) -> Option<Vec<Column>> {
+    pub fn for_resource(&self, api_version: &str, plural: &str, cells: &[NamedCell]) -> Option<Vec<Column>> {
         let mut lines = TABLE
             .lines()
             .skip_while(|line| line.split_once(' ') != Some((api_version, plural)));
@@ -49,12 +49,12 @@ impl Columns {
     ///
     /// upstream: k8s.io/apiserver/pkg/registry/rest#defaultTableConvertor.ConvertToTable
     pub fn defaults(&self) -> Vec<Column> {
-        self.of("*", "*", &[]).unwrap_or_default()
+        self.for_resource("*", "*", &[]).unwrap_or_default()
     }
 
     /// Returns the columns of a Scale of any resource.
     pub fn of_scale(&self) -> Vec<Column> {
-        self.of("autoscaling/v1", "scale", &[]).unwrap_or_default()
+        self.for_resource("autoscaling/v1", "scale", &[]).unwrap_or_default()
     }
 
     /// Parses a column of [`Columns::lines`].

@@ -156,7 +156,7 @@ impl Reader<'_> {
             }
             ["subresource", ..] if !is_served => Some(()),
             ["subresource", name, kind, verbs, ref marks @ ..] => {
-                let subresource = subresource(&self.columns, (name, kind, verbs), marks)?;
+                let subresource = subresource(&self.columns, name, kind, verbs, marks)?;
                 let resource = &mut self.found.get_mut(at)?.resource;
                 resource.versions.last_mut()?.subresources.push(subresource);
                 Some(())
@@ -173,27 +173,27 @@ impl Reader<'_> {
         let group_version = GroupVersion::new(resource.group.clone(), version);
         let api_version = group_version.api_version();
         entry.versions.push(api_version.clone());
-        let of = GroupVersionKind {
+        let kind_name = GroupVersionKind {
             group_version: group_version.clone(),
             kind: resource.kind.clone(),
         };
         let strategy = Arc::clone(&resource.strategy);
         let defaults: FieldDefaults =
             Arc::new(move |version: &str, object: &mut Value| strategy.default_fields(version, object));
-        let kind_type = TableType::new(self.types, of, Some(defaults));
+        let kind_type = TableType::new(self.types, kind_name, Some(defaults));
         if !entry.is_on || !self.apis.serves(&group_version, &resource.plural) {
             resource
                 .unserved
-                .extend(kind_type.map(|of| Arc::new(of) as Arc<dyn KindType>));
+                .extend(kind_type.map(|kind_name| Arc::new(kind_name) as Arc<dyn KindType>));
             return Some(false);
         }
-        let shown = |version: &SmolStr| self.columns.of(version, &resource.plural, kind.cells);
+        let shown = |version: &SmolStr| self.columns.for_resource(version, &resource.plural, kind.cells);
         let stored = resource.storage.as_ref().map(|storage| &storage.api_version);
         let columns = stored
             .and_then(shown)
             .or_else(|| shown(&api_version))
             .or_else(|| entry.versions.iter().find_map(shown));
-        let deprecation = Deprecation::of(marks, &api_version, &resource.kind);
+        let deprecation = Deprecation::parse(marks, &api_version, &resource.kind);
         resource.versions.push(ResourceVersion {
             kind_type: Arc::new(kind_type?),
             list_kind: format_smolstr!("{}List", resource.kind),
@@ -209,9 +209,12 @@ impl Reader<'_> {
             },
             columns: columns.unwrap_or_else(|| self.columns.defaults()),
             field_selectors: Vec::new(),
-            removed_release: deprecation.as_ref().map(|of| of.removed.clone()).unwrap_or_default(),
+            removed_release: deprecation
+                .as_ref()
+                .map(|kind_name| kind_name.removed.clone())
+                .unwrap_or_default(),
             deprecation: deprecation
-                .map(|of| of.warning)
+                .map(|kind_name| kind_name.warning)
                 .or_else(|| kind.deprecation.map(SmolStr::new_static)),
             group_version,
             api_version,
@@ -267,7 +270,7 @@ struct Deprecation {
 
 impl Deprecation {
     /// Parses `deprecated(SINCE,REMOVED)` or `deprecated(SINCE,REMOVED,GROUP/VERSION/KIND)`.
-    fn of(marks: &[&str], api_version: &str, kind: &str) -> Option<Self> {
+    fn parse(marks: &[&str], api_version: &str, kind: &str) -> Option<Self> {
         let mut words = mark(marks, "deprecated")?.split(',');
         let (since, removed) = (words.next()?, words.next()?);
         let instead = words
@@ -292,8 +295,8 @@ fn zero_status(resource: &Resource, types: &TypeTable) -> Option<Value> {
         .and_then(|storage| GroupVersion::parse(&storage.api_version));
     let group_version = stored.or_else(|| Some(resource.versions.first()?.group_version.clone()))?;
     let kind = resource.kind.clone();
-    let of = types.get(types.id_of_kind(&GroupVersionKind { group_version, kind })?);
-    Some(types.zero(&of.field("status")?.shape))
+    let object_type = types.get(types.id_of_kind(&GroupVersionKind { group_version, kind })?);
+    Some(types.zero(&object_type.field("status")?.shape))
 }
 
 fn resource(group: &SmolStr, words: &[&str]) -> Option<Resource> {
@@ -386,7 +389,7 @@ fn complete(resource: &mut Resource, words: &[&str]) -> Option<()> {
 }
 
 /// Returns the subresource that the words of a line describe.
-fn subresource(columns: &Columns, (name, kind, verbs): (&str, &str, &str), marks: &[&str]) -> Option<Subresource> {
+fn subresource(columns: &Columns, name: &str, kind: &str, verbs: &str, marks: &[&str]) -> Option<Subresource> {
     let (group_version, kind) = kind.rsplit_once('/')?;
     Some(Subresource {
         name: SmolStr::new(name),

@@ -164,15 +164,15 @@ mod tests {
     #[test]
     fn types_know_what_openapi_leaves_out() {
         let types = types().unwrap();
-        let of = |name: &str| types.get(types.id(name).unwrap());
-        let spec = of("io.k8s.api.apps.v1.DeploymentSpec");
+        let named = |name: &str| types.get(types.id(name).unwrap());
+        let spec = named("io.k8s.api.apps.v1.DeploymentSpec");
         assert!(spec.field("replicas").unwrap().pointer);
         assert!(!spec.field("minReadySeconds").unwrap().pointer);
         assert_eq!(spec.field("template").unwrap().omission, Omission::Never);
-        let ports = of("io.k8s.api.core.v1.Container").field("ports").unwrap();
+        let ports = named("io.k8s.api.core.v1.Container").field("ports").unwrap();
         assert_eq!(ports.list_type, Some(ListType::Map));
         assert_eq!(ports.keys[1].default, Some("TCP".into()));
-        let volume = of("io.k8s.api.core.v1.Volume").field("emptyDir").unwrap();
+        let volume = named("io.k8s.api.core.v1.Volume").field("emptyDir").unwrap();
         assert_eq!(volume.proto.numbers(), [2, 2]);
     }
 
@@ -182,11 +182,11 @@ mod tests {
 
         let types = types().unwrap();
         for (api_version, kind) in unserved() {
-            let of = GroupVersionKind {
+            let name = GroupVersionKind {
                 group_version: GroupVersion::parse(api_version).unwrap(),
                 kind: kind.into(),
             };
-            assert!(!kind.is_empty() && types.id_of_kind(&of).is_none(), "{of:?}");
+            assert!(!kind.is_empty() && types.id_of_kind(&name).is_none(), "{name:?}");
         }
         assert!(unserved().any(|unserved| unserved == ("extensions/v1beta1", "Deployment")));
     }

@@ -38,8 +38,8 @@ fn validate_storage(spec: &Field<'_, '_>, errors: &mut Errors) {
     let resources = spec.child("resources");
     // The reference reports the list of requests under the name of the resources.
     let requests = resources.child("requests");
-    let shown = resources.path();
-    let shown = Field::placed(requests.value(), shown.as_str());
+    let path = resources.path();
+    let shown = Field::placed(requests.value(), path.as_str());
     let storage = shown.entry("storage");
     match quantity(&storage) {
         None => errors.push(storage.required("")),

@@ -23,7 +23,7 @@ const POD_SECURITY_REQUEST: [&str; 3] = ["request_operation", "resource", "subre
 
 impl Default for Counters {
     fn default() -> Self {
-        let evaluations = CounterFamily::new(
+        let counted = CounterFamily::new(
             "pod_security_evaluations_total",
             "Evaluations of Pod Security Standards, without requests that are ignored or exempt",
             &[
@@ -36,7 +36,7 @@ impl Default for Counters {
                 "subresource",
             ],
         );
-        let evaluations = ["create", "update"].iter().fold(evaluations, |family, operation| {
+        let evaluations = ["create", "update"].iter().fold(counted, |family, operation| {
             family.with_zero(&["allow", "privileged", "latest", "enforce", operation, "pod", ""])
         });
         let exemptions = CounterFamily::new(

@@ -58,11 +58,13 @@ pub(crate) fn empty_for_null(object: &mut Value, key: &str) {
     if !entries.is_some_and(|entries| entries.iter().any(|(_, value)| value.is_null())) {
         return;
     }
-    let filled = entries.into_iter().flat_map(|entries| entries.iter());
-    let filled = filled.map(|(name, value)| {
-        let value = if value.is_null() { "".into() } else { value.clone() };
-        (name.clone(), value)
-    });
+    let filled = entries
+        .into_iter()
+        .flat_map(|entries| entries.iter())
+        .map(|(name, value)| {
+            let value = if value.is_null() { "".into() } else { value.clone() };
+            (name.clone(), value)
+        });
     let filled: Vec<(SmolStr, Value)> = filled.collect();
     object.set_at(&[key], Map::from_unsorted(filled).into());
 }

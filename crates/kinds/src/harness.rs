@@ -38,7 +38,7 @@ impl Harness {
     /// Returns a harness with the defaults of all flags.
     #[expect(clippy::new_without_default, reason = "a test names what it needs")]
     pub fn new() -> Self {
-        Self::of(&Config::default())
+        Self::with_config(&Config::default())
     }
 
     /// Returns a harness with this value of `--feature-gates`.
@@ -48,14 +48,14 @@ impl Harness {
 
     /// Returns a harness with these values of `--runtime-config` and `--feature-gates`.
     pub fn serving(apis: &str, gates: &str) -> Self {
-        Self::of(&Config {
+        Self::with_config(&Config {
             features: FeatureGates::set(&[gates.to_owned()]).unwrap().features(),
             apis: Apis::set(&[apis.to_owned()]).unwrap(),
             ..Config::default()
         })
     }
 
-    fn of(config: &Config) -> Self {
+    fn with_config(config: &Config) -> Self {
         static TYPES: LazyLock<Arc<TableTypes>> = LazyLock::new(|| {
             let types = written_types(&Apis::default(), Features::default());
             TableTypes::new(Arc::new(types.unwrap()))
@@ -107,23 +107,23 @@ impl Harness {
     pub fn read(&self, text: &str) -> Value {
         let object = yaml::parse(text.as_bytes(), &Limits::default()).unwrap();
         let kind = kind_of(&object);
-        let of = self
+        let kind_type = self
             .world
             .registry
             .types()
             .kind(&kind.group_version.api_version(), &kind.kind);
-        *self.empties.lock().unwrap() = of.unwrap().decode(&object).unwrap().empties;
+        *self.empties.lock().unwrap() = kind_type.unwrap().decode(&object).unwrap().empties;
         self.typed(&object)
     }
 
     fn typed(&self, object: &Value) -> Value {
         let kind = kind_of(object);
         let types = self.world.registry.types();
-        let of = types.kind(&kind.group_version.api_version(), &kind.kind).unwrap();
-        let mut typed = of.decode(object).unwrap().object;
+        let kind_type = types.kind(&kind.group_version.api_version(), &kind.kind).unwrap();
+        let mut typed = kind_type.decode(object).unwrap().object;
         typed.set_at(&["apiVersion"], kind.group_version.api_version().into());
         typed.set_at(&["kind"], kind.kind.clone().into());
-        of.fill_in(typed).unwrap()
+        kind_type.fill_in(typed).unwrap()
     }
 
     /// Returns the value at `path` of the response to a POST of a review, or the errors.

@@ -72,14 +72,14 @@ fn name_faults(_object: &Value, name: &str) -> Faults {
     let Some((group, resource)) = name.rsplit_once('.') else {
         return vec!["name must be in the form of <group>.<resource>".into()];
     };
-    let of = |part: &str, faults: Faults| -> Faults {
+    let segment = |part: &str, faults: Faults| -> Faults {
         let messages = faults.into_iter();
         messages
             .map(|fault| format!("the {part} segment {fault}").into())
             .collect()
     };
-    let mut faults = of("group", dns_subdomain(group));
-    faults.extend(of("resource", dns_label_1035(resource)));
+    let mut faults = segment("group", dns_subdomain(group));
+    faults.extend(segment("resource", dns_label_1035(resource)));
     faults
 }
 

@@ -307,8 +307,8 @@ fn secret_in_namespace(source: &Field<'_, '_>, errors: &mut Errors) {
 /// upstream: pkg/apis/core/validation#validateFlexVolumeSource
 fn flex_options(source: &Field<'_, '_>, errors: &mut Errors) {
     for (key, option) in source.child("options").entries() {
-        let namespace = key.split_once('/').map_or(key, |(namespace, _)| namespace);
-        let namespace = format!(".{}", namespace.to_lowercase());
+        let domain = key.split_once('/').map_or(key, |(namespace, _)| namespace);
+        let namespace = format!(".{}", domain.to_lowercase());
         if namespace.ends_with(".kubernetes.io") || namespace.ends_with(".k8s.io") {
             errors.push(option.invalid_as(key, "kubernetes.io and k8s.io namespaces are reserved"));
         }

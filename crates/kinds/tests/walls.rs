@@ -113,8 +113,10 @@ fn each_listed_kind_has_one_table_row() {
             continue;
         };
         let mut names = BTreeSet::new();
-        let arms = list.lines().map_while(|line| (!line.starts_with('}')).then_some(line));
-        let arms = arms.filter_map(|line| line.strip_prefix("        \"")?.split_once("\" =>"));
+        let arms = list
+            .lines()
+            .map_while(|line| (!line.starts_with('}')).then_some(line))
+            .filter_map(|line| line.strip_prefix("        \"")?.split_once("\" =>"));
         for (name, _) in arms {
             assert!(served.contains(name), "{name} is in no table");
             assert!(names.insert(name), "{name} stands there twice");

@@ -129,7 +129,7 @@ fn run(updater: &Updater<IdentityConverter>, steps: &[Step], nothing: &Typed, ob
 
 impl Case {
     fn typed(&self, value: Value) -> Typed {
-        Typed::new(value, self.schema.clone(), self.type_ref, Duplicates::Refused).unwrap()
+        Typed::new(value, self.schema.clone(), self.type_ref, Duplicates::Rejected).unwrap()
     }
 
     fn parsed_again(&self) -> Value {

@@ -22,7 +22,7 @@
 //! let scale = schema.named("Scale").unwrap();
 //! let object = |text: &str| {
 //!     let value = json::parse(text.as_bytes(), &Limits::default()).unwrap();
-//!     Typed::new(value, schema.clone(), scale, Duplicates::Refused).unwrap()
+//!     Typed::new(value, schema.clone(), scale, Duplicates::Rejected).unwrap()
 //! };
 //! let updater = UpdaterBuilder::new(IdentityConverter).build();
 //!
@@ -34,8 +34,8 @@
 //!
 //! // Bob wants another value: a conflict.
 //! let wish = object(r#"{"replicas":5}"#);
-//! let refused = updater.apply(&live, &wish, "v1", first.managers.clone(), "bob", false);
-//! let Err(ApplyError::Conflicts(conflicts)) = refused else { panic!("bob went through") };
+//! let rejected = updater.apply(&live, &wish, "v1", first.managers.clone(), "bob", false);
+//! let Err(ApplyError::Conflicts(conflicts)) = rejected else { panic!("bob went through") };
 //! assert_eq!(conflicts.to_string(), r#"conflict with "alice": .replicas"#);
 //!
 //! // With force the field becomes his.

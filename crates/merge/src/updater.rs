@@ -247,7 +247,7 @@ impl<C: Converter> Updater<C> {
         let is_whole = |ignored: Option<&Set>| ignored.is_none_or(|ignored| !ignored.level().touches(&config));
         match self.ignored(version).is_some_and(is_whole) {
             true => Typed::new_applied(config, schema, type_ref, but),
-            false => Typed::new(config, schema, type_ref, Duplicates::Refused).map(|typed| (typed, None)),
+            false => Typed::new(config, schema, type_ref, Duplicates::Rejected).map(|typed| (typed, None)),
         }
     }
 
@@ -283,7 +283,7 @@ impl<C: Converter> Updater<C> {
         if managers.iter().any(|(name, _)| name != manager) {
             (managers, _) = self.change_owners(live, &object, version, managers, manager, force)?;
         } else {
-            // Without other managers there are no conflicts and no ownership to take, so the changes need not be
+            // Without other managers there are no conflicts and no owners to replace, so the changes need not be
             // computed.
             managers.retain(|_, owned| !owned.set.is_empty());
         }

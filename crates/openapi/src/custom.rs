@@ -100,7 +100,7 @@ impl Writer<'_> {
 
     fn list(&self, served: &Served) -> (SmolStr, Value) {
         let (version, resource) = (served.version(), &served.resource);
-        let of = version.kind_type.published_name();
+        let published = version.kind_type.published_name();
         let items = object([
             (
                 "description",
@@ -110,7 +110,7 @@ impl Writer<'_> {
                 )),
             ),
             ("type", Value::from("array")),
-            ("items", self.form.reference(&of)),
+            ("items", self.form.reference(&published)),
         ]);
         let mut schema = object([
             (

@@ -133,47 +133,47 @@ impl<'a> Publication<'a> {
         Some(Value::Map(document))
     }
 
-    /// Passes the v2 document, which describes everything, to `take` in parts: the name of a member and its value.
+    /// Passes the v2 document, which describes everything, to `visit` in parts: the name of a member and its value.
     /// Large members are split into several consecutive parts of one name, whose entries belong together, so that no
     /// caller has to hold the whole document.
-    pub fn v2(&self, take: &mut dyn FnMut(&'static str, Value)) {
-        take("swagger", "2.0".into());
-        take("info", self.info());
+    pub fn v2(&self, visit: &mut dyn FnMut(&'static str, Value)) {
+        visit("swagger", "2.0".into());
+        visit("info", self.info());
         for (_, subject) in subjects(self.registry) {
             let items = self.paths(&subject);
             if !items.is_empty() {
                 let mut paths = write_paths(&items, Form::V2);
                 if let Subject::GroupVersion(group_version) = &subject {
-                    rename_references(&mut paths, &self.taken_names(group_version), 0);
+                    rename_references(&mut paths, &self.names_in_use(group_version), 0);
                 }
-                take("paths", paths);
+                visit("paths", paths);
             }
         }
         let published = self.types.iter().filter(|(_, of)| of.published).map(|(id, _)| id);
-        take(
+        visit(
             "definitions",
             self.schemas(Form::V2, published.collect(), ListedKinds::All),
         );
         for group_version in self.registry.group_versions() {
-            let taken = self.taken_names(group_version);
+            let in_use = self.names_in_use(group_version);
             for (name, mut schema) in custom::schemas(self.registry, group_version, Form::V2, self.descriptions) {
-                rename_references(&mut schema, &taken, 0);
-                let name = if taken.contains(&name) { renamed(&name) } else { name };
-                take("definitions", Value::Map([(name, schema)].into_iter().collect()));
+                rename_references(&mut schema, &in_use, 0);
+                let name = if in_use.contains(&name) { renamed(&name) } else { name };
+                visit("definitions", Value::Map([(name, schema)].into_iter().collect()));
             }
         }
-        take("securityDefinitions", security());
+        visit("securityDefinitions", security());
         let anyone = object([("BearerToken", Value::from(Vec::new()))]);
-        take("security", vec![anyone].into());
+        visit("security", vec![anyone].into());
     }
 
     /// Returns the definition names of custom resources of a group version that built-in types have. In the document of
     /// everything, those of the custom resources get another name.
     ///
     /// upstream: k8s.io/kube-openapi/pkg/aggregator#mergeSpecs
-    fn taken_names(&self, group_version: &GroupVersion) -> HashSet<SmolStr> {
-        let is_taken = |name: &SmolStr| self.types.id(name).is_some_and(|id| self.types.get(id).published);
-        custom::names(self.registry, group_version).filter(is_taken).collect()
+    fn names_in_use(&self, group_version: &GroupVersion) -> HashSet<SmolStr> {
+        let is_in_use = |name: &SmolStr| self.types.id(name).is_some_and(|id| self.types.get(id).published);
+        custom::names(self.registry, group_version).filter(is_in_use).collect()
     }
 
     fn info(&self) -> Value {
@@ -263,16 +263,16 @@ impl<'a> Publication<'a> {
         };
         let core = GroupVersion::new("", "v1");
         let entries = types.into_iter().map(|id| {
-            let of = self.types.get(id);
-            let schema = writer.schema(of, &|kind| {
-                let is_core = of.kinds.len() == 1 || kind.group_version == core;
+            let object_type = self.types.get(id);
+            let schema = writer.schema(object_type, &|kind| {
+                let is_core = object_type.kinds.len() == 1 || kind.group_version == core;
                 match kinds {
                     ListedKinds::All => true,
                     ListedKinds::Core => is_core,
                     ListedKinds::CoreAnd(group_version) => is_core || kind.group_version == *group_version,
                 }
             });
-            (of.name.clone(), schema)
+            (object_type.name.clone(), schema)
         });
         Value::Map(entries.collect())
     }
@@ -360,29 +360,29 @@ fn security() -> Value {
     object([("BearerToken", scheme)])
 }
 
-/// Returns the name of a definition whose own name is taken.
+/// Returns the name of a definition whose own name is in use.
 fn renamed(name: &str) -> SmolStr {
     format_smolstr!("{name}_v2")
 }
 
-/// Changes the references to the definitions `taken` to their other names.
-fn rename_references(value: &mut Value, taken: &HashSet<SmolStr>, depth: usize) {
-    if taken.is_empty() || depth > MAX_REFERENCE_DEPTH {
+/// Changes the references to the definitions `in_use` to their other names.
+fn rename_references(value: &mut Value, in_use: &HashSet<SmolStr>, depth: usize) {
+    if in_use.is_empty() || depth > MAX_REFERENCE_DEPTH {
         return;
     }
     if let Some(name) = value.str_at(&["$ref"]).and_then(|text| text.strip_prefix(DEFINITIONS))
-        && taken.contains(name)
+        && in_use.contains(name)
     {
         let reference = format!("{DEFINITIONS}{}", renamed(name));
         value.set_at(&["$ref"], reference.into());
     }
     if let Some(list) = value.as_list_mut() {
         for item in list.make_mut() {
-            rename_references(item, taken, depth + 1);
+            rename_references(item, in_use, depth + 1);
         }
     } else if let Some(map) = value.as_map_mut() {
         for (_, member) in map.values_mut() {
-            rename_references(member, taken, depth + 1);
+            rename_references(member, in_use, depth + 1);
         }
     }
 }

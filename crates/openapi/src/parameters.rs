@@ -191,13 +191,13 @@ pub(super) const PATH: Parameter = path("path", "The path of the resource behind
 pub(super) fn of_connecter(connecter: &dyn Connecter) -> Vec<Parameter> {
     let parameters = connecter.parameters().iter();
     let shown = parameters.filter_map(|parameter| {
-        let of = match parameter.form {
+        let json_type = match parameter.form {
             ParameterForm::Flag => "boolean",
             ParameterForm::Number | ParameterForm::Ports => "integer",
             ParameterForm::Path | ParameterForm::Text | ParameterForm::Texts => "string",
             ParameterForm::Time => return None,
         };
-        Some(query(parameter.name, of, parameter.description))
+        Some(query(parameter.name, json_type, parameter.description))
     });
     shown.collect()
 }

@@ -134,7 +134,7 @@ pub(super) fn of_group_version(registry: &Registry, types: &TypeTable, group_ver
         ));
     }
     for served in registry.served_in(group_version) {
-        let of = served.version().kind_type.published_name();
+        let published = served.version().kind_type.published_name();
         let paths = Paths {
             resource: &served.resource,
             served: &served,
@@ -142,7 +142,7 @@ pub(super) fn of_group_version(registry: &Registry, types: &TypeTable, group_ver
             base: &base,
             spelled: &spelled,
             tag: &tag,
-            of,
+            of: published,
         };
         paths.write(&mut items);
     }

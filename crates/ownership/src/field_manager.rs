@@ -210,7 +210,7 @@ impl FieldManager {
         let identifier = entry.identifier();
         let (mut managed, own) = Managed::decode_others(live, &identifier)?;
         let unreadable_time = match config.at(&["metadata", "managedFields"]).and_then(Value::as_list) {
-            Some(entries) => refuse_managed_fields(entries)?,
+            Some(entries) => reject_managed_fields(entries)?,
             None => None,
         };
         let now = Timestamp::from_time(now);
@@ -435,7 +435,7 @@ impl FieldManager {
     fn not_inherited(&self, conflicts: &MergeConflicts, live: &Typed) -> MergeConflicts {
         let inherited = || {
             let configuration = last_applied::configuration(live.value(), &self.api_version, &self.kind)?;
-            let config = self.typed(configuration, Duplicates::Refused).ok()?;
+            let config = self.typed(configuration, Duplicates::Rejected).ok()?;
             let changed = config.compare(live).ok()?;
             let set = config.to_field_set().ok()?.difference(&changed.modified);
             Some(set.difference(&changed.added).difference(&changed.removed))
@@ -517,7 +517,7 @@ impl FieldManager {
 
 /// Rejects `managedFields` in a configuration. The reference treats unreadable entries as none. If a time is the cause,
 /// it fails later when it converts the new object: returns the message of that failure.
-fn refuse_managed_fields(entries: &[Value]) -> Result<Option<String>, ApplyError> {
+fn reject_managed_fields(entries: &[Value]) -> Result<Option<String>, ApplyError> {
     const TEXTS: [&str; 6] = [
         "manager",
         "operation",
@@ -544,7 +544,7 @@ fn refuse_managed_fields(entries: &[Value]) -> Result<Option<String>, ApplyError
     }
 }
 
-/// Returns the object without its list of entries, which does not take part in merging.
+/// Returns the object without its list of entries, which is not merged.
 fn without_managed_fields(object: &Value) -> Value {
     let mut bare = object.clone();
     managed::remove_from(&mut bare);

@@ -73,7 +73,7 @@ impl Converter for VersionConverter {
             .0
             .convert(object.value(), version)
             .map_err(|message| ConvertError::Failed(message.into()))?;
-        Typed::new(converted, schema, merge_type, Duplicates::Refused)
+        Typed::new(converted, schema, merge_type, Duplicates::Rejected)
             .map_err(|error| ConvertError::Failed(error.into()))
     }
 }

@@ -17,7 +17,7 @@ pub struct Counted<'r> {
 
 impl<'r> Counted<'r> {
     /// Returns the objects of `resource`; `None` if quotas do not count them.
-    pub fn of(resource: &'r Resource) -> Option<Self> {
+    pub fn for_resource(resource: &'r Resource) -> Option<Self> {
         let counted = resource.namespaced() && resource.storage.is_some() && !resource.capabilities.quota.exempt;
         counted.then_some(Self { resource })
     }

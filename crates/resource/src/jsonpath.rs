@@ -203,7 +203,7 @@ impl Filter {
                 Operand::Path(path) => path.follow(item).is_ok_and(|found| !found.is_empty()),
             });
         };
-        match (self.left.of(item)?, right.of(item)?) {
+        match (self.left.resolve(item)?, right.resolve(item)?) {
             (Some(left), Some(right)) => comparison.holds(left, right),
             _ => Ok(false),
         }
@@ -211,7 +211,7 @@ impl Filter {
 }
 
 impl Operand {
-    fn of<'v>(&'v self, item: &'v Value) -> Found<Option<&'v Value>> {
+    fn resolve<'v>(&'v self, item: &'v Value) -> Found<Option<&'v Value>> {
         match self {
             Self::Literal(value) => Ok(Some(value)),
             Self::Path(path) => match path.follow(item)?[..] {

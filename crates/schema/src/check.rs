@@ -129,8 +129,8 @@ impl<'t> Check<'t> {
 
     /// Returns a struct of the type with that definition name, such as `io.k8s.api.core.v1.PodSpec`.
     pub fn part<'v, 'p>(&self, of: &str, field: Field<'v, 'p>) -> Option<Part<'v, 'p>> {
-        let of = self.types.id(of)?;
-        Some(Part { of, field })
+        let ty = self.types.id(of)?;
+        Some(Part { of: ty, field })
     }
 
     /// Returns the struct in the field `name` of `part`.
@@ -149,15 +149,15 @@ impl<'t> Check<'t> {
         name: &str,
         list: &'s Field<'v, 's>,
     ) -> impl Iterator<Item = Part<'v, 's>> + use<'v, 's> {
-        let of = match self.types.get(part.of).field(name).map(|field| &field.shape) {
+        let ty = match self.types.get(part.of).field(name).map(|field| &field.shape) {
             Some(Shape::List(item)) => match **item {
                 Shape::Ref(of) => Some(of),
                 _ => None,
             },
             _ => None,
         };
-        of.into_iter()
-            .flat_map(move |of| list.items().map(move |field| Part { of, field }))
+        ty.into_iter()
+            .flat_map(move |ty| list.items().map(move |field| Part { of: ty, field }))
     }
 
     /// Checks the values of an object in a write to `subresource`.
@@ -276,12 +276,12 @@ impl<'t> Check<'t> {
     /// Checks a struct of which one member must be set: a second member is rejected and not checked.
     fn union<'v>(&mut self, part: &Part<'v, '_>, what: &str, rules: &dyn AnyRules<'v>) {
         let types = self.types;
-        let of = types.get(part.of);
-        let is_member = |step: &Step| of.looked_at(step).is_some_and(|field| field.marks.union_member);
-        let last_member = of.marks.steps.iter().rposition(is_member);
+        let ty = types.get(part.of);
+        let is_member = |step: &Step| ty.looked_at(step).is_some_and(|field| field.marks.union_member);
+        let last_member = ty.marks.steps.iter().rposition(is_member);
         let mut found = false;
-        for (at, step) in of.marks.steps.iter().enumerate() {
-            match of.looked_at(step).filter(|field| field.marks.union_member) {
+        for (at, step) in ty.marks.steps.iter().enumerate() {
+            match ty.looked_at(step).filter(|field| field.marks.union_member) {
                 None => self.step(part, step, rules),
                 Some(member) => {
                     let member = part.child(&member.name);

@@ -103,15 +103,15 @@ fn rules(criterion: &mut Criterion) {
     let (plain, ruled) = (schema(false), schema(true));
     let object = object();
     for (name, schema) in [("without rules", &plain), ("50 rules", &ruled)] {
-        let of = CustomType::new(
+        let custom_type = CustomType::new(
             &VersionSchema::new(Some(schema.clone())),
             Arc::clone(&types),
             sharing(256 << 20),
         );
         let check = |old: Option<&Value>| {
-            let mut errors = of.validate_schema(&object, old);
-            of.validate_rules(&object, old, &mut errors);
-            of.validate_rest(&object, old, &mut errors);
+            let mut errors = custom_type.validate_schema(&object, old);
+            custom_type.validate_rules(&object, old, &mut errors);
+            custom_type.validate_rest(&object, old, &mut errors);
             errors
         };
         if !check(Some(&object)).is_empty() {
@@ -125,10 +125,10 @@ fn rules(criterion: &mut Criterion) {
         });
     }
     let (schema, object) = most_expensive();
-    let of = CustomType::new(&VersionSchema::new(Some(schema)), types, sharing(256 << 20));
+    let custom_type = CustomType::new(&VersionSchema::new(Some(schema)), types, sharing(256 << 20));
     let check = || {
         let mut errors = Vec::new();
-        of.validate_rules(&object, None, &mut errors);
+        custom_type.validate_rules(&object, None, &mut errors);
         errors
     };
     if check().is_empty() {

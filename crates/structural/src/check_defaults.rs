@@ -132,8 +132,8 @@ impl DefaultsChecker<'_> {
         is_root: bool,
     ) {
         if let Some(place) = place.filter(|place| place.is_metadata()) {
-            if let Some(faults) = place.faults_of_metadata(default, self.metadata) {
-                let why = format!("must result in valid metadata: {faults}");
+            if let Some(messages) = place.errors_of_metadata(default, self.metadata) {
+                let why = format!("must result in valid metadata: {messages}");
                 self.errors.push(FieldError::invalid(field, default.clone(), why));
                 return;
             }
@@ -232,7 +232,7 @@ impl SchemaPosition<'_> {
     }
 
     /// Returns the reason why an object with this default at this position, which is in its metadata, would be invalid.
-    fn faults_of_metadata(&self, default: &Value, metadata: Option<Metadata<'_>>) -> Option<String> {
+    fn errors_of_metadata(&self, default: &Value, metadata: Option<Metadata<'_>>) -> Option<String> {
         let mut object = self.around(default.clone());
         for (name, any) in [("apiVersion", "validation/v1"), ("kind", "Validation")] {
             if object.get(name).is_none() {
@@ -243,12 +243,12 @@ impl SchemaPosition<'_> {
         if let Some(error) = unreadable(node, true, &object, &root, metadata) {
             return Some(error.to_string());
         }
-        let mut faults = Vec::new();
+        let mut messages = Vec::new();
         if let Some(object) = object.as_map().filter(|_| !node.embedded) {
-            identity(object, &root, &mut faults);
+            identity(object, &root, &mut messages);
         }
-        node.validate_embedded(&object, &root, &mut faults);
-        (!faults.is_empty()).then(|| Aggregate(&faults).to_string())
+        node.validate_embedded(&object, &root, &mut messages);
+        (!messages.is_empty()).then(|| Aggregate(&messages).to_string())
     }
 }
 

@@ -32,7 +32,7 @@ impl<'v> Correlation<'v> {
     }
 
     /// Returns the old item that corresponds to `item`.
-    pub(super) fn of(&self, item: &Value) -> Option<&'v Value> {
+    pub(super) fn old_item(&self, item: &Value) -> Option<&'v Value> {
         if self.items.len() < MANY {
             let same = |other: &&Value| self.keys.iter().all(|key| other.get(key) == item.get(key));
             return self.items.iter().find(same);
@@ -87,7 +87,7 @@ impl Node {
                     return value == old;
                 };
                 new.iter()
-                    .all(|item| correlation.of(item).is_some_and(|old| items.is_same(item, old)))
+                    .all(|item| correlation.old_item(item).is_some_and(|old| items.is_same(item, old)))
             }
             _ => value == old,
         }
@@ -147,10 +147,10 @@ mod tests {
                 .collect();
             let old = Value::from(items);
             let correlation = Correlation::new(&node, &old).unwrap();
-            let found = correlation.of(&value(r#"{"k":2,"v":9}"#)).unwrap();
+            let found = correlation.old_item(&value(r#"{"k":2,"v":9}"#)).unwrap();
             assert_eq!(found.get("v"), Some(&Value::Int(2)), "{many}");
-            assert!(correlation.of(&value(r#"{"k":"2"}"#)).is_none());
-            assert!(correlation.of(&value(r#"{"k":2,"p":1}"#)).is_none());
+            assert!(correlation.old_item(&value(r#"{"k":"2"}"#)).is_none());
+            assert!(correlation.old_item(&value(r#"{"k":2,"p":1}"#)).is_none());
         }
     }
 }

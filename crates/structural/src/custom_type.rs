@@ -356,9 +356,9 @@ impl CustomType {
             }
         };
         let schema = Arc::new(schema);
-        let of = schema.named(root)?;
-        let (schema, of) = self.merge.get_or_init(|| (schema, of));
-        Some((Arc::clone(schema), *of))
+        let reference = schema.named(root)?;
+        let (schema, reference) = self.merge.get_or_init(|| (schema, reference));
+        Some((Arc::clone(schema), *reference))
     }
 
     /// Reads an object that a client sent: converts its metadata and drops unspecified fields.
@@ -564,17 +564,17 @@ mod tests {
         let text = r#"{"type":"object","properties":{"a":{"type":"string","pattern":"a","x-kubernetes-validations":[{"rule":
             "self == 'a'"}]}}}"#;
         let first = schema(text, &types);
-        let of = Arc::clone(first.get());
+        let first_type = Arc::clone(first.get());
         // A schema that was never used passes its predecessor on.
         let second = schema(text, &types).after(&first);
         let third = schema(text, &types).after(&second);
-        assert!(Arc::ptr_eq(third.get(), &of));
+        assert!(Arc::ptr_eq(third.get(), &first_type));
         let other = schema(
             r#"{"type":"object","properties":{"a":{"type":"string","pattern":"b"}}}"#,
             &types,
         )
         .after(&third);
-        assert!(!Arc::ptr_eq(other.get(), &of));
+        assert!(!Arc::ptr_eq(other.get(), &first_type));
     }
 
     #[test]
@@ -582,12 +582,12 @@ mod tests {
         let text = r#"{"type":"object","properties":{"a":{"type":"integer","minimum":5},"s":{"type":"array","items":{"type":"integer"},
             "x-kubernetes-list-type":"set"}}}"#;
         let types = Arc::new(TypeTable::default());
-        let of = schema(text, &types);
+        let custom = schema(text, &types);
         let value = |text: &str| json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap_or_default();
         let error_count = |new: &str, old: &str| {
             let (new, old) = (value(new), value(old));
-            let mut errors = of.get().validate_schema(&new, Some(&old));
-            of.get().validate_rest(&new, Some(&old), &mut errors);
+            let mut errors = custom.get().validate_schema(&new, Some(&old));
+            custom.get().validate_rest(&new, Some(&old), &mut errors);
             errors.len()
         };
         assert_eq!(error_count(r#"{"a":1}"#, r#"{"a":1}"#), 0);
@@ -601,7 +601,7 @@ mod tests {
         let text = r#"{"type":"object","properties":{"spec":{"type":"object","properties":{"a":{"type":"integer"}}},
             "status":{"type":"object","properties":{"a":{"type":"integer"}}}}}"#;
         let fields = |part: &str| vec![SmolStr::new(part), "replicas".into()];
-        let of = schema(text, &Arc::default()).scaled_by(Some(ScaleFields {
+        let custom = schema(text, &Arc::default()).scaled_by(Some(ScaleFields {
             spec_replicas: fields("spec"),
             status_replicas: fields("status"),
             selector: None,
@@ -610,7 +610,7 @@ mod tests {
         let new = value(r#"{"spec":{"a":"x","replicas":-1},"status":{"a":"y","replicas":-1}}"#);
         let old = value("{}");
         let found = |subresource| {
-            let found = of.validate(&Validation {
+            let found = custom.validate(&Validation {
                 object: &new,
                 old: Some(&old),
                 subresource,
@@ -639,16 +639,16 @@ mod tests {
             patterns: memory.clone(),
             ..CompileContext::default()
         };
-        let of = CustomType::new(&schema, Arc::default(), compile);
+        let custom = CustomType::new(&schema, Arc::default(), compile);
         let value = |text: &str| json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap_or_default();
         let (object, mut errors) = (value(r#"{"a":"abc"}"#), Vec::new());
         for _ in 0..1000 {
-            errors.extend(of.validate_schema(&object, None));
+            errors.extend(custom.validate_schema(&object, None));
         }
         let of_schema = memory.taken();
         assert!(errors.is_empty() && of_schema > 0);
         for _ in 0..1000 {
-            of.validate_rules(&value(r#"{"b":"abc1"}"#), None, &mut errors);
+            custom.validate_rules(&value(r#"{"b":"abc1"}"#), None, &mut errors);
         }
         assert!(errors.is_empty() && memory.taken() > of_schema);
     }
@@ -659,7 +659,7 @@ mod tests {
             {"rule":"self != 'b'"}]}}}"#;
         let schema = VersionSchema::new(json::parse(text.as_bytes(), &Limits::TRUSTED).ok());
         let compile = CompileContext::default();
-        let of = CustomType::new(&schema, Arc::default(), compile.clone());
+        let custom = CustomType::new(&schema, Arc::default(), compile.clone());
         let counted = || {
             (
                 compile.timings.compilations().count(),
@@ -669,7 +669,7 @@ mod tests {
         assert_eq!(counted(), (0, 0));
         let object = json::parse(br#"{"a":"c"}"#, &Limits::TRUSTED).unwrap_or_default();
         for _ in 0..3 {
-            assert!(of.validate_rules(&object, None, &mut Vec::new()).is_empty());
+            assert!(custom.validate_rules(&object, None, &mut Vec::new()).is_empty());
         }
         assert_eq!(counted(), (1, 3));
     }
@@ -677,9 +677,9 @@ mod tests {
     #[test]
     fn fields_of_other_version_and_nulls_are_pruned() {
         let text = r#"{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}}}"#;
-        let of = schema(text, &Arc::default());
+        let custom = schema(text, &Arc::default());
         let value = |text: &str| json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap_or_default();
-        assert_eq!(of.prune(value(r#"{"a":1,"b":null,"c":2}"#)), value(r#"{"a":1}"#));
+        assert_eq!(custom.prune(value(r#"{"a":1,"b":null,"c":2}"#)), value(r#"{"a":1}"#));
     }
 
     #[test]
@@ -690,11 +690,11 @@ mod tests {
             "x-kubernetes-validations":[{"rule":"self.a == 'ok'","message":"not ok"}]}"#,
         );
         let schema = VersionSchema::new(Some(document));
-        let of = CustomType::new(&schema, Arc::default(), CompileContext::default());
+        let custom = CustomType::new(&schema, Arc::default(), CompileContext::default());
         let message = |object: &str| {
             let object = value(object);
-            let mut errors = of.validate_schema(&object, None);
-            of.validate_rules(&object, None, &mut errors);
+            let mut errors = custom.validate_schema(&object, None);
+            custom.validate_rules(&object, None, &mut errors);
             errors.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         let unchecked = "<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";

@@ -224,11 +224,11 @@ pub(super) fn identity(object: &Map, path: &FieldPath, errors: &mut Vec<FieldErr
                 }
             }
             Some(text) => {
-                let faults = formats::dns_label_1035(&text.to_lowercase());
-                if !faults.is_empty() {
+                let messages = formats::dns_label_1035(&text.to_lowercase());
+                if !messages.is_empty() {
                     invalid(&format!(
                         "may have mixed case, but should otherwise match: {}",
-                        faults.join(",")
+                        messages.join(",")
                     ));
                 }
             }

@@ -71,8 +71,8 @@ fn find_unknown(schema: &Value, depth: usize, found: &mut Vec<SmolStr>) {
         return;
     }
     let format = schema.str_at(&["format"]).unwrap_or_default();
-    let of = schema.str_at(&["type"]).unwrap_or_default();
-    if !format.is_empty() && !is_known_for(of, format) && !found.iter().any(|known| known == format) {
+    let schema_type = schema.str_at(&["type"]).unwrap_or_default();
+    if !format.is_empty() && !is_known_for(schema_type, format) && !found.iter().any(|known| known == format) {
         found.push(SmolStr::new(format));
     }
     for keyword in ["items", "additionalProperties", "not"] {

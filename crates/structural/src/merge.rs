@@ -26,8 +26,8 @@ pub(super) fn merge_schema(root: &Node, preserves_unknown: bool, types: &TypeTab
     let mut builder = SchemaBuilder::new();
     builder.define_deduced();
     for id in reached(types, metadata) {
-        let of = types.get(id);
-        builder.define(of.name.clone(), type_spec(types, of));
+        let ty = types.get(id);
+        builder.define(ty.name.clone(), type_spec(types, ty));
     }
     let writer = Writer {
         metadata: types.get(metadata).name.clone(),

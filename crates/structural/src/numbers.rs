@@ -36,13 +36,13 @@ impl Range<'_> {
         if fits {
             return None;
         }
-        let of = self.node.kind.map(JsonType::name).unwrap_or_default();
+        let number_type = self.node.kind.map(JsonType::name).unwrap_or_default();
         let form = match self.format {
             "" => "(default format)".to_owned(),
             format => format!("with format {format}"),
         };
         Some(format!(
-            "{what} value must be of type {of} {form} in {}",
+            "{what} value must be of type {number_type} {form} in {}",
             self.place.text()
         ))
     }

@@ -102,14 +102,14 @@ impl Node {
     }
 
     fn prune_list(&self, list: &List, keeps: bool, dropped: &mut Dropped) -> Option<Value> {
-        let of = match self.items.as_deref() {
+        let items = match self.items.as_deref() {
             Some(of) => of,
             None if keeps => return rounded_list(list),
             None => &UNSPECIFIED,
         };
         let mut rebuild = ListRebuild::new(list);
         for (at, value) in list.iter().enumerate() {
-            let pruned = dropped.item(at, |dropped| of.prune_within(value, false, keeps, dropped));
+            let pruned = dropped.item(at, |dropped| items.prune_within(value, false, keeps, dropped));
             rebuild.replace(at, pruned);
         }
         rebuild.finish()
@@ -131,10 +131,10 @@ impl Node {
                 rebuild.finish()
             }
             Value::List(list) => {
-                let of = self.items.as_deref()?;
+                let items = self.items.as_deref()?;
                 let mut rebuild = ListRebuild::new(list);
                 for (at, value) in list.iter().enumerate() {
-                    rebuild.replace(at, of.without_nulls(value));
+                    rebuild.replace(at, items.without_nulls(value));
                 }
                 rebuild.finish()
             }

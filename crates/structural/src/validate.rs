@@ -362,14 +362,17 @@ impl Validation<'_> {
     ///
     /// upstream: k8s.io/kube-openapi/pkg/validation/validate#MultipleOfNativeType
     fn multiple(&self, value: &Value, of: f64, place: &ValuePath<'_>) -> Outcome {
-        let of = shown_limit(value, of);
-        let factor = float(&of).unwrap_or_default();
+        let factor_value = shown_limit(value, of);
+        let factor = float(&factor_value).unwrap_or_default();
         if factor <= 0.0 {
             let name = place.text();
-            let detail = format!("factor MultipleOf declared for {name} must be positive: {}", shown(&of));
-            return self.error(FieldErrorKind::Invalid, &name, Some(of), detail);
+            let detail = format!(
+                "factor MultipleOf declared for {name} must be positive: {}",
+                shown(&factor_value)
+            );
+            return self.error(FieldErrorKind::Invalid, &name, Some(factor_value), detail);
         }
-        let fits = match (value, &of) {
+        let fits = match (value, &factor_value) {
             (Value::Int(number), Value::Int(factor)) => number % factor == 0,
             _ => float(value).is_none_or(|number| {
                 is_whole_number(if factor < 1.0 {
@@ -385,7 +388,7 @@ impl Validation<'_> {
         self.invalid(
             place,
             value.clone(),
-            format_args!("should be a multiple of {}", shown(&of)),
+            format_args!("should be a multiple of {}", shown(&factor_value)),
         )
     }
 
@@ -405,7 +408,7 @@ impl Validation<'_> {
                     break;
                 }
                 let below = place.below(Step::Item(at));
-                let old = before.as_ref().and_then(|before| before.of(item)).map(Ratchet);
+                let old = before.as_ref().and_then(|before| before.old_item(item)).map(Ratchet);
                 outcome.merge(self.value(of, item, old, &below));
             }
         }

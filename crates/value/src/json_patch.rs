@@ -352,9 +352,9 @@ impl Target<'_> {
     }
 
     /// Resolves `path` if its container exists.
-    fn place(&self, path: &str, refusal: impl Fn() -> String) -> Result<PathTarget, Failure> {
+    fn place(&self, path: &str, rejection: impl Fn() -> String) -> Result<PathTarget, Failure> {
         let place = PathTarget::parse(path).filter(|place| self.container(place).is_some());
-        place.ok_or_else(|| missing(&refusal()))
+        place.ok_or_else(|| missing(&rejection()))
     }
 
     fn destination(&self, kind: &str, path: &str) -> Result<PathTarget, Failure> {

@@ -109,7 +109,7 @@ impl Stage<'_> {
     }
 }
 
-/// Objects that take part in a write.
+/// Objects of a write.
 pub(crate) struct AdmissionObjects<'a> {
     /// The new object; `None` for deletions.
     pub(crate) object: Option<&'a Value>,

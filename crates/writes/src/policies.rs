@@ -58,12 +58,12 @@ impl Stage<'_> {
             Some(MutationError::Misfit(why)) => return Err(Error::internal(why)),
             None => {}
         }
-        let Some(first) = outcome.refusals.first() else {
+        let Some(first) = outcome.rejections.first() else {
             return Ok(outcome.changed);
         };
         let message = first.message.clone();
         let reason = if first.invalid { "Invalid" } else { "Forbidden" };
-        let causes = outcome.refusals.into_iter().map(|refused| refused.message);
+        let causes = outcome.rejections.into_iter().map(|refused| refused.message);
         let name = reported_name(attributes, Some(object));
         Err(self.denied(FORBIDDEN, reason.into(), message, name, causes.collect()))
     }
@@ -187,7 +187,7 @@ impl ObjectTypes for Stage<'_> {
     fn merge(&self, kind: &GroupVersionKind, object: &Value, configuration: Value) -> Result<Value, String> {
         let merge_type = self.type_of(kind).and_then(|of| of.merge_type());
         let (schema, of) = merge_type.ok_or("type converter must not be nil")?;
-        let patch = Typed::new(configuration, Arc::clone(&schema), of, Duplicates::Refused)
+        let patch = Typed::new(configuration, Arc::clone(&schema), of, Duplicates::Rejected)
             .map_err(|error| format!("failed to convert patch object to typed object: {error}"))?;
         let atomics = patch.atomics();
         if !atomics.is_empty() {

@@ -296,7 +296,7 @@ impl Stage<'_> {
         let (request, mut checks) = (self.policy_request(attributes, old), Vec::new());
         let admitted = webhook
             .gate
-            .admits(&webhook.name, &request, (&invocation, object), &mut checks);
+            .admits(&webhook.name, &request, &invocation, object, &mut checks);
         let callers = self.environment.callers();
         for check in &checks {
             callers.matched(ConditionOwner::Webhook(webhook_type), attributes.operation, check);

@@ -15,22 +15,22 @@ use super::{Row, micros, millis, row};
 const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
 
 /// Name of the object that all of them reject: once it is rejected, they are in effect.
-pub(super) const REFUSED: &str = "refused";
+pub(super) const REJECTED: &str = "refused";
 
 /// Returns all rows, each of as many creations: CPU over many connections, and waiting over one.
 pub(super) async fn rows(binary: &Binary, objects: usize, connections: usize) -> Result<Vec<Row>> {
     let server = Server::start(binary, &[])?;
-    let target = Target::of(&server)?;
+    let target = Target::new(&server)?;
     let mut connection = target.connect().await?;
     let hook = Hook::start(|review| match review["request"]["name"].as_str() {
-        Some(REFUSED) => deny("refused"),
+        Some(REJECTED) => deny("refused"),
         _ => allow(),
     })
     .await;
     let many = Workload::new(target.clone(), connections, DEPLOYMENTS);
     let one = Workload::new(target, 1, DEPLOYMENTS);
     let validations = json!([
-        {"expression": format!("object.metadata.name != '{REFUSED}'")},
+        {"expression": format!("object.metadata.name != '{REJECTED}'")},
         {"expression": "object.spec.template.spec.containers.all(c, c.image.startsWith('registry.example.com/'))"},
         {"expression": "object.spec.replicas <= 10"},
     ]);
@@ -46,16 +46,16 @@ pub(super) async fn rows(binary: &Binary, objects: usize, connections: usize) ->
     ] {
         register(&mut connection, &registrations).await?;
         if !registrations.is_empty() {
-            until_refused(&mut connection, &DEPLOYMENTS, REFUSED).await?;
+            until_rejected(&mut connection, &DEPLOYMENTS, REJECTED).await?;
         }
         let cpu = many.run_range(Phase::Create, made..made + objects, &server).await?;
         made += objects;
         let alone = objects / 4;
         let wall = one.run_range(Phase::Create, made..made + alone, &server).await?;
         made += alone;
-        let of = |what: &str| format!("create by apply, {title}, {what}");
-        rows.push(row(&of("server CPU each"), &micros(cpu.cpu_micros), "", ""));
-        rows.push(row(&of("one connection, p50"), &millis(wall.p50), "", ""));
+        let title_of = |what: &str| format!("create by apply, {title}, {what}");
+        rows.push(row(&title_of("server CPU each"), &micros(cpu.cpu_micros), "", ""));
+        rows.push(row(&title_of("one connection, p50"), &millis(wall.p50), "", ""));
         for (resource, object) in &registrations {
             let name = object["metadata"]["name"].as_str().unwrap_or_default();
             let path = format!("{ADMISSION}/{resource}/{name}");
@@ -111,7 +111,7 @@ fn webhook(hook: &Hook) -> (&'static str, Value) {
 }
 
 /// Waits until an object of that name is rejected.
-pub(super) async fn until_refused(connection: &mut Connection, of: &Objects, name: &str) -> Result<()> {
+pub(super) async fn until_rejected(connection: &mut Connection, of: &Objects, name: &str) -> Result<()> {
     let path = format!("{}/{name}?fieldManager=bench&dryRun=All", of.collection);
     let body =
         String::from_utf8((of.object)(0, 3).to_vec())?.replace("\"name\":\"bench-0\"", &format!("\"name\":\"{name}\""));

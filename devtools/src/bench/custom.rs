@@ -41,22 +41,17 @@ const UNCHECKED: Objects = Objects {
 pub(super) async fn rows(binary: &Binary, objects: usize, connections: usize) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     let server = Server::start(binary, &[])?;
-    let target = Target::of(&server)?;
+    let target = Target::new(&server)?;
     let mut connection = target.connect().await?;
     let document = connection.send(Method::GET, DOCUMENT, "", Bytes::new()).await?;
-    let definition = collectors(&Types::of(&serde_json::from_slice(&document)?));
-    let size = definition.to_string().len();
+    let crd = collectors(&Types::from_document(&serde_json::from_slice(&document)?));
+    let size = crd.to_string().len();
     let memory = server.memory()?;
-    let elapsed = define(&mut connection, &definition, &COLLECTORS).await?;
-    let title = format!("apply of a definition of {} KB until it is served", size / 1000);
+    let elapsed = define(&mut connection, &crd, &COLLECTORS).await?;
+    let title = format!("apply of a CRD of {} KB until it is served", size / 1000);
     rows.push(row(&title, &millis(elapsed), "", ""));
     let grown = megabytes(server.memory()?.saturating_sub(memory));
-    rows.push(row(
-        "memory for that definition, before its first object",
-        &grown,
-        "",
-        "",
-    ));
+    rows.push(row("memory for that CRD, before its first object", &grown, "", ""));
     for phase in [
         Phase::Create,
         Phase::Reapply,
@@ -68,16 +63,16 @@ pub(super) async fn rows(binary: &Binary, objects: usize, connections: usize) ->
         let measure = |of| Workload::new(target.clone(), connections, of);
         let usual = measure(DEPLOYMENTS).run(phase, objects, &server).await?;
         let figure = measure(COLLECTORS).run(phase, objects, &server).await?;
-        let of = |what: &str| format!("{}, {what}, server CPU each", phase.title());
+        let title_of = |what: &str| format!("{}, {what}, server CPU each", phase.title());
         let (custom, same) = (
-            of("custom resource of that definition"),
-            of("Deployment with the same pod"),
+            title_of("custom resource of that CRD"),
+            title_of("Deployment with the same pod"),
         );
         rows.push(row(&custom, &micros(figure.cpu_micros), "", ""));
         rows.push(row(&same, &micros(usual.cpu_micros), "", ""));
     }
     for (kind, of) in [("no rules", UNCHECKED), ("50 rules in CEL", CHECKED)] {
-        define(&mut connection, &definition_of_many_fields(&of), &of).await?;
+        define(&mut connection, &crd_of_many_fields(&of), &of).await?;
         ensure_rules(&mut connection, &of).await?;
         for phase in [Phase::Create, Phase::Change] {
             let figure = Workload::new(target.clone(), connections, of)
@@ -94,12 +89,12 @@ pub(super) async fn rows(binary: &Binary, objects: usize, connections: usize) ->
 }
 
 /// Applies a CRD and returns the time until its resource was served.
-async fn define(connection: &mut Connection, definition: &Value, of: &Objects) -> Result<Duration> {
-    let name = definition["metadata"]["name"].as_str().context("a name")?;
+async fn define(connection: &mut Connection, crd: &Value, of: &Objects) -> Result<Duration> {
+    let name = crd["metadata"]["name"].as_str().context("a name")?;
     let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}?fieldManager=bench");
     let begin = Instant::now();
     connection
-        .send(Method::PATCH, &path, APPLY, Bytes::from(definition.to_string()))
+        .send(Method::PATCH, &path, APPLY, Bytes::from(crd.to_string()))
         .await?;
     loop {
         let (status, _) = connection.ask(Method::GET, of.collection, "", Bytes::new()).await?;
@@ -117,8 +112,8 @@ async fn ensure_rules(connection: &mut Connection, of: &Objects) -> Result<()> {
     let wrong = String::from_utf8((of.object)(0, 3).to_vec())?.replace("\"least0\":1", "\"least0\":10");
     let path = format!("{}/bench-0?fieldManager=bench&dryRun=All", of.collection);
     let (status, _) = connection.ask(Method::PATCH, &path, APPLY, Bytes::from(wrong)).await?;
-    let refused = status == StatusCode::UNPROCESSABLE_ENTITY;
-    ensure!(refused == (of.collection == CHECKED.collection), "{path}: {status}");
+    let rejected = status == StatusCode::UNPROCESSABLE_ENTITY;
+    ensure!(rejected == (of.collection == CHECKED.collection), "{path}: {status}");
     Ok(())
 }
 
@@ -144,7 +139,7 @@ fn collector(number: usize, replicas: usize) -> Bytes {
 }
 
 /// Returns a CRD with fields of five types, with validation rules for each if its resource is the checked one.
-fn definition_of_many_fields(of: &Objects) -> Value {
+fn crd_of_many_fields(of: &Objects) -> Value {
     let plural = of.collection.rsplit('/').next().unwrap_or_default();
     let fields = RULES / 5;
     let properties: serde_json::Map<String, Value> = (0..fields)

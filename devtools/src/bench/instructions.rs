@@ -23,7 +23,7 @@ const MAX_GROWTH: f64 = 0.05;
 const AGAIN: usize = 3;
 
 /// File of the counts.
-const KEPT: &str = "tests/instructions.txt";
+const BASELINE: &str = "tests/instructions.txt";
 
 const HEAD: &str = "# Instructions for one request, counted by `cargo xtask bench --instructions`; written by `--bless`.\n\
                     # A commit that lets a count grow by more than 5 % says why.\n";
@@ -40,13 +40,13 @@ pub(super) fn run(bless: bool) -> Result<()> {
     need_valgrind()?;
     let program = build()?;
     let rows = rows(&program)?;
-    let kept = read(Path::new(KEPT))?;
+    let baseline = read(Path::new(BASELINE))?;
     let mut counts = count_all(&program, &rows)?;
     // Seeds of hash maps, the timing of commits and the folder of the build make a count vary by a percent or two: a
     // row that seems to have grown is counted again, and the lowest count applies. Counts that are to be recorded are
     // not compared.
     for _ in 0..if bless { 0 } else { AGAIN } {
-        let suspect = |row: &&Row| grown(counts.get(&row.name), kept.get(&row.name));
+        let suspect = |row: &&Row| grown(counts.get(&row.name), baseline.get(&row.name));
         let suspects: Vec<Row> = rows.iter().filter(suspect).cloned().collect();
         for (name, count) in count_all(&program, &suspects)? {
             counts.entry(name).and_modify(|least| *least = count.min(*least));
@@ -56,7 +56,7 @@ pub(super) fn run(bless: bool) -> Result<()> {
     say("| request | instructions | before | change |");
     say("|---|---:|---:|---:|");
     for (name, count) in &counts {
-        let before = kept.get(name);
+        let before = baseline.get(name);
         let change = before.map(|before| *count as f64 / *before as f64 - 1.0);
         if before.is_none() || grown(Some(count), before) {
             above.push(name.as_str());
@@ -70,22 +70,22 @@ pub(super) fn run(bless: bool) -> Result<()> {
         for (name, count) in &counts {
             writeln!(text, "{count}\t{name}")?;
         }
-        return fs::write(KEPT, text).with_context(|| format!("{KEPT} cannot be written"));
+        return fs::write(BASELINE, text).with_context(|| format!("{BASELINE} cannot be written"));
     }
     ensure!(
         above.is_empty(),
-        "these take more instructions than {KEPT} says: {}; where that has its reason, keep the counts with --bless",
+        "these take more instructions than {BASELINE} says: {}; where that has its reason, keep the counts with --bless",
         above.join(", ")
     );
     Ok(())
 }
 
 /// Returns true if a count exceeds the limit of the recorded one.
-fn grown(count: Option<&u64>, kept: Option<&u64>) -> bool {
-    let (Some(count), Some(kept)) = (count, kept) else {
+fn grown(count: Option<&u64>, baseline: Option<&u64>) -> bool {
+    let (Some(count), Some(baseline)) = (count, baseline) else {
         return false;
     };
-    *count as f64 > *kept as f64 * (1.0 + MAX_GROWTH)
+    *count as f64 > *baseline as f64 * (1.0 + MAX_GROWTH)
 }
 
 /// Builds the program that sends the requests, and returns its path.
@@ -105,9 +105,9 @@ fn build() -> Result<PathBuf> {
     let messages = String::from_utf8(output.stdout)?;
     let executable = messages.lines().rev().find_map(|line| {
         let message: Value = serde_json::from_str(line).ok()?;
-        let of = message.pointer("/target/name").and_then(Value::as_str);
+        let target = message.pointer("/target/name").and_then(Value::as_str);
         let path = message.get("executable").and_then(Value::as_str);
-        path.filter(|_| of == Some("instructions")).map(PathBuf::from)
+        path.filter(|_| target == Some("instructions")).map(PathBuf::from)
     });
     executable.context("cargo does not say where the program is")
 }
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn kept_counts_are_read_by_name() {
-        let kept = read(&conformance::root().join(KEPT)).unwrap();
-        assert!(kept.get("create by apply").is_some_and(|count| *count > 0));
+        let baseline = read(&conformance::root().join(BASELINE)).unwrap();
+        assert!(baseline.get("create by apply").is_some_and(|count| *count > 0));
     }
 }

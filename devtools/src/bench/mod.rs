@@ -4,9 +4,9 @@
 //! phase. The targets refer to it, since it does not depend on the speed of the client.
 
 mod admission;
+mod crds;
 mod curves;
 mod custom;
-mod definitions;
 mod envtest;
 mod instructions;
 mod operators;
@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     /// Measure only features that operators enable: priority levels, the audit log, gates, aggregated APIs.
     #[arg(long, conflicts_with_all = ["scale_only", "custom_only"])]
     operators_only: bool,
-    /// Also measure in a store of a million objects, which takes minutes to prepare.
+    /// Also measure in a store of a million objects. Its preparation lasts minutes.
     #[arg(long)]
     million: bool,
     /// Write the table to docs/performance.md, and its first rows to README.
@@ -88,7 +88,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.instructions {
         return instructions::run(arguments.bless);
     }
-    let binary = Binary::of(arguments.debug)?;
+    let binary = Binary::new(arguments.debug)?;
     if arguments.envtest {
         let table = envtest::table(&binary)?;
         say(&table);
@@ -127,7 +127,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         }
         if all || arguments.custom_only {
             rows.extend(custom::rows(&binary, arguments.objects, arguments.connections).await?);
-            rows.extend(definitions::rows(&binary).await?);
+            rows.extend(crds::rows(&binary).await?);
             rows.extend(admission::rows(&binary, arguments.objects, arguments.connections).await?);
         }
         if all || arguments.operators_only {
@@ -152,7 +152,7 @@ async fn measure(binary: &Binary, arguments: &Arguments) -> Result<Vec<Row>> {
     tokio::time::sleep(Duration::from_secs(1)).await;
     rows.push(row("memory, idle", &megabytes(server.memory()?), "322 MB", "≤ 20 MB"));
 
-    let target = Target::of(&server)?;
+    let target = Target::new(&server)?;
     let workload = Workload::new(target, arguments.connections, DEPLOYMENTS);
     let phases = [
         (Phase::Create, "2,305 µs", 100),
@@ -194,7 +194,7 @@ async fn measure(binary: &Binary, arguments: &Arguments) -> Result<Vec<Row>> {
 async fn started(start: impl FnOnce() -> Result<Server>) -> Result<(Server, Duration)> {
     let begin = Instant::now();
     let server = start()?;
-    let target = Target::of(&server)?;
+    let target = Target::new(&server)?;
     loop {
         let mut connection = target.connect().await?;
         let (status, _) = connection
@@ -227,12 +227,17 @@ fn row(what: &str, holdfast: &str, reference: &'static str, target: &str) -> Row
 
 /// Returns the rows of one kind of operation.
 fn operation(title: &str, figure: &Figure, reference: &'static str, target: &str) -> [Row; 4] {
-    let of = |what: &str| format!("{title}, {what}");
+    let title_of = |what: &str| format!("{title}, {what}");
     [
-        row(&of("server CPU each"), &micros(figure.cpu_micros), reference, target),
-        row(&of("in a second"), &format!("{:.0}", figure.rate), "", ""),
-        row(&of("p50"), &millis(figure.p50), "", ""),
-        row(&of("p99"), &millis(figure.p99), "", ""),
+        row(
+            &title_of("server CPU each"),
+            &micros(figure.cpu_micros),
+            reference,
+            target,
+        ),
+        row(&title_of("in a second"), &format!("{:.0}", figure.rate), "", ""),
+        row(&title_of("p50"), &millis(figure.p50), "", ""),
+        row(&title_of("p99"), &millis(figure.p99), "", ""),
     ]
 }
 
@@ -261,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn measurements_that_exclude_each_other_are_refused() {
+    fn measurements_that_exclude_each_other_are_rejected() {
         let parse = |flags: &str| {
             let command = Arguments::augment_args(Command::new("bench"));
             command.try_get_matches_from(["bench"].into_iter().chain(flags.split(' ')))

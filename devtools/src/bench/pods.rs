@@ -1,4 +1,4 @@
-//! Pods like those of a cluster, in numbers that take too long to create through the API: one is created through the
+//! Pods like those of a cluster, in numbers that are too slow to create through the API: one is created through the
 //! API, and its stored bytes are the pattern of the others, which are written to the store while no server uses it.
 
 use std::path::Path;
@@ -32,7 +32,7 @@ pub(super) struct Pattern {
 }
 
 impl Pattern {
-    fn of(object: &Bytes) -> Result<Self> {
+    fn from_object(object: &Bytes) -> Result<Self> {
         let text = std::str::from_utf8(object)?;
         let tree: serde_json::Value = serde_json::from_str(text)?;
         let field = |name: &str| -> Result<String> {
@@ -114,7 +114,7 @@ pub(super) fn name(number: usize) -> String {
 
 /// Makes a pod through the API, with the status that a kubelet would report.
 pub(super) async fn pod_pattern(server: &Server) -> Result<Pattern> {
-    let mut connection = Target::of(server)?.connect().await?;
+    let mut connection = Target::new(server)?.connect().await?;
     for namespace in [SMALL, LARGE] {
         namespace_of(&mut connection, namespace).await?;
     }
@@ -133,7 +133,7 @@ pub(super) async fn pod_pattern(server: &Server) -> Result<Pattern> {
         "a pod of {} bytes is not like others",
         stored.len()
     );
-    let pattern = Pattern::of(&stored)?;
+    let pattern = Pattern::from_object(&stored)?;
     let end = format!("{pods}/pattern?gracePeriodSeconds=0");
     connection.send(Method::DELETE, &end, "", Bytes::new()).await?;
     Ok(pattern)
@@ -156,12 +156,12 @@ pub(super) async fn with_config_maps(binary: &Binary, count: usize) -> Result<(S
 
 /// Makes a small ConfigMap through the API.
 async fn config_map_pattern(server: &Server) -> Result<Pattern> {
-    let mut connection = Target::of(server)?.connect().await?;
+    let mut connection = Target::new(server)?.connect().await?;
     namespace_of(&mut connection, LARGE).await?;
     let body = config_map("pattern", 0);
     let path = format!("/api/v1/namespaces/{LARGE}/configmaps");
     let stored = connection.send(Method::POST, &path, JSON, body).await?;
-    let pattern = Pattern::of(&stored)?;
+    let pattern = Pattern::from_object(&stored)?;
     connection
         .send(Method::DELETE, &format!("{path}/pattern"), "", Bytes::new())
         .await?;

@@ -124,7 +124,7 @@ impl Bench<'_> {
         {
             say("embedded");
             let server = Server::start(binary, &[])?;
-            let target = Target::of(&server)?;
+            let target = Target::new(&server)?;
             self.measure(Column::Embedded, &target, server.process(), None).await?;
         }
         let etcd = durable_etcd()?;
@@ -134,7 +134,7 @@ impl Bench<'_> {
             say("etcd");
             let flag = format!("--etcd-servers={endpoints}");
             let server = Server::start(binary, &[&flag])?;
-            let target = Target::of(&server)?;
+            let target = Target::new(&server)?;
             self.measure(Column::Etcd, &target, server.process(), store).await?;
             self.lag(&target, &Server::start(binary, &[&flag])?).await?;
         }
@@ -172,18 +172,18 @@ impl Bench<'_> {
             let after = store.map(Process::cpu).transpose()?;
             let quiet = one.run_range(phase, alone.clone(), server).await?;
             self.cpu.insert((title, column), figure.cpu_micros);
-            let of = |what: &str| format!("{title}, {what}");
+            let title_of = |what: &str| format!("{title}, {what}");
             self.figures
-                .put(&of("server CPU each"), column, micros(figure.cpu_micros));
+                .put(&title_of("server CPU each"), column, micros(figure.cpu_micros));
             if let (Some(before), Some(after)) = (before, after) {
                 let each = (after - before).as_secs_f64() * 1e6 / self.objects as f64;
-                self.figures.put(&of("CPU of etcd each"), column, micros(each));
+                self.figures.put(&title_of("CPU of etcd each"), column, micros(each));
             }
             for (name, measured) in [("all connections", &figure), ("one connection", &quiet)] {
                 self.figures
-                    .put(&of(&format!("{name}, p50")), column, millis(measured.p50));
+                    .put(&title_of(&format!("{name}, p50")), column, millis(measured.p50));
                 self.figures
-                    .put(&of(&format!("{name}, p99")), column, millis(measured.p99));
+                    .put(&title_of(&format!("{name}, p99")), column, millis(measured.p99));
             }
         }
         Ok(())
@@ -208,7 +208,7 @@ impl Bench<'_> {
     async fn lag(&mut self, target: &Target, other: &Server) -> Result<()> {
         let workload = Workload::new(target.clone(), 1, DEPLOYMENTS);
         workload.run(Phase::Create, 1, other).await?;
-        let delays = workload.delays_until_seen_at(&Target::of(other)?, WATCHED).await?;
+        let delays = workload.delays_until_seen_at(&Target::new(other)?, WATCHED).await?;
         for (name, of) in [("p50", 0.5), ("p99", 0.99)] {
             let title = format!("write sent to watch event received from another server, {name}");
             self.figures.put(&title, Column::Etcd, millis(quantile(&delays, of)));
@@ -222,20 +222,20 @@ impl Bench<'_> {
     /// Adds the cost limit of each operation, relative to the cost on other stores.
     fn targets(&mut self) {
         for phase in PHASES {
-            let of = |column| self.cpu.get(&(phase.title(), column)).copied();
+            let cpu = |column| self.cpu.get(&(phase.title(), column)).copied();
             let share = if phase == Phase::Get { READ } else { WRITE };
-            let mut target = of(Column::Embedded).map(|embedded| format!("≤ {}", micros(embedded * share)));
-            if let (Some(text), Some(reference)) = (&mut target, of(Column::Reference)) {
+            let mut target = cpu(Column::Embedded).map(|embedded| format!("≤ {}", micros(embedded * share)));
+            if let (Some(text), Some(reference)) = (&mut target, cpu(Column::Reference)) {
                 let _ = write!(text, ", ≤ {}", micros(reference * REFERENCE));
             }
             let title = format!("{}, server CPU each", phase.title());
             self.figures.aim(&title, target.unwrap_or_default());
-            let Some(etcd) = of(Column::Etcd) else { continue };
+            let Some(etcd) = cpu(Column::Etcd) else { continue };
             for (other, name, most) in [
                 (Column::Embedded, "the embedded store's", share),
                 (Column::Reference, "kube-apiserver's", REFERENCE),
             ] {
-                let Some(other) = of(other).filter(|other| *other > 0.0) else {
+                let Some(other) = cpu(other).filter(|other| *other > 0.0) else {
                     continue;
                 };
                 let title = format!("{}, server CPU as a multiple of {name}", phase.title());
@@ -281,7 +281,7 @@ impl Bench<'_> {
         let begin = Instant::now();
         let server = Server::start(binary, &[&flag])?;
         self.started(&count, Column::Etcd, begin.elapsed(), server.process())?;
-        let mut connection = Target::of(&server)?.connect().await?;
+        let mut connection = Target::new(&server)?.connect().await?;
         let path = format!(
             "/api/v1/namespaces/{LARGE}/configmaps/{}",
             pods::name(size.saturating_sub(1))

@@ -196,10 +196,10 @@ mod tests {
 
     #[test]
     fn drawn_values_may_differ_but_not_be_missing() {
-        let of = |uid: &str| answer(201, json!({"metadata": {"uid": uid, "name": "a"}}));
-        assert_eq!(place(&of("1"), &of("2")), None);
+        let with_uid = |uid: &str| answer(201, json!({"metadata": {"uid": uid, "name": "a"}}));
+        assert_eq!(place(&with_uid("1"), &with_uid("2")), None);
         let without = answer(201, json!({"metadata": {"name": "a"}}));
-        assert_eq!(place(&of("1"), &without).as_deref(), Some(".metadata.uid"));
+        assert_eq!(place(&with_uid("1"), &without).as_deref(), Some(".metadata.uid"));
         let headless = answer(201, json!({"spec": {"clusterIP": "None"}}));
         let drawn = answer(201, json!({"spec": {"clusterIP": "10.0.0.7"}}));
         assert_eq!(place(&headless, &drawn).as_deref(), Some(".spec.clusterIP"));
@@ -207,14 +207,17 @@ mod tests {
 
     #[test]
     fn drawn_values_within_texts_may_differ() {
-        let of = |uid: &str, second: u32, version: u32| {
+        let invalid = |uid: &str, second: u32, version: u32| {
             let text = format!(
                 "Invalid value: \"{{\\\"uid\\\":\\\"{uid}\\\",\\\"at\\\":\\\"2026-01-02T03:04:0{second}Z\\\",\\\"resourceVersion\\\":\\\"{version}\\\"}}\""
             );
             answer(422, json!({"message": text}))
         };
-        let one = of("597bac90-d849-4b96-8a51-6e19c419c99e", 5, 12);
-        assert_eq!(place(&one, &of("c8f41cc1-961b-4225-9093-18b2669ad309", 6, 345)), None);
+        let one = invalid("597bac90-d849-4b96-8a51-6e19c419c99e", 5, 12);
+        assert_eq!(
+            place(&one, &invalid("c8f41cc1-961b-4225-9093-18b2669ad309", 6, 345)),
+            None
+        );
         let other = answer(422, json!({"message": "Invalid value: 12"}));
         assert_eq!(
             place(&other, &answer(422, json!({"message": "Invalid value: 13"}))).as_deref(),
@@ -224,21 +227,24 @@ mod tests {
 
     #[test]
     fn the_first_difference_is_found_by_its_path() {
-        let of = |image: &str| answer(200, json!({"spec": {"containers": [{"image": "a"}, {"image": image}]}}));
-        assert_eq!(place(&of("a"), &of("b")).as_deref(), Some(".spec.containers[].image"));
+        let with_image = |image: &str| answer(200, json!({"spec": {"containers": [{"image": "a"}, {"image": image}]}}));
         assert_eq!(
-            place(&of("a"), &answer(422, json!({}))).as_deref(),
+            place(&with_image("a"), &with_image("b")).as_deref(),
+            Some(".spec.containers[].image")
+        );
+        assert_eq!(
+            place(&with_image("a"), &answer(422, json!({}))).as_deref(),
             Some("200 and not 422")
         );
     }
 
     #[test]
     fn warnings_count_in_any_order() {
-        let of = |texts: &[&str]| {
+        let warning = |texts: &[&str]| {
             let warnings = texts.iter().map(|text| (*text).to_owned()).collect();
             Answer::new(StatusCode::OK, warnings, Value::Null)
         };
-        assert_eq!(place(&of(&["a", "b"]), &of(&["b", "a"])), None);
-        assert_eq!(place(&of(&["a"]), &of(&[])).as_deref(), Some("warnings"));
+        assert_eq!(place(&warning(&["a", "b"]), &warning(&["b", "a"])), None);
+        assert_eq!(place(&warning(&["a"]), &warning(&[])).as_deref(), Some("warnings"));
     }
 }

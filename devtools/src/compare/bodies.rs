@@ -82,13 +82,13 @@ impl Kind {
             .context("a document without schemas")?;
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let wanted = json!({"group": group, "version": version, "kind": kind});
-        let of = |schema: &Value| {
+        let is_wanted = |schema: &Value| {
             let kinds = schema.get("x-kubernetes-group-version-kind").and_then(Value::as_array);
             kinds.is_some_and(|kinds| kinds.contains(&wanted))
         };
         let found = schemas
             .as_object()
-            .and_then(|all| all.iter().find(|(_, schema)| of(schema)));
+            .and_then(|all| all.iter().find(|(_, schema)| is_wanted(schema)));
         Ok(Self {
             path: path.replace("NAMESPACE", NAMESPACE),
             schema: found.with_context(|| format!("no schema of {kind}"))?.0.clone(),

@@ -57,16 +57,16 @@ pub(crate) struct Arguments {
 const FLAGS: [&str; 1] = ["--controllers="];
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let binary = Binary::of(arguments.debug)?;
+    let binary = Binary::new(arguments.debug)?;
     let server = Server::start(&binary, &FLAGS)?;
     let reference = reference(arguments)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let mut comparison = runtime.block_on(Comparison::begin(&reference, &Target::of(&server)?, &arguments.kinds))?;
+    let mut comparison = runtime.block_on(Comparison::begin(&reference, &Target::new(&server)?, &arguments.kinds))?;
     let found = search(arguments.seed, arguments.cases, |case, draws| {
         comparison.play(&runtime, case, draws)
     })?;
     for (draws, difference) in &found {
-        say(&comparison.shown(draws, difference));
+        say(&comparison.shown(draws.0, &draws.1, difference));
     }
     say(&format!("{} cases, {} differences", arguments.cases, found.len()));
     ensure!(found.is_empty(), "the answers differ");
@@ -137,9 +137,9 @@ impl Comparison {
         })
     }
 
-    fn shown(&self, (case, draws): &(u64, Draws), difference: &Difference) -> String {
+    fn shown(&self, case: u64, draws: &Draws, difference: &Difference) -> String {
         let mut text = String::new();
-        for step in self.kind(*case).into_iter().flat_map(|kind| kind.steps(draws)) {
+        for step in self.kind(case).into_iter().flat_map(|kind| kind.steps(draws)) {
             text.push_str(&step.to_string());
             text.push('\n');
         }

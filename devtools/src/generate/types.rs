@@ -199,10 +199,10 @@ impl Assembly<'_, '_> {
             }
         }
         self.sort_as_written(messages.as_ref(), &mut fields);
-        let of = self.builder.add_struct(name, fields)?;
-        of.map_type = openapi::map_type(definition)?;
-        of.kinds = openapi::kinds(definition);
-        of.unions = openapi::unions(definition);
+        let ty = self.builder.add_struct(name, fields)?;
+        ty.map_type = openapi::map_type(definition)?;
+        ty.kinds = openapi::kinds(definition);
+        ty.unions = openapi::unions(definition);
         Ok(())
     }
 
@@ -314,9 +314,9 @@ impl Assembly<'_, '_> {
             fields.extend(TYPE_META.map(|name| Field::new(name, Shape::String)));
         }
         self.sort_as_written(self.messages.fields(name).as_ref(), &mut fields);
-        let of = self.builder.add_struct(name, fields)?;
-        of.published = false;
-        of.kinds = group_version
+        let ty = self.builder.add_struct(name, fields)?;
+        ty.published = false;
+        ty.kinds = group_version
             .and_then(GroupVersion::parse)
             .map(|group_version| GroupVersionKind {
                 group_version,

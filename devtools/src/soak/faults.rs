@@ -118,7 +118,7 @@ fn alarm(etcd: &Etcd, action: &str) -> Result<()> {
 }
 
 /// Second server on the same etcd, with connections of its own.
-pub(super) struct Beside {
+pub(super) struct SecondServer {
     pub(super) server: Server,
     /// The connections of the first server.
     pub(super) links: Vec<Link>,

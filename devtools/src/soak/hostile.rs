@@ -221,8 +221,8 @@ pub(super) fn rights() -> Value {
     json!({"apiVersion": version, "kind": "ClusterRoleBinding", "metadata": metadata, "roleRef": role, "subjects": [user]})
 }
 
-/// Returns the definition whose defaults multiply.
-pub(super) fn definition() -> Value {
+/// Returns the CRD whose defaults multiply.
+pub(super) fn crd() -> Value {
     let text = json!({"type": "string", "default": "x".repeat(5_000)});
     let item = json!({"type": "object", "properties": {"text": text}});
     let schema = json!({"type": "object", "properties": {"items": {"type": "array", "items": item}}});

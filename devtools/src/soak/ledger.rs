@@ -96,7 +96,7 @@ impl Ledger {
     }
 
     /// Records that the write was rejected: it did not happen.
-    pub(super) fn refused(&mut self, key: &str) {
+    pub(super) fn rejected(&mut self, key: &str) {
         let account = self.account(key);
         account.attempted = None;
         account.states.pop();
@@ -174,7 +174,7 @@ mod tests {
         }
         let mut ledger = ledger();
         ledger.attempt("a", Some(2));
-        ledger.refused("a");
+        ledger.rejected("a");
         assert!(ledger.audit(&there(Some(2)), 8).is_err());
     }
 

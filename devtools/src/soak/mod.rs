@@ -35,7 +35,7 @@ use test_support::Link;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-use self::faults::{Beside, Fault};
+use self::faults::{Fault, SecondServer};
 use self::hostile::Attempts;
 use self::ledger::{Contents, Ledger};
 use self::objects::{COLLECTION, MARKER};
@@ -79,7 +79,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 const LIVEZ_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let binary = Binary::of(arguments.debug)?;
+    let binary = Binary::new(arguments.debug)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut soak = Soak::begin(arguments, &binary).await?;
@@ -97,7 +97,7 @@ struct Soak {
     server: Server,
     /// The flags of the first server.
     flags: Vec<String>,
-    beside: Option<Beside>,
+    second_server: Option<SecondServer>,
     backing: Backing,
     seed: u64,
     most_memory: u64,
@@ -106,21 +106,21 @@ struct Soak {
     races: Arc<Mutex<Races>>,
     watchers: Vec<Watcher>,
     attempts: Arc<Mutex<Attempts>>,
-    seen: Seen,
+    seen: Maxima,
     /// Last fault of the store.
     fault: Fault,
     /// Number of occurrences of each fault.
     faults: BTreeMap<Fault, u64>,
 }
 
-/// The worst that was seen.
+/// Largest memory and longest response time so far.
 #[derive(Clone, Copy, Default)]
-struct Seen {
+struct Maxima {
     memory: u64,
     slowest: Duration,
 }
 
-impl Seen {
+impl Maxima {
     fn and(self, other: Self) -> Self {
         Self {
             memory: self.memory.max(other.memory),
@@ -132,7 +132,7 @@ impl Seen {
 impl Soak {
     async fn begin(arguments: &Arguments, binary: &Binary) -> Result<Self> {
         let mut backing = Backing::start(arguments.store, MEMBERS)?;
-        let (flags, beside) = match backing.etcd() {
+        let (flags, second_server) = match backing.etcd() {
             None => (Vec::new(), None),
             Some(etcd) => {
                 let mut links = Vec::new();
@@ -142,18 +142,18 @@ impl Soak {
                 let endpoints: Vec<String> = links.iter().map(|link| format!("http://{}", link.address())).collect();
                 let server = Server::start(binary, &backing.flags(&[]))?;
                 let flags = vec![format!("--etcd-servers={}", endpoints.join(","))];
-                (flags, Some(Beside { server, links }))
+                (flags, Some(SecondServer { server, links }))
             }
         };
         let server = Server::start(binary, &texts(&flags))?;
-        let mut connection = Target::of(&server)?.connect().await?;
+        let mut connection = Target::new(&server)?.connect().await?;
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "soak"}});
         for (path, object) in [
             ("/api/v1/namespaces", namespace),
             racers::quota(),
             (
                 "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-                hostile::definition(),
+                hostile::crd(),
             ),
             (
                 "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
@@ -166,12 +166,12 @@ impl Soak {
         let list = connection.send(Method::GET, COLLECTION, "", Bytes::new()).await?;
         let watchers: Result<Vec<Watcher>> = (0..WATCHERS)
             // Even watchers use the first server, which is stopped in each round.
-            .map(|number| Watcher::begin(&list, beside.is_some() && number % 2 == 0))
+            .map(|number| Watcher::begin(&list, second_server.is_some() && number % 2 == 0))
             .collect();
         Ok(Self {
             server,
             flags,
-            beside,
+            second_server,
             backing,
             seed: arguments.seed,
             most_memory: arguments.most_memory << 20,
@@ -180,7 +180,7 @@ impl Soak {
             races: Arc::default(),
             watchers: watchers?,
             attempts: Arc::default(),
-            seen: Seen::default(),
+            seen: Maxima::default(),
             fault: Fault::None,
             faults: BTreeMap::new(),
         })
@@ -209,8 +209,8 @@ impl Soak {
 
     /// Returns the servers.
     fn targets(&self) -> Result<Vec<Target>> {
-        let other = self.beside.iter().map(|beside| &beside.server);
-        [&self.server].into_iter().chain(other).map(Target::of).collect()
+        let other = self.second_server.iter().map(|second_server| &second_server.server);
+        [&self.server].into_iter().chain(other).map(Target::new).collect()
     }
 
     async fn round(&mut self) -> Result<()> {
@@ -224,7 +224,7 @@ impl Soak {
     async fn round_of(&mut self, fault: Fault, lasting: Duration, mut random: Random) -> Result<()> {
         self.round += 1;
         self.fault = fault;
-        let target = Target::of(&self.server)?;
+        let target = Target::new(&self.server)?;
         let targets = self.targets()?;
         let (stopping, stop) = watch::channel(false);
         let mut clients = self.clients(&targets, &stop);
@@ -258,7 +258,7 @@ impl Soak {
                 target: target.clone(),
                 ledger: Arc::clone(&self.ledger),
                 random: Random::for_part(self.seed, self.round, 100 + number),
-                may_be_unsure: self.beside.is_some(),
+                may_be_unsure: self.second_server.is_some(),
                 stop: stop.clone(),
             };
             clients.spawn(writer.run());
@@ -292,19 +292,19 @@ impl Soak {
         lasting: Duration,
         clients: &mut JoinSet<Result<()>>,
         random: &mut Random,
-    ) -> Result<Seen> {
-        if self.beside.is_none() {
+    ) -> Result<Maxima> {
+        if self.second_server.is_none() {
             return self.look(target, lasting, clients).await;
         }
         let before = self.look(target, lasting / 3, clients).await?;
         *self.faults.entry(self.fault).or_default() += 1;
-        let befallen = match (self.backing.etcd(), &self.beside) {
-            (Some(etcd), Some(beside)) => self.fault.begin(etcd, &beside.links, random)?,
+        let befallen = match (self.backing.etcd(), &self.second_server) {
+            (Some(etcd), Some(second_server)) => self.fault.begin(etcd, &second_server.links, random)?,
             _ => 0,
         };
         let during = self.look(target, lasting / 3, clients).await?;
-        if let (Some(etcd), Some(beside)) = (self.backing.etcd(), &self.beside) {
-            self.fault.mend(befallen, etcd, &beside.links)?;
+        if let (Some(etcd), Some(second_server)) = (self.backing.etcd(), &self.second_server) {
+            self.fault.mend(befallen, etcd, &second_server.links)?;
         }
         let after = self.look(target, lasting / 3, clients).await?;
         Ok(before.and(during).and(after))
@@ -322,9 +322,9 @@ impl Soak {
     }
 
     /// Checks for some time that the server is alive, responds, and stays within its memory limit.
-    async fn look(&mut self, target: &Target, lasting: Duration, clients: &mut JoinSet<Result<()>>) -> Result<Seen> {
+    async fn look(&mut self, target: &Target, lasting: Duration, clients: &mut JoinSet<Result<()>>) -> Result<Maxima> {
         let end = Instant::now() + lasting;
-        let mut seen = Seen::default();
+        let mut seen = Maxima::default();
         let mut connection = target.connect().await?;
         while Instant::now() < end {
             ensure!(self.server.running(), "the server ended:\n{}", self.server.log_tail());
@@ -334,8 +334,11 @@ impl Soak {
                 .await
                 .context("/livez does not answer")??;
             // A server without its etcd reports that.
-            ensure!(status.is_success() || self.beside.is_some(), "/livez says {status}");
-            seen = seen.and(Seen {
+            ensure!(
+                status.is_success() || self.second_server.is_some(),
+                "/livez says {status}"
+            );
+            seen = seen.and(Maxima {
                 memory: self.server.memory()?,
                 slowest: begin.elapsed(),
             });
@@ -364,7 +367,7 @@ impl Soak {
 
     /// Compares the objects after a restart with the acknowledged writes and with the events of watchers.
     async fn audit(&mut self) -> Result<()> {
-        let target = Target::of(&self.server)?;
+        let target = Target::new(&self.server)?;
         let mut connection = target.connect().await?;
         let mark = objects::config_map(MARKER, "round", self.round, 0);
         let path = format!("{}?fieldManager=soak&force=true", objects::path(MARKER));

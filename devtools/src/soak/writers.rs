@@ -164,19 +164,19 @@ impl Writer {
             self.ledger.lock().acknowledged(&key, &write.object, revision);
             return Ok(true);
         }
-        self.refused(&key, &write, status, &answer)
+        self.rejected(&key, &write, status, &answer)
     }
 
     /// Handles a rejected write. Servers that end or have no space, and patches of missing objects, may cause
     /// rejections. Returns true if the writer may continue.
-    fn refused(&self, key: &str, write: &Write, status: StatusCode, answer: &[u8]) -> Result<bool> {
+    fn rejected(&self, key: &str, write: &Write, status: StatusCode, answer: &[u8]) -> Result<bool> {
         let known = match status {
             StatusCode::TOO_MANY_REQUESTS => true,
             StatusCode::NOT_FOUND => write.media_type == MERGE,
             _ => false,
         };
         if known {
-            self.ledger.lock().refused(key);
+            self.ledger.lock().rejected(key);
             return Ok(true);
         }
         // If the server cannot report the result, the object may exist or not: nothing more is sent for this key.

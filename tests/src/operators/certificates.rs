@@ -2,9 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{
-    Types, Version, conditions, definition, embedded_metadata, label_selector, list_map, object, secret_key, text,
-};
+use super::{Types, Version, conditions, crd, embedded_metadata, label_selector, list_map, object, secret_key, text};
 
 const GROUP: &str = "certificates.example.com";
 
@@ -12,25 +10,25 @@ const GROUP: &str = "certificates.example.com";
 pub fn certificates(types: &Types) -> Vec<Value> {
     let names = |plural: &str, singular: &str, kind: &str, short: &[&str]| json!({"plural": plural, "singular": singular, "kind": kind, "shortNames": short, "categories": ["certificates"]});
     vec![
-        definition(
+        crd(
             GROUP,
             "Namespaced",
             &names("certificates", "certificate", "Certificate", &["cert", "certs"]),
             vec![certificate()],
         ),
-        definition(
+        crd(
             GROUP,
             "Namespaced",
             &names("issuers", "issuer", "Issuer", &[]),
             vec![issuer(types)],
         ),
-        definition(
+        crd(
             GROUP,
             "Cluster",
             &names("clusterissuers", "clusterissuer", "ClusterIssuer", &[]),
             vec![issuer(types)],
         ),
-        definition(
+        crd(
             GROUP,
             "Namespaced",
             &names("challenges", "challenge", "Challenge", &[]),

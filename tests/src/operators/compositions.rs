@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Types, Version, conditions, definition, list_map, object, text};
+use super::{Types, Version, conditions, crd, list_map, object, text};
 
 const GROUP: &str = "compositions.example.com";
 
@@ -11,19 +11,19 @@ const GROUP: &str = "compositions.example.com";
 pub fn compositions(types: &Types) -> Vec<Value> {
     let names = |plural: &str, singular: &str, kind: &str, short: &str| json!({"plural": plural, "singular": singular, "kind": kind, "shortNames": [short], "categories": ["composed"]});
     vec![
-        definition(
+        crd(
             GROUP,
             "Cluster",
             &names("compositions", "composition", "Composition", "comp"),
             vec![composition("v1"), composition("v1beta1")],
         ),
-        definition(
+        crd(
             GROUP,
             "Cluster",
             &names("composites", "composite", "Composite", "xrd"),
             vec![composite()],
         ),
-        definition(
+        crd(
             GROUP,
             "Cluster",
             &names("instances", "instance", "Instance", "inst"),

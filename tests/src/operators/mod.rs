@@ -31,7 +31,7 @@ pub struct Types {
 
 impl Types {
     /// Reads the document at [`DOCUMENT`]. A document without schemas has no types.
-    pub fn of(document: &Value) -> Self {
+    pub fn from_document(document: &Value) -> Self {
         let schemas = document["components"]["schemas"].as_object();
         Self {
             schemas: schemas.cloned().unwrap_or_default(),
@@ -53,7 +53,7 @@ impl Types {
         }
     }
 
-    /// Returns a published schema as a definition may hold it.
+    /// Returns a published schema as a CRD may hold it.
     fn structural(&self, published: &Value) -> Value {
         let Some(published) = published.as_object() else {
             return json!({"x-kubernetes-preserve-unknown-fields": true});
@@ -205,8 +205,8 @@ struct Version {
     scale: Value,
 }
 
-/// Returns a definition of versions, of which the first is stored.
-fn definition(group: &str, scope: &str, names: &Value, versions: Vec<Version>) -> Value {
+/// Returns a CRD of versions, of which the first is stored.
+fn crd(group: &str, scope: &str, names: &Value, versions: Vec<Version>) -> Value {
     let versions: Vec<Value> = versions
         .into_iter()
         .enumerate()

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{
-    Types, Version, conditions, definition, embedded_metadata, int_or_string, label_selector, list_map, object,
-    secret_key, text,
+    Types, Version, conditions, crd, embedded_metadata, int_or_string, label_selector, list_map, object, secret_key,
+    text,
 };
 
 const GROUP: &str = "monitoring.example.com";
@@ -17,13 +17,13 @@ pub fn monitoring(types: &Types) -> Vec<Value> {
     let names = |plural: &str, singular: &str, kind: &str, short: &str| json!({"plural": plural, "singular": singular, "kind": kind, "shortNames": [short], "categories": ["monitoring"]});
     vec![
         collectors(types),
-        definition(
+        crd(
             GROUP,
             "Namespaced",
             &names("servicemonitors", "servicemonitor", "ServiceMonitor", "smon"),
             vec![monitor()],
         ),
-        definition(
+        crd(
             GROUP,
             "Namespaced",
             &names("rulegroups", "rulegroup", "RuleGroup", "rg"),
@@ -38,7 +38,7 @@ pub fn collectors(types: &Types) -> Value {
         "plural": "collectors", "singular": "collector", "kind": "Collector", "shortNames": ["coll"],
         "categories": ["monitoring"],
     });
-    definition(GROUP, "Namespaced", &names, vec![collector(types)])
+    crd(GROUP, "Namespaced", &names, vec![collector(types)])
 }
 
 fn duration() -> Value {

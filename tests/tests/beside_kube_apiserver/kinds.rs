@@ -38,7 +38,7 @@ async fn each_server_reads_and_changes_every_kind_of_the_other() {
     for (collection, shape) in &objects {
         for (writer, other) in pair.ways() {
             number += 1;
-            let subject = Subject::of(collection, shape, number);
+            let subject = Subject::new(collection, shape, number);
             differences.extend(subject.exchange(writer, other).await);
         }
     }
@@ -85,7 +85,7 @@ struct Subject {
 }
 
 impl Subject {
-    fn of(collection: &str, shape: &Value, number: usize) -> Self {
+    fn new(collection: &str, shape: &Value, number: usize) -> Self {
         let name = format!("x{number}");
         let key = rcgen::KeyPair::generate().unwrap();
         let request = rcgen::CertificateParams::default().serialize_request(&key).unwrap();
@@ -149,11 +149,11 @@ impl Subject {
             let difference = retried(async || {
                 let (shown, also) = (writer.get(path).await, other.get(path).await);
                 // The versions of lists are those of the moment.
-                let of = |answer: &Value| match &answer["items"] {
+                let items = |answer: &Value| match &answer["items"] {
                     Value::Null => answer.clone(),
                     items => items.clone(),
                 };
-                Found::between(&of(&shown.1), &of(&also.1))
+                Found::between(&items(&shown.1), &items(&also.1))
             });
             found.add(path, difference.await);
         }
@@ -237,7 +237,8 @@ impl Found {
         (one != other).then(|| difference(one, other))
     }
 
-    fn succeeded(&mut self, what: &str, (code, answer): &(StatusCode, Value)) {
+    fn succeeded(&mut self, what: &str, answer: &(StatusCode, Value)) {
+        let (code, answer) = answer;
         if !code.is_success() {
             self.differences.push(format!("{}: {what}: {code} {answer}", self.of));
         }
@@ -264,12 +265,12 @@ fn difference(one: &Value, other: &Value) -> String {
         (Value::Object(left), Value::Object(right)) => {
             let keys: BTreeSet<&String> = left.keys().chain(right.keys()).collect();
             let key = keys.into_iter().find(|key| left.get(*key) != right.get(*key));
-            let of =
+            let member =
                 |map: &serde_json::Map<String, Value>| key.and_then(|key| map.get(key)).cloned().unwrap_or_default();
             format!(
                 ".{}{}",
                 key.map_or("", String::as_str),
-                difference(&of(left), &of(right))
+                difference(&member(left), &member(right))
             )
         }
         (Value::Array(left), Value::Array(right)) if left.len() == right.len() => {
@@ -291,10 +292,7 @@ async fn both_servers_serve_every_version_of_a_custom_resource() {
     for (number, (writer, other)) in pair.ways().into_iter().enumerate() {
         let group = format!("g{number}.example.com");
         writer
-            .make(
-                "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-                &definition(&group),
-            )
+            .make("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &crd(&group))
             .await;
         let mut differences = Vec::new();
         for served in ["v1", "v2"] {
@@ -337,7 +335,7 @@ async fn both_servers_serve_every_version_of_a_custom_resource() {
     }
 }
 
-fn definition(group: &str) -> Value {
+fn crd(group: &str) -> Value {
     let version = |name: &str, storage: bool| {
         json!({"name": name, "served": true, "storage": storage, "subresources": {"status": {}}, "schema": {"openAPIV3Schema": {
         "type": "object", "properties": {
@@ -354,13 +352,13 @@ fn definition(group: &str) -> Value {
             "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
         }}}})
     };
-    let mut definition = named(
+    let mut crd = named(
         "apiextensions.k8s.io/v1",
         "CustomResourceDefinition",
         &format!("gadgets.{group}"),
     );
-    definition["spec"] = json!({"group": group, "scope": "Namespaced",
+    crd["spec"] = json!({"group": group, "scope": "Namespaced",
         "names": {"plural": "gadgets", "singular": "gadget", "kind": "Gadget", "listKind": "GadgetList"},
         "versions": [version("v1", false), version("v2", true)]});
-    definition
+    crd
 }

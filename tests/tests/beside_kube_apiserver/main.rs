@@ -58,8 +58,8 @@ impl Pair {
         let apiserver = Reference::start(&program, &etcd.endpoints(), &flags).await.unwrap();
         let server = holdfast(&etcd, &apiserver, more);
         Self {
-            holdfast: Side::of("Holdfast", Target::of(&server).unwrap()),
-            reference: Side::of("kube-apiserver", apiserver.target().unwrap()),
+            holdfast: Side::new("Holdfast", Target::new(&server).unwrap()),
+            reference: Side::new("kube-apiserver", apiserver.target().unwrap()),
             server,
             apiserver,
             etcd,
@@ -115,7 +115,7 @@ struct Side {
 }
 
 impl Side {
-    fn of(name: &'static str, target: Target) -> Self {
+    fn new(name: &'static str, target: Target) -> Self {
         Self {
             name,
             target,
@@ -125,7 +125,7 @@ impl Side {
 
     /// Returns the same server for another user.
     fn as_user(&self, token: &'static str) -> Self {
-        Self::of(self.name, self.target.clone().with_token(token))
+        Self::new(self.name, self.target.clone().with_token(token))
     }
 
     async fn ask(&self, method: Method, path: &str, media_type: &str, body: &Value) -> (StatusCode, Value) {
@@ -186,7 +186,7 @@ impl Side {
 
     /// Repeats a write until it is rejected with a message that contains `words`: rules written through the other
     /// server apply here a little later.
-    async fn until_refused(&self, path: &str, object: &Value, words: &str) {
+    async fn until_rejected(&self, path: &str, object: &Value, words: &str) {
         let end = Instant::now() + WAIT_TIMEOUT;
         let path = format!("{path}?dryRun=All");
         loop {

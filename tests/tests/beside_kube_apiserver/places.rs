@@ -130,11 +130,11 @@ async fn fill(side: &Side) {
 }
 
 fn as_holdfast(server: &Server) -> Side {
-    Side::of("Holdfast", Target::of(server).unwrap())
+    Side::new("Holdfast", Target::new(server).unwrap())
 }
 
 fn as_reference(apiserver: &Reference) -> Side {
-    Side::of("kube-apiserver", apiserver.target().unwrap())
+    Side::new("kube-apiserver", apiserver.target().unwrap())
 }
 
 #[needs(etcd, kube_apiserver)]

@@ -77,9 +77,9 @@ async fn addresses_and_ports_are_allocated_once_by_either_server() {
             service("wanted", json!({"ports": [{"port": 80, "nodePort": port}]})),
         ];
         for wanted in &wanted {
-            let refusals = [other.post(SERVICES, wanted).await, owner.post(SERVICES, wanted).await];
-            assert_eq!(refusals[0].0, StatusCode::UNPROCESSABLE_ENTITY, "{:?}", refusals[0]);
-            assert_eq!(refusals[0], refusals[1]);
+            let rejections = [other.post(SERVICES, wanted).await, owner.post(SERVICES, wanted).await];
+            assert_eq!(rejections[0].0, StatusCode::UNPROCESSABLE_ENTITY, "{:?}", rejections[0]);
+            assert_eq!(rejections[0], rejections[1]);
         }
         let (code, answer) = owner.delete(&format!("{SERVICES}/{taker}")).await;
         assert_eq!(code, StatusCode::OK, "{answer}");
@@ -212,7 +212,7 @@ async fn policies_and_webhooks_of_one_server_hold_for_the_other() {
             .make(&format!("{ADMISSION}/validatingadmissionpolicybindings"), &binding)
             .await;
         other
-            .until_refused(CONFIG_MAPS, &config_map("banned", "1"), "the policy says no")
+            .until_rejected(CONFIG_MAPS, &config_map("banned", "1"), "the policy says no")
             .await;
 
         let mut mutation = named(version, "MutatingAdmissionPolicy", &name);
@@ -235,7 +235,7 @@ async fn policies_and_webhooks_of_one_server_hold_for_the_other() {
             .make(&format!("{ADMISSION}/validatingwebhookconfigurations"), &configuration)
             .await;
         other
-            .until_refused(CONFIG_MAPS, &config_map("hooked", "1"), "the hook says no")
+            .until_rejected(CONFIG_MAPS, &config_map("hooked", "1"), "the hook says no")
             .await;
 
         // Rules deleted through one server no longer apply to the other.
@@ -249,9 +249,9 @@ async fn policies_and_webhooks_of_one_server_hold_for_the_other() {
             let (code, answer) = other.delete(&format!("{ADMISSION}/{resource}/{name}")).await;
             assert_eq!(code, StatusCode::OK, "{answer}");
         }
-        for refused in ["banned", "hooked"] {
-            until_made(writer, refused).await;
-            let (code, _) = other.delete(&format!("{CONFIG_MAPS}/{refused}")).await;
+        for rejected in ["banned", "hooked"] {
+            until_made(writer, rejected).await;
+            let (code, _) = other.delete(&format!("{CONFIG_MAPS}/{rejected}")).await;
             assert_eq!(code, StatusCode::OK);
         }
     }

@@ -38,9 +38,9 @@ fn namespace(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 }
 
-/// Returns a definition and an object of it.
+/// Returns a CRD and an object of it.
 fn widgets() -> (Value, Value) {
-    let definition = json!({
+    let crd = json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {"name": "widgets.example.com"},
@@ -54,7 +54,7 @@ fn widgets() -> (Value, Value) {
     });
     let widget =
         json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": {"size": 1}});
-    (definition, widget)
+    (crd, widget)
 }
 
 #[test]
@@ -63,16 +63,13 @@ fn an_environment_serves_and_leaves_nothing_behind() {
     let assets = assets(&folder);
     let mut environment = start(&assets, &[], &[]);
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let (definition, widget) = widgets();
+    let (crd, widget) = widgets();
     runtime.block_on(async {
         let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-        assert_eq!(
-            ask(&environment, Method::POST, path, &definition).await.0,
-            StatusCode::CREATED
-        );
-        let definition = format!("{path}/widgets.example.com");
+        assert_eq!(ask(&environment, Method::POST, path, &crd).await.0, StatusCode::CREATED);
+        let crd = format!("{path}/widgets.example.com");
         loop {
-            let (_, now) = ask(&environment, Method::GET, &definition, &Value::Null).await;
+            let (_, now) = ask(&environment, Method::GET, &crd, &Value::Null).await;
             let conditions = now["status"]["conditions"].as_array().cloned().unwrap_or_default();
             if conditions
                 .iter()
@@ -167,24 +164,24 @@ fn flags_of_kube_apiserver_are_taken_and_others_end_the_start() {
     assert!(said[0].contains("--kubelet-timeout --profiling"), "{log}");
 
     let api_server = assets.join("kube-apiserver");
-    let refused = Command::new(&api_server).arg("--no-such-flag=1").output().unwrap();
-    assert!(!refused.status.success());
+    let rejected = Command::new(&api_server).arg("--no-such-flag=1").output().unwrap();
+    assert!(!rejected.status.success());
     assert!(
-        String::from_utf8_lossy(&refused.stderr).contains("--no-such-flag"),
-        "{refused:?}"
+        String::from_utf8_lossy(&rejected.stderr).contains("--no-such-flag"),
+        "{rejected:?}"
     );
     let flag = "--encryption-provider-config=/encryption.yaml";
-    let refused = Command::new(&api_server).arg(flag).output().unwrap();
-    assert!(!refused.status.success());
-    let log = String::from_utf8_lossy(&refused.stderr).into_owned();
+    let rejected = Command::new(&api_server).arg(flag).output().unwrap();
+    assert!(!rejected.status.success());
+    let log = String::from_utf8_lossy(&rejected.stderr).into_owned();
     assert!(
         log.contains("not supported by Holdfast yet: --encryption-provider-config"),
         "{log}"
     );
-    let refused = Command::new(&api_server).output().unwrap();
+    let rejected = Command::new(&api_server).output().unwrap();
     assert!(
-        String::from_utf8_lossy(&refused.stderr).contains("--etcd-servers must be specified"),
-        "{refused:?}"
+        String::from_utf8_lossy(&rejected.stderr).contains("--etcd-servers must be specified"),
+        "{rejected:?}"
     );
     // envtest searches the help to decide which flags it sets.
     let help = |name: &str| {

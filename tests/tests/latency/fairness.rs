@@ -23,12 +23,12 @@ async fn a_hog_gets_no_more_than_its_share() {
         ],
     )
     .await;
-    let target = Target::of(&server).unwrap();
+    let target = Target::new(&server).unwrap();
     let hog = target.clone().with_token(token(&mut client, "hog").await);
     let quiet = target.clone().with_token(token(&mut client, "quiet").await);
     let (mut tasks, (sender, mut answers)) = (JoinSet::new(), unbounded_channel());
-    load(&hog, 40, "hog", (&mut tasks, &sender)).await;
-    load(&quiet, 4, "quiet", (&mut tasks, &sender)).await;
+    load(&hog, 40, "hog", &mut tasks, &sender).await;
+    load(&quiet, 4, "quiet", &mut tasks, &sender).await;
     // Both users are active before the measurement.
     let (mut of_hog, mut of_quiet) = (0, 0);
     while of_hog < 10 || of_quiet < 10 {
@@ -58,7 +58,7 @@ async fn a_hog_gets_no_more_than_its_share() {
 async fn levels_may_be_switched_off() {
     let off = ["--enable-priority-and-fairness=false"];
     let server = Server::start(&Binary::debug().unwrap(), &off).unwrap();
-    let mut connection = Target::of(&server).unwrap().connect().await.unwrap();
+    let mut connection = Target::new(&server).unwrap().connect().await.unwrap();
     let answer = connection.get("/readyz?verbose", "*/*").await.unwrap();
     assert!(!answer.headers().contains_key("x-kubernetes-pf-flowschema-uid"));
     let text = String::from_utf8(answer.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap();
@@ -66,7 +66,7 @@ async fn levels_may_be_switched_off() {
     assert!(!text.contains("priority-and-fairness-filter"), "{text}");
     drop(connection);
     let server = server.restart(&[]).unwrap();
-    let mut connection = Target::of(&server).unwrap().connect().await.unwrap();
+    let mut connection = Target::new(&server).unwrap().connect().await.unwrap();
     let answer = connection.get("/version", "*/*").await.unwrap();
     assert_eq!(answer.headers()["x-kubernetes-pf-flowschema-uid"].len(), 36);
     assert_eq!(answer.headers()["x-kubernetes-pf-prioritylevel-uid"].len(), 36);
@@ -75,7 +75,7 @@ async fn levels_may_be_switched_off() {
 #[tokio::test]
 async fn mandatory_and_suggested_objects_are_restored_at_the_start() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     let (low, system) = (format!("{LEVELS}/workload-low"), format!("{LEVELS}/system"));
     let shares = |shares: i64| json!({"spec": {"limited": {"nominalConcurrencyShares": shares}}});
     let change = async |client: &mut Client, path: &str, change: Value| {
@@ -92,7 +92,7 @@ async fn mandatory_and_suggested_objects_are_restored_at_the_start() {
     });
     client.make(SCHEMAS, obsolete).await;
     let server = server.restart(&[]).unwrap();
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     let is = |expected: i64| {
         move |_: StatusCode, level: &Value| level["spec"]["limited"]["nominalConcurrencyShares"] == expected
     };
@@ -119,5 +119,5 @@ async fn figures_of_a_quiet_user_beside_a_hog() {
     for (name, times) in [("idle", &figures.idle), ("beside a hog", &figures.beside)] {
         eprintln!("{name}: p50 {:?}, p99 {:?}", at(times, 50), at(times, 99));
     }
-    eprintln!("hog: {} served, {} refused", figures.served, figures.refused);
+    eprintln!("hog: {} served, {} refused", figures.served, figures.rejected);
 }

@@ -44,7 +44,7 @@ fn forms() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Waits until the process uses less anonymous memory than `limit`; fails with `what` if that takes too long.
+/// Waits until the process uses less anonymous memory than `limit`; fails with `what` after too long a wait.
 async fn wait_for_memory_below(process: Process, limit: u64, what: &str) {
     let end = Instant::now() + TIME_LIMIT;
     loop {
@@ -79,7 +79,7 @@ async fn lists_that_nobody_takes_cost_little() {
         &["--feature-gates=CBORServingAndStorage=true"],
     )
     .unwrap();
-    let (mut client, target) = (Client::of(&server).await, Target::of(&server).unwrap());
+    let (mut client, target) = (Client::new(&server).await, Target::new(&server).unwrap());
     let text = "x".repeat(OBJECT_BYTES);
     for number in 0..OBJECTS {
         let object = json!({"metadata": {"name": format!("c{number}")}, "data": {"text": text}});

@@ -58,7 +58,7 @@ async fn server(flags: &[&str]) -> (Server, Client, TempDir) {
     let configuration = format!("--admission-control-config-file={}", path.display());
     let flags: Vec<&str> = flags.iter().copied().chain([configuration.as_str()]).collect();
     let server = Server::start(&Binary::debug().unwrap(), &flags).unwrap();
-    let client = Client::of(&server).await;
+    let client = Client::new(&server).await;
     (server, client, folder)
 }
 
@@ -72,7 +72,7 @@ fn pod(name: &str, spec: Value) -> Value {
 }
 
 /// Sends a request as another user, and returns code and message of the response.
-async fn refused(connection: &mut Connection, method: Method, path: &str, body: Value) -> (u16, String) {
+async fn rejected(connection: &mut Connection, method: Method, path: &str, body: Value) -> (u16, String) {
     let media_type = if method == Method::PATCH {
         MERGE
     } else {
@@ -94,8 +94,8 @@ async fn allow(client: &mut Client) {
     let path = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
     client.make(path, role).await;
     let subjects = json!([{"kind": "Group", "name": "system:authenticated", "apiGroup": "rbac.authorization.k8s.io"}]);
-    let of = json!({"kind": "ClusterRole", "name": "all", "apiGroup": "rbac.authorization.k8s.io"});
-    let binding = json!({"metadata": {"name": "all"}, "subjects": subjects, "roleRef": of});
+    let role = json!({"kind": "ClusterRole", "name": "all", "apiGroup": "rbac.authorization.k8s.io"});
+    let binding = json!({"metadata": {"name": "all"}, "subjects": subjects, "roleRef": role});
     client
         .make("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
         .await;
@@ -126,7 +126,7 @@ async fn too_many_events(client: &mut Client) -> String {
 }
 
 #[tokio::test]
-async fn plugins_shape_and_refuse_what_is_written_once_they_are_on() {
+async fn plugins_shape_and_reject_what_is_written_once_they_are_on() {
     let (server, mut client, _folder) = server(&[ON]).await;
     allow(&mut client).await;
     let made = client.make(PODS, pod("p", json!({}))).await;
@@ -176,15 +176,15 @@ async fn plugins_shape_and_refuse_what_is_written_once_they_are_on() {
             "namespaces \"missing\" not found",
         ),
     ] {
-        let (code, refusal) = client.ask(Method::POST, path, "application/json", object).await;
+        let (code, rejection) = client.ask(Method::POST, path, "application/json", object).await;
         assert_eq!(
-            (code.as_u16(), refusal["message"].as_str()),
+            (code.as_u16(), rejection["message"].as_str()),
             (status, Some(why)),
-            "{refusal}"
+            "{rejection}"
         );
     }
 
-    let target = Target::of(&server).unwrap();
+    let target = Target::new(&server).unwrap();
     let mut node = target.clone().with_token(NODE_TOKEN).connect().await.unwrap();
     let of_node = |name: &str, labels: Value| json!({"metadata": {"name": name, "labels": labels}});
     for (object, why) in [
@@ -198,12 +198,12 @@ async fn plugins_shape_and_refuse_what_is_written_once_they_are_on() {
         ),
     ] {
         assert_eq!(
-            refused(&mut node, Method::POST, "/api/v1/nodes", object).await,
+            rejected(&mut node, Method::POST, "/api/v1/nodes", object).await,
             (403, why.to_owned())
         );
     }
     assert_eq!(
-        refused(&mut node, Method::POST, "/api/v1/nodes", of_node("n", json!({})))
+        rejected(&mut node, Method::POST, "/api/v1/nodes", of_node("n", json!({})))
             .await
             .0,
         201
@@ -216,7 +216,7 @@ async fn plugins_shape_and_refuse_what_is_written_once_they_are_on() {
     let owned = json!({"metadata": {"ownerReferences": [owner]}});
     let why = "configmaps \"c\" is forbidden: cannot set an ownerRef on a resource you can't delete: , <nil>";
     assert_eq!(
-        refused(&mut alice, Method::PATCH, config, owned).await,
+        rejected(&mut alice, Method::PATCH, config, owned).await,
         (403, why.to_owned())
     );
 }
@@ -282,26 +282,26 @@ async fn a_webhook_decides_about_images() {
     let configuration = format!("--admission-control-config-file={}", path.display());
     let flags = ["--enable-admission-plugins=ImagePolicyWebhook", &configuration];
     let server = Server::start(&Binary::debug().unwrap(), &flags).unwrap();
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     client.make(PODS, pod("good", json!({}))).await;
     let bad = pod("bad", json!({"containers": [{"name": "c", "image": "bad"}]}));
-    let (status, refusal) = client.ask(Method::POST, PODS, "application/json", bad).await;
+    let (status, rejection) = client.ask(Method::POST, PODS, "application/json", bad).await;
     let why = "pods \"bad\" is forbidden: image policy webhook backend denied one or more images: it is bad";
     assert_eq!(
-        (status.as_u16(), refusal["message"].as_str()),
+        (status.as_u16(), rejection["message"].as_str()),
         (403, Some(why)),
-        "{refusal}"
+        "{rejection}"
     );
 }
 
 #[tokio::test]
 async fn everything_is_denied_where_flags_say_so() {
     let server = Server::start(&Binary::debug().unwrap(), &["--enable-admission-plugins=AlwaysDeny"]).unwrap();
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     let object = json!({"metadata": {"name": "n"}});
-    let (status, refusal) = client.ask(Method::POST, NAMESPACES, "application/json", object).await;
+    let (status, rejection) = client.ask(Method::POST, NAMESPACES, "application/json", object).await;
     let why = "namespaces \"n\" is forbidden: admission control is denying all modifications";
-    assert_eq!((status.as_u16(), refusal["message"].as_str()), (403, Some(why)));
+    assert_eq!((status.as_u16(), rejection["message"].as_str()), (403, Some(why)));
     assert_eq!(client.get("/readyz").await.0, StatusCode::OK);
 }
 
@@ -313,7 +313,7 @@ fn invalid_plugin_configuration_ends_the_start() {
     fs::write(&path, CONFIGURATION.replace("operator: Exists", "operator: Sometimes")).unwrap();
     fs::write(folder.path().join("events.yaml"), EVENTS).unwrap();
     let binary = Binary::debug().unwrap();
-    let said = binary.refusal(&[&flag]).unwrap();
+    let said = binary.rejection(&[&flag]).unwrap();
     assert!(
         said.contains(
             "couldn't init admission plugin \"PodTolerationRestriction\": PodTolerationRestriction: invalid config:"
@@ -322,18 +322,20 @@ fn invalid_plugin_configuration_ends_the_start() {
     );
     fs::write(&path, CONFIGURATION).unwrap();
     fs::write(folder.path().join("events.yaml"), EVENTS.replace("qps: 1", "qps: 0")).unwrap();
-    let said = binary.refusal(&[&flag]).unwrap();
+    let said = binary.rejection(&[&flag]).unwrap();
     assert!(
         said.contains("limits[0].qps: Invalid value: 0: must be positive"),
         "{said}"
     );
-    let said = binary.refusal(&["--enable-admission-plugins=EventRateLimit"]).unwrap();
+    let said = binary
+        .rejection(&["--enable-admission-plugins=EventRateLimit"])
+        .unwrap();
     assert!(
         said.contains("limits: Invalid value: null: must not be empty"),
         "{said}"
     );
     let said = binary
-        .refusal(&["--enable-admission-plugins=ImagePolicyWebhook"])
+        .rejection(&["--enable-admission-plugins=ImagePolicyWebhook"])
         .unwrap();
     assert!(
         said.contains("couldn't init admission plugin \"ImagePolicyWebhook\": no config specified"),
@@ -370,7 +372,7 @@ plugins:
     assert!(error.contains(why), "{error}");
 
     let server = start(&configuration.replace("[admin]", "[alice]")).unwrap();
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     for name in ["free", "bound"] {
         client.make(NAMESPACES, json!({"metadata": {"name": name}})).await;
     }
@@ -384,7 +386,7 @@ plugins:
     client
         .make("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
         .await;
-    let mut alice = Target::of(&server)
+    let mut alice = Target::new(&server)
         .unwrap()
         .with_token(USER_TOKEN)
         .connect()
@@ -397,22 +399,22 @@ plugins:
         spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         pod("p", spec)
     };
-    let (status, refusal) = client
+    let (status, rejection) = client
         .ask(Method::POST, &pods("bound"), "application/json", privileged(json!({})))
         .await;
-    assert_eq!(status, StatusCode::FORBIDDEN, "{refusal}");
+    assert_eq!(status, StatusCode::FORBIDDEN, "{rejection}");
     assert!(
-        refusal["message"]
+        rejection["message"]
             .as_str()
             .unwrap()
             .contains("violates PodSecurity \"baseline:latest\""),
-        "{refusal}"
+        "{rejection}"
     );
     client.make(&pods("free"), privileged(json!({}))).await;
     client
         .make(&pods("bound"), privileged(json!({"runtimeClassName": "sandbox"})))
         .await;
-    let (code, message) = refused(&mut alice, Method::POST, &pods("bound"), privileged(json!({}))).await;
+    let (code, message) = rejected(&mut alice, Method::POST, &pods("bound"), privileged(json!({}))).await;
     assert_eq!(code, 201, "{message}");
     let job = json!({"metadata": {"name": "j"}, "spec": {"template": {"spec": {"hostPID": true, "restartPolicy": "Never",
         "containers": [{"name": "c", "image": "i"}]}}}});

@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 const METRICS: &str = "apis/metrics.k8s.io/v1beta1";
 const JSON: &str = "application/json";
 const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const WIDGETS: &str = "/apis/x.example.com/v1/namespaces/default/widgets";
 
@@ -81,7 +81,7 @@ fn api_service(group: &str, version: &str, spec: Value) -> Value {
     object
 }
 
-fn definition(versions: &[(&str, bool)]) -> Value {
+fn crd(versions: &[(&str, bool)]) -> Value {
     let version = |(at, (name, served)): (usize, &(&str, bool))| {
         json!({"name": name, "served": served, "storage": at == 0,
             "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object",
@@ -121,16 +121,10 @@ impl Both {
             certificates,
         };
         let behind = both.behind();
-        let (code, made) = ask(
-            &behind,
-            Method::POST,
-            DEFINITIONS,
-            &definition(&[("v1", true)]).to_string(),
-        )
-        .await;
+        let (code, made) = ask(&behind, Method::POST, CRDS, &crd(&[("v1", true)]).to_string()).await;
         assert_eq!(code, StatusCode::CREATED, "{made}");
         until(&behind, WIDGETS, JSON, |list| list["kind"] == "WidgetList").await;
-        let mut client = Client::of(&both.before).await;
+        let mut client = Client::new(&both.before).await;
         client
             .make("/api/v1/namespaces/default/services", service("widgets"))
             .await;
@@ -162,7 +156,7 @@ impl Both {
     }
 
     fn before(&self) -> Target {
-        Target::of(&self.before).unwrap()
+        Target::new(&self.before).unwrap()
     }
 
     fn behind(&self) -> Target {
@@ -199,7 +193,7 @@ async fn requests_are_proxied_in_the_name_of_the_user() {
         reported.contains(r#"User \"alice\" cannot list resource"#),
         "{reported}"
     );
-    let mut client = Client::of(&both.before).await;
+    let mut client = Client::new(&both.before).await;
     let rights = "/apis/rbac.authorization.k8s.io/v1";
     client
         .make(
@@ -307,8 +301,8 @@ async fn discovery_and_openapi_show_what_is_behind() {
     assert!(document["paths"][path].is_object(), "{document}");
     let merged = until(&before, "/openapi/v2", JSON, |merged| merged["paths"][path].is_object()).await;
     assert!(merged["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments"].is_object());
-    let definition = &merged["definitions"]["com.example.x.v1.Widget"];
-    assert_eq!(definition["x-kubernetes-group-version-kind"][0]["kind"], "Widget");
+    let crd = &merged["definitions"]["com.example.x.v1.Widget"];
+    assert_eq!(crd["x-kubernetes-group-version-kind"][0]["kind"], "Widget");
     assert!(merged["security"].is_array() && merged["swagger"] == "2.0");
 }
 
@@ -323,8 +317,8 @@ async fn objects_behind_are_migrated_through_this_server() {
     let (before, behind) = (both.before(), both.behind());
     let (code, early) = ask(&behind, Method::POST, WIDGETS, &widget("early").to_string()).await;
     assert_eq!(code, StatusCode::CREATED, "{early}");
-    let stored_anew = definition(&[("v2", true), ("v1", true)]);
-    let path = format!("{DEFINITIONS}/widgets.x.example.com");
+    let stored_anew = crd(&[("v2", true), ("v1", true)]);
+    let path = format!("{CRDS}/widgets.x.example.com");
     let patch = json!({"spec": {"versions": stored_anew["spec"]["versions"]}}).to_string();
     let mut connection = behind.connect().await.unwrap();
     let (code, _) = connection.ask(Method::PATCH, &path, MERGE, patch.into()).await.unwrap();
@@ -334,7 +328,7 @@ async fn objects_behind_are_migrated_through_this_server() {
     })
     .await;
 
-    let mut client = Client::of(&both.before).await;
+    let mut client = Client::new(&both.before).await;
     let migrate = |resource: &str| json!({"metadata": {"name": resource}, "spec": {"resource": {"group": "x.example.com", "resource": resource}}});
     client.make(MIGRATIONS, migrate("widgets")).await;
     let ended = |migration: &Value| {
@@ -372,7 +366,7 @@ async fn a_server_that_is_away_is_reported_until_it_is_there_again() {
         "{reported}"
     );
     let path = format!("{API_SERVICES}/v1.x.example.com");
-    let mut client = Client::of(&both.before).await;
+    let mut client = Client::new(&both.before).await;
     client
         .ask(Method::PATCH, &path, MERGE, json!({"spec": {"versionPriority": 11}}))
         .await;
@@ -426,18 +420,18 @@ async fn the_certificate_is_read_again_and_a_bad_one_is_not_taken() {
         assert!(Instant::now() < end, "{}", both.before.log_tail());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let mut client = Client::of(&both.before).await;
+    let mut client = Client::new(&both.before).await;
     client
         .ask(Method::PATCH, &path, MERGE, json!({"spec": {"versionPriority": 11}}))
         .await;
-    let refused = until(&before, &path, JSON, |object| condition(object).0 == "False").await;
+    let rejected = until(&before, &path, JSON, |object| condition(object).0 == "False").await;
     assert!(
-        condition(&refused).2.ends_with(
+        condition(&rejected).2.ends_with(
             "bad status from https://localhost:{port}/apis/x.example.com/v1: 401"
                 .replace("{port}", &both.behind.address.port().to_string())
                 .as_str()
         ),
-        "{refused}"
+        "{rejected}"
     );
 }
 
@@ -588,7 +582,7 @@ async fn before_metrics() -> (Certificates, Server, Target, MetricsServer) {
     let certificates = Certificates::new("metrics");
     let metrics = MetricsServer::start(&certificates).await;
     let server = start(&certificates.before());
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     client
         .make("/api/v1/namespaces/default/services", service("metrics"))
         .await;
@@ -597,7 +591,7 @@ async fn before_metrics() -> (Certificates, Server, Target, MetricsServer) {
     client
         .make(API_SERVICES, api_service("metrics.k8s.io", "v1beta1", spec))
         .await;
-    let before = Target::of(&server).unwrap();
+    let before = Target::new(&server).unwrap();
     let path = format!("{API_SERVICES}/v1beta1.metrics.k8s.io");
     until(&before, &path, JSON, |object| condition(object).1 == "Passed").await;
     let resources = "/apis/metrics.k8s.io/v1beta1";
@@ -640,7 +634,7 @@ async fn kubectl_top_works_through_it() {
 #[tokio::test]
 async fn each_group_version_that_is_served_here_has_an_api_service() {
     let server = start(&[]);
-    let (target, mut client) = (Target::of(&server).unwrap(), Client::of(&server).await);
+    let (target, mut client) = (Target::new(&server).unwrap(), Client::new(&server).await);
     let all = read(&target, API_SERVICES, JSON).await;
     assert!(
         all["items"]
@@ -650,13 +644,12 @@ async fn each_group_version_that_is_served_here_has_an_api_service() {
             .all(|item| condition(item).1 == "Local")
     );
     client
-        .make(
-            DEFINITIONS,
-            definition(&[("v1", true), ("v1beta1", true), ("v0", false)]),
-        )
+        .make(CRDS, crd(&[("v1", true), ("v1beta1", true), ("v0", false)]))
         .await;
-    let of = |version: &str| format!("{API_SERVICES}/{version}.x.example.com");
-    let made = client.until(&of("v1"), |code, _| code == StatusCode::OK).await;
+    let service_path = |version: &str| format!("{API_SERVICES}/{version}.x.example.com");
+    let made = client
+        .until(&service_path("v1"), |code, _| code == StatusCode::OK)
+        .await;
     let spec = json!({"group": "x.example.com", "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 100});
     assert_eq!(made["spec"], spec);
     assert_eq!(
@@ -664,37 +657,41 @@ async fn each_group_version_that_is_served_here_has_an_api_service() {
         "true"
     );
     assert_eq!(made["metadata"]["managedFields"][0]["manager"], "kube-apiserver");
-    client.until(&of("v1beta1"), |code, _| code == StatusCode::OK).await;
-    assert_eq!(client.get(&of("v0")).await.0, StatusCode::NOT_FOUND);
+    client
+        .until(&service_path("v1beta1"), |code, _| code == StatusCode::OK)
+        .await;
+    assert_eq!(client.get(&service_path("v0")).await.0, StatusCode::NOT_FOUND);
 
     // Changes by other clients are reverted.
     let uid = made["metadata"]["uid"].clone();
-    client.delete(&of("v1"), Value::Null).await;
+    client.delete(&service_path("v1"), Value::Null).await;
     client
-        .until(&of("v1"), |code, object| {
+        .until(&service_path("v1"), |code, object| {
             code == StatusCode::OK && object["metadata"]["uid"] != uid
         })
         .await;
     client
         .ask(
             Method::PATCH,
-            &of("v1"),
+            &service_path("v1"),
             MERGE,
             json!({"spec": {"groupPriorityMinimum": 7}}),
         )
         .await;
-    client.until(&of("v1"), |_, object| object["spec"] == spec).await;
+    client
+        .until(&service_path("v1"), |_, object| object["spec"] == spec)
+        .await;
 
     // Its version is removed, and then the CRD.
-    let path = format!("{DEFINITIONS}/widgets.x.example.com");
+    let path = format!("{CRDS}/widgets.x.example.com");
     let (_, stored) = client.get(&path).await;
     let mut next = stored.clone();
     next["spec"]["versions"][1]["served"] = json!(false);
     let (code, answer) = client.ask(Method::PUT, &path, JSON, next).await;
     assert_eq!(code, StatusCode::OK, "{answer}");
-    client.until_gone(&of("v1beta1")).await;
+    client.until_gone(&service_path("v1beta1")).await;
     client.delete(&path, Value::Null).await;
-    client.until_gone(&of("v1")).await;
+    client.until_gone(&service_path("v1")).await;
 
     // Priorities determine the order of the listed groups.
     let groups = |list: &Value| {
@@ -720,7 +717,7 @@ async fn each_group_version_that_is_served_here_has_an_api_service() {
     until(&target, "/apis", JSON, first).await;
     // APIServices of built-in groups are repaired at the next start.
     let server = server.restart(&[]).unwrap();
-    let target = Target::of(&server).unwrap();
+    let target = Target::new(&server).unwrap();
     assert_eq!(
         groups(&read(&target, "/apis", JSON).await),
         ["apiregistration.k8s.io", "apps", "events.k8s.io"]
@@ -730,7 +727,7 @@ async fn each_group_version_that_is_served_here_has_an_api_service() {
 #[tokio::test]
 async fn the_condition_says_what_a_service_lacks() {
     let server = start(&[]);
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     for (name, ports) in [
         ("other-port", json!([{"port": 80}])),
         ("lonely", json!([{"port": 443, "name": "web"}])),
@@ -782,7 +779,7 @@ async fn the_condition_says_what_a_service_lacks() {
 async fn aggregated_servers_learn_which_authorities_to_trust() {
     let certificates = Certificates::new("any");
     let server = start(&certificates.trusting_proxies());
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     let path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
     let reported = client.until(path, |code, _| code == StatusCode::OK).await;
     let authority = std::fs::read_to_string(certificates.path("proxy-ca.crt")).unwrap();
@@ -819,15 +816,15 @@ async fn aggregated_servers_learn_which_authorities_to_trust() {
 fn bad_files_end_the_start_with_file_and_reason() {
     let certificates = Certificates::new("any");
     let binary = Binary::debug().unwrap();
-    let refused = |flags: &[String]| binary.refusal(flags).unwrap();
+    let rejected = |flags: &[String]| binary.rejection(flags).unwrap();
     certificates.write("proxy.key", "no key");
-    let reported = refused(&certificates.before());
+    let reported = rejected(&certificates.before());
     assert!(
         reported.contains("cannot read a private key from") && reported.contains("proxy.key"),
         "{reported}"
     );
     certificates.write("proxy-ca.crt", "");
-    let reported = refused(&certificates.trusting_proxies());
+    let reported = rejected(&certificates.trusting_proxies());
     assert!(
         reported.contains("--requestheader-client-ca-file") && reported.contains("proxy-ca.crt"),
         "{reported}"

@@ -59,7 +59,7 @@ impl Audited {
     }
 
     fn target(&self) -> Target {
-        Target::of(&self.server).unwrap()
+        Target::new(&self.server).unwrap()
     }
 
     async fn ask(&self, method: Method, path: &str, media_type: &str, body: &Value) -> StatusCode {
@@ -423,12 +423,12 @@ async fn admission_records_what_it_did() {
     assert_eq!(server.post(CONFIG_MAPS, &config_map("a")).await, 201);
     assert_eq!(server.post(CONFIG_MAPS, &config_map("open")).await, 201);
     let events = server.events();
-    let of = |name: &str| {
+    let annotations_of = |name: &str| {
         let mut events = events.iter();
         let event = events.find(|event| event["verb"] == "create" && event["objectRef"]["name"] == name);
         event.unwrap()["annotations"].clone()
     };
-    let annotations = of("a");
+    let annotations = annotations_of("a");
     assert_eq!(annotations["a.b.c/key"], "said");
     assert!(annotations.get("a.b.c/no/good").is_none());
     assert_eq!(
@@ -446,7 +446,7 @@ async fn admission_records_what_it_did() {
         "[{\"message\":\"never \\u003cso\\u003e\",\"policy\":\"vap\",\"binding\":\"bound\",\"expressionIndex\":1,\
          \"validationActions\":[\"Audit\"]}]"
     );
-    let open = of("open");
+    let open = annotations_of("open");
     assert_eq!(
         open["failed-open.mutation.webhook.admission.k8s.io/round_0_index_0"],
         "a.b.c"
@@ -469,7 +469,7 @@ async fn said_by_hook(server: &Audited, at: usize) -> bool {
 }
 
 #[tokio::test]
-async fn pod_security_records_what_it_would_refuse() {
+async fn pod_security_records_what_it_would_reject() {
     let server = Audited::start(&policy("Metadata", "omitStages: [RequestReceived]"), &[]);
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
@@ -565,7 +565,7 @@ async fn requests_that_are_too_many_are_logged_with_their_code() {
     let server = Audited::start(&policy("Metadata", ""), &flags);
     let alice = server.target().with_token(USER_TOKEN);
     // Writes wait for the disk, so that several at a time are soon too many.
-    let (sender, mut refusals) = unbounded_channel();
+    let (sender, mut rejections) = unbounded_channel();
     let mut tasks = JoinSet::new();
     for _ in 0..8 {
         let (sender, mut connection) = (sender.clone(), alice.connect().await.unwrap());
@@ -577,20 +577,20 @@ async fn requests_that_are_too_many_are_logged_with_their_code() {
             let _ = sender.send(());
         });
     }
-    let refusal = tokio::time::timeout(WAIT_TIMEOUT, refusals.recv()).await;
-    assert_eq!(refusal.unwrap(), Some(()));
+    let rejection = tokio::time::timeout(WAIT_TIMEOUT, rejections.recv()).await;
+    assert_eq!(rejection.unwrap(), Some(()));
     tasks.shutdown().await;
     let events = server.events();
-    let is_refused = |event: &&Value| event.pointer("/responseStatus/code") == Some(&json!(429));
-    let refused = events.iter().find(is_refused).unwrap();
+    let is_rejected = |event: &&Value| event.pointer("/responseStatus/code") == Some(&json!(429));
+    let rejected = events.iter().find(is_rejected).unwrap();
     assert_eq!(
-        ["/stage", "/verb", "/user/username", "/objectRef/resource"].map(|pointer| text(refused, pointer)),
+        ["/stage", "/verb", "/user/username", "/objectRef/resource"].map(|pointer| text(rejected, pointer)),
         ["ResponseComplete", "create", "alice", "configmaps"]
     );
 }
 
 #[tokio::test]
-async fn a_strict_log_that_cannot_be_written_refuses_requests() {
+async fn a_strict_log_that_cannot_be_written_rejects_requests() {
     let policy = "{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: Metadata, namespaces: [strict]}]}";
     let strict = "/api/v1/namespaces/strict/configmaps";
     for (mode, code) in [("blocking-strict", 500), ("blocking", 200), ("batch", 200)] {
@@ -630,8 +630,8 @@ fn kubeconfig(folder: &Path, hook: &Hook) -> PathBuf {
 // The webhook responds while the test waits for the end of the server.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_webhook_gets_lists_of_events_until_it_takes_them() {
-    let refused = AtomicUsize::new(0);
-    let hook = Hook::start(move |_| match refused.fetch_add(1, Ordering::Relaxed) {
+    let rejected = AtomicUsize::new(0);
+    let hook = Hook::start(move |_| match rejected.fetch_add(1, Ordering::Relaxed) {
         0 => Reply::Raw(500, "not now".to_owned()),
         _ => Reply::Raw(200, String::new()),
     })
@@ -697,7 +697,7 @@ async fn an_answer_may_wait_for_the_webhook() {
 #[test]
 fn a_bad_policy_or_flag_ends_the_start() {
     let binary = Binary::debug().unwrap();
-    let refused = |flags: &[String]| binary.refusal(flags).unwrap();
+    let rejected = |flags: &[String]| binary.rejection(flags).unwrap();
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("policy.yaml");
     let head = "apiVersion: audit.k8s.io/v1\nkind: Policy\n";
@@ -718,20 +718,20 @@ fn a_bad_policy_or_flag_ends_the_start() {
         (head.to_owned(), "loaded illegal policy with 0 rules"),
     ] {
         fs::write(&file, text).unwrap();
-        let said = refused(&[format!("--audit-policy-file={}", file.display())]);
+        let said = rejected(&[format!("--audit-policy-file={}", file.display())]);
         assert!(said.contains("loading audit policy file: "), "{said}");
         assert!(said.contains(why), "{said}");
         assert!(said.contains(&format!(": from file {}", file.display())), "{said}");
     }
-    let said = refused(&["--audit-policy-file=/nowhere".to_owned()]);
+    let said = rejected(&["--audit-policy-file=/nowhere".to_owned()]);
     assert!(said.contains("failed to read file path \"/nowhere\""), "{said}");
-    let said = refused(&["--audit-log-path=/x".to_owned(), "--audit-log-mode=maybe".to_owned()]);
+    let said = rejected(&["--audit-log-path=/x".to_owned(), "--audit-log-mode=maybe".to_owned()]);
     assert!(
         said.contains("invalid audit log mode maybe, allowed modes are \"batch,blocking,blocking-strict\""),
         "{said}"
     );
     fs::write(&file, format!("{head}rules: [{{level: None}}]")).unwrap();
     let policy = format!("--audit-policy-file={}", file.display());
-    let said = refused(&[policy, "--audit-webhook-config-file=/nowhere".to_owned()]);
+    let said = rejected(&[policy, "--audit-webhook-config-file=/nowhere".to_owned()]);
     assert!(said.contains("initializing audit webhook: "), "{said}");
 }

@@ -52,7 +52,7 @@ async fn served(target: &Target, path: &str) {
     }
 }
 
-fn definition() -> Value {
+fn crd() -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "widgets.example.com"},
@@ -114,12 +114,7 @@ async fn fill(target: &Target) {
                 "volumeMounts": [{"name": "v", "mountPath": "/v"}]}]}}}}),
     )
     .await;
-    create(
-        target,
-        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-        definition(),
-    )
-    .await;
+    create(target, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd()).await;
     served(target, WIDGETS).await;
     create(
         target,
@@ -160,7 +155,7 @@ fn done(binary: &Binary, from: &str, to: &str) -> String {
 }
 
 #[track_caller]
-fn refused(binary: &Binary, from: &str, to: &str) -> String {
+fn rejected(binary: &Binary, from: &str, to: &str) -> String {
     let (done, said) = copy(binary, from, to);
     assert!(!done, "{said}");
     said
@@ -179,15 +174,15 @@ async fn objects_go_to_etcd_and_back_as_they_are() {
     let binary = Binary::debug().unwrap();
     let etcd = Etcd::one().unwrap();
     let mut first = Server::start(&binary, &[]).unwrap();
-    fill(&Target::of(&first).unwrap()).await;
+    fill(&Target::new(&first).unwrap()).await;
     first.end();
     first.start_anew(&[IDLE]).unwrap();
-    let expected = shown(&Target::of(&first).unwrap()).await;
+    let expected = shown(&Target::new(&first).unwrap()).await;
     let address = &expected[3]["spec"]["clusterIP"];
     let address_path = format!("/apis/networking.k8s.io/v1/ipaddresses/{}", address.as_str().unwrap());
-    let ip_address = uid(&Target::of(&first).unwrap(), &address_path).await;
+    let ip_address = uid(&Target::new(&first).unwrap(), &address_path).await;
     let (from, to) = (first.data_dir(), etcd.endpoints());
-    assert!(refused(&binary, text(&from), &to).contains("in use"));
+    assert!(rejected(&binary, text(&from), &to).contains("in use"));
     first.end();
 
     assert!(done(&binary, text(&from), &to).contains("read them back"));
@@ -200,7 +195,7 @@ async fn objects_go_to_etcd_and_back_as_they_are() {
 
     let servers = format!("--etcd-servers={to}");
     let mut second = Server::start(&binary, &[&servers, IDLE]).unwrap();
-    let target = Target::of(&second).unwrap();
+    let target = Target::new(&second).unwrap();
     assert_eq!(shown(&target).await, expected);
     // The addresses of the Services are copied as they are.
     assert_eq!(uid(&target, &address_path).await, ip_address);
@@ -217,7 +212,7 @@ async fn objects_go_to_etcd_and_back_as_they_are() {
     second
         .start_anew(&[&format!("--etcd-servers={}", other.endpoints()), IDLE])
         .unwrap();
-    assert_eq!(shown(&Target::of(&second).unwrap()).await, expected);
+    assert_eq!(shown(&Target::new(&second).unwrap()).await, expected);
     second.end();
 
     let folder = tempfile::tempdir().unwrap();
@@ -227,13 +222,13 @@ async fn objects_go_to_etcd_and_back_as_they_are() {
     let mut third = Server::start(&binary, &[IDLE]).unwrap();
     third.end();
     let place = third.data_dir();
-    assert!(refused(&binary, &to, text(&place)).contains("already exists"));
+    assert!(rejected(&binary, &to, text(&place)).contains("already exists"));
     for name in ["store.db", "acknowledged"] {
         std::fs::remove_file(place.join(name)).unwrap();
     }
     done(&binary, &to, text(&place));
     third.start_anew(&[IDLE]).unwrap();
-    let target = Target::of(&third).unwrap();
+    let target = Target::new(&third).unwrap();
     assert_eq!(shown(&target).await, expected);
     assert_eq!(uid(&target, &address_path).await, ip_address);
     // The allocations of a Service are free after its deletion.
@@ -388,7 +383,7 @@ async fn an_etcd_that_holds_anything_else_is_left_alone() {
     let key = "L3JlZ2lzdHJ5L2NvbmZpZ21hcHMvZGVmYXVsdC9h";
     let put = format!(r#"{{"key": "{key}", "value": "AAAA"}}"#);
     etcd.ask(0, "/v3/kv/put", &put).unwrap();
-    let said = refused(&binary, text(&server.data_dir()), &to);
+    let said = rejected(&binary, text(&server.data_dir()), &to);
     assert!(
         said.contains("/registry/configmaps/default/a, which is not copied"),
         "{said}"
@@ -399,7 +394,7 @@ async fn an_etcd_that_holds_anything_else_is_left_alone() {
 
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("data");
-    let said = refused(&binary, &to, text(&place));
+    let said = rejected(&binary, &to, text(&place));
     assert!(said.contains("cannot be read"), "{said}");
     assert!(!place.join("store.db").exists());
 }

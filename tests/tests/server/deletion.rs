@@ -24,7 +24,7 @@ fn server(more: &[&str]) -> Server {
 #[tokio::test]
 async fn dependents_go_with_their_owner_through_the_generations() {
     let server = server(&[]);
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     let owner = client.config_map("default", json!({"name": "owner"})).await;
     let child = client
         .config_map("default", owned_by("child", "owner", &owner, json!({})))
@@ -43,7 +43,7 @@ async fn dependents_go_with_their_owner_through_the_generations() {
 #[tokio::test]
 async fn orphans_stay_and_forget_their_owner() {
     let server = server(&[]);
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     let owner = client.config_map("default", json!({"name": "owner"})).await;
     client
         .config_map("default", owned_by("child", "owner", &owner, json!({})))
@@ -61,7 +61,7 @@ async fn orphans_stay_and_forget_their_owner() {
 #[tokio::test]
 async fn foreground_owner_waits_for_a_dependent_with_finalizer() {
     let server = server(&[]);
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     let owner = client.config_map("default", json!({"name": "owner"})).await;
     let mut blocking = owned_by("blocking", "owner", &owner, json!({"blockOwnerDeletion": true}));
     blocking["finalizers"] = json!(["example.com/hold"]);
@@ -88,7 +88,7 @@ async fn foreground_owner_waits_for_a_dependent_with_finalizer() {
 #[tokio::test]
 async fn dependent_without_owners_goes_and_others_drop_absent_owners() {
     let server = server(&[]);
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     let owner = client.config_map("default", json!({"name": "owner"})).await;
     let nobody = "11111111-1111-1111-1111-111111111111";
     client
@@ -111,7 +111,7 @@ async fn dependent_without_owners_goes_and_others_drop_absent_owners() {
 #[tokio::test]
 async fn thousands_of_absent_owners_hold_up_no_other_object() {
     let server = server(&[]);
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     let owner = client.config_map("default", json!({"name": "owner"})).await;
     let reference = |n: u32, name: &str, uid: &str| {
         let uid = if uid.is_empty() {
@@ -147,7 +147,7 @@ async fn thousands_of_absent_owners_hold_up_no_other_object() {
 #[tokio::test]
 async fn owner_in_another_namespace_is_absent_and_reported() {
     let server = server(&[]);
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     client.namespace("other").await;
     let owner = client.config_map("other", json!({"name": "owner"})).await;
     client
@@ -165,18 +165,18 @@ async fn owner_in_another_namespace_is_absent_and_reported() {
     let reported = |_, list: &Value| list["items"].as_array().unwrap().len() == 2;
     let path = "/api/v1/namespaces/default/events?fieldSelector=reason%3DOwnerRefInvalidNamespace";
     let events = client.until(path, reported).await;
-    let of = |name: &str| {
+    let message = |name: &str| {
         let items = events["items"].as_array().unwrap().iter();
         let mut messages = items.filter(|event| event["involvedObject"]["name"] == name);
         messages.next().unwrap()["message"].as_str().unwrap().to_owned()
     };
     assert_eq!(
-        of("child"),
+        message("child"),
         format!(
             "ownerRef [v1/ConfigMap, namespace: default, name: owner, uid: {owner}] does not exist in namespace \"default\""
         )
     );
-    assert!(of("class").ends_with("does not exist in namespace \"\""));
+    assert!(message("class").ends_with("does not exist in namespace \"\""));
     let class = "/apis/scheduling.k8s.io/v1/priorityclasses/class";
     assert_eq!(client.get(class).await.0, StatusCode::OK, "nothing follows from it");
 }
@@ -184,7 +184,7 @@ async fn owner_in_another_namespace_is_absent_and_reported() {
 #[tokio::test]
 async fn a_namespace_goes_with_what_is_in_it_when_that_is_let_go() {
     let server = server(&[]);
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     client.namespace("empty").await;
     client.delete("/api/v1/namespaces/empty", Value::Null).await;
     client.until_gone("/api/v1/namespaces/empty").await;
@@ -225,13 +225,13 @@ async fn a_namespace_goes_with_what_is_in_it_when_that_is_let_go() {
 #[tokio::test]
 async fn nothing_outlives_a_namespace_that_is_made_while_it_goes() {
     let server = server(&[]);
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     for round in 0..5 {
         let name = format!("racy-{round}");
         client.namespace(&name).await;
         let mut writers = Vec::new();
         for writer in 0..4 {
-            let mut client = Client::of(&server).await;
+            let mut client = Client::new(&server).await;
             let path = format!("/api/v1/namespaces/{name}/configmaps");
             writers.push(tokio::spawn(async move {
                 for at in 0.. {
@@ -266,7 +266,7 @@ async fn nothing_outlives_a_namespace_that_is_made_while_it_goes() {
 #[tokio::test]
 async fn deletion_resumes_after_a_kill() {
     let server = server(&[]);
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     client.namespace("going").await;
     let held = json!({"name": "held", "finalizers": ["example.com/hold"]});
     client.config_map("going", held.clone()).await;
@@ -280,7 +280,7 @@ async fn deletion_resumes_after_a_kill() {
         .await;
 
     let server = server.kill_and_restart(&[]).unwrap();
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     client.release("/api/v1/namespaces/going/configmaps/held").await;
     client.until_gone("/api/v1/namespaces/going").await;
     let ending = |_, object: &Value| object["metadata"]["deletionTimestamp"].is_string();
@@ -293,7 +293,7 @@ async fn deletion_resumes_after_a_kill() {
 async fn controllers_that_are_off_leave_everything_as_it_is() {
     let off = "--controllers=*,-namespace-controller,-garbage-collector-controller";
     let server = server(&[off]);
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     client.namespace("going").await;
     client.delete("/api/v1/namespaces/going", Value::Null).await;
     let nobody = "11111111-1111-1111-1111-111111111111";
@@ -303,11 +303,11 @@ async fn controllers_that_are_off_leave_everything_as_it_is() {
 
     // Controllers that run would check all objects at their start.
     let server = server.restart(&[off]).unwrap();
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     assert_eq!(client.get("/api/v1/namespaces/going").await.0, StatusCode::OK);
     assert_eq!(client.get(&path("lost")).await.0, StatusCode::OK);
     let server = server.restart(&[]).unwrap();
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     client.until_gone("/api/v1/namespaces/going").await;
     client.until_gone(&path("lost")).await;
 }
@@ -315,7 +315,7 @@ async fn controllers_that_are_off_leave_everything_as_it_is() {
 #[tokio::test]
 async fn an_aggregated_role_follows_the_roles_that_it_selects() {
     let server = server(&[]);
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
     let role = |name: &str, more: Value| {
         let mut role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole"});
@@ -341,7 +341,7 @@ async fn an_aggregated_role_follows_the_roles_that_it_selects() {
 #[tokio::test]
 async fn a_flow_schema_says_whether_its_level_is_there() {
     let server = server(&[]);
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     let group = "/apis/flowcontrol.apiserver.k8s.io/v1";
     let is = |wanted: &'static str| {
         move |_, schema: &Value| {
@@ -381,7 +381,7 @@ async fn a_flow_schema_says_whether_its_level_is_there() {
 #[tokio::test]
 async fn a_collection_of_many_goes_and_is_answered_as_it_was() {
     let server = server(&[]);
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     client.namespace("many").await;
     for at in 0..100 {
         client.config_map("many", json!({"name": format!("m-{at:03}")})).await;
@@ -411,7 +411,7 @@ async fn unused_claim_and_unbound_volume_are_deleted() {
     const VOLUMES: &str = "/api/v1/persistentvolumes";
     let server =
         server(&["--controllers=*,persistentvolumeclaim-protection-controller,persistentvolume-protection-controller"]);
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     client.namespace("held").await;
     let size = json!({"storage": "1Gi"});
     let claim = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": size}});

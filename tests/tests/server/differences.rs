@@ -11,12 +11,12 @@ const JSON: &str = "application/json";
 const JSON_PATCH: &str = "application/json-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-const DEFINITIONS_DRY: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?dryRun=All";
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const CRDS_DRY: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?dryRun=All";
 
 /// Sends a request and returns the status and body of the response.
 async fn ask(server: &Server, method: Method, path: &str, media_type: &str, body: &str) -> (u16, Value) {
-    let mut connection = Target::of(server).unwrap().connect().await.unwrap();
+    let mut connection = Target::new(server).unwrap().connect().await.unwrap();
     let body = Bytes::from(body.to_owned());
     let (status, bytes) = connection.ask(method, path, media_type, body).await.unwrap();
     (status.as_u16(), serde_json::from_slice(&bytes).unwrap_or_default())
@@ -32,8 +32,8 @@ async fn start() -> Server {
         .unwrap()
 }
 
-/// Returns a definition whose objects have this schema as their `spec`.
-fn definition(spec: Value) -> Value {
+/// Returns a CRD whose objects have this schema as their `spec`.
+fn crd(spec: Value) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -51,7 +51,7 @@ fn definition(spec: Value) -> Value {
 }
 
 fn rule(rule: &str) -> Value {
-    definition(json!({
+    crd(json!({
         "type": "object",
         "properties": {"n": {"type": "integer"}},
         "x-kubernetes-validations": [{"rule": rule}],
@@ -149,8 +149,8 @@ async fn claims_with_parameters_can_be_annotated() {
 #[tokio::test]
 async fn empty_lists_are_absent_in_places() {
     let server = start().await;
-    let keyword = definition(json!({"type": "object", "anyOf": []}));
-    assert_eq!(post(&server, DEFINITIONS_DRY, keyword).await.0, 201);
+    let keyword = crd(json!({"type": "object", "anyOf": []}));
+    assert_eq!(post(&server, CRDS_DRY, keyword).await.0, 201);
 }
 
 #[tokio::test]
@@ -190,10 +190,10 @@ async fn numbers_that_no_float_holds_are_no_amounts() {
 async fn expressions_have_bounds_and_no_messages_of_protocol_buffers() {
     let server = start().await;
     let sum = |terms: usize| rule(&format!("{} > 0", vec!["1"; terms].join("+")));
-    assert_eq!(post(&server, DEFINITIONS_DRY, sum(200)).await.0, 201);
-    assert_eq!(post(&server, DEFINITIONS_DRY, sum(260)).await.0, 422);
+    assert_eq!(post(&server, CRDS_DRY, sum(200)).await.0, 201);
+    assert_eq!(post(&server, CRDS_DRY, sum(260)).await.0, 422);
     let message = rule("google.protobuf.Int32Value{value: 1} == 1");
-    assert_eq!(post(&server, DEFINITIONS_DRY, message).await.0, 422);
+    assert_eq!(post(&server, CRDS_DRY, message).await.0, 422);
 }
 
 #[tokio::test]
@@ -212,9 +212,9 @@ async fn documents_are_512_levels_deep_at_most() {
     };
     let path = "/api/v1/namespaces/default/configmaps?dryRun=All";
     assert_eq!(ask(&server, Method::POST, path, JSON, &nested(500)).await.0, 201);
-    let (status, refusal) = ask(&server, Method::POST, path, JSON, &nested(600)).await;
+    let (status, rejection) = ask(&server, Method::POST, path, JSON, &nested(600)).await;
     assert_eq!(status, 400);
-    assert!(refusal["message"].as_str().unwrap().contains("depth"), "{refusal}");
+    assert!(rejection["message"].as_str().unwrap().contains("depth"), "{rejection}");
 }
 
 #[tokio::test]
@@ -222,28 +222,28 @@ async fn empty_sums_are_numbers() {
     let server = start().await;
     let rule = "self.seconds.sum() == duration('0')";
     let seconds = json!({"type": "array", "maxItems": 2, "items": {"type": "string", "format": "duration"}});
-    let mut client = Client::of(&server).await;
-    let defined = definition(json!({
+    let mut client = Client::new(&server).await;
+    let defined = crd(json!({
         "type": "object",
         "properties": {"seconds": seconds},
         "x-kubernetes-validations": [{"rule": rule}],
     }));
-    client.make(DEFINITIONS, defined).await;
+    client.make(CRDS, defined).await;
     let things = "/apis/differences.example.com/v1/namespaces/default/things";
     client.until(things, |status, _| status == 200).await;
     let thing = json!({
         "apiVersion": "differences.example.com/v1", "kind": "Thing",
         "metadata": {"name": "one"}, "spec": {"seconds": []},
     });
-    let (status, refusal) = post(&server, things, thing).await;
+    let (status, rejection) = post(&server, things, thing).await;
     assert_eq!(status, 422);
-    assert!(refusal["message"].as_str().unwrap().contains(rule), "{refusal}");
+    assert!(rejection["message"].as_str().unwrap().contains(rule), "{rejection}");
 }
 
 #[tokio::test]
 async fn a_target_ends_at_a_number_sign() {
     let server = start().await;
-    let mut socket = Target::of(&server).unwrap().raw().await.unwrap();
+    let mut socket = Target::new(&server).unwrap().raw().await.unwrap();
     let request = format!(
         "GET /api/v1/namespaces/default#x HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {ADMIN_TOKEN}\r\n\
          Connection: close\r\n\r\n"
@@ -257,7 +257,7 @@ async fn a_target_ends_at_a_number_sign() {
 #[tokio::test]
 async fn roles_are_those_of_kubernetes() {
     let server = start().await;
-    let mut alice = Target::of(&server)
+    let mut alice = Target::new(&server)
         .unwrap()
         .with_token(USER_TOKEN)
         .connect()
@@ -295,7 +295,7 @@ async fn roles_that_gather_others_have_their_rules_from_the_start() {
 #[tokio::test]
 async fn text_is_utf_8() {
     let server = start().await;
-    let mut connection = Target::of(&server).unwrap().connect().await.unwrap();
+    let mut connection = Target::new(&server).unwrap().connect().await.unwrap();
     let path = "/api/v1/namespaces/default/configmaps?dryRun=All";
     let body = Bytes::from_static(b"{\"metadata\":{\"name\":\"one\"},\"data\":{\"k\":\"\xff\"}}");
     let (status, made) = connection.ask(Method::POST, path, JSON, body).await.unwrap();

@@ -48,7 +48,7 @@ fn message(answer: &Value) -> &str {
 /// Waits until the server reports that etcd is in the expected state.
 async fn until_ready(server: &Server, ready: bool) {
     let end = Instant::now() + WAIT_TIMEOUT;
-    let mut connection = Target::of(server).unwrap().connect().await.unwrap();
+    let mut connection = Target::new(server).unwrap().connect().await.unwrap();
     loop {
         let answer = connection
             .ask(Method::GET, "/readyz/etcd-readiness", JSON, Bytes::new())
@@ -129,7 +129,7 @@ async fn etcd_is_reached_by_tls_with_a_certificate_of_ones_own() {
     let owned = certificates.flags_of_server();
     let own: Vec<&str> = owned.iter().map(String::as_str).collect();
     let (one, other) = (start(&etcd, &own), start(&etcd, &own));
-    let (mut one, mut other) = (Client::of(&one).await, Client::of(&other).await);
+    let (mut one, mut other) = (Client::new(&one).await, Client::new(&other).await);
     for round in 0..5 {
         let made = one.make(CONFIG_MAPS, config_map(&format!("c{round}"), 10)).await;
         assert_eq!(
@@ -173,7 +173,7 @@ async fn etcd_is_reached_through_unix_sockets() {
         let servers = format!("--etcd-servers={scheme}://{}", socket.display());
         let flags: Vec<&str> = flags.iter().map(String::as_str).chain([servers.as_str()]).collect();
         let server = Server::start(&Binary::debug().unwrap(), &flags).unwrap();
-        let mut client = Client::of(&server).await;
+        let mut client = Client::new(&server).await;
         let made = client.make(CONFIG_MAPS, config_map("a", 10)).await;
         assert_eq!(
             client.get(&format!("{CONFIG_MAPS}/a")).await,
@@ -185,12 +185,12 @@ async fn etcd_is_reached_through_unix_sockets() {
 
 #[needs(etcd)]
 #[tokio::test]
-async fn a_full_etcd_refuses_writes_and_is_read() {
+async fn a_full_etcd_rejects_writes_and_is_read() {
     let etcd = etcd_with(&["--quota-backend-bytes=8388608"]);
     let server = start(&etcd, &[]);
-    let mut objects = Client::of(&server).await;
+    let mut objects = Client::new(&server).await;
     let mut made = 0;
-    let refused = loop {
+    let rejected = loop {
         let object = config_map(&format!("c{made}"), 500_000);
         let (code, answer) = objects.ask(Method::POST, CONFIG_MAPS, JSON, object).await;
         if code != StatusCode::CREATED {
@@ -200,7 +200,7 @@ async fn a_full_etcd_refuses_writes_and_is_read() {
         assert!(made < 100, "it is never full");
     };
     let expected = "etcdserver: mvcc: database space exceeded".to_owned();
-    assert_eq!(refused, (StatusCode::INTERNAL_SERVER_ERROR, expected));
+    assert_eq!(rejected, (StatusCode::INTERNAL_SERVER_ERROR, expected));
     assert!(made > 0);
     assert_eq!(objects.get(&format!("{CONFIG_MAPS}/c0")).await.0, StatusCode::OK);
     let (code, list) = objects.get(CONFIG_MAPS).await;
@@ -215,10 +215,10 @@ async fn a_full_etcd_refuses_writes_and_is_read() {
 
 #[needs(etcd)]
 #[tokio::test]
-async fn an_object_that_etcd_does_not_take_is_refused_in_its_words() {
+async fn an_object_that_etcd_does_not_take_is_rejected_in_its_words() {
     let etcd = etcd_with(&["--max-request-bytes=100000"]);
     let server = start(&etcd, &[]);
-    let mut objects = Client::of(&server).await;
+    let mut objects = Client::new(&server).await;
     let (code, answer) = objects
         .ask(Method::POST, CONFIG_MAPS, JSON, config_map("large", 200_000))
         .await;
@@ -235,7 +235,7 @@ async fn an_object_that_etcd_does_not_take_is_refused_in_its_words() {
 async fn users_unknown_to_etcd_are_reported() {
     let etcd = Etcd::one().unwrap();
     let mut server = start(&etcd, &[]);
-    let mut objects = Client::of(&server).await;
+    let mut objects = Client::new(&server).await;
     objects.make(CONFIG_MAPS, config_map("c", 10)).await;
     for (path, body) in [
         ("/v3/auth/role/add", r#"{"name": "root"}"#),
@@ -266,7 +266,7 @@ async fn users_unknown_to_etcd_are_reported() {
 async fn without_a_leader_nothing_is_acknowledged_until_there_is_one() {
     let mut etcd = Etcd::three().unwrap();
     let server = start(&etcd, &[]);
-    let mut objects = Client::of(&server).await;
+    let mut objects = Client::new(&server).await;
     objects.make(CONFIG_MAPS, config_map("c", 10)).await;
     for member in [1, 2] {
         etcd.kill(member).unwrap();
@@ -298,7 +298,7 @@ async fn service_allocations_are_repaired_and_leaked_port_rejected() {
     };
     let etcd = Etcd::one().unwrap();
     let server = start(&etcd, &[]);
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     let made = client.make(SERVICES, service("a", 30001)).await;
     let address = made["spec"]["clusterIP"].as_str().unwrap().to_owned();
     let key = STANDARD.encode(format!("/registry/ipaddresses/{address}"));
@@ -307,7 +307,7 @@ async fn service_allocations_are_repaired_and_leaked_port_rejected() {
     let server = server
         .restart(&[&format!("--etcd-servers={}", etcd.endpoints())])
         .unwrap();
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     let path = format!("/apis/networking.k8s.io/v1/ipaddresses/{address}");
     let mended = client.until(&path, |code, _| code == StatusCode::OK).await;
     assert_eq!(mended["spec"]["parentRef"]["name"], "a");
@@ -330,7 +330,7 @@ async fn the_service_kubernetes_leads_to_the_servers_that_live() {
     let etcd = Etcd::one().unwrap();
     let one = start(&etcd, &["--advertise-address=192.0.2.2"]);
     let mut other = start(&etcd, &["--advertise-address=192.0.2.3"]);
-    let mut client = Client::of(&one).await;
+    let mut client = Client::new(&one).await;
     let addresses = |endpoints: &Value| -> Vec<Value> {
         let listed = endpoints["subsets"][0]["addresses"].as_array().into_iter().flatten();
         listed.map(|address| address["ip"].clone()).collect()
@@ -366,7 +366,7 @@ async fn loopback_server_registers_address_of_host() {
     let etcd = Etcd::one().unwrap();
     let first = start(&etcd, &["--advertise-address=192.0.2.77"]);
     let second = start(&etcd, &[]);
-    let mut client = Client::of(&first).await;
+    let mut client = Client::new(&first).await;
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
     let route = socket.connect("192.0.2.1:9").and_then(|()| socket.local_addr());
     match route.ok().filter(|own| !own.ip().is_loopback()) {
@@ -400,22 +400,22 @@ async fn a_full_disk_of_etcd_loses_nothing_that_was_acknowledged() {
     })
     .unwrap();
     let server = start(&etcd, &[]);
-    let mut objects = Client::of(&server).await;
+    let mut objects = Client::new(&server).await;
     let before = objects.make(CONFIG_MAPS, config_map("before", 10)).await;
     etcd.fill_disk().unwrap();
-    let (mut made, mut refused) = (Vec::new(), None);
-    while refused.is_none() {
+    let (mut made, mut rejected) = (Vec::new(), None);
+    while rejected.is_none() {
         let name = format!("c{}", made.len());
         let (code, answer) = objects
             .ask(Method::POST, CONFIG_MAPS, JSON, config_map(&name, 500_000))
             .await;
         match code {
             StatusCode::CREATED => made.push(answer),
-            _ => refused = Some((code, answer)),
+            _ => rejected = Some((code, answer)),
         }
         assert!(made.len() < 1000, "it is never full");
     }
-    let (code, answer) = refused.unwrap();
+    let (code, answer) = rejected.unwrap();
     assert!(code.is_server_error(), "{code} {answer}");
     until_ready(&server, false).await;
     // Objects in memory are still served.
@@ -460,7 +460,7 @@ async fn resources_in_another_etcd_have_their_own_versions() {
     let (etcd, other) = (Etcd::one().unwrap(), Etcd::one().unwrap());
     let flag = format!("--etcd-servers-overrides=/events#{}", other.endpoint(0));
     let server = start(&etcd, &[&flag]);
-    let mut objects = Client::of(&server).await;
+    let mut objects = Client::new(&server).await;
     objects.namespace("sent").await;
     for number in 0..30 {
         let path = "/api/v1/namespaces/sent/configmaps";
@@ -470,7 +470,7 @@ async fn resources_in_another_etcd_have_their_own_versions() {
     objects.make(EVENTS, event("b")).await;
     assert_eq!(keys(&etcd, "/registry/events/"), [""; 0]);
     assert_eq!(keys(&other, "/registry/").len(), 2);
-    // A list, a continued list and a watch go by the versions of the other etcd.
+    // A list, a continued list and a watch use the versions of the other etcd.
     let (_, list) = objects.get(EVENTS).await;
     assert!(version(&list) < 30, "{list}");
     assert_eq!(version(&list), version(&list["items"][1]));
@@ -491,7 +491,7 @@ async fn resources_in_another_etcd_have_their_own_versions() {
     let (_, then) = objects.get(&exact).await;
     assert_eq!(then["items"], list["items"]);
     let watch = format!("{EVENTS}?watch=true&resourceVersion={}", version(&list));
-    let mut connection = Target::of(&server).unwrap().connect().await.unwrap();
+    let mut connection = Target::new(&server).unwrap().connect().await.unwrap();
     let watch = connection.get(&watch, JSON).await.unwrap();
     let frame = watch.into_body().frame().await.unwrap().unwrap();
     let reported: Value = serde_json::from_slice(&frame.into_data().unwrap()).unwrap();
@@ -504,7 +504,7 @@ async fn resources_in_another_etcd_have_their_own_versions() {
     objects.until_gone("/api/v1/namespaces/sent").await;
     assert_eq!(keys(&other, "/registry/").len(), 0);
     for check in ["etcd-override-0", "etcd-override-readiness-0"] {
-        let mut connection = Target::of(&server).unwrap().connect().await.unwrap();
+        let mut connection = Target::new(&server).unwrap().connect().await.unwrap();
         let endpoint = if check.contains("readiness") { "readyz" } else { "livez" };
         let path = format!("/{endpoint}/{check}");
         let (code, _) = connection.ask(Method::GET, &path, JSON, Bytes::new()).await.unwrap();

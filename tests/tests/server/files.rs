@@ -117,7 +117,7 @@ fn unusable_file_ends_the_start_with_flag_file_and_reason() {
             if why.is_empty() {
                 continue;
             }
-            let said = binary.refusal(&flags(named, folder.path(), &path(file))).unwrap();
+            let said = binary.rejection(&flags(named, folder.path(), &path(file))).unwrap();
             for part in [named.prefix, why, path(file).to_str().unwrap()] {
                 assert!(
                     said.contains(part),
@@ -276,7 +276,7 @@ fn file_with_unknown_fields_or_version_ends_the_start() {
             Server::start(&binary, &flags).unwrap();
             continue;
         };
-        let said = binary.refusal(&flags).unwrap().replace("\\\"", "\"");
+        let said = binary.rejection(&flags).unwrap().replace("\\\"", "\"");
         let named = misfit.named.map_or("file.yaml", |(name, _)| name);
         for part in [why, named] {
             assert!(said.contains(part), "{}: {part:?} is missing: {said}", misfit.flag);
@@ -316,7 +316,7 @@ fn a_token_is_not_sent_where_others_may_read_it() {
         format!("--audit-policy-file={}", policy.display()),
         format!("--audit-webhook-config-file={}", config.display()),
     ];
-    let said = Binary::debug().unwrap().refusal(&flags).unwrap();
+    let said = Binary::debug().unwrap().rejection(&flags).unwrap();
     let why =
         "initializing audit webhook: http://127.0.0.1:1 is reached over http, where others may read the bearer token";
     assert!(said.contains(why) && !said.contains("secret"), "{said}");

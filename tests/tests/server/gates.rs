@@ -9,7 +9,7 @@ const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 async fn server(flags: &[&str]) -> (Server, Client) {
     let server = Server::start(&Binary::debug().unwrap(), flags).unwrap();
-    let client = Client::of(&server).await;
+    let client = Client::new(&server).await;
     (server, client)
 }
 
@@ -49,7 +49,7 @@ async fn lists_and_watches_show_the_objects_of_a_shard() {
         let found: Vec<String> = names(&list).into_iter().map(str::to_owned).collect();
         assert!(found.len() < 20, "{found:?}");
         let watch = format!("{CONFIG_MAPS}?watch=1&timeoutSeconds=5&resourceVersion=0&{half}");
-        let mut connection = Target::of(&server).unwrap().connect().await.unwrap();
+        let mut connection = Target::new(&server).unwrap().connect().await.unwrap();
         let bytes = connection
             .get(&watch, "*/*")
             .await
@@ -73,23 +73,23 @@ async fn lists_and_watches_show_the_objects_of_a_shard() {
     everything.sort_unstable();
     assert_eq!(seen, everything);
     // Each watch skipped the events of the other shard.
-    let of = "{group=\"\",resource=\"configmaps\"}";
+    let labels = "{group=\"\",resource=\"configmaps\"}";
     let lines = [
-        format!("apiserver_watch_filtered_events_total{of} {}\n", everything.len()),
-        format!("apiserver_watch_shards_total{of} 0\n"),
+        format!("apiserver_watch_filtered_events_total{labels} {}\n", everything.len()),
+        format!("apiserver_watch_shards_total{labels} 0\n"),
     ];
     // The server ends a watch a moment after its client has read the end.
     let are_shown = |metrics: &Value| lines.iter().all(|line| metrics.as_str().unwrap().contains(line));
     client.until("/metrics", |_, metrics| are_shown(metrics)).await;
-    let (status, refusal) = client.get(&format!("{CONFIG_MAPS}?shardSelector=other(1)")).await;
+    let (status, rejection) = client.get(&format!("{CONFIG_MAPS}?shardSelector=other(1)")).await;
     assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
     assert_eq!(
-        refusal["message"],
+        rejection["message"],
         "invalid shard selector: unsupported function \"other\"; only shardRange() and || are allowed"
     );
 
     let server = server.restart(&["--feature-gates=ShardedListAndWatch=false"]).unwrap();
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     let (status, list) = client.get(&format!("{CONFIG_MAPS}?shardSelector=other(1)")).await;
     assert_eq!((status, names(&list).len()), (StatusCode::OK, everything.len()));
     assert_eq!(list["metadata"].get("shardInfo"), None);
@@ -175,7 +175,7 @@ async fn servers_publish_in_which_versions_they_store_objects() {
 #[tokio::test]
 async fn connections_of_who_is_unknown_end_with_the_first_request() {
     let asks = async |server: &Server, known: bool| {
-        let administrator = Target::of(server).unwrap();
+        let administrator = Target::new(server).unwrap();
         let target = if known {
             administrator
         } else {
@@ -207,14 +207,14 @@ async fn unsafe_deletion_of_a_readable_object_is_rejected() {
     let (server, mut client) = server(&["--feature-gates=AllowUnsafeMalformedObjectDeletion=true"]).await;
     client.config_map("default", json!({"name": "a"})).await;
     let path = format!("{CONFIG_MAPS}/a");
-    let (status, refusal) = client
+    let (status, rejection) = client
         .ask(Method::DELETE, &path, "application/json", json!({OPTION: true}))
         .await;
-    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{refusal}");
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{rejection}");
     let server = server
         .restart(&["--feature-gates=AllowUnsafeMalformedObjectDeletion=false"])
         .unwrap();
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     let (status, _) = client
         .ask(Method::DELETE, &path, "application/json", json!({OPTION: true}))
         .await;

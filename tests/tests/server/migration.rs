@@ -4,13 +4,13 @@ use conformance::{Binary, Client, MERGE, Server};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com";
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const CRD: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com";
 const OLD: &str = "/apis/example.com/v1/namespaces/default/widgets";
 const NEW: &str = "/apis/example.com/v2/namespaces/default/widgets";
 const MIGRATIONS: &str = "/apis/storagemigration.k8s.io/v1beta1/storageversionmigrations";
 
-/// Returns the versions of the definition, of which one is stored.
+/// Returns the versions of the CRD, of which one is stored.
 fn versions(stored: &str) -> Value {
     let version = |name: &str| {
         json!({"name": name, "served": true, "storage": name == stored, "schema": {"openAPIV3Schema": {"type": "object",
@@ -25,7 +25,7 @@ async fn server() -> (Server, Client) {
         "--runtime-config=storagemigration.k8s.io/v1beta1=true",
     ];
     let server = Server::start(&Binary::debug().unwrap(), &flags).unwrap();
-    let client = Client::of(&server).await;
+    let client = Client::new(&server).await;
     (server, client)
 }
 
@@ -50,12 +50,10 @@ fn is(object: &Value, of: &str, status: &str) -> bool {
 async fn objects_are_written_anew_in_the_version_that_is_stored_now() {
     let (_server, mut client) = server().await;
     let names = json!({"plural": "widgets", "kind": "Widget"});
-    let definition = json!({"metadata": {"name": "widgets.example.com"}, "spec": {"group": "example.com", "scope": "Namespaced",
+    let crd = json!({"metadata": {"name": "widgets.example.com"}, "spec": {"group": "example.com", "scope": "Namespaced",
         "names": names, "versions": versions("v1")}});
-    client.make(DEFINITIONS, definition).await;
-    client
-        .until(DEFINITION, |_, definition| is(definition, "Established", "True"))
-        .await;
+    client.make(CRDS, crd).await;
+    client.until(CRD, |_, crd| is(crd, "Established", "True")).await;
     client.until(OLD, |status, _| status == StatusCode::OK).await;
     let early = client
         .make(
@@ -64,7 +62,7 @@ async fn objects_are_written_anew_in_the_version_that_is_stored_now() {
         )
         .await;
     let patch = json!({"spec": {"versions": versions("v2")}});
-    let (status, changed) = client.ask(Method::PATCH, DEFINITION, MERGE, patch).await;
+    let (status, changed) = client.ask(Method::PATCH, CRD, MERGE, patch).await;
     assert_eq!(status, StatusCode::OK, "{changed}");
     assert_eq!(changed["status"]["storedVersions"], json!(["v1", "v2"]));
     let object = json!({"apiVersion": "example.com/v2", "kind": "Widget", "metadata": {"name": "b"}});
@@ -94,12 +92,10 @@ async fn objects_are_written_anew_in_the_version_that_is_stored_now() {
     );
     let (_, same) = client.get(&format!("{NEW}/b")).await;
     assert_eq!(version(&same), version(&late), "what is stored as it should be stays");
-    let definition = client
-        .until(DEFINITION, |_, definition| is(definition, "StorageMigrating", "False"))
-        .await;
-    assert_eq!(definition["status"]["storedVersions"], json!(["v2"]));
+    let crd = client.until(CRD, |_, crd| is(crd, "StorageMigrating", "False")).await;
+    assert_eq!(crd["status"]["storedVersions"], json!(["v2"]));
     assert_eq!(
-        condition(&definition, "StorageMigrating").unwrap()[1..],
+        condition(&crd, "StorageMigrating").unwrap()[1..],
         [
             "MigrationSucceeded",
             "The migration has succeeded and the stored versions have been updated"
@@ -165,7 +161,7 @@ async fn questions_about_pools_are_answered_once_all_slices_are_there() {
         "--runtime-config=resource.k8s.io/v1alpha3=true",
     ];
     let server = Server::start(&Binary::debug().unwrap(), &flags).unwrap();
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     client.make(SLICES, slice("a", "whole", 1, &["x", "y"])).await;
     client.make(SLICES, slice("b", "half", 2, &["z"])).await;
     let request = |name: &str, pool: Option<&str>| json!({"metadata": {"name": name}, "spec": {"driver": "d.example.com", "poolName": pool}});

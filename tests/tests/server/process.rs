@@ -43,16 +43,16 @@ async fn get(target: &Target, name: &str) -> Bytes {
 #[tokio::test]
 async fn objects_outlive_a_restart_and_a_kill() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
-    let before = apply(&Target::of(&server).unwrap(), "kept", "1").await;
+    let before = apply(&Target::new(&server).unwrap(), "kept", "1").await;
 
     let server = server.restart(&[]).unwrap();
-    let target = Target::of(&server).unwrap();
+    let target = Target::new(&server).unwrap();
     assert_eq!(get(&target, "kept").await, before);
     let second = apply(&target, "second", "x").await;
     assert!(resource_version(&second) > resource_version(&before));
 
     let server = server.kill_and_restart(&[]).unwrap();
-    let target = Target::of(&server).unwrap();
+    let target = Target::new(&server).unwrap();
     assert_eq!(get(&target, "kept").await, before);
     assert_eq!(get(&target, "second").await, second);
 }
@@ -60,13 +60,13 @@ async fn objects_outlive_a_restart_and_a_kill() {
 #[tokio::test]
 async fn a_watch_goes_on_from_its_version_after_a_restart() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
-    let target = Target::of(&server).unwrap();
+    let target = Target::new(&server).unwrap();
     let first = apply(&target, "seen", "1").await;
     apply(&target, "seen", "2").await;
 
     let server = server.restart(&[]).unwrap();
     let url = format!("{CONFIG_MAPS}?watch=true&resourceVersion={}", resource_version(&first));
-    let mut connection = Target::of(&server).unwrap().connect().await.unwrap();
+    let mut connection = Target::new(&server).unwrap().connect().await.unwrap();
     let mut events = connection
         .open(Method::GET, &url, "", Bytes::new())
         .await
@@ -81,7 +81,7 @@ async fn a_watch_goes_on_from_its_version_after_a_restart() {
 #[tokio::test]
 async fn watches_end_cleanly_when_the_server_ends() {
     let mut server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
-    let mut connection = Target::of(&server).unwrap().connect().await.unwrap();
+    let mut connection = Target::new(&server).unwrap().connect().await.unwrap();
     let url = format!("{CONFIG_MAPS}?watch=true");
     let answer = connection.open(Method::GET, &url, "", Bytes::new()).await.unwrap();
     assert_eq!(answer.status(), StatusCode::OK);
@@ -93,7 +93,7 @@ async fn watches_end_cleanly_when_the_server_ends() {
 }
 
 #[tokio::test]
-async fn a_second_process_on_the_same_directory_is_refused() {
+async fn a_second_process_on_the_same_directory_is_rejected() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     let kubeconfig = std::fs::read(server.kubeconfig()).unwrap();
     let second = server
@@ -121,10 +121,10 @@ async fn a_second_process_on_the_same_directory_is_refused() {
 #[tokio::test]
 async fn a_damaged_log_is_refused_until_the_loss_is_accepted() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
-    apply(&Target::of(&server).unwrap(), "kept", "1").await;
+    apply(&Target::new(&server).unwrap(), "kept", "1").await;
     // A graceful shutdown moves that into the file; later writes are only in the log.
     let mut server = server.restart(&[]).unwrap();
-    let lost = apply(&Target::of(&server).unwrap(), "lost", "1").await;
+    let lost = apply(&Target::new(&server).unwrap(), "lost", "1").await;
     let log = server.data_dir().join("store.db-wal");
     server.kill().unwrap();
     std::fs::remove_file(log).unwrap();
@@ -138,7 +138,7 @@ async fn a_damaged_log_is_refused_until_the_loss_is_accepted() {
     }
 
     server.start_anew(&["--accept-data-loss"]).unwrap();
-    let target = Target::of(&server).unwrap();
+    let target = Target::new(&server).unwrap();
     get(&target, "kept").await;
     let again = apply(&target, "lost", "1").await;
     assert!(
@@ -146,13 +146,13 @@ async fn a_damaged_log_is_refused_until_the_loss_is_accepted() {
         "no revision is given away twice"
     );
     let server = server.restart(&[]).unwrap();
-    assert_eq!(get(&Target::of(&server).unwrap(), "lost").await, again);
+    assert_eq!(get(&Target::new(&server).unwrap(), "lost").await, again);
 }
 
 #[tokio::test]
 async fn readiness_of_etcd_is_that_of_the_embedded_store() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
-    let mut connection = Target::of(&server).unwrap().connect().await.unwrap();
+    let mut connection = Target::new(&server).unwrap().connect().await.unwrap();
     for path in ["/readyz/etcd", "/readyz?exclude=etcd", "/livez/etcd"] {
         let (status, body) = connection.ask(Method::GET, path, "", Bytes::new()).await.unwrap();
         assert_eq!((status, &body[..]), (StatusCode::OK, &b"ok"[..]), "{path}");
@@ -162,7 +162,7 @@ async fn readiness_of_etcd_is_that_of_the_embedded_store() {
 #[tokio::test]
 async fn unstamped_build_reports_default_version() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
-    let mut connection = Target::of(&server).unwrap().connect().await.unwrap();
+    let mut connection = Target::new(&server).unwrap().connect().await.unwrap();
     let (_, body) = connection.ask(Method::GET, "/version", "", Bytes::new()).await.unwrap();
     let version: serde_json::Value = serde_json::from_slice(&body).unwrap();
     let text = |field: &str| version[field].as_str().unwrap().to_owned();
@@ -184,7 +184,7 @@ async fn anonymous_requests_reach_only_health_checks_or_nothing() {
     ];
     for (flags, health, (code, reason)) in cases {
         let server = Server::start(&Binary::debug().unwrap(), flags).unwrap();
-        let mut connection = Target::of(&server).unwrap().anonymous().connect().await.unwrap();
+        let mut connection = Target::new(&server).unwrap().anonymous().connect().await.unwrap();
         let (status, _) = connection.ask(Method::GET, "/livez", "", Bytes::new()).await.unwrap();
         assert_eq!(status, health, "{flags:?}");
         let (status, body) = connection
@@ -207,7 +207,7 @@ async fn the_mode_of_authorization_decides_who_may_do_what() {
     ] {
         let flag = format!("--authorization-mode={mode}");
         let server = Server::start(&Binary::debug().unwrap(), &[&flag]).unwrap();
-        let mut connection = Target::of(&server).unwrap().anonymous().connect().await.unwrap();
+        let mut connection = Target::new(&server).unwrap().anonymous().connect().await.unwrap();
         let (status, _) = connection
             .ask(Method::GET, CONFIG_MAPS, "", Bytes::new())
             .await
@@ -220,13 +220,13 @@ async fn the_mode_of_authorization_decides_who_may_do_what() {
 async fn roles_of_the_start_come_back_and_stay_as_they_are_otherwise() {
     const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
     async fn read(server: &Server, name: &str) -> Bytes {
-        let mut connection = Target::of(server).unwrap().connect().await.unwrap();
+        let mut connection = Target::new(server).unwrap().connect().await.unwrap();
         let path = format!("{ROLES}/{name}");
         connection.send(Method::GET, &path, "", Bytes::new()).await.unwrap()
     }
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     let (view, discovery) = (read(&server, "view").await, read(&server, "system:discovery").await);
-    let mut connection = Target::of(&server).unwrap().connect().await.unwrap();
+    let mut connection = Target::new(&server).unwrap().connect().await.unwrap();
     let path = format!("{ROLES}/system:discovery");
     let patch = Bytes::from_static(br#"{"rules":[]}"#);
     connection
@@ -245,24 +245,24 @@ async fn roles_of_the_start_come_back_and_stay_as_they_are_otherwise() {
 }
 
 async fn get_status(server: &Server, path: &str) -> StatusCode {
-    let mut connection = Target::of(server).unwrap().connect().await.unwrap();
+    let mut connection = Target::new(server).unwrap().connect().await.unwrap();
     connection.ask(Method::GET, path, "", Bytes::new()).await.unwrap().0
 }
 
 #[tokio::test]
 async fn metrics_report_completed_operations() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
-    let target = Target::of(&server).unwrap();
+    let target = Target::new(&server).unwrap();
     apply(&target, "counted", "1").await;
     let mut connection = target.connect().await.unwrap();
-    let definition = br#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",
+    let crd = br#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",
         "metadata":{"name":"ruled.example.com"},"spec":{"group":"example.com","scope":"Cluster",
         "names":{"plural":"ruled","kind":"Ruled"},"versions":[{"name":"v1","served":true,"storage":true,
         "schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-validations":[{"rule":"has(self.metadata)"}]}}}]}}"#;
-    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    let body = Bytes::from_static(definition);
+    let crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let body = Bytes::from_static(crd);
     let (code, answer) = connection
-        .ask(Method::POST, definitions, "application/json", body)
+        .ask(Method::POST, crds, "application/json", body)
         .await
         .unwrap();
     assert_eq!(code, StatusCode::CREATED, "{answer:?}");
@@ -291,7 +291,7 @@ async fn metrics_report_completed_operations() {
 #[tokio::test]
 async fn kubernetes_service_is_complete_on_a_loopback_address() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
-    let mut connection = Target::of(&server).unwrap().connect().await.unwrap();
+    let mut connection = Target::new(&server).unwrap().connect().await.unwrap();
     for (path, address) in [
         (
             "/api/v1/namespaces/default/endpoints/kubernetes",
@@ -318,7 +318,7 @@ async fn kubernetes_service_is_complete_on_a_loopback_address() {
 #[tokio::test]
 async fn checks_of_health_stand_in_the_order_of_the_reference() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
-    let mut connection = Target::of(&server).unwrap().connect().await.unwrap();
+    let mut connection = Target::new(&server).unwrap().connect().await.unwrap();
     let (_, body) = connection
         .ask(Method::GET, "/livez?verbose", "", Bytes::new())
         .await

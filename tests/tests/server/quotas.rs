@@ -26,7 +26,7 @@ fn pod(name: &str, cpu: &str) -> Value {
 #[tokio::test]
 async fn a_quota_counts_what_is_there_what_comes_and_what_goes() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     client.config_map("default", json!({"name": "early"})).await;
     client.make(PODS, pod("a", "300m")).await;
     let hard = json!({"count/configmaps": "2", "requests.cpu": "500m", "pods": "9", "count/nothings": "1"});
@@ -43,12 +43,12 @@ async fn a_quota_counts_what_is_there_what_comes_and_what_goes() {
         now["status"]["used"]["count/configmaps"], "2",
         "charged with the object"
     );
-    let (status, refused) = client
+    let (status, rejected) = client
         .ask(Method::POST, PODS, "application/json", pod("b", "201m"))
         .await;
     assert_eq!(status, StatusCode::FORBIDDEN);
     assert_eq!(
-        refused["message"],
+        rejected["message"],
         "pods \"b\" is forbidden: exceeded quota: q, requested: requests.cpu=201m, used: requests.cpu=300m, limited: \
          requests.cpu=500m"
     );
@@ -73,7 +73,7 @@ async fn a_quota_counts_what_is_there_what_comes_and_what_goes() {
 #[tokio::test]
 async fn changed_limits_are_recounted_within_their_scopes() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     quota(&mut client, json!({"hard": {"pods": "5"}, "scopes": ["Terminating"]})).await;
     until_used(&mut client, json!({"pods": "0"})).await;
     let mut ends = pod("ends", "1");
@@ -92,35 +92,30 @@ async fn changed_limits_are_recounted_within_their_scopes() {
 #[tokio::test]
 async fn a_quota_may_be_there_before_what_it_counts_is_defined() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     let name = "count/widgets.example.com";
     quota(&mut client, json!({"hard": {name: "1"}})).await;
     until_used(&mut client, json!({name: "0"})).await;
     let schema = json!({"openAPIV3Schema": {"type": "object"}});
-    let definition = json!({
+    let crd = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "widgets.example.com"},
         "spec": {"group": "example.com", "scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget"},
             "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]}});
-    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    client.make(definitions, definition).await;
-    let established = |_, definition: &Value| {
-        let conditions = definition["status"]["conditions"]
-            .as_array()
-            .cloned()
-            .unwrap_or_default();
+    let crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    client.make(crds, crd).await;
+    let established = |_, crd: &Value| {
+        let conditions = crd["status"]["conditions"].as_array().cloned().unwrap_or_default();
         conditions
             .iter()
             .any(|condition| condition["type"] == "Established" && condition["status"] == "True")
     };
-    client
-        .until(&format!("{definitions}/widgets.example.com"), established)
-        .await;
+    client.until(&format!("{crds}/widgets.example.com"), established).await;
     let widgets = "/apis/example.com/v1/namespaces/default/widgets";
     let widget = |name: &str| json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}});
     client.make(widgets, widget("a")).await;
-    let (status, refused) = client.ask(Method::POST, widgets, "application/json", widget("b")).await;
-    assert_eq!(status, StatusCode::FORBIDDEN, "{refused}");
+    let (status, rejected) = client.ask(Method::POST, widgets, "application/json", widget("b")).await;
+    assert_eq!(status, StatusCode::FORBIDDEN, "{rejected}");
     client.delete(&format!("{widgets}/a"), Value::Null).await;
     until_used(&mut client, json!({name: "0"})).await;
     client.make(widgets, widget("b")).await;
@@ -129,7 +124,7 @@ async fn a_quota_may_be_there_before_what_it_counts_is_defined() {
 #[tokio::test]
 async fn charge_without_an_object_is_released_by_the_resync() {
     let server = Server::start(&Binary::debug().unwrap(), &["--resource-quota-sync-period=100ms"]).unwrap();
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     quota(&mut client, json!({"hard": {"pods": "5"}})).await;
     until_used(&mut client, json!({"pods": "0"})).await;
     // A kube-apiserver on the same store charges a Pod like this whose creation then fails.

@@ -7,7 +7,7 @@ use http_body_util::BodyExt as _;
 
 /// Sends a request with a body and returns the response, as text.
 async fn send(server: &Server, method: Method, path: &str, body: &str) -> (u16, serde_json::Value) {
-    let mut connection = Target::of(server).unwrap().connect().await.unwrap();
+    let mut connection = Target::new(server).unwrap().connect().await.unwrap();
     let body = Bytes::from(body.to_owned());
     let response = connection.open(method, path, "application/json", body).await.unwrap();
     let status = response.status().as_u16();
@@ -16,14 +16,14 @@ async fn send(server: &Server, method: Method, path: &str, body: &str) -> (u16, 
 }
 
 async fn text(server: &Server, path: &str) -> String {
-    let mut connection = Target::of(server).unwrap().connect().await.unwrap();
+    let mut connection = Target::new(server).unwrap().connect().await.unwrap();
     let response = connection.get(path, "*/*").await.unwrap();
     let bytes = response.into_body().collect().await.unwrap().to_bytes();
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 /// Returns the error with which a start with these flags fails.
-fn refused(flags: &[&str]) -> String {
+fn rejected(flags: &[&str]) -> String {
     match Server::start(&Binary::debug().unwrap(), flags) {
         Ok(_) => String::new(),
         Err(error) => format!("{error:#}"),
@@ -57,7 +57,7 @@ async fn metrics_show_admission_queues_and_the_store() {
     ];
     // Controllers may start after the server is ready.
     let are_shown = |metrics: &serde_json::Value| parts.iter().all(|part| metrics.as_str().unwrap().contains(part));
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     client.until("/metrics", |_, metrics| are_shown(metrics)).await;
     text(&server, "/readyz").await;
     let health = text(&server, "/metrics/slis").await;
@@ -83,9 +83,9 @@ async fn feature_gates_switch_what_they_name() {
     let server = server.restart(&flags).unwrap();
     let (_, pod) = send(&server, Method::POST, PODS, POD).await;
     assert_eq!(pod.pointer(SIGNAL).unwrap(), "SIGUSR1");
-    let (status, refusal) = send(&server, Method::GET, WATCH, "").await;
+    let (status, rejection) = send(&server, Method::GET, WATCH, "").await;
     assert_eq!(status, 422);
-    let message = refusal["message"].as_str().unwrap();
+    let message = rejection["message"].as_str().unwrap();
     assert!(
         message.contains("forbidden for watch unless the WatchList feature gate is enabled"),
         "{message}"
@@ -116,7 +116,7 @@ async fn pages_and_checks_go_with_their_gates() {
 
 /// Returns status, content type and body of the response to a request that accepts `accept`.
 async fn answer(server: &Server, path: &str, accept: &str) -> (u16, String, Bytes) {
-    let mut connection = Target::of(server).unwrap().connect().await.unwrap();
+    let mut connection = Target::new(server).unwrap().connect().await.unwrap();
     let response = connection.get(path, accept).await.unwrap();
     let content_type = response.headers()["content-type"].to_str().unwrap().to_owned();
     let status = response.status().as_u16();
@@ -208,9 +208,9 @@ async fn json_answers_end_as_in_the_reference() {
 
 #[test]
 fn gates_that_cannot_be_set_end_the_start() {
-    let complaint = refused(&["--feature-gates=Nope=true"]);
+    let complaint = rejected(&["--feature-gates=Nope=true"]);
     assert!(complaint.contains("unrecognized feature gate: Nope"), "{complaint}");
-    let complaint = refused(&["--feature-gates=APIServerTracing=false"]);
+    let complaint = rejected(&["--feature-gates=APIServerTracing=false"]);
     let why = "cannot set feature gate APIServerTracing to false, feature is locked to true";
     assert!(complaint.contains(why), "{complaint}");
 }
@@ -278,7 +278,7 @@ async fn runtime_config_switches_versions_on_and_off() {
 #[tokio::test]
 async fn answers_of_deprecated_versions_carry_warnings() {
     let server = Server::start(&Binary::debug().unwrap(), &["--runtime-config=api/beta=true"]).unwrap();
-    let mut connection = Target::of(&server).unwrap().connect().await.unwrap();
+    let mut connection = Target::new(&server).unwrap().connect().await.unwrap();
     let path = "/apis/storage.k8s.io/v1beta1/volumeattributesclasses";
     let response = connection.get(path, "application/json").await.unwrap();
     assert_eq!(
@@ -348,9 +348,9 @@ async fn all_that_is_off_by_default_can_be_switched_on() {
 
 #[test]
 fn apis_that_are_not_there_end_the_start() {
-    let complaint = refused(&["--runtime-config=nope.io/v1=true"]);
+    let complaint = rejected(&["--runtime-config=nope.io/v1=true"]);
     assert!(complaint.contains("unknown api groups nope.io/v1"), "{complaint}");
-    let complaint = refused(&["--runtime-config=api/all=false"]);
+    let complaint = rejected(&["--runtime-config=api/all=false"]);
     assert!(
         complaint.contains("invalid runtime-config with only api/all=false"),
         "{complaint}"
@@ -390,7 +390,7 @@ async fn objects_are_served_in_cbor_where_the_gate_says_so() {
     const CBOR: &str = "application/cbor";
     const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
-    let mut connection = Target::of(&server).unwrap().connect().await.unwrap();
+    let mut connection = Target::new(&server).unwrap().connect().await.unwrap();
     let made = connection
         .ask(Method::POST, CONFIG_MAPS, CBOR, cbor_config_map("a"))
         .await;
@@ -399,7 +399,7 @@ async fn objects_are_served_in_cbor_where_the_gate_says_so() {
     drop(connection);
 
     let server = server.restart(&["--feature-gates=CBORServingAndStorage=true"]).unwrap();
-    let mut connection = Target::of(&server).unwrap().connect().await.unwrap();
+    let mut connection = Target::new(&server).unwrap().connect().await.unwrap();
     let made = connection
         .ask(Method::POST, CONFIG_MAPS, CBOR, cbor_config_map("a"))
         .await;
@@ -435,8 +435,8 @@ async fn objects_are_served_in_cbor_where_the_gate_says_so() {
         (missing.status().as_u16(), &missing.headers()["content-type"]),
         (404, &CBOR.parse().unwrap())
     );
-    let refusal = missing.into_body().collect().await.unwrap().to_bytes();
-    assert!(holds(&refusal, &cbor("NotFound")));
+    let rejection = missing.into_body().collect().await.unwrap().to_bytes();
+    assert!(holds(&rejection, &cbor("NotFound")));
     let broken = connection
         .ask(Method::POST, CONFIG_MAPS, CBOR, Bytes::from_static(b"\xa1\xff"))
         .await;
@@ -462,7 +462,7 @@ async fn clients_are_reached_as_flags_say() {
         "--default-not-ready-toleration-seconds=7",
     ];
     let server = Server::start(&Binary::debug().unwrap(), &flags).unwrap();
-    let target = Target::of(&server).unwrap();
+    let target = Target::new(&server).unwrap();
     assert!(target.connect_http2().await.is_err());
     let mut socket = target.raw().await.unwrap();
     let request =
@@ -495,14 +495,14 @@ async fn clients_are_reached_as_flags_say() {
         ["--tls-cipher-suites=TLS_NONE"],
         ["--goaway-chance=1"],
     ] {
-        assert_ne!(refused(&flags), "", "{flags:?}");
+        assert_ne!(rejected(&flags), "", "{flags:?}");
     }
 }
 
 #[tokio::test]
 async fn connections_end_by_chance_where_a_flag_says_so() {
     let server = Server::start(&Binary::debug().unwrap(), &["--goaway-chance=0.02"]).unwrap();
-    let mut connection = Target::of(&server).unwrap().connect_http2().await.unwrap();
+    let mut connection = Target::new(&server).unwrap().connect_http2().await.unwrap();
     // The probability that none of these is the last request is 1 in 10^87.
     let mut answered = 0;
     while answered < 10_000
@@ -512,7 +512,7 @@ async fn connections_end_by_chance_where_a_flag_says_so() {
         answered += 1;
     }
     assert!(answered < 10_000);
-    let mut another = Target::of(&server).unwrap().connect().await.unwrap();
+    let mut another = Target::new(&server).unwrap().connect().await.unwrap();
     assert_eq!(another.get("/version", "*/*").await.unwrap().status(), 200);
 }
 
@@ -528,7 +528,7 @@ fn service(name: &str, more: &str) -> String {
 #[tokio::test]
 async fn second_service_cidr_gives_addresses() {
     let server = Server::start(&Binary::debug().unwrap(), &["--service-cluster-ip-range=10.0.0.0/29"]).unwrap();
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     let is_ready = |object: &serde_json::Value| {
         let conditions = object["status"]["conditions"].as_array();
         conditions.is_some_and(|all| all.iter().any(|one| one["type"] == "Ready" && one["status"] == "True"))
@@ -538,10 +538,10 @@ async fn second_service_cidr_gives_addresses() {
         .await;
 
     let wanted = service("wanted", r#","clusterIP":"10.77.0.5""#);
-    let (code, refusal) = send(&server, Method::POST, SERVICES, &wanted).await;
+    let (code, rejection) = send(&server, Method::POST, SERVICES, &wanted).await;
     assert_eq!(code, 422);
     assert_eq!(
-        refusal["message"],
+        rejection["message"],
         "Service \"wanted\" is invalid: spec.clusterIPs: Invalid value: [\"10.77.0.5\"]: failed to allocate IP 10.77.0.5: the \
          provided network does not match the current range"
     );
@@ -598,15 +598,15 @@ async fn dual_stack_services_get_two_addresses() {
         assert_eq!(made["spec"]["clusterIPs"].as_array().unwrap().len(), families.len());
     }
     let requested = service("b", r#","ipFamilyPolicy":"RequireDualStack","clusterIP":"10.88.0.1""#);
-    let (_, refusal) = send(&server, Method::POST, SERVICES, &requested).await;
+    let (_, rejection) = send(&server, Method::POST, SERVICES, &requested).await;
     assert_eq!(
-        refusal["message"],
+        rejection["message"],
         "Service \"b\" is invalid: spec.clusterIPs: Invalid value: [\"10.88.0.1\",\"\"]: failed to allocate IP 10.88.0.1: the \
          provided network does not match the current range"
     );
 
     // A Service becomes dual-stack and single-stack again.
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     let (code, made) = send(&server, Method::POST, SERVICES, &service("c", "")).await;
     assert_eq!(code, 201, "{made}");
     let path = format!("{SERVICES}/c");
@@ -635,7 +635,7 @@ async fn dual_stack_services_get_two_addresses() {
         ),
     ] {
         let flag = format!("--service-cluster-ip-range={ranges}");
-        let error = refused(&[&flag]);
+        let error = rejected(&[&flag]);
         assert!(error.contains(why), "{error}");
     }
 }
@@ -644,7 +644,7 @@ async fn dual_stack_services_get_two_addresses() {
 async fn used_service_cidr_stays_until_its_addresses_are_gone() {
     let controllers = "--controllers=*,service-cidr-controller";
     let server = Server::start(&Binary::debug().unwrap(), &[controllers]).unwrap();
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     let second = r#"{"metadata":{"name":"second"},"spec":{"cidrs":["10.77.0.0/28"]}}"#;
     assert_eq!(send(&server, Method::POST, SERVICE_CIDRS, second).await.0, 201);
     let path = format!("{SERVICE_CIDRS}/second");
@@ -676,7 +676,7 @@ async fn issued_certificates_are_counted_by_duration() {
     use serde_json::json;
 
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     let path = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(vec!["a.example.com".to_owned()]).unwrap();
@@ -730,7 +730,7 @@ async fn default_service_cidr_follows_flags_to_dual_stack_only() {
     let default = format!("{SERVICE_CIDRS}/kubernetes");
     let server = Server::start(&Binary::debug().unwrap(), &["--service-cluster-ip-range=10.0.0.0/24"]).unwrap();
     let single = serde_json::json!(["10.0.0.0/24"]);
-    Client::of(&server)
+    Client::new(&server)
         .await
         .until(&default, |_, object| cidrs(object) == single)
         .await;
@@ -739,7 +739,7 @@ async fn default_service_cidr_follows_flags_to_dual_stack_only() {
         .restart(&["--service-cluster-ip-range=10.0.0.0/24,fd00::/64"])
         .unwrap();
     let dual = serde_json::json!(["10.0.0.0/24", "fd00::/64"]);
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     client.until(&default, |_, object| cidrs(object) == dual).await;
     let both = service("both", r#","ipFamilyPolicy":"RequireDualStack""#);
     let (code, made) = send(&server, Method::POST, SERVICES, &both).await;
@@ -753,7 +753,7 @@ async fn default_service_cidr_follows_flags_to_dual_stack_only() {
     // Ranges have no limit of size.
     let server = server.restart(&["--service-cluster-ip-range=10.0.0.0/8"]).unwrap();
     let events = "/api/v1/namespaces/default/events?fieldSelector=involvedObject.kind=ServiceCIDR";
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     let events = client.until(events, |_, list| list["items"][0].is_object()).await;
     let event = &events["items"][0];
     assert_eq!(event["reason"], "KubernetesDefaultServiceCIDRInconsistent");

@@ -12,7 +12,7 @@ const ALL: [&str; 2] = [
 #[tokio::test]
 async fn pods_get_a_token_and_what_they_know_the_server_by() {
     let server = Server::start(&Binary::debug().unwrap(), &ALL).unwrap();
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     client.namespace("team").await;
     let account = "/api/v1/namespaces/team/serviceaccounts/default";
     let authorities = "/api/v1/namespaces/team/configmaps/kube-root-ca.crt";
@@ -39,12 +39,12 @@ async fn pods_get_a_token_and_what_they_know_the_server_by() {
     let mut other = pod;
     other["metadata"]["name"] = json!("q");
     other["spec"]["serviceAccountName"] = json!("nobody");
-    let (status, refused) = client
+    let (status, rejected) = client
         .ask(Method::POST, "/api/v1/namespaces/team/pods", "application/json", other)
         .await;
     assert_eq!(status, StatusCode::FORBIDDEN);
     assert_eq!(
-        refused["message"],
+        rejected["message"],
         "pods \"q\" is forbidden: error looking up service account team/nobody: serviceaccount \"nobody\" not found"
     );
 }
@@ -52,7 +52,7 @@ async fn pods_get_a_token_and_what_they_know_the_server_by() {
 #[tokio::test]
 async fn default_account_and_root_ca_are_restored() {
     let server = Server::start(&Binary::debug().unwrap(), &ALL).unwrap();
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     let account = "/api/v1/namespaces/default/serviceaccounts/default";
     let first = client.until(account, |status, _| status == StatusCode::OK).await;
     client.delete(account, Value::Null).await;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use conformance::{Binary, Server, Target, race_with_definition_deletion};
+use conformance::{Binary, Server, Target, race_with_crd_deletion};
 use futures_util::future::join_all;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -47,7 +47,7 @@ impl Cluster {
     }
 
     fn target(&self, server: usize) -> Target {
-        Target::of(&self.servers[server]).unwrap()
+        Target::new(&self.servers[server]).unwrap()
     }
 }
 
@@ -225,7 +225,7 @@ async fn creators_on_two_servers_leave_nothing_behind() {
     let cluster = Cluster::start(Etcd::one().unwrap(), 2, &[]);
     let targets = [cluster.target(0), cluster.target(1)];
     for round in 0..6 {
-        let outcome = race_with_definition_deletion(&targets).await.unwrap();
+        let outcome = race_with_crd_deletion(&targets).await.unwrap();
         assert_eq!(outcome.left, 0, "round {round}: {outcome:?}");
     }
 }

@@ -20,7 +20,7 @@ fn done(binary: &Binary, arguments: &[&str]) -> String {
     said
 }
 
-fn refused(binary: &Binary, arguments: &[&str]) -> String {
+fn rejected(binary: &Binary, arguments: &[&str]) -> String {
     let output = holdfast(binary, arguments);
     assert!(!output.status.success(), "{arguments:?} is done");
     String::from_utf8(output.stderr).unwrap()
@@ -54,7 +54,7 @@ fn text(path: &Path) -> &str {
 #[tokio::test]
 async fn snapshot_saved_during_writes_is_restored_completely() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
-    let target = Target::of(&server).unwrap();
+    let target = Target::new(&server).unwrap();
     for name in ["one", "two"] {
         create(&target, name).await;
     }
@@ -68,14 +68,14 @@ async fn snapshot_saved_during_writes_is_restored_completely() {
     );
     assert!(said.contains(" objects at revision "), "{said}");
     create(&target, "later").await;
-    let said = refused(
+    let said = rejected(
         server.binary(),
         &["snapshot", "save", text(&file), "--data-dir", text(&data)],
     );
     assert!(said.contains("already exists"), "{said}");
     done(server.binary(), &["snapshot", "verify", text(&file)]);
     done(server.binary(), &["snapshot", "verify", text(&data)]);
-    let said = refused(
+    let said = rejected(
         server.binary(),
         &["snapshot", "restore", text(&file), "--data-dir", text(&data)],
     );
@@ -84,7 +84,7 @@ async fn snapshot_saved_during_writes_is_restored_completely() {
     let mut other = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     other.end();
     let place = other.data_dir();
-    let said = refused(
+    let said = rejected(
         other.binary(),
         &["snapshot", "restore", text(&file), "--data-dir", text(&place)],
     );
@@ -97,7 +97,7 @@ async fn snapshot_saved_during_writes_is_restored_completely() {
         &["snapshot", "restore", text(&file), "--data-dir", text(&place)],
     );
     other.start_anew(&[]).unwrap();
-    let (revision, objects) = listed(&Target::of(&other).unwrap()).await;
+    let (revision, objects) = listed(&Target::new(&other).unwrap()).await;
     assert_eq!(objects, expected.1);
     let newest = listed(&target).await.0;
     assert!(revision > newest, "no revision is given away twice");
@@ -106,21 +106,21 @@ async fn snapshot_saved_during_writes_is_restored_completely() {
 #[tokio::test]
 async fn stopped_store_is_copied_and_a_second_copy_is_harmless() {
     let mut server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
-    let target = Target::of(&server).unwrap();
+    let target = Target::new(&server).unwrap();
     create(&target, "one").await;
     let expected = listed(&target).await;
     let mut other = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     other.end();
     let (from, to) = (server.data_dir(), other.data_dir());
     let copy = ["copy", "--from", text(&from), "--to", text(&to)];
-    assert!(refused(server.binary(), &copy).contains("in use"));
+    assert!(rejected(server.binary(), &copy).contains("in use"));
     server.end();
-    assert!(refused(server.binary(), &copy).contains("already exists"));
+    assert!(rejected(server.binary(), &copy).contains("already exists"));
     for name in ["store.db", "acknowledged"] {
         std::fs::remove_file(to.join(name)).unwrap();
     }
     assert!(done(server.binary(), &copy).contains("copied "));
     assert!(done(server.binary(), &copy).contains("already"));
     other.start_anew(&["--controllers="]).unwrap();
-    assert_eq!(listed(&Target::of(&other).unwrap()).await.1, expected.1);
+    assert_eq!(listed(&Target::new(&other).unwrap()).await.1, expected.1);
 }

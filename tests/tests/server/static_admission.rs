@@ -73,10 +73,10 @@ async fn policies_of_files_hold_for_all_and_are_read_again() {
     let file = folder.path().join("manifests/policy.yaml");
     fs::write(&file, policy("bad")).unwrap();
     let server = Server::start(&Binary::debug().unwrap(), &[GATE, &flag]).unwrap();
-    let mut client = Client::of(&server).await;
-    let (status, refusal) = create(&mut client, CONFIG_MAPS, "bad").await;
-    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{refusal}");
-    let message = refusal["message"].as_str().unwrap();
+    let mut client = Client::new(&server).await;
+    let (status, rejection) = create(&mut client, CONFIG_MAPS, "bad").await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{rejection}");
+    let message = rejection["message"].as_str().unwrap();
     assert!(
         message.contains("names.static.k8s.io") && message.contains("not that name"),
         "{message}"
@@ -87,14 +87,14 @@ async fn policies_of_files_hold_for_all_and_are_read_again() {
     let own = json!({"metadata": {"name": "bad"}, "spec": {"matchConstraints": {"resourceRules": [rule]}, "validations":
         [{"expression": "true"}]}});
     let path = format!("{POLICIES}?dryRun=All");
-    let (status, refusal) = client.ask(Method::POST, &path, "application/json", own).await;
-    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{refusal}");
+    let (status, rejection) = client.ask(Method::POST, &path, "application/json", own).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{rejection}");
     assert!(
-        refusal["message"].as_str().unwrap().contains("not that name"),
-        "{refusal}"
+        rejection["message"].as_str().unwrap().contains("not that name"),
+        "{rejection}"
     );
-    let (_, refusal) = create(&mut client, POLICIES, "other.static.k8s.io").await;
-    let message = refusal["message"].as_str().unwrap();
+    let (_, rejection) = create(&mut client, POLICIES, "other.static.k8s.io").await;
+    let message = rejection["message"].as_str().unwrap();
     assert!(
         message.contains("reserved for static manifest-based configurations"),
         "{message}"
@@ -149,7 +149,7 @@ async fn webhooks_of_files_are_called_for_all_and_are_read_again() {
     let flag = flag_of_webhooks(folder.path());
     let marking =
         Hook::start(|_| patch(&json!([{"op": "add", "path": "/metadata/labels", "value": {"of": "file"}}]))).await;
-    let refusing = Hook::start(
+    let rejecting = Hook::start(
         |review| match review["request"]["object"]["metadata"]["name"] == "bad" {
             true => deny("not that name"),
             false => allow(),
@@ -163,13 +163,13 @@ async fn webhooks_of_files_are_called_for_all_and_are_read_again() {
         .to_string()
     };
     let file = folder.path().join("validating/webhook.yaml");
-    let of_bad = || manifest("ValidatingWebhookConfiguration", &refusing, json!({}));
+    let of_bad = || manifest("ValidatingWebhookConfiguration", &rejecting, json!({}));
     fs::write(&file, of_bad()).unwrap();
     let marked = manifest("MutatingWebhookConfiguration", &marking, json!({}));
     fs::write(folder.path().join("mutating/webhook.json"), marked).unwrap();
 
     let server = Server::start(&Binary::debug().unwrap(), &[GATE, &flag]).unwrap();
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     let (status, made) = create(&mut client, CONFIG_MAPS, "good").await;
     assert_eq!(
         (status, &made["metadata"]["labels"]["of"]),
@@ -178,15 +178,15 @@ async fn webhooks_of_files_are_called_for_all_and_are_read_again() {
     let denied = "admission webhook \"file.example.com\" denied the request: not that name";
     // Webhooks from the API are not called for webhooks; those from files are.
     for path in [CONFIG_MAPS, CONFIGURATIONS] {
-        let (status, refusal) = create(&mut client, path, "bad").await;
+        let (status, rejection) = create(&mut client, path, "bad").await;
         assert_eq!(
-            (status, &refusal["message"]),
+            (status, &rejection["message"]),
             (StatusCode::BAD_REQUEST, &json!(denied)),
             "{path}"
         );
     }
-    let (_, refusal) = create(&mut client, CONFIGURATIONS, "other.static.k8s.io").await;
-    let message = refusal["message"].as_str().unwrap();
+    let (_, rejection) = create(&mut client, CONFIGURATIONS, "other.static.k8s.io").await;
+    let message = rejection["message"].as_str().unwrap();
     assert!(
         message.contains("reserved for static manifest-based configurations"),
         "{message}"
@@ -203,7 +203,7 @@ async fn webhooks_of_files_are_called_for_all_and_are_read_again() {
         ),
         manifest(
             "ValidatingWebhookConfiguration",
-            &refusing,
+            &rejecting,
             json!({"clientConfig": {"service": {"namespace": "a", "name": "b"}}}),
         ),
     ]
@@ -230,9 +230,9 @@ fn invalid_manifest_directory_ends_the_start() {
     let flag = flag(folder.path());
     let file = folder.path().join("manifests/policy.yaml");
     let binary = Binary::debug().unwrap();
-    let refusal = |flags: &[&str]| binary.refusal(flags).unwrap();
+    let rejection = |flags: &[&str]| binary.rejection(flags).unwrap();
     fs::write(&file, policy("bad")).unwrap();
-    let said = refusal(&[&flag]);
+    let said = rejection(&[&flag]);
     assert!(
         said.contains("requires the ManifestBasedAdmissionControlConfig feature gate"),
         "{said}"
@@ -250,14 +250,14 @@ fn invalid_manifest_directory_ends_the_start() {
         ("{".to_owned(), "error loading"),
     ] {
         fs::write(&file, text).unwrap();
-        let said = refusal(&[GATE, &flag]);
+        let said = rejection(&[GATE, &flag]);
         let plain = said.replace('\\', "");
         assert!(
             plain.contains(&why.replace('\\', "")) && plain.contains("policy.yaml"),
             "{why}: {said}"
         );
     }
-    let said = refusal(&["--admission-control-config-file=/nowhere"]);
+    let said = rejection(&["--admission-control-config-file=/nowhere"]);
     assert!(said.contains("--admission-control-config-file: /nowhere"), "{said}");
 }
 
@@ -288,12 +288,12 @@ async fn limited_resources_need_a_covering_quota() {
         &[&flag, "--disable-admission-plugins=ServiceAccount"],
     )
     .unwrap();
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
 
-    let (status, refusal) = create(&mut client, CONFIG_MAPS, "one").await;
-    assert_eq!(status, StatusCode::FORBIDDEN, "{refusal}");
+    let (status, rejection) = create(&mut client, CONFIG_MAPS, "one").await;
+    assert_eq!(status, StatusCode::FORBIDDEN, "{rejection}");
     assert_eq!(
-        refusal["message"],
+        rejection["message"],
         "configmaps \"one\" is forbidden: insufficient quota to consume: count/configmaps"
     );
     let pod = |class: &str| {
@@ -302,12 +302,12 @@ async fn limited_resources_need_a_covering_quota() {
     };
     let pods = "/api/v1/namespaces/default/pods?dryRun=All";
     let json = "application/json";
-    let (status, refusal) = client
+    let (status, rejection) = client
         .ask(Method::POST, pods, json, pod("system-cluster-critical"))
         .await;
-    assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR, "{refusal}");
+    assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR, "{rejection}");
     assert_eq!(
-        refusal["message"],
+        rejection["message"],
         "insufficient quota to match these scopes: [{PriorityClass In [system-cluster-critical]}]"
     );
     let (status, answer) = client.ask(Method::POST, pods, json, pod("")).await;
@@ -357,7 +357,7 @@ async fn webhooks_are_called_with_kubeconfig_credentials() {
     ];
     let flag = plugins_flag(folder.path(), &plugins);
     let server = Server::start(&Binary::debug().unwrap(), &[&flag]).unwrap();
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     for kind in ["Validating", "Mutating"] {
         let plural = format!("{}webhookconfigurations", kind.to_lowercase());
         // The server creates ConfigMaps of its own at a start.

@@ -68,13 +68,13 @@ async fn write(connection: &mut Connection, value: &str, more: &str) -> String {
 #[tokio::test]
 async fn a_watch_goes_on_where_it_broke_off_even_across_a_crash() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
-    let mut writer = Target::of(&server).unwrap().connect().await.unwrap();
+    let mut writer = Target::new(&server).unwrap().connect().await.unwrap();
     let first = write(&mut writer, "1", "").await;
     for value in ["2", "3"] {
         write(&mut writer, value, "").await;
     }
     let server = server.kill_and_restart(&[]).unwrap();
-    let target = Target::of(&server).unwrap();
+    let target = Target::new(&server).unwrap();
     let mut watcher = target.connect().await.unwrap();
     let path = format!("{PATH}?watch=1&resourceVersion={first}");
     let mut events = Events::from(watcher.get(&path, JSON).await.unwrap());
@@ -86,7 +86,7 @@ async fn a_watch_goes_on_where_it_broke_off_even_across_a_crash() {
 #[tokio::test]
 async fn idle_watcher_delays_no_other_and_misses_no_event() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
-    let target = Target::of(&server).unwrap();
+    let target = Target::new(&server).unwrap();
     let mut writer = target.connect().await.unwrap();
     let version = write(&mut writer, "0", "").await;
     let path = format!("{PATH}?watch=1&resourceVersion={version}");
@@ -107,7 +107,7 @@ async fn idle_watcher_delays_no_other_and_misses_no_event() {
 async fn a_thousand_watches_share_a_few_connections_and_little_memory() {
     const WATCHES: usize = 1_000;
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
-    let target = Target::of(&server).unwrap();
+    let target = Target::new(&server).unwrap();
     let mut writer = target.connect().await.unwrap();
     let version = write(&mut writer, "0", "").await;
     let before = server.memory().unwrap();

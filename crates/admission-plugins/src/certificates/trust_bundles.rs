@@ -70,16 +70,16 @@ mod tests {
     fn trust_bundle_of_signer_requires_attest() {
         const PLUGIN: &str = "ClusterTrustBundleAttest";
         let (named, unnamed) = (bundle("a.io/b", ""), bundle("", ""));
-        let refused = "user not permitted to attest for signerName \"a.io/b\"";
-        assert_eq!(harness(&[]).admit(PLUGIN, &named).unwrap_err(), refused);
+        let rejected = "user not permitted to attest for signerName \"a.io/b\"";
+        assert_eq!(harness(&[]).admit(PLUGIN, &named).unwrap_err(), rejected);
         assert!(harness(&[]).admit(PLUGIN, &unnamed).is_ok());
         assert!(harness(&["attest signers/"]).admit(PLUGIN, &named).is_ok());
         let update = |old: &str, new: &str| harness(&[]).admit_update(PLUGIN, None, old, new);
-        assert_eq!(update(&unnamed, &named).unwrap_err(), refused);
+        assert_eq!(update(&unnamed, &named).unwrap_err(), rejected);
         assert_eq!(update(&named, &bundle("a.io/b", ", finalizers: [a.io/b]")), Ok(()));
         assert_eq!(
             update(&named, &bundle("a.io/b", ", labels: {a: b}")).unwrap_err(),
-            refused
+            rejected
         );
     }
 }

@@ -5,7 +5,7 @@ use holdfast_resource::{Operation, Refusal};
 use holdfast_value::Value;
 
 use super::pods::NODE_NAME;
-use super::{Write, refuse, text};
+use super::{Write, reject, text};
 use holdfast_kind_tables::features::Feature;
 use holdfast_kinds::pem;
 use holdfast_kinds::pod_spec::MIRROR;
@@ -29,9 +29,9 @@ impl Write<'_> {
             return Ok(());
         }
         match pem::common_name(text(self.object, &["spec", "request"])) {
-            Err(why) => refuse(format!("unable to parse csr: {why}")),
+            Err(why) => reject(format!("unable to parse csr: {why}")),
             Ok(name) if name == self.context.user.name.as_str() => Ok(()),
-            Ok(_) => refuse(format!("can only create a node CSR with CN=system:node:{}", self.name)),
+            Ok(_) => reject(format!("can only create a node CSR with CN=system:node:{}", self.name)),
         }
     }
 
@@ -40,17 +40,17 @@ impl Write<'_> {
     /// upstream: plugin/pkg/admission/noderestriction#Plugin.admitPodCertificateRequest
     pub(super) fn admit_pod_certificate(&self) -> Result<(), Refusal> {
         if !self.features.has(Feature::PodCertificateRequest) {
-            return refuse("PodCertificateRequest feature gate is disabled");
+            return reject("PodCertificateRequest feature gate is disabled");
         }
         if self.context.operation != Operation::Create {
-            return refuse(format!("unexpected operation {}", self.operation()));
+            return reject(format!("unexpected operation {}", self.operation()));
         }
         if !self.subresource().is_empty() {
-            return refuse(format!("unexpected subresource {}", self.subresource()));
+            return reject(format!("unexpected subresource {}", self.subresource()));
         }
         let node_name = self.requested("nodeName");
         if node_name != self.name {
-            return refuse(format!(
+            return reject(format!(
                 "PodCertificateRequest.Spec.NodeName={}, which is not the requesting node {}",
                 quote(node_name),
                 self.node()
@@ -89,20 +89,20 @@ impl Write<'_> {
     /// upstream: plugin/pkg/admission/noderestriction#Plugin.admitPodCertificateRequest
     fn check_running_pod(&self, pod: &Value, node_name: &str, shown: &str) -> Result<(), Refusal> {
         if text(Some(pod), &NODE_NAME) != node_name {
-            return refuse(format!(
+            return reject(format!(
                 "pod {shown} is not running on node {} named in the PodCertificateRequest",
                 quote(node_name)
             ));
         }
         if pod.at(&["metadata", "annotations", MIRROR]).is_some() {
-            return refuse(format!("pod {shown} is a mirror pod"));
+            return reject(format!("pod {shown} is a mirror pod"));
         }
         let (account, runs_as) = (
             self.requested("serviceAccountName"),
             text(Some(pod), &["spec", "serviceAccountName"]),
         );
         if account != runs_as {
-            return refuse(format!(
+            return reject(format!(
                 "PodCertificateRequest for pod {shown} contains serviceAccountName ({}) that differs from running pod ({})",
                 quote(account),
                 quote(runs_as)
@@ -113,7 +113,7 @@ impl Write<'_> {
             .map_err(|_| missing("service account", &self.quoted(account), "serviceaccount", account))?;
         let (stated, uid) = (self.requested("serviceAccountUID"), text(Some(&found), &UID));
         if stated != uid {
-            return refuse(format!(
+            return reject(format!(
                 "PodCertificateRequest for pod {shown} names service account UID {}, which differs from the running service account \
                  ({})",
                 quote(stated),
@@ -169,10 +169,10 @@ mod tests {
     fn a_node_asks_for_certificates_in_its_own_name() {
         let signer = "kubernetes.io/kube-apiserver-client-kubelet";
         assert_eq!(create(&harness(), &request(signer, "system:node:n1")), Ok(()));
-        let refused = "can only create a node CSR with CN=system:node:n1";
+        let rejected = "can only create a node CSR with CN=system:node:n1";
         assert_eq!(
             create(&harness(), &request(signer, "system:node:m")).unwrap_err(),
-            refused
+            rejected
         );
         assert_eq!(create(&harness(), &request("a.io/b", "system:node:m")), Ok(()));
         let open = by_node(Harness::with_gates(
@@ -257,8 +257,8 @@ mod tests {
                 "names service account UID \"x\", which differs from the running service account (\"su\")".to_owned(),
             ),
         ] {
-            let refused = create(harness, &text).unwrap_err();
-            assert!(refused.contains(&why), "{refused}");
+            let rejected = create(harness, &text).unwrap_err();
+            assert!(rejected.contains(&why), "{rejected}");
         }
     }
 }

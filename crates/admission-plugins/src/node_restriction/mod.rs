@@ -48,7 +48,7 @@ impl AdmissionPlugin for NodeRestriction {
             return Ok(());
         };
         if name.is_empty() {
-            return refuse(format!(
+            return reject(format!(
                 "could not determine node from user {}",
                 quote(&context.user.name)
             ));
@@ -127,7 +127,7 @@ impl Write<'_> {
     }
 }
 
-fn refuse(why: impl Into<String>) -> Result<(), Refusal> {
+fn reject(why: impl Into<String>) -> Result<(), Refusal> {
     Err(Refusal::forbidden(why))
 }
 

@@ -7,7 +7,7 @@ use holdfast_resource::{Operation, Refusal};
 use holdfast_schema::Field;
 use holdfast_value::Value;
 
-use super::{Write, refuse};
+use super::{Write, reject};
 use holdfast_schema::same;
 
 const OF_LEASES: &str = "kube-node-lease";
@@ -35,7 +35,7 @@ impl Write<'_> {
     pub(super) fn admit_node(&self) -> Result<(), Refusal> {
         let (node, requested) = (self.node(), self.object_name());
         if requested != self.name {
-            return refuse(format!(
+            return reject(format!(
                 "node {node} is not allowed to modify node {}",
                 quote(requested)
             ));
@@ -45,26 +45,26 @@ impl Write<'_> {
         let configured = self.object.and_then(|node| node.at(&["spec", "configSource"]));
         let forbidden = || forbidden_labels(self.object, self.old);
         match self.context.operation {
-            Operation::Create if configured.is_some() => refuse(format!(
+            Operation::Create if configured.is_some() => reject(format!(
                 "node {node} is not allowed to create pods with a non-nil configSource"
             )),
             Operation::Create => match forbidden() {
-                Some(labels) => refuse(format!(
+                Some(labels) => reject(format!(
                     "node {node} is not allowed to set the following labels: {labels}"
                 )),
                 None => Ok(()),
             },
-            Operation::Update if configured.is_some() && differs(&["spec", "configSource"]) => refuse(format!(
+            Operation::Update if configured.is_some() && differs(&["spec", "configSource"]) => reject(format!(
                 "node {node} is not allowed to update configSource to a new non-nil configSource"
             )),
             Operation::Update if differs(&["spec", "taints"]) => {
-                refuse(format!("node {node} is not allowed to modify taints"))
+                reject(format!("node {node} is not allowed to modify taints"))
             }
             Operation::Update if differs(&["metadata", "ownerReferences"]) => {
-                refuse(format!("node {node} is not allowed to modify ownerReferences"))
+                reject(format!("node {node} is not allowed to modify ownerReferences"))
             }
             Operation::Update => match forbidden() {
-                Some(labels) => refuse(format!("is not allowed to modify labels: {labels}")),
+                Some(labels) => reject(format!("is not allowed to modify labels: {labels}")),
                 None => Ok(()),
             },
             _ => Ok(()),
@@ -76,10 +76,10 @@ impl Write<'_> {
     /// upstream: plugin/pkg/admission/noderestriction#Plugin.admitPVCStatus
     pub(super) fn admit_claim(&self) -> Result<(), Refusal> {
         if self.subresource() != "status" {
-            return refuse("may only update PVC status");
+            return reject("may only update PVC status");
         }
         if self.context.operation != Operation::Update {
-            return refuse(format!("unexpected operation {}", quote(self.operation())));
+            return reject(format!("unexpected operation {}", quote(self.operation())));
         }
         const OPEN: [[&str; 2]; 6] = [
             ["metadata", "resourceVersion"],
@@ -104,7 +104,7 @@ impl Write<'_> {
         if changed.is_empty() {
             return Ok(());
         }
-        refuse(format!(
+        reject(format!(
             "node {} is not allowed to update fields other than status.quantity and status.conditions: {}",
             self.node(),
             changed.join(", ")
@@ -114,7 +114,7 @@ impl Write<'_> {
     /// upstream: plugin/pkg/admission/noderestriction#Plugin.admitLease
     pub(super) fn admit_lease(&self) -> Result<(), Refusal> {
         if self.context.namespace != OF_LEASES {
-            return refuse(format!(
+            return reject(format!(
                 "can only access leases in the \"{OF_LEASES}\" system namespace"
             ));
         }
@@ -131,7 +131,7 @@ impl Write<'_> {
     fn check_own_name(&self, why: &str) -> Result<(), Refusal> {
         match self.object_name() == self.name {
             true => Ok(()),
-            false => refuse(why),
+            false => reject(why),
         }
     }
 
@@ -142,10 +142,10 @@ impl Write<'_> {
             Operation::Delete => (self.old, "delete"),
             _ => return Ok(()),
         };
-        let of = slice.and_then(|slice| slice.str_at(&["spec", "nodeName"]));
-        match of == Some(self.name) {
+        let slice_node = slice.and_then(|slice| slice.str_at(&["spec", "nodeName"]));
+        match slice_node == Some(self.name) {
             true => Ok(()),
-            false => refuse(format!(
+            false => reject(format!(
                 "can only {done} ResourceSlice with the same NodeName as the requesting node"
             )),
         }
@@ -229,9 +229,9 @@ mod tests {
                 create(&harness, &labelled(label)).unwrap_err(),
                 format!("node \"n1\" is not allowed to set the following labels: {label}")
             );
-            let refused = format!("is not allowed to modify labels: {label}");
-            assert_eq!(update(&harness, None, &plain, &labelled(label)).unwrap_err(), refused);
-            assert_eq!(update(&harness, None, &labelled(label), &plain).unwrap_err(), refused);
+            let rejected = format!("is not allowed to modify labels: {label}");
+            assert_eq!(update(&harness, None, &plain, &labelled(label)).unwrap_err(), rejected);
+            assert_eq!(update(&harness, None, &labelled(label), &plain).unwrap_err(), rejected);
             assert_eq!(update(&harness, None, &labelled(label), &labelled(label)), Ok(()));
         }
     }
@@ -285,8 +285,8 @@ mod tests {
             "node \"n1\" is not allowed to update fields other than status.quantity and status.conditions: metadata.labels, \
              status.phase"
         );
-        for refused in [create(&harness, &old), update(&harness, None, &old, &old)] {
-            assert_eq!(refused.unwrap_err(), "may only update PVC status");
+        for rejected in [create(&harness, &old), update(&harness, None, &old, &old)] {
+            assert_eq!(rejected.unwrap_err(), "may only update PVC status");
         }
     }
 
@@ -301,9 +301,9 @@ mod tests {
         );
         let there = super::super::testing::harness().in_namespace("kube-node-lease");
         assert_eq!(create(&there, &lease("n1")), Ok(()));
-        let refused = "can only access node lease with the same name as the requesting node";
-        assert_eq!(create(&there, &lease("m")).unwrap_err(), refused);
-        assert_eq!(there.admit_deletion(PLUGIN, &lease("m")).unwrap_err(), refused);
+        let rejected = "can only access node lease with the same name as the requesting node";
+        assert_eq!(create(&there, &lease("m")).unwrap_err(), rejected);
+        assert_eq!(there.admit_deletion(PLUGIN, &lease("m")).unwrap_err(), rejected);
         let drivers =
             |name: &str| format!("{{apiVersion: storage.k8s.io/v1, kind: CSINode, metadata: {{name: {name}}}}}");
         assert_eq!(create(&harness, &drivers("n1")), Ok(()));
@@ -317,12 +317,12 @@ mod tests {
             )
         };
         assert_eq!(create(&harness, &slice("n1")), Ok(()));
-        let refused =
+        let rejected =
             |done: &str| format!("can only {done} ResourceSlice with the same NodeName as the requesting node");
-        assert_eq!(create(&harness, &slice("m")).unwrap_err(), refused("create"));
+        assert_eq!(create(&harness, &slice("m")).unwrap_err(), rejected("create"));
         assert_eq!(
             harness.admit_deletion(PLUGIN, &slice("m")).unwrap_err(),
-            refused("delete")
+            rejected("delete")
         );
         assert_eq!(update(&harness, None, &slice("m"), &slice("m")), Ok(()));
     }

@@ -6,7 +6,7 @@ use holdfast_resource::{Operation, Refusal};
 use holdfast_schema::Field;
 use holdfast_value::Value;
 
-use super::{Write, refuse, text};
+use super::{Write, reject, text};
 use holdfast_kinds::pod_spec::{MIRROR, names_config_map, names_secret};
 use holdfast_schema::same;
 
@@ -26,16 +26,16 @@ impl Write<'_> {
                     )
                 })
             }
-            ("", _) => refuse(format!(
+            ("", _) => reject(format!(
                 "unexpected operation {}, node {} can only create and delete mirror pods",
                 quote(self.operation()),
                 self.node()
             )),
             ("status", Operation::Update) => self.admit_pod_status(),
-            ("status", _) => refuse(format!("unexpected operation {}", quote(self.operation()))),
+            ("status", _) => reject(format!("unexpected operation {}", quote(self.operation()))),
             ("eviction", Operation::Create) => self.admit_eviction(),
-            ("eviction", _) => refuse(format!("unexpected operation {}", self.operation())),
-            (other, _) => refuse(format!(
+            ("eviction", _) => reject(format!("unexpected operation {}", self.operation())),
+            (other, _) => reject(format!(
                 "unexpected pod subresource {}, only 'status' and 'eviction' are allowed",
                 quote(other)
             )),
@@ -47,7 +47,7 @@ impl Write<'_> {
     fn check_runs_here(&self, pod: &Value, why: impl FnOnce() -> String) -> Result<(), Refusal> {
         match text(Some(pod), &NODE_NAME) == self.name {
             true => Ok(()),
-            false => refuse(why()),
+            false => reject(why()),
         }
     }
 
@@ -60,7 +60,7 @@ impl Write<'_> {
             return Ok(());
         };
         if pod.at(&["metadata", "annotations", MIRROR]).is_none() {
-            return refuse(format!(
+            return reject(format!(
                 "pod does not have \"{MIRROR}\" annotation, node {node} can only create mirror pods"
             ));
         }
@@ -70,34 +70,34 @@ impl Write<'_> {
         let [owner] = items(pod, &["metadata", "ownerReferences"]) else {
             let several = items(pod, &["metadata", "ownerReferences"]).len() > 1;
             let owner = if several { "a single owner" } else { "an owner" };
-            return refuse(format!(
+            return reject(format!(
                 "node {node} can only create pods with {owner} reference set to itself"
             ));
         };
         self.check_owner(owner)?;
         match reference_of(pod) {
             Ok(None) => Ok(()),
-            Ok(Some(referenced)) => refuse(format!("node {node} can not create pods that reference {referenced}")),
-            Err(why) => refuse(format!("error checking mirror pod for API references: {why}")),
+            Ok(Some(referenced)) => reject(format!("node {node} can not create pods that reference {referenced}")),
+            Err(why) => reject(format!("error checking mirror pod for API references: {why}")),
         }
     }
 
     /// upstream: plugin/pkg/admission/noderestriction#Plugin.admitPodCreate
     fn check_owner(&self, owner: &Value) -> Result<(), Refusal> {
         let (node, owner) = (self.node(), Field::root(owner));
-        let of = ["apiVersion", "kind", "name"].map(|field| owner.child(field).text());
-        if of != ["v1", "Node", self.name] {
-            return refuse(format!(
+        let reference = ["apiVersion", "kind", "name"].map(|field| owner.child(field).text());
+        if reference != ["v1", "Node", self.name] {
+            return reject(format!(
                 "node {node} can only create pods with an owner reference set to itself"
             ));
         }
         if !owner.child("controller").is_true() {
-            return refuse(format!(
+            return reject(format!(
                 "node {node} can only create pods with a controller owner reference set to itself"
             ));
         }
         if owner.child("blockOwnerDeletion").is_true() {
-            return refuse(format!(
+            return reject(format!(
                 "node {node} must not set blockOwnerDeletion on an owner reference"
             ));
         }
@@ -105,7 +105,7 @@ impl Write<'_> {
         let (stated, uid) = (owner.child("uid").text(), text(Some(&here), &["metadata", "uid"]));
         if stated != uid {
             // The reference has the two in this order.
-            return refuse(format!("node {} UID mismatch: expected {stated} got {uid}", self.name));
+            return reject(format!("node {} UID mismatch: expected {stated} got {uid}", self.name));
         }
         Ok(())
     }
@@ -121,13 +121,13 @@ impl Write<'_> {
         })?;
         let differs = |path: &[&str]| !same(old.at(path), new.at(path));
         if differs(&["metadata", "labels"]) {
-            return refuse(format!("node {node} cannot update labels through pod status"));
+            return reject(format!("node {node} cannot update labels through pod status"));
         }
         if differs(&["status", "resourceClaimStatuses"]) {
-            return refuse(format!("node {node} cannot update resource claim statues"));
+            return reject(format!("node {node} cannot update resource claim statues"));
         }
         if differs(&["status", "extendedResourceClaimStatus"]) {
-            return refuse(format!("node {node} cannot update extended resource claim status"));
+            return reject(format!("node {node} cannot update extended resource claim status"));
         }
         Ok(())
     }
@@ -139,7 +139,7 @@ impl Write<'_> {
             name => name,
         };
         if name.is_empty() {
-            return refuse("could not determine pod from request data");
+            return reject("could not determine pod from request data");
         }
         let pod = self.pod(name)?;
         self.check_runs_here(&pod, || {
@@ -409,7 +409,7 @@ mod tests {
         );
         assert!(harness.admit_deletion(PLUGIN, &here).unwrap_err().contains("NotFound"));
         let eviction = "{apiVersion: policy/v1, kind: Eviction, metadata: {name: p, namespace: default}}";
-        let evict = |harness: &Harness| harness.admit_subresource(PLUGIN, ("pods", "eviction"), "p", eviction);
+        let evict = |harness: &Harness| harness.admit_subresource(PLUGIN, "pods", "eviction", "p", eviction);
         assert_eq!(evict(&with_here), Ok(()));
         assert_eq!(
             evict(&with_other).unwrap_err(),

@@ -8,7 +8,7 @@ use holdfast_schema::Field;
 use holdfast_value::Value;
 
 use super::pods::NODE_NAME;
-use super::{Write, refuse, text};
+use super::{Write, reject, text};
 use crate::common::group_resource;
 use holdfast_kind_tables::features::Feature;
 
@@ -33,24 +33,24 @@ impl Write<'_> {
         }
         let bound = |field| text(self.object, &["spec", "boundObjectRef", field]);
         if bound("apiVersion") != "v1" || bound("kind") != "Pod" || bound("name").is_empty() {
-            return refuse("node requested token not bound to a pod");
+            return reject("node requested token not bound to a pod");
         }
         let uid = bound("uid");
         if uid.is_empty() {
-            return refuse("node requested token with a pod binding without a uid");
+            return reject("node requested token with a pod binding without a uid");
         }
         let pod = self.pod(bound("name"))?;
         if uid != text(Some(&pod), &["metadata", "uid"]) {
-            return refuse(format!(
+            return reject(format!(
                 "the UID in the bound object reference ({uid}) does not match the UID in record. The object might have been deleted \
                  and then recreated"
             ));
         }
         if text(Some(&pod), &NODE_NAME) != self.name {
-            return refuse("node requested token bound to a pod scheduled on a different node");
+            return reject("node requested token bound to a pod scheduled on a different node");
         }
         match self.features.has(Feature::ServiceAccountNodeAudienceRestriction) {
-            true => self.check_audience(&pod).or_else(refuse),
+            true => self.check_audience(&pod).or_else(reject),
             false => Ok(()),
         }
     }
@@ -197,7 +197,7 @@ mod tests {
             "{{apiVersion: authentication.k8s.io/v1, kind: TokenRequest, spec: {{boundObjectRef: {{{reference}}}, audiences: \
              [{audiences}]}}}}"
         );
-        harness.admit_subresource(PLUGIN, ("serviceaccounts", "token"), "s", &request)
+        harness.admit_subresource(PLUGIN, "serviceaccounts", "token", "s", &request)
     }
 
     const POD: &str = "apiVersion: v1, kind: Pod, name: p, uid: u";

@@ -419,7 +419,7 @@ mod tests {
         )
     }
 
-    fn refusal(labels: &str, spec: &str, container: &str) -> String {
+    fn rejection(labels: &str, spec: &str, container: &str) -> String {
         let harness = Harness::new().with(&namespace(labels));
         harness.admit(PLUGIN, &pod(spec, container)).map(|_| ()).unwrap_err()
     }
@@ -469,7 +469,7 @@ mod tests {
 
     #[test]
     fn baseline_reports_all_that_it_forbids_in_one_order() {
-        let messages = refusal(
+        let messages = rejection(
             "enforce=baseline enforce-version=v1.30",
             "hostPID: true, hostIPC: true, volumes: [{name: v, hostPath: {path: /}}], securityContext: {sysctls: [{name: \
              kernel.msgmax, value: '1'}, {name: net.ipv4.tcp_rmem, value: '1'}], seccompProfile: {type: Unconfined}},",
@@ -489,7 +489,7 @@ mod tests {
     #[test]
     fn restricted_demands_what_a_pod_does_not_state() {
         assert_eq!(
-            refusal(
+            rejection(
                 "enforce=restricted",
                 "volumes: [{name: v, nfs: {server: s, path: /}}],",
                 ""
@@ -506,7 +506,7 @@ mod tests {
         let harness = Harness::new().with(&namespace("enforce=restricted"));
         assert!(harness.admit(PLUGIN, &pod("", enough)).is_ok());
         assert!(
-            refusal("enforce=restricted", "securityContext: {runAsUser: 0},", enough)
+            rejection("enforce=restricted", "securityContext: {runAsUser: 0},", enough)
                 .ends_with(": runAsUser=0 (pod must not set runAsUser=0)")
         );
     }
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn templates_are_warned_of_and_never_refused() {
+    fn templates_are_warned_of_and_never_rejected() {
         let job = "{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {template: {spec: {hostNetwork: true, \
                    containers: [{name: c, image: i}]}}}}";
         // A namespace also warns about the enforced standard unless its labels set another one for warnings.

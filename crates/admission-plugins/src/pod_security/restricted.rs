@@ -31,18 +31,18 @@ pub(super) fn dropped_capabilities(checked: &Checked<'_>) -> Option<Violation> {
         let capabilities = security.child("capabilities");
         !capabilities.child("drop").items().any(|one| one.text() == "ALL")
     });
-    let mut faults = Vec::new();
+    let mut violations = Vec::new();
     if !keeping.is_empty() {
-        faults.push(format!(
+        violations.push(format!(
             "{} must set securityContext.capabilities.drop=[\"ALL\"]",
             named("container", &keeping)
         ));
     }
-    faults.extend(adds_others(checked, &["NET_BIND_SERVICE"]));
-    if faults.is_empty() {
+    violations.extend(adds_others(checked, &["NET_BIND_SERVICE"]));
+    if violations.is_empty() {
         return None;
     }
-    violation("unrestricted capabilities", faults.join("; "))
+    violation("unrestricted capabilities", violations.join("; "))
 }
 
 /// upstream: k8s.io/pod-security-admission/policy#restrictedVolumes_1_0

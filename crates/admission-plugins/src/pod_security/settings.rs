@@ -122,9 +122,9 @@ impl PodSecuritySettings {
     }
 }
 
-fn joined(faults: impl IntoIterator<Item = impl ToString>) -> String {
-    let faults: Vec<String> = faults.into_iter().map(|fault| fault.to_string()).collect();
-    faults.join(", ")
+fn joined(messages: impl IntoIterator<Item = impl ToString>) -> String {
+    let messages: Vec<String> = messages.into_iter().map(|fault| fault.to_string()).collect();
+    messages.join(", ")
 }
 
 /// Reads the default standard of a mode: the lowest level in the latest version if it is not set.

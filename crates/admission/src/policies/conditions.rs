@@ -101,7 +101,7 @@ impl Gate {
     /// Compiles the conditions in this list, and their regular expressions into `patterns`.
     pub fn compile(conditions: &Field<'_, '_>, patterns: &PatternMemory) -> Self {
         let nothing = Value::empty_map();
-        let mut compiler = Compiler::of(&Field::root(&nothing), patterns);
+        let mut compiler = Compiler::for_policy(&Field::root(&nothing), patterns);
         let conditions = Conditions::compile(conditions, &mut compiler);
         let (blank, _, needs) = compiler.finish();
         Self {
@@ -125,7 +125,8 @@ impl Gate {
         &self,
         name: &SmolStr,
         request: &Request<'_>,
-        (invocation, object): (&Invocation, Option<&Value>),
+        invocation: &Invocation,
+        object: Option<&Value>,
         checks: &mut Vec<ConditionCheck>,
     ) -> Result<bool, String> {
         let scene = Scene::new(request);
@@ -154,7 +155,7 @@ mod tests {
             .collect();
         let list = Value::from(list);
         let spec = Value::empty_map();
-        let mut compiler = Compiler::of(&Field::root(&spec), &PatternMemory::default());
+        let mut compiler = Compiler::for_policy(&Field::root(&spec), &PatternMemory::default());
         let conditions = Conditions::compile(&Field::root(&list), &mut compiler);
         let (blank, ..) = compiler.finish();
         let (activation, mut checks) = (blank.with("object", CelValue::untyped(&parse(object))), Vec::new());

@@ -28,10 +28,10 @@ struct NamedRule {
 }
 
 impl NamedRule {
-    fn of(rule: &Field<'_, '_>) -> Self {
+    fn from_field(rule: &Field<'_, '_>) -> Self {
         let names = rule.child("resourceNames");
         Self {
-            rule: Rule::of(rule),
+            rule: Rule::from_field(rule),
             names: names.items().map(|name| name.text().into()).collect(),
         }
     }
@@ -39,12 +39,12 @@ impl NamedRule {
 
 impl Constraints {
     /// Reads `MatchResources`, which were validated.
-    pub fn of(constraints: &Field<'_, '_>) -> Self {
+    pub fn from_field(constraints: &Field<'_, '_>) -> Self {
         let rules = |name: &str| {
             constraints
                 .child(name)
                 .items()
-                .map(|rule| NamedRule::of(&rule))
+                .map(|rule| NamedRule::from_field(&rule))
                 .collect()
         };
         let selector = |name: &str| {

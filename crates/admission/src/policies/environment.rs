@@ -148,7 +148,7 @@ pub struct Compiler {
 impl Compiler {
     /// Creates a compiler for a policy of this spec, without its variables. Regular expressions are compiled into
     /// `patterns`.
-    pub fn of(spec: &Field<'_, '_>, patterns: &PatternMemory) -> Self {
+    pub fn for_policy(spec: &Field<'_, '_>, patterns: &PatternMemory) -> Self {
         let base: &Environment = match spec.child("paramKind").is_set() {
             true => &WITH_PARAMETERS,
             false => &WITHOUT_PARAMETERS,
@@ -171,14 +171,14 @@ impl Compiler {
         }
         self.has_variables = true;
         let mut builder = CompositionBuilder::new(&self.plain);
-        let mut faults = Vec::new();
+        let mut errors = Vec::new();
         for (at, variable) in variables.items().enumerate() {
             let (name, expression) = (variable.child("name"), variable.child("expression"));
             if expression.text().trim().is_empty() {
                 continue;
             }
             if let Err(error) = builder.add(name.text(), expression.text()) {
-                faults.push((at, error));
+                errors.push((at, error));
             }
         }
         (self.composed, self.composition) = builder.finish();
@@ -187,7 +187,7 @@ impl Compiler {
                 self.note(name);
             }
         }
-        faults
+        errors
     }
 
     /// Compiles a match condition.

@@ -28,7 +28,7 @@ pub struct Active<B> {
     by_resource: HashMap<SmolStr, Vec<usize>>,
     /// Indexes of the policies that match all resources.
     of_all: Vec<usize>,
-    policies: Named<Kept<B>>,
+    policies: Named<CompiledPolicy<B>>,
     bindings: Named<Arc<Binding>>,
 }
 
@@ -37,12 +37,12 @@ type Named<T> = BTreeMap<(Origin, SmolStr), T>;
 
 /// A policy with the spec that it was compiled from.
 #[derive(Debug)]
-struct Kept<B> {
+struct CompiledPolicy<B> {
     spec: Value,
     policy: Arc<Policy<B>>,
 }
 
-impl<B> Clone for Kept<B> {
+impl<B> Clone for CompiledPolicy<B> {
     fn clone(&self) -> Self {
         Self {
             spec: self.spec.clone(),
@@ -125,11 +125,11 @@ impl<B: Body> Followed<B> {
     /// Replaces all policies and bindings from files with these.
     pub fn set_files(&self, policies: &[Value], bindings: &[Value]) {
         fn named<T>(objects: &[Value], read: impl Fn(&str, &Value) -> T) -> Vec<((Origin, SmolStr), T)> {
-            let of = |object: &Value| {
+            let entry = |object: &Value| {
                 let name = object.str_at(&["metadata", "name"]).unwrap_or_default();
                 ((Origin::File, SmolStr::new(name)), read(name, object))
             };
-            objects.iter().map(of).collect()
+            objects.iter().map(entry).collect()
         }
         let compiled = named(policies, |name, policy| {
             self.compile(name, policy.get("spec").cloned().unwrap_or_default())
@@ -143,18 +143,18 @@ impl<B: Body> Followed<B> {
         });
     }
 
-    fn compile(&self, name: &str, spec: Value) -> Kept<B> {
-        Kept {
-            policy: Arc::new(Policy::of(name, &Field::root(&spec), &self.patterns)),
+    fn compile(&self, name: &str, spec: Value) -> CompiledPolicy<B> {
+        CompiledPolicy {
+            policy: Arc::new(Policy::new(name, &Field::root(&spec), &self.patterns)),
             spec,
         }
     }
 
-    fn change(&self, change: impl Fn(&mut Named<Kept<B>>, &mut Named<Arc<Binding>>)) {
+    fn change(&self, change: impl Fn(&mut Named<CompiledPolicy<B>>, &mut Named<Arc<Binding>>)) {
         self.active.rcu(|active| {
             let (mut policies, mut bindings) = (active.policies.clone(), active.bindings.clone());
             change(&mut policies, &mut bindings);
-            Active::of(policies, bindings)
+            Active::new(policies, bindings)
         });
     }
 }
@@ -162,15 +162,15 @@ impl<B: Body> Followed<B> {
 fn bound(name: &str, binding: &Value) -> Arc<Binding> {
     let nothing = Value::Null;
     let spec = binding.get("spec").unwrap_or(&nothing);
-    Arc::new(Binding::of(name, &Field::root(spec)))
+    Arc::new(Binding::from_spec(name, &Field::root(spec)))
 }
 
 impl<B> Active<B> {
-    fn of(policies: Named<Kept<B>>, bindings: Named<Arc<Binding>>) -> Self {
+    fn new(policies: Named<CompiledPolicy<B>>, bindings: Named<Arc<Binding>>) -> Self {
         let mut of_policy: BTreeMap<(Origin, &str), Vec<Arc<Binding>>> = BTreeMap::new();
         for ((origin, _), binding) in &bindings {
-            let of = of_policy.entry((*origin, &binding.policy)).or_default();
-            of.push(Arc::clone(binding));
+            let bound = of_policy.entry((*origin, &binding.policy)).or_default();
+            bound.push(Arc::clone(binding));
         }
         let hooks: Vec<Hook<B>> = policies
             .iter()

@@ -105,8 +105,8 @@ pub trait Body: Sized + Send + Sync + 'static {
 impl<B: Body> Policy<B> {
     /// Compiles a validated policy, and its regular expressions into `patterns`. An expression that does not compile
     /// after all fails when it is evaluated.
-    pub fn of(name: &str, spec: &Field<'_, '_>, patterns: &PatternMemory) -> Self {
-        let mut compiler = Compiler::of(spec, patterns);
+    pub fn new(name: &str, spec: &Field<'_, '_>, patterns: &PatternMemory) -> Self {
+        let mut compiler = Compiler::for_policy(spec, patterns);
         compiler.add_variables(&spec.child("variables"));
         let conditions = Conditions::compile(&spec.child("matchConditions"), &mut compiler);
         let body = B::compile(spec, &mut compiler);
@@ -114,8 +114,8 @@ impl<B: Body> Policy<B> {
         let kind = spec.child("paramKind");
         Self {
             name: name.into(),
-            constraints: Constraints::of(&spec.child("matchConstraints")),
-            parameters: kind.is_set().then(|| ParameterKind::of(&kind)),
+            constraints: Constraints::from_field(&spec.child("matchConstraints")),
+            parameters: kind.is_set().then(|| ParameterKind::from_field(&kind)),
             conditions,
             variables,
             blank,
@@ -194,14 +194,14 @@ impl Binding {
     }
 
     /// Reads the spec of a binding, which was validated.
-    pub fn of(name: &str, spec: &Field<'_, '_>) -> Self {
+    pub fn from_spec(name: &str, spec: &Field<'_, '_>) -> Self {
         let (constraints, parameters) = (spec.child("matchResources"), spec.child("paramRef"));
         let actions = spec.child("validationActions");
         Self {
             name: name.into(),
             policy: spec.child("policyName").text().into(),
-            constraints: constraints.is_set().then(|| Constraints::of(&constraints)),
-            parameters: parameters.is_set().then(|| ParameterReference::of(&parameters)),
+            constraints: constraints.is_set().then(|| Constraints::from_field(&constraints)),
+            parameters: parameters.is_set().then(|| ParameterReference::from_field(&parameters)),
             actions: actions
                 .items()
                 .filter_map(|action| Action::named(action.text()))

@@ -101,7 +101,7 @@ pub type Key = (SmolStr, SmolStr, Option<(SmolStr, SmolStr)>);
 pub struct Outcome {
     /// Rejections of the write: all causes. The first one provides the message, and the reason if it has a specific
     /// one.
-    pub refusals: Vec<MutationRefusal>,
+    pub rejections: Vec<MutationRejection>,
     /// Error that ends the write.
     pub fault: Option<MutationError>,
     /// True if the object changed.
@@ -114,7 +114,7 @@ pub struct Outcome {
 
 /// A rejection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MutationRefusal {
+pub struct MutationRejection {
     /// Message.
     pub message: String,
     /// True if the cause is the expression (reason `Invalid`), not the matching of the policy.
@@ -235,10 +235,10 @@ impl<'a> Mutating<'a, '_> {
 
     fn misconfigured(&mut self, policy: &Policy<Mutations>, binding: Option<&Binding>, why: &str) {
         let what = if binding.is_some() { "binding" } else { "policy" };
-        self.refuse(policy, binding, &format!("failed to configure {what}: {why}"), false);
+        self.reject(policy, binding, &format!("failed to configure {what}: {why}"), false);
     }
 
-    fn refuse(&mut self, policy: &Policy<Mutations>, binding: Option<&Binding>, why: &str, invalid: bool) {
+    fn reject(&mut self, policy: &Policy<Mutations>, binding: Option<&Binding>, why: &str, invalid: bool) {
         if policy.fails_open {
             return;
         }
@@ -249,7 +249,7 @@ impl<'a> Mutating<'a, '_> {
             ),
             None => format!("policy {:?} denied request: {why}", policy.name.as_str()),
         };
-        self.outcome.refusals.push(MutationRefusal { message, invalid });
+        self.outcome.rejections.push(MutationRejection { message, invalid });
     }
 
     fn carry_out(&mut self, call: &PolicyCall<'_>) {
@@ -265,7 +265,7 @@ impl<'a> Mutating<'a, '_> {
             Ok(true) => {}
             Ok(false) => return,
             Err(_) if policy.fails_open => return,
-            Err(why) => return self.refuse(policy, Some(binding), &why, true),
+            Err(why) => return self.reject(policy, Some(binding), &why, true),
         }
         let key = call.key();
         if !self.rounds.is_due(&key) {
@@ -293,7 +293,7 @@ impl<'a> Mutating<'a, '_> {
                     self.outcome.fault = Some(fault);
                     return;
                 }
-                Err(Trouble::Failed(why)) => self.refuse(policy, Some(binding), &why, true),
+                Err(Trouble::Failed(why)) => self.reject(policy, Some(binding), &why, true),
             }
         }
         let changed = before != *self.object;
@@ -451,44 +451,44 @@ fn without_nulls(value: Value) -> Option<Value> {
 ///
 /// upstream: k8s.io/apiserver/pkg/cel/mutation/dynamic#ObjectVal.CheckTypeNamesMatchFieldPathNames
 fn check_names(object: &StructValue) -> Result<(), String> {
-    let mut faults = Vec::new();
+    let mut errors = Vec::new();
     let mut place = vec![object.type_name.clone()];
-    check_fields(object, &mut place, &mut faults);
-    if faults.is_empty() {
+    check_fields(object, &mut place, &mut errors);
+    if errors.is_empty() {
         return Ok(());
     }
-    Err(format!("type mismatch: {}", faults.join("\n")))
+    Err(format!("type mismatch: {}", errors.join("\n")))
 }
 
 /// upstream: k8s.io/apiserver/pkg/cel/mutation/dynamic#ObjectVal.CheckTypeNamesMatchFieldPathNames
-fn check_fields(object: &StructValue, place: &mut Vec<SmolStr>, faults: &mut Vec<String>) {
+fn check_fields(object: &StructValue, place: &mut Vec<SmolStr>, errors: &mut Vec<String>) {
     for (name, value) in &object.fields {
         place.push(name.clone());
-        check_value(value, place, faults);
+        check_value(value, place, errors);
         place.pop();
     }
 }
 
 /// upstream: k8s.io/apiserver/pkg/cel/mutation/dynamic#typeCheck
-fn check_value(value: &CelValue, place: &mut Vec<SmolStr>, faults: &mut Vec<String>) {
+fn check_value(value: &CelValue, place: &mut Vec<SmolStr>, errors: &mut Vec<String>) {
     match value {
         CelValue::Struct(object) => {
             let expected = place.join(".");
             if object.type_name != expected {
-                faults.push(format!(
+                errors.push(format!(
                     "unexpected type name {:?}, expected {expected:?}, which matches field name path from root Object type",
                     object.type_name.as_str()
                 ));
             }
-            check_fields(object, place, faults);
+            check_fields(object, place, errors);
         }
         CelValue::List(ListValue::Built(items)) => {
-            items.iter().for_each(|item| check_value(item, place, faults));
+            items.iter().for_each(|item| check_value(item, place, errors));
         }
         CelValue::Map(MapValue::Built(entries)) => {
-            entries.values().for_each(|entry| check_value(entry, place, faults));
+            entries.values().for_each(|entry| check_value(entry, place, errors));
         }
-        CelValue::Optional(Some(inner)) => check_value(inner, place, faults),
+        CelValue::Optional(Some(inner)) => check_value(inner, place, errors),
         _ => {}
     }
 }

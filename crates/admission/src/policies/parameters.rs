@@ -30,7 +30,7 @@ pub struct ParameterReference {
 
 impl ParameterKind {
     /// Reads `ParamKind`.
-    pub fn of(kind: &Field<'_, '_>) -> Self {
+    pub fn from_field(kind: &Field<'_, '_>) -> Self {
         let api_version = kind.child("apiVersion").text();
         Self {
             api_version: api_version.into(),
@@ -71,7 +71,7 @@ impl ParameterKind {
 
 impl ParameterReference {
     /// Reads `ParamRef`, which was validated.
-    pub fn of(reference: &Field<'_, '_>) -> Self {
+    pub fn from_field(reference: &Field<'_, '_>) -> Self {
         let selector = reference.child("selector");
         Self {
             name: reference.child("name").text().into(),

@@ -49,8 +49,8 @@ impl Lookup for World {
     fn list(&self, resource: &GroupResource, namespace: &str, visit: &mut dyn FnMut(&Value) -> ControlFlow<()>) {
         let kind = self.registry.resource(resource).map(|resource| resource.kind.clone());
         for object in &self.objects {
-            let of = object.str_at(&["metadata", "namespace"]).unwrap_or_default();
-            if object.str_at(&["kind"]) == kind.as_deref() && of == namespace && visit(object).is_break() {
+            let found_in = object.str_at(&["metadata", "namespace"]).unwrap_or_default();
+            if object.str_at(&["kind"]) == kind.as_deref() && found_in == namespace && visit(object).is_break() {
                 return;
             }
         }
@@ -103,11 +103,11 @@ impl World {
 
     fn request<R>(&self, write: &Write<'_>, ask: impl FnOnce(&Request<'_>, Value) -> R) -> R {
         let (plural, subresource) = write.resource.split_once('/').unwrap_or((write.resource, ""));
-        let of = GroupResource {
+        let name = GroupResource {
             group: Default::default(),
             resource: plural.into(),
         };
-        let resource = self.registry.resource(&of).unwrap();
+        let resource = self.registry.resource(&name).unwrap();
         let object = parse(write.object);
         let authorizer: Arc<dyn Authorizer> = Arc::new(AlwaysAllow);
         let user = Arc::new(User {
@@ -152,7 +152,7 @@ impl World {
     }
 
     /// Returns the reason why the creation of a pod of that name, with additional fields, is rejected.
-    fn refused(&self, name: &str, rest: &str) -> Option<String> {
+    fn rejected(&self, name: &str, rest: &str) -> Option<String> {
         let object = format!("{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: default{rest}}}}}");
         let result = self.check(&Write {
             operation: "CREATE",
@@ -176,13 +176,22 @@ fn seen() -> Option<String> {
 #[test]
 fn rules_name_resources_operations_and_single_objects() {
     let rules = |rest: &str| format!("{{resourceRules: [{{apiGroups: [''], apiVersions: [v1], {rest}}}]}}");
-    let of = |rest: &str| World::new().validating(&rules(rest), NEVER, "");
-    assert_eq!(of("operations: [CREATE], resources: [pods]").refused("a", ""), seen());
-    assert_eq!(of("operations: [UPDATE], resources: [pods]").refused("a", ""), None);
-    assert_eq!(of("operations: ['*'], resources: [pods/status]").refused("a", ""), None);
-    let named = of("operations: ['*'], resources: [pods], resourceNames: [a, b]");
-    assert_eq!(named.refused("a", ""), seen());
-    assert_eq!(named.refused("c", ""), None);
+    let policies = |rest: &str| World::new().validating(&rules(rest), NEVER, "");
+    assert_eq!(
+        policies("operations: [CREATE], resources: [pods]").rejected("a", ""),
+        seen()
+    );
+    assert_eq!(
+        policies("operations: [UPDATE], resources: [pods]").rejected("a", ""),
+        None
+    );
+    assert_eq!(
+        policies("operations: ['*'], resources: [pods/status]").rejected("a", ""),
+        None
+    );
+    let named = policies("operations: ['*'], resources: [pods], resourceNames: [a, b]");
+    assert_eq!(named.rejected("a", ""), seen());
+    assert_eq!(named.rejected("c", ""), None);
 }
 
 #[test]
@@ -195,7 +204,7 @@ fn patterns_are_compiled_into_memory_of_policies() {
     };
     let world = fresh_world.validating(&format!("{{resourceRules: [{PODS}]}}"), named, "");
     for _ in 0..1000 {
-        assert_eq!(world.refused("web-0", ""), None);
+        assert_eq!(world.rejected("web-0", ""), None);
     }
     assert!(memory.taken() > 0);
     world.policies.validating.set_policy("p", None);
@@ -209,8 +218,8 @@ fn excluded_resource_does_not_match() {
          resources: ['*'], resourceNames: [free]}}]}}"
     );
     let world = World::new().validating(&rules, NEVER, "");
-    assert_eq!(world.refused("free", ""), None);
-    assert_eq!(world.refused("other", ""), seen());
+    assert_eq!(world.rejected("free", ""), None);
+    assert_eq!(world.rejected("other", ""), seen());
 }
 
 #[test]
@@ -218,14 +227,14 @@ fn selectors_take_objects_and_namespaces_by_their_labels() {
     let world =
         |selector: &str| World::new().validating(&format!("{{resourceRules: [{PODS}], {selector}}}"), NEVER, "");
     let objects = world("objectSelector: {matchLabels: {a: b}}");
-    assert_eq!(objects.refused("x", ", labels: {a: b}"), seen());
-    assert_eq!(objects.refused("x", ""), None);
+    assert_eq!(objects.rejected("x", ", labels: {a: b}"), seen());
+    assert_eq!(objects.rejected("x", ""), None);
     assert_eq!(
-        world("namespaceSelector: {matchLabels: {env: test}}").refused("x", ""),
+        world("namespaceSelector: {matchLabels: {env: test}}").rejected("x", ""),
         seen()
     );
     assert_eq!(
-        world("namespaceSelector: {matchLabels: {env: prod}}").refused("x", ""),
+        world("namespaceSelector: {matchLabels: {env: prod}}").rejected("x", ""),
         None
     );
     let rules = "{resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: ['*'], resources: [namespaces, nodes]}], \
@@ -252,8 +261,8 @@ fn a_binding_narrows_what_its_policy_sees() {
     let rules = format!("{{resourceRules: [{PODS}]}}");
     let bound = ", matchResources: {objectSelector: {matchLabels: {a: b}}}";
     let world = World::new().validating(&rules, NEVER, bound);
-    assert_eq!(world.refused("x", ""), None);
-    assert_eq!(world.refused("x", ", labels: {a: b}"), seen());
+    assert_eq!(world.rejected("x", ""), None);
+    assert_eq!(world.rejected("x", ", labels: {a: b}"), seen());
 }
 
 #[test]
@@ -304,18 +313,18 @@ fn parameters_are_chosen_by_name_or_by_labels() {
             )
     };
     let at_most = |most: &str| Some(format!("at most {most}"));
-    assert_eq!(world("name: one").refused("abcd", ""), at_most("3"));
-    assert_eq!(world("name: one").refused("abc", ""), None);
-    assert_eq!(world("name: one, namespace: other").refused("abc", ""), at_most("1"));
+    assert_eq!(world("name: one").rejected("abcd", ""), at_most("3"));
+    assert_eq!(world("name: one").rejected("abc", ""), None);
+    assert_eq!(world("name: one, namespace: other").rejected("abc", ""), at_most("1"));
     let selected = world("selector: {matchLabels: {a: b}}");
-    assert_eq!(selected.refused("abcd", ""), at_most("3"));
-    assert_eq!(selected.refused("abc", ""), None);
+    assert_eq!(selected.rejected("abcd", ""), at_most("3"));
+    assert_eq!(selected.rejected("abc", ""), None);
     let none = Some(
         "failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction"
             .to_owned(),
     );
-    assert_eq!(world("selector: {matchLabels: {c: d}}").refused("a", ""), none);
-    assert_eq!(world("name: none").refused("a", ""), none);
+    assert_eq!(world("selector: {matchLabels: {c: d}}").rejected("a", ""), none);
+    assert_eq!(world("name: none").rejected("a", ""), none);
 }
 
 #[test]
@@ -323,12 +332,15 @@ fn without_parameters_a_policy_that_may_do_without_sees_nothing() {
     let rules = format!("{{resourceRules: [{PODS}]}}");
     let reference = ", paramRef: {name: none, parameterNotFoundAction: Allow}";
     assert_eq!(
-        World::new().validating(&rules, LIMITED, reference).refused("a", ""),
+        World::new().validating(&rules, LIMITED, reference).rejected("a", ""),
         None
     );
     let no_reference =
         "paramKind: {apiVersion: v1, kind: ConfigMap}, validations: [{expression: params == null, message: given}]";
-    assert_eq!(World::new().validating(&rules, no_reference, "").refused("a", ""), None);
+    assert_eq!(
+        World::new().validating(&rules, no_reference, "").rejected("a", ""),
+        None
+    );
 }
 
 #[test]
@@ -337,7 +349,7 @@ fn a_kind_of_parameters_must_be_served_and_fit_its_reference() {
     let reported = |kind: &str, reference: &str, rest: &str| {
         let spec = format!("paramKind: {{{kind}}}, {NEVER}{rest}");
         let reference = format!(", paramRef: {{parameterNotFoundAction: Deny, {reference}}}");
-        World::new().validating(&rules, &spec, &reference).refused("a", "")
+        World::new().validating(&rules, &spec, &reference).rejected("a", "")
     };
     assert_eq!(
         reported("apiVersion: x.y/v1, kind: Z", "name: a", "").as_deref(),
@@ -363,14 +375,14 @@ fn match_condition_errors_follow_failure_policy() {
         );
         World::new().validating(&rules, &spec, "")
     };
-    assert_eq!(world("").refused("free", ""), None);
-    assert_eq!(world("").refused("a", ", labels: {x: on-time}"), seen());
-    assert_eq!(world("").refused("a", ", labels: {x: late}"), None);
+    assert_eq!(world("").rejected("free", ""), None);
+    assert_eq!(world("").rejected("a", ", labels: {x: on-time}"), seen());
+    assert_eq!(world("").rejected("a", ", labels: {x: late}"), None);
     assert_eq!(
-        world("").refused("a", "").as_deref(),
+        world("").rejected("a", "").as_deref(),
         Some("expression 'object.metadata.labels.x == 'on-time'' resulted in error: no such key: labels")
     );
-    assert_eq!(world(", failurePolicy: Ignore").refused("a", ""), None);
+    assert_eq!(world(", failurePolicy: Ignore").rejected("a", ""), None);
     let write = Write {
         operation: "CREATE",
         resource: "pods",
@@ -414,7 +426,7 @@ fn invalid_message_falls_back_to_fixed_one_or_expression() {
     let rules = format!("{{resourceRules: [{PODS}]}}");
     let reported = |rest: &str| {
         let spec = format!("validations: [{{expression: ' 1 > 2 '{rest}}}]");
-        World::new().validating(&rules, &spec, "").refused("a", "")
+        World::new().validating(&rules, &spec, "").rejected("a", "")
     };
     assert_eq!(reported("").as_deref(), Some("failed expression: 1 > 2"));
     assert_eq!(reported(", message: ' fixed '").as_deref(), Some("fixed"));
@@ -441,7 +453,7 @@ fn expressions_that_cost_too_much_end_the_policy() {
     let rules = format!("{{resourceRules: [{PODS}]}}");
     let ranges = "lists.range(900).all(a, lists.range(900).all(b, a + b >= 0))";
     let each = format!("validations: [{{expression: \"{ranges}\"}}]");
-    let reported = World::new().validating(&rules, &each, "").refused("a", "").unwrap();
+    let reported = World::new().validating(&rules, &each, "").rejected("a", "").unwrap();
     assert!(
         reported.ends_with("resulted in error: operation cancelled: actual cost limit exceeded"),
         "{reported}"
@@ -449,7 +461,7 @@ fn expressions_that_cost_too_much_end_the_policy() {
     let many = vec![format!("{{expression: \"{}\"}}", ranges.replace("900", "400")); 20].join(", ");
     let world = World::new().validating(&rules, &format!("validations: [{many}]"), "");
     assert_eq!(
-        world.refused("a", "").as_deref(),
+        world.rejected("a", "").as_deref(),
         Some(super::expression::OUT_OF_BUDGET)
     );
     let write = Write {
@@ -473,7 +485,7 @@ fn variables_are_evaluated_once() {
     let dear = "lists.range(300).all(a, lists.range(300).all(b, a + b >= 0))";
     let uses = vec!["{expression: variables.dear}"; 40].join(", ");
     let spec = format!("variables: [{{name: dear, expression: \"{dear}\"}}], validations: [{uses}]");
-    assert_eq!(World::new().validating(&rules, &spec, "").refused("a", ""), None);
+    assert_eq!(World::new().validating(&rules, &spec, "").rejected("a", ""), None);
 }
 
 #[test]
@@ -483,9 +495,9 @@ fn annotations_of_the_audit_log_are_evaluated() {
         let spec = format!("auditAnnotations: [{{key: a, valueExpression: object.metadata.labels.x + '!'}}]{rest}");
         World::new().validating(&rules, &spec, "")
     };
-    assert_eq!(world("").refused("a", ", labels: {x: on-time}"), None);
-    assert!(world("").refused("a", "").unwrap().ends_with("no such key: labels"));
-    assert_eq!(world(", failurePolicy: Ignore").refused("a", ""), None);
+    assert_eq!(world("").rejected("a", ", labels: {x: on-time}"), None);
+    assert!(world("").rejected("a", "").unwrap().ends_with("no such key: labels"));
+    assert_eq!(world(", failurePolicy: Ignore").rejected("a", ""), None);
 }
 
 #[test]
@@ -558,7 +570,7 @@ fn a_mutation_sees_what_those_before_it_made() {
         apply("Object{data: {'one': '1'}}"),
         apply("Object{data: {'two': object.data.one + '2'}}")
     ));
-    assert!(outcome.changed && outcome.refusals.is_empty());
+    assert!(outcome.changed && outcome.rejections.is_empty());
     assert_eq!(object.str_at(&["data", "two"]), Some("12"));
     let (_, outcome) = mutated(&format!("mutations: [{}]", apply("Object{data: {'k': 'v'}}")));
     assert!(!outcome.changed);
@@ -567,7 +579,7 @@ fn a_mutation_sees_what_those_before_it_made() {
         apply("Object{data: {'k': null}, spec: Object.spec{a: null}}")
     ));
     assert!(
-        !outcome.changed && outcome.refusals.is_empty(),
+        !outcome.changed && outcome.rejections.is_empty(),
         "what is null says nothing"
     );
 }
@@ -582,9 +594,9 @@ fn failed_mutation_keeps_others_and_is_reported() {
     ));
     assert_eq!(object.str_at(&["data", "later"]), Some("yes"));
     let messages: Vec<&str> = outcome
-        .refusals
+        .rejections
         .iter()
-        .map(|refused| refused.message.as_str())
+        .map(|rejected| rejected.message.as_str())
         .collect();
     assert_eq!(
         messages,

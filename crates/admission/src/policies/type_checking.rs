@@ -80,14 +80,14 @@ fn parameters_of(spec: &Field<'_, '_>, registry: &Registry) -> Option<Type> {
 /// Returns the type of objects of that kind in expressions, if it is served.
 fn type_of(kind: &GroupVersionKind, registry: &Registry) -> Option<Type> {
     let api_version = kind.group_version.api_version();
-    let of = registry.types().kind(&api_version, &kind.kind).cloned().or_else(|| {
+    let kind_type = registry.types().kind(&api_version, &kind.kind).cloned().or_else(|| {
         let resource = registry.kind(&GroupKind {
             group: kind.group_version.group.clone(),
             kind: kind.kind.clone(),
         })?;
         resource.kind_type(&api_version)
     })?;
-    Some(Type::declared(&of.decl_type()?, &kind.kind))
+    Some(Type::declared(&kind_type.decl_type()?, &kind.kind))
 }
 
 /// Returns the kinds that the rules name explicitly, in order.

@@ -361,7 +361,7 @@ impl Validations {
     /// upstream: k8s.io/apiserver/pkg/admission/plugin/policy/validating#validator.Validate
     fn annotate(&self, activation: &Activation, fails_open: bool, annotations: &mut Annotations) -> Vec<Finding> {
         let mut budget = Budget::default();
-        let mut faults = Vec::new();
+        let mut errors = Vec::new();
         for (key, annotation) in &self.annotations {
             let begun = Instant::now();
             let failure = match annotation.evaluate(activation, &mut budget) {
@@ -376,20 +376,20 @@ impl Validations {
                         "valueExpression '{text}' resulted in unsupported return type: {}. Return type must be either string or null.",
                         other.type_name()
                     );
-                    faults.push(Finding::failed(message, begun));
+                    errors.push(Finding::failed(message, begun));
                     continue;
                 }
                 Err(failure) => failure,
             };
             if !fails_open {
                 let ends = failure == Failure::OutOfBudget;
-                faults.push(Finding::failed(failure.message(), begun));
+                errors.push(Finding::failed(failure.message(), begun));
                 if ends {
                     break;
                 }
             }
         }
-        faults
+        errors
     }
 }
 

@@ -268,12 +268,12 @@ impl Patch {
             return Err(AnswerError::Patch(format!("it has more than {PATCH_BYTES} bytes")));
         }
         let limits = Limits::REQUEST;
-        let refuse = |error: holdfast_value::Error| AnswerError::Patch(error.to_string());
-        let parsed = json::parse(&self.bytes, &limits).map_err(refuse)?;
+        let reject = |error: holdfast_value::Error| AnswerError::Patch(error.to_string());
+        let parsed = json::parse(&self.bytes, &limits).map_err(reject)?;
         if parsed.is_null() || parsed.as_list().is_some_and(|operations| operations.is_empty()) {
             return Ok(None);
         }
-        let patch = json_patch::Patch::from_untyped(&parsed).map_err(refuse)?;
+        let patch = json_patch::Patch::from_untyped(&parsed).map_err(reject)?;
         if self.webhook_type != JSON_PATCH {
             return Err(AnswerError::PatchType(self.webhook_type.clone()));
         }
@@ -289,7 +289,7 @@ mod tests {
         Answer::read(text.as_bytes(), "u", ReviewVersion::V1, webhook_type).map_err(|error| error.to_string())
     }
 
-    fn refused(text: &str, webhook_type: WebhookType) -> String {
+    fn rejected(text: &str, webhook_type: WebhookType) -> String {
         read(text, webhook_type).unwrap_err()
     }
 
@@ -299,7 +299,7 @@ mod tests {
             let review = format!(
                 r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{{"uid":"u",{field}}}}}"#
             );
-            refused(&review, WebhookType::Mutating)
+            rejected(&review, WebhookType::Mutating)
         };
         for (field, why) in [
             (
@@ -319,7 +319,7 @@ mod tests {
             assert_eq!(with(field), format!("failed to call webhook: {why}"));
         }
         assert_eq!(
-            refused(r#"{"apiVersion":"v1","kind":"Status"}"#, WebhookType::Mutating),
+            rejected(r#"{"apiVersion":"v1","kind":"Status"}"#, WebhookType::Mutating),
             "failed to call webhook: converting (v1.Status) to (v1.AdmissionReview): unknown conversion"
         );
     }
@@ -333,26 +333,26 @@ mod tests {
         assert_eq!(answer.warnings, ["w"]);
         assert_eq!(answer.annotations, [("k".to_owned(), "v".to_owned())]);
         assert_eq!(
-            refused(&review(r#","response":{"uid":"v"}"#), WebhookType::Validating),
+            rejected(&review(r#","response":{"uid":"v"}"#), WebhookType::Validating),
             r#"received invalid webhook response: expected response.uid="u", got "v""#
         );
         assert_eq!(
-            refused("{}", WebhookType::Validating),
+            rejected("{}", WebhookType::Validating),
             "received invalid webhook response: webhook response was absent"
         );
         assert_eq!(
-            refused(
+            rejected(
                 r#"{"kind":"AdmissionReview","response":{"uid":"u"}}"#,
                 WebhookType::Validating
             ),
             "received invalid webhook response: expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got /, Kind=AdmissionReview"
         );
         assert_eq!(
-            refused(r#"{"apiVersion":"admission.k8s.io/v1beta1"}"#, WebhookType::Validating),
+            rejected(r#"{"apiVersion":"admission.k8s.io/v1beta1"}"#, WebhookType::Validating),
             "failed to call webhook: converting (v1beta1.AdmissionReview) to (v1.AdmissionReview): unknown conversion"
         );
         assert_eq!(
-            refused(
+            rejected(
                 r#"{"apiVersion":"admission.k8s.io/v1","kind":"Pod"}"#,
                 WebhookType::Validating
             ),
@@ -384,15 +384,15 @@ mod tests {
         let with_type = format!(r#","patch":"{patch}","patchType":"JSONPatch""#);
         assert!(patched(&with_type).unwrap().is_some());
         assert_eq!(
-            refused(&response(&with_type), WebhookType::Validating),
+            rejected(&response(&with_type), WebhookType::Validating),
             "received invalid webhook response: validating webhook may not return response.patch"
         );
         assert_eq!(
-            refused(&response(&format!(r#","patch":"{patch}""#)), WebhookType::Mutating),
+            rejected(&response(&format!(r#","patch":"{patch}""#)), WebhookType::Mutating),
             "received invalid webhook response: webhook returned response.patch but not response.patchType"
         );
         assert_eq!(
-            refused(&response(r#","patchType":"JSONPatch""#), WebhookType::Mutating),
+            rejected(&response(r#","patchType":"JSONPatch""#), WebhookType::Mutating),
             "received invalid webhook response: webhook returned response.patchType but not response.patch"
         );
         assert_eq!(

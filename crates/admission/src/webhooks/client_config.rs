@@ -77,7 +77,7 @@ pub fn authorities_fault(bundle: &str) -> Option<String> {
 
 impl ClientConfig {
     /// Reads a `clientConfig`, which was validated.
-    pub fn of(client: &Field<'_, '_>) -> Self {
+    pub fn from_field(client: &Field<'_, '_>) -> Self {
         let (url, service) = (client.child("url"), client.child("service"));
         let address = if url.is_set() {
             Address::Url(url.text().to_owned())
@@ -172,7 +172,7 @@ mod tests {
 
     fn config(text: &str) -> ClientConfig {
         let value = yaml::parse(text.as_bytes(), &Limits::TRUSTED).unwrap();
-        ClientConfig::of(&Field::root(&value))
+        ClientConfig::from_field(&Field::root(&value))
     }
 
     #[test]
@@ -198,14 +198,14 @@ mod tests {
     fn a_bundle_holds_a_certificate() {
         let key = rcgen::KeyPair::generate().unwrap();
         let certificate = rcgen::CertificateParams::default().self_signed(&key).unwrap();
-        let of = |pem: &str| authorities_fault(&STANDARD.encode(pem));
-        assert_eq!(of(&certificate.pem()), None);
-        assert_eq!(of(""), None);
+        let error = |pem: &str| authorities_fault(&STANDARD.encode(pem));
+        assert_eq!(error(&certificate.pem()), None);
+        assert_eq!(error(""), None);
         let start = "unable to load root certificates: ";
         for none in ["not a cert".to_owned(), key.serialize_pem()] {
-            assert_eq!(of(&none), Some(format!("{start}unable to parse bytes as PEM block")));
+            assert_eq!(error(&none), Some(format!("{start}unable to parse bytes as PEM block")));
         }
-        let odd = of("-----BEGIN CERTIFICATE-----\nYQ==\n-----END CERTIFICATE-----\n").unwrap();
+        let odd = error("-----BEGIN CERTIFICATE-----\nYQ==\n-----END CERTIFICATE-----\n").unwrap();
         assert!(
             odd.starts_with(&format!("{start}failed to parse certificate: ")),
             "{odd}"
@@ -214,9 +214,9 @@ mod tests {
 
     #[test]
     fn the_same_bundle_is_the_same_authorities() {
-        let of = |bundle: &str| config(&format!("{{url: 'https://a/b', caBundle: {bundle}}}")).authorities;
-        assert_eq!(of("YQ=="), of("YQ=="));
-        assert_ne!(of("YQ=="), of("Yg=="));
-        assert_eq!(of("YQ==").unwrap().pem(), b"a");
+        let authorities = |bundle: &str| config(&format!("{{url: 'https://a/b', caBundle: {bundle}}}")).authorities;
+        assert_eq!(authorities("YQ=="), authorities("YQ=="));
+        assert_ne!(authorities("YQ=="), authorities("Yg=="));
+        assert_eq!(authorities("YQ==").unwrap().pem(), b"a");
     }
 }

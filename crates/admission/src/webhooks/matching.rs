@@ -63,7 +63,7 @@ fn lists(names: &[SmolStr], name: &str) -> bool {
 }
 
 impl Rule {
-    pub(crate) fn of(rule: &Field<'_, '_>) -> Self {
+    pub(crate) fn from_field(rule: &Field<'_, '_>) -> Self {
         let list = rule.child("resources");
         let resources = list.items().map(|resource| {
             let (name, subresource) = resource.text().split_once('/').unwrap_or((resource.text(), ""));
@@ -210,7 +210,7 @@ mod tests {
 
     fn webhook(text: &str) -> Webhook {
         let value = yaml::parse(text.as_bytes(), &Limits::TRUSTED).unwrap();
-        Webhook::of(&Field::root(&value), "", Origin::Api, &Default::default())
+        Webhook::from_field(&Field::root(&value), "", Origin::Api, &Default::default())
     }
 
     fn attributes(operation: &'static str, path: &'static str) -> Attributes<'static> {
@@ -231,7 +231,7 @@ mod tests {
 
     fn rule(text: &str) -> Rule {
         let value = yaml::parse(text.as_bytes(), &Limits::TRUSTED).unwrap();
-        Rule::of(&Field::root(&value))
+        Rule::from_field(&Field::root(&value))
     }
 
     #[test]

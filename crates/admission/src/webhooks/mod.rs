@@ -118,7 +118,7 @@ impl Webhooks {
                 Some(webhooks) => configurations.insert(key, webhooks.clone()),
                 None => configurations.remove(&key),
             };
-            Hooks::of(configurations, hooks.changes + 1)
+            Hooks::new(configurations, hooks.changes + 1)
         });
     }
 
@@ -136,7 +136,7 @@ impl Webhooks {
             let mut configurations = hooks.configurations.clone();
             configurations.retain(|(of, origin, _), _| *of != webhook_type || *origin != Origin::File);
             configurations.extend(compiled.iter().cloned());
-            Hooks::of(configurations, hooks.changes + 1)
+            Hooks::new(configurations, hooks.changes + 1)
         });
     }
 }
@@ -158,7 +158,7 @@ impl fmt::Debug for Webhooks {
 }
 
 impl Hooks {
-    fn of(configurations: Configurations, changes: u64) -> Self {
+    fn new(configurations: Configurations, changes: u64) -> Self {
         let all = |webhook_type: WebhookType| {
             let of_sort = configurations.iter().filter(move |((of, ..), _)| *of == webhook_type);
             of_sort.flat_map(|(_, webhooks)| webhooks.iter().cloned()).collect()
@@ -179,12 +179,12 @@ fn compile(configuration: &Value, origin: Origin, patterns: &PatternMemory) -> V
     let name = metadata.child("name");
     webhooks
         .items()
-        .map(|webhook| Arc::new(Webhook::of(&webhook, name.text(), origin, patterns)))
+        .map(|webhook| Arc::new(Webhook::from_field(&webhook, name.text(), origin, patterns)))
         .collect()
 }
 
 impl Webhook {
-    fn of(webhook: &Field<'_, '_>, configuration: &str, origin: Origin, patterns: &PatternMemory) -> Self {
+    fn from_field(webhook: &Field<'_, '_>, configuration: &str, origin: Origin, patterns: &PatternMemory) -> Self {
         let selector = |name: &str| {
             let field = webhook.child(name);
             field.value().map(LabelSelector::from_object).unwrap_or_default()
@@ -201,8 +201,12 @@ impl Webhook {
             name: webhook.child("name").text().into(),
             configuration: configuration.into(),
             origin,
-            client: ClientConfig::of(&webhook.child("clientConfig")),
-            rules: webhook.child("rules").items().map(|rule| Rule::of(&rule)).collect(),
+            client: ClientConfig::from_field(&webhook.child("clientConfig")),
+            rules: webhook
+                .child("rules")
+                .items()
+                .map(|rule| Rule::from_field(&rule))
+                .collect(),
             equivalent: webhook.child("matchPolicy").text() != "Exact",
             namespaces: selector("namespaceSelector"),
             objects: selector("objectSelector"),

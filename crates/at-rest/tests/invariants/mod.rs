@@ -4,8 +4,8 @@ use holdfast_at_rest::StorageCodec;
 
 /// Reads `stored` at `key`, which must succeed or return an error; an object that was read must be unchanged after it
 /// is written again. Returns true if it could be read.
-pub(crate) fn entry(kept: &StorageCodec, key: &[u8], stored: &[u8]) -> bool {
-    let Ok(served) = kept.from_rest(key, stored) else {
+pub(crate) fn entry(codec: &StorageCodec, key: &[u8], stored: &[u8]) -> bool {
+    let Ok(served) = codec.from_rest(key, stored) else {
         return false;
     };
     // Each write of an object empties its link, as in the reference.
@@ -14,10 +14,10 @@ pub(crate) fn entry(kept: &StorageCodec, key: &[u8], stored: &[u8]) -> bool {
         return true;
     }
     for old in [None, Some(&served.bytes()[..])] {
-        let Ok(written) = kept.to_rest(key, &served, old) else {
+        let Ok(written) = codec.to_rest(key, &served, old) else {
             continue;
         };
-        let again = kept.from_rest(key, &written).map_err(|fault| fault.to_string());
+        let again = codec.from_rest(key, &written).map_err(|fault| fault.to_string());
         assert_eq!(
             again.as_ref(),
             Ok(&served),

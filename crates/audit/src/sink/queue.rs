@@ -277,11 +277,11 @@ mod tests {
         let queue = queue(1, 1, LONG);
         queue.push(entry("a"), false).unwrap();
         let (done, mut outcome) = oneshot::channel();
-        let refused = Entry {
+        let rejected = Entry {
             done: Some(done),
             ..entry("b")
         };
-        assert_eq!(queue.push(refused, true), Err(Overflow::Full));
+        assert_eq!(queue.push(rejected, true), Err(Overflow::Full));
         assert_eq!(outcome.try_recv(), Ok(false));
         queue.close();
         assert_eq!(queue.push(entry("c"), true), Err(Overflow::Closed));

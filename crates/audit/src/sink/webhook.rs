@@ -155,16 +155,16 @@ mod tests {
 
     /// Webhook that rejects some lists before it accepts one.
     struct Hook {
-        refuses: Mutex<u32>,
+        rejects: Mutex<u32>,
         taken: Mutex<Vec<String>>,
     }
 
     impl Post for Hook {
         fn post(&self, list: Bytes) -> BoxFuture<'_, Result<(), String>> {
             Box::pin(async move {
-                let mut refuses = self.refuses.lock();
-                if *refuses > 0 {
-                    *refuses -= 1;
+                let mut rejects = self.rejects.lock();
+                if *rejects > 0 {
+                    *rejects -= 1;
                     return Err("no".to_owned());
                 }
                 self.taken.lock().push(String::from_utf8(list.to_vec()).unwrap());
@@ -183,9 +183,9 @@ mod tests {
         (entry, outcome)
     }
 
-    async fn send(refuses: u32, max_bytes: Option<usize>) -> (Vec<String>, Vec<bool>, Arc<Counts>, Duration) {
+    async fn send(rejects: u32, max_bytes: Option<usize>) -> (Vec<String>, Vec<bool>, Arc<Counts>, Duration) {
         let hook = Arc::new(Hook {
-            refuses: Mutex::new(refuses),
+            rejects: Mutex::new(rejects),
             taken: Mutex::default(),
         });
         let queue = Arc::new(Queue::new(Gathering {

@@ -51,11 +51,11 @@ formats! {
     DNS1123_SUBDOMAIN_PREFIX "dns1123SubdomainPrefix" |text| dns1123_subdomain(&masked(text));
     DNS1035_LABEL_PREFIX "dns1035LabelPrefix" |text| dns1035_label(&masked(text));
     LABEL_VALUE "labelValue" label_value;
-    URI "uri" |text| faults(is_request_uri(text), "does not match the URI format");
-    UUID "uuid" |text| faults(is_uuid(text), "does not match the UUID format");
-    BYTE "byte" |text| faults(is_base64(text), "invalid base64");
-    DATE "date" |text| faults(Timestamp::parse_date(text).is_some(), "invalid date");
-    DATETIME "datetime" |text| faults(Timestamp::parse(text).is_some(), "invalid datetime");
+    URI "uri" |text| messages(is_request_uri(text), "does not match the URI format");
+    UUID "uuid" |text| messages(is_uuid(text), "does not match the UUID format");
+    BYTE "byte" |text| messages(is_base64(text), "invalid base64");
+    DATE "date" |text| messages(Timestamp::parse_date(text).is_some(), "invalid date");
+    DATETIME "datetime" |text| messages(Timestamp::parse(text).is_some(), "invalid datetime");
 }
 
 fn named(args: &[CelValue]) -> Outcome {
@@ -77,7 +77,7 @@ fn validate(args: &[CelValue]) -> Outcome {
     )))
 }
 
-fn faults(valid: bool, message: &str) -> Vec<String> {
+fn messages(valid: bool, message: &str) -> Vec<String> {
     if valid { Vec::new() } else { vec![message.to_owned()] }
 }
 

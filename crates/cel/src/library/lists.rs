@@ -207,15 +207,15 @@ fn last_index_of(_: &Context<'_>, args: &[CelValue]) -> Outcome {
 fn slice(_: &Context<'_>, args: &[CelValue]) -> Outcome {
     let list = list(&args[0])?;
     let (start, end) = (int(args.get(1))?, int(args.get(2))?);
-    let refuse = |why: &str| Err(EvaluationError::failed(format!("cannot slice({start}, {end}), {why}")));
+    let reject = |why: &str| Err(EvaluationError::failed(format!("cannot slice({start}, {end}), {why}")));
     let (Ok(from), Ok(to)) = (usize::try_from(start), usize::try_from(end)) else {
-        return refuse("negative indexes not supported");
+        return reject("negative indexes not supported");
     };
     if from > to {
-        return refuse("start index must be less than or equal to end index");
+        return reject("start index must be less than or equal to end index");
     }
     if list.len() < to {
-        return refuse(&format!("list is length {}", list.len()));
+        return reject(&format!("list is length {}", list.len()));
     }
     let items: Outcome<Vec<CelValue>> = (from..to).map(|index| list.get(index)).collect();
     Ok(CelValue::list(items?))
@@ -223,12 +223,12 @@ fn slice(_: &Context<'_>, args: &[CelValue]) -> Outcome {
 
 fn flatten(_: &Context<'_>, args: &[CelValue]) -> Outcome {
     let CelValue::List(list) = &args[0] else {
-        return Err(flatten_refused(args));
+        return Err(flatten_rejected(args));
     };
     let depth = match args.get(1) {
         None => 1,
         Some(CelValue::Int(depth)) => *depth,
-        Some(_) => return Err(flatten_refused(args)),
+        Some(_) => return Err(flatten_rejected(args)),
     };
     if depth < 0 {
         return Err(EvaluationError::failed("level must be non-negative"));
@@ -239,7 +239,7 @@ fn flatten(_: &Context<'_>, args: &[CelValue]) -> Outcome {
 }
 
 /// The reference displays the declared types for this call.
-fn flatten_refused(args: &[CelValue]) -> EvaluationError {
+fn flatten_rejected(args: &[CelValue]) -> EvaluationError {
     let declared = |value: &CelValue| match value {
         CelValue::Map(_) => "map(dyn, dyn)".into(),
         CelValue::List(_) => "list(dyn)".into(),

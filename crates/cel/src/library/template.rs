@@ -106,7 +106,7 @@ fn precision(after: &str) -> Result<(Option<usize>, &str), String> {
 }
 
 /// Returns the error of a clause for a value of the wrong type.
-pub(crate) fn refusal(verb: char) -> &'static str {
+pub(crate) fn rejection(verb: char) -> &'static str {
     match verb {
         'd' => "decimal clause can only be used on integers",
         'f' => "fixed-point clause can only be used on doubles",
@@ -147,10 +147,10 @@ pub(super) fn format(_: &Context<'_>, args: &[CelValue]) -> Outcome {
 }
 
 fn write_clause(out: &mut String, verb: char, precision: Option<usize>, value: &CelValue) -> Outcome<()> {
-    let refuse = || {
+    let reject = || {
         Err(failed(format_args!(
             "{}, was given {}",
-            refusal(verb),
+            rejection(verb),
             value.type_name()
         )))
     };
@@ -165,7 +165,7 @@ fn write_clause(out: &mut String, verb: char, precision: Option<usize>, value: &
                 write_double(out, verb, precision.unwrap_or(6), float);
                 Ok(())
             }
-            None => return refuse(),
+            None => return reject(),
         },
         ('b', CelValue::Int(number)) => write!(out, "{}{:b}", signed(number), number.unsigned_abs()),
         ('b', CelValue::Uint(number)) => write!(out, "{number:b}"),
@@ -178,7 +178,7 @@ fn write_clause(out: &mut String, verb: char, precision: Option<usize>, value: &
         ('X', CelValue::Uint(number)) => write!(out, "{number:X}"),
         ('x' | 'X', CelValue::String(text)) => write_hex(out, verb, text.as_bytes()),
         ('x' | 'X', CelValue::Bytes(bytes)) => write_hex(out, verb, bytes),
-        _ => return refuse(),
+        _ => return reject(),
     };
     Ok(())
 }
@@ -289,7 +289,7 @@ fn plain(value: &CelValue) -> Outcome<String> {
         other => {
             return Err(failed(format_args!(
                 "{}, was given {}",
-                refusal('s'),
+                rejection('s'),
                 other.type_name()
             )));
         }

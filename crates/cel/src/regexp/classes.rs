@@ -124,17 +124,17 @@ pub(super) fn escape(text: &str) -> Parsed<'_, (char, &str)> {
 
 /// Parses `\x41` or `\x{41}`; `rest` is the text after the `x`.
 fn hexadecimal<'a>(text: &'a str, rest: &'a str) -> Parsed<'a, (char, &'a str)> {
-    let refused = |rest: &str| Err(Error(BAD_ESCAPE, until(text, rest)));
+    let rejected = |rest: &str| Err(Error(BAD_ESCAPE, until(text, rest)));
     let Some((opening, mut rest)) = first(rest) else {
-        return refused(rest);
+        return rejected(rest);
     };
     if opening != '{' {
         let Some((second, rest)) = first(rest) else {
-            return refused(rest);
+            return rejected(rest);
         };
         return match (opening.to_digit(16), second.to_digit(16)) {
             (Some(high), Some(low)) => Ok((char::from_u32(high * 16 + low).unwrap_or_default(), rest)),
-            _ => refused(rest),
+            _ => rejected(rest),
         };
     }
     let (mut value, mut digits) = (0, 0);
@@ -146,12 +146,12 @@ fn hexadecimal<'a>(text: &'a str, rest: &'a str) -> Parsed<'a, (char, &'a str)> 
                 // A surrogate is not a character and occurs in no text.
                 return Ok((char::from_u32(value).unwrap_or(char::REPLACEMENT_CHARACTER), rest));
             }
-            None => return refused(rest),
+            None => return rejected(rest),
         }
         if value > u32::from(char::MAX) {
-            return refused(rest);
+            return rejected(rest);
         }
         digits += 1;
     }
-    refused(rest)
+    rejected(rest)
 }

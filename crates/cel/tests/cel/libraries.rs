@@ -219,14 +219,14 @@ fn mutations_build_objects_and_patches() {
     );
     let program = environment.compile("[JSONPatch{op: 'remove', path: '/a'}]", &[Type::json_patches()]);
     assert!(program.is_ok());
-    let refused = environment.compile("1", &[Type::apply_object()]).map(|_| ());
+    let rejected = environment.compile("1", &[Type::apply_object()]).map(|_| ());
     assert_eq!(
-        refused.err().map(|error| error.to_string()).as_deref(),
+        rejected.err().map(|error| error.to_string()).as_deref(),
         Some("must evaluate to Object but got int")
     );
-    let refused = environment.compile("'x'", &[Type::json_patches()]).map(|_| ());
+    let rejected = environment.compile("'x'", &[Type::json_patches()]).map(|_| ());
     assert_eq!(
-        refused.err().map(|error| error.to_string()).as_deref(),
+        rejected.err().map(|error| error.to_string()).as_deref(),
         Some("must evaluate to list(JSONPatch) but got string")
     );
     assert!(Environment::new().compile("Object{}", &[]).is_err());

@@ -159,11 +159,11 @@ fn a_variable_out_of_reach_keeps_the_places_of_those_after_it() {
         .with_variable("authorizer", Type::Dyn)
         .with_variable("request", Type::Dyn);
     let less = both.clone().without_variable("authorizer");
-    let refused = less
+    let rejected = less
         .compile("authorizer == null", &[])
         .err()
         .map(|error| error.to_string());
-    assert!(refused.is_some_and(|error| error.contains("undeclared reference to 'authorizer'")));
+    assert!(rejected.is_some_and(|error| error.contains("undeclared reference to 'authorizer'")));
     let activation = Activation::new(&both).with("request", object("{\"a\": 1}"));
     let program = less.compile("request.a == 1", &[Type::Bool]);
     let outcome = program.map(|program| program.evaluate(&activation, &mut Budget::default()));

@@ -14,7 +14,7 @@ use super::api_services;
 use crate::apiserver::put;
 use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};
-use crate::refusal::unless_overtaken;
+use crate::rejection::unless_overtaken;
 
 /// Label that marks an APIService as managed by the server, and for how long.
 const AUTOMANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
@@ -30,8 +30,8 @@ const VERSION_PRIORITY: i64 = 100;
 
 /// Runs the controller until the server ends.
 pub(crate) async fn run(client: Client) {
-    let definitions = client.resource("apiextensions.k8s.io", "customresourcedefinitions");
-    let (Some(api_services), Some(definitions)) = (api_services(&client), definitions) else {
+    let crds = client.resource("apiextensions.k8s.io", "customresourcedefinitions");
+    let (Some(api_services), Some(crds)) = (api_services(&client), crds) else {
         return;
     };
     let capability = api_services.capabilities.initial_objects.as_ref();
@@ -54,7 +54,7 @@ pub(crate) async fn run(client: Client) {
         defined: BTreeMap::new(),
         versions: HashMap::new(),
         api_services,
-        definitions,
+        crds,
     };
     reconcile::run(client, controller).await;
 }
@@ -62,7 +62,7 @@ pub(crate) async fn run(client: Client) {
 struct Registration {
     client: Client,
     api_services: Arc<Resource>,
-    definitions: Arc<Resource>,
+    crds: Arc<Resource>,
     /// APIServices that are created at the start, before this controller begins.
     at_start: HashSet<SmolStr>,
     /// APIServices that existed when this controller began.
@@ -77,7 +77,7 @@ struct Registration {
 
 impl Registration {
     /// Records the group versions that a CRD serves, and queues the affected APIServices.
-    fn defines(&mut self, name: &str, definition: Option<&Value>, queue: &mut Queue<SmolStr>) {
+    fn defines(&mut self, name: &str, crd: Option<&Value>, queue: &mut Queue<SmolStr>) {
         for version in self.versions.remove(name).unwrap_or_default() {
             if let Some((_, by)) = self.defined.get_mut(&version) {
                 by.remove(name);
@@ -87,7 +87,7 @@ impl Registration {
             }
             queue.push(version);
         }
-        let served = definition.map(served_versions).unwrap_or_default();
+        let served = crd.map(served_versions).unwrap_or_default();
         for group_version in served {
             let api_service = name_of(&group_version);
             let (_, by) = self
@@ -154,7 +154,7 @@ impl Reconcile for Registration {
     const PARALLEL: usize = 5;
 
     fn watch(&mut self, client: &Client) -> Result<(Objects, Changes), Lost> {
-        let changes = client.watch_both(&self.api_services, &self.definitions)?;
+        let changes = client.watch_both(&self.api_services, &self.crds)?;
         Ok((client.list(&self.api_services, ""), changes))
     }
 
@@ -167,8 +167,8 @@ impl Reconcile for Registration {
             let there = self.client.list(&self.api_services, "");
             self.there_at_start = Some(there.iter().map(|object| object.name().into()).collect());
         }
-        let definitions = self.client.list(&self.definitions, "");
-        let there: HashSet<SmolStr> = definitions.iter().map(|object| object.name().into()).collect();
+        let crds = self.client.list(&self.crds, "");
+        let there: HashSet<SmolStr> = crds.iter().map(|object| object.name().into()).collect();
         let gone: Vec<SmolStr> = self
             .versions
             .keys()
@@ -178,8 +178,8 @@ impl Reconcile for Registration {
         for name in gone {
             self.defines(&name, None, queue);
         }
-        for definition in definitions.iter() {
-            self.defines(definition.name(), Some(&definition.tree()), queue);
+        for crd in crds.iter() {
+            self.defines(crd.name(), Some(&crd.tree()), queue);
         }
     }
 
@@ -187,7 +187,7 @@ impl Reconcile for Registration {
         let object = change.current();
         if object.is_of(&self.api_services) {
             queue.push(object.name().into());
-        } else if object.is_of(&self.definitions) {
+        } else if object.is_of(&self.crds) {
             let tree = (!change.is_removal()).then(|| object.tree());
             self.defines(object.name(), tree.as_ref(), queue);
         }
@@ -233,9 +233,9 @@ fn name_of(group_version: &GroupVersion) -> SmolStr {
 }
 
 /// Returns the group versions that a CRD serves.
-fn served_versions(definition: &Value) -> Vec<GroupVersion> {
-    let group = definition.str_at(&["spec", "group"]).unwrap_or_default();
-    let list = definition.at(&["spec", "versions"]).and_then(Value::as_list);
+fn served_versions(crd: &Value) -> Vec<GroupVersion> {
+    let group = crd.str_at(&["spec", "group"]).unwrap_or_default();
+    let list = crd.at(&["spec", "versions"]).and_then(Value::as_list);
     let versions = list.into_iter().flat_map(|list| list.iter());
     let served = versions.filter(|version| version.get("served").and_then(Value::as_bool) == Some(true));
     served
@@ -290,8 +290,8 @@ mod tests {
 
     #[test]
     fn versions_that_are_not_served_need_no_api_service() {
-        let mut definition = Value::empty_map();
-        definition.set_at(&["spec", "group"], "x.example.com".into());
+        let mut crd = Value::empty_map();
+        crd.set_at(&["spec", "group"], "x.example.com".into());
         let version = |name: &str, served: bool| {
             let mut version = Value::empty_map();
             version.set_at(&["name"], name.into());
@@ -299,8 +299,8 @@ mod tests {
             version
         };
         let versions = vec![version("v1", true), version("v0", false)];
-        definition.set_at(&["spec", "versions"], versions.into());
-        let served = served_versions(&definition);
+        crd.set_at(&["spec", "versions"], versions.into());
+        let served = served_versions(&crd);
         assert_eq!(served.iter().map(name_of).collect::<Vec<_>>(), ["v1.x.example.com"]);
     }
 }

@@ -17,7 +17,7 @@ use super::report::Report;
 use super::uid::Uid;
 use super::{dying, uid_of};
 use crate::reconcile::Work;
-use crate::refusal::unless_gone;
+use crate::rejection::unless_gone;
 
 /// Number of owners after which the task yields to others.
 const RUN: usize = 256;

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};
-use crate::refusal::unless_gone;
+use crate::rejection::unless_gone;
 use conditions::Findings;
 
 /// The name of this controller.

@@ -25,7 +25,7 @@ const STEPS: [(u64, Unit, Option<Unit>); 9] = [
 type Unit = (u64, char);
 
 /// Returns the age at `now` of an event at `time`, in seconds since 1970; `-` if the time is unknown.
-pub(super) fn of(time: Option<i64>, now: SystemTime) -> String {
+pub(super) fn describe(time: Option<i64>, now: SystemTime) -> String {
     let Some(time) = time else {
         return "-".to_owned();
     };
@@ -69,9 +69,9 @@ mod tests {
         ] {
             let now = UNIX_EPOCH + Duration::from_secs(1_000_000_000);
             let time = 1_000_000_000 - i64::try_from(age).unwrap();
-            assert_eq!(of(Some(time), now), expected);
+            assert_eq!(describe(Some(time), now), expected);
         }
-        assert_eq!(of(Some(i64::MAX), UNIX_EPOCH), "0s");
-        assert_eq!(of(None, UNIX_EPOCH), "-");
+        assert_eq!(describe(Some(i64::MAX), UNIX_EPOCH), "0s");
+        assert_eq!(describe(None, UNIX_EPOCH), "-");
     }
 }

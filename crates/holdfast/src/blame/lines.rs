@@ -13,7 +13,7 @@ pub(super) struct Line<'a> {
 
 /// Returns the lines of `object` in the format of `kubectl get -o yaml`, without its `managedFields`. `blames` are
 /// those of the object, with its fields in the order of its keys.
-pub(super) fn of<'a>(object: &Value, blames: &'a [Blame]) -> Vec<Line<'a>> {
+pub(super) fn annotate<'a>(object: &Value, blames: &'a [Blame]) -> Vec<Line<'a>> {
     let mut object = object.clone();
     if object.remove_at(&["metadata", "managedFields"]).is_some()
         && object

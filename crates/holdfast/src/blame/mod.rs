@@ -17,7 +17,7 @@ const HEADER: [&str; 3] = ["MANAGER", "OPERATION", "AGE"];
 /// subresource through which it owns the field, and the age of that; further managers follow on lines of their own.
 pub(crate) fn render(object: &Value, now: SystemTime) -> String {
     let blames = blame(object);
-    let lines = lines::of(object, &blames);
+    let lines = lines::annotate(object, &blames);
     let cells: Vec<Vec<[String; 3]>> = lines.iter().map(|line| cells(line, now)).collect();
     let mut widths = HEADER.map(str::len);
     for row in cells.iter().flatten() {
@@ -46,7 +46,7 @@ fn cells(line: &Line<'_>, now: SystemTime) -> Vec<[String; 3]> {
     let owners = line.blame.map_or(&[][..], |Blame { owners, .. }| owners);
     owners
         .iter()
-        .map(|owner| [manager(owner), operation(owner), age::of(owner.time, now)])
+        .map(|owner| [manager(owner), operation(owner), age::describe(owner.time, now)])
         .collect()
 }
 

@@ -26,7 +26,7 @@ pub(crate) enum Role {
 
 impl Role {
     /// Returns the role for the name with which the binary was invoked; `None` for its own name.
-    pub(crate) fn of(program: Option<&OsString>) -> Option<Self> {
+    pub(crate) fn from_program(program: Option<&OsString>) -> Option<Self> {
         match Path::new(program?).file_name()?.to_str()? {
             "kube-apiserver" => Some(Self::ApiServer),
             "etcd" => Some(Self::Etcd),
@@ -48,10 +48,10 @@ mod tests {
 
     #[test]
     fn a_role_is_the_name_of_the_program() {
-        let role = |program: &str| Role::of(Some(&program.into()));
+        let role = |program: &str| Role::from_program(Some(&program.into()));
         assert_eq!(role("/assets/kube-apiserver"), Some(Role::ApiServer));
         assert_eq!(role("etcd"), Some(Role::Etcd));
         assert_eq!(role("/etcd/holdfast"), None);
-        assert_eq!(Role::of(None), None);
+        assert_eq!(Role::from_program(None), None);
     }
 }

@@ -60,7 +60,7 @@ pub(crate) struct Access {
 
 impl Access {
     /// Combines the flags and the kubeconfig; flags have precedence.
-    pub(crate) fn of(flags: &AccessFlags) -> Result<Self> {
+    pub(crate) fn from_flags(flags: &AccessFlags) -> Result<Self> {
         let path = flags.kubeconfig.clone().or_else(usual_kubeconfig);
         let mut access = match &path {
             Some(path) => Self::read(path, flags.context.as_deref())?,
@@ -219,7 +219,7 @@ users:
   user: {exec: {command: login}}
 ";
 
-    fn of(context: Option<&str>) -> Result<Access> {
+    fn read_access(context: Option<&str>) -> Result<Access> {
         let folder = tempfile::tempdir()?;
         fs::write(folder.path().join("key.pem"), "KEY")?;
         fs::write(folder.path().join("config"), CONFIG)?;
@@ -228,19 +228,19 @@ users:
 
     #[test]
     fn the_current_context_counts_unless_another_is_named() {
-        let one = of(None).unwrap();
+        let one = read_access(None).unwrap();
         assert_eq!(one.server, "https://127.0.0.1:6443");
         assert_eq!(one.authority.as_deref(), Some(b"CA".as_slice()));
         assert_eq!(one.certificate, Some((b"CERT".to_vec(), b"KEY".to_vec())));
         assert_eq!(one.namespace.as_deref(), Some("shop"));
-        let two = of(Some("two")).unwrap();
+        let two = read_access(Some("two")).unwrap();
         assert_eq!((two.token.as_deref(), two.insecure), (Some("secret"), true));
         assert_eq!(two.server_name.as_deref(), Some("other"));
     }
 
     #[test]
     fn unusable_kubeconfig_is_reported() {
-        let message = |context| format!("{:#}", of(Some(context)).unwrap_err());
+        let message = |context| format!("{:#}", read_access(Some(context)).unwrap_err());
         assert!(
             message("three").ends_with("not supported; give --token"),
             "{}",
@@ -277,7 +277,7 @@ users:
             token: Some("mine".to_owned()),
             ..AccessFlags::default()
         };
-        let access = Access::of(&flags).unwrap();
+        let access = Access::from_flags(&flags).unwrap();
         assert_eq!(access.server, "https://localhost:1");
         assert_eq!((access.token.as_deref(), access.certificate), (Some("mine"), None));
     }

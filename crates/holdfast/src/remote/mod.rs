@@ -54,7 +54,7 @@ pub(crate) fn object(flags: &ObjectFlags) -> Result<Value> {
 
 /// Returns the readiness report of a server; an error if the server is not ready or cannot be reached.
 pub(crate) fn ready(flags: &AccessFlags) -> Result<String> {
-    let access = Access::of(flags)?;
+    let access = Access::from_flags(flags)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async { Client::connect(&access).await?.text("/readyz").await })
 }
@@ -80,7 +80,7 @@ async fn from_server(flags: &ObjectFlags) -> Result<Value> {
         (Some((kind, name)), None) => (kind, name),
         _ => bail!("name one object: KIND NAME or KIND/NAME"),
     };
-    let access = Access::of(&flags.access)?;
+    let access = Access::from_flags(&flags.access)?;
     let mut client = Client::connect(&access).await?;
     let resource = Resource::find(&mut client, kind).await?;
     let namespace = flags.namespace.as_deref().or(access.namespace.as_deref());

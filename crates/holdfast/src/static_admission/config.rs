@@ -63,11 +63,11 @@ pub(super) fn configurations(path: &Path) -> Result<Configurations> {
         .iter()
         .any(|part| object.get(part).is_some());
     if is_old && object.get("kind").is_none() {
-        let of = |plugin: &str| Configuration {
+        let configuration = |plugin: &str| Configuration {
             value: object.clone(),
             place: plugin.to_owned(),
         };
-        let both = [NODE_SELECTOR, IMAGES].map(|plugin| (plugin.to_owned(), of(plugin)));
+        let both = [NODE_SELECTOR, IMAGES].map(|plugin| (plugin.to_owned(), configuration(plugin)));
         return Ok(both.into());
     }
     expect(&object, &VERSIONS, "AdmissionConfiguration")?;
@@ -176,7 +176,7 @@ pub(crate) fn image_policy(configurations: &Configurations) -> Result<ImagePolic
     let configuration = configurations.get(IMAGES);
     let configuration = configuration.ok_or_else(|| why("no config specified".to_owned()))?;
     let policy = configuration.value.get(IMAGE_POLICY).cloned().unwrap_or_default();
-    let settings = ImagePolicySettings::of(&policy).map_err(why)?;
+    let settings = ImagePolicySettings::from_configuration(&policy).map_err(why)?;
     let path = policy.str_at(&["kubeConfigFile"]).unwrap_or_default();
     let webhook = Webhook::read(Path::new(path)).map_err(|error| why(format!("{error:#}")))?;
     let backoff = settings.backoff;

@@ -239,8 +239,11 @@ fn check_rules(kind: &str, name: &str, object: &Value, path: &Path) -> Result<()
     }
     for webhook in items(object, &["webhooks"]) {
         let place = || {
-            let of = webhook.str_at(&["name"]).unwrap_or_default();
-            format!("webhook {of:?} in {name:?} (file {:?})", path.display().to_string())
+            let webhook_name = webhook.str_at(&["name"]).unwrap_or_default();
+            format!(
+                "webhook {webhook_name:?} in {name:?} (file {:?})",
+                path.display().to_string()
+            )
         };
         if webhook
             .at(&["clientConfig", "service"])

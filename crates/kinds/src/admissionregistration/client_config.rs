@@ -83,8 +83,8 @@ fn validate_path(path: &Field<'_, '_>, errors: &mut Errors) {
         errors.push(path.invalid("must start with a '/'"));
     }
     // The first byte is treated as the missing slash. The remaining bytes of a longer character are not a valid name.
-    let rest = text.get(1..).unwrap_or(text);
-    let rest = rest.strip_suffix('/').unwrap_or(rest);
+    let tail = text.get(1..).unwrap_or(text);
+    let rest = tail.strip_suffix('/').unwrap_or(tail);
     for (at, segment) in rest.split('/').enumerate() {
         if segment.is_empty() {
             errors.push(path.invalid(format!("segment[{at}] may not be empty")));

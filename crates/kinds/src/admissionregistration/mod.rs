@@ -39,7 +39,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
         kind(WebhookConfiguration {
             webhook_type,
             webhooks,
-            static_names: StaticNames::of(config),
+            static_names: StaticNames::from_config(config),
         })
         .followed()
         .exempt_from_webhooks()
@@ -52,7 +52,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             policies,
             errors,
             set,
-            static_names: StaticNames::of(config),
+            static_names: StaticNames::from_config(config),
         };
         kind(followed)
             .followed()

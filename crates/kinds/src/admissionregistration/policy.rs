@@ -23,7 +23,7 @@ const CONDITIONS: usize = 64;
 /// Returns a compiler for the expressions of a policy.
 pub(super) fn compiler(policy: &Value) -> RefCell<Compiler> {
     let spec = Field::root(policy);
-    RefCell::new(Compiler::of(&spec.child("spec"), &PatternMemory::default()))
+    RefCell::new(Compiler::for_policy(&spec.child("spec"), &PatternMemory::default()))
 }
 
 /// upstream: pkg/apis/admissionregistration/validation#validateMatchResources
@@ -276,11 +276,11 @@ pub(super) fn check_reference(
     if !errors.is_empty() || !reference.is_set() || unchanged {
         return;
     }
-    let of = holdfast_schema::GroupResource {
+    let resource = holdfast_schema::GroupResource {
         group: "admissionregistration.k8s.io".into(),
         resource: policies.into(),
     };
-    let policy = context.lookup.get(&of, "", spec.child("policyName").text());
+    let policy = context.lookup.get(&resource, "", spec.child("policyName").text());
     let kind = policy.as_ref().and_then(|policy| policy.at(&["spec", "paramKind"]));
     let (namespace, name) = (reference.child("namespace").text(), reference.child("name").text());
     if !may_read(context, kind, namespace, name) {
@@ -319,8 +319,9 @@ fn parameter_reference(binding: &Value) -> Value {
 
 /// Formats a label selector as Go prints the struct. Clients see this form only here.
 fn selector_as_go(selector: &Value) -> String {
-    let labels = selector.get("matchLabels").and_then(Value::as_map);
-    let labels: String = labels
+    let labels: String = selector
+        .get("matchLabels")
+        .and_then(Value::as_map)
         .into_iter()
         .flatten()
         .map(|(key, value)| format!("{key}: {},", scalar_text(value)))

@@ -18,7 +18,7 @@ pub(super) enum StaticNames {
 }
 
 impl StaticNames {
-    pub(super) fn of(config: &Config) -> Self {
+    pub(super) fn from_config(config: &Config) -> Self {
         match config.features.has(Feature::ManifestBasedAdmissionControlConfig) {
             true => Self::Refused,
             false => Self::WarnedOf,

@@ -72,12 +72,12 @@ pub(super) fn from_rest(mut object: Value) -> Value {
         return object;
     };
     let name = spec.remove_at(&["version"]).filter(|name| name.as_str() != Some(""));
-    let versions = spec
+    let mut versions = spec
         .get("versions")
         .and_then(Value::as_list)
         .cloned()
-        .unwrap_or_default();
-    let mut versions = versions.to_vec();
+        .unwrap_or_default()
+        .to_vec();
     if versions.is_empty()
         && let Some(name) = name
     {

@@ -48,8 +48,9 @@ impl CustomResource {
     /// Returns the version to convert an object to. The object must itself be in an existing version.
     fn target(&self, api_version: &str, object: &Value) -> Result<&Version, ConversionError> {
         let mut versions = self.versions.iter();
-        let target = versions.find(|version| version.api_version == api_version);
-        let target = target.ok_or_else(|| ConversionError::NoSuchTarget(api_version.to_owned()))?;
+        let target = versions
+            .find(|version| version.api_version == api_version)
+            .ok_or_else(|| ConversionError::NoSuchTarget(api_version.to_owned()))?;
         if self.version_of(object).is_none() {
             let from = object.str_at(&["apiVersion"]).unwrap_or_default();
             return Err(ConversionError::NoSuchSource(from.to_owned()));

@@ -113,16 +113,22 @@ impl Strategy for CustomResourceDefinition {
 
     /// upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition#REST.Delete
     fn prepare_for_delete(&self, context: &WriteContext<'_>, object: &mut Value) {
-        let finalizers = object.at(&["metadata", "finalizers"]).and_then(Value::as_list);
-        let mut finalizers: Vec<Value> = finalizers.map(|list| list.to_vec()).unwrap_or_default();
+        let mut finalizers: Vec<Value> = object
+            .at(&["metadata", "finalizers"])
+            .and_then(Value::as_list)
+            .map(|list| list.to_vec())
+            .unwrap_or_default();
         // The condition is added once. Other finalizers may keep the CRD longer than its objects.
         if condition(object, "Terminating") || finalizers.iter().any(|name| name.as_str() == Some(CLEANUP)) {
             return;
         }
         finalizers.push(CLEANUP.into());
         object.set_at(&["metadata", "finalizers"], finalizers.into());
-        let conditions = object.at(&["status", "conditions"]).and_then(Value::as_list);
-        let mut conditions: Vec<Value> = conditions.map(|list| list.to_vec()).unwrap_or_default();
+        let mut conditions: Vec<Value> = object
+            .at(&["status", "conditions"])
+            .and_then(Value::as_list)
+            .map(|list| list.to_vec())
+            .unwrap_or_default();
         conditions.retain(|condition| condition.str_at(&["type"]) != Some("Terminating"));
         let mut begun = Value::empty_map();
         begun.set_at(&["type"], "Terminating".into());
@@ -144,8 +150,11 @@ impl Strategy for CustomResourceDefinition {
         read_defaults(context, object);
         if let Some(version) = storage_version(object) {
             // A version in which objects were ever stored stays listed until a migration removes it.
-            let stored = object.at(&["status", "storedVersions"]).and_then(Value::as_list);
-            let mut stored: Vec<Value> = stored.map(|list| list.to_vec()).unwrap_or_default();
+            let mut stored: Vec<Value> = object
+                .at(&["status", "storedVersions"])
+                .and_then(Value::as_list)
+                .map(|list| list.to_vec())
+                .unwrap_or_default();
             if !stored.contains(&version) {
                 stored.push(version);
                 object.set_at(&["status", "storedVersions"], stored.into());
@@ -169,14 +178,14 @@ impl Strategy for CustomResourceDefinition {
 
     /// upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition#strategy.Validate
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        validation::validate((context.types, &self.compile.timings), object, None)
+        validation::validate(context.types, &self.compile.timings, object, None)
     }
 
     /// upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition#strategy.ValidateUpdate
     /// upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition#statusStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         if context.subresource.is_none() {
-            return validation::validate((context.types, &self.compile.timings), object, Some(old));
+            return validation::validate(context.types, &self.compile.timings, object, Some(old));
         }
         let mut errors = Vec::new();
         validation::validate_status(object, &mut errors);
@@ -201,8 +210,11 @@ pub(super) fn holds_deletion(object: &Value) -> bool {
 
 /// Returns the unrecognized formats in the schemas of all versions.
 fn unrecognized_formats(crd: &Value) -> Vec<SmolStr> {
-    let versions = crd.at(&["spec", "versions"]).and_then(Value::as_list);
-    let versions = versions.into_iter().flat_map(|list| list.iter());
+    let versions = crd
+        .at(&["spec", "versions"])
+        .and_then(Value::as_list)
+        .into_iter()
+        .flat_map(|list| list.iter());
     let schemas = versions.filter_map(|version| version.at(&["schema", "openAPIV3Schema"]));
     schemas.flat_map(unknown_formats).collect()
 }
@@ -231,8 +243,8 @@ fn has_keyword(value: &Value, keyword: &str, depth: usize) -> bool {
 }
 
 /// Returns the name of the storage version.
-fn storage_version(definition: &Value) -> Option<Value> {
-    let versions = definition.at(&["spec", "versions"])?.as_list()?;
+fn storage_version(crd: &Value) -> Option<Value> {
+    let versions = crd.at(&["spec", "versions"])?.as_list()?;
     let stored = versions
         .iter()
         .find(|version| version.get("storage").and_then(Value::as_bool) == Some(true))?;
@@ -319,17 +331,17 @@ spec:
     }
 
     #[test]
-    fn scope_stays_once_the_definition_is_established() {
+    fn scope_stays_once_the_crd_is_established() {
         let types = holdfast_kind_tables::types().unwrap();
         let mut old = Harness::new().create(GADGETS);
         let mut cluster = old.clone();
         cluster.set_at(&["spec", "scope"], "Cluster".into());
-        assert!(super::validation::validate((&types, &Default::default()), &cluster, Some(&old)).is_empty());
+        assert!(super::validation::validate(&types, &Default::default(), &cluster, Some(&old)).is_empty());
         let mut established = Value::empty_map();
         established.set_at(&["type"], "Established".into());
         established.set_at(&["status"], "True".into());
         old.set_at(&["status", "conditions"], vec![established].into());
-        let errors = super::validation::validate((&types, &Default::default()), &cluster, Some(&old));
+        let errors = super::validation::validate(&types, &Default::default(), &cluster, Some(&old));
         let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
         assert_eq!(texts, [r#"spec.scope: Invalid value: "Cluster": field is immutable"#]);
     }

@@ -65,15 +65,14 @@ pub(crate) fn define(
     // If other finalizers hold the CRD, the condition may end before the object is gone.
     let terminating = condition(object, "Terminating") || object.at(&["metadata", "deletionTimestamp"]).is_some();
     let known = before.and_then(|resource| Some((resource, resource.definition.as_ref()?)));
-    let same = known.filter(|(_, definition)| {
-        definition.fingerprint == fingerprint && definition.create_revision == defining.create_revision
-    });
-    if let Some((resource, definition)) = same
-        && definition.terminating == terminating
+    let same =
+        known.filter(|(_, crd)| crd.fingerprint == fingerprint && crd.create_revision == defining.create_revision);
+    if let Some((resource, crd)) = same
+        && crd.terminating == terminating
     {
         return Some(Arc::clone(resource));
     }
-    let serial = same.map_or(defining.revision, |(_, definition)| definition.serial);
+    let serial = same.map_or(defining.revision, |(_, crd)| crd.serial);
     resource(
         defining,
         Definition {
@@ -85,7 +84,7 @@ pub(crate) fn define(
             schemas: Vec::new(),
             conversion_webhook: None,
         },
-        known.map(|(_, definition)| definition),
+        known.map(|(_, crd)| crd),
         compile,
     )
     .map(Arc::new)
@@ -115,7 +114,7 @@ pub(crate) fn condition(object: &Value, of: &str) -> bool {
 
 fn resource(
     defining: &DefiningObject,
-    mut definition: Definition,
+    mut crd: Definition,
     before: Option<&Definition>,
     compile: &CompileContext,
 ) -> Option<Resource> {
@@ -145,7 +144,7 @@ fn resource(
     let mut all = Vec::new();
     let mut served = Vec::new();
     for (at, version) in versions.iter().enumerate() {
-        let known = version_of(defining, (&group, &kind), (at, version), before, compile);
+        let known = version_of(defining, &group, &kind, at, version, before, compile);
         if version.get("served").and_then(Value::as_bool) == Some(true) {
             served.push(served_version(version, &known, &group, &kind, names, &hash));
         }
@@ -153,15 +152,15 @@ fn resource(
     }
     served.sort_by(|a, b| version_order::compare(&a.group_version.version, &b.group_version.version));
     word_deprecations(&mut served, &kind, versions);
-    definition.schemas = all
+    crd.schemas = all
         .iter()
         .map(|version| Arc::clone(&version.schema) as Arc<dyn KindType>)
         .collect();
-    definition.conversion_webhook = conversion_webhook(object);
+    crd.conversion_webhook = conversion_webhook(object);
     let strategy = Arc::new(CustomResource {
-        terminating: definition.terminating,
+        terminating: crd.terminating,
         versions: all,
-        by_webhook: definition.conversion_webhook.is_some(),
+        by_webhook: crd.conversion_webhook.is_some(),
     });
     Some(Resource {
         storage: Some(Storage {
@@ -188,18 +187,18 @@ fn resource(
         group,
         plural,
         kind,
-        definition: Some(definition),
+        definition: Some(crd),
     })
 }
 
 /// Sets the standard warning of deprecated versions that define none.
 fn word_deprecations(served: &mut [ResourceVersion], kind: &str, versions: &[Value]) {
     let is_wordless = |version: &&ResourceVersion| version.deprecation.as_deref() == Some("");
-    let words = served
+    let words: Vec<SmolStr> = served
         .iter()
         .filter(is_wordless)
-        .map(|version| standard_deprecation(version, kind, served, versions));
-    let words: Vec<SmolStr> = words.collect();
+        .map(|version| standard_deprecation(version, kind, served, versions))
+        .collect();
     let deprecations = served.iter_mut().filter_map(|version| version.deprecation.as_mut());
     for (deprecation, words) in deprecations.filter(|text| text.is_empty()).zip(words) {
         *deprecation = words;
@@ -240,8 +239,10 @@ fn conversion_webhook(object: &Value) -> Option<ConversionWebhook> {
 /// Returns the description of a version, served or not.
 fn version_of(
     defining: &DefiningObject,
-    (group, kind): (&SmolStr, &SmolStr),
-    (at, version): (usize, &Value),
+    group: &SmolStr,
+    kind: &SmolStr,
+    at: usize,
+    version: &Value,
     before: Option<&Definition>,
     compile: &CompileContext,
 ) -> Version {
@@ -264,13 +265,15 @@ fn version_of(
             schema,
         }
     });
-    let of = KindName::new(GroupVersion::new(group.clone(), name.clone()), kind.clone());
+    let kind_name = KindName::new(GroupVersion::new(group.clone(), name.clone()), kind.clone());
     let scale = version.at(&["subresources", "scale"]).map(scale_fields);
-    let schema = CustomSchema::new(of, source, Arc::clone(&defining.types), compile.clone());
-    let schema = schema.scaled_by(scale.clone());
-    let mut known = before.into_iter().flat_map(|before| &before.schemas);
-    let known = known.find(|known| known.name().api_version == api_version);
-    let known = known.and_then(|known| (known.as_ref() as &dyn Any).downcast_ref::<CustomSchema>());
+    let schema =
+        CustomSchema::new(kind_name, source, Arc::clone(&defining.types), compile.clone()).scaled_by(scale.clone());
+    let known = before
+        .into_iter()
+        .flat_map(|before| &before.schemas)
+        .find(|known| known.name().api_version == api_version)
+        .and_then(|known| (known.as_ref() as &dyn Any).downcast_ref::<CustomSchema>());
     Version {
         api_version,
         schema: Arc::new(match known {

@@ -85,7 +85,8 @@ const LOCAL: [(&str, &str, i64, i64); 35] = [
 /// Label of objects that exist because this server serves their group version.
 const AUTOMANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
 
-fn local((group, version, of_group, of_version): (&str, &str, i64, i64)) -> Value {
+/// Returns the `APIService` of a group version that this server serves, with its priorities.
+fn local(group: &str, version: &str, of_group: i64, of_version: i64) -> Value {
     let mut object = new_object(
         "apiregistration.k8s.io/v1",
         "APIService",
@@ -150,7 +151,9 @@ impl InitialObjects for ApiService {
         let served = LOCAL
             .into_iter()
             .filter(|(group, version, ..)| self.apis.serves_any(&GroupVersion::new(*group, *version)));
-        served.map(local).collect()
+        served
+            .map(|(group, version, of_group, of_version)| local(group, version, of_group, of_version))
+            .collect()
     }
 
     /// Restores the spec of an object that the server manages.

@@ -10,8 +10,11 @@ const CURRENT: &str = "apps/v1";
 /// Converts a stored DaemonSet of any version to v1.
 pub(super) fn daemonset(mut object: Value) -> Value {
     if object.str_at(&["apiVersion"]) == Some("extensions/v1beta1") {
-        let generation = object.remove_at(&["spec", "templateGeneration"]);
-        let generation = generation.as_ref().and_then(Value::as_i64).unwrap_or_default();
+        let generation = object
+            .remove_at(&["spec", "templateGeneration"])
+            .as_ref()
+            .and_then(Value::as_i64)
+            .unwrap_or_default();
         let annotation = ["metadata", "annotations", TEMPLATE_GENERATION];
         object.set_at(&annotation, generation.to_string().into());
     }

@@ -88,9 +88,13 @@ impl Strategy for StatefulSet {
         let spec = root.child("spec");
         for claim in spec.child("volumeClaimTemplates").items() {
             // The reference reports this field by two other names.
-            let place = claim.path();
-            let place = if old.is_none() { place } else { place.child("Spec") };
-            let place = place.to_string();
+            let claim_path = claim.path();
+            let field_path = if old.is_none() {
+                claim_path
+            } else {
+                claim_path.child("Spec")
+            };
+            let place = field_path.to_string();
             fractional_claim(&Field::placed(claim.child("spec").value(), &place), &mut warnings);
         }
         if spec
@@ -210,8 +214,9 @@ impl SpecRules {
     ) {
         validate_selected(template, selector, &mut check.errors);
         let differs = |spec: &&Value| {
-            let of_pods = ["subdomain", "hostname"].iter();
-            let mut of_pods = of_pods.map(|name| spec.at(&["template", "spec", name]));
+            let mut of_pods = ["subdomain", "hostname"]
+                .iter()
+                .map(|name| spec.at(&["template", "spec", name]));
             spec.get("volumeClaimTemplates").is_some() || of_pods.any(|name| name.is_some())
         };
         let whole = spec.value().filter(differs).map(as_of_pods);
@@ -261,14 +266,14 @@ fn as_of_pods(spec: &Value) -> Value {
 /// Returns the Pod template with a volume for each claim, as in the Pods. The template's own volumes follow, without
 /// those that share a name with a claim.
 fn with_claims(spec: &Value) -> Value {
-    let of = |path: &[&str]| {
+    let list = |path: &[&str]| {
         spec.at(path)
             .and_then(Value::as_list)
             .into_iter()
             .flat_map(|list| list.iter())
     };
     let name = |claim: &Value| claim.str_at(&["metadata", "name"]).unwrap_or_default().to_owned();
-    let mut names: Vec<String> = of(&["volumeClaimTemplates"]).map(name).collect();
+    let mut names: Vec<String> = list(&["volumeClaimTemplates"]).map(name).collect();
     // Claims of the same name are one volume.
     let mut seen = BTreeSet::new();
     names.retain(|name| seen.insert(name.clone()));
@@ -280,7 +285,7 @@ fn with_claims(spec: &Value) -> Value {
     };
     let taken: BTreeSet<&str> = names.iter().map(String::as_str).collect();
     let free = |volume: &&Value| !taken.contains(volume.str_at(&["name"]).unwrap_or_default());
-    let own = of(&["template", "spec", "volumes"]).filter(free).cloned();
+    let own = list(&["template", "spec", "volumes"]).filter(free).cloned();
     let volumes: Vec<Value> = names.iter().map(volume).chain(own).collect();
     let mut whole = spec.get("template").cloned().unwrap_or_default();
     whole.set_at(&["spec", "volumes"], volumes.into());

@@ -30,8 +30,11 @@ impl Review for RulesReview {
             ("resourceRules", "resources", &RESOURCE_FIELDS[..]),
             ("nonResourceRules", "nonResourceURLs", &PATH_FIELDS[..]),
         ] {
-            let rules = found.rules.iter().filter(|rule| !texts(rule, kind).is_empty());
-            let rules = rules.map(|rule| listed(rule, fields));
+            let rules = found
+                .rules
+                .iter()
+                .filter(|rule| !texts(rule, kind).is_empty())
+                .map(|rule| listed(rule, fields));
             status.insert(list, Value::List(rules.collect::<List>()));
         }
         status.insert("incomplete", Value::Bool(found.incomplete));

@@ -67,8 +67,8 @@ impl Strategy for CronJob {
         }
         if !old.is_some_and(|old| same(object.get("spec"), old.get("spec"))) {
             let root = Field::root(object);
-            let jobs = root.child("spec");
-            let jobs = jobs.child("jobTemplate");
+            let spec = root.child("spec");
+            let jobs = spec.child("jobTemplate");
             warnings.extend(indexed_warning(&jobs.child("spec")));
             warnings.extend(template_warnings(&context.parts, object, &TEMPLATE));
         }

@@ -144,11 +144,13 @@ fn keep_conditions(object: &mut Value, old: &Value, type_name: &str) {
         return;
     }
     let mut kept = kept.into_iter();
-    let mixed = now.iter().map(|condition| match is_of_type(&condition) {
-        true => kept.next().unwrap_or_default(),
-        false => condition.clone(),
-    });
-    let mixed: Vec<Value> = mixed.collect();
+    let mixed: Vec<Value> = now
+        .iter()
+        .map(|condition| match is_of_type(&condition) {
+            true => kept.next().unwrap_or_default(),
+            false => condition.clone(),
+        })
+        .collect();
     object.set_at(&["status", "conditions"], mixed.into());
 }
 
@@ -175,8 +177,9 @@ fn fill_in_times(context: &WriteContext<'_>, object: &mut Value, old: &Value) {
             let since = before
                 .iter()
                 .find(same)
-                .and_then(|known| known.get("lastTransitionTime"));
-            let since = since.filter(|since| !is_zero(Some(since))).cloned();
+                .and_then(|known| known.get("lastTransitionTime"))
+                .filter(|since| !is_zero(Some(since)))
+                .cloned();
             condition.set_at(
                 &["lastTransitionTime"],
                 since.unwrap_or_else(|| time_text(context.now())),
@@ -208,9 +211,9 @@ impl CertificateSigningRequest {
         if context.dry_run || issued.is_empty() || !certificate(old).is_empty() {
             return;
         }
-        let signer = old.str_at(&["spec", "signerName"]).unwrap_or_default();
-        let signer = match signer.starts_with("kubernetes.io/") {
-            true => SmolStr::new(signer),
+        let signer_name = old.str_at(&["spec", "signerName"]).unwrap_or_default();
+        let signer = match signer_name.starts_with("kubernetes.io/") {
+            true => SmolStr::new(signer_name),
             false => SmolStr::new_static("other"),
         };
         let counters = self.counters.clone();

@@ -57,8 +57,11 @@ pub fn organizations(encoded: &str) -> Result<Vec<String>, String> {
 pub fn common_name(encoded: &str) -> Result<String, String> {
     let block = request_block(encoded)?;
     let subject = subject_of(&block)?;
-    let name = subject.iter_common_name().last();
-    let name = name.and_then(|name| name.as_str().ok()).unwrap_or_default();
+    let name = subject
+        .iter_common_name()
+        .last()
+        .and_then(|name| name.as_str().ok())
+        .unwrap_or_default();
     Ok(name.to_owned())
 }
 

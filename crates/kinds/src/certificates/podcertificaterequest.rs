@@ -176,7 +176,7 @@ enum Key {
 }
 
 impl Key {
-    fn of(info: &SubjectPublicKeyInfo<'_>) -> Self {
+    fn from_info(info: &SubjectPublicKeyInfo<'_>) -> Self {
         const CURVES: [(&str, &dyn VerificationAlgorithm); 3] = [
             ("1.2.840.10045.3.1.7", &ECDSA_P256_SHA256_ASN1),
             ("1.3.132.0.34", &ECDSA_P384_SHA256_ASN1),
@@ -192,8 +192,13 @@ impl Key {
             }
             Ok(PublicKey::RSA(key)) => Self::Rsa(key.key_size()),
             Ok(PublicKey::EC(_)) => {
-                let curve = info.algorithm.parameters.as_ref().and_then(|any| any.as_oid().ok());
-                let curve = curve.map(|oid| oid.to_id_string()).unwrap_or_default();
+                let curve = info
+                    .algorithm
+                    .parameters
+                    .as_ref()
+                    .and_then(|any| any.as_oid().ok())
+                    .map(|oid| oid.to_id_string())
+                    .unwrap_or_default();
                 let known = CURVES.iter().find(|(oid, _)| *oid == curve);
                 known.map_or(Self::Curve, |(_, algorithm)| Self::Supported(*algorithm))
             }
@@ -211,7 +216,7 @@ impl Key {
         curves: &str,
         errors: &mut Errors,
     ) -> Option<&'static dyn VerificationAlgorithm> {
-        let refusal = match Self::of(info) {
+        let refusal = match Self::from_info(info) {
             Self::Supported(algorithm) => return Some(algorithm),
             Self::Curve => field.invalid_as("curve", format!("elliptic public keys must use curve {curves}")),
             Self::Rsa(bits) => field.invalid_as(

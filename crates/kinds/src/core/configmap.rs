@@ -131,10 +131,10 @@ mod tests {
 
     #[test]
     fn a_mebibyte_of_values_is_the_most() {
-        let of = |size: usize| SETTINGS.replace("k: v", &format!("k: {}", "x".repeat(size)));
-        assert!(Harness::new().errors(&of(super::DATA_SIZE)).is_empty());
+        let map_of_size = |size: usize| SETTINGS.replace("k: v", &format!("k: {}", "x".repeat(size)));
+        assert!(Harness::new().errors(&map_of_size(super::DATA_SIZE)).is_empty());
         assert_eq!(
-            Harness::new().errors(&of(super::DATA_SIZE + 1)),
+            Harness::new().errors(&map_of_size(super::DATA_SIZE + 1)),
             ["[]: Too long: may not be more than 1048576 bytes"]
         );
     }

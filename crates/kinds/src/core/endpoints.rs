@@ -37,7 +37,7 @@ pub(super) fn declare(config: &Config) -> Kind {
     kind(Endpoints {
         server: config.server(),
         first: config.first_endpoints,
-        reading: Reading::of(config.features),
+        reading: Reading::for_features(config.features),
     })
     .initial_objects()
     .cells(CELLS)

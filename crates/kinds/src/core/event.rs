@@ -244,8 +244,8 @@ impl EventRules<'_> {
         } else {
             "reportingComponent"
         };
-        let reporter = event.child("reportingComponent");
-        let reporter = Field::placed(reporter.value(), shown);
+        let given = event.child("reportingComponent");
+        let reporter = Field::placed(given.value(), shown);
         if reporter.text().is_empty() {
             errors.push(reporter.required(""));
         }

@@ -52,8 +52,11 @@ impl Strategy for Namespace {
         let mut status = Value::empty_map();
         status.set_at(&["phase"], "Active".into());
         object.set_at(&["status"], status);
-        let finalizers = object.at(&["spec", "finalizers"]).and_then(Value::as_list);
-        let mut finalizers = finalizers.map(|list| list.to_vec()).unwrap_or_default();
+        let mut finalizers = object
+            .at(&["spec", "finalizers"])
+            .and_then(Value::as_list)
+            .map(|list| list.to_vec())
+            .unwrap_or_default();
         if !finalizers.iter().any(|finalizer| finalizer.as_str() == Some(FINALIZER)) {
             finalizers.push(FINALIZER.into());
             object.set_at(&["spec", "finalizers"], finalizers.into());

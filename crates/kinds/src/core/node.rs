@@ -30,7 +30,7 @@ pub(super) struct Proxy;
 /// Returns the kind with its capabilities.
 pub(super) fn declare(config: &Config) -> Kind {
     kind(Node {
-        reading: Reading::of(config.features),
+        reading: Reading::for_features(config.features),
     })
     .connects("proxy", Proxy)
     .cells(CELLS)
@@ -188,10 +188,10 @@ fn validate_node(node: &Field<'_, '_>, reading: Reading, errors: &mut Errors) {
     validate_own_taints(node, errors);
     validate_resources(node, errors);
     let status = node.child("status");
-    let swap = node
+    let capacity = node
         .value()
         .and_then(|node| node.at(&["status", "nodeInfo", "swap", "capacity"]));
-    let swap = Field::placed(swap, "metadata.nodeSwapStatus.capacity");
+    let swap = Field::placed(capacity, "metadata.nodeSwapStatus.capacity");
     if swap.number().is_some_and(|capacity| capacity <= 0) {
         errors.push(swap.invalid("must be greater than zero"));
     }

@@ -122,7 +122,7 @@ impl Strategy for PersistentVolume {
 
     /// upstream: pkg/registry/core/persistentvolume#persistentvolumeStrategy.Validate
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let mut errors = context.check(object, &VolumeRules::of(object));
+        let mut errors = context.check(object, &VolumeRules::new(object));
         validate_mount_options(&Field::root(object), &mut errors);
         errors
     }
@@ -136,7 +136,7 @@ impl Strategy for PersistentVolume {
         // Both the reference's strategy and its update validation validate the whole volume.
         let mut errors = self.validate(context, object);
         errors.extend(validate_metadata_whole(&context.resource.metadata_rules(), object));
-        errors.extend(context.check(object, &VolumeRules::of(object)));
+        errors.extend(context.check(object, &VolumeRules::new(object)));
         let (root, old_root) = (Field::root(object), Field::root(old));
         let (spec, old_spec) = (root.child("spec"), old_root.child("spec"));
         // An empty source differs from a missing one.
@@ -232,8 +232,10 @@ fn rename_labels(old: &mut Value, new: &Value) {
                 if wanted.unwrap_or_default() == key {
                     continue;
                 }
-                let renamed = RENAMED_LABELS.iter().find(|(beta, _)| *beta == key);
-                let renamed = renamed.map_or("", |(_, now)| now);
+                let renamed = RENAMED_LABELS
+                    .iter()
+                    .find(|(beta, _)| *beta == key)
+                    .map_or("", |(_, now)| now);
                 old.set_at(&["key"], renamed.into());
             }
         }
@@ -318,7 +320,7 @@ struct VolumeRules<'v> {
 }
 
 impl<'v> VolumeRules<'v> {
-    fn of(volume: &'v Value) -> Self {
+    fn new(volume: &'v Value) -> Self {
         let name = volume.str_at(&["metadata", "name"]).unwrap_or_default();
         Self { name }
     }

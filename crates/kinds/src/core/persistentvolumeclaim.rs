@@ -387,8 +387,8 @@ mod tests {
     #[test]
     fn the_group_of_a_source_is_any_where_it_named_one_before() {
         let harness = Harness::new();
-        let of = |source: &str| claim(&format!("{ONE}, dataSourceRef: {{{source}, name: s}}"));
-        let wrong = of("apiGroup: a/b, kind: X");
+        let claim_with = |source: &str| claim(&format!("{ONE}, dataSourceRef: {{{source}, name: s}}"));
+        let wrong = claim_with("apiGroup: a/b, kind: X");
         let warnings_of = |old: &str| {
             let errors = harness.update_errors(old, &wrong);
             errors
@@ -396,8 +396,8 @@ mod tests {
                 .filter(|error| error.starts_with("spec.dataSourceRef.apiGroup"))
                 .count()
         };
-        assert_eq!(warnings_of(&of("apiGroup: x.io, kind: X")), 0);
-        assert_eq!(warnings_of(&of("kind: PersistentVolumeClaim")), 1);
+        assert_eq!(warnings_of(&claim_with("apiGroup: x.io, kind: X")), 0);
+        assert_eq!(warnings_of(&claim_with("kind: PersistentVolumeClaim")), 1);
     }
 
     #[test]

@@ -84,12 +84,12 @@ impl ReplicationController {
             check.errors.push(spec.child("template").required(""));
             return;
         };
-        let of = Template {
+        let kind = Template {
             workload: "ReplicationController",
             settings: self.config.pods(),
         };
         let selector = LabelSelector::of_labels(&spec.child("selector"));
-        validate_template_of_replicas(&template, &selector, &of, check);
+        validate_template_of_replicas(&template, &selector, &kind, check);
     }
 }
 

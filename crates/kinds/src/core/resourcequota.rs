@@ -206,13 +206,13 @@ fn quota(quota: &Value, of_limits: bool) -> Value {
     let entries = hard
         .into_iter()
         .flatten()
-        .filter(|(name, _)| name.starts_with("limits.") == of_limits);
-    let entries = entries.map(|(name, hard)| {
-        let used = quota
-            .at(&["status", "used", name.as_str()])
-            .map_or_else(|| "0".to_owned(), scalar_text);
-        format!("{name}: {used}/{}", scalar_text(hard))
-    });
+        .filter(|(name, _)| name.starts_with("limits.") == of_limits)
+        .map(|(name, hard)| {
+            let used = quota
+                .at(&["status", "used", name.as_str()])
+                .map_or_else(|| "0".to_owned(), scalar_text);
+            format!("{name}: {used}/{}", scalar_text(hard))
+        });
     entries.collect::<Vec<_>>().join(", ").into()
 }
 

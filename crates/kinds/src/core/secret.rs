@@ -168,21 +168,21 @@ mod tests {
     #[test]
     fn a_secret_holds_what_its_type_asks_for() {
         let harness = Harness::new();
-        let of = |secret_type: &str, data: &str| {
+        let errors = |secret_type: &str, data: &str| {
             harness.errors(&format!(
                 "{{apiVersion: v1, kind: Secret, metadata: {{name: a}}, type: {secret_type}, data: {data}}}"
             ))
         };
         assert_eq!(
-            of("kubernetes.io/tls", "{tls.crt: ''}"),
+            errors("kubernetes.io/tls", "{tls.crt: ''}"),
             ["data[tls.key]: Required value"]
         );
         assert_eq!(
-            of("kubernetes.io/basic-auth", "{}"),
+            errors("kubernetes.io/basic-auth", "{}"),
             ["data[username]: Required value", "data[password]: Required value"]
         );
-        assert!(of("kubernetes.io/dockercfg", "{.dockercfg: e30=}").is_empty());
-        let broken = of("kubernetes.io/dockercfg", "{.dockercfg: eA==}");
+        assert!(errors("kubernetes.io/dockercfg", "{.dockercfg: e30=}").is_empty());
+        let broken = errors("kubernetes.io/dockercfg", "{.dockercfg: eA==}");
         assert!(
             broken[0].starts_with("data[.dockercfg]: Invalid value: \"<secret contents redacted>\"")
                 || broken[0].contains("redacted")

@@ -69,18 +69,19 @@ impl Review for TokenRequest {
         let own = audiences.iter().all(|audience| issuer.audiences().contains(audience));
         let extended = issuer.extends() && bound.pod.is_some() && seconds == WARNED_AFTER && own;
         let life = if extended { EXTENDED } else { seconds };
-        let token = issuer.issue(&ServiceAccountToken {
-            namespace: context.namespace,
-            account: identity(&account),
-            audiences: &audiences,
-            now: context.now(),
-            seconds: life,
-            warn_after: extended.then_some(seconds),
-            pod: bound.pod,
-            node: bound.node,
-            secret: bound.secret,
-        });
-        let token = token.map_err(|why| Refusal::Failed(format!("failed to generate token: {why}")))?;
+        let token = issuer
+            .issue(&ServiceAccountToken {
+                namespace: context.namespace,
+                account: identity(&account),
+                audiences: &audiences,
+                now: context.now(),
+                seconds: life,
+                warn_after: extended.then_some(seconds),
+                pod: bound.pod,
+                node: bound.node,
+                secret: bound.secret,
+            })
+            .map_err(|why| Refusal::Failed(format!("failed to generate token: {why}")))?;
         context.annotate(ISSUED, || token.credential);
         // The response contains the requested expiration, even if the token is valid for longer.
         let end = context.now() + std::time::Duration::from_secs(seconds.unsigned_abs());
@@ -388,13 +389,13 @@ mod tests {
         );
         assert!(bound("none", "").unwrap_err().contains("NotFound"));
         assert!(bound("''", "").unwrap_err().contains("Name parameter required."));
-        let of = |version: &str| {
+        let error = |version: &str| {
             let bound = format!("boundObjectRef: {{apiVersion: {version}, kind: Secret, name: s}}");
             ask("robot", &bound).unwrap_err()
         };
-        assert!(of("v9").contains("NotFound"));
-        assert!(of("a/b/c").contains("NotFound"));
-        assert!(of("apps/v1").contains("cannot bind token to object of type apps/v1, Kind=Secret"));
+        assert!(error("v9").contains("NotFound"));
+        assert!(error("a/b/c").contains("NotFound"));
+        assert!(error("apps/v1").contains("cannot bind token to object of type apps/v1, Kind=Secret"));
         assert!(ask("nobody", "").unwrap_err().contains("NotFound"));
     }
 
@@ -403,8 +404,8 @@ mod tests {
         let answer = ask(
             "robot",
             "expirationSeconds: 3607, boundObjectRef: {apiVersion: v1, kind: Pod, name: p}",
-        );
-        let answer = answer.unwrap();
+        )
+        .unwrap();
         let token = at(&answer, "status.token");
         assert!(token.contains("31536000 s"), "{token}");
         assert_eq!(at(&answer, "status.expirationTimestamp"), r#""2001-09-09T02:46:47Z""#);

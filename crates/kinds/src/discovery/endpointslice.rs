@@ -49,7 +49,7 @@ pub(super) fn declare(config: &Config) -> Kind {
     kind(EndpointSlice {
         server: config.server(),
         first: config.first_endpoints,
-        reading: Reading::of(config.features),
+        reading: Reading::for_features(config.features),
     })
     .initial_objects()
     .cells(CELLS)
@@ -483,14 +483,18 @@ mod tests {
     #[test]
     fn server_is_behind_its_service() {
         let (first, reading) = (true, Reading::Strict);
-        let of = |server| {
+        let objects = |server| {
             (
                 Endpoints { server, first, reading }.initial_objects(),
                 EndpointSlice { server, first, reading }.initial_objects(),
             )
         };
-        assert_eq!(of(None), (Vec::new(), Vec::new()), "it is not reachable from elsewhere");
-        let (endpoints, slices) = of(Some("10.1.2.3:6443".parse().unwrap()));
+        assert_eq!(
+            objects(None),
+            (Vec::new(), Vec::new()),
+            "it is not reachable from elsewhere"
+        );
+        let (endpoints, slices) = objects(Some("10.1.2.3:6443".parse().unwrap()));
         let port = r#"{"name":"https","port":6443,"protocol":"TCP"}"#;
         assert_eq!(
             at(&endpoints[0], "subsets"),

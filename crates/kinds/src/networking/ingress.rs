@@ -33,7 +33,7 @@ const NOT_AT_ENDS: [&str; 2] = ["/..", "/."];
 /// Returns the kind with its capabilities.
 pub(super) fn declare(config: &Config) -> Kind {
     kind(Ingress {
-        reading: Reading::of(config.features),
+        reading: Reading::for_features(config.features),
     })
     .cells(CELLS)
     .read_by(super::at_rest::ingress)
@@ -44,7 +44,7 @@ pub(super) fn declare(config: &Config) -> Kind {
 impl Strategy for Ingress {
     /// upstream: pkg/registry/networking/ingress#ingressStrategy.Validate
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let mut errors = context.check(object, &self.rules_beside(None));
+        let mut errors = context.check(object, &self.rules_against(None));
         let annotation = object.str_at(&["metadata", "annotations", CLASS]);
         let class = object.str_at(&["spec", "ingressClassName"]);
         if let (Some(annotation), Some(class)) = (annotation, class)
@@ -62,7 +62,7 @@ impl Strategy for Ingress {
 
     /// upstream: pkg/registry/networking/ingress#ingressStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        context.check(object, &self.rules_beside(Some(old)))
+        context.check(object, &self.rules_against(Some(old)))
     }
 
     /// upstream: pkg/registry/networking/ingress#ingressStrategy.WarningsOnCreate
@@ -97,7 +97,7 @@ fn status_warnings(ingress: &Field<'_, '_>) -> Vec<String> {
 
 impl Ingress {
     /// Returns the rules for an object that replaces `old`.
-    fn rules_beside<'a>(&self, old: Option<&'a Value>) -> IngressRules<'a> {
+    fn rules_against<'a>(&self, old: Option<&'a Value>) -> IngressRules<'a> {
         let points = old.map_or(&[][..], |old| items(old, &["status", "loadBalancer", "ingress"]));
         IngressRules {
             reading: self.reading,

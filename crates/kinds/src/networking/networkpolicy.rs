@@ -25,7 +25,7 @@ pub(crate) struct NetworkPolicy {
 /// Returns the kind with its capabilities.
 pub(super) fn declare(config: &Config) -> Kind {
     kind(NetworkPolicy {
-        reading: Reading::of(config.features),
+        reading: Reading::for_features(config.features),
     })
     .metadata_checks(of_core(0, 1))
     .done()
@@ -55,12 +55,12 @@ impl Strategy for NetworkPolicy {
 
     /// upstream: pkg/registry/networking/networkpolicy#networkPolicyStrategy.Validate
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        context.check(object, &self.rules_beside(None))
+        context.check(object, &self.rules_against(None))
     }
 
     /// upstream: pkg/registry/networking/networkpolicy#networkPolicyStrategy.ValidateUpdate
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        context.check(object, &self.rules_beside(Some(old)))
+        context.check(object, &self.rules_against(Some(old)))
     }
 
     /// upstream: pkg/registry/networking/networkpolicy#networkPolicyStrategy.WarningsOnCreate
@@ -84,7 +84,7 @@ impl Strategy for NetworkPolicy {
 
 impl NetworkPolicy {
     /// Returns the rules for an object that replaces `old`.
-    fn rules_beside<'a>(&self, old: Option<&'a Value>) -> PolicyRules<'a> {
+    fn rules_against<'a>(&self, old: Option<&'a Value>) -> PolicyRules<'a> {
         PolicyRules {
             reading: self.reading,
             kept: old.map(blocks_of).into_iter().flatten().collect(),

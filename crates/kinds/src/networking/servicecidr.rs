@@ -145,12 +145,12 @@ mod tests {
 
     #[test]
     fn blocks_stay_but_one_of_the_other_family_may_come() {
-        let of = |blocks: &str| {
+        let service_cidr = |blocks: &str| {
             format!(
                 "{{apiVersion: networking.k8s.io/v1, kind: ServiceCIDR, metadata: {{name: c}}, spec: {{cidrs: [{blocks}]}}}}"
             )
         };
-        let changed = |blocks: &str| Harness::new().update_errors(&of("10.1.0.0/16"), &of(blocks));
+        let changed = |blocks: &str| Harness::new().update_errors(&service_cidr("10.1.0.0/16"), &service_cidr(blocks));
         assert!(changed("10.1.0.0/16, '2001:db8::/64'").is_empty());
         assert_eq!(changed(""), ["spec.cidrs: Invalid value: []: field is immutable"]);
         assert_eq!(

@@ -69,8 +69,8 @@ impl<'v> Rules<'v> for RuntimeClass {
 /// Returns the error for a duplicate toleration. Its value has the reference's field names and order.
 fn shown_twice(toleration: &Field<'_, '_>) -> FieldError {
     let part = |name: &str| json::to_string(&toleration.child(name).text().into());
-    let seconds = toleration.child("tolerationSeconds");
-    let seconds = seconds
+    let field = toleration.child("tolerationSeconds");
+    let seconds = field
         .number()
         .map_or_else(|| "null".to_owned(), |seconds| seconds.to_string());
     let shown = format!(

@@ -82,8 +82,8 @@ fn is_cost(text: &str) -> bool {
 ///
 /// upstream: pkg/apis/core/validation#ValidateSeccompPodAnnotations
 fn validate_seccomp_annotations(annotations: &Field<'_, '_>, errors: &mut Errors) {
-    let own = annotations.entry(SECCOMP);
-    let own = own.is_set().then_some((SECCOMP, own));
+    let field = annotations.entry(SECCOMP);
+    let own = field.is_set().then_some((SECCOMP, field));
     let of_containers = annotations
         .entries()
         .filter(|(key, _)| key.starts_with(SECCOMP_OF_CONTAINER));
@@ -206,18 +206,13 @@ pub(crate) fn app_armor_fields(pod: &mut Value) -> Vec<String> {
             .and_then(Value::as_list)
             .map_or(0, |list| list.len());
         for at in 0..count {
-            app_armor_of_container(pod, (list, at), of_pod.as_ref(), &mut warnings);
+            app_armor_of_container(pod, list, at, of_pod.as_ref(), &mut warnings);
         }
     }
     warnings
 }
 
-fn app_armor_of_container(
-    pod: &mut Value,
-    (list, at): (&str, usize),
-    of_pod: Option<&Value>,
-    warnings: &mut Vec<String>,
-) {
+fn app_armor_of_container(pod: &mut Value, list: &str, at: usize, of_pod: Option<&Value>, warnings: &mut Vec<String>) {
     const FIELD: [&str; 2] = ["securityContext", "appArmorProfile"];
     let containers = pod.at(&["spec", list]).and_then(Value::as_list);
     let Some(container) = containers.and_then(|containers| containers.get(at)) else {

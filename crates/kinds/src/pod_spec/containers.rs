@@ -112,8 +112,8 @@ fn validate_init<'v>(
         } else if !name.text().is_empty() {
             names.insert(name.text());
         }
-        let alone = container.path();
-        let alone = Field::placed(container.value(), alone.as_str());
+        let path = container.path();
+        let alone = Field::placed(container.value(), path.as_str());
         validate_host_port_conflicts(std::iter::once(alone), &mut check.errors);
         if always {
             validate_running(&container, pod, check);

@@ -159,8 +159,11 @@ fn requests_from_limits(container: &mut Value) {
     let Some(limits) = container.at(&["resources", "limits"]).and_then(Value::as_map).cloned() else {
         return;
     };
-    let requests = container.at(&["resources", "requests"]).and_then(Value::as_map);
-    let mut requests = requests.cloned().unwrap_or_default();
+    let mut requests = container
+        .at(&["resources", "requests"])
+        .and_then(Value::as_map)
+        .cloned()
+        .unwrap_or_default();
     for (name, limit) in &limits {
         if !requests.contains_key(name) {
             requests.insert(name.clone(), limit.clone());

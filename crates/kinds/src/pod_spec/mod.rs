@@ -83,7 +83,7 @@ impl<'a> PodRules<'a> {
         Self {
             allow_privileged: settings.allow_privileged,
             name,
-            reading: Reading::of(settings.features),
+            reading: Reading::for_features(settings.features),
             labels_mounts: allows(Feature::SELinuxMount, |old| {
                 old.at(&["securityContext", "seLinuxChangePolicy"]).is_some()
             }),
@@ -120,7 +120,7 @@ pub(crate) fn validate_pod_spec(spec: &Part<'_, '_>, rules: PodRules<'_>, check:
     let volumes = volumes::validate_volumes(spec, rules.name.unwrap_or_default(), check);
     let claims = spec.child("resourceClaims");
     scheduling::validate_resource_claims(&claims, &mut check.errors);
-    let claims = ClaimNames::of(&claims);
+    let claims = ClaimNames::from_field(&claims);
     let operating_system = spec.child("os");
     let pod = containers::PodParts {
         volumes: &volumes,
@@ -222,10 +222,10 @@ mod tests {
 
     /// Returns the errors of a Pod whose only container, or whose spec, is extended by these lines of YAML.
     fn of_container(parts: &str) -> Vec<String> {
-        of(&format!("containers: [{{name: c, image: i, {parts}}}]"))
+        errors_of_spec(&format!("containers: [{{name: c, image: i, {parts}}}]"))
     }
 
-    fn of(spec: &str) -> Vec<String> {
+    fn errors_of_spec(spec: &str) -> Vec<String> {
         Harness::new().errors(&format!(
             "{{apiVersion: v1, kind: Pod, metadata: {{name: p}}, spec: {{{spec}}}}}"
         ))
@@ -233,17 +233,17 @@ mod tests {
 
     #[test]
     fn containers_have_names_and_images() {
-        assert_eq!(of("containers: []"), ["spec.containers: Required value"]);
+        assert_eq!(errors_of_spec("containers: []"), ["spec.containers: Required value"]);
         assert_eq!(
-            of("containers: [{name: a}]"),
+            errors_of_spec("containers: [{name: a}]"),
             ["spec.containers[0].image: Required value"]
         );
         assert_eq!(
-            of("containers: [{name: a, image: i}, {name: a, image: i}]"),
+            errors_of_spec("containers: [{name: a, image: i}, {name: a, image: i}]"),
             [r#"spec.containers[1].name: Duplicate value: "a""#]
         );
         assert_eq!(
-            of("containers: [{name: a, image: i}], initContainers: [{name: a, image: i}]"),
+            errors_of_spec("containers: [{name: a, image: i}], initContainers: [{name: a, image: i}]"),
             [r#"spec.initContainers[0].name: Duplicate value: "a""#]
         );
     }
@@ -340,13 +340,13 @@ mod tests {
     fn volumes_have_one_source_and_mounts_a_volume() {
         let container = "containers: [{name: c, image: i}]";
         assert_eq!(
-            of(&format!(
+            errors_of_spec(&format!(
                 "{container}, volumes: [{{name: v, emptyDir: {{}}, secret: {{secretName: s}}}}]"
             )),
             ["spec.volumes[0].secret: Forbidden: may not specify more than 1 volume type"]
         );
         assert_eq!(
-            of(&format!(
+            errors_of_spec(&format!(
                 "{container}, volumes: [{{name: v, configMap: {{name: c, items: [{{key: k, path: ../x}}]}}}}]"
             )),
             [r#"spec.volumes[0].configMap.items[0].path: Invalid value: "../x": must not contain '..'"#]
@@ -356,8 +356,10 @@ mod tests {
             [r#"spec.containers[0].volumeMounts[0].name: Not found: "nope""#]
         );
         assert!(
-            of("volumes: [{name: v}], containers: [{name: c, image: i, volumeMounts: [{name: v, mountPath: /a}]}]")
-                .is_empty()
+            errors_of_spec(
+                "volumes: [{name: v}], containers: [{name: c, image: i, volumeMounts: [{name: v, mountPath: /a}]}]"
+            )
+            .is_empty()
         );
     }
 
@@ -366,7 +368,7 @@ mod tests {
         let claim = "spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}";
         let errors = |metadata: &str| {
             let template = format!("{{metadata: {{{metadata}}}, {claim}}}");
-            of(&format!(
+            errors_of_spec(&format!(
                 "containers: [{{name: c, image: i}}], volumes: [{{name: v, ephemeral: {{volumeClaimTemplate: {template}}}}}]"
             ))
         };
@@ -417,9 +419,9 @@ mod tests {
             ]
         );
         let own = "hostUsers: false, containers: [{name: c, image: i, securityContext: {procMount: Unmasked}}]";
-        assert!(of(own).is_empty());
+        assert!(errors_of_spec(own).is_empty());
         assert_eq!(
-            of(&format!("{own}, hostPID: true")),
+            errors_of_spec(&format!("{own}, hostPID: true")),
             ["spec.HostPID: Forbidden: when `hostUsers` is false"]
         );
     }
@@ -428,13 +430,13 @@ mod tests {
     fn scheduling_is_checked_by_the_words_of_the_reference() {
         let container = "containers: [{name: c, image: i}]";
         assert_eq!(
-            of(&format!(
+            errors_of_spec(&format!(
                 "{container}, tolerations: [{{key: a, operator: Exists, value: x}}]"
             )),
             ["spec.tolerations[0].operator: Invalid value: \"x\": value must be empty when `operator` is 'Exists'"]
         );
         assert_eq!(
-            of(&format!(
+            errors_of_spec(&format!(
                 "{container}, topologySpreadConstraints: [{{maxSkew: 0, topologyKey: k, whenUnsatisfiable: Odd}}]"
             )),
             [
@@ -443,7 +445,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            of(&format!("{container}, dnsPolicy: None")),
+            errors_of_spec(&format!("{container}, dnsPolicy: None")),
             ["spec.dnsConfig: Required value: must provide `dnsConfig` when `dnsPolicy` is None"]
         );
     }

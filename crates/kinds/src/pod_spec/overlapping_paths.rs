@@ -8,7 +8,7 @@ use holdfast_schema::Field;
 use holdfast_value::Value;
 
 /// Paths so far, each with the number of paths before it.
-type Seen<'v> = BTreeMap<&'v str, usize>;
+type EarlierPaths<'v> = BTreeMap<&'v str, usize>;
 
 /// Maximum number of warnings: clients receive only some kilobytes of them.
 const MAX_WARNINGS: usize = 100;
@@ -29,10 +29,10 @@ pub(super) fn warnings(volumes: &Field<'_, '_>, warnings: &mut Vec<String>) {
                 continue;
             }
             let what = source_text(kind, name.map(|name| source.child(name).text()));
-            warn(called, &what, item_paths(&source), &mut Seen::new(), warnings);
+            warn(called, &what, item_paths(&source), &mut EarlierPaths::new(), warnings);
         }
         let projected = volume.child("projected");
-        let mut all = Seen::new();
+        let mut all = EarlierPaths::new();
         for projection in projected.child("sources").items() {
             projection_warnings(called, &projection, &mut all, warnings);
         }
@@ -42,7 +42,12 @@ pub(super) fn warnings(volumes: &Field<'_, '_>, warnings: &mut Vec<String>) {
 /// Adds warnings about overlaps within a source, then with the sources before it, or about an empty source.
 ///
 /// upstream: pkg/api/pod#warningsForOverlappingVirtualPaths
-fn projection_warnings<'v>(volume: &str, projection: &Field<'v, '_>, all: &mut Seen<'v>, warnings: &mut Vec<String>) {
+fn projection_warnings<'v>(
+    volume: &str,
+    projection: &Field<'v, '_>,
+    all: &mut EarlierPaths<'v>,
+    warnings: &mut Vec<String>,
+) {
     if projection
         .value()
         .and_then(Value::as_map)
@@ -75,9 +80,9 @@ fn projection_warnings<'v>(volume: &str, projection: &Field<'v, '_>, all: &mut S
             warnings,
         );
     } else if bundle.is_set() {
-        let name = bundle.child("name");
-        let name = if name.is_set() {
-            name
+        let own_name = bundle.child("name");
+        let name = if own_name.is_set() {
+            own_name
         } else {
             bundle.child("signerName")
         };
@@ -91,11 +96,11 @@ fn warn_of_projected<'v>(
     volume: &str,
     what: &str,
     mut paths: Vec<&'v str>,
-    all: &mut Seen<'v>,
+    all: &mut EarlierPaths<'v>,
     warnings: &mut Vec<String>,
 ) {
     let what = format!("Projected {what}");
-    warn(volume, &what, paths.clone(), &mut Seen::new(), warnings);
+    warn(volume, &what, paths.clone(), &mut EarlierPaths::new(), warnings);
     paths.sort_unstable();
     paths.dedup();
     warn(volume, &what, paths, all, warnings);
@@ -118,7 +123,7 @@ fn item_paths<'v>(source: &Field<'v, '_>) -> Vec<&'v str> {
 /// Adds warnings about paths that overlap with `seen` or with each other, and adds the paths to `seen`.
 ///
 /// upstream: pkg/api/pod#warningsForOverlappingVirtualPaths
-fn warn<'v>(volume: &str, what: &str, paths: Vec<&'v str>, seen: &mut Seen<'v>, warnings: &mut Vec<String>) {
+fn warn<'v>(volume: &str, what: &str, paths: Vec<&'v str>, seen: &mut EarlierPaths<'v>, warnings: &mut Vec<String>) {
     for path in paths {
         let path = path.trim_end_matches('/');
         for other in overlaps(seen, path) {
@@ -135,15 +140,15 @@ fn warn<'v>(volume: &str, what: &str, paths: Vec<&'v str>, seen: &mut Seen<'v>, 
 }
 
 /// Returns the members of `paths` that equal `path`, contain it or are below it, in the order in which they were seen.
-fn overlaps<'v>(paths: &Seen<'v>, path: &str) -> Vec<&'v str> {
+fn overlaps<'v>(paths: &EarlierPaths<'v>, path: &str) -> Vec<&'v str> {
     if path.is_empty() {
         return Vec::new();
     }
     let directory = format!("{path}/");
     let above = path.match_indices('/').filter_map(|(end, _)| path.get(..end));
     let at_or_above = above.chain([path]).filter_map(|path| paths.get_key_value(path));
-    let within = paths.range::<str, _>((Bound::Included(directory.as_str()), Bound::Unbounded));
-    let within = within
+    let within = paths
+        .range::<str, _>((Bound::Included(directory.as_str()), Bound::Unbounded))
         .take_while(|(path, _)| path.starts_with(&directory))
         .take(MAX_WARNINGS);
     let mut found: Vec<_> = at_or_above.filter(|(path, _)| !path.is_empty()).chain(within).collect();

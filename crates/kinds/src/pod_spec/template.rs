@@ -70,8 +70,8 @@ pub(crate) fn validate_template_metadata(template: &Field<'_, '_>, features: Fea
     // The reference omits `metadata` from these paths.
     let (labels, annotations) = (metadata.child("labels"), metadata.child("annotations"));
     validate_labels(&template.child("labels").in_place(labels.value()), errors);
-    let placed = template.child("annotations");
-    let placed = placed.in_place(annotations.value());
+    let own = template.child("annotations");
+    let placed = own.in_place(annotations.value());
     if let Some(map) = annotations.value().and_then(Value::as_map) {
         validate_annotations(&placed.path(), map, errors);
     }

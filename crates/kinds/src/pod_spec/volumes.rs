@@ -90,8 +90,8 @@ pub(super) fn validate_volumes<'v>(spec: &Part<'v, '_>, pod_name: &str, check: &
         if let (true, Some(value)) = (check.errors.len() == before, volume.value()) {
             known.insert(name.text(), value);
         }
-        let claim = volume.child("persistentVolumeClaim");
-        let claim = claim.child("claimName");
+        let source = volume.child("persistentVolumeClaim");
+        let claim = source.child("claimName");
         if made.contains(claim.text()) {
             let fault = "must not reference a PVC that gets created for an ephemeral volume";
             check.errors.push(claim.invalid(fault));
@@ -259,8 +259,8 @@ fn project_token<'v>(one: &Part<'v, '_>, volume: &Field<'_, '_>, _paths: &mut Pa
     }
     // The reference reports the path at the volume.
     let path = one.child("path");
-    let shown = volume.child("path");
-    let shown = shown.path();
+    let field = volume.child("path");
+    let shown = field.path();
     let path = Field::placed(path.value(), shown.as_str());
     if path.text().is_empty() {
         errors.push(path.required(""));

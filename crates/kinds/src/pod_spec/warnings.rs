@@ -118,8 +118,8 @@ pub(crate) fn pod_spec_warnings(
     node_affinity(spec, warnings);
     topology_spread(spec, warnings);
     for (annotation, text) in DEPRECATED_ANNOTATIONS {
-        let entry = metadata.child("annotations");
-        let entry = entry.entry(annotation);
+        let annotations = metadata.child("annotations");
+        let entry = annotations.entry(annotation);
         if entry.is_set() {
             warnings.push(format!("{}: {text}", entry.path()));
         }

@@ -38,8 +38,8 @@ mod tests {
             object.set_at(&["apiVersion"], version.into());
             let selector = json::parse(kept, &Limits::REQUEST).unwrap_or_default();
             object.set_at(&["spec", "selector"], selector);
-            let found = poddisruptionbudget(object);
-            let found = found.at(&["spec", "selector"]).map(json::to_string);
+            let converted = poddisruptionbudget(object);
+            let found = converted.at(&["spec", "selector"]).map(json::to_string);
             assert_eq!(found.unwrap_or_default().as_bytes(), read);
         }
     }

@@ -56,8 +56,10 @@ pub(super) fn roles(of_cluster: bool) -> Vec<Value> {
 /// Returns the default ClusterRoleBindings, or the default RoleBindings.
 pub(super) fn bindings(of_cluster: bool) -> Vec<Value> {
     let table = read(TABLE);
-    let bindings = table.bindings.iter();
-    let bindings = bindings.filter(|binding| binding.namespace.is_empty() == of_cluster);
+    let bindings = table
+        .bindings
+        .iter()
+        .filter(|binding| binding.namespace.is_empty() == of_cluster);
     bindings.map(binding_object).collect()
 }
 
@@ -378,13 +380,13 @@ mod tests {
             if !key.starts_with("/registry/clusterroles/") && !key.starts_with("/registry/roles/") {
                 continue;
             }
-            let of = |object: &Value, field: &str| object.str_at(&["metadata", field]).map(str::to_owned);
+            let metadata = |object: &Value, field: &str| object.str_at(&["metadata", field]).map(str::to_owned);
             let recorded = entry.at(&["object"]).unwrap();
-            let name = of(recorded, "name").unwrap();
+            let name = metadata(recorded, "name").unwrap();
             let same = |role: &&Value| {
                 ["name", "namespace"]
                     .iter()
-                    .all(|field| of(role, field) == of(recorded, field))
+                    .all(|field| metadata(role, field) == metadata(recorded, field))
             };
             let role = known.iter().find(same);
             let Some(role) = role.filter(|_| !OTHERS.iter().any(|other| name.ends_with(other))) else {

@@ -63,8 +63,8 @@ pub(super) fn check(context: &WriteContext<'_>, rules: &[Rule]) -> Result<(), Re
     if missing.is_empty() {
         return Ok(());
     }
-    let lines: BTreeSet<String> = compact(missing).iter().map(described).collect();
-    let lines: Vec<String> = lines.into_iter().collect();
+    let sorted: BTreeSet<String> = compact(missing).iter().map(described).collect();
+    let lines: Vec<String> = sorted.into_iter().collect();
     let mut message = format!(
         "user {:?} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
         context.user.name,
@@ -201,15 +201,16 @@ const RECENT: usize = 1_000;
 
 /// Formats a rule as the reference does in messages.
 fn described(rule: &Rule) -> String {
-    let parts = [
+    let rows = [
         ("APIGroups", &rule.api_groups),
         ("Resources", &rule.resources),
         ("NonResourceURLs", &rule.non_resource_urls),
         ("ResourceNames", &rule.resource_names),
         ("Verbs", &rule.verbs),
     ];
-    let parts = parts.iter().filter(|(_, texts)| !texts.is_empty());
-    let parts: Vec<String> = parts
+    let parts: Vec<String> = rows
+        .iter()
+        .filter(|(_, texts)| !texts.is_empty())
         .map(|(name, texts)| format!("{name}:{}", quoted(texts, " ")))
         .collect();
     format!("{{{}}}", parts.join(", "))

@@ -28,8 +28,10 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     let policy = || Arc::clone(&config.policy);
     let binding = |scope| {
         let policy = policy();
-        let binding = kind(binding::Binding { scope, policy });
-        let binding = binding.named_by(name_faults).initial_objects().followed();
+        let binding = kind(binding::Binding { scope, policy })
+            .named_by(name_faults)
+            .initial_objects()
+            .followed();
         binding
             .cells(binding::CELLS)
             .metadata_checks(in_order(UpdateOrder::ObjectFirst, COMMON_CHECKS))
@@ -37,8 +39,10 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     };
     let role = |scope| {
         let policy = policy();
-        let role = kind(role::Role { scope, policy });
-        let role = role.named_by(name_faults).initial_objects().followed();
+        let role = kind(role::Role { scope, policy })
+            .named_by(name_faults)
+            .initial_objects()
+            .followed();
         role.metadata_checks(in_order(UpdateOrder::ObjectFirst, COMMON_CHECKS))
             .done()
     };

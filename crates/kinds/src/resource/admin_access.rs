@@ -27,7 +27,8 @@ pub(super) fn validate_requests(context: &WriteContext<'_>, devices: &Field<'_, 
 /// upstream: pkg/registry/resource#AuthorizedForAdminStatus
 pub(super) fn validate_results(
     context: &WriteContext<'_>,
-    (status, old): (&Field<'_, '_>, &Field<'_, '_>),
+    status: &Field<'_, '_>,
+    old: &Field<'_, '_>,
     errors: &mut Errors,
 ) {
     let giving = |result: &Value| is_true(result.get("adminAccess"));

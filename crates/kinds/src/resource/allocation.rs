@@ -23,7 +23,7 @@ struct DeviceId<'v>([&'v str; 4]);
 impl<'v> DeviceId<'v> {
     const PARTS: [&'static str; 4] = ["driver", "pool", "device", "shareID"];
 
-    fn of(device: &'v Value) -> Self {
+    fn from_device(device: &'v Value) -> Self {
         Self(Self::PARTS.map(|part| device.str_at(&[part]).unwrap_or_default()))
     }
 
@@ -40,9 +40,12 @@ impl<'v> DeviceId<'v> {
 
 /// Returns the devices that a status allocates.
 fn allocated(status: Option<&Value>) -> HashSet<DeviceId<'_>> {
-    let results = status.and_then(|status| status.at(&["allocation", "devices", "results"]));
-    let results = results.and_then(Value::as_list).into_iter().flatten();
-    results.map(DeviceId::of).collect()
+    let results = status
+        .and_then(|status| status.at(&["allocation", "devices", "results"]))
+        .and_then(Value::as_list)
+        .into_iter()
+        .flatten();
+    results.map(DeviceId::from_device).collect()
 }
 
 /// Prepares a status for storage: removes the status of devices that are no longer allocated.
@@ -57,9 +60,15 @@ pub(super) fn prepare_status(claim: &mut Value, old: &Value) {
         return;
     };
     let devices = status.get("devices").and_then(Value::as_list);
-    if !gone.is_empty() && devices.is_some_and(|devices| devices.iter().any(|one| gone.contains(&DeviceId::of(one)))) {
-        let kept = devices.into_iter().flatten();
-        let kept: Vec<Value> = kept.filter(|one| !gone.contains(&DeviceId::of(one))).cloned().collect();
+    if !gone.is_empty()
+        && devices.is_some_and(|devices| devices.iter().any(|one| gone.contains(&DeviceId::from_device(one))))
+    {
+        let kept: Vec<Value> = devices
+            .into_iter()
+            .flatten()
+            .filter(|one| !gone.contains(&DeviceId::from_device(one)))
+            .cloned()
+            .collect();
         if kept.is_empty() {
             claim.remove_at(&["status", "devices"]);
         } else {
@@ -91,10 +100,10 @@ pub(super) struct StatusRules<'v> {
 
 impl<'v> StatusRules<'v> {
     /// Returns the rules for the status of `claim`, which replaces that of `old`.
-    pub(super) fn of(claim: &'v Value, old: &'v Value) -> Self {
+    pub(super) fn new(claim: &'v Value, old: &'v Value) -> Self {
         let deletion = claim.at(&["metadata", "deletionTimestamp"]);
         Self {
-            devices: RequestRules::of(claim.at(&["spec", "devices"])),
+            devices: RequestRules::new(claim.at(&["spec", "devices"])),
             allocated: allocated(claim.get("status")),
             is_ending: deletion.is_some_and(|time| !time.is_null()),
             old: Field::placed(old.get("status"), "status"),
@@ -149,7 +158,7 @@ impl<'v> StatusRules<'v> {
     ///
     /// upstream: pkg/apis/resource/validation#validateDeviceStatus
     fn validate_allocated(&self, device: &Field<'_, '_>, errors: &mut Errors) {
-        let id = DeviceId::of(device.value().unwrap_or(&Value::Null));
+        let id = DeviceId::from_device(device.value().unwrap_or(&Value::Null));
         if !self.allocated.contains(&id) {
             let why = format!("{}: must be an allocated device in the claim", id.shown());
             errors.push(FieldError {
@@ -198,7 +207,7 @@ fn validate_share(device: &Field<'_, '_>, errors: &mut Errors) {
 fn report_repeated_devices(devices: &Field<'_, '_>, errors: &mut Errors) {
     let mut seen = HashSet::new();
     for (device, value) in devices.items().zip(devices.slice()) {
-        let id = DeviceId::of(value);
+        let id = DeviceId::from_device(value);
         let shown = id.shown();
         if !seen.insert(id) {
             errors.push(FieldError {
@@ -271,8 +280,8 @@ mod tests {
 
     #[test]
     fn admin_access_needs_leave_of_the_namespace() {
-        let asking = CLAIM.replace("deviceClassName: c", "deviceClassName: c, adminAccess: true");
-        let asking = format!("{{{asking}}}");
+        let request = CLAIM.replace("deviceClassName: c", "deviceClassName: c, adminAccess: true");
+        let asking = format!("{{{request}}}");
         let messages = Harness::new().errors(&asking);
         assert!(
             messages.len() == 1 && messages[0].starts_with("spec.devices.requests[0].adminAccess: Forbidden: "),

@@ -28,7 +28,7 @@ pub(super) fn declare(config: &Config) -> Kind {
 impl Strategy for DeviceClass {
     /// upstream: pkg/registry/resource/deviceclass#deviceClassStrategy.Validate
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        context.check(object, &ClassRules(RequestRules::of(None)))
+        context.check(object, &ClassRules(RequestRules::new(None)))
     }
 
     /// upstream: pkg/registry/resource/deviceclass#deviceClassStrategy.ValidateUpdate
@@ -40,7 +40,7 @@ impl Strategy for DeviceClass {
         let rules = RequestRules {
             selectors: stored("selectors"),
             configurations: stored("config"),
-            ..RequestRules::of(None)
+            ..RequestRules::new(None)
         };
         context.check(object, &ClassRules(rules))
     }

@@ -233,23 +233,32 @@ mod tests {
 
     #[test]
     fn a_qualified_name_is_an_identifier_behind_a_domain() {
-        let of = |name: &str| texts(|at, errors| validate_qualified_name(at, name, errors), name);
+        let errors_for = |name: &str| texts(|at, errors| validate_qualified_name(at, name, errors), name);
         for name in ["a", "_A1", "example.com/a", "a/b/c"] {
-            assert!(of(name).is_empty(), "{name}: {:?}", of(name));
+            assert!(errors_for(name).is_empty(), "{name}: {:?}", errors_for(name));
         }
-        assert_eq!(of("/a"), [r#"x: Invalid value: "": the domain must not be empty"#]);
-        assert_eq!(of("a/"), [r#"x: Invalid value: "": the name must not be empty"#]);
-        assert_eq!(of("a-b").len(), 1);
-        assert_eq!(of(&"a".repeat(33)), ["x: Too long: may not be more than 32 bytes"]);
+        assert_eq!(
+            errors_for("/a"),
+            [r#"x: Invalid value: "": the domain must not be empty"#]
+        );
+        assert_eq!(
+            errors_for("a/"),
+            [r#"x: Invalid value: "": the name must not be empty"#]
+        );
+        assert_eq!(errors_for("a-b").len(), 1);
+        assert_eq!(
+            errors_for(&"a".repeat(33)),
+            ["x: Too long: may not be more than 32 bytes"]
+        );
         assert_eq!(texts(validate_attribute_name, "").len(), 2);
     }
 
     #[test]
     fn a_uid_is_a_uuid_in_lower_case() {
-        let of = |uid: &str| texts(validate_uid, uid);
-        assert!(of("00000000-0000-4000-8000-00000000000a").is_empty());
+        let errors_for = |uid: &str| texts(validate_uid, uid);
+        assert!(errors_for("00000000-0000-4000-8000-00000000000a").is_empty());
         assert_eq!(
-            of("x"),
+            errors_for("x"),
             [r#"x: Invalid value: "x": error validating uid: invalid UUID length: 1"#]
         );
         for normal in [
@@ -258,7 +267,7 @@ mod tests {
             "urn:uuid:00000000-0000-4000-8000-00000000000a",
             &"0".repeat(32),
         ] {
-            assert!(of(normal)[0].ends_with(NORMALIZED), "{normal}");
+            assert!(errors_for(normal)[0].ends_with(NORMALIZED), "{normal}");
         }
         for (odd, fault) in [
             ("00000000x0000-4000-8000-00000000000a", "invalid UUID format"),
@@ -267,7 +276,7 @@ mod tests {
                 "invalid bracketed UUID format",
             ),
         ] {
-            assert!(of(odd)[0].ends_with(fault), "{odd}");
+            assert!(errors_for(odd)[0].ends_with(fault), "{odd}");
         }
     }
 

@@ -19,7 +19,7 @@ struct Amount<'v> {
 }
 
 impl<'v> Amount<'v> {
-    fn of(field: &Field<'v, '_>) -> Option<Self> {
+    fn from_field(field: &Field<'v, '_>) -> Option<Self> {
         let quantity = quantity(field)?;
         Some(Self {
             quantity,
@@ -43,25 +43,25 @@ pub(super) fn validate_request_policy(capacity: &Field<'_, '_>, errors: &mut Err
     let policy = capacity.child("requestPolicy");
     let (values, range) = (policy.child("validValues"), policy.child("validRange"));
     let default = policy.child("default");
-    let Some(most) = Amount::of(&capacity.child("value")) else {
+    let Some(most) = Amount::from_field(&capacity.child("value")) else {
         return;
     };
-    let default_amount = Amount::of(&default);
+    let default_amount = Amount::from_field(&default);
     match (!values.is_empty(), range.is_set(), default_amount) {
         (true, true, _) => errors.push(policy.forbidden(
             "exactly one policy can be specified, cannot specify \"validValues\" and \"validRange\" at the same time",
         )),
         (true, false, None) => errors.push(default.required("required when validValues is defined")),
         (false, true, None) => errors.push(default.required("required when validRange is defined")),
-        (true, false, Some(default)) => validate_values(&values, (&default, &most), errors),
-        (false, true, Some(default)) => validate_range(&range, (&default, &most), errors),
+        (true, false, Some(default)) => validate_values(&values, &default, &most, errors),
+        (false, true, Some(default)) => validate_range(&range, &default, &most, errors),
         (false, false, _) => {}
     }
 }
 
 /// upstream: pkg/apis/resource/validation#validateRequestPolicyValidValues
 #[expect(clippy::indexing_slicing, reason = "windows of two")]
-fn validate_values(values: &Field<'_, '_>, (default, most): (&Amount<'_>, &Amount<'_>), errors: &mut Errors) {
+fn validate_values(values: &Field<'_, '_>, default: &Amount<'_>, most: &Amount<'_>, errors: &mut Errors) {
     let amounts: Vec<Field<'_, '_>> = values.items().collect();
     for pair in amounts.windows(2) {
         if quantity(&pair[0]) > quantity(&pair[1]) {
@@ -74,7 +74,9 @@ fn validate_values(values: &Field<'_, '_>, (default, most): (&Amount<'_>, &Amoun
         }
     };
     validate_set(values, VALUES, errors, within, |value| {
-        let units = Amount::of(value).map(|amount| amount.value()).unwrap_or_default();
+        let units = Amount::from_field(value)
+            .map(|amount| amount.value())
+            .unwrap_or_default();
         units.to_string().into()
     });
     let listed = amounts.len() <= VALUES && amounts.iter().any(|value| quantity(value) == Some(default.quantity));
@@ -87,9 +89,9 @@ fn validate_values(values: &Field<'_, '_>, (default, most): (&Amount<'_>, &Amoun
 }
 
 /// upstream: pkg/apis/resource/validation#validateRequestPolicyRange
-fn validate_range(range: &Field<'_, '_>, (default, capacity): (&Amount<'_>, &Amount<'_>), errors: &mut Errors) {
+fn validate_range(range: &Field<'_, '_>, default: &Amount<'_>, capacity: &Amount<'_>, errors: &mut Errors) {
     let (min_field, max_field) = (range.child("min"), range.child("max"));
-    let Some(min) = Amount::of(&min_field) else {
+    let Some(min) = Amount::from_field(&min_field) else {
         errors.push(min_field.required("required when validRange is defined"));
         return;
     };
@@ -99,7 +101,7 @@ fn validate_range(range: &Field<'_, '_>, (default, capacity): (&Amount<'_>, &Amo
     if default.quantity < min.quantity {
         errors.push(min_field.invalid_as(default.text, format!("default is less than min: {}", min.text)));
     }
-    let max = Amount::of(&max_field);
+    let max = Amount::from_field(&max_field);
     if let Some(max) = &max {
         if min.quantity > max.quantity {
             errors.push(max_field.invalid_as(min.text, format!("min is larger than max: {}", max.text)));
@@ -112,14 +114,14 @@ fn validate_range(range: &Field<'_, '_>, (default, capacity): (&Amount<'_>, &Amo
         }
     }
     let step_field = range.child("step");
-    if let Some(step) = Amount::of(&step_field) {
+    if let Some(step) = Amount::from_field(&step_field) {
         let first = min.quantity.plus(step.quantity);
         if first > capacity.quantity {
             let why = format!("one step {first} is larger than capacity value: {}", capacity.text);
             errors.push(step_field.invalid(why));
         }
         for value in [Some(default), max.as_ref()].into_iter().flatten() {
-            validate_step(&step_field, value, (&min, &step), errors);
+            validate_step(&step_field, value, &min, &step, errors);
         }
     }
 }
@@ -128,7 +130,7 @@ fn validate_range(range: &Field<'_, '_>, (default, capacity): (&Amount<'_>, &Amo
 /// no value is reachable.
 ///
 /// upstream: pkg/apis/resource/validation#validateRequestPolicyRangeStep
-fn validate_step(at: &Field<'_, '_>, value: &Amount<'_>, (min, step): (&Amount<'_>, &Amount<'_>), errors: &mut Errors) {
+fn validate_step(at: &Field<'_, '_>, value: &Amount<'_>, min: &Amount<'_>, step: &Amount<'_>, errors: &mut Errors) {
     let distance = value.value().wrapping_sub(min.value());
     let reached = step.value() != 0 && distance.wrapping_rem(step.value()) == 0;
     if !reached {

@@ -85,9 +85,9 @@ pub(super) struct RequestRules<'v> {
 
 impl<'v> RequestRules<'v> {
     /// Returns the rules of the requests in `devices`.
-    pub(super) fn of(devices: Option<&'v Value>) -> Self {
+    pub(super) fn new(devices: Option<&'v Value>) -> Self {
         Self {
-            names: RequestNames::of(&Field::placed(devices, "")),
+            names: RequestNames::from_field(&Field::placed(devices, "")),
             selectors: Stored::No,
             configurations: Stored::No,
         }
@@ -217,7 +217,7 @@ impl<'v> RequestNames<'v> {
     /// Returns the names of the requests in `devices`.
     ///
     /// upstream: pkg/apis/resource/validation#gatherRequestNames
-    pub(super) fn of(devices: &Field<'v, '_>) -> Self {
+    pub(super) fn from_field(devices: &Field<'v, '_>) -> Self {
         let text = |value: &'v Value| value.str_at(&["name"]).unwrap_or_default();
         let requests = devices.child("requests").slice().iter().map(|request| {
             let alternatives = request.get("firstAvailable").and_then(Value::as_list);

@@ -77,7 +77,7 @@ impl Strategy for ResourceClaim {
         let mut errors = Errors::new();
         admin_access::validate_requests(context, &Field::placed(devices, ""), &mut errors);
         errors.extend(validate_metadata(&context.resource.metadata_rules(), object));
-        errors.extend(context.check(object, &RequestRules::of(devices)));
+        errors.extend(context.check(object, &RequestRules::new(devices)));
         errors
     }
 
@@ -87,13 +87,13 @@ impl Strategy for ResourceClaim {
         let (root, old) = (Field::root(object), Field::root(before));
         let mut errors = Errors::new();
         if context.subresource == Some("status") {
-            let places = (&root.child("status"), &old.child("status"));
-            admin_access::validate_results(context, places, &mut errors);
+            let (status, old_status) = (root.child("status"), old.child("status"));
+            admin_access::validate_results(context, &status, &old_status, &mut errors);
             if self.features.has(Feature::DRAResourceClaimGranularStatusAuthorization) {
                 let of_devices = self.features.has(Feature::DRAResourceClaimDeviceStatus);
-                status_rights::validate(context, places, of_devices, &mut errors);
+                status_rights::validate(context, &status, &old_status, of_devices, &mut errors);
             }
-            errors.extend(context.check(object, &StatusRules::of(object, before)));
+            errors.extend(context.check(object, &StatusRules::new(object, before)));
         } else {
             errors = context.check_changes(object, before, &NoRules);
         }
@@ -110,13 +110,13 @@ fn resource_claim_state(claim: &Value) -> Value {
         .at(&["status", "allocation"])
         .is_some_and(|found| !found.is_null());
     let reserved = !items(claim, &["status", "reservedFor"]).is_empty();
-    let states = [
+    let all_states = [
         (deleted, "deleted"),
         (!allocated && !deleted, "pending"),
         (allocated, "allocated"),
         (allocated && reserved, "reserved"),
     ];
-    let states = states.iter().filter(|(holds, _)| *holds).map(|(_, name)| *name);
+    let states = all_states.iter().filter(|(holds, _)| *holds).map(|(_, name)| *name);
     states.collect::<Vec<_>>().join(",").into()
 }
 

@@ -61,7 +61,7 @@ impl Strategy for ResourceClaimTemplate {
         let mut errors = Errors::new();
         admin_access::validate_requests(context, &Field::placed(devices, ""), &mut errors);
         errors.extend(validate_metadata(&context.resource.metadata_rules(), object));
-        errors.extend(context.check(object, &TemplateRules(RequestRules::of(devices))));
+        errors.extend(context.check(object, &TemplateRules(RequestRules::new(devices))));
         errors
     }
 
@@ -69,7 +69,7 @@ impl Strategy for ResourceClaimTemplate {
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         // Admin access needs no check here, since the spec is immutable.
         let devices = object.at(&["spec", "spec", "devices"]);
-        let mut errors = context.check(object, &TemplateRules(RequestRules::of(devices)));
+        let mut errors = context.check(object, &TemplateRules(RequestRules::new(devices)));
         errors.extend(context.rest_of_metadata(object, old));
         errors.extend(context.check_changes(object, old, &NoRules));
         errors

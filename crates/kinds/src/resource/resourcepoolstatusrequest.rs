@@ -54,8 +54,10 @@ fn sum(object: &Value, name: &str) -> Value {
 
 fn outcome(object: &Value) -> Value {
     let pools = items(object, &["status", "pools"]).len() as i64;
-    let count = object.at(&["status", "poolCount"]).and_then(Value::as_i64);
-    let count = count.unwrap_or_default();
+    let count = object
+        .at(&["status", "poolCount"])
+        .and_then(Value::as_i64)
+        .unwrap_or_default();
     match end(object) {
         Some(("Complete", _)) if count > pools => format!("Complete ({pools}/{count} pools)").into(),
         Some((type_name, _)) => type_name.into(),

@@ -46,13 +46,13 @@ fn environment() -> Environment {
         let by_name = DeclType::map(values, Some(ATTRIBUTES));
         DeclType::map(by_name, Some(ATTRIBUTES))
     };
-    let fields = [
+    let declared = [
         ("driver", DeclType::string(None).with_max_elements(DRIVER_NAME)),
         ("allowMultipleAllocations", DeclType::bool().with_max_elements(1)),
         ("attributes", of_domain(DeclType::dyn_().with_max_elements(ATTRIBUTE))),
         ("capacity", of_domain(DeclType::quantity())),
     ];
-    let fields = fields
+    let fields = declared
         .into_iter()
         .filter_map(|(name, decl)| DeclField::new(name, decl, true));
     let device = Arc::new(DeclType::object(fields));

@@ -21,14 +21,15 @@ const CLAIMS: &str = "resourceclaims";
 /// upstream: pkg/registry/resource#AuthorizedForDeviceStatus
 pub(super) fn validate(
     context: &WriteContext<'_>,
-    (status, old): (&Field<'_, '_>, &Field<'_, '_>),
+    status: &Field<'_, '_>,
+    old: &Field<'_, '_>,
     of_devices: bool,
     errors: &mut Errors,
 ) {
     let verb = if context.patches { "patch" } else { "update" };
     let changes = |part: &str| !same(status.child(part).value(), old.child(part).value());
     if (changes("allocation") || changes("reservedFor"))
-        && let Some(why) = refusal(context, verb, "binding", ("", ""))
+        && let Some(why) = refusal(context, verb, "binding", "", "")
     {
         let allocation = status.child("allocation");
         errors.push(allocation.forbidden(format!(
@@ -44,10 +45,9 @@ pub(super) fn validate(
         false => vec![format!("arbitrary-node:{verb}")],
     };
     for driver in changed_drivers(status, old) {
-        let object = (context.namespace, driver);
         let refusals: Option<Vec<String>> = verbs
             .iter()
-            .map(|verb| refusal(context, verb, "driver", object))
+            .map(|verb| refusal(context, verb, "driver", context.namespace, driver))
             .collect();
         if let Some(first) = refusals.and_then(|refusals| refusals.into_iter().next()) {
             errors.push(status.child("devices").forbidden(format!(
@@ -59,12 +59,7 @@ pub(super) fn validate(
 }
 
 /// Returns the reason why the user may not change a part of claims; `None` if the user may.
-fn refusal(
-    context: &WriteContext<'_>,
-    verb: &str,
-    subresource: &str,
-    (namespace, name): (&str, &str),
-) -> Option<String> {
+fn refusal(context: &WriteContext<'_>, verb: &str, subresource: &str, namespace: &str, name: &str) -> Option<String> {
     let attributes = Attributes {
         verb,
         target: AccessTarget::Resource(ResourceTarget {
@@ -85,7 +80,7 @@ fn refusal(
     } else {
         format!(" {name:?}")
     };
-    let why = attributes.refusal(&context.user.name, decision.reason());
+    let why = attributes.rejection(&context.user.name, decision.reason());
     Some(format!("{CLAIMS}.{GROUP}{named} is forbidden: {why}"))
 }
 
@@ -200,8 +195,8 @@ mod tests {
                 extra: vec![(NODE_NAME.into(), nodes.iter().map(|&node| node.into()).collect())],
                 ..User::default()
             };
-            let status = format!("{{allocation: {{nodeSelector: {{nodeSelectorTerms: [{term}]}}}}}}");
-            let status = yaml::parse(status.as_bytes(), &Limits::REQUEST).unwrap();
+            let text = format!("{{allocation: {{nodeSelector: {{nodeSelectorTerms: [{term}]}}}}}}");
+            let status = yaml::parse(text.as_bytes(), &Limits::REQUEST).unwrap();
             is_on_node_of(&user, &Field::root(&status))
         };
         const DRIVER: &str = "system:serviceaccount:default:driver";

@@ -158,7 +158,9 @@ fn every_table_line_is_a_column_with_description() {
         }
     }
     let names = |version, plural| -> Vec<String> {
-        let columns = columns.of(version, plural, &[]).unwrap_or_else(|| columns.defaults());
+        let columns = columns
+            .for_resource(version, plural, &[])
+            .unwrap_or_else(|| columns.defaults());
         columns.iter().map(|column| column.name.to_string()).collect()
     };
     assert_eq!(names("v1", "configmaps"), ["Name", "Data", "Age"]);
@@ -169,7 +171,7 @@ fn every_table_line_is_a_column_with_description() {
 fn column_description_is_that_of_its_field_or_its_own() {
     let columns = Columns::read();
     let description = |plural, name: &str| {
-        let columns = columns.of("v1", plural, cells_of("v1", plural)).unwrap();
+        let columns = columns.for_resource("v1", plural, cells_of("v1", plural)).unwrap();
         let column = columns.into_iter().find(|column| column.name == name).unwrap();
         column.description
     };

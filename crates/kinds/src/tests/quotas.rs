@@ -19,7 +19,9 @@ fn usage(group: &str, plural: &str, text: &str) -> String {
     };
     let resource = registry.resource(&name).unwrap();
     let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-    let usage = Counted::of(resource).unwrap().usage(&Harness::new().read(text), now);
+    let usage = Counted::for_resource(resource)
+        .unwrap()
+        .usage(&Harness::new().read(text), now);
     let usage_text: Vec<String> = usage.iter().map(|(name, amount)| format!("{name}={amount}")).collect();
     usage_text.join(" ")
 }
@@ -29,15 +31,15 @@ fn objects_go_by_the_names_of_their_resource() {
     let deployment = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {selector: {}, template: {}}}";
     assert_eq!(usage("apps", "deployments", deployment), "count/deployments.apps=1");
     let registry = registry(&Config::default()).unwrap();
-    let of = |group: &str, plural: &str| {
+    let resource = |group: &str, plural: &str| {
         let name = GroupResource {
             group: group.into(),
             resource: plural.into(),
         };
         std::sync::Arc::clone(registry.resource(&name).unwrap())
     };
-    let deployments = of("apps", "deployments");
-    let counted = Counted::of(&deployments).unwrap();
+    let deployments = resource("apps", "deployments");
+    let counted = Counted::for_resource(&deployments).unwrap();
     assert!(counted.is_number("count/deployments.apps"));
     for other in [
         "deployments",
@@ -47,8 +49,8 @@ fn objects_go_by_the_names_of_their_resource() {
     ] {
         assert!(!counted.is_number(other), "{other}");
     }
-    assert!(Counted::of(&of("", "events")).is_none());
-    assert!(Counted::of(&of("", "nodes")).is_none());
+    assert!(Counted::for_resource(&resource("", "events")).is_none());
+    assert!(Counted::for_resource(&resource("", "nodes")).is_none());
 }
 
 #[test]

@@ -26,7 +26,7 @@ pub(crate) enum Reading {
 
 impl Reading {
     /// Returns the strictness by the gate `StrictIPCIDRValidation`.
-    pub(crate) fn of(features: Features) -> Self {
+    pub(crate) fn for_features(features: Features) -> Self {
         match features.has(Feature::StrictIPCIDRValidation) {
             true => Self::Strict,
             false => Self::Lenient,

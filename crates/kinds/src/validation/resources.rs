@@ -138,7 +138,7 @@ pub(crate) struct ClaimNames<'v>(BTreeSet<&'v str>);
 
 impl<'v> ClaimNames<'v> {
     /// Reads the names of `spec.resourceClaims`.
-    pub(crate) fn of(claims: &Field<'v, '_>) -> Self {
+    pub(crate) fn from_field(claims: &Field<'v, '_>) -> Self {
         let names = claims.slice().iter().filter_map(|claim| claim.str_at(&["name"]));
         Self(names.filter(|name| !name.is_empty()).collect())
     }
@@ -171,8 +171,8 @@ impl<'v> ClaimNames<'v> {
                 before.push(request.text());
             }
             if !self.0.contains(name) {
-                let known: Vec<&str> = self.0.iter().copied().collect();
-                let known = match known.as_slice() {
+                let claims: Vec<&str> = self.0.iter().copied().collect();
+                let known = match claims.as_slice() {
                     [] => " which is empty".to_owned(),
                     names => format!(": {}", names.join(", ")),
                 };
@@ -204,7 +204,7 @@ fn validate_requirements(
     for (name, request) in requests.entries() {
         check_name(name, &request, errors);
         validate_amount(name, &request, errors);
-        validate_request(name, &request, (&limits, &requests), errors);
+        validate_request(name, &request, &limits, &requests, errors);
         validate_pages(name, &request, errors);
         huge |= is_hugepages(name);
         basic |= matches!(name, "cpu" | "memory");
@@ -237,7 +237,8 @@ fn validate_limits(
 fn validate_request(
     name: &str,
     request: &Field<'_, '_>,
-    (limits, requests): (&Field<'_, '_>, &Field<'_, '_>),
+    limits: &Field<'_, '_>,
+    requests: &Field<'_, '_>,
     errors: &mut Errors,
 ) {
     let limit = limits.entry(name);

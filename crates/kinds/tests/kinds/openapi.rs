@@ -24,8 +24,8 @@ fn leaves(value: &Value, place: &str, found: &mut BTreeSet<String>) {
             }
         }
         Value::List(list) if !list.is_empty() => {
-            let unordered = ["required", "x-kubernetes-group-version-kind", "consumes", "produces"];
-            let unordered = unordered.iter().any(|name| place.ends_with(name));
+            let parts = ["required", "x-kubernetes-group-version-kind", "consumes", "produces"];
+            let unordered = parts.iter().any(|name| place.ends_with(name));
             for (at, value) in list.iter().enumerate() {
                 let named = value.str_at(&["name"]).filter(|_| place.ends_with("parameters"));
                 let place = match named {
@@ -55,10 +55,9 @@ fn compare(ours: &Value, theirs: &Value) -> Vec<String> {
 
 /// Compares the leaves that differ with `openapi.txt`, which lists those of the document of that name with the reasons.
 fn check(document: &str, differences: Vec<String>) {
-    let listed = include_str!("openapi.txt")
+    let listed: BTreeSet<&str> = include_str!("openapi.txt")
         .lines()
-        .filter(|line| !line.starts_with('#'));
-    let listed: BTreeSet<&str> = listed
+        .filter(|line| !line.starts_with('#'))
         .filter_map(|line| line.strip_prefix(document)?.strip_prefix(": "))
         .collect();
     let differences: BTreeSet<&str> = differences.iter().map(String::as_str).collect();
@@ -145,8 +144,10 @@ fn values(description: &str) -> Vec<&str> {
 
 /// Compares the counts of a form with `openapi_descriptions.txt`.
 fn check_counts(form: &str, counts: &DescriptionCounts) {
-    let listed = include_str!("openapi_descriptions.txt").lines();
-    let listed: Vec<&str> = listed.filter(|line| line.starts_with(form)).collect();
+    let listed: Vec<&str> = include_str!("openapi_descriptions.txt")
+        .lines()
+        .filter(|line| line.starts_with(form))
+        .collect();
     let counted: Vec<String> = counts.iter().map(|(class, count)| format!("{class} {count}")).collect();
     assert_eq!(
         counted,

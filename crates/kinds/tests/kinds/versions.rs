@@ -73,16 +73,16 @@ fn objects_of_all_versions_survive_storage_version() {
 fn groups_and_versions_are_listed_as_the_reference_lists_them() {
     let registry = everything();
     let listed: Vec<String> = registry.group_versions().map(|listed| listed.to_string()).collect();
-    let of = |group: &str| -> Vec<&str> {
+    let versions_in = |group: &str| -> Vec<&str> {
         let versions = listed.iter().filter_map(|listed| listed.split_once('/'));
         versions
             .filter(|(of, _)| *of == group)
             .map(|(_, version)| version)
             .collect()
     };
-    assert_eq!(of("resource.k8s.io"), ["v1", "v1beta2", "v1beta1", "v1alpha3"]);
-    assert_eq!(of("certificates.k8s.io"), ["v1", "v1beta1", "v1alpha1"]);
-    assert_eq!(of("scheduling.k8s.io"), ["v1", "v1alpha2"]);
+    assert_eq!(versions_in("resource.k8s.io"), ["v1", "v1beta2", "v1beta1", "v1alpha3"]);
+    assert_eq!(versions_in("certificates.k8s.io"), ["v1", "v1beta1", "v1alpha1"]);
+    assert_eq!(versions_in("scheduling.k8s.io"), ["v1", "v1alpha2"]);
     assert_eq!(listed.last().unwrap(), "storagemigration.k8s.io/v1beta1");
     let default = registry_of_default();
     assert!(

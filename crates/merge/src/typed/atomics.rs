@@ -76,7 +76,7 @@ mod tests {
         let root = schema.named("Root").unwrap();
         let atomics = |text: &str| {
             let value = json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap();
-            Typed::new(value, schema.clone(), root, Duplicates::Refused)
+            Typed::new(value, schema.clone(), root, Duplicates::Rejected)
                 .unwrap()
                 .atomics()
         };

@@ -12,7 +12,7 @@ use crate::schema::{ListType, MapType, Scalar, Schema, TypeRef};
 
 impl Typed {
     /// Merges a configuration into this value: leaves of the configuration win, nothing is removed, and shared list
-    /// items take the configuration's order. Unchanged parts are shared with this value.
+    /// items are in the configuration's order. Unchanged parts are shared with this value.
     ///
     /// ```
     /// use holdfast_merge::Typed;
@@ -236,7 +236,7 @@ impl Merger<'_> {
         out.finish()
     }
 
-    /// Merges two lists with a cursor on each. Shared items take the configuration's order, and items that only the
+    /// Merges two lists with a cursor on each. Shared items are in the configuration's order, and items that only the
     /// existing list has stay near their neighbours.
     #[expect(
         clippy::indexing_slicing,

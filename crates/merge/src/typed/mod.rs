@@ -114,7 +114,7 @@ impl Typed {
         let mut typed = Self::unchecked(value, schema, type_ref);
         typed.validate(duplicates)?;
         typed.checked = match duplicates {
-            Duplicates::Refused => Checked::Unique,
+            Duplicates::Rejected => Checked::Unique,
             Duplicates::Allowed => Checked::Valid,
         };
         Ok(typed)
@@ -127,7 +127,7 @@ impl Typed {
     /// Returns all validation errors of the other parts.
     pub fn changed(value: Value, valid: &Typed) -> Result<Self, ValidationErrors> {
         let mut typed = Self::unchecked(value, Arc::clone(&valid.schema), valid.type_ref);
-        typed.validate_beside(Duplicates::Allowed, Some(&valid.value))?;
+        typed.validate_against(Duplicates::Allowed, Some(&valid.value))?;
         typed.checked = Checked::Valid;
         Ok(typed)
     }

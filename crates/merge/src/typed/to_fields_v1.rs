@@ -41,7 +41,7 @@ impl Typed {
         let mut typed = Self::unchecked(value, schema, type_ref);
         let fields = typed.to_applied_fields_v1(but);
         if fields.is_none() {
-            typed.validate(Duplicates::Refused)?;
+            typed.validate(Duplicates::Rejected)?;
         }
         typed.checked = Checked::Unique;
         Ok((typed, fields))

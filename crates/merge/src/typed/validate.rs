@@ -13,7 +13,7 @@ use crate::schema::{ListType, MapType, Relationship, Scalar, Schema, TypeRef};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duplicates {
     /// They make the value invalid: applied or created objects must not have them.
-    Refused,
+    Rejected,
     /// They are allowed, because stored objects may have them.
     Allowed,
 }
@@ -26,13 +26,13 @@ impl Typed {
     /// # Errors
     /// Returns all validation errors.
     pub fn validate(&self, duplicates: Duplicates) -> Result<(), ValidationErrors> {
-        self.validate_beside(duplicates, None)
+        self.validate_against(duplicates, None)
     }
 
     /// Validates like [`Typed::validate`], but skips parts that are shared with `valid`.
     ///
     /// upstream: sigs.k8s.io/structured-merge-diff/v6/typed#TypedValue.Validate
-    pub(super) fn validate_beside(
+    pub(super) fn validate_against(
         &self,
         duplicates: Duplicates,
         valid: Option<&Value>,
@@ -45,7 +45,7 @@ impl Typed {
 
 /// True if a value at this nesting depth fits its type, and no list in it has two items with the same key.
 pub(super) fn is_valid(schema: &Schema, type_ref: TypeRef, value: &Value, depth: usize) -> bool {
-    let mut validator = Validator::new(schema, Duplicates::Refused, depth);
+    let mut validator = Validator::new(schema, Duplicates::Rejected, depth);
     validator.node(type_ref, value, None);
     validator.errors.count() == 0
 }
@@ -144,7 +144,7 @@ impl<'a> Validator<'a> {
         }
         match names(list, items) {
             Ok(names) => {
-                let is_checked = self.duplicates == Duplicates::Refused && !all_differ(&names);
+                let is_checked = self.duplicates == Duplicates::Rejected && !all_differ(&names);
                 let repeats = if is_checked { repeats(&names) } else { Vec::new() };
                 for (at, (name, item)) in names.iter().zip(items).enumerate() {
                     // Reported before the errors of the item itself.

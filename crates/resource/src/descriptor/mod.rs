@@ -21,5 +21,5 @@ pub use responder::{
     ActionStep, ComputedObjects, ConnectParameter, Connecter, Connection, ParameterForm, Review, SubresourceAction,
 };
 pub use strategy::{
-    AuditAnnotations, Beside, Generic, Lookup, Operation, OutcomeCall, Refusal, Strategy, WriteClock, WriteContext,
+    AuditAnnotations, Generic, Lookup, Operation, OutcomeCall, Refusal, SideResults, Strategy, WriteClock, WriteContext,
 };

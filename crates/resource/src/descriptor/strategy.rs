@@ -161,12 +161,12 @@ pub struct WriteContext<'a> {
     /// Callbacks to run when the outcome of the write is known; see [`WriteContext::on_outcome`].
     pub outcome: Mutex<Vec<OutcomeCall>>,
     /// Other results of the write; see [`WriteContext::warn`].
-    pub beside: Mutex<Beside>,
+    pub beside: Mutex<SideResults>,
 }
 
 /// Results of a write other than its object.
 #[derive(Default)]
-pub struct Beside {
+pub struct SideResults {
     /// Warnings for the client.
     pub warnings: Vec<String>,
 }

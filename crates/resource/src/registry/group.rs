@@ -37,13 +37,13 @@ impl DefinedGroup {
         self.versions.iter().map(|version| &version.group_version)
     }
 
-    #[expect(clippy::indexing_slicing, reason = "the index holds places of the lists beside it")]
+    #[expect(clippy::indexing_slicing, reason = "the index holds places of the lists next to it")]
     pub(super) fn resource(&self, plural: &str) -> Option<&Arc<Resource>> {
         let at = place(&self.resources, plural, plural_of).ok()?;
         Some(&self.resources[at])
     }
 
-    #[expect(clippy::indexing_slicing, reason = "the index holds places of the lists beside it")]
+    #[expect(clippy::indexing_slicing, reason = "the index holds places of the lists next to it")]
     pub(super) fn kind(&self, kind: &str) -> Option<&Arc<Resource>> {
         let at = place(&self.kinds, kind, kind_of).ok()?;
         Some(&self.kinds[at])
@@ -55,7 +55,7 @@ impl DefinedGroup {
         Some(&found.served)
     }
 
-    #[expect(clippy::indexing_slicing, reason = "the index holds places of the lists beside it")]
+    #[expect(clippy::indexing_slicing, reason = "the index holds places of the lists next to it")]
     pub(super) fn served(&self, version: &str, plural: &str) -> Option<&Served> {
         let served = self.version(version)?;
         let at = place(served, plural, |served| plural_of(&served.resource)).ok()?;
@@ -71,7 +71,7 @@ impl DefinedGroup {
     }
 
     /// Adds a resource, replacing the one of its name.
-    #[expect(clippy::indexing_slicing, reason = "the index holds places of the lists beside it")]
+    #[expect(clippy::indexing_slicing, reason = "the index holds places of the lists next to it")]
     pub(super) fn insert(&mut self, resource: Arc<Resource>) {
         self.remove(&resource.plural);
         for served in Served::all(&resource) {

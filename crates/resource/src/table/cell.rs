@@ -104,7 +104,7 @@ impl Cell {
     }
 
     /// Returns the cell of `object`.
-    pub fn of(&self, object: &Value, now: SystemTime) -> Value {
+    pub fn value(&self, object: &Value, now: SystemTime) -> Value {
         let text = match &self.rule {
             Rule::Value(path) => match at(object, path) {
                 Some(value) => return value.clone(),
@@ -328,7 +328,7 @@ mod tests {
             assert!(cell.select(&mut selected), "{rule}");
             let cut = json::parse_selected(text, &selected).unwrap();
             assert_eq!(cut.get("other"), None, "{rule}");
-            assert_eq!(cell.of(&cut, UNIX_EPOCH), cell.of(&whole, UNIX_EPOCH), "{rule}");
+            assert_eq!(cell.value(&cut, UNIX_EPOCH), cell.value(&whole, UNIX_EPOCH), "{rule}");
         }
         let mut selected = Selected::nothing();
         assert!(!Cell::parse("computed replicas", &cells).unwrap().select(&mut selected));
@@ -338,7 +338,7 @@ mod tests {
             assert_eq!(cell.select(&mut selected), is_known);
             if is_known {
                 let cut = json::parse_selected(text, &selected).unwrap();
-                assert_eq!(cell.of(&cut, UNIX_EPOCH), Value::from("x"));
+                assert_eq!(cell.value(&cut, UNIX_EPOCH), Value::from("x"));
             }
         }
     }
@@ -370,12 +370,12 @@ mod tests {
             ("condition Gone else ?", r#""?""#),
         ] {
             let expected = json::parse(cell.as_bytes(), &Limits::TRUSTED).unwrap();
-            assert_eq!(Cell::parse(rule, &[]).unwrap().of(&object, now), expected, "{rule}");
+            assert_eq!(Cell::parse(rule, &[]).unwrap().value(&object, now), expected, "{rule}");
         }
         assert!(Cell::parse("sing a song", &[]).is_none());
         let cells: [NamedCell; 1] = [("kind", |object, _| object.get("kind").cloned().unwrap_or_default())];
         assert_eq!(
-            Cell::parse("computed kind", &cells).unwrap().of(&object, now),
+            Cell::parse("computed kind", &cells).unwrap().value(&object, now),
             Value::Null
         );
         assert!(Cell::parse("computed other", &cells).is_none());

@@ -56,6 +56,6 @@ impl Column {
 
     /// Returns the cell of `object`.
     pub fn cell(&self, object: &Value, now: SystemTime) -> Value {
-        self.cell.of(object, now)
+        self.cell.value(object, now)
     }
 }

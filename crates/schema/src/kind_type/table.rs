@@ -163,8 +163,8 @@ impl KindType for TableType {
 
     fn merge_type(&self) -> Option<(Arc<Schema>, TypeRef)> {
         let schema = self.types.merge();
-        let of = self.merge.get_or_init(|| schema.named(&self.table().get(self.id).name));
-        Some((Arc::clone(schema), (*of)?))
+        let reference = self.merge.get_or_init(|| schema.named(&self.table().get(self.id).name));
+        Some((Arc::clone(schema), (*reference)?))
     }
 
     fn strategic_merge(&self, live: Value, patch: &Value) -> Result<Value, PatchError> {
@@ -235,9 +235,9 @@ type example.v1.Spec struct
             object(r#"{"spec":{"count":-1,"name":"b"}}"#),
             object(r#"{"spec":{"name":"a"}}"#),
         );
-        let of = kind_type();
+        let kind_type = kind_type();
         let found = |old, subresource| {
-            let errors = of.validate(&Validation {
+            let errors = kind_type.validate(&Validation {
                 object: &new,
                 old,
                 subresource,

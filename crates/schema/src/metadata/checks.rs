@@ -100,7 +100,7 @@ impl MetadataChecks {
     };
 
     /// Returns the repetitions for a write to `subresource`, which is empty for the object itself.
-    pub fn of(&self, subresource: &str) -> RepeatedChecks {
+    pub fn for_subresource(&self, subresource: &str) -> RepeatedChecks {
         if subresource.is_empty() {
             self.object
         } else {

@@ -175,7 +175,7 @@ pub fn validate_metadata_update(
     }
     let of_kind = own_prefix_faults(rules, object);
     let checks = rules.checks;
-    repeated_faults(checks, subresource, (of_all, of_kind), object, old).first
+    repeated_faults(checks, subresource, of_all, of_kind, object, old).first
 }
 
 /// Returns the errors that [`validate_metadata_update`] leaves out for kinds that report them between other errors; see
@@ -191,7 +191,7 @@ pub fn rest_of_metadata_update(
         return Vec::new();
     }
     let of_kind = own_prefix_faults(rules, object);
-    repeated_faults(checks, subresource, (Vec::new(), of_kind), object, old).rest
+    repeated_faults(checks, subresource, Vec::new(), of_kind, object, old).rest
 }
 
 /// Validates `generateName` by the kind's own name rule.
@@ -233,7 +233,8 @@ struct UpdateFaults {
 fn repeated_faults(
     checks: &MetadataChecks,
     subresource: &str,
-    (of_all, of_kind): (Vec<FieldError>, Vec<FieldError>),
+    of_all: Vec<FieldError>,
+    of_kind: Vec<FieldError>,
     object: &Value,
     old: &Value,
 ) -> UpdateFaults {
@@ -253,7 +254,7 @@ fn repeated_faults(
         finalizer_names(&root, metadata, &mut whole);
         finalizer_names(&root, metadata, &mut update);
     }
-    let own = checks.of(subresource);
+    let own = checks.for_subresource(subresource);
     let repeated = |errors: &[FieldError], times: u8| (0..times).flat_map(|_| errors.to_vec()).collect::<Vec<_>>();
     let (update, whole) = (repeated(&update, own.update), repeated(&whole, own.whole));
     let order = match own.whole {

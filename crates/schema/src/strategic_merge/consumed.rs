@@ -18,7 +18,7 @@ fn consumed<T: PatchType>(patch: &Map, original: &Map, of: &T) -> Map {
     if let Some(directive) = patch.get(DIRECTIVE) {
         let mut rest = patch.clone();
         // A map that deletes is left unchanged.
-        if Directive::of(directive) == Some(Directive::Replace) {
+        if Directive::from_value(directive) == Some(Directive::Replace) {
             rest.remove(DIRECTIVE);
         }
         return rest;

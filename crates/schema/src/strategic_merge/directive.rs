@@ -23,7 +23,7 @@ pub(super) enum Directive {
 }
 
 impl Directive {
-    pub(super) fn of(value: &Value) -> Option<Self> {
+    pub(super) fn from_value(value: &Value) -> Option<Self> {
         match value.as_str()? {
             "replace" => Some(Self::Replace),
             "delete" => Some(Self::Delete),

@@ -90,8 +90,8 @@ pub(super) fn ordered<T: PatchType>(
     {
         return Err(PatchError::NoMap(at));
     }
-    let order = Positions::of(order, member)?;
-    let before = Positions::of(before, member)?;
+    let order = Positions::new(order, member)?;
+    let before = Positions::new(before, member)?;
     let mut named = Vec::new();
     let mut others = Vec::new();
     for item in merged {
@@ -125,7 +125,7 @@ pub(super) fn ordered<T: PatchType>(
 struct Positions<'a>(Vec<(&'a Value, usize)>);
 
 impl<'a> Positions<'a> {
-    fn of<T: PatchType>(list: &'a List, member: &PatchMember<T>) -> Result<Self, PatchError> {
+    fn new<T: PatchType>(list: &'a List, member: &PatchMember<T>) -> Result<Self, PatchError> {
         let mut places = list
             .iter()
             .enumerate()
@@ -197,7 +197,7 @@ fn obey_directives(mut there: List, patch: &List, key: &str) -> Result<(List, Li
             plain.push(item.clone());
             continue;
         };
-        match Directive::of(directive) {
+        match Directive::from_value(directive) {
             Some(Directive::Delete) => {
                 doomed.insert(key_of(item, key)?);
             }
@@ -230,7 +230,7 @@ fn merge_items<T: PatchType>(
     if patch.is_empty() {
         return Ok(there);
     }
-    let places = Positions::of(patch, member)?;
+    let places = Positions::new(patch, member)?;
     let mut targets = vec![None; patch.len()];
     for (at, item) in there.iter().enumerate() {
         // An item without the key cannot be a target; the check of the order decides if it may stay.

@@ -63,7 +63,7 @@ pub fn strategic_merge<T: PatchType>(original: Value, patch: &Value, of: &T) -> 
 
 fn merge_map<T: PatchType>(original: Map, patch: &Map, of: &T) -> Result<Map, PatchError> {
     if let Some(directive) = patch.get(DIRECTIVE) {
-        return match Directive::of(directive) {
+        return match Directive::from_value(directive) {
             Some(Directive::Replace) => {
                 let mut replacement = patch.clone();
                 replacement.remove(DIRECTIVE);

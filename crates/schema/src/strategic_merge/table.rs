@@ -31,13 +31,13 @@ impl<'a> TablePatchType<'a> {
 
     /// Returns the type of values of `shape`; of its items if they are lists.
     fn of_shape(table: &'a TypeTable, shape: &'a Shape) -> Self {
-        let of = match shape {
+        let target = match shape {
             Shape::List(items) => return Self::of_shape(table, items),
             Shape::Ref(id) => Of::Type(table.get(*id)),
             Shape::Map(values) => Of::Map(values),
             _ => Of::Other,
         };
-        Self { table, of }
+        Self { table, of: target }
     }
 }
 

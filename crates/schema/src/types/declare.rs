@@ -93,8 +93,8 @@ mod tests {
     #[test]
     fn built_in_objects_have_the_types_of_the_table() {
         let types = TypeTable::parse(TABLE).unwrap();
-        let of = types.id("io.k8s.api.apps.v1.Deployment").unwrap();
-        let decl = decl_type(&types, of).unwrap();
+        let id = types.id("io.k8s.api.apps.v1.Deployment").unwrap();
+        let decl = decl_type(&types, id).unwrap();
         let environment = Environment::new().with_object("object", decl);
         for (expression, expected) in [
             ("object.spec.replicas", "int"),

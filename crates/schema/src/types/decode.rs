@@ -278,9 +278,9 @@ impl Decoder<'_> {
 
     fn reference(&mut self, id: TypeId, value: &Value, place: &ValuePath<'_>) -> Result<Option<Value>, DecodeError> {
         let table = self.table;
-        let of = table.get(id);
-        match (&of.kind, value) {
-            (TypeKind::Struct(fields), Value::Map(map)) => self.fields(of, fields, map, place),
+        let ty = table.get(id);
+        match (&ty.kind, value) {
+            (TypeKind::Struct(fields), Value::Map(map)) => self.fields(ty, fields, map, place),
             (TypeKind::Struct(_), _) => Err(self.mismatch(value, &Shape::Ref(id), place)),
             (TypeKind::Scalar(scalar), _) => self.scalar(*scalar, value, place),
         }
@@ -375,7 +375,7 @@ impl Decoder<'_> {
         let changed = self.value(&field.shape, value, place)?;
         let now = changed.as_ref().unwrap_or(value);
         let left_out = self.table.leaves_out(field, now);
-        if let Some(kind) = EmptyKind::of(value, now).filter(|kind| left_out || *kind == EmptyKind::Time)
+        if let Some(kind) = EmptyKind::from_value(value, now).filter(|kind| left_out || *kind == EmptyKind::Time)
             && self.empties.len() < MAX_UNKNOWN
         {
             let path = place.field_path();

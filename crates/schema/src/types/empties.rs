@@ -38,7 +38,7 @@ impl EmptyField {
 
 impl EmptyKind {
     /// Returns the form of an empty `value` in a request that was decoded to `read`.
-    pub(crate) fn of(value: &Value, read: &Value) -> Option<Self> {
+    pub(crate) fn from_value(value: &Value, read: &Value) -> Option<Self> {
         match value {
             Value::List(list) if list.is_empty() => Some(Self::List),
             Value::Map(map) if map.is_empty() => Some(Self::Map),

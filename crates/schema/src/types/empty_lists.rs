@@ -41,9 +41,9 @@ impl TypeTable {
     /// Returns `value`, of the type `of`, as it is after a round trip through protobuf: with `null` for empty lists and
     /// maps that are written even if they are empty. `None` if there are none.
     pub(crate) fn without_empty_lists(&self, of: TypeId, value: &Value) -> Option<Value> {
-        let of = self.get(of);
+        let ty = self.get(of);
         match value {
-            Value::Map(map) if !of.written_lists.is_empty() => self.fields_without_empty_lists(of, map),
+            Value::Map(map) if !ty.written_lists.is_empty() => self.fields_without_empty_lists(ty, map),
             _ => None,
         }
     }

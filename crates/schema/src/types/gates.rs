@@ -129,9 +129,9 @@ impl TypeTable {
 
     /// Returns the disabled gates whose fields a struct has, at any depth.
     fn used(&self, of: TypeId, value: &Value) -> Gates {
-        let of = self.get(of);
+        let ty = self.get(of);
         let mut used = 0;
-        for (disabled, field) in of.disabled_fields() {
+        for (disabled, field) in ty.disabled_fields() {
             let Some(value) = set(value, field) else { continue };
             used |= disabled.gate;
             if disabled.leads {
@@ -156,9 +156,9 @@ impl TypeTable {
 
     /// Drops disabled fields except those of the gates `kept`. Returns true if the struct is to be removed too.
     fn drop_from(&self, of: TypeId, value: &mut Value, old: Option<&Value>, kept: Gates) -> bool {
-        let of = self.get(of);
+        let ty = self.get(of);
         let mut is_left_empty = false;
-        for (disabled, field) in of.disabled_fields() {
+        for (disabled, field) in ty.disabled_fields() {
             let Some(there) = set(value, field) else { continue };
             let before = old.and_then(|old| set(old, field));
             match field.marks.gate.as_ref().filter(|_| disabled.gate != 0) {

@@ -44,11 +44,11 @@ mod tests {
         let names = "# comment\ncore.v1.Container.policy v1.PullPolicy\ncore.v1.Container.list []v1.Mode\n\
             core.v1.Container.map map[v1.Key]v1.Mode\n";
         let table = TypeTable::parse(text).unwrap().with_go_types(names);
-        let of = table.id("io.k8s.api.core.v1.Container").unwrap();
+        let id = table.id("io.k8s.api.core.v1.Container").unwrap();
         let refused = |object: &str| {
             let object = json::parse(object.as_bytes(), &Limits::default()).unwrap();
-            let of_json = decode(&table, of, &object).unwrap_err().to_string();
-            (of_json, decode_tree(&table, of, &object).unwrap_err().to_string())
+            let of_json = decode(&table, id, &object).unwrap_err().to_string();
+            (of_json, decode_tree(&table, id, &object).unwrap_err().to_string())
         };
         for (object, place, name, in_tree) in [
             (r#"{"name":1}"#, "name", "string", "cannot convert int64 to string"),

@@ -159,11 +159,11 @@ mod tests {
     /// Returns the object with its existing parts, and the names of the members that are shared.
     fn kept(object: &str, base: &str) -> Option<(String, Vec<&'static str>)> {
         let table = TypeTable::parse(TYPES).unwrap();
-        let of = table.id("a.Object").unwrap();
+        let id = table.id("a.Object").unwrap();
         let (object, base) = (value(object), value(base));
-        let kept = kept_in_place(&table, of, &object, &base)?;
+        let kept = kept_in_place(&table, id, &object, &base)?;
         let filled = |value: &Value| {
-            let filled = with_defaults(&table, of, value, &mut Growth::default()).unwrap();
+            let filled = with_defaults(&table, id, value, &mut Growth::default()).unwrap();
             filled.unwrap_or_else(|| value.clone())
         };
         assert!(same(Some(&filled(&kept)), Some(&filled(&object))), "{kept}");

@@ -139,8 +139,8 @@ type v1.RawExtension raw-extension
 
     fn reference_to(of: &str, field: &str) -> TypeSpec {
         let table = TypeTable::parse(TABLE).unwrap();
-        let of = table.get(table.id(&format!("io.example.v1.{of}")).unwrap());
-        match field_reference(&table, of.field(field).unwrap()).target {
+        let ty = table.get(table.id(&format!("io.example.v1.{of}")).unwrap());
+        match field_reference(&table, ty.field(field).unwrap()).target {
             holdfast_merge::Target::Inline(spec) => *spec,
             holdfast_merge::Target::Named(name) => {
                 let id = table.id(&name).unwrap();

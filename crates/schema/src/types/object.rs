@@ -31,14 +31,14 @@ pub fn write_object(types: &TypeTable, of: Option<TypeId>, object: &Value, out: 
 /// Returns the offset at which its text belongs; `None` if the object has no metadata.
 pub fn write_object_with_room(types: &TypeTable, of: Option<TypeId>, object: &Value, out: &mut Vec<u8>) -> Option<u32> {
     let mut revision_at = None;
-    let of = of.map(|of| types.get(of));
-    write_members(of, object.as_map(), out, |name, value, shape, out| match value {
+    let ty = of.map(|of| types.get(of));
+    write_members(ty, object.as_map(), out, |name, value, shape, out| match value {
         Value::Map(metadata) if name == METADATA => {
-            let of = match shape {
+            let member_type = match shape {
                 Some(Shape::Ref(id)) => Some(types.get(*id)),
                 _ => None,
             };
-            revision_at = write_metadata(types, of, metadata, out);
+            revision_at = write_metadata(types, member_type, metadata, out);
         }
         _ => write_json(types, shape, value, out),
     });

@@ -253,17 +253,17 @@ impl TypeTable {
         while grew {
             grew = false;
             for at in 0..self.types.len() {
-                let of = &self.types[at];
+                let ty = &self.types[at];
                 let leads = |field: &Field| field.default.is_some() || leads_to_default(self, &field.shape);
                 let places: Vec<u16> = (0u16..)
-                    .zip(of.fields())
+                    .zip(ty.fields())
                     .filter(|(_, field)| leads(field))
                     .map(|(place, _)| place)
                     .collect();
-                let of = &mut self.types[at];
-                if places.len() > of.default_fields.len() {
-                    of.reaches_default = true;
-                    of.default_fields = places;
+                let ty = &mut self.types[at];
+                if places.len() > ty.default_fields.len() {
+                    ty.reaches_default = true;
+                    ty.default_fields = places;
                     grew = true;
                 }
             }
@@ -278,11 +278,11 @@ impl TypeTable {
         while grew {
             grew = false;
             for at in 0..self.types.len() {
-                let of = &self.types[at];
-                let steps = self.steps(of, &of.marks.order, &|field| {
+                let ty = &self.types[at];
+                let steps = self.steps(ty, &ty.marks.order, &|field| {
                     field.marks.holds() || self.leads_to_check(&field.shape)
                 });
-                let changes = self.steps(of, &of.marks.changes, &|field| {
+                let changes = self.steps(ty, &ty.marks.changes, &|field| {
                     field.marks.immutable.is_some() || self.leads_to_change(&field.shape)
                 });
                 let marks = &mut self.types[at].marks;
@@ -328,14 +328,14 @@ impl TypeTable {
     /// Computes the zero value of a type, after those of the structs within it.
     #[expect(clippy::indexing_slicing, reason = "the table gave out the id itself")]
     fn resolve_zero(&mut self, id: TypeId, above: &mut Vec<TypeId>) -> Result<(), TableError> {
-        let of = self.get(id);
-        if of.zero.get().is_some() {
+        let ty = self.get(id);
+        if ty.zero.get().is_some() {
             return Ok(());
         }
         if above.contains(&id) {
-            return Err(TableError::Endless(of.name.clone()));
+            return Err(TableError::Endless(ty.name.clone()));
         }
-        let zero = match &of.kind {
+        let zero = match &ty.kind {
             TypeKind::Scalar(scalar) => scalar.zero(),
             TypeKind::Struct(fields) => {
                 let held: Vec<TypeId> = fields.iter().filter_map(held_by_value).collect();

@@ -54,9 +54,9 @@ fn decoded(of: &str, text: &str) -> Result<(String, Vec<String>), DecodeError> {
 
 #[test]
 fn the_zero_time_is_none_however_it_is_written() {
-    let of = "io.k8s.api.resource.v1.DeviceTaint";
+    let name = "io.k8s.api.resource.v1.DeviceTaint";
     for zero in ["0001-01-01T00:00:00Z", "0001-01-01T01:00:00+01:00"] {
-        let (value, _) = decoded(of, &format!(r#"{{"effect":"None","key":"k","timeAdded":"{zero}"}}"#)).unwrap();
+        let (value, _) = decoded(name, &format!(r#"{{"effect":"None","key":"k","timeAdded":"{zero}"}}"#)).unwrap();
         assert_eq!(value, r#"{"effect":"None","key":"k","timeAdded":null}"#, "{zero}");
     }
 }
@@ -254,24 +254,24 @@ fn decoding_of_canonical_object_shares_it() {
 
 #[test]
 fn schemas_within_schemas_lose_unknown_fields_silently() {
-    let of = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
+    let name = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
     let text =
         r#"{"additionalProperties":{"odd":1,"type":"string"},"items":[{"odd":1}],"odd":1,"default":{"odd":null}}"#;
-    let (object, unknown) = decoded(of, text).unwrap();
+    let (object, unknown) = decoded(name, text).unwrap();
     assert_eq!(
         object,
         r#"{"additionalProperties":{"type":"string"},"default":{"odd":null},"items":[{}]}"#
     );
     assert_eq!(unknown, [r#"unknown field "odd""#]);
-    let error = decoded(of, r#"{"additionalProperties":1}"#).unwrap_err();
+    let error = decoded(name, r#"{"additionalProperties":1}"#).unwrap_err();
     assert_eq!(error, DecodeError::SchemaOrBool);
 }
 
 fn defaulted(of: &str, text: &str) -> String {
     let table = builtin();
-    let of = table.id(of).unwrap();
-    let decoded = decode(&table, of, &object(text)).unwrap().value;
-    let filled = with_defaults(&table, of, &decoded, &mut Growth::default()).unwrap();
+    let id = table.id(of).unwrap();
+    let decoded = decode(&table, id, &object(text)).unwrap().value;
+    let filled = with_defaults(&table, id, &decoded, &mut Growth::default()).unwrap();
     json::to_string(&filled.unwrap_or(decoded))
 }
 
@@ -308,24 +308,24 @@ fn a_cron_job_defaults_the_pods_of_its_jobs_and_not_the_jobs() {
 #[test]
 fn parts_shared_with_base_are_skipped() {
     let table = builtin();
-    let of = table.id(DEPLOYMENT).unwrap();
+    let id = table.id(DEPLOYMENT).unwrap();
     let text = r#"{"metadata":{"x":1},"spec":{"replicas":3,"template":{"spec":{"x":1,"containers":[{"name":"a"}]}}}}"#;
     let stored = Provenance::from_store(StoredFacts::default().in_form_of_type()).in_requested_form();
     let base = object(text);
     let mut changed = base.clone();
     changed.set_at(&["spec", "replicas"], 4.into());
     let unknown = |provenance| {
-        let decoded = decode_from(&table, of, &changed, provenance).unwrap();
+        let decoded = decode_from(&table, id, &changed, provenance).unwrap();
         let unknown = decoded.unknown.iter().map(|field| field.path.clone());
         unknown.collect::<Vec<_>>()
     };
     assert_eq!(unknown(Provenance::apply()), ["metadata.x", "spec.template.spec.x"]);
     assert!(unknown(Provenance::apply().changing(&base, stored)).is_empty());
-    let other = object(text);
-    let other = Provenance::apply().changing(&other, stored);
+    let equal = object(text);
+    let other = Provenance::apply().changing(&equal, stored);
     assert_eq!(unknown(other).len(), 2, "it is equal, and yet another");
     let filled = |provenance| {
-        let filled = with_defaults_from(&table, of, &changed, provenance, &mut Growth::default());
+        let filled = with_defaults_from(&table, id, &changed, provenance, &mut Growth::default());
         filled.unwrap().unwrap()
     };
     let policy = |object: Value| object.at(&["spec", "template", "spec", "dnsPolicy"]).cloned();
@@ -336,14 +336,14 @@ fn parts_shared_with_base_are_skipped() {
 #[test]
 fn object_with_defaults_is_unchanged() {
     let table = builtin();
-    let of = table.id(DEPLOYMENT).unwrap();
+    let id = table.id(DEPLOYMENT).unwrap();
     let text = r#"{"spec":{"template":{"spec":{"containers":[{"name":"a"}]}}}}"#;
     let once = object(&defaulted(DEPLOYMENT, text));
-    assert_eq!(with_defaults(&table, of, &once, &mut Growth::default()), Ok(None));
+    assert_eq!(with_defaults(&table, id, &once, &mut Growth::default()), Ok(None));
     let mut growth = Growth::new(10);
     let limit = 10;
     assert_eq!(
-        with_defaults(&table, of, &object(text), &mut growth),
+        with_defaults(&table, id, &object(text), &mut growth),
         Err(Error::Overgrown { limit })
     );
 }
@@ -411,13 +411,13 @@ fn objects_are_written_in_the_order_of_the_reference() {
         let group_version = value
             .str_at(&["apiVersion"])
             .and_then(crate::names::GroupVersion::parse);
-        let of = group_version.map(|group_version| crate::names::GroupVersionKind { group_version, kind });
-        let Some(of) = of.and_then(|of| table.id_of_kind(&of)) else {
+        let kind = group_version.map(|group_version| crate::names::GroupVersionKind { group_version, kind });
+        let Some(kind) = kind.and_then(|kind| table.id_of_kind(&kind)) else {
             continue;
         };
         written += 1;
         let mut out = Vec::new();
-        write_json(&table, Some(&Shape::Ref(of)), &value, &mut out);
+        write_json(&table, Some(&Shape::Ref(kind)), &value, &mut out);
         let (out, expected) = (String::from_utf8(out).unwrap(), minified(&text));
         if out != expected {
             let same = out.bytes().zip(expected.bytes()).take_while(|(a, b)| a == b).count();

@@ -74,7 +74,7 @@ impl ApiError {
 
     /// Returns 403: the user may not do this. `reason` is the reason of the authorizer; may be empty.
     pub(crate) fn unauthorized_for(user: &str, attributes: &Attributes<'_>, reason: &str) -> Self {
-        let why = attributes.refusal(user, reason);
+        let why = attributes.rejection(user, reason);
         match attributes.target {
             AccessTarget::Path(_) => Self::forbidden_path(why),
             AccessTarget::Resource(target) => {

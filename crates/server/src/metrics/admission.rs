@@ -82,7 +82,7 @@ pub(super) fn family([name, help]: [&str; 2], kind: MetricType, metrics: Vec<Met
 }
 
 fn pairs(name: Option<&str>, labels: Labels) -> Vec<LabelPair> {
-    let rejected = if labels.refused { "true" } else { "false" };
+    let rejected = if labels.rejected { "true" } else { "false" };
     let named = name.map(|name| ("name", name));
     let labels = [
         ("operation", operation_name(labels.operation)),

@@ -73,7 +73,7 @@ pub struct Index {
 impl Index {
     /// Returns the index of an object in its storage version. Resources that share the object's key each contribute
     /// their fields.
-    pub fn of<'a>(resources: impl Iterator<Item = &'a Arc<Resource>>, object: &Value) -> Self {
+    pub fn for_object<'a>(resources: impl Iterator<Item = &'a Arc<Resource>>, object: &Value) -> Self {
         let labels = object.at(&["metadata", "labels"]).and_then(Value::as_map).cloned();
         let mut fields = Vec::new();
         for resource in resources {
@@ -186,7 +186,7 @@ impl Indexer for Objects {
     fn index(&self, key: &Key, value: &[u8]) -> Index {
         let registry = self.registry.load();
         match json::parse(value, &Limits::TRUSTED) {
-            Ok(object) => Index::of(registry.stored_around(key).iter(), &object),
+            Ok(object) => Index::for_object(registry.stored_around(key).iter(), &object),
             Err(error) => {
                 // The engine has already reported objects that its codec cannot decode.
                 if CodecError::of_placeholder(value).is_none() {
@@ -216,11 +216,11 @@ impl Completion for Objects {
 pub fn index_of(registry: &Registry, resource: &Resource, object: &Value, api_version: &str) -> Index {
     let prefix = key_prefix(resource);
     if !resource.conventions.form_changes {
-        return Index::of(registry.stored_at(prefix).iter(), object);
+        return Index::for_object(registry.stored_at(prefix).iter(), object);
     }
     let index = Index {
         fields: selectable_fields(resource, object),
-        ..Index::of(std::iter::empty(), object)
+        ..Index::for_object(std::iter::empty(), object)
     };
     let stored_as_made = resource.storage.as_ref().is_some_and(|storage| {
         storage.api_version == api_version && object.str_at(&["apiVersion"]) == Some(api_version)

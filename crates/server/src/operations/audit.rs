@@ -109,7 +109,7 @@ impl AuditRecord {
             audit::capture(&recorder, context, response);
         }
         if self.rejection.is_some() {
-            recorder.refused().finished().await;
+            recorder.rejected_early().finished().await;
             return;
         }
         if is_long_running {

@@ -81,7 +81,7 @@ async fn ask(
     let begun = Instant::now();
     let uid = context.shared.identifiers.uid();
     let review = webhook.review(&uid, objects, api_version)?;
-    let client = ClientConfig::of(&Field::root(&webhook.client_config));
+    let client = ClientConfig::from_field(&Field::root(&webhook.client_config));
     let answer = context.webhooks.call(&client, review, TIMEOUT).await;
     let converted = match answer {
         Ok(answer) => webhook.converted(&answer, &uid, objects, api_version),

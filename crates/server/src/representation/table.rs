@@ -75,7 +75,7 @@ impl Rows {
         if takes_whole {
             return None;
         }
-        let (tree, metadata) = json::parse_selected_beside(bytes, selected, "metadata")?;
+        let (tree, metadata) = json::parse_selected_with_range(bytes, selected, "metadata")?;
         // The answer's metadata lack these annotations, so the stored JSON cannot be used.
         let hidden = requested.resource.capabilities.rows.hidden_annotations;
         if hidden

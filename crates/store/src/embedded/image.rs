@@ -84,9 +84,9 @@ impl Image {
         if !directory.join(STORE).exists() {
             return Err(absent(&directory.join(STORE)));
         }
-        let taken = Directory::take(directory)?;
+        let locked = Directory::take(directory)?;
         let mut image = Self::of_directory(directory)?;
-        image._directory = Some(taken);
+        image._directory = Some(locked);
         Ok(image)
     }
 
@@ -162,10 +162,10 @@ impl Image {
     /// Reads and checks every entry, in the order of writing.
     ///
     /// # Errors
-    /// If an entry is not what was written, or `take` returns an error.
-    pub fn entries<E: From<OpenError>>(&self, mut take: impl FnMut(ImageEntry<'_>) -> Result<(), E>) -> Result<(), E> {
+    /// If an entry is not what was written, or `visit` returns an error.
+    pub fn entries<E: From<OpenError>>(&self, mut visit: impl FnMut(ImageEntry<'_>) -> Result<(), E>) -> Result<(), E> {
         self.rows(|row| {
-            take(ImageEntry {
+            visit(ImageEntry {
                 key: row.key,
                 value: row.value.unwrap_or_default(),
                 revision_at: row.revision_at,
@@ -192,12 +192,12 @@ impl Image {
         Ok(self.summary)
     }
 
-    fn rows<E: From<OpenError>>(&self, mut take: impl FnMut(&Row<'_>) -> Result<(), E>) -> Result<(), E> {
+    fn rows<E: From<OpenError>>(&self, mut visit: impl FnMut(&Row<'_>) -> Result<(), E>) -> Result<(), E> {
         let mut outcome = Ok(());
         let only = format!("WHERE id IN ({NEWEST})");
         let read = sqlite::sound_rows(&self.connection, &only, "ASC", |sound| {
             outcome = match sound {
-                Sound::Yes(row) if row.value.is_some() => take(&row),
+                Sound::Yes(row) if row.value.is_some() => visit(&row),
                 _ => Err(self.damaged("the checksum of an entry is wrong".to_owned()).into()),
             };
             outcome.is_ok()
@@ -251,8 +251,8 @@ trait Source {
     /// Returns the number of entries.
     fn count(&self) -> u64;
 
-    /// Passes each entry to `take`, once.
-    fn rows(&self, take: &mut dyn FnMut(&Row<'_>) -> Result<(), OpenError>) -> Result<(), OpenError>;
+    /// Passes each entry to `visit`, once.
+    fn rows(&self, visit: &mut dyn FnMut(&Row<'_>) -> Result<(), OpenError>) -> Result<(), OpenError>;
 }
 
 impl Source for Image {
@@ -260,8 +260,8 @@ impl Source for Image {
         self.summary.entries
     }
 
-    fn rows(&self, take: &mut dyn FnMut(&Row<'_>) -> Result<(), OpenError>) -> Result<(), OpenError> {
-        Image::rows(self, |row| take(row))
+    fn rows(&self, visit: &mut dyn FnMut(&Row<'_>) -> Result<(), OpenError>) -> Result<(), OpenError> {
+        Image::rows(self, |row| visit(row))
     }
 }
 
@@ -282,7 +282,7 @@ impl<X: Indexer, F: Fn(&[u8]) -> bool> Source for KeptEntries<'_, X, F> {
         self.entries().count() as u64
     }
 
-    fn rows(&self, take: &mut dyn FnMut(&Row<'_>) -> Result<(), OpenError>) -> Result<(), OpenError> {
+    fn rows(&self, visit: &mut dyn FnMut(&Row<'_>) -> Result<(), OpenError>) -> Result<(), OpenError> {
         // A state that was read from elsewhere does not know the positions of entries in their transactions.
         let mut written: HashMap<Revision, u16> = HashMap::new();
         self.entries().try_for_each(|entry| {
@@ -295,7 +295,7 @@ impl<X: Indexer, F: Fn(&[u8]) -> bool> Source for KeptEntries<'_, X, F> {
                 });
             }
             *position += 1;
-            take(&Row {
+            visit(&Row {
                 id,
                 key: entry.key().as_bytes(),
                 deleted: false,
@@ -329,7 +329,7 @@ fn restore(
     revision: Revision,
     progress: impl FnMut(u64),
 ) -> Result<Summary, OpenError> {
-    let _taken = Directory::take(directory)?;
+    let _locked = Directory::take(directory)?;
     let store = directory.join(STORE);
     let draft = directory.join(format!("{STORE}.restoring"));
     // An attempt that ended between these two steps left a draft.

@@ -126,10 +126,10 @@ impl Rules {
         }
         let decl = Arc::new(node.decl_type(is_resource)?);
         let base = Environment::new().with_pattern_memory(&context.patterns);
-        Self::of(node, decl, (&base, &context.timings))
+        Self::for_node(node, decl, (&base, &context.timings))
     }
 
-    fn of(node: &Node, decl: Arc<DeclType>, base: (&Environment, &RuleTimings)) -> Option<Self> {
+    fn for_node(node: &Node, decl: Arc<DeclType>, base: (&Environment, &RuleTimings)) -> Option<Self> {
         if !node.within.rules {
             return None;
         }
@@ -139,18 +139,20 @@ impl Rules {
                 // Expressions above cannot name it; those of the field itself can use `self`.
                 None => of.decl_type(of.embedded).map(Arc::new),
             };
-            Some((name.clone(), Self::of(of, decl?, base)?))
+            Some((name.clone(), Self::for_node(of, decl?, base)?))
         });
         let properties = properties.collect();
         let additional = match &node.additional {
-            Additional::Schema(of) => decl.property("").and_then(|decl| Self::of(of, Arc::clone(decl), base)),
+            Additional::Schema(of) => decl
+                .property("")
+                .and_then(|decl| Self::for_node(of, Arc::clone(decl), base)),
             _ => None,
         };
         let items = node
             .items
             .as_deref()
             .zip(decl.items())
-            .and_then(|(of, decl)| Self::of(of, Arc::clone(decl), base));
+            .and_then(|(of, decl)| Self::for_node(of, Arc::clone(decl), base));
         let (base, timings) = base;
         let begun = Instant::now();
         let environment = RuleEnvironment::new(base, decl);

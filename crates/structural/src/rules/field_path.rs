@@ -51,9 +51,11 @@ impl Node {
                 other => return Err(format!("expected [ or . but got: {other}")),
             };
             let missing = || "does not refer to a valid field".to_owned();
-            let of = node.ok_or_else(missing)?;
-            (node, found) = match &of.additional {
-                _ if !of.properties.is_empty() => (Some(of.property(&name).ok_or_else(missing)?), found.child(&name)),
+            let parent = node.ok_or_else(missing)?;
+            (node, found) = match &parent.additional {
+                _ if !parent.properties.is_empty() => {
+                    (Some(parent.property(&name).ok_or_else(missing)?), found.child(&name))
+                }
                 Additional::Schema(values) => (Some(&**values), found.key(&name)),
                 Additional::Allowed(_) => (None, found.key(&name)),
                 Additional::Unsaid => return Err(missing()),

@@ -151,13 +151,13 @@ impl Run<'_> {
         if let (Some(below), Additional::Schema(of)) = (rules.additional.as_deref(), &node.additional) {
             for (name, value) in map {
                 let place = place.below(Step::Other(name));
-                self.field((name, value), (below, of), &place, visit);
+                self.field(name, value, below, of, &place, visit);
             }
         }
         for (name, below) in &rules.properties {
             if let (Some(value), Some(of)) = (map.get(name), node.property(name)) {
                 let place = place.below(Step::Field(name));
-                self.field((name, value), (below, of), &place, visit);
+                self.field(name, value, below, of, &place, visit);
             }
         }
     }
@@ -165,8 +165,10 @@ impl Run<'_> {
     /// Visits a field of the value of `above`, with the rules and the schema of the field.
     fn field(
         &mut self,
-        (name, value): (&str, &Value),
-        (rules, node): (&Rules, &Node),
+        name: &str,
+        value: &Value,
+        rules: &Rules,
+        node: &Node,
         place: &ValuePath<'_>,
         above: Visit<'_>,
     ) {
@@ -211,7 +213,7 @@ impl Run<'_> {
             if self.stopped {
                 return;
             }
-            let old = before.as_ref().and_then(|before| before.of(item));
+            let old = before.as_ref().and_then(|before| before.old_item(item));
             let correlated = old
                 .filter(|_| ratchet.current.is_some())
                 .map(|old| Correlated::new(of, item, old));
@@ -301,7 +303,7 @@ impl Run<'_> {
             path.child(&own.field)
         };
         let error = match self.message(own, &variables.plain) {
-            Ok(detail) => refusal(own, path, value, detail),
+            Ok(detail) => rejection(own, path, value, detail),
             Err(stopping) => {
                 self.stopped = true;
                 FieldError::invalid(&path, rules.type_name, stopping)
@@ -375,7 +377,7 @@ fn failure(error: &EvaluationError, own: &OwnRule) -> String {
 }
 
 /// Returns the error of a rule that failed. It contains the value unless that is a list or a map.
-fn refusal(own: &OwnRule, path: FieldPath, value: &Value, detail: String) -> FieldError {
+fn rejection(own: &OwnRule, path: FieldPath, value: &Value, detail: String) -> FieldError {
     let shown = (!matches!(value, Value::Map(_) | Value::List(_))).then(|| value.clone());
     match own.rule.reason.as_deref() {
         Some("FieldValueForbidden") => FieldError::forbidden(&path, detail),

@@ -35,7 +35,7 @@ fn same_error_of_two_schemas_is_reported_once() {
 }
 
 #[test]
-fn each_keyword_refuses_what_it_is_to_refuse() {
+fn each_keyword_rejects_what_it_is_to_reject() {
     for (schema, good, bad, reported) in [
         (
             r#"{"type":"string"}"#,

@@ -59,13 +59,13 @@ impl<'a> Reader<'a> {
 
     pub(super) fn read(mut self) -> Result<Value, Error> {
         if self.bytes.is_empty() {
-            return Err(refused("EOF"));
+            return Err(rejected("EOF"));
         }
         let value = self.item(0, Shown::AsItIs)?;
         let more = self.bytes.len() - self.at;
         match more {
             0 => Ok(value),
-            _ => Err(refused(format!(
+            _ => Err(rejected(format!(
                 "cbor: {more} bytes of extraneous data starting at index {}",
                 self.at
             ))),
@@ -104,7 +104,7 @@ impl<'a> Reader<'a> {
                 let why = format!("simple value {other} is not recognized");
                 Err(not_accepted("primitives", &why))
             }
-            Header::Break => Err(refused("cbor: unexpected \"break\" code")),
+            Header::Break => Err(rejected("cbor: unexpected \"break\" code")),
             Header::Bytes(length) => Ok(Value::String(self.bytes_of(length, shown)?)),
             Header::Text(length) => Ok(Value::String(self.text(length)?)),
             Header::Tag(number) => self.tagged(number, self.deeper(depth)?, shown),
@@ -130,7 +130,7 @@ impl<'a> Reader<'a> {
                 head => {
                     let value = self.of_head(head, depth, shown)?;
                     let found = super::kind_of(&value);
-                    return Err(refused(format!(
+                    return Err(rejected(format!(
                         "cbor: cannot unmarshal {found} into Go value of type string"
                     )));
                 }
@@ -138,7 +138,7 @@ impl<'a> Reader<'a> {
             entries.push((key, self.item(depth, shown)?));
         }
         if let Some((key, at)) = repeated(&entries) {
-            return Err(refused(format!(
+            return Err(rejected(format!(
                 "cbor: found duplicate map key {} at map element index {at}",
                 holdfast_gotext::quote::quote(key)
             )));
@@ -163,7 +163,7 @@ impl<'a> Reader<'a> {
                 let is_time = |text: &str| Timestamp::parse(text, Precision::Seconds).is_ok();
                 match value.as_str().is_some_and(is_time) {
                     true => Ok(value),
-                    false => Err(refused(
+                    false => Err(rejected(
                         "cbor: cannot set a value that is no RFC 3339 timestamp for time.Time",
                     )),
                 }
@@ -173,7 +173,7 @@ impl<'a> Reader<'a> {
                     let time = Timestamp { seconds, nanos: 0 };
                     Ok(Value::String(time.text(Precision::Seconds)))
                 }
-                other => Err(refused(format!(
+                other => Err(rejected(format!(
                     "cbor: cannot unmarshal {} into Go value of type time.Time",
                     super::kind_of(&other)
                 ))),
@@ -204,7 +204,7 @@ impl<'a> Reader<'a> {
             Header::Text(length) => length,
             _ => None,
         })?;
-        let text = std::str::from_utf8(&bytes).map_err(|_| refused("cbor: invalid UTF-8 string"))?;
+        let text = std::str::from_utf8(&bytes).map_err(|_| rejected("cbor: invalid UTF-8 string"))?;
         Ok(SmolStr::new(text))
     }
 
@@ -224,7 +224,7 @@ impl<'a> Reader<'a> {
                 Header::Break => return Ok(whole.into()),
                 head => match part(head) {
                     Some(length) => whole.extend_from_slice(self.take(length)?),
-                    None => return Err(refused("cbor: wrong element type for indefinite-length string")),
+                    None => return Err(rejected("cbor: wrong element type for indefinite-length string")),
                 },
             }
         }
@@ -234,7 +234,7 @@ impl<'a> Reader<'a> {
         let end = self.at.checked_add(length);
         let taken = end
             .and_then(|end| self.bytes.get(self.at..end))
-            .ok_or_else(|| refused("unexpected EOF"))?;
+            .ok_or_else(|| rejected("unexpected EOF"))?;
         self.at += length;
         Ok(taken)
     }
@@ -248,11 +248,11 @@ impl<'a> Reader<'a> {
                 self.at += decoder.offset();
                 Ok(head)
             }
-            Err(HeadError::Io(_)) => Err(refused("unexpected EOF")),
+            Err(HeadError::Io(_)) => Err(rejected("unexpected EOF")),
             Err(HeadError::Syntax(_)) => {
                 let first = rest.first().copied().unwrap_or_default();
                 let name = TYPES.get(usize::from(first >> 5)).copied().unwrap_or_default();
-                Err(refused(format!(
+                Err(rejected(format!(
                     "cbor: invalid additional information {} for type {name}",
                     first & 0x1f
                 )))
@@ -283,20 +283,20 @@ fn repeated(entries: &[Entry]) -> Option<(&SmolStr, usize)> {
     entries.get(found).map(|(key, _)| (key, found))
 }
 
-fn refused(message: impl Into<String>) -> Error {
+fn rejected(message: impl Into<String>) -> Error {
     Error::Cbor {
         message: message.into(),
     }
 }
 
 fn not_accepted(kind: &str, why: &str) -> Error {
-    refused(format!(
+    rejected(format!(
         "cbor: data item of cbor type {kind} is not accepted by protocol: {why}"
     ))
 }
 
 fn overflow(sign: &str, number: i128) -> Error {
-    refused(format!(
+    rejected(format!(
         "cbor: cannot unmarshal {sign} integer into Go value of type int64 ({number} overflows Go's int64)"
     ))
 }

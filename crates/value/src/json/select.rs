@@ -45,12 +45,16 @@ impl Selected {
 /// this way; the caller then reads it whole, which finds the error. Unselected parts are not validated, and the rest of
 /// a map after its last selected member is not scanned.
 pub fn parse_selected(bytes: &[u8], selected: &Selected) -> Option<Value> {
-    parse_selected_beside(bytes, selected, "").map(|(value, _)| value)
+    parse_selected_with_range(bytes, selected, "").map(|(value, _)| value)
 }
 
 /// Reads the selected parts and also returns the range of the value of the member `noted`, if the text is a map that
 /// has it.
-pub fn parse_selected_beside(bytes: &[u8], selected: &Selected, noted: &str) -> Option<(Value, Option<Range<usize>>)> {
+pub fn parse_selected_with_range(
+    bytes: &[u8],
+    selected: &Selected,
+    noted: &str,
+) -> Option<(Value, Option<Range<usize>>)> {
     let text = std::str::from_utf8(bytes).ok()?;
     let mut reader = Reader::of_parts(text, &Limits::TRUSTED, Dialect::Json, Duplicates::Replace);
     reader.skip_space();
@@ -290,10 +294,10 @@ mod tests {
     fn noted_member_range_is_returned_if_unselected() {
         let text = r#"{"a":{"metadata":1},"metadata":{"a":"}"},"b":[2]}"#;
         for paths in [&["metadata.a"][..], &["b"], &["metadata"]] {
-            let (_, place) = parse_selected_beside(text.as_bytes(), &selected(paths), "metadata").unwrap();
+            let (_, place) = parse_selected_with_range(text.as_bytes(), &selected(paths), "metadata").unwrap();
             assert_eq!(&text[place.unwrap()], r#"{"a":"}"}"#);
         }
-        let (_, place) = parse_selected_beside(text.as_bytes(), &selected(&["b"]), "c").unwrap();
+        let (_, place) = parse_selected_with_range(text.as_bytes(), &selected(&["b"]), "c").unwrap();
         assert_eq!(place, None);
     }
 

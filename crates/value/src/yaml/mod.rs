@@ -128,13 +128,13 @@ fn is_line_break(character: char) -> bool {
 /// Returns the input as text without a byte order mark, if it holds only characters that YAML allows.
 #[expect(clippy::indexing_slicing, reason = "the part is within the scanned text")]
 fn checked_text(bytes: &[u8]) -> Result<&str, Error> {
-    let refused = |message: &str, offset| Error::Yaml {
+    let rejected = |message: &str, offset| Error::Yaml {
         message: format!("yaml: {message}"),
         position: Position::at_offset(bytes, offset),
     };
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let offset = error.valid_up_to();
-        refused(broken_character(&bytes[offset..]), offset)
+        rejected(broken_character(&bytes[offset..]), offset)
     })?;
     // Nearly all texts are plain ASCII, which needs no decoding.
     if bytes.iter().fold(true, |plain, byte| {
@@ -142,12 +142,12 @@ fn checked_text(bytes: &[u8]) -> Result<&str, Error> {
     }) {
         return Ok(text);
     }
-    let is_refused = |character: char| {
+    let is_rejected = |character: char| {
         matches!(character, '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{7f}'..='\u{84}')
             || matches!(character, '\u{86}'..='\u{9f}' | '\u{fffe}' | '\u{ffff}')
     };
-    match text.char_indices().find(|(_, character)| is_refused(*character)) {
-        Some((offset, _)) => Err(refused("control characters are not allowed", offset)),
+    match text.char_indices().find(|(_, character)| is_rejected(*character)) {
+        Some((offset, _)) => Err(rejected("control characters are not allowed", offset)),
         None => Ok(text.strip_prefix('\u{feff}').unwrap_or(text)),
     }
 }

@@ -429,18 +429,18 @@ mod tests {
         for (text, expected) in cases {
             assert_eq!(to_key(resolve_plain(text), &Value::Null).unwrap(), expected);
         }
-        let refused = |key: Value, value: &Value| to_key(key, value).unwrap_err();
+        let rejected = |key: Value, value: &Value| to_key(key, value).unwrap_err();
         let list = Value::from(vec![Value::from("a"), Value::Null]);
         assert_eq!(
-            refused(Value::Null, &Value::from("x")),
+            rejected(Value::Null, &Value::from("x")),
             r#"unsupported map key of type: %!s(<nil>), key: <nil>, value: "x""#
         );
         assert_eq!(
-            refused(Value::UInt(u64::MAX), &list),
+            rejected(Value::UInt(u64::MAX), &list),
             r#"unsupported map key of type: uint64, key: 0xffffffffffffffff, value: []interface {}{"a", interface {}(nil)}"#
         );
         assert_eq!(
-            refused(list, &Value::Null),
+            rejected(list, &Value::Null),
             r#"yaml: invalid map key: []interface {}{"a", interface {}(nil)}"#
         );
     }

@@ -154,7 +154,7 @@ fn yaml_body_is_read_or_rejected_like_reference() {
             }
         }
     }
-    let (mut read, mut refused) = (0, 0);
+    let (mut read, mut rejected) = (0, 0);
     for file in files {
         let trace = json::parse(&fs::read(&file).unwrap(), &Limits::TRUSTED).unwrap();
         for step in trace.get("steps").and_then(Value::as_list).unwrap().iter() {
@@ -180,10 +180,10 @@ fn yaml_body_is_read_or_rejected_like_reference() {
                 }
                 Err(error) => {
                     assert!(message.contains(&error.to_string()), "{file:?}: {error} but {message}");
-                    refused += 1;
+                    rejected += 1;
                 }
             }
         }
     }
-    assert!(read > 300 && refused > 5, "{read} read, {refused} refused");
+    assert!(read > 300 && rejected > 5, "{read} read, {rejected} refused");
 }

@@ -24,7 +24,7 @@ pub(super) async fn chart(binary: &Binary, counts: &[u64], least: Duration) -> R
     ];
     let server = Server::start(binary, &[])?;
     let mut object = Shared {
-        connection: Target::of(&server)?.connect().await?,
+        connection: Target::new(&server)?.connect().await?,
         managers: 0,
         changes: 0,
     };

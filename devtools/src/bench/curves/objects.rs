@@ -48,7 +48,7 @@ pub(super) async fn chart(binary: &Binary, counts: &[u64], least: Duration) -> R
 async fn costs(binary: &Binary, count: u64, least: Duration) -> Result<Vec<f64>> {
     let (server, _) = pods::with_config_maps(binary, count as usize).await?;
     let server = server.restart(&[])?;
-    let target = Target::of(&server)?;
+    let target = Target::new(&server)?;
     let workload = Workload::new(target.clone(), CONNECTIONS, CONFIG_MAPS);
     // The first requests after a start find everything cold.
     for phase in [Phase::Create, Phase::Reapply, Phase::Delete] {

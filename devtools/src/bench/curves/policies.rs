@@ -6,7 +6,7 @@ use anyhow::Result;
 use conformance::{Binary, Server, Target};
 use serde_json::json;
 
-use super::super::admission::{REFUSED, policy, register, rule, until_refused};
+use super::super::admission::{REJECTED, policy, register, rule, until_rejected};
 use super::super::workload::{DEPLOYMENTS, Objects, Phase, Workload};
 use super::{Chart, Curve, config_maps, cost};
 
@@ -22,8 +22,8 @@ pub(super) async fn chart(binary: &Binary, counts: &[u64], least: Duration) -> R
     Ok(Chart {
         of: "policies",
         curves: vec![
-            curve(binary, evaluated, ("apps", "deployments", DEPLOYMENTS), (counts, least)).await?,
-            curve(binary, others, ("", "configmaps", CONFIG_MAPS), (counts, least)).await?,
+            curve(binary, evaluated, "apps", "deployments", DEPLOYMENTS, counts, least).await?,
+            curve(binary, others, "", "configmaps", CONFIG_MAPS, counts, least).await?,
         ],
     })
 }
@@ -32,18 +32,21 @@ pub(super) async fn chart(binary: &Binary, counts: &[u64], least: Duration) -> R
 async fn curve(
     binary: &Binary,
     mut curve: Curve,
-    (group, resource, of): (&str, &str, Objects),
-    (counts, least): (&[u64], Duration),
+    group: &str,
+    resource: &str,
+    of: Objects,
+    counts: &[u64],
+    least: Duration,
 ) -> Result<Curve> {
     let server = Server::start(binary, &[])?;
-    let target = Target::of(&server)?;
+    let target = Target::new(&server)?;
     let mut connection = target.connect().await?;
     let workload = Workload::new(target, CONNECTIONS, DEPLOYMENTS);
     let (mut policies, mut made) = (0, 0);
     for count in counts {
         while policies < *count {
             let validations = json!([
-                {"expression": format!("object.metadata.name != '{REFUSED}-{policies}'")},
+                {"expression": format!("object.metadata.name != '{REJECTED}-{policies}'")},
                 {"expression": "!has(object.metadata.labels) || object.metadata.labels.size() <= 10"},
             ]);
             let registrations = policy(&format!("bench-{policies}"), &rule(group, resource), &validations);
@@ -51,8 +54,8 @@ async fn curve(
             policies += 1;
         }
         // The informer receives them in order: when the first of them denies, the last may not be in effect yet.
-        let name = format!("{REFUSED}-{}", policies - 1);
-        until_refused(&mut connection, &of, &name).await?;
+        let name = format!("{REJECTED}-{}", policies - 1);
+        until_rejected(&mut connection, &of, &name).await?;
         let micros = cost(&server, least, async || {
             workload.run_range(Phase::Create, made..made + BATCH, &server).await?;
             made += BATCH;

@@ -39,7 +39,7 @@ pub(super) async fn chart(binary: &Binary, counts: &[u64], least: Duration) -> R
 /// Measures the cost of a write with this number of watchers, and without any.
 async fn costs(binary: &Binary, watchers: u64, least: Duration) -> Result<(f64, f64)> {
     let server = Server::start(binary, &[])?;
-    let target = Target::of(&server)?;
+    let target = Target::new(&server)?;
     let mut writer = Writer {
         connection: target.connect().await?,
         written: 0,

@@ -120,8 +120,8 @@ fn a_release_is_installed_upgraded_rolled_back_and_uninstalled() {
     assert_eq!(field("deployment/shop", "{.spec.replicas}"), "5");
     assert_eq!(field("configmap/shop-hook", "{.data.revision}"), "2");
     // A value that the CRD rejects fails the release, and the objects stay.
-    let refused = helm.refuses(&words(&format!("upgrade shop {chart} --set size=10 -n market")), "");
-    assert!(refused.contains("spec.size: Invalid value: 10"), "{refused}");
+    let rejected = helm.rejects(&words(&format!("upgrade shop {chart} --set size=10 -n market")), "");
+    assert!(rejected.contains("spec.size: Invalid value: 10"), "{rejected}");
     assert_eq!(field("widget/shop", "{.spec.size}"), "1");
     let list = says("list -a");
     assert!(list.contains("shop-0.1.0") && list.contains("failed"), "{list}");
@@ -139,5 +139,5 @@ fn a_release_is_installed_upgraded_rolled_back_and_uninstalled() {
     // Hooks are not part of the release, and CRDs stay.
     assert_eq!(left, "configmap/shop-hook\n");
     assert_eq!(field("crd/widgets.shop.example.com", "{.spec.names.kind}"), "Widget");
-    assert!(helm.refuses(&words("status shop -n market"), "").contains("not found"));
+    assert!(helm.rejects(&words("status shop -n market"), "").contains("not found"));
 }

@@ -88,7 +88,7 @@ fn applies(kubectl: &Tool) {
     );
     let different = kubectl.output(&words(&format!("diff -f {other}")), "");
     assert_eq!(different.status.code(), Some(1), "{different:?}");
-    let conflict = kubectl.refuses(
+    let conflict = kubectl.rejects(
         &words(&format!("apply --server-side --field-manager=other -f {other}")),
         "",
     );
@@ -97,8 +97,8 @@ fn applies(kubectl: &Tool) {
         "{conflict}"
     );
     let misspelt = DEPLOYMENT.replace("replicas:", "replcas:");
-    let refused = kubectl.refuses(&words("apply -f -"), &misspelt);
-    assert!(refused.contains(r#"unknown field "spec.replcas""#), "{refused}");
+    let rejected = kubectl.rejects(&words("apply -f -"), &misspelt);
+    assert!(rejected.contains(r#"unknown field "spec.replcas""#), "{rejected}");
 }
 
 fn shows(kubectl: &Tool) {
@@ -205,9 +205,9 @@ fn makes_and_asks(kubectl: &Tool) {
     each(kubectl, &[("auth can-i --list --as=alice", "pods")]);
     let denied = kubectl.output(&words("auth can-i delete pods --as=alice"), "");
     assert_eq!((denied.status.code(), &*denied.stdout), (Some(1), b"no\n".as_slice()));
-    let missing = kubectl.refuses(&words("create token nobody"), "");
+    let missing = kubectl.rejects(&words("create token nobody"), "");
     assert!(missing.contains(r#"serviceaccounts "nobody" not found"#), "{missing}");
-    let unreadable = kubectl.refuses(&words("create -f -"), REQUEST);
+    let unreadable = kubectl.rejects(&words("create -f -"), REQUEST);
     assert!(unreadable.contains("spec.request"), "{unreadable}");
     let encoded = base64::prelude::BASE64_STANDARD.encode(certificate_request());
     let whole = REQUEST.replace("bm8gUEVN", &encoded);
@@ -216,7 +216,7 @@ fn makes_and_asks(kubectl: &Tool) {
         kubectl,
         &[("certificate approve bob", "bob approved"), ("get csr bob", "Approved")],
     );
-    let twice = kubectl.refuses(&words("certificate deny bob"), "");
+    let twice = kubectl.rejects(&words("certificate deny bob"), "");
     assert!(twice.contains("already Approved"), "{twice}");
 }
 
@@ -252,13 +252,13 @@ fn keeps_nodes_free(kubectl: &Tool) {
         ("exec alone -- ls", "error"),
         ("top nodes", "Metrics API not available"),
     ] {
-        let refused = kubectl.refuses(&words(line), "");
-        assert!(refused.contains(why), "{line}: {refused}");
+        let rejected = kubectl.rejects(&words(line), "");
+        assert!(rejected.contains(why), "{line}: {rejected}");
     }
-    let refused = kubectl.refuses(&words("drain one"), "");
+    let rejected = kubectl.rejects(&words("drain one"), "");
     assert!(
-        refused.contains("cannot delete Pods that declare no controller"),
-        "{refused}"
+        rejected.contains("cannot delete Pods that declare no controller"),
+        "{rejected}"
     );
     each(
         kubectl,
@@ -286,6 +286,6 @@ fn deletes(kubectl: &Tool) {
             ),
         ],
     );
-    let gone = kubectl.refuses(&words("get deployment web"), "");
+    let gone = kubectl.rejects(&words("get deployment web"), "");
     assert!(gone.contains(r#"deployments.apps "web" not found"#), "{gone}");
 }

@@ -145,24 +145,19 @@ fn cache(name: &str, shards: &[&str]) -> Value {
 }
 
 /// Applies a CRD as its operator does at each start, and waits until it is established.
-async fn define(client: &Client, definition: &CustomResourceDefinition) -> CustomResourceDefinition {
-    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let name = definition.name_any();
-    definitions
-        .patch(
-            &name,
-            &PatchParams::apply("operator").force(),
-            &Patch::Apply(definition),
-        )
+async fn define(client: &Client, crd: &CustomResourceDefinition) -> CustomResourceDefinition {
+    let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let name = crd.name_any();
+    crds.patch(&name, &PatchParams::apply("operator").force(), &Patch::Apply(crd))
         .await
         .unwrap();
-    let established = await_condition(definitions, &name, conditions::is_crd_established());
+    let established = await_condition(crds, &name, conditions::is_crd_established());
     let answer = tokio::time::timeout(WAIT_TIMEOUT, established).await;
     answer.expect("not established in time").unwrap().unwrap()
 }
 
 #[tokio::test]
-async fn a_derived_definition_is_served_as_soon_as_it_is_established() {
+async fn a_derived_crd_is_served_as_soon_as_it_is_established() {
     let (_server, client) = start().await;
     let made = define(&client, &Cache::crd()).await;
     let status = made.status.clone().unwrap();
@@ -221,14 +216,14 @@ async fn a_derived_definition_is_served_as_soon_as_it_is_established() {
         field_validation: Some(kube::api::ValidationDirective::Strict),
         ..PatchParams::apply("someone")
     };
-    let refused = caches
+    let rejected = caches
         .patch("unknown", &strict, &Patch::Apply(&unknown))
         .await
         .unwrap_err()
         .to_string();
     assert!(
-        refused.contains(".spec.size: field not declared in schema"),
-        "{refused}"
+        rejected.contains(".spec.size: field not declared in schema"),
+        "{rejected}"
     );
 }
 
@@ -240,11 +235,11 @@ async fn object_violating_a_derived_schema_is_rejected_with_causes() {
     let mut wrong = cache("wrong", &["", "far-too-long-a-name"]);
     wrong["spec"]["replicas"] = json!(10);
     wrong["spec"]["engine"] = json!("Fifo");
-    let refused = caches
+    let rejected = caches
         .patch("wrong", &PatchParams::apply("someone"), &Patch::Apply(wrong))
         .await;
-    let Err(Error::Api(status)) = refused else {
-        panic!("accepted: {refused:?}")
+    let Err(Error::Api(status)) = rejected else {
+        panic!("accepted: {rejected:?}")
     };
     assert_eq!((status.code, status.reason.as_str()), (422, "Invalid"));
     let mut causes: Vec<_> = status
@@ -281,7 +276,7 @@ async fn derived_rules_are_checked_with_their_messages() {
         closed: false,
         engines: vec!["Lru".into()],
     };
-    let refused = async |quota: Quota| match quotas.create(&PostParams::default(), &quota).await {
+    let rejected = async |quota: Quota| match quotas.create(&PostParams::default(), &quota).await {
         Err(Error::Api(status)) if status.code == 422 => status.message.clone(),
         other => panic!("not refused as invalid: {other:?}"),
     };
@@ -292,7 +287,7 @@ async fn derived_rules_are_checked_with_their_messages() {
             ..spec.clone()
         },
     );
-    let message = refused(wrong).await;
+    let message = rejected(wrong).await;
     assert!(message.contains("a quota is named after its team"), "{message}");
     assert!(
         message.contains("spec: Invalid value: at least 7 is more than at most 5"),
@@ -302,7 +297,7 @@ async fn derived_rules_are_checked_with_their_messages() {
         engines: vec!["Fifo".into()],
         ..spec.clone()
     };
-    let message = refused(Quota::new("blue-1", wrong)).await;
+    let message = rejected(Quota::new("blue-1", wrong)).await;
     assert!(
         message.contains("spec.engines: Invalid value: failed rule: self.all(engine, engine in ['Lru', 'Lfu'])"),
         "{message}"
@@ -339,8 +334,8 @@ async fn two_derived_versions_show_the_same_objects() {
 
     // The operator is brought up to date: another version is stored from then on, and both are served.
     let both = merge_crds(vec![earlier::Cache::crd(), Cache::crd()], "v1").unwrap();
-    let definition = define(&client, &both).await;
-    assert_eq!(definition.status.unwrap().stored_versions.unwrap(), ["v1alpha1", "v1"]);
+    let crd = define(&client, &both).await;
+    assert_eq!(crd.status.unwrap().stored_versions.unwrap(), ["v1alpha1", "v1"]);
     let new: Api<Cache> = Api::default_namespaced(client.clone());
     let shown = new.get("old").await.unwrap();
     assert_eq!(
@@ -558,7 +553,7 @@ async fn an_operator_keeps_its_resources_and_what_they_own() {
 }
 
 #[tokio::test]
-async fn a_definition_takes_its_objects_and_theirs_along() {
+async fn a_crd_takes_its_objects_and_theirs_along() {
     let (_server, client) = start().await;
     let uid = define(&client, &Cache::crd()).await.uid().unwrap();
     let caches: Api<Cache> = Api::default_namespaced(client.clone());
@@ -574,13 +569,13 @@ async fn a_definition_takes_its_objects_and_theirs_along() {
     let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
     assert!(maps.get_opt("main-a").await.unwrap().is_some());
 
-    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
     let background = DeleteParams {
         propagation_policy: Some(PropagationPolicy::Background),
         ..DeleteParams::default()
     };
-    definitions.delete(NAME, &background).await.unwrap();
-    let gone = await_condition(definitions, NAME, conditions::is_deleted(&uid));
+    crds.delete(NAME, &background).await.unwrap();
+    let gone = await_condition(crds, NAME, conditions::is_deleted(&uid));
     tokio::time::timeout(WAIT_TIMEOUT, gone)
         .await
         .expect("not gone in time")

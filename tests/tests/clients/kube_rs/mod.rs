@@ -31,7 +31,7 @@ async fn start() -> (Server, Client) {
 }
 
 /// Returns the code and reason of a rejection.
-fn refusal<T: std::fmt::Debug>(answer: Result<T, Error>) -> (u16, String) {
+fn rejection<T: std::fmt::Debug>(answer: Result<T, Error>) -> (u16, String) {
     match answer {
         Err(Error::Api(status)) => (status.code, status.reason.clone()),
         other => panic!("not refused by the API: {other:?}"),

@@ -19,7 +19,7 @@ use kube::runtime::{Controller, WatchStreamExt as _, reflector, watcher};
 use kube::{Client, Error, Resource as _, ResourceExt as _};
 use serde_json::json;
 
-use crate::kube_rs::{WAIT_TIMEOUT, next, refusal, start, until};
+use crate::kube_rs::{WAIT_TIMEOUT, next, rejection, start, until};
 
 fn config_map(name: &str, value: &str) -> ConfigMap {
     serde_json::from_value(json!({
@@ -58,7 +58,7 @@ async fn objects_are_made_read_changed_and_deleted() {
         .unwrap();
     assert!(made.uid().is_some() && made.creation_timestamp().is_some());
     let again = maps.create(&PostParams::default(), &config_map("one", "a")).await;
-    assert_eq!(refusal(again), (409, "AlreadyExists".into()));
+    assert_eq!(rejection(again), (409, "AlreadyExists".into()));
 
     let patched = maps
         .patch(
@@ -73,8 +73,8 @@ async fn objects_are_made_read_changed_and_deleted() {
     // A client that read the object before the patch may not overwrite it.
     let mut stale = made.clone();
     stale.data = Some(BTreeMap::from([("key".into(), "stale".into())]));
-    let refused = maps.replace("one", &PostParams::default(), &stale).await;
-    assert_eq!(refusal(refused), (409, "Conflict".into()));
+    let rejected = maps.replace("one", &PostParams::default(), &stale).await;
+    assert_eq!(rejection(rejected), (409, "Conflict".into()));
     let mut fresh = patched.clone();
     fresh.data = stale.data;
     maps.replace("one", &PostParams::default(), &fresh).await.unwrap();

@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use crate::kube_rs::objects::deployment;
-use crate::kube_rs::{WAIT_TIMEOUT, next, refusal, start, until};
+use crate::kube_rs::{WAIT_TIMEOUT, next, rejection, start, until};
 
 fn object<K: DeserializeOwned>(value: serde_json::Value) -> K {
     serde_json::from_value(value).unwrap()
@@ -46,7 +46,7 @@ fn pod(name: &str) -> Pod {
 }
 
 #[tokio::test]
-async fn entries_are_made_changed_and_refused_where_another_was_first() {
+async fn entries_are_made_changed_and_rejected_where_another_was_first() {
     let (_server, client) = start().await;
     let maps: Api<ConfigMap> = Api::default_namespaced(client);
     let all = PostParams::default();
@@ -128,7 +128,7 @@ async fn metadata_is_read_watched_and_patched_alone() {
 }
 
 #[tokio::test]
-async fn unknown_fields_are_refused_or_left_out_as_a_client_asks() {
+async fn unknown_fields_are_rejected_or_left_out_as_a_client_asks() {
     let (_server, client) = start().await;
     let maps: Api<ConfigMap> = Api::default_namespaced(client);
     let made = json!({"metadata": {"name": "one"}, "data": {"key": "a"}});
@@ -138,8 +138,8 @@ async fn unknown_fields_are_refused_or_left_out_as_a_client_asks() {
         field_validation: Some(how),
         ..PatchParams::default()
     };
-    let refused = maps.patch("one", &by(ValidationDirective::Strict), &wish).await;
-    assert_eq!(refusal(refused), (422, "Invalid".to_owned()));
+    let rejected = maps.patch("one", &by(ValidationDirective::Strict), &wish).await;
+    assert_eq!(rejection(rejected), (422, "Invalid".to_owned()));
     let left = maps
         .patch("one", &by(ValidationDirective::Ignore), &wish)
         .await
@@ -182,8 +182,8 @@ async fn events_are_recorded_and_joined_to_a_series() {
 #[tokio::test]
 async fn conditions_are_waited_for() {
     let (_server, client) = start().await;
-    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let definition: CustomResourceDefinition = object(json!({
+    let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let crd: CustomResourceDefinition = object(json!({
         "metadata": {"name": "cups.kube.example.com"},
         "spec": {
             "group": "kube.example.com",
@@ -193,20 +193,16 @@ async fn conditions_are_waited_for() {
         },
     }));
     let name = "cups.kube.example.com";
-    let established = tokio::spawn(await_condition(
-        definitions.clone(),
-        name,
-        conditions::is_crd_established(),
-    ));
-    definitions.create(&PostParams::default(), &definition).await.unwrap();
+    let established = tokio::spawn(await_condition(crds.clone(), name, conditions::is_crd_established()));
+    crds.create(&PostParams::default(), &crd).await.unwrap();
     let found = tokio::time::timeout(WAIT_TIMEOUT, established)
         .await
         .unwrap()
         .unwrap()
         .unwrap();
     let uid = found.unwrap().uid().unwrap();
-    let gone = await_condition(definitions.clone(), name, conditions::is_deleted(&uid));
-    definitions.delete(name, &DeleteParams::default()).await.unwrap();
+    let gone = await_condition(crds.clone(), name, conditions::is_deleted(&uid));
+    crds.delete(name, &DeleteParams::default()).await.unwrap();
     tokio::time::timeout(WAIT_TIMEOUT, gone).await.unwrap().unwrap();
 
     let pods: Api<Pod> = Api::default_namespaced(client);
@@ -327,7 +323,7 @@ async fn pods_are_evicted_and_get_containers_for_a_look() {
     let taken_away = pods
         .replace_ephemeral_containers("one", &PostParams::default(), &read)
         .await;
-    assert_eq!(refusal(taken_away), (422, "Invalid".to_owned()));
+    assert_eq!(rejection(taken_away), (422, "Invalid".to_owned()));
 
     pods.evict("one", &EvictParams::default()).await.unwrap();
     until("the pod is gone", || async {
@@ -356,7 +352,7 @@ async fn scale_is_read_patched_and_replaced() {
         .unwrap();
     assert_eq!(replaced.spec.and_then(|spec| spec.replicas), Some(7));
     assert_eq!(
-        refusal(deployments.replace_scale("web", &PostParams::default(), &scale).await).0,
+        rejection(deployments.replace_scale("web", &PostParams::default(), &scale).await).0,
         409
     );
 }

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::json;
 
-use crate::kube_rs::{refusal, start, until};
+use crate::kube_rs::{rejection, start, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_mutating_webhook_puts_a_container_into_pods() {
@@ -60,7 +60,7 @@ async fn a_mutating_webhook_puts_a_container_into_pods() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_validating_webhook_refuses_in_its_own_words() {
+async fn a_validating_webhook_rejects_in_its_own_words() {
     let (_server, client) = start().await;
     let hook = Hook::start(|review| match review["request"]["object"]["data"]["level"].as_str() {
         Some("high") => deny("the level is too high"),
@@ -91,7 +91,7 @@ async fn a_validating_webhook_refuses_in_its_own_words() {
             .is_err()
     })
     .await;
-    let (code, _) = refusal(apply("high").await);
+    let (code, _) = rejection(apply("high").await);
     assert_eq!(code, 400);
     let reported = apply("high").await.unwrap_err().to_string();
     let words = "admission webhook \"levels.example.com\" denied the request: the level is too high";

@@ -17,8 +17,8 @@ fn version(name: &str, field: &str, stored: bool) -> Value {
     })
 }
 
-fn definition(hook: &Hook) -> String {
-    let definition = json!({
+fn crd(hook: &Hook) -> String {
+    let crd = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "widgets.x.example.com"},
         "spec": {
@@ -30,7 +30,7 @@ fn definition(hook: &Hook) -> String {
             }},
         },
     });
-    definition.to_string()
+    crd.to_string()
 }
 
 /// Converts objects: `hostPort` of `v1` is `host` in `v2`.
@@ -68,8 +68,8 @@ async fn webhook_converts_applied_patched_and_listed_objects() {
     let kubectl = Kubectl::start();
     let hook = Hook::start(convert).await;
     let (old, new) = ("widgets.v1.x.example.com/a", "widgets.v2.x.example.com/a");
-    kubectl.says(&["apply", "-f", "-"], &definition(&hook));
-    kubectl.wait_for_definitions();
+    kubectl.says(&["apply", "-f", "-"], &crd(&hook));
+    kubectl.wait_for_crds();
     kubectl.says(&["apply", "-f", "-"], &widget("v1", "hostPort", "a:1"));
     assert_eq!(kubectl.field(new, "{.spec.host}"), "a:1");
     let patch = ["patch", new, "--type=merge", "-p", r#"{"spec":{"host":"b:2"}}"#];
@@ -80,7 +80,7 @@ async fn webhook_converts_applied_patched_and_listed_objects() {
 
     // Ownership is tracked in the paths of the other version.
     let apply = ["apply", "--server-side", "--field-manager=mine", "-f", "-"];
-    let conflict = kubectl.refuses(&apply, &widget("v1", "hostPort", "c:3"));
+    let conflict = kubectl.rejects(&apply, &widget("v1", "hostPort", "c:3"));
     assert!(
         conflict.contains(r#""kubectl-patch" using x.example.com/v2: .spec.host"#),
         "{conflict}"
@@ -89,5 +89,5 @@ async fn webhook_converts_applied_patched_and_listed_objects() {
     kubectl.says(&forced, &widget("v1", "hostPort", "c:3"));
     assert_eq!(kubectl.field(new, "{.spec.host}"), "c:3");
     kubectl.says(&["delete", new], "");
-    assert!(kubectl.refuses(&["get", old], "").contains("NotFound"));
+    assert!(kubectl.rejects(&["get", old], "").contains("NotFound"));
 }

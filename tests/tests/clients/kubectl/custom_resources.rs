@@ -7,7 +7,7 @@ use test_support::needs;
 
 use crate::kubectl::{Kubectl, script, text};
 
-const DEFINITION: &str = r#"
+const CRD: &str = r#"
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata:
@@ -101,8 +101,8 @@ const PATCH_OPEN: [&str; 7] = [
 /// Returns a server that shops are defined on.
 fn start() -> Kubectl {
     let kubectl = Kubectl::start();
-    kubectl.says(&["apply", "-f", "-"], DEFINITION);
-    kubectl.wait_for_definitions();
+    kubectl.says(&["apply", "-f", "-"], CRD);
+    kubectl.wait_for_crds();
     kubectl
 }
 
@@ -120,17 +120,17 @@ fn rows(table: &str) -> Vec<Vec<&str>> {
 
 #[needs(kubectl)]
 #[test]
-fn established_definition_is_discovered() {
+fn established_crd_is_discovered() {
     let kubectl = Kubectl::start();
-    let unknown = kubectl.refuses(&["get", "shops"], "");
+    let unknown = kubectl.rejects(&["get", "shops"], "");
     assert_eq!(unknown, "error: the server doesn't have a resource type \"shops\"\n");
-    let unmatched = kubectl.refuses(&["apply", "-f", "-"], SHOP);
+    let unmatched = kubectl.rejects(&["apply", "-f", "-"], SHOP);
     assert!(
         unmatched.contains("no matches for kind \"Shop\" in version \"stable.example.com/v1\""),
         "{unmatched}"
     );
-    kubectl.says(&["apply", "-f", "-"], DEFINITION);
-    kubectl.wait_for_definitions();
+    kubectl.says(&["apply", "-f", "-"], CRD);
+    kubectl.wait_for_crds();
     let wait = ["wait", "crd/shops.stable.example.com", "--for=condition=Established"];
     kubectl.says(&wait, "");
     // The cache that kubectl has just filled does not contain the resource.
@@ -160,11 +160,11 @@ fn established_definition_is_discovered() {
     assert_eq!(of_category, "shops.stable.example.com\n");
     let versions = kubectl.says(&["api-versions"], "");
     assert!(versions.contains("stable.example.com/v1\n"), "{versions}");
-    let definitions = kubectl.says(&["get", "crd", "--no-headers"], "");
-    assert_eq!(rows(&definitions)[0][0], "shops.stable.example.com");
+    let crds = kubectl.says(&["get", "crd", "--no-headers"], "");
+    assert_eq!(rows(&crds)[0][0], "shops.stable.example.com");
 
     kubectl.says(&["delete", "crd", "shops.stable.example.com", "--timeout=60s"], "");
-    kubectl.refuses_in_time(
+    kubectl.rejects_in_time(
         &["get", "shops", "--cache-dir=/nonexistent"],
         "error: the server doesn't have a resource type \"shops\"\n",
     );
@@ -172,7 +172,7 @@ fn established_definition_is_discovered() {
 
 #[needs(kubectl)]
 #[test]
-fn get_prints_the_columns_of_the_definition() {
+fn get_prints_the_columns_of_the_crd() {
     let kubectl = start();
     let none = kubectl.output(&["get", "shops"], "");
     assert_eq!(text(&none.stderr), "No resources found in default namespace.\n");
@@ -216,18 +216,18 @@ fn get_prints_the_columns_of_the_definition() {
         kubectl.field("shop/corner", r#"{.spec.shelves[?(@.name=="right")].goods[0]}"#),
         "tea"
     );
-    let of = |city: &str| {
+    let shops_in = |city: &str| {
         let selector = format!("--field-selector=spec.city={city}");
         kubectl.says(&["get", "shops", &selector, "-o", "name"], "")
     };
     assert_eq!(
-        (of("Ulm").as_str(), of("Bonn").as_str()),
+        (shops_in("Ulm").as_str(), shops_in("Bonn").as_str()),
         ("shop.stable.example.com/corner\n", "")
     );
-    let refusal = kubectl.refuses(&["get", "shops", "--field-selector=spec.replicas=2"], "");
+    let rejection = kubectl.rejects(&["get", "shops", "--field-selector=spec.replicas=2"], "");
     assert!(
-        refusal.contains("field label not supported: spec.replicas"),
-        "{refusal}"
+        rejection.contains("field label not supported: spec.replicas"),
+        "{rejection}"
     );
     let described = kubectl.says(&["describe", "shop", "corner"], "");
     assert!(described.contains("City:      Ulm"), "{described}");
@@ -298,8 +298,8 @@ fn explain_shows_what_the_schema_says() {
     ] {
         assert!(says.contains(line), "{line:?} is not in:\n{says}");
     }
-    let refusal = kubectl.refuses(&["explain", "shop.spec.colour"], "");
-    assert_eq!(refusal, "error: field \"colour\" does not exist\n");
+    let rejection = kubectl.rejects(&["explain", "shop.spec.colour"], "");
+    assert_eq!(rejection, "error: field \"colour\" does not exist\n");
 }
 
 #[needs(kubectl)]
@@ -325,7 +325,7 @@ fn client_side_and_server_side_apply_share_an_object() {
     );
 
     let server_side = ["apply", "--server-side", "--field-manager=other", "-f", "-"];
-    let conflict = kubectl.refuses(&server_side, &SHOP.replace("Ulm", "Jena"));
+    let conflict = kubectl.rejects(&server_side, &SHOP.replace("Ulm", "Jena"));
     assert!(
         conflict.contains("conflict with \"kubectl-client-side-apply\" using stable.example.com/v1: .spec.city"),
         "{conflict}"
@@ -367,14 +367,14 @@ spec:
 fn each_type_of_patch_is_taken_but_the_strategic_one() {
     let kubectl = start_with_shop();
     let patch = |kind: &'static str, body: &'static str| ["patch", "shop", "corner", "--type", kind, "-p", body];
-    let refusal = kubectl.refuses(&patch("strategic", r#"{"spec":{"replicas":3}}"#), "");
+    let rejection = kubectl.rejects(&patch("strategic", r#"{"spec":{"replicas":3}}"#), "");
     assert!(
-        refusal.contains(
+        rejection.contains(
             "application/strategic-merge-patch+json is not supported by stable.example.com/v1, Kind=Shop: the body of the \
              request was in an unknown format - accepted media types include: application/json-patch+json, \
              application/merge-patch+json, application/apply-patch+yaml"
         ),
-        "{refusal}"
+        "{rejection}"
     );
     kubectl.says(&patch("merge", r#"{"spec":{"replicas":3}}"#), "");
     assert_eq!(
@@ -386,9 +386,9 @@ fn each_type_of_patch_is_taken_but_the_strategic_one() {
         "",
     );
     assert_eq!(kubectl.field("shop/corner", "{.spec.replicas}"), "4");
-    let refusal = kubectl.refuses(&patch("merge", r#"{"spec":{"replicas":33}}"#), "");
+    let rejection = kubectl.rejects(&patch("merge", r#"{"spec":{"replicas":33}}"#), "");
     assert_eq!(
-        refusal,
+        rejection,
         "The Shop \"corner\" is invalid: spec.replicas: Invalid value: 33: spec.replicas in body should be less than or equal to 9\n"
     );
 }
@@ -402,13 +402,13 @@ fn status_and_scale_are_subresources() {
         "shop.stable.example.com/corner scaled\n"
     );
     assert_eq!(kubectl.field("shop/corner", "{.spec.replicas}"), "4");
-    let refusal = kubectl.refuses(&["scale", "shop/corner", "--replicas=40"], "");
+    let rejection = kubectl.rejects(&["scale", "shop/corner", "--replicas=40"], "");
     assert!(
-        refusal.contains("spec.replicas in body should be less than or equal to 9"),
-        "{refusal}"
+        rejection.contains("spec.replicas in body should be less than or equal to 9"),
+        "{rejection}"
     );
-    let refusal = kubectl.refuses(&["scale", "shop/corner", "--replicas=1", "--current-replicas=7"], "");
-    assert!(refusal.contains("Expected replicas to be 7, was 4"), "{refusal}");
+    let rejection = kubectl.rejects(&["scale", "shop/corner", "--replicas=1", "--current-replicas=7"], "");
+    assert!(rejection.contains("Expected replicas to be 7, was 4"), "{rejection}");
 
     // A write of the spec does not change the status, and a write of the status does not change the spec.
     let merge = |more: &[&str], body: &str| {
@@ -492,9 +492,9 @@ fn labels_annotations_edits_and_replacements_are_kept() {
     };
     assert!(edit("s/city: Ulm/city: Bonn/").status.success());
     assert_eq!(kubectl.field("shop/corner", "{.spec.city}"), "Bonn");
-    let refused = edit("s/city: Bonn/city: Paris/");
-    assert!(!refused.status.success());
-    let complaint = text(&refused.stderr);
+    let rejected = edit("s/city: Bonn/city: Paris/");
+    assert!(!rejected.status.success());
+    let complaint = text(&rejected.stderr);
     assert!(
         complaint.contains("shops.stable.example.com \"corner\" is invalid"),
         "{complaint}"
@@ -509,7 +509,7 @@ fn labels_annotations_edits_and_replacements_are_kept() {
         r#"Ulm{"app":"corner"}"#
     );
     let stale = SHOP.replace("name: corner\n", "name: corner\n  resourceVersion: \"1\"\n");
-    let conflict = kubectl.refuses(&["replace", "-f", "-"], &stale);
+    let conflict = kubectl.rejects(&["replace", "-f", "-"], &stale);
     assert!(conflict.contains("the object has been modified"), "{conflict}");
 }
 
@@ -517,20 +517,20 @@ fn labels_annotations_edits_and_replacements_are_kept() {
 #[test]
 fn schema_violation_is_rejected_with_messages() {
     let kubectl = start();
-    let refuse = |from: &str, to: &str| kubectl.refuses(&["create", "-f", "-"], &SHOP.replace(from, to));
+    let reject = |from: &str, to: &str| kubectl.rejects(&["create", "-f", "-"], &SHOP.replace(from, to));
     assert_eq!(
-        refuse("Ulm", "Paris"),
+        reject("Ulm", "Paris"),
         "The Shop \"corner\" is invalid: spec.city: Unsupported value: \"Paris\": supported values: \"Ulm\", \"Bonn\", \"Jena\"\n"
     );
     assert_eq!(
-        refuse("city: Ulm", "replicas: 10"),
+        reject("city: Ulm", "replicas: 10"),
         "The Shop \"corner\" is invalid: \n* spec.replicas: Invalid value: 10: spec.replicas in body should be less than or equal to 9\n* spec.city: Required value\n"
     );
     assert_eq!(
-        refuse("name: right", "name: left"),
+        reject("name: right", "name: left"),
         "The Shop \"corner\" is invalid: spec.shelves[1]: Duplicate value: {\"name\":\"left\"}\n"
     );
-    let unknown = refuse("city:", "town: x\n  city:");
+    let unknown = reject("city:", "town: x\n  city:");
     assert!(
         unknown.contains("strict decoding error: unknown field \"spec.town\""),
         "{unknown}"
@@ -541,16 +541,16 @@ fn schema_violation_is_rejected_with_messages() {
         &SHOP.replace("city:", "town: x\n  notes: {any: thing}\n  city:"),
     );
     assert!(made.contains("thing") && !made.contains("town"), "{made}");
-    let again = kubectl.refuses(&["create", "-f", "-"], SHOP);
+    let again = kubectl.rejects(&["create", "-f", "-"], SHOP);
     assert!(
         again.contains("shops.stable.example.com \"corner\" already exists"),
         "{again}"
     );
-    let flawed = DEFINITION.replace("name: shops.stable", "name: stores.stable");
-    let refusal = kubectl.refuses(&["create", "-f", "-"], &flawed);
+    let flawed = CRD.replace("name: shops.stable", "name: stores.stable");
+    let rejection = kubectl.rejects(&["create", "-f", "-"], &flawed);
     assert!(
-        refusal.contains("must be spec.names.plural+\".\"+spec.group"),
-        "{refusal}"
+        rejection.contains("must be spec.names.plural+\".\"+spec.group"),
+        "{rejection}"
     );
 }
 
@@ -578,21 +578,21 @@ fn access_is_granted_by_resource_and_subresource() {
     assert_eq!(can(&["patch", "shops", "--subresource=status"]), "yes");
     assert_eq!(can(&["patch", "shops", "--subresource=scale"]), "no");
     assert_eq!(can(&["delete", "shops"]), "no");
-    let refusal = kubectl.refuses(&["delete", "shop", "corner", "--as=ann"], "");
+    let rejection = kubectl.rejects(&["delete", "shop", "corner", "--as=ann"], "");
     assert!(
-        refusal.contains(
+        rejection.contains(
             "shops.stable.example.com \"corner\" is forbidden: User \"ann\" cannot delete resource \"shops\" in API group \
              \"stable.example.com\" in the namespace \"default\""
         ),
-        "{refusal}"
+        "{rejection}"
     );
     // A user with the role view does not see custom resources unless a role includes them.
     kubectl.says(
         &["create", "rolebinding", "viewer", "--clusterrole=view", "--user=bob"],
         "",
     );
-    let refusal = kubectl.refuses(&["get", "shops", "--as=bob"], "");
-    assert!(refusal.contains("cannot list resource \"shops\""), "{refusal}");
+    let rejection = kubectl.rejects(&["get", "shops", "--as=bob"], "");
+    assert!(rejection.contains("cannot list resource \"shops\""), "{rejection}");
     let aggregated = "
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole

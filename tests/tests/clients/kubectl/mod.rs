@@ -28,7 +28,7 @@ impl Kubectl {
 
     /// Waits until all CRDs are established. Uses the path, since `--for=condition` fails for an object without
     /// conditions, which the reference returns for new CRDs, too.
-    fn wait_for_definitions(&self) {
+    fn wait_for_crds(&self) {
         let established = r#"--for=jsonpath={.status.conditions[?(@.type=="Established")].status}=True"#;
         self.says(&["wait", "crd", "--all", established, "--timeout=60s"], "");
     }

@@ -51,14 +51,14 @@ spec:
 fn start(make: fn(&Types) -> Vec<Value>) -> (Kubectl, Vec<Value>) {
     let kubectl = Kubectl::start();
     let document: Value = serde_json::from_str(&kubectl.says(&["get", "--raw", DOCUMENT], "")).unwrap();
-    let definitions = make(&Types::of(&document));
-    kubectl.says(&["apply", "--server-side", "-f", "-"], &list(&definitions));
-    kubectl.wait_for_definitions();
-    (kubectl, definitions)
+    let crds = make(&Types::from_document(&document));
+    kubectl.says(&["apply", "--server-side", "-f", "-"], &list(&crds));
+    kubectl.wait_for_crds();
+    (kubectl, crds)
 }
 
-fn list(definitions: &[Value]) -> String {
-    json!({"apiVersion": "v1", "kind": "List", "items": definitions}).to_string()
+fn list(crds: &[Value]) -> String {
+    json!({"apiVersion": "v1", "kind": "List", "items": crds}).to_string()
 }
 
 fn versions(kubectl: &Kubectl) -> String {
@@ -68,28 +68,24 @@ fn versions(kubectl: &Kubectl) -> String {
 
 #[needs(kubectl)]
 #[test]
-fn large_definition_is_applied_and_explained() {
-    let (kubectl, definitions) = start(monitoring);
-    let largest = definitions
-        .iter()
-        .map(|definition| definition.to_string().len())
-        .max()
-        .unwrap();
+fn large_crd_is_applied_and_explained() {
+    let (kubectl, crds) = start(monitoring);
+    let largest = crds.iter().map(|crd| crd.to_string().len()).max().unwrap();
     assert!(largest > LARGE, "{largest} bytes");
 
     // The apply of an operator at its next start changes nothing.
     let before = versions(&kubectl);
-    kubectl.says(&["apply", "--server-side", "-f", "-"], &list(&definitions));
+    kubectl.says(&["apply", "--server-side", "-f", "-"], &list(&crds));
     assert_eq!(versions(&kubectl), before);
 
     // Like with the reference, it is too large for the annotation of a client-side apply, and can be replaced.
-    let refusal = kubectl.refuses(&["apply", "-f", "-"], &definitions[0].to_string());
+    let rejection = kubectl.rejects(&["apply", "-f", "-"], &crds[0].to_string());
     assert!(
-        refusal.contains("metadata.annotations: Too long: may not be more than 262144 bytes"),
-        "{refusal}"
+        rejection.contains("metadata.annotations: Too long: may not be more than 262144 bytes"),
+        "{rejection}"
     );
     assert_eq!(
-        kubectl.says(&["replace", "-f", "-"], &definitions[0].to_string()),
+        kubectl.says(&["replace", "-f", "-"], &crds[0].to_string()),
         "customresourcedefinition.apiextensions.k8s.io/collectors.monitoring.example.com replaced\n"
     );
 
@@ -133,7 +129,7 @@ fn pods_in_custom_resources_are_shared_and_checked_in_depth() {
         ),
         r#"registry.example.com/collector:3 registry.example.com/side:1 ["--log=debug"]"#
     );
-    let conflict = kubectl.refuses(
+    let conflict = kubectl.rejects(
         &["apply", "--server-side", "--field-manager=third", "-f", "-"],
         &COLLECTOR.replace("--log=debug", "--log=info"),
     );
@@ -145,19 +141,22 @@ fn pods_in_custom_resources_are_shared_and_checked_in_depth() {
     let wrong = COLLECTOR
         .replace("periodSeconds: 5", "periodSeconds: often")
         .replace("15d", "long");
-    let refusal = kubectl.refuses(&["create", "-f", "-"], &wrong.replace("{name: main}", "{name: wrong}"));
+    let rejection = kubectl.rejects(&["create", "-f", "-"], &wrong.replace("{name: main}", "{name: wrong}"));
     assert!(
-        refusal.contains("spec.containers[0].readinessProbe.periodSeconds: Invalid value: \"string\""),
-        "{refusal}"
+        rejection.contains("spec.containers[0].readinessProbe.periodSeconds: Invalid value: \"string\""),
+        "{rejection}"
     );
-    assert!(refusal.contains("spec.retention: Invalid value: \"long\""), "{refusal}");
+    assert!(
+        rejection.contains("spec.retention: Invalid value: \"long\""),
+        "{rejection}"
+    );
     let misspelt = COLLECTOR
         .replace("httpGet", "httpget")
         .replace("{name: main}", "{name: wrong}");
-    let refusal = kubectl.refuses(&["create", "-f", "-"], &misspelt);
+    let rejection = kubectl.rejects(&["create", "-f", "-"], &misspelt);
     assert!(
-        refusal.contains("unknown field \"spec.containers[0].readinessProbe.httpget\""),
-        "{refusal}"
+        rejection.contains("unknown field \"spec.containers[0].readinessProbe.httpget\""),
+        "{rejection}"
     );
 
     kubectl.says(&["scale", "collector/main", "--replicas=3"], "");
@@ -188,7 +187,7 @@ fn pods_in_custom_resources_are_shared_and_checked_in_depth() {
         &["delete", "crd", "collectors.monitoring.example.com", "--timeout=60s"],
         "",
     );
-    kubectl.refuses_in_time(
+    kubectl.rejects_in_time(
         &["get", "--raw", "/apis/monitoring.example.com/v1/collectors"],
         "the server could not find the requested resource",
     );
@@ -226,35 +225,35 @@ spec:
         r#"{"any":["thing",1]}"#
     );
     let both = issuer.replace("  acme:", "  selfSigned: {}\n  acme:");
-    let refusal = kubectl.refuses(&["apply", "--server-side", "-f", "-"], &both);
+    let rejection = kubectl.rejects(&["apply", "--server-side", "-f", "-"], &both);
     assert!(
-        refusal.contains("must validate one and only one schema (oneOf)"),
-        "{refusal}"
+        rejection.contains("must validate one and only one schema (oneOf)"),
+        "{rejection}"
     );
     // Validation rules: of the whole object, of one field with its own message, and of the old value.
-    let refusal = kubectl.refuses(
+    let rejection = kubectl.rejects(
         &["apply", "-f", "-"],
         &CERTIFICATE
             .replace("dnsNames: [web.example.com]", "isCA: true")
             .replace("name: web", "name: other"),
     );
     assert!(
-        refusal.contains("spec: Invalid value: a certificate needs a name"),
-        "{refusal}"
+        rejection.contains("spec: Invalid value: a certificate needs a name"),
+        "{rejection}"
     );
     let numbers = CERTIFICATE.replace("dnsNames: [web.example.com]", "ipAddresses: [192.0.2.1, here]");
-    let refusal = kubectl.refuses(&["apply", "-f", "-"], &numbers);
+    let rejection = kubectl.rejects(&["apply", "-f", "-"], &numbers);
     assert!(
-        refusal.contains("spec.ipAddresses: Invalid value: not an address: here"),
-        "{refusal}"
+        rejection.contains("spec.ipAddresses: Invalid value: not an address: here"),
+        "{rejection}"
     );
-    let refusal = kubectl.refuses(&["apply", "-f", "-"], &CERTIFICATE.replace("web-tls", "web-tls-2"));
-    assert!(refusal.contains("spec: Forbidden: secretName stays"), "{refusal}");
+    let rejection = kubectl.rejects(&["apply", "-f", "-"], &CERTIFICATE.replace("web-tls", "web-tls-2"));
+    assert!(rejection.contains("spec: Forbidden: secretName stays"), "{rejection}");
     let doubled = CERTIFICATE.replace("  dnsNames", "  usages: [server auth, server auth]\n  dnsNames");
-    let refusal = kubectl.refuses(&["apply", "-f", "-"], &doubled);
+    let rejection = kubectl.rejects(&["apply", "-f", "-"], &doubled);
     assert!(
-        refusal.contains("spec.usages[1]: Duplicate value: \"server auth\""),
-        "{refusal}"
+        rejection.contains("spec.usages[1]: Duplicate value: \"server auth\""),
+        "{rejection}"
     );
 }
 
@@ -293,10 +292,10 @@ spec:
         "Pipeline first second thing"
     );
     let unnamed = composition.replace("apiVersion: pt.example.com/v1, ", "");
-    let refusal = kubectl.refuses(&["apply", "--server-side", "--force-conflicts", "-f", "-"], &unnamed);
+    let rejection = kubectl.rejects(&["apply", "--server-side", "--force-conflicts", "-f", "-"], &unnamed);
     assert!(
-        refusal.contains("spec.pipeline[0].input.apiVersion: Required value"),
-        "{refusal}"
+        rejection.contains("spec.pipeline[0].input.apiVersion: Required value"),
+        "{rejection}"
     );
 
     let instance = "
@@ -312,10 +311,10 @@ spec:
         r#"Delete ["*"] default Required"#
     );
     let unplaced = instance.replace("zone: a, ", "");
-    let refusal = kubectl.refuses(&["apply", "-f", "-"], &unplaced);
+    let rejection = kubectl.rejects(&["apply", "-f", "-"], &unplaced);
     assert!(
-        refusal.contains("spec: Invalid value: spec.forProvider.zone is a required parameter"),
-        "{refusal}"
+        rejection.contains("spec: Invalid value: spec.forProvider.zone is a required parameter"),
+        "{rejection}"
     );
     let observed = unplaced.replace("  forProvider", "  managementPolicies: [Observe]\n  forProvider");
     kubectl.says(&["apply", "-f", "-"], &observed);

@@ -38,8 +38,8 @@ fn two_managers_apply_one_deployment() {
     let says = |arguments: Vec<String>, input: &str| {
         kubectl.says(&arguments.iter().map(String::as_str).collect::<Vec<_>>(), input)
     };
-    let refuses = |arguments: Vec<String>, input: &str| {
-        kubectl.refuses(&arguments.iter().map(String::as_str).collect::<Vec<_>>(), input)
+    let rejects = |arguments: Vec<String>, input: &str| {
+        kubectl.rejects(&arguments.iter().map(String::as_str).collect::<Vec<_>>(), input)
     };
 
     assert_eq!(
@@ -49,20 +49,20 @@ fn two_managers_apply_one_deployment() {
 
     // Another manager that applies another value is rejected, and the error names the owner of the field.
     let other = DEPLOYMENT.replace("replicas: 3", "replicas: 5");
-    let conflict = refuses(apply("bravo", &[]), &other);
+    let conflict = rejects(apply("bravo", &[]), &other);
     assert!(
         conflict.contains("conflict with \"alpha\": .spec.replicas"),
         "{conflict}"
     );
     assert_eq!(kubectl.field("deployment/web", "{.spec.replicas}"), "3");
 
-    // With force it takes over the field.
+    // With force it becomes the owner of the field.
     says(apply("bravo", &["--force-conflicts"]), &other);
     assert_eq!(kubectl.field("deployment/web", "{.spec.replicas}"), "5");
 
     // The first manager applies the same value and shares the field from then on.
     says(apply("alpha", &[]), &other);
-    let shared = refuses(apply("alpha", &[]), DEPLOYMENT);
+    let shared = rejects(apply("alpha", &[]), DEPLOYMENT);
     assert!(shared.contains("conflict with \"bravo\": .spec.replicas"), "{shared}");
 
     // A field that one of two owners omits stays; a field that the last owner omits returns to its default.
@@ -183,7 +183,7 @@ fn scale_label_wait_and_delete() {
     );
     let says = kubectl.says(&["delete", "deployment", "web", "--timeout=60s"], "");
     assert!(says.starts_with("deployment.apps \"web\" deleted"), "{says}");
-    let gone = kubectl.refuses(&["get", "deployment", "web"], "");
+    let gone = kubectl.rejects(&["get", "deployment", "web"], "");
     assert_eq!(
         gone,
         "Error from server (NotFound): deployments.apps \"web\" not found\n"
@@ -203,11 +203,11 @@ fn explain_shows_fields_and_their_types() {
 
 #[needs(kubectl)]
 #[test]
-fn a_misspelt_field_is_refused() {
+fn a_misspelt_field_is_rejected() {
     let kubectl = Kubectl::start();
     let misspelt = DEPLOYMENT.replace("replicas:", "replica:");
-    let refusal = kubectl.refuses(&["create", "-f", "-"], &misspelt);
-    assert!(refusal.contains("unknown field \"spec.replica\""), "{refusal}");
+    let rejection = kubectl.rejects(&["create", "-f", "-"], &misspelt);
+    assert!(rejection.contains("unknown field \"spec.replica\""), "{rejection}");
 }
 
 #[needs(kubectl)]
@@ -241,10 +241,10 @@ fn auth_shows_who_one_is_and_what_one_may_do() {
     });
     assert_eq!(can(&["get", "pods/b"]), "no");
     assert!(can(&["--list"]).contains("pods"));
-    let refusal = kubectl.refuses(&["get", "pods", "--as=ann"], "");
+    let rejection = kubectl.rejects(&["get", "pods", "--as=ann"], "");
     assert!(
-        refusal.starts_with("Error from server (Forbidden): pods is forbidden: User \"ann\" cannot list"),
-        "{refusal}"
+        rejection.starts_with("Error from server (Forbidden): pods is forbidden: User \"ann\" cannot list"),
+        "{rejection}"
     );
 }
 
@@ -372,10 +372,10 @@ fn each_type_of_patch_changes_what_it_names() {
     );
     assert_eq!(kubectl.field("deployment/web", "{.status.replicas}"), "4");
     kubectl.says(&["annotate", "deployment", "web", "note=first"], "");
-    let refusal = kubectl.refuses(&["annotate", "deployment", "web", "note=second"], "");
+    let rejection = kubectl.rejects(&["annotate", "deployment", "web", "note=second"], "");
     assert!(
-        refusal.contains("--overwrite is false but found the following declared annotation(s)"),
-        "{refusal}"
+        rejection.contains("--overwrite is false but found the following declared annotation(s)"),
+        "{rejection}"
     );
     kubectl.says(
         &["set", "image", "deployment/web", "only=registry.example.com/only:2"],
@@ -479,7 +479,7 @@ fn deletion_cascades_as_requested() {
     kubectl.says(&["create", "namespace", "temporary"], "");
     kubectl.says(&["create", "configmap", "inside", "-n", "temporary"], "");
     kubectl.says(&["delete", "namespace", "temporary", "--timeout=60s"], "");
-    let gone = kubectl.refuses(&["get", "configmap", "inside", "-n", "temporary"], "");
+    let gone = kubectl.rejects(&["get", "configmap", "inside", "-n", "temporary"], "");
     assert!(gone.contains("NotFound"), "{gone}");
 }
 
@@ -511,10 +511,10 @@ fn create_validates_on_the_server_without_making_anything() {
         DEPLOYMENT,
     );
     assert_eq!(says, "RollingUpdate");
-    kubectl.refuses(&["get", "deployment", "web"], "");
+    kubectl.rejects(&["get", "deployment", "web"], "");
     let negative = DEPLOYMENT.replace("replicas: 3", "replicas: -1");
-    let refusal = kubectl.refuses(&["create", "--dry-run=server", "-f", "-"], &negative);
-    assert!(refusal.contains("spec.replicas: Invalid value: -1"), "{refusal}");
+    let rejection = kubectl.rejects(&["create", "--dry-run=server", "-f", "-"], &negative);
+    assert!(rejection.contains("spec.replicas: Invalid value: -1"), "{rejection}");
     kubectl.says(
         &[
             "create",

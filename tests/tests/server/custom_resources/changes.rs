@@ -11,7 +11,7 @@ use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tokio::sync::watch::Receiver;
 
-use super::{DEFINITION, JSON, MERGE, WAIT_TIMEOUT, WIDGETS, ask, define, definition, get, widget};
+use super::{CRD, JSON, MERGE, WAIT_TIMEOUT, WIDGETS, ask, crd, define, get, widget};
 
 /// Number of changes of the CRD.
 const ROUNDS: usize = 12;
@@ -95,9 +95,9 @@ async fn follow(
 }
 
 #[tokio::test]
-async fn nothing_is_lost_or_outdated_while_a_definition_changes() {
+async fn nothing_is_lost_or_outdated_while_a_crd_changes() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
-    let target = Target::of(&server).unwrap();
+    let target = Target::new(&server).unwrap();
     define(&target, &schema(0)).await;
     let ended = Arc::new(AtomicBool::new(false));
     let (finish, wanted) = tokio::sync::watch::channel(None);
@@ -111,8 +111,8 @@ async fn nothing_is_lost_or_outdated_while_a_definition_changes() {
         .collect();
 
     for round in 1..ROUNDS {
-        let changed = json!({"spec": {"versions": definition(&schema(round))["spec"]["versions"]}});
-        let (code, answer) = ask(&target, Method::PATCH, DEFINITION, MERGE, &changed).await;
+        let changed = json!({"spec": {"versions": crd(&schema(round))["spec"]["versions"]}});
+        let (code, answer) = ask(&target, Method::PATCH, CRD, MERGE, &changed).await;
         assert_eq!(code, StatusCode::OK, "{answer}");
         // A client that has seen the change of the CRD sees its effect in everything that is written, read and listed
         // from now on.

@@ -2,20 +2,20 @@
 //! while they are watched, kept over a restart, and deleted with their CRD.
 
 mod changes;
-mod definitions;
+mod crds;
 mod ownership;
 mod stored;
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use conformance::{Binary, Server, Target, race_with_definition_deletion};
+use conformance::{Binary, Server, Target, race_with_crd_deletion};
 use http::{Method, StatusCode};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com";
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const CRD: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com";
 const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
 const JSON: &str = "application/json";
 const MERGE: &str = "application/merge-patch+json";
@@ -24,7 +24,7 @@ const APPLY: &str = "application/apply-patch+yaml";
 /// Time limit of anything that happens asynchronously.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
-fn definition(spec: &Value) -> Value {
+fn crd(spec: &Value) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -79,8 +79,8 @@ async fn until(target: &Target, path: &str, wanted: impl Fn(StatusCode, &Value) 
     waited.await.unwrap()
 }
 
-fn is_established(definition: &Value) -> bool {
-    let conditions = definition["status"]["conditions"].as_array();
+fn is_established(crd: &Value) -> bool {
+    let conditions = crd["status"]["conditions"].as_array();
     conditions.is_some_and(|conditions| {
         let holds = |of: &str| {
             conditions
@@ -93,13 +93,13 @@ fn is_established(definition: &Value) -> bool {
 
 /// Creates the CRD of widgets. An established CRD is served without waiting.
 async fn define(target: &Target, spec: &Value) {
-    define_as(target, &definition(spec)).await;
+    define_as(target, &crd(spec)).await;
 }
 
-async fn define_as(target: &Target, definition: &Value) {
-    let (code, answer) = ask(target, Method::POST, DEFINITIONS, JSON, definition).await;
+async fn define_as(target: &Target, crd: &Value) {
+    let (code, answer) = ask(target, Method::POST, CRDS, JSON, crd).await;
     assert_eq!(code, StatusCode::CREATED, "{answer}");
-    until(target, DEFINITION, |_, definition| is_established(definition)).await;
+    until(target, CRD, |_, crd| is_established(crd)).await;
     let (code, list) = get(target, WIDGETS).await;
     assert_eq!((code, &list["kind"]), (StatusCode::OK, &json!("WidgetList")));
 }
@@ -107,13 +107,13 @@ async fn define_as(target: &Target, definition: &Value) {
 #[tokio::test]
 async fn objects_are_pruned_defaulted_and_validated() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
-    let target = Target::of(&server).unwrap();
+    let target = Target::new(&server).unwrap();
     define(&target, &sizes()).await;
 
     let sent = widget("one", &json!({"unknown": 1}));
     let (code, made) = ask(&target, Method::POST, WIDGETS, JSON, &sent).await;
     assert_eq!((code, &made["spec"]), (StatusCode::CREATED, &json!({"size": 3})));
-    let (code, refused) = ask(
+    let (code, rejected) = ask(
         &target,
         Method::POST,
         WIDGETS,
@@ -123,7 +123,7 @@ async fn objects_are_pruned_defaulted_and_validated() {
     .await;
     assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY);
     assert_eq!(
-        refused["message"],
+        rejected["message"],
         "Widget.example.com \"two\" is invalid: spec.size: Invalid value: 10: spec.size in body should be less than or equal to 9"
     );
     let path = format!("{WIDGETS}/one");
@@ -150,7 +150,7 @@ async fn objects_are_pruned_defaulted_and_validated() {
 }
 
 /// Returns the error message of a rejected write.
-async fn refused(target: &Target, method: Method, path: &str, media_type: &str, body: &Value) -> String {
+async fn rejected(target: &Target, method: Method, path: &str, media_type: &str, body: &Value) -> String {
     let (code, answer) = ask(target, method, path, media_type, body).await;
     assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
     let message = answer["message"].as_str().unwrap_or_default();
@@ -163,7 +163,7 @@ async fn refused(target: &Target, method: Method, path: &str, media_type: &str, 
 #[tokio::test]
 async fn rules_hold_on_every_way_of_writing() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
-    let target = Target::of(&server).unwrap();
+    let target = Target::new(&server).unwrap();
     let replicas = json!({"type": "object", "properties": {"replicas": {"type": "integer"}}});
     let mut spec = replicas.clone();
     spec["properties"]["fixed"] = json!({
@@ -171,7 +171,7 @@ async fn rules_hold_on_every_way_of_writing() {
         "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "fixed is immutable"}],
     });
     spec["x-kubernetes-validations"] = json!([{"rule": "!has(self.replica)"}]);
-    let broken = refused(&target, Method::POST, DEFINITIONS, JSON, &definition(&spec)).await;
+    let broken = rejected(&target, Method::POST, CRDS, JSON, &crd(&spec)).await;
     assert!(
         broken.contains("compilation failed: ERROR: <input>:1:5: undefined field 'replica'"),
         "{broken}"
@@ -183,8 +183,8 @@ async fn rules_hold_on_every_way_of_writing() {
         "fieldPath": ".replicas",
         "reason": "FieldValueForbidden",
     }]);
-    let mut definition = definition(&spec);
-    let version = &mut definition["spec"]["versions"][0];
+    let mut crd = crd(&spec);
+    let version = &mut crd["spec"]["versions"][0];
     version["subresources"]["scale"] =
         json!({"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"});
     let schema = &mut version["schema"]["openAPIV3Schema"];
@@ -193,15 +193,15 @@ async fn rules_hold_on_every_way_of_writing() {
         "rule": "!has(self.status) || self.status.replicas <= self.spec.replicas",
         "message": "status above spec",
     }]);
-    define_as(&target, &definition).await;
+    define_as(&target, &crd).await;
 
     const TOO_MANY: &str = "spec.replicas: Forbidden: 6 are too many";
     let (path, too_many) = (format!("{WIDGETS}/one"), json!({"spec": {"replicas": 6}}));
     let sent = |spec: Value| widget("one", &spec);
-    let made = refused(&target, Method::POST, WIDGETS, JSON, &sent(json!({"replicas": 6}))).await;
+    let made = rejected(&target, Method::POST, WIDGETS, JSON, &sent(json!({"replicas": 6}))).await;
     assert_eq!(made, TOO_MANY);
     let applied = format!("{path}?fieldManager=tests");
-    let why = refused(&target, Method::PATCH, &applied, APPLY, &sent(json!({"replicas": 6}))).await;
+    let why = rejected(&target, Method::PATCH, &applied, APPLY, &sent(json!({"replicas": 6}))).await;
     assert_eq!(why, TOO_MANY);
     let (code, _) = ask(
         &target,
@@ -212,21 +212,24 @@ async fn rules_hold_on_every_way_of_writing() {
     )
     .await;
     assert_eq!(code, StatusCode::CREATED);
-    assert_eq!(refused(&target, Method::PATCH, &path, MERGE, &too_many).await, TOO_MANY);
+    assert_eq!(
+        rejected(&target, Method::PATCH, &path, MERGE, &too_many).await,
+        TOO_MANY
+    );
     let scale = format!("{path}/scale");
     assert_eq!(
-        refused(&target, Method::PATCH, &scale, MERGE, &too_many).await,
+        rejected(&target, Method::PATCH, &scale, MERGE, &too_many).await,
         TOO_MANY
     );
     let (_, mut now) = get(&target, &path).await;
     now["spec"]["fixed"] = json!("b");
     assert_eq!(
-        refused(&target, Method::PUT, &path, JSON, &now).await,
+        rejected(&target, Method::PUT, &path, JSON, &now).await,
         r#"spec.fixed: Invalid value: "b": fixed is immutable"#
     );
     let status = format!("{path}/status");
     assert_eq!(
-        refused(
+        rejected(
             &target,
             Method::PATCH,
             &status,
@@ -246,7 +249,7 @@ async fn rules_hold_on_every_way_of_writing() {
     .await;
     assert_eq!(code, StatusCode::OK);
     assert_eq!(
-        refused(&target, Method::PATCH, &scale, MERGE, &json!({"spec": {"replicas": 2}})).await,
+        rejected(&target, Method::PATCH, &scale, MERGE, &json!({"spec": {"replicas": 2}})).await,
         "<nil>: Invalid value: status above spec"
     );
 }
@@ -254,7 +257,7 @@ async fn rules_hold_on_every_way_of_writing() {
 #[tokio::test]
 async fn a_rule_that_comes_later_warns_of_what_is_as_it_was() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
-    let target = Target::of(&server).unwrap();
+    let target = Target::new(&server).unwrap();
     let mut spec = json!({"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}});
     define(&target, &spec).await;
     let bad = widget("one", &json!({"a": "bad"}));
@@ -262,14 +265,14 @@ async fn a_rule_that_comes_later_warns_of_what_is_as_it_was() {
     assert_eq!(code, StatusCode::CREATED);
     spec["properties"]["a"]["x-kubernetes-validations"] = json!([{"rule": "self != 'bad'", "message": "a is bad"}]);
     spec["properties"]["b"]["x-kubernetes-validations"] = json!([{"rule": "self != 'no'"}]);
-    let (_, mut changed) = get(&target, DEFINITION).await;
-    changed["spec"] = definition(&spec)["spec"].clone();
-    let (code, _) = ask(&target, Method::PUT, DEFINITION, JSON, &changed).await;
+    let (_, mut changed) = get(&target, CRD).await;
+    changed["spec"] = crd(&spec)["spec"].clone();
+    let (code, _) = ask(&target, Method::PUT, CRD, JSON, &changed).await;
     assert_eq!(code, StatusCode::OK);
 
     const WRONG: &str = r#"spec.a: Invalid value: "bad": a is bad"#;
     let other = widget("two", &json!({"a": "bad"}));
-    assert_eq!(refused(&target, Method::POST, WIDGETS, JSON, &other).await, WRONG);
+    assert_eq!(rejected(&target, Method::POST, WIDGETS, JSON, &other).await, WRONG);
     let path = format!("{WIDGETS}/one");
     let mut connection = target.connect().await.unwrap();
     for (body, code, warned) in [
@@ -291,9 +294,9 @@ async fn a_rule_that_comes_later_warns_of_what_is_as_it_was() {
 }
 
 #[tokio::test]
-async fn a_changed_definition_takes_effect_at_once_and_ends_watches() {
+async fn a_changed_crd_takes_effect_at_once_and_ends_watches() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
-    let target = Target::of(&server).unwrap();
+    let target = Target::new(&server).unwrap();
     define(&target, &sizes()).await;
     let (code, made) = ask(&target, Method::POST, WIDGETS, JSON, &widget("one", &json!({}))).await;
     assert_eq!(code, StatusCode::CREATED);
@@ -302,8 +305,8 @@ async fn a_changed_definition_takes_effect_at_once_and_ends_watches() {
     let watch = watching.get(&format!("{WIDGETS}?watch=1"), "").await.unwrap();
     let colors = json!({"type": "object", "properties": {
         "size": {"type": "integer"}, "color": {"type": "string", "default": "red"}}});
-    let changed = json!({"spec": {"versions": definition(&colors)["spec"]["versions"]}});
-    let (code, _) = ask(&target, Method::PATCH, DEFINITION, MERGE, &changed).await;
+    let changed = json!({"spec": {"versions": crd(&colors)["spec"]["versions"]}});
+    let (code, _) = ask(&target, Method::PATCH, CRD, MERGE, &changed).await;
     assert_eq!(code, StatusCode::OK);
 
     // The watch sends the existing objects, and ends.
@@ -338,9 +341,9 @@ async fn a_changed_definition_takes_effect_at_once_and_ends_watches() {
 }
 
 #[tokio::test]
-async fn definitions_and_their_objects_outlive_a_restart() {
+async fn crds_and_their_objects_outlive_a_restart() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
-    let target = Target::of(&server).unwrap();
+    let target = Target::new(&server).unwrap();
     define(&target, &sizes()).await;
     let (_, made) = ask(
         &target,
@@ -352,7 +355,7 @@ async fn definitions_and_their_objects_outlive_a_restart() {
     .await;
 
     let server = server.restart(&[]).unwrap();
-    let target = Target::of(&server).unwrap();
+    let target = Target::new(&server).unwrap();
     // Served from the first request on.
     assert_eq!(get(&target, &format!("{WIDGETS}/one")).await, (StatusCode::OK, made));
     let (code, _) = get(&target, "/apis/example.com").await;
@@ -360,9 +363,9 @@ async fn definitions_and_their_objects_outlive_a_restart() {
 }
 
 #[tokio::test]
-async fn a_definition_takes_its_objects_along() {
+async fn a_crd_takes_its_objects_along() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
-    let target = Target::of(&server).unwrap();
+    let target = Target::new(&server).unwrap();
     define(&target, &sizes()).await;
     let held = json!({
         "apiVersion": "example.com/v1", "kind": "Widget",
@@ -372,7 +375,7 @@ async fn a_definition_takes_its_objects_along() {
         let (code, _) = ask(&target, Method::POST, WIDGETS, JSON, &object).await;
         assert_eq!(code, StatusCode::CREATED);
     }
-    let (code, deleted) = ask(&target, Method::DELETE, DEFINITION, JSON, &Value::Null).await;
+    let (code, deleted) = ask(&target, Method::DELETE, CRD, JSON, &Value::Null).await;
     assert_eq!(code, StatusCode::OK);
     assert_eq!(
         deleted["metadata"]["finalizers"],
@@ -382,13 +385,13 @@ async fn a_definition_takes_its_objects_along() {
         code == StatusCode::NOT_FOUND
     })
     .await;
-    let (code, refused) = ask(&target, Method::POST, WIDGETS, JSON, &widget("late", &json!({}))).await;
-    assert_eq!(code, StatusCode::FORBIDDEN, "{refused}");
+    let (code, rejected) = ask(&target, Method::POST, WIDGETS, JSON, &widget("late", &json!({}))).await;
+    assert_eq!(code, StatusCode::FORBIDDEN, "{rejected}");
 
     let free = json!({"metadata": {"finalizers": null}});
     let (code, _) = ask(&target, Method::PATCH, &format!("{WIDGETS}/held"), MERGE, &free).await;
     assert_eq!(code, StatusCode::OK);
-    until(&target, DEFINITION, |code, _| code == StatusCode::NOT_FOUND).await;
+    until(&target, CRD, |code, _| code == StatusCode::NOT_FOUND).await;
     // The server's informer of the CRD may be a moment behind.
     let gone = until(&target, WIDGETS, |code, _| code == StatusCode::NOT_FOUND).await;
     assert_eq!(gone, Value::Null);
@@ -397,13 +400,11 @@ async fn a_definition_takes_its_objects_along() {
 }
 
 #[tokio::test]
-async fn creators_leave_nothing_behind_a_deleted_definition() {
+async fn creators_leave_nothing_behind_a_deleted_crd() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
-    let target = Target::of(&server).unwrap();
+    let target = Target::new(&server).unwrap();
     for round in 0..8 {
-        let outcome = race_with_definition_deletion(std::slice::from_ref(&target))
-            .await
-            .unwrap();
+        let outcome = race_with_crd_deletion(std::slice::from_ref(&target)).await.unwrap();
         assert_eq!(outcome.left, 0, "round {round}: {outcome:?}");
     }
 }
@@ -411,16 +412,16 @@ async fn creators_leave_nothing_behind_a_deleted_definition() {
 #[tokio::test]
 async fn deleted_definition_takes_no_new_objects() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
-    let target = Target::of(&server).unwrap();
+    let target = Target::new(&server).unwrap();
     define(&target, &sizes()).await;
     let hold = json!({"metadata": {"finalizers": ["example.com/hold"]}});
-    let (code, _) = ask(&target, Method::PATCH, DEFINITION, MERGE, &hold).await;
+    let (code, _) = ask(&target, Method::PATCH, CRD, MERGE, &hold).await;
     assert_eq!(code, StatusCode::OK);
     let (code, _) = ask(&target, Method::POST, WIDGETS, JSON, &widget("one", &json!({}))).await;
     assert_eq!(code, StatusCode::CREATED);
-    let (code, _) = ask(&target, Method::DELETE, DEFINITION, JSON, &Value::Null).await;
+    let (code, _) = ask(&target, Method::DELETE, CRD, JSON, &Value::Null).await;
     assert_eq!(code, StatusCode::OK);
-    let held = until(&target, DEFINITION, |_, held| {
+    let held = until(&target, CRD, |_, held| {
         held["metadata"]["finalizers"] == json!(["example.com/hold"])
     })
     .await;
@@ -431,21 +432,21 @@ async fn deleted_definition_takes_no_new_objects() {
         (Method::POST, WIDGETS.to_owned(), JSON),
         (Method::PATCH, format!("{WIDGETS}/late?fieldManager=m"), APPLY),
     ] {
-        let (code, refused) = ask(&target, method, &path, media_type, &widget("late", &json!({}))).await;
-        assert_eq!(code, StatusCode::FORBIDDEN, "{refused}");
+        let (code, rejected) = ask(&target, method, &path, media_type, &widget("late", &json!({}))).await;
+        assert_eq!(code, StatusCode::FORBIDDEN, "{rejected}");
         let why = "create not allowed while custom resource definition is terminating";
-        assert!(refused["message"].as_str().unwrap().ends_with(why), "{refused}");
+        assert!(rejected["message"].as_str().unwrap().ends_with(why), "{rejected}");
     }
     let free = json!({"metadata": {"finalizers": null}});
-    let (code, _) = ask(&target, Method::PATCH, DEFINITION, MERGE, &free).await;
+    let (code, _) = ask(&target, Method::PATCH, CRD, MERGE, &free).await;
     assert_eq!(code, StatusCode::OK);
-    until(&target, DEFINITION, |code, _| code == StatusCode::NOT_FOUND).await;
+    until(&target, CRD, |code, _| code == StatusCode::NOT_FOUND).await;
 }
 
 #[tokio::test]
-async fn documents_have_custom_resources_and_follow_their_definition() {
+async fn documents_have_custom_resources_and_follow_their_crd() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
-    let target = Target::of(&server).unwrap();
+    let target = Target::new(&server).unwrap();
     define(&target, &sizes()).await;
     let (code, document) = get(&target, "/openapi/v3/apis/example.com/v1").await;
     assert_eq!(code, StatusCode::OK);
@@ -463,8 +464,8 @@ async fn documents_have_custom_resources_and_follow_their_definition() {
     assert_eq!(operation["operationId"], "createExampleComV1NamespacedWidget");
 
     let larger = json!({"type": "object", "properties": {"size": {"type": "integer"}}});
-    let changed = json!({"spec": {"versions": definition(&larger)["spec"]["versions"]}});
-    let (code, _) = ask(&target, Method::PATCH, DEFINITION, MERGE, &changed).await;
+    let changed = json!({"spec": {"versions": crd(&larger)["spec"]["versions"]}});
+    let (code, _) = ask(&target, Method::PATCH, CRD, MERGE, &changed).await;
     assert_eq!(code, StatusCode::OK);
     let (_, document) = get(&target, "/openapi/v3/apis/example.com/v1").await;
     assert_eq!(size(&document), json!({"type": "integer"}));

@@ -5,7 +5,7 @@ use conformance::{Binary, Server, Target};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::{APPLY, DEFINITION, DEFINITIONS, JSON, MERGE, WIDGETS, ask, get, is_established, until, widget};
+use super::{APPLY, CRD, CRDS, JSON, MERGE, WIDGETS, ask, get, is_established, until, widget};
 
 fn version(name: &str, storage: bool, spec: &Value) -> Value {
     json!({
@@ -16,22 +16,22 @@ fn version(name: &str, storage: bool, spec: &Value) -> Value {
 
 async fn start(versions: &[Value]) -> (Server, Target) {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
-    let target = Target::of(&server).unwrap();
-    let definition = json!({
+    let target = Target::new(&server).unwrap();
+    let crd = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "widgets.example.com"},
         "spec": {"group": "example.com", "scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget"},
             "versions": versions},
     });
-    let (code, answer) = ask(&target, Method::POST, DEFINITIONS, JSON, &definition).await;
+    let (code, answer) = ask(&target, Method::POST, CRDS, JSON, &crd).await;
     assert_eq!(code, StatusCode::CREATED, "{answer}");
-    until(&target, DEFINITION, |_, definition| is_established(definition)).await;
+    until(&target, CRD, |_, crd| is_established(crd)).await;
     (server, target)
 }
 
 async fn change(target: &Target, versions: &[Value]) {
     let patch = json!({"spec": {"versions": versions}});
-    let (code, answer) = ask(target, Method::PATCH, DEFINITION, MERGE, &patch).await;
+    let (code, answer) = ask(target, Method::PATCH, CRD, MERGE, &patch).await;
     assert_eq!(code, StatusCode::OK, "{answer}");
 }
 
@@ -96,10 +96,10 @@ async fn lists_are_owned_as_a_whole_and_maps_by_key() {
         [("a v1".to_owned(), json!({"f:l": {}, "f:m": {"f:k": {}}}))]
     );
     let other = widget("one", &json!({"l": [{"name": "y"}], "m": {"q": "2"}}));
-    let (code, refused) = apply(&target, &path, "b", &other).await;
+    let (code, rejected) = apply(&target, &path, "b", &other).await;
     assert_eq!(code, StatusCode::CONFLICT);
     assert_eq!(
-        refused["message"],
+        rejected["message"],
         "Apply failed with 1 conflict: conflict with \"a\": .spec.l"
     );
     let forced = applied(&target, &format!("{path}?force=true"), "b", &other).await;
@@ -118,12 +118,12 @@ async fn sets_and_lists_by_key_are_shared_item_by_item() {
     let set = json!({"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}});
     let (_server, target) = start(&[version("v1", true, &json!({"s": set, "l": by_name()}))]).await;
     let path = format!("{WIDGETS}/one");
-    let of = |set: &[&str], names: &[&str]| {
+    let widget_with = |set: &[&str], names: &[&str]| {
         let items: Vec<Value> = names.iter().map(|name| json!({"name": name, "value": "1"})).collect();
         widget("one", &json!({"s": set, "l": items}))
     };
-    applied(&target, &path, "a", &of(&["p", "q"], &["x"])).await;
-    let both = applied(&target, &path, "b", &of(&["q", "r"], &["y"])).await;
+    applied(&target, &path, "a", &widget_with(&["p", "q"], &["x"])).await;
+    let both = applied(&target, &path, "b", &widget_with(&["q", "r"], &["y"])).await;
     assert_eq!(both["spec"]["s"], json!(["p", "q", "r"]));
     let item = json!({".": {}, "f:name": {}, "f:value": {}});
     assert_eq!(
@@ -131,13 +131,13 @@ async fn sets_and_lists_by_key_are_shared_item_by_item() {
         json!({"f:s": {"v:\"q\"": {}, "v:\"r\"": {}}, "f:l": {"k:{\"name\":\"y\"}": item}})
     );
     // An item that one manager omits and no other applies is removed.
-    let less = applied(&target, &path, "a", &of(&["q"], &[])).await;
+    let less = applied(&target, &path, "a", &widget_with(&["q"], &[])).await;
     assert_eq!(
         less["spec"],
         json!({"s": ["q", "r"], "l": [{"name": "y", "value": "1"}]})
     );
-    let (code, refused) = apply(&target, &path, "a", &of(&["q", "q"], &[])).await;
-    assert!(!code.is_success(), "{refused}");
+    let (code, rejected) = apply(&target, &path, "a", &widget_with(&["q", "q"], &[])).await;
+    assert!(!code.is_success(), "{rejected}");
 }
 
 #[tokio::test]
@@ -188,10 +188,10 @@ async fn field_that_becomes_atomic_belongs_to_all_former_owners() {
     )
     .await;
     change(&target, &[version("v1", true, &after)]).await;
-    let (code, refused) = apply(&target, &path, "a", &of_a).await;
+    let (code, rejected) = apply(&target, &path, "a", &of_a).await;
     assert_eq!(code, StatusCode::CONFLICT);
     assert_eq!(
-        refused["message"],
+        rejected["message"],
         "Apply failed with 2 conflicts: conflicts with \"b\":\n- .spec.l\n- .spec.o"
     );
     let forced = applied(&target, &format!("{path}?force=true"), "a", &of_a).await;
@@ -239,7 +239,7 @@ async fn managers_keep_the_version_they_wrote_in_until_it_is_gone() {
     let (code, answer) = ask(&target, Method::PATCH, &two, MERGE, &moved).await;
     assert_eq!(code, StatusCode::OK, "{answer}");
     let status = json!({"status": {"storedVersions": ["v2"]}});
-    let (code, answer) = ask(&target, Method::PATCH, &format!("{DEFINITION}/status"), MERGE, &status).await;
+    let (code, answer) = ask(&target, Method::PATCH, &format!("{CRD}/status"), MERGE, &status).await;
     assert_eq!(code, StatusCode::OK, "{answer}");
     change(&target, &[version("v2", true, &spec)]).await;
     assert_eq!(get(&target, &one).await.0, StatusCode::NOT_FOUND);
@@ -248,10 +248,10 @@ async fn managers_keep_the_version_they_wrote_in_until_it_is_gone() {
         "a read changes nothing"
     );
     // An apply fails as long as a manager has an entry in the removed version, even a forced one that changes nothing.
-    let (code, refused) = apply(&target, &format!("{two}?force=true"), "a", &at_two(json!({"a": "1"}))).await;
-    assert_eq!(code, StatusCode::INTERNAL_SERVER_ERROR, "{refused}");
+    let (code, rejected) = apply(&target, &format!("{two}?force=true"), "a", &at_two(json!({"a": "1"}))).await;
+    assert_eq!(code, StatusCode::INTERNAL_SERVER_ERROR, "{rejected}");
     assert_eq!(
-        refused["message"],
+        rejected["message"],
         "request to convert CR to an invalid group/version: example.com/v1"
     );
     // An update clears the managed fields, and applies work after that.
@@ -312,10 +312,10 @@ async fn status_and_scale_have_owners_of_their_own() {
 
     let scale =
         json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "one"}, "spec": {"replicas": 2}});
-    let (code, refused) = apply(&target, &format!("{path}/scale"), "scaler", &scale).await;
+    let (code, rejected) = apply(&target, &format!("{path}/scale"), "scaler", &scale).await;
     assert_eq!(code, StatusCode::CONFLICT);
     assert_eq!(
-        refused["message"],
+        rejected["message"],
         "Apply failed with 1 conflict: conflict with \"a\": .spec.replicas"
     );
     let address = format!("{path}/scale?fieldManager=scaler");
@@ -330,12 +330,12 @@ async fn status_and_scale_have_owners_of_their_own() {
     assert_eq!((code, &scaled["status"]["replicas"]), (StatusCode::OK, &json!(7)));
     let now = get(&target, &path).await.1;
     assert!(owners(&now).contains(&("scaler v1 scale".to_owned(), json!({"f:replicas": {}}))));
-    // The user who scales has taken over `replicas` from the applier, as described in the documentation of horizontal
+    // The user who scales owns `replicas` instead of the applier, as described in the documentation of horizontal
     // scaling.
-    let (code, refused) = apply(&target, &path, "a", &widget("one", &json!({"replicas": 1}))).await;
+    let (code, rejected) = apply(&target, &path, "a", &widget("one", &json!({"replicas": 1}))).await;
     assert_eq!(code, StatusCode::CONFLICT);
     let shown = "Apply failed with 1 conflict: conflict with \"scaler\" with subresource \"scale\" using example.com/v1: .spec.replicas";
-    assert_eq!(refused["message"], shown);
+    assert_eq!(rejected["message"], shown);
     let without = applied(&target, &path, "a", &widget("one", &json!({"color": "red"}))).await;
     assert_eq!(without["spec"], json!({"replicas": 4, "color": "red"}));
 }
@@ -369,15 +369,15 @@ async fn managers_of_an_unserved_version_are_still_owners() {
     .await;
     let who: Vec<String> = owners(&moved.1).into_iter().map(|(who, _)| who).collect();
     assert_eq!(who, ["applier v1beta1", "mover v1"]);
-    let (code, refused) = apply(&target, &one, "other", &widget("one", &json!({"a": "2"}))).await;
-    assert_eq!(code, StatusCode::CONFLICT, "{refused}");
+    let (code, rejected) = apply(&target, &one, "other", &widget("one", &json!({"a": "2"}))).await;
+    assert_eq!(code, StatusCode::CONFLICT, "{rejected}");
 
     // A default that the old version does not know prevents the comparison of the object in it.
     change(&target, &[unserved(&old), version("v1", true, &new)]).await;
     for manager in ["applier", "other"] {
-        let (code, refused) = apply(&target, &one, manager, &widget("one", &json!({"a": "1"}))).await;
-        assert_eq!(code, StatusCode::INTERNAL_SERVER_ERROR, "{refused}");
-        assert_eq!(refused["message"], ".spec.b: field not declared in schema");
+        let (code, rejected) = apply(&target, &one, manager, &widget("one", &json!({"a": "1"}))).await;
+        assert_eq!(code, StatusCode::INTERNAL_SERVER_ERROR, "{rejected}");
+        assert_eq!(rejected["message"], ".spec.b: field not declared in schema");
     }
     // An update succeeds without tracking managers.
     let changed = json!({"spec": {"a": "3"}});

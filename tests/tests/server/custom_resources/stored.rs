@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use test_support::etcd::Etcd;
 use test_support::needs;
 
-use super::{APPLY, DEFINITIONS, JSON, MERGE, ask, get, is_established, until};
+use super::{APPLY, CRDS, JSON, MERGE, ask, get, is_established, until};
 
 /// Puts an object into etcd as another server stored it.
 fn put(etcd: &Etcd, key: &str, object: &Value) {
@@ -19,8 +19,8 @@ fn put(etcd: &Etcd, key: &str, object: &Value) {
 }
 
 /// Returns a CRD of the kind `Kind` in the form in which the first servers stored it.
-fn stored_definition(plural: &str, kind: &str, spec: &Value) -> Value {
-    let mut definition = json!({
+fn stored_crd(plural: &str, kind: &str, spec: &Value) -> Value {
+    let mut crd = json!({
         "apiVersion": "apiextensions.k8s.io/v1beta1",
         "kind": "CustomResourceDefinition",
         "metadata": {"name": format!("{plural}.example.com"), "uid": format!("0000-{plural}"), "generation": 1,
@@ -34,23 +34,20 @@ fn stored_definition(plural: &str, kind: &str, spec: &Value) -> Value {
         "status": {"conditions": [], "storedVersions": ["v1"], "acceptedNames": {"plural": "", "kind": ""}},
     });
     for (name, value) in spec.as_object().unwrap() {
-        definition["spec"][name] = value.clone();
+        crd["spec"][name] = value.clone();
     }
-    definition
+    crd
 }
 
-fn put_definition(etcd: &Etcd, plural: &str, kind: &str, spec: &Value) {
+fn put_crd(etcd: &Etcd, plural: &str, kind: &str, spec: &Value) {
     let key = format!("/registry/apiextensions.k8s.io/customresourcedefinitions/{plural}.example.com");
-    put(etcd, &key, &stored_definition(plural, kind, spec));
+    put(etcd, &key, &stored_crd(plural, kind, spec));
 }
 
 /// Returns the condition `NonStructuralSchema` once the CRD is established and has it.
 async fn violation(target: &Target, plural: &str) -> [String; 3] {
-    let of = |definition: &Value| {
-        let conditions = definition["status"]["conditions"]
-            .as_array()
-            .cloned()
-            .unwrap_or_default();
+    let violation_in = |crd: &Value| {
+        let conditions = crd["status"]["conditions"].as_array().cloned().unwrap_or_default();
         let found = conditions
             .into_iter()
             .find(|condition| condition["type"] == "NonStructuralSchema");
@@ -58,11 +55,11 @@ async fn violation(target: &Target, plural: &str) -> [String; 3] {
             ["status", "reason", "message"].map(|part| found[part].as_str().unwrap_or_default().to_owned())
         })
     };
-    let path = format!("{DEFINITIONS}/{plural}.example.com");
-    let definition = until(target, &path, |_, definition| {
-        is_established(definition) && of(definition).is_some()
+    let path = format!("{CRDS}/{plural}.example.com");
+    let crd = until(target, &path, |_, crd| {
+        is_established(crd) && violation_in(crd).is_some()
     });
-    of(&definition.await).unwrap()
+    violation_in(&crd.await).unwrap()
 }
 
 fn untyped() -> Value {
@@ -74,16 +71,16 @@ fn untyped() -> Value {
 async fn stored_unstructured_schema_is_reported_and_not_published() {
     let etcd = Etcd::one().unwrap();
     let structural = json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object"}}}});
-    put_definition(&etcd, "olds", "Old", &json!({"validation": untyped()}));
-    put_definition(&etcd, "opens", "Open", &json!({"validation": structural}));
-    put_definition(&etcd, "bares", "Bare", &json!({}));
+    put_crd(&etcd, "olds", "Old", &json!({"validation": untyped()}));
+    put_crd(&etcd, "opens", "Open", &json!({"validation": structural}));
+    put_crd(&etcd, "bares", "Bare", &json!({}));
     let referring = json!({"openAPIV3Schema": {"properties": {"spec": {"$ref": "#/x"}}}});
-    put_definition(&etcd, "refs", "Ref", &json!({"validation": referring}));
+    put_crd(&etcd, "refs", "Ref", &json!({"validation": referring}));
     let strict = json!({"validation": untyped(), "preserveUnknownFields": false});
-    put_definition(&etcd, "stricts", "Strict", &strict);
+    put_crd(&etcd, "stricts", "Strict", &strict);
     let servers = format!("--etcd-servers={}", etcd.endpoints());
     let server = Server::start(&Binary::debug().unwrap(), &[&servers]).unwrap();
-    let target = Target::of(&server).unwrap();
+    let target = Target::new(&server).unwrap();
 
     let preserves = "spec.preserveUnknownFields: Invalid value: true: must be false";
     let types = "spec.versions[0].schema.openAPIV3Schema.properties[spec].type: Required value: must not be empty for specified object fields, spec.versions[0].schema.openAPIV3Schema.type: Required value: must not be empty at the root";
@@ -141,20 +138,20 @@ async fn stored_unstructured_schema_is_reported_and_not_published() {
     }
 
     // The CRD may be changed without a repair, and the condition ends with one.
-    let old = format!("{DEFINITIONS}/olds.example.com");
+    let old = format!("{CRDS}/olds.example.com");
     let label = json!({"metadata": {"labels": {"a": "b"}}});
     let (code, labelled) = ask(&target, Method::PATCH, &old, MERGE, &label).await;
     assert_eq!(code, StatusCode::OK, "{labelled}");
-    let strict = format!("{DEFINITIONS}/stricts.example.com");
-    let (code, refused) = ask(&target, Method::PATCH, &strict, MERGE, &label).await;
-    assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{refused}");
+    let strict = format!("{CRDS}/stricts.example.com");
+    let (code, rejected) = ask(&target, Method::PATCH, &strict, MERGE, &label).await;
+    assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{rejected}");
     let mut repaired = labelled.clone();
     repaired["spec"]["preserveUnknownFields"] = json!(false);
     repaired["spec"]["versions"][0]["schema"] = structural;
     let (code, answer) = ask(&target, Method::PUT, &old, JSON, &repaired).await;
     assert_eq!(code, StatusCode::OK, "{answer}");
-    until(&target, &old, |_, definition| {
-        let conditions = definition["status"]["conditions"].as_array().unwrap();
+    until(&target, &old, |_, crd| {
+        let conditions = crd["status"]["conditions"].as_array().unwrap();
         conditions
             .iter()
             .all(|condition| condition["type"] != "NonStructuralSchema")
@@ -174,16 +171,16 @@ async fn stored_rule_that_does_not_compile_rejects_writes() {
     let rules = json!([{"rule": "self.nope > 1"}]);
     let spec = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "x-kubernetes-validations": rules});
     let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}});
-    let definition = json!({"validation": schema, "preserveUnknownFields": false});
-    put_definition(&etcd, "rules", "Rule", &definition);
+    let crd = json!({"validation": schema, "preserveUnknownFields": false});
+    put_crd(&etcd, "rules", "Rule", &crd);
     let object = json!({"apiVersion": "example.com/v1", "kind": "Rule", "spec": {"n": 1},
         "metadata": {"name": "a", "namespace": "default", "uid": "1", "creationTimestamp": "2019-01-01T00:00:00Z"}});
     put(&etcd, "/registry/example.com/rules/default/a", &object);
     let servers = format!("--etcd-servers={}", etcd.endpoints());
     let server = Server::start(&Binary::debug().unwrap(), &[&servers]).unwrap();
-    let target = Target::of(&server).unwrap();
-    let definition = format!("{DEFINITIONS}/rules.example.com");
-    until(&target, &definition, |_, definition| is_established(definition)).await;
+    let target = Target::new(&server).unwrap();
+    let crd = format!("{CRDS}/rules.example.com");
+    until(&target, &crd, |_, crd| is_established(crd)).await;
 
     let why = "compilation failed: ERROR: <input>:1:5: undefined field 'nope'\n | self.nope > 1\n | ....^";
     let one = "/apis/example.com/v1/namespaces/default/rules/a";
@@ -197,7 +194,7 @@ async fn stored_rule_that_does_not_compile_rejects_writes() {
     }
     // An unchanged rule that does not compile is an error of each update of the CRD.
     let label = json!({"metadata": {"labels": {"a": "b"}}});
-    let (code, answer) = ask(&target, Method::PATCH, &definition, MERGE, &label).await;
+    let (code, answer) = ask(&target, Method::PATCH, &crd, MERGE, &label).await;
     assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
     let message = answer["message"].as_str().unwrap();
     let field = "spec.validation.openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule: Invalid value: ";
@@ -207,7 +204,7 @@ async fn stored_rule_that_does_not_compile_rejects_writes() {
 #[tokio::test]
 async fn metadata_in_defaults_of_embedded_resources_is_pruned() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
-    let target = Target::of(&server).unwrap();
+    let target = Target::new(&server).unwrap();
     let pod = |metadata: &Value| json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata});
     let (sent, kept) = (pod(&json!({"name": "a", "nope": 1})), pod(&json!({"name": "a"})));
     let embedded =
@@ -221,8 +218,8 @@ async fn metadata_in_defaults_of_embedded_resources_is_pruned() {
         "keyed": {"type": "object", "additionalProperties": embedded, "default": {"k": sent}},
         "below": {"type": "object", "additionalProperties": {"type": "object", "properties": {"p": with_default}}},
     });
-    let mut definition = super::definition(&json!({"type": "object", "default": {}, "properties": properties}));
-    let (code, created) = ask(&target, Method::POST, DEFINITIONS, JSON, &definition).await;
+    let mut crd = super::crd(&json!({"type": "object", "default": {}, "properties": properties}));
+    let (code, created) = ask(&target, Method::POST, CRDS, JSON, &crd).await;
     assert_eq!(code, StatusCode::CREATED, "{created}");
     let schema = &created["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"];
     assert_eq!(schema["direct"]["default"], kept);
@@ -235,7 +232,7 @@ async fn metadata_in_defaults_of_embedded_resources_is_pruned() {
         sent
     );
 
-    until(&target, super::DEFINITION, |_, definition| is_established(definition)).await;
+    until(&target, super::CRD, |_, crd| is_established(crd)).await;
     let (code, made) = ask(
         &target,
         Method::POST,
@@ -249,9 +246,9 @@ async fn metadata_in_defaults_of_embedded_resources_is_pruned() {
     assert_eq!(made["spec"], spec);
 
     // A replacement with the unpruned schema stores the same object and counts as a change.
-    let (_, current) = get(&target, super::DEFINITION).await;
-    definition["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"].clone();
-    let (code, replaced) = ask(&target, Method::PUT, super::DEFINITION, JSON, &definition).await;
+    let (_, current) = get(&target, super::CRD).await;
+    crd["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"].clone();
+    let (code, replaced) = ask(&target, Method::PUT, super::CRD, JSON, &crd).await;
     assert_eq!(code, StatusCode::OK, "{replaced}");
     assert_eq!(replaced["spec"], current["spec"]);
     assert_eq!(replaced["metadata"]["generation"], 2);

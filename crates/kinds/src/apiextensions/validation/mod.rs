@@ -39,23 +39,19 @@ const APPROVAL: &str = "api-approved.kubernetes.io";
 ///
 /// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#ValidateCustomResourceDefinition
 /// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#ValidateCustomResourceDefinitionUpdate
-pub(super) fn validate(
-    (types, timings): (&TypeTable, &RuleTimings),
-    definition: &Value,
-    old: Option<&Value>,
-) -> Errors {
+pub(super) fn validate(types: &TypeTable, timings: &RuleTimings, crd: &Value, old: Option<&Value>) -> Errors {
     let mut errors = Errors::new();
     let null = Value::Null;
-    let spec = definition.get("spec").unwrap_or(&null);
-    let known = Known::of(types, timings, old);
+    let spec = crd.get("spec").unwrap_or(&null);
+    let known = SchemaContext::new(types, timings, old);
     validate_spec(spec, &known, &mut errors);
     if let Some(old) = old {
-        immutable(definition, old, &mut errors);
+        immutable(crd, old, &mut errors);
         authorities(spec, old, &mut errors);
     }
-    validate_status(definition, &mut errors);
-    stored_versions(definition, &mut errors);
-    approval(definition, old, &mut errors);
+    validate_status(crd, &mut errors);
+    stored_versions(crd, &mut errors);
+    approval(crd, old, &mut errors);
     if is_true(spec, "preserveUnknownFields") && !known.replaced.preserves_unknown() {
         let field = FieldPath::new("spec.preserveUnknownFields");
         let why =
@@ -68,8 +64,8 @@ pub(super) fn validate(
 /// Validates the status of a CRD.
 ///
 /// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#ValidateCustomResourceDefinitionStatus
-pub(super) fn validate_status(definition: &Value, errors: &mut Errors) {
-    if let Some(accepted) = definition.at(&["status", "acceptedNames"]) {
+pub(super) fn validate_status(crd: &Value, errors: &mut Errors) {
+    if let Some(accepted) = crd.at(&["status", "acceptedNames"]) {
         names(accepted, &FieldPath::new("status.acceptedNames"), errors);
     }
 }
@@ -89,8 +85,8 @@ fn is_true(value: &Value, name: &str) -> bool {
 /// Validates the name of a CRD, which must be `PLURAL.GROUP`.
 ///
 /// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#ValidateCustomResourceDefinition
-pub(super) fn name_faults(definition: &Value, name: &str) -> Faults {
-    let part = |path: &[&str]| definition.str_at(path).unwrap_or_default();
+pub(super) fn name_faults(crd: &Value, name: &str) -> Faults {
+    let part = |path: &[&str]| crd.str_at(path).unwrap_or_default();
     let wanted = format!("{}.{}", part(&["spec", "names", "plural"]), part(&["spec", "group"]));
     let mut faults = dns_subdomain(name);
     if name != wanted {
@@ -104,7 +100,7 @@ fn joined(faults: &Faults) -> String {
 }
 
 /// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#validateCustomResourceDefinitionSpec
-fn validate_spec(spec: &Value, known: &Known<'_>, errors: &mut Errors) {
+fn validate_spec(spec: &Value, known: &SchemaContext<'_>, errors: &mut Errors) {
     let root = FieldPath::new("spec");
     let (group, field) = (text(spec, "group"), root.child("group"));
     let faults = dns_subdomain(group);
@@ -132,8 +128,8 @@ fn validate_spec(spec: &Value, known: &Known<'_>, errors: &mut Errors) {
         let why = "must be false in order to use defaults in the schema";
         errors.push(FieldError::invalid(&root.child("preserveUnknownFields"), true, why));
     }
-    let shared = Shared::of(items(spec, "versions"));
-    let known = &Known {
+    let shared = Shared::new(items(spec, "versions"));
+    let known = &SchemaContext {
         structural: !known.replaced.allows_unstructured(spec),
         ..*known
     };
@@ -162,7 +158,7 @@ struct Shared {
 
 impl Shared {
     #[expect(clippy::indexing_slicing, reason = "windows of two")]
-    fn of(versions: &[Value]) -> Self {
+    fn new(versions: &[Value]) -> Self {
         let same = |name: &str| versions.windows(2).all(|pair| pair[0].get(name) == pair[1].get(name));
         Self {
             schema: same("schema"),
@@ -173,7 +169,7 @@ impl Shared {
     }
 
     /// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#validateCustomResourceDefinitionSpec
-    fn validate_above(&self, version: &Value, root: &FieldPath, known: &Known<'_>, errors: &mut Errors) {
+    fn validate_above(&self, version: &Value, root: &FieldPath, known: &SchemaContext<'_>, errors: &mut Errors) {
         if self.schema {
             validation(version, &root.child("validation"), known, errors);
         }
@@ -181,7 +177,7 @@ impl Shared {
     }
 
     /// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#validateCustomResourceDefinitionVersion
-    fn validate_within(&self, version: &Value, root: &FieldPath, known: &Known<'_>, errors: &mut Errors) {
+    fn validate_within(&self, version: &Value, root: &FieldPath, known: &SchemaContext<'_>, errors: &mut Errors) {
         if !self.schema {
             validation(version, &root.child("schema"), known, errors);
         }
@@ -189,7 +185,14 @@ impl Shared {
     }
 
     /// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#validateCustomResourceDefinitionSpec
-    fn validate_parts(&self, version: &Value, root: &FieldPath, known: &Known<'_>, above: bool, errors: &mut Errors) {
+    fn validate_parts(
+        &self,
+        version: &Value,
+        root: &FieldPath,
+        known: &SchemaContext<'_>,
+        above: bool,
+        errors: &mut Errors,
+    ) {
         if self.subresources == above {
             version::subresources(version, &root.child("subresources"), errors);
         }
@@ -221,7 +224,7 @@ impl Shared {
 }
 
 /// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#validateCustomResourceDefinitionSpec
-fn versions(spec: &Value, root: &FieldPath, shared: &Shared, known: &Known<'_>, errors: &mut Errors) {
+fn versions(spec: &Value, root: &FieldPath, shared: &Shared, known: &SchemaContext<'_>, errors: &mut Errors) {
     let field = root.child("versions");
     let versions = items(spec, "versions");
     let (is_demanded, why): (&dyn Fn(&Value) -> bool, &str) = match known.replaced.allows_no_schema() {
@@ -333,7 +336,7 @@ fn names(names: &Value, root: &FieldPath, errors: &mut Errors) {
 }
 
 /// Context for the validation of schemas.
-struct Known<'v> {
+struct SchemaContext<'v> {
     /// Types of the built-in kinds, for the validation of metadata.
     types: &'v TypeTable,
     /// Metric of the compilation time of rules.
@@ -346,8 +349,8 @@ struct Known<'v> {
     structural: bool,
 }
 
-impl<'v> Known<'v> {
-    fn of(types: &'v TypeTable, timings: &'v RuleTimings, old: Option<&'v Value>) -> Self {
+impl<'v> SchemaContext<'v> {
+    fn new(types: &'v TypeTable, timings: &'v RuleTimings, old: Option<&'v Value>) -> Self {
         let spec = old.and_then(|old| old.get("spec"));
         Self {
             types,
@@ -371,7 +374,7 @@ impl<'v> Known<'v> {
 /// Validates the schema of a version.
 ///
 /// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#validateCustomResourceDefinitionValidation
-fn validation(version: &Value, root: &FieldPath, known: &Known<'_>, errors: &mut Errors) {
+fn validation(version: &Value, root: &FieldPath, known: &SchemaContext<'_>, errors: &mut Errors) {
     let Some(schema) = version
         .at(&["schema", "openAPIV3Schema"])
         .filter(|schema| !schema.is_null())
@@ -399,7 +402,7 @@ fn validation(version: &Value, root: &FieldPath, known: &Known<'_>, errors: &mut
     }
     rules::words(schema, &node, &field, &mut wrong);
     let expressions = if found.is_empty() && unreadable.is_none() && known.structural {
-        rules::expressions(&node, &field, &wrong, (known.has(version), known.timings))
+        rules::expressions(&node, &field, &wrong, known.has(version), known.timings)
     } else {
         Errors::new()
     };
@@ -413,7 +416,7 @@ fn validation(version: &Value, root: &FieldPath, known: &Known<'_>, errors: &mut
 }
 
 /// Validates that the schema is structural and that its defaults are valid.
-fn structure(known: &Known<'_>, schema: &Value, node: &Node, field: &FieldPath) -> Errors {
+fn structure(known: &SchemaContext<'_>, schema: &Value, node: &Node, field: &FieldPath) -> Errors {
     let mut found = structural::validate(schema, field);
     if !found.is_empty() {
         return found;
@@ -515,7 +518,7 @@ fn authorities(spec: &Value, old: &Value, errors: &mut Errors) {
 /// exist.
 ///
 /// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#validateCustomResourceDefinitionSpecUpdate
-fn immutable(definition: &Value, old: &Value, errors: &mut Errors) {
+fn immutable(crd: &Value, old: &Value, errors: &mut Errors) {
     let established = condition(old, "Established");
     for (path, always) in [
         (&["spec", "scope"][..], false),
@@ -523,7 +526,7 @@ fn immutable(definition: &Value, old: &Value, errors: &mut Errors) {
         (&["spec", "group"], true),
         (&["spec", "names", "plural"], true),
     ] {
-        let (now, before) = (definition.at(path), old.at(path));
+        let (now, before) = (crd.at(path), old.at(path));
         if (always || established) && now != before {
             let field = FieldPath::new(&path.join("."));
             let value = now.cloned().unwrap_or_default();
@@ -533,10 +536,10 @@ fn immutable(definition: &Value, old: &Value, errors: &mut Errors) {
 }
 
 /// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#ValidateCustomResourceDefinitionStoredVersions
-fn stored_versions(definition: &Value, errors: &mut Errors) {
+fn stored_versions(crd: &Value, errors: &mut Errors) {
     let root = FieldPath::new("status.storedVersions");
     let null = Value::Null;
-    let stored = items(definition.get("status").unwrap_or(&null), "storedVersions");
+    let stored = items(crd.get("status").unwrap_or(&null), "storedVersions");
     if stored.is_empty() {
         errors.push(FieldError::invalid(
             &root,
@@ -545,7 +548,7 @@ fn stored_versions(definition: &Value, errors: &mut Errors) {
         ));
         return;
     }
-    let versions = items(definition.get("spec").unwrap_or(&null), "versions");
+    let versions = items(crd.get("spec").unwrap_or(&null), "versions");
     let mut left: HashSet<&str> = stored.iter().filter_map(Value::as_str).collect();
     for version in versions {
         let name = text(version, "name");
@@ -576,10 +579,8 @@ enum Approval {
     Bypassed,
 }
 
-fn approval_of(definition: &Value) -> Approval {
-    let text = definition
-        .str_at(&["metadata", "annotations", APPROVAL])
-        .unwrap_or_default();
+fn approval_of(crd: &Value) -> Approval {
+    let text = crd.str_at(&["metadata", "annotations", APPROVAL]).unwrap_or_default();
     let host = text.split_once("://").map(|(_, rest)| rest).unwrap_or_default();
     match text {
         "" => Approval::Missing,
@@ -590,13 +591,13 @@ fn approval_of(definition: &Value) -> Approval {
 }
 
 /// upstream: k8s.io/apiextensions-apiserver/pkg/apihelpers#GetAPIApprovalState
-fn approval(definition: &Value, old: Option<&Value>, errors: &mut Errors) {
-    let group = definition.str_at(&["spec", "group"]).unwrap_or_default();
+fn approval(crd: &Value, old: Option<&Value>, errors: &mut Errors) {
+    let group = crd.str_at(&["spec", "group"]).unwrap_or_default();
     let protected = ["k8s.io", "kubernetes.io"].iter().any(|domain| {
         let rest = group.strip_suffix(domain);
         rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     });
-    let now = approval_of(definition);
+    let now = approval_of(crd);
     // An update need not add the annotation to a CRD without it.
     if !protected || old.is_some_and(|old| approval_of(old) == now) {
         return;
@@ -609,9 +610,7 @@ fn approval(definition: &Value, old: Option<&Value>, errors: &mut Errors) {
             errors.push(FieldError::required(&field, why));
         }
         Approval::Invalid => {
-            let text = definition
-                .str_at(&["metadata", "annotations", APPROVAL])
-                .unwrap_or_default();
+            let text = crd.str_at(&["metadata", "annotations", APPROVAL]).unwrap_or_default();
             let why = format!(
                 "protected groups must have approval annotation {APPROVAL:?} with either a URL or a reason starting with \"unapproved\", {link}"
             );

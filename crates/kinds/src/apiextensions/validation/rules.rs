@@ -107,7 +107,8 @@ pub(super) fn expressions(
     schema: &Node,
     field: &FieldPath,
     wrong: &[FieldError],
-    (unchanged, timings): (bool, &RuleTimings),
+    unchanged: bool,
+    timings: &RuleTimings,
 ) -> Errors {
     let mut wrong: Vec<&str> = wrong.iter().map(|error| error.field.as_str()).collect();
     wrong.sort_unstable();
@@ -194,8 +195,10 @@ impl RuleCheck<'_> {
         for (name, of) in &node.properties {
             if of.leads_to_rules() {
                 // If there are additional properties too, which is rejected, the declaration is that of those.
-                let decl = decl.filter(|_| !matches!(node.additional, Additional::Schema(_)));
-                let decl = decl.and_then(|decl| decl.property(name)).cloned();
+                let decl = decl
+                    .filter(|_| !matches!(node.additional, Additional::Schema(_)))
+                    .and_then(|decl| decl.property(name))
+                    .cloned();
                 let mut below = level.below(of, decl);
                 if node.unknown_map_type && below.uncorrelatable.is_none() {
                     below.uncorrelatable = Some(field.clone());
@@ -219,8 +222,8 @@ impl RuleCheck<'_> {
     fn is_wrong(&self, field: &FieldPath) -> bool {
         ["", ".", "["].iter().any(|next| {
             let beginning = [field.as_str(), next].concat();
-            let first = self.wrong.partition_point(|wrong| *wrong < beginning.as_str());
-            let first = self.wrong.get(first);
+            let place = self.wrong.partition_point(|wrong| *wrong < beginning.as_str());
+            let first = self.wrong.get(place);
             first.is_some_and(|wrong| {
                 if next.is_empty() {
                     *wrong == beginning
@@ -247,8 +250,12 @@ impl RuleCheck<'_> {
         let times = level.cardinality.unwrap_or_else(|| decl.max_cardinality());
         let begun = Instant::now();
         let environment = RuleEnvironment::new(&self.base, Arc::clone(decl));
-        let rules = level.node.rules.iter().map(|rule| (rule, environment.compile(rule)));
-        let rules: Vec<_> = rules.collect();
+        let rules: Vec<_> = level
+            .node
+            .rules
+            .iter()
+            .map(|rule| (rule, environment.compile(rule)))
+            .collect();
         self.timings.compiled(begun.elapsed());
         for (at, (rule, compiled)) in rules.into_iter().enumerate() {
             let field = field.index(at);

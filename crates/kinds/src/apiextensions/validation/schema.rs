@@ -219,12 +219,14 @@ fn has(schema: &Value, depth: usize, condition: &dyn Fn(&Value) -> bool) -> bool
     if condition(schema) {
         return true;
     }
-    let single = ["items", "not", "additionalProperties", "additionalItems"];
-    let single = single.into_iter().filter_map(|keyword| schema.get(keyword));
+    let single_keywords = ["items", "not", "additionalProperties", "additionalItems"];
+    let single = single_keywords.into_iter().filter_map(|keyword| schema.get(keyword));
     let lists = ["items", "allOf", "anyOf", "oneOf"];
     let listed = lists.into_iter().flat_map(|keyword| items(schema, keyword));
-    let maps = ["properties", "patternProperties", "definitions", "dependencies"];
-    let maps = maps.into_iter().filter_map(|keyword| schema.get(keyword)?.as_map());
+    let map_keywords = ["properties", "patternProperties", "definitions", "dependencies"];
+    let maps = map_keywords
+        .into_iter()
+        .filter_map(|keyword| schema.get(keyword)?.as_map());
     let named = maps.flatten().map(|(_, of)| of);
     single
         .chain(listed)
@@ -400,12 +402,12 @@ impl SchemaCheck {
         if set("$ref") {
             self.forbid(field, "$ref", "$ref is not supported");
         }
-        let of = text(schema, "type");
-        if !is_type(of) && self.strictness.contains(Strictness::TYPES) {
-            let error = FieldError::not_supported(&field.child("type"), of, &TYPES);
+        let schema_type = text(schema, "type");
+        if !is_type(schema_type) && self.strictness.contains(Strictness::TYPES) {
+            let error = FieldError::not_supported(&field.child("type"), schema_type, &TYPES);
             self.errors.push(error);
         }
-        if of == "null" {
+        if schema_type == "null" {
             let why = "type cannot be set to null, use nullable as an alternative";
             self.forbid(field, "type", why);
         }
@@ -458,7 +460,7 @@ impl SchemaCheck {
     ///
     /// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#ValidateCustomResourceDefinitionOpenAPISchema
     fn extensions(&mut self, schema: &Value, field: &FieldPath) {
-        let of = text(schema, "type");
+        let schema_type = text(schema, "type");
         if schema
             .get("x-kubernetes-preserve-unknown-fields")
             .and_then(Value::as_bool)
@@ -474,12 +476,12 @@ impl SchemaCheck {
             ("x-kubernetes-list-type", "array", &["atomic", "set", "map"]),
         ] {
             let Some(found) = mark(name) else { continue };
-            if of != wanted {
+            if schema_type != wanted {
                 let (field, why) = (field.child("type"), format!("must be {wanted} if {name} is specified"));
-                self.errors.push(if of.is_empty() {
+                self.errors.push(if schema_type.is_empty() {
                     FieldError::required(&field, why)
                 } else {
-                    FieldError::invalid(&field, of, why)
+                    FieldError::invalid(&field, schema_type, why)
                 });
             } else if found == "set"
                 && let Some(item) = schema.get("items")

@@ -26,8 +26,8 @@ fn schemas(spec: &Value) -> impl Iterator<Item = (usize, &str, &Value)> {
 /// Returns the reason why schemas of a stored CRD are not structural.
 ///
 /// upstream: k8s.io/apiextensions-apiserver/pkg/controller/nonstructuralschema#calculateCondition
-pub(in crate::apiextensions) fn schema_violation(definition: &Value) -> Option<SchemaViolation> {
-    let spec = definition.get("spec")?;
+pub(in crate::apiextensions) fn schema_violation(crd: &Value) -> Option<SchemaViolation> {
+    let spec = crd.get("spec")?;
     let mut errors = Vec::new();
     if is_true(spec, "preserveUnknownFields") {
         let field = FieldPath::new("spec.preserveUnknownFields");
@@ -103,8 +103,10 @@ impl<'v> Replaced<'v> {
 
     /// Returns true if the conversion webhook may support no review version that the server knows.
     pub(super) fn allows_unrecognized_reviews(self) -> bool {
-        let versions = self.0.and_then(|spec| spec.at(&["conversion", "webhook"]));
-        let versions = versions.map_or(&[][..], |webhook| items(webhook, "conversionReviewVersions"));
+        let versions = self
+            .0
+            .and_then(|spec| spec.at(&["conversion", "webhook"]))
+            .map_or(&[][..], |webhook| items(webhook, "conversionReviewVersions"));
         !versions.is_empty() && !has_recognized_review_version(versions)
     }
 

@@ -150,13 +150,13 @@ impl StructuralCheck {
 
     /// upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema#validateStructuralInvariants
     fn shape(&mut self, schema: &Value, level: Level, field: &FieldPath) {
-        let of = text(schema, "type");
+        let schema_type = text(schema, "type");
         let embedded = is_true(schema, "x-kubernetes-embedded-resource");
         let preserves = is_true(schema, "x-kubernetes-preserve-unknown-fields");
         let int_or_string = is_true(schema, "x-kubernetes-int-or-string");
         match schema.get("items").filter(|item| item.as_map().is_some()) {
             Some(item) => self.schema(item, Level::Item, &field.child("items")),
-            None if of == "array" => self.required(field.child("items"), "must be specified"),
+            None if schema_type == "array" => self.required(field.child("items"), "must be specified"),
             None => {}
         }
         for (name, below) in properties(schema) {
@@ -190,14 +190,14 @@ impl StructuralCheck {
             }
         }
         let type_field = field.child("type");
-        if embedded && of != "object" {
+        if embedded && schema_type != "object" {
             let why = "must be object if x-kubernetes-embedded-resource is true";
-            if of.is_empty() {
+            if schema_type.is_empty() {
                 self.required(type_field.clone(), why);
             } else {
-                self.invalid(type_field.clone(), of, why);
+                self.invalid(type_field.clone(), schema_type, why);
             }
-        } else if of.is_empty() && !int_or_string && !preserves {
+        } else if schema_type.is_empty() && !int_or_string && !preserves {
             let why = match level {
                 Level::Root => "must not be empty at the root",
                 Level::Item => "must not be empty for specified array items",
@@ -205,8 +205,8 @@ impl StructuralCheck {
             };
             self.required(type_field.clone(), why);
         }
-        if level == Level::Root && !of.is_empty() && of != "object" {
-            self.invalid(type_field, of, "must be object at the root");
+        if level == Level::Root && !schema_type.is_empty() && schema_type != "object" {
+            self.invalid(type_field, schema_type, "must be object at the root");
         }
         self.identity(schema, level, embedded, field);
         if embedded && !preserves && properties(schema).next().is_none() {

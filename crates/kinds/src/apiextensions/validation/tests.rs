@@ -12,9 +12,9 @@ const WIDGETS: &str = r#"{"metadata":{"name":"widgets.example.com"},"spec":{"gro
         "spec":{"type":"object","properties":{"a":{"type":"string"},"f":{"type":"number"}}}}}}}]},
     "status":{"storedVersions":["v1"]}}"#;
 
-fn validate(definition: &Value, old: Option<&Value>) -> Errors {
+fn validate(crd: &Value, old: Option<&Value>) -> Errors {
     static TYPES: LazyLock<TypeTable> = LazyLock::new(|| holdfast_kind_tables::types().unwrap());
-    super::validate((&TYPES, &RuleTimings::default()), definition, old)
+    super::validate(&TYPES, &RuleTimings::default(), crd, old)
 }
 
 fn value(text: &str) -> Value {
@@ -24,17 +24,17 @@ fn value(text: &str) -> Value {
 /// Returns the errors of the CRD of widgets with `part` at `path`. A path that begins with `version` is in the first
 /// version.
 fn messages(path: &str, part: &str) -> Vec<String> {
-    let mut definition = value(WIDGETS);
+    let mut crd = value(WIDGETS);
     let steps: Vec<&str> = path.split('.').collect();
     match steps.strip_prefix(&["version"]) {
-        None => definition.set_at(&steps, value(part)),
+        None => crd.set_at(&steps, value(part)),
         Some(steps) => {
-            let mut version = definition.at(&["spec", "versions"]).and_then(Value::as_list).unwrap()[0].clone();
+            let mut version = crd.at(&["spec", "versions"]).and_then(Value::as_list).unwrap()[0].clone();
             version.set_at(steps, value(part));
-            definition.set_at(&["spec", "versions"], vec![version].into());
+            crd.set_at(&["spec", "versions"], vec![version].into());
         }
     }
-    validate(&definition, None).iter().map(ToString::to_string).collect()
+    validate(&crd, None).iter().map(ToString::to_string).collect()
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn objects_are_selected_by_fields_of_the_schema_above() {
 }
 
 #[test]
-fn a_sound_definition_has_no_errors() {
+fn a_sound_crd_has_no_errors() {
     assert!(validate(&value(WIDGETS), None).is_empty());
 }
 
@@ -201,8 +201,8 @@ fn each_part_is_refused_in_its_place_and_words() {
 
 #[test]
 fn errors_in_unshared_schemas_name_the_version() {
-    let mut definition = value(WIDGETS);
-    let first = definition.at(&["spec", "versions"]).and_then(Value::as_list).unwrap()[0].clone();
+    let mut crd = value(WIDGETS);
+    let first = crd.at(&["spec", "versions"]).and_then(Value::as_list).unwrap()[0].clone();
     let mut second = first.clone();
     second.set_at(&["name"], "v2".into());
     second.set_at(&["storage"], false.into());
@@ -210,8 +210,8 @@ fn errors_in_unshared_schemas_name_the_version() {
         &["schema", "openAPIV3Schema"],
         value(r#"{"type":"array","items":{"type":"string"}}"#),
     );
-    definition.set_at(&["spec", "versions"], vec![first, second].into());
-    let errors = validate(&definition, None);
+    crd.set_at(&["spec", "versions"], vec![first, second].into());
+    let errors = validate(&crd, None);
     assert_eq!(
         errors.iter().map(ToString::to_string).collect::<Vec<_>>(),
         [r#"spec.versions[1].schema.openAPIV3Schema.type: Invalid value: "array": must be object at the root"#]
@@ -220,17 +220,17 @@ fn errors_in_unshared_schemas_name_the_version() {
 
 #[test]
 fn a_protected_group_says_whether_it_was_reviewed() {
-    let mut definition = value(&WIDGETS.replace("example.com", "x.k8s.io"));
-    let errors = validate(&definition, None);
+    let mut crd = value(&WIDGETS.replace("example.com", "x.k8s.io"));
+    let errors = validate(&crd, None);
     assert_eq!(
         errors[0].field.as_str(),
         "metadata.annotations[api-approved.kubernetes.io]"
     );
-    definition.set_at(
+    crd.set_at(
         &["metadata", "annotations", super::APPROVAL],
         "unapproved, a test".into(),
     );
-    assert!(validate(&definition, None).is_empty());
+    assert!(validate(&crd, None).is_empty());
 }
 
 /// Returns the errors in the rules of the spec of widgets with the given `schema`.
@@ -291,7 +291,7 @@ fn the_words_of_a_rule_are_checked() {
 }
 
 #[test]
-fn expressions_are_compiled_where_a_definition_is_written() {
+fn expressions_are_compiled_where_a_crd_is_written() {
     let shown = |rule: &str, message: &str| {
         format!(
             r#"Invalid value: {{"Rule":"{rule}","Message":"","MessageExpression":"{message}","Reason":null,"FieldPath":"","OptionalOldSelf":null}}"#
@@ -460,18 +460,18 @@ fn a_default_satisfies_the_rules_of_its_schema() {
 }
 
 #[test]
-fn authorities_must_be_fit_once_a_definition_is_established() {
+fn authorities_must_be_fit_once_a_crd_is_established() {
     let with_bundle = |bundle: &str, established: bool| {
-        let mut definition = value(WIDGETS);
+        let mut crd = value(WIDGETS);
         let conversion = format!(
             r#"{{"strategy":"Webhook","webhook":{{"conversionReviewVersions":["v1"],"clientConfig":{{"url":"https://a/c","caBundle":"{bundle}"}}}}}}"#
         );
-        definition.set_at(&["spec", "conversion"], value(&conversion));
+        crd.set_at(&["spec", "conversion"], value(&conversion));
         if established {
             let conditions = value(r#"[{"type":"Established","status":"True"}]"#);
-            definition.set_at(&["status", "conditions"], conditions);
+            crd.set_at(&["status", "conditions"], conditions);
         }
-        definition
+        crd
     };
     let unfit = with_bundle("bm90IGEgY2VydA==", true);
     assert!(
@@ -496,20 +496,17 @@ fn a_second_version_of_a_name_is_not_the_stored_one() {
             r#"{{"name":"v1","served":true,"storage":{storage},"schema":{{"openAPIV3Schema":{{"type":"object"}}}}}}"#
         ))
     };
-    let mut definition = value(WIDGETS);
-    definition.set_at(&["spec", "versions"], vec![version(false), version(true)].into());
-    let fields: Vec<String> = validate(&definition, None)
+    let mut crd = value(WIDGETS);
+    crd.set_at(&["spec", "versions"], vec![version(false), version(true)].into());
+    let fields: Vec<String> = validate(&crd, None)
         .iter()
         .map(|error| error.field.to_string())
         .collect();
     assert_eq!(fields, ["spec.versions", "status.storedVersions"]);
-    definition.set_at(&["status", "storedVersions"], Value::from(Vec::<Value>::new()));
-    definition.set_at(&["spec", "versions"], vec![version(true)].into());
+    crd.set_at(&["status", "storedVersions"], Value::from(Vec::<Value>::new()));
+    crd.set_at(&["spec", "versions"], vec![version(true)].into());
     assert_eq!(
-        validate(&definition, None)
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>(),
+        validate(&crd, None).iter().map(ToString::to_string).collect::<Vec<_>>(),
         ["status.storedVersions: Invalid value: null: must have at least one stored version"]
     );
 }

@@ -163,7 +163,7 @@ pub(super) fn to_v2(mut object: Value) -> Value {
     object
 }
 
-/// Returns the current metrics of `v2`. A valid annotation takes precedence over the CPU utilization.
+/// Returns the current metrics of `v2`. A valid annotation has precedence over the CPU utilization.
 fn current_metrics_to_v2(object: &mut Value) -> Vec<Value> {
     let percentage = object.remove_at(&["status", "currentCPUUtilizationPercentage"]);
     match (annotated(object, CURRENT_METRICS), percentage) {
@@ -409,8 +409,8 @@ mod tests {
     #[test]
     fn v1_has_first_cpu_target_and_last_cpu_utilization() {
         let mut v2 = read(V2);
-        let of = |percentage: i64| cpu_metric(&percentage.into());
-        v2.set_at(&["spec", "metrics"], vec![of(3), of(70)].into());
+        let metric = |percentage: i64| cpu_metric(&percentage.into());
+        v2.set_at(&["spec", "metrics"], vec![metric(3), metric(70)].into());
         let used = |percentage: i64| {
             read(&format!(
                 r#"{{"type":"Resource","resource":{{"name":"cpu","current":{{"averageUtilization":{percentage}}}}}}}"#

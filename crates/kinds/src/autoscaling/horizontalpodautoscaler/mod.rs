@@ -166,7 +166,7 @@ mod tests {
         HorizontalPodAutoscaler { features }
     }
 
-    fn of(version: &str, spec: &str) -> String {
+    fn autoscaler_text(version: &str, spec: &str) -> String {
         format!(
             "{{apiVersion: autoscaling/{version}, kind: HorizontalPodAutoscaler, metadata: {{name: a}}, spec: {{{spec}}}}}"
         )
@@ -177,18 +177,18 @@ mod tests {
     #[test]
     fn the_use_of_cpu_is_the_metric_where_none_is_given() {
         let harness = Harness::new();
-        let newer = harness.read(&of("v2", &format!("{TARGET}, maxReplicas: 3")));
+        let newer = harness.read(&autoscaler_text("v2", &format!("{TARGET}, maxReplicas: 3")));
         assert_eq!(
             at(&newer, "spec.metrics"),
             r#"[{"resource":{"name":"cpu","target":{"averageUtilization":80,"type":"Utilization"}},"type":"Resource"}]"#
         );
-        let older = harness.read(&of("v1", &format!("{TARGET}, maxReplicas: 3")));
+        let older = harness.read(&autoscaler_text("v1", &format!("{TARGET}, maxReplicas: 3")));
         assert_eq!(at(&older, "spec.targetCPUUtilizationPercentage"), "80");
     }
 
     #[test]
     fn the_older_version_annotates_what_it_has_no_field_for() {
-        let used = of("v1", &format!("{TARGET}, maxReplicas: 3")).replace(
+        let used = autoscaler_text("v1", &format!("{TARGET}, maxReplicas: 3")).replace(
             "spec:",
             "status: {currentCPUUtilizationPercentage: 42, currentReplicas: 1, desiredReplicas: 2}, spec:",
         );
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_behavior_is_completed() {
-        let read = Harness::new().read(&of(
+        let read = Harness::new().read(&autoscaler_text(
             "v2",
             &format!("{TARGET}, maxReplicas: 3, behavior: {{scaleDown: {{selectPolicy: Min}}}}"),
         ));
@@ -219,7 +219,7 @@ mod tests {
 
     fn metric_errors(metric: &str) -> Vec<String> {
         let spec = format!("{TARGET}, maxReplicas: 3, metrics: [{{{metric}}}]");
-        Harness::new().errors(&of("v2", &spec))
+        Harness::new().errors(&autoscaler_text("v2", &spec))
     }
 
     #[test]
@@ -258,7 +258,7 @@ mod tests {
         let of_object = |version: &str| {
             let described = format!("describedObject: {{apiVersion: {version}, kind: K, name: o}}");
             let object = format!("{{{described}, metric: {{name: m}}, target: {{type: Value, value: 1}}}}");
-            of(
+            autoscaler_text(
                 "v2",
                 &format!("{TARGET}, maxReplicas: 3, metrics: [{{type: Object, object: {object}}}]"),
             )
@@ -283,7 +283,7 @@ mod tests {
     fn a_list_of_no_policies_is_refused() {
         let spec = format!("{TARGET}, maxReplicas: 3, behavior: {{scaleUp: {{policies: []}}}}");
         assert_eq!(
-            Harness::new().errors(&of("v2", &spec)),
+            Harness::new().errors(&autoscaler_text("v2", &spec)),
             ["spec.behavior.scaleUp.policies: Required value: must specify at least one Policy"]
         );
     }
@@ -293,7 +293,7 @@ mod tests {
         let rules = "stabilizationWindowSeconds: -1, selectPolicy: Odd, tolerance: '-1', policies: [{}]";
         let spec = format!("{TARGET}, maxReplicas: 3, behavior: {{scaleUp: {{{rules}}}}}");
         assert_eq!(
-            Harness::new().errors(&of("v2", &spec)),
+            Harness::new().errors(&autoscaler_text("v2", &spec)),
             [
                 "spec.behavior.scaleUp.stabilizationWindowSeconds: Invalid value: -1: must be greater than or equal to zero",
                 "spec.behavior.scaleUp.selectPolicy: Unsupported value: \"Odd\": supported values: \"Disabled\", \"Max\", \"Min\"",
@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn an_annotation_that_cannot_be_read_is_no_metric() {
-        let odd = of("v1", &format!("{TARGET}, maxReplicas: 3")).replace(
+        let odd = autoscaler_text("v1", &format!("{TARGET}, maxReplicas: 3")).replace(
             "{name: a}",
             "{name: a, annotations: {autoscaling.alpha.kubernetes.io/metrics: '{'}}",
         );
@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn bounds_and_target_are_checked() {
         assert_eq!(
-            Harness::new().errors(&of("v2", "maxReplicas: 0")),
+            Harness::new().errors(&autoscaler_text("v2", "maxReplicas: 0")),
             [
                 "spec.maxReplicas: Required value: must be set and greater than 0",
                 "spec.maxReplicas: Invalid value: 0: must be greater than or equal to `minReplicas`",
@@ -330,7 +330,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            Harness::new().errors(&of(
+            Harness::new().errors(&autoscaler_text(
                 "v2",
                 &format!("{TARGET}, maxReplicas: 3, metrics: [{{type: Pods}}]")
             )),

@@ -107,24 +107,26 @@ impl AutoscalerRules {
     ///
     /// upstream: pkg/apis/autoscaling/validation#validateMetricSpec
     fn validate_metric<'v>(&self, metric: &Part<'v, '_>, check: &mut Check<'_>) {
-        let of = metric.child("type");
-        if of.text().is_empty() {
-            check.errors.push(of.required("must specify a metric source type"));
+        let source_type = metric.child("type");
+        if source_type.text().is_empty() {
+            check
+                .errors
+                .push(source_type.required("must specify a metric source type"));
         }
-        let known = TYPES.contains(&of.text());
+        let known = TYPES.contains(&source_type.text());
         if !known {
-            check.errors.push(of.not_supported(&TYPES));
+            check.errors.push(source_type.not_supported(&TYPES));
         }
         let present: Vec<&str> = SOURCES.into_iter().filter(|name| metric.child(name).is_set()).collect();
         if let Some(first) = present.first() {
             check.field(metric, first, self);
         }
-        let mut expected = of.text().to_owned();
+        let mut expected = source_type.text().to_owned();
         if let Some(first) = expected.get_mut(..1) {
             first.make_ascii_lowercase();
         }
         if !known {
-            check.errors.push(of.not_supported(&TYPES));
+            check.errors.push(source_type.not_supported(&TYPES));
         } else if !present.contains(&expected.as_str()) {
             let source = metric.child(&expected);
             let detail = "must populate information for the given metric source";
@@ -220,12 +222,12 @@ fn validate_external_value(target: &Field<'_, '_>, errors: &mut Errors) {
 
 /// upstream: pkg/apis/autoscaling/validation#validateMetricTarget
 fn validate_target(target: &Field<'_, '_>, errors: &mut Errors) {
-    let of = target.child("type");
-    if of.text().is_empty() {
-        errors.push(of.required("must specify a metric target type"));
+    let target_type = target.child("type");
+    if target_type.text().is_empty() {
+        errors.push(target_type.required("must specify a metric target type"));
     }
-    if !matches!(of.text(), "Utilization" | "Value" | "AverageValue") {
-        errors.push(of.invalid_text("must be either Utilization, Value, or AverageValue"));
+    if !matches!(target_type.text(), "Utilization" | "Value" | "AverageValue") {
+        errors.push(target_type.invalid_text("must be either Utilization, Value, or AverageValue"));
     }
     for part in ["value", "averageValue"] {
         let field = target.child(part);

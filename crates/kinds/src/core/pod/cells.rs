@@ -20,14 +20,14 @@ pub(in crate::core) const CELLS: &[NamedCell] = &[
 
 /// Returns the number of ready containers of all: `1/2`. Sidecars count too.
 fn ready(pod: &Value) -> Value {
-    let containers = Containers::of(pod);
+    let containers = Containers::from_pod(pod);
     let total = items(pod, &["spec", "containers"]).len() + containers.sidecars.len();
     format!("{}/{total}", containers.ready()).into()
 }
 
 /// Returns the number of restarts and the time since the last one: `3 (5m ago)`.
 fn restarts(pod: &Value, now: SystemTime) -> Value {
-    let statuses = Containers::of(pod).restarting();
+    let statuses = Containers::from_pod(pod).restarting();
     let counts = statuses
         .iter()
         .filter_map(|status| status.get("restartCount")?.as_i64());
@@ -56,7 +56,7 @@ fn status(pod: &Value) -> Value {
     if scheduled == Some("SchedulingGated") {
         status = "SchedulingGated".to_owned();
     }
-    let containers = Containers::of(pod);
+    let containers = Containers::from_pod(pod);
     if let Some(text) = containers.initializing() {
         status = text;
     }
@@ -86,7 +86,7 @@ struct Containers<'v> {
 
 impl<'v> Containers<'v> {
     #[expect(clippy::indexing_slicing, reason = "the index was found in this very list")]
-    fn of(pod: &'v Value) -> Self {
+    fn from_pod(pod: &'v Value) -> Self {
         let sidecars = items(pod, &["spec", "initContainers"])
             .iter()
             .filter(|container| container.str_at(&["restartPolicy"]) == Some("Always"));
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn containers_after_waiting_init_container_do_not_count() {
-        let of = |conditions: &str| {
+        let pending = |conditions: &str| {
             pod(&format!(
                 r#"{{"spec":{{"containers":[{{"name":"c"}}],"initContainers":[{{"name":"a"}},{{"name":"s","restartPolicy":"Always"}}]}},
                 "status":{{"phase":"Pending","conditions":[{conditions}],"initContainerStatuses":[
@@ -275,8 +275,8 @@ mod tests {
             ))
         };
         let cells = |pod: &Value| [ready(pod), status(pod), restarts(pod, UNIX_EPOCH)];
-        assert_eq!(cells(&of("")), ["0/2", "Init:0/2", "1"].map(Value::from));
-        let initialized = of(r#"{"type":"Initialized","status":"True"}"#);
+        assert_eq!(cells(&pending("")), ["0/2", "Init:0/2", "1"].map(Value::from));
+        let initialized = pending(r#"{"type":"Initialized","status":"True"}"#);
         assert_eq!(cells(&initialized), ["1/2", "Init:0/2", "5"].map(Value::from));
     }
 

@@ -141,8 +141,10 @@ fn answer(context: &WriteContext<'_>, subresource: &str, options: &Value) -> Res
         resource: of_core(resource),
         name: name.to_owned(),
     };
-    let pod = context.lookup.get(&of_core("pods"), context.namespace, name);
-    let pod = pod.ok_or_else(|| missing("pods", name))?;
+    let pod = context
+        .lookup
+        .get(&of_core("pods"), context.namespace, name)
+        .ok_or_else(|| missing("pods", name))?;
     if proxied {
         return Err(match pod.str_at(&["status", "podIP"]) {
             None | Some("") => Refusal::BadRequest("address not allowed".to_owned()),

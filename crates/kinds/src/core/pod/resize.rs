@@ -109,7 +109,7 @@ pub(super) fn validate_resize(new: &Field<'_, '_>, old: &Field<'_, '_>, features
     }
     let (containers, others) = (spec.child("initContainers"), old_spec.child("initContainers"));
     for (container, before) in containers.items().zip(others.items()) {
-        validate_init_container((&container, &before), &spec, of_all, errors);
+        validate_init_container(&container, &before, &spec, of_all, errors);
     }
 }
 
@@ -128,7 +128,8 @@ fn is_sidecar(container: &Field<'_, '_>) -> bool {
 ///
 /// upstream: pkg/apis/core/validation#ValidatePodResize
 fn validate_init_container(
-    (container, before): (&Field<'_, '_>, &Field<'_, '_>),
+    container: &Field<'_, '_>,
+    before: &Field<'_, '_>,
     spec: &Field<'_, '_>,
     of_all: bool,
     errors: &mut Errors,

@@ -103,7 +103,8 @@ pub(super) fn validate_status_update(
         validate_restarts(
             &status.child(list),
             &old_status.child(list),
-            (policy, &containers),
+            policy,
+            &containers,
             errors,
         );
     }
@@ -114,7 +115,7 @@ pub(super) fn validate_status_update(
     );
     validate_extended_claim(&status, &spec, &mut check);
     let errors = &mut check.errors;
-    let reading = Reading::of(features);
+    let reading = Reading::for_features(features);
     validate_pod_ips(&status.child("podIPs"), &old_status.child("podIPs"), reading, errors);
     validate_host_ips(&status, &old_status, reading, errors);
     for list in STATUSES {
@@ -197,7 +198,8 @@ fn validate_nomination(status: &Field<'_, '_>, old: &Field<'_, '_>, bound: bool,
 fn validate_restarts(
     new: &Field<'_, '_>,
     old: &Field<'_, '_>,
-    (policy, containers): (&str, &Field<'_, '_>),
+    policy: &str,
+    containers: &Field<'_, '_>,
     errors: &mut Errors,
 ) {
     let runs: HashSet<&str> = new
@@ -335,8 +337,8 @@ fn validate_pod_ips(addresses: &Field<'_, '_>, old: &Field<'_, '_>, reading: Rea
 /// upstream: pkg/apis/core/validation#validatePodIPs
 fn validate_each(addresses: &Field<'_, '_>, old: &Field<'_, '_>, reading: Reading, errors: &mut Errors) {
     for one in addresses.items() {
-        let shown = one.path();
-        let shown = shown_at_item(&one, shown.as_str());
+        let path = one.path();
+        let shown = shown_at_item(&one, path.as_str());
         if !old.items().any(|before| before.child("ip").text() == shown.text()) {
             reading.address(&shown, errors);
         }
@@ -426,8 +428,8 @@ const MESSAGE: usize = 1024;
 /// upstream: pkg/apis/core/validation#validateContainerStatusAllocatedResourcesStatus
 fn validate_devices(statuses: &Field<'_, '_>, containers: &Field<'_, '_>, errors: &mut Errors) {
     for status in statuses.items() {
-        let of = status.child("name").text();
-        let named = |one: &&Value| one.str_at(&["name"]) == Some(of);
+        let name = status.child("name").text();
+        let named = |one: &&Value| one.str_at(&["name"]) == Some(name);
         let Some(container) = containers.slice().iter().find(named).map(Field::root) else {
             continue;
         };

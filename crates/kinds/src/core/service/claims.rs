@@ -61,7 +61,7 @@ impl Claims for Service {
         blocks.extend(below(SERVICE_CIDRS).iter().flat_map(blocks_of));
         let mut claims = repair::addresses(objects, &below(ADDRESSES), &blocks, now);
         let there = below(PORTS).pop();
-        let stored = Bits::of(there.as_ref());
+        let stored = Bits::decode(there.as_ref());
         let mut leaks = self.leaks.lock().unwrap_or_else(PoisonError::into_inner);
         let right = repair::ports(objects, &stored, &mut leaks, |port| self.offset(port));
         let claim = self.map_of_ports(right.clone());
@@ -162,7 +162,7 @@ fn uid_of(address: IpAddr, service: &str) -> String {
 impl Service {
     /// Returns the bitmap of node ports after `had` is released and `has` is allocated.
     fn ports(&self, had: &BTreeSet<u16>, has: &BTreeSet<u16>, read: &dyn Fn(&str) -> Option<Value>) -> Claim {
-        let mut bits = Bits::of(read(PORTS).as_ref());
+        let mut bits = Bits::decode(read(PORTS).as_ref());
         for at in had.difference(has).filter_map(|port| self.offset(*port)) {
             bits.set(at, false);
         }
@@ -224,7 +224,7 @@ impl PartialEq for Bits {
 
 impl Bits {
     /// Decodes a stored bitmap; empty if there is none.
-    fn of(map: Option<&Value>) -> Self {
+    fn decode(map: Option<&Value>) -> Self {
         let data = map.and_then(|map| map.str_at(&["data"])).unwrap_or_default();
         Self::read(&STANDARD.decode(data).unwrap_or_default())
     }

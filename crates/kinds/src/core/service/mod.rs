@@ -71,7 +71,7 @@ impl Service {
 
     /// Returns the strictness of address parsing.
     fn reading(&self) -> Reading {
-        Reading::of(self.config.features)
+        Reading::for_features(self.config.features)
     }
 }
 
@@ -146,7 +146,7 @@ impl Strategy for Service {
 
     /// upstream: pkg/registry/core/service#svcStrategy.Validate
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        context.check(object, &ServiceRules::of(object, None, self.reading()))
+        context.check(object, &ServiceRules::new(object, None, self.reading()))
     }
 
     /// upstream: pkg/registry/core/service#svcStrategy.ValidateUpdate
@@ -158,7 +158,7 @@ impl Strategy for Service {
             return errors;
         }
         validation::validate_change(&Field::root(object), &Field::root(old), &mut errors);
-        errors.extend(context.check(object, &ServiceRules::of(object, Some(old), self.reading())));
+        errors.extend(context.check(object, &ServiceRules::new(object, Some(old), self.reading())));
         errors
     }
 
@@ -467,7 +467,7 @@ mod tests {
 
     const FRONT: &str = "{apiVersion: v1, kind: Service, metadata: {name: front}, spec: {ports: [{port: 80}]}}";
 
-    fn of(spec: &str) -> String {
+    fn service(spec: &str) -> String {
         format!("{{apiVersion: v1, kind: Service, metadata: {{name: front}}, spec: {spec}}}")
     }
 
@@ -483,17 +483,17 @@ mod tests {
         );
         assert_eq!(at(&created, "spec.ipFamilies"), r#"["IPv4"]"#);
         assert_eq!(at(&created, "spec.externalTrafficPolicy"), "nothing");
-        let exposed = harness.create(&of("{type: NodePort, ports: [{port: 80}]}"));
+        let exposed = harness.create(&service("{type: NodePort, ports: [{port: 80}]}"));
         assert_eq!(at(&exposed, "spec.externalTrafficPolicy"), r#""Cluster""#);
         let port: u16 = at(&exposed, "spec.ports.0.nodePort").parse().unwrap_or_default();
         assert!((30086..=32767).contains(&port), "{port}");
-        let named = harness.create(&of("{type: ExternalName, externalName: example.com}"));
+        let named = harness.create(&service("{type: ExternalName, externalName: example.com}"));
         assert_eq!(at(&named, "spec.clusterIP"), "nothing");
     }
 
     #[test]
     fn a_headless_service_without_selector_may_have_any_family() {
-        let created = Harness::new().create(&of("{clusterIP: None}"));
+        let created = Harness::new().create(&service("{clusterIP: None}"));
         assert_eq!(at(&created, "spec.clusterIPs"), r#"["None"]"#);
         assert_eq!(at(&created, "spec.ipFamilyPolicy"), r#""RequireDualStack""#);
     }
@@ -501,8 +501,8 @@ mod tests {
     #[test]
     fn allocated_values_stay_until_type_drops_them() {
         let harness = Harness::new();
-        let created = harness.create(&of("{type: NodePort, ports: [{port: 80}]}"));
-        let same = harness.update(&created, &of("{type: NodePort, ports: [{port: 80}]}"));
+        let created = harness.create(&service("{type: NodePort, ports: [{port: 80}]}"));
+        let same = harness.update(&created, &service("{type: NodePort, ports: [{port: 80}]}"));
         assert_eq!(at(&same, "spec.clusterIP"), at(&created, "spec.clusterIP"));
         assert_eq!(
             at(&same, "spec.ports.0.nodePort"),
@@ -514,14 +514,14 @@ mod tests {
         let inner = harness.update(&created, &text);
         assert_eq!(at(&inner, "spec.ports.0.nodePort"), "nothing");
         assert_eq!(at(&inner, "spec.externalTrafficPolicy"), "nothing");
-        let named = harness.update(&inner, &of("{type: ExternalName, externalName: example.com}"));
+        let named = harness.update(&inner, &service("{type: ExternalName, externalName: example.com}"));
         assert_eq!(at(&named, "spec.clusterIP"), "nothing");
     }
 
     #[test]
     fn a_load_balancer_that_does_without_new_ports_keeps_its_own() {
         let harness = Harness::new();
-        let created = harness.create(&of("{type: LoadBalancer, ports: [{port: 80}]}"));
+        let created = harness.create(&service("{type: LoadBalancer, ports: [{port: 80}]}"));
         let mut without = created.clone();
         without.set_at(&["spec", "allocateLoadBalancerNodePorts"], false.into());
         let kept = harness.update(&created, &holdfast_value::json::to_string(&without));
@@ -533,7 +533,7 @@ mod tests {
 
     #[test]
     fn an_address_alone_stands_for_the_list_on_update_too() {
-        let refused = Harness::new().update_errors(FRONT, &of("{clusterIP: nonsense, ports: [{port: 80}]}"));
+        let refused = Harness::new().update_errors(FRONT, &service("{clusterIP: nonsense, ports: [{port: 80}]}"));
         assert_eq!(
             refused,
             [
@@ -546,7 +546,7 @@ mod tests {
     #[test]
     fn addresses_are_taken_once_and_from_the_block() {
         let harness = Harness::new();
-        let refused = |ip: &str| harness.errors(&of(&format!("{{clusterIP: {ip}, ports: [{{port: 80}}]}}")));
+        let refused = |ip: &str| harness.errors(&service(&format!("{{clusterIP: {ip}, ports: [{{port: 80}}]}}")));
         assert_eq!(
             refused("192.168.9.9"),
             [
@@ -562,7 +562,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            harness.errors(&of("{type: NodePort, ports: [{port: 80, nodePort: 1}]}")),
+            harness.errors(&service("{type: NodePort, ports: [{port: 80, nodePort: 1}]}")),
             [
                 "spec.ports[0].nodePort: Invalid value: 1: provided port is not in the valid range. The range of valid ports \
               is 30000-32767"
@@ -573,20 +573,20 @@ mod tests {
     #[test]
     fn several_ports_have_names() {
         assert_eq!(
-            Harness::new().errors(&of("{ports: [{port: 80}, {port: 81, name: b}]}")),
+            Harness::new().errors(&service("{ports: [{port: 80}, {port: 81, name: b}]}")),
             ["spec.ports[0].name: Required value"]
         );
     }
 
     #[test]
     fn the_address_stays() {
-        let errors = Harness::new().update_errors(FRONT, &of("{clusterIP: 10.0.0.99, ports: [{port: 80}]}"));
+        let errors = Harness::new().update_errors(FRONT, &service("{clusterIP: 10.0.0.99, ports: [{port: 80}]}"));
         assert_eq!(
             errors,
             [r#"spec.clusterIPs[0]: Invalid value: ["10.0.0.99"]: may not change once set"#]
         );
         let named = |ip: &str, ips: &str| {
-            of(&format!(
+            service(&format!(
                 "{{clusterIP: {ip}, clusterIPs: [{ips}], ports: [{{port: 80}}]}}"
             ))
         };

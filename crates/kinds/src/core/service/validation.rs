@@ -24,7 +24,7 @@ pub(super) struct ServiceRules<'v> {
 
 impl<'v> ServiceRules<'v> {
     /// Returns the rules for `service`, which replaces `old`.
-    pub(super) fn of(service: &'v Value, old: Option<&'v Value>, reading: Reading) -> Self {
+    pub(super) fn new(service: &'v Value, old: Option<&'v Value>, reading: Reading) -> Self {
         Self {
             service: Field::root(service),
             old: Field::placed(old, ""),

@@ -40,7 +40,7 @@ pub(crate) fn validated(
     type_ref: holdfast_merge::TypeRef,
 ) -> Typed {
     let with = |duplicates| Typed::new(value.clone(), schema.clone(), type_ref, duplicates);
-    with(Duplicates::Refused)
+    with(Duplicates::Rejected)
         .or_else(|_| with(Duplicates::Allowed))
         .unwrap_or_else(|_| Typed::unchecked(value.clone(), schema.clone(), type_ref))
 }
@@ -60,7 +60,7 @@ fn operate(vector: &Vector, mut typed: impl FnMut(&str, &str, &str) -> Typed) ->
         "validate" => {
             let duplicates = match vector.flag("allowDuplicates") {
                 true => Duplicates::Allowed,
-                false => Duplicates::Refused,
+                false => Duplicates::Rejected,
             };
             let result = typed("object", "schema", "type").validate(duplicates);
             same(

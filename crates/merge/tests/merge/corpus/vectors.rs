@@ -175,7 +175,7 @@ pub(crate) fn same_object(what: &str, got: &Value, recorded: &Value) -> Result<(
     same(what, &json::to_string(got), &json::to_string(recorded))
 }
 
-/// Returns the value with every part that another value also has at the same path taken from that value, so that both
+/// Returns the value with every part that another value also has at the same path shared with that value, so that both
 /// share it.
 pub(crate) fn sharing(value: &Value, with: &Value) -> Value {
     if json::to_string(value) == json::to_string(with) {

@@ -82,7 +82,7 @@ fn checked(value: &Value) -> Option<Typed> {
         value.clone(),
         example.schema().clone(),
         example.type_ref(),
-        Duplicates::Refused,
+        Duplicates::Rejected,
     )
     .ok()
 }
@@ -146,7 +146,7 @@ proptest! {
             let unchecked = a.merge(&b).unwrap();
             let merged = a_checked.merge(&b_checked).unwrap();
             prop_assert_eq!(unchecked.value(), merged.value());
-            prop_assert!(unchecked.validate(Duplicates::Refused).is_ok());
+            prop_assert!(unchecked.validate(Duplicates::Rejected).is_ok());
             prop_assert_eq!(a.compare(&b).unwrap(), a_checked.compare(&b_checked).unwrap());
             // A merged value shares its unchanged parts with its sides.
             prop_assert_eq!(a_checked.compare(&merged).unwrap(), a.compare(&typed(merged.value())).unwrap());
@@ -165,7 +165,7 @@ proptest! {
                 prop_assert_eq!(fields, checked.to_applied_fields_v1(&but));
             }
             None => {
-                let errors = unchecked.validate(Duplicates::Refused).err();
+                let errors = unchecked.validate(Duplicates::Rejected).err();
                 prop_assert!(errors.is_some() && applied.err() == errors);
             }
         }

@@ -9,10 +9,10 @@ use crate::rules::scenario::{assert_value, fields, schema, thing, valid, value};
 fn check_merge(cases: &[(&str, &str, &str)]) {
     for (live, config, expected) in cases {
         assert_value(&thing(live).merge(&thing(config)).unwrap(), expected);
-        // Validated values take shortcuts to the same result.
+        // Validated values reach the same result by shortcuts.
         if let (Ok(()), Ok(())) = (
-            thing(live).validate(Duplicates::Refused),
-            thing(config).validate(Duplicates::Refused),
+            thing(live).validate(Duplicates::Rejected),
+            thing(config).validate(Duplicates::Rejected),
         ) {
             assert_value(&valid(live).merge(&valid(config)).unwrap(), expected);
         }

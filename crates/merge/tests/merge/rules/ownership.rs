@@ -51,7 +51,7 @@ fn the_same_value_is_shared_and_another_conflicts() {
         .unchanged("bob", "{text: a}")
         .owns("alice", "{'f:text': {}}")
         .owns("bob", "{'f:text': {}}");
-    let ApplyError::Conflicts(conflicts) = shared.refused("carol", "{text: c}") else {
+    let ApplyError::Conflicts(conflicts) = shared.rejected("carol", "{text: c}") else {
         panic!("no conflict")
     };
     assert_eq!(
@@ -66,20 +66,20 @@ fn conflicts_name_every_field_of_every_other_manager() {
     let state = Scenario::new()
         .apply("zoe", "{number: 1, ports: [{port: 80, title: web}]}")
         .update("bob", "{number: 1, ports: [{port: 80, title: web}], text: b}");
-    let error = state.refused("alice", "{number: 2, text: c, ports: [{port: 80, title: www}]}");
+    let error = state.rejected("alice", "{number: 2, text: c, ports: [{port: 80, title: www}]}");
     assert_eq!(
         error.to_string(),
         "conflicts with \"bob\":\n- .text\nconflicts with \"zoe\":\n- .number\n\
          - .ports[port=80,protocol=\"TCP\"].title"
     );
-    let error = state.refused("alice", "{text: c}");
+    let error = state.rejected("alice", "{text: c}");
     assert_eq!(error.to_string(), r#"conflict with "bob": .text"#);
 }
 
 #[test]
 fn rejected_apply_changes_nothing() {
     let state = Scenario::new().apply("alice", "{text: a}");
-    state.refused("bob", "{text: b, number: 1}");
+    state.rejected("bob", "{text: b, number: 1}");
     state
         .object("{text: a}")
         .owns("alice", "{'f:text': {}}")
@@ -108,7 +108,7 @@ fn owning_a_parent_or_child_of_a_changed_path_does_not_conflict() {
 #[test]
 fn any_part_of_an_atomic_container_is_the_whole_of_it() {
     let state = Scenario::new().apply("alice", "{annotations: {a: x}}");
-    let error = state.refused("bob", "{annotations: {a: x, b: q}}");
+    let error = state.rejected("bob", "{annotations: {a: x, b: q}}");
     assert_eq!(error.to_string(), r#"conflict with "alice": .annotations"#);
 }
 
@@ -173,7 +173,7 @@ fn fields_and_filter_are_not_ignored_at_once() {
         .ignored_fields([("v1".into(), fields("{'f:text': {}}"))])
         .ignore_filter([("v1".into(), Filter::exclude(fields("{'f:text': {}}")))]);
     assert!(matches!(
-        Scenario::with(updater).refused("alice", "{text: a}"),
+        Scenario::with(updater).rejected("alice", "{text: a}"),
         ApplyError::BothIgnored
     ));
 }

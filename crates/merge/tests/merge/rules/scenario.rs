@@ -75,7 +75,7 @@ pub(crate) fn thing(text: &str) -> Typed {
 /// A thing in YAML that is valid.
 pub(crate) fn valid(text: &str) -> Typed {
     let (schema, type_ref) = &*COMPILED;
-    Typed::new(value(text), Arc::clone(schema), *type_ref, Duplicates::Refused).unwrap()
+    Typed::new(value(text), Arc::clone(schema), *type_ref, Duplicates::Rejected).unwrap()
 }
 
 /// A set in the YAML form of FieldsV1.
@@ -148,7 +148,7 @@ impl<C: Converter> Scenario<C> {
 
     /// Applies a configuration that must fail, and returns the error.
     #[track_caller]
-    pub(crate) fn refused(&self, manager: &str, config: &str) -> ApplyError {
+    pub(crate) fn rejected(&self, manager: &str, config: &str) -> ApplyError {
         let managers = self.managers.clone();
         let applied = self
             .updater

@@ -7,7 +7,7 @@ use crate::rules::scenario::{schema, thing, value};
 
 fn errors(text: &str) -> String {
     thing(text)
-        .validate(Duplicates::Refused)
+        .validate(Duplicates::Rejected)
         .map_or_else(|errors| errors.to_string(), |()| "valid".to_owned())
 }
 
@@ -110,7 +110,7 @@ fn null_is_valid_everywhere_but_as_an_item() {
 #[test]
 fn stored_objects_may_have_duplicates() {
     assert!(thing("{tags: [a, a]}").validate(Duplicates::Allowed).is_ok());
-    assert!(thing("{tags: [a, a]}").validate(Duplicates::Refused).is_err());
+    assert!(thing("{tags: [a, a]}").validate(Duplicates::Rejected).is_err());
 }
 
 #[test]
@@ -129,9 +129,9 @@ fn a_type_that_does_not_exist_is_an_error() {
     );
     let typed = |text: &str| Typed::unchecked(value(text), schema.clone(), schema.named("Thing").unwrap());
     let said = |result: Result<(), ValidationErrors>| result.unwrap_err().to_string();
-    let missing = typed("{a: 1}").validate(Duplicates::Refused);
+    let missing = typed("{a: 1}").validate(Duplicates::Rejected);
     assert_eq!(said(missing), ".a: schema error: no type found matching: Missing");
-    let overridden = typed("{b: x}").validate(Duplicates::Refused);
+    let overridden = typed("{b: x}").validate(Duplicates::Rejected);
     assert_eq!(
         said(overridden),
         ".b: schema error: no type found matching: inlined type"
@@ -152,7 +152,7 @@ fn nesting_is_bounded() {
         deep.clone(),
         typed.schema().clone(),
         typed.type_ref(),
-        Duplicates::Refused,
+        Duplicates::Rejected,
     );
     assert!(too_deep.unwrap_err().to_string().ends_with("nested too deeply"));
     // Dismantled step by step, because the tree is deeper than any reader allows.

@@ -30,7 +30,7 @@ fn a_conflict_is_found_and_named_in_the_other_managers_version() {
     let state = Scenario::with(UpdaterBuilder::new(Renaming)).apply("alice", "{text: a}");
     let mut second = state.at("v2");
     second.live = Renaming.convert(&second.live, "v2").unwrap();
-    let error = second.refused("bob", "{any: b}");
+    let error = second.rejected("bob", "{any: b}");
     assert_eq!(error.to_string(), r#"conflict with "alice": .text"#);
     second
         .force("bob", "{any: b}")
@@ -80,7 +80,7 @@ fn a_conversion_that_fails_fails_the_write() {
             ..owned
         },
     );
-    let error = state.refused("alice", "{text: b}");
+    let error = state.rejected("alice", "{text: b}");
     assert_eq!(error.to_string(), "cannot convert");
 }
 
@@ -91,7 +91,7 @@ fn one_value_for_all_versions_needs_no_second_comparison() {
         .at("v2")
         .apply("bob", "{number: 1}");
     assert_eq!(state.managers.get("bob").unwrap().api_version, "v2");
-    let error = state.refused("carol", "{text: c, number: 2}");
+    let error = state.rejected("carol", "{text: c, number: 2}");
     assert_eq!(
         error.to_string(),
         "conflicts with \"alice\":\n- .text\nconflicts with \"bob\":\n- .number"

@@ -150,7 +150,7 @@ fn written(
             let force = parameter("force").is_some_and(|force| !matches!(force, "false" | "0"));
             match manager.apply(live, body, field_manager, force, now) {
                 Ok(applied) => Some(Ok(replaced(applied.object))),
-                refused => Some(Err(message(refused))),
+                rejected => Some(Err(message(rejected))),
             }
         }
         _ => None,

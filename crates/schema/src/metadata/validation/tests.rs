@@ -93,7 +93,7 @@ fn a_finalizer_without_a_domain_must_be_a_standard_one() {
 fn an_object_that_goes_takes_no_new_finalizer() {
     let old = metadata(r#"{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["a/b"]}}"#);
     let new = metadata(r#"{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["a/b","c/d"]}}"#);
-    let errors = repeated_faults(&COMMON_CHECKS, "", (Vec::new(), Vec::new()), &new, &old);
+    let errors = repeated_faults(&COMMON_CHECKS, "", Vec::new(), Vec::new(), &new, &old);
     assert_eq!(
         errors.first[0].to_string(),
         "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{\"c/d\"}"
@@ -105,7 +105,8 @@ fn a_change_of_the_uid_is_reported_twice() {
     let errors = repeated_faults(
         &COMMON_CHECKS,
         "",
-        (Vec::new(), Vec::new()),
+        Vec::new(),
+        Vec::new(),
         &metadata(r#"{"metadata":{"uid":"2"}}"#),
         &metadata(r#"{"metadata":{"uid":"1"}}"#),
     );
@@ -127,7 +128,7 @@ fn faults_are_reported_as_often_as_a_kind_looks() {
     let new = metadata(r#"{"metadata":{"labels":{"a":"-"},"finalizers":["plain"]}}"#);
     let old = metadata(r#"{"metadata":{}}"#);
     let fields = |checks: &MetadataChecks, subresource: &str| {
-        let errors = repeated_faults(checks, subresource, (Vec::new(), Vec::new()), &new, &old).first;
+        let errors = repeated_faults(checks, subresource, Vec::new(), Vec::new(), &new, &old).first;
         let fields: Vec<String> = errors.iter().map(|error| error.field.to_string()).collect();
         fields.join(" ")
     };
@@ -152,7 +153,7 @@ fn each_kind_reports_the_faults_of_an_update_in_its_order() {
             update_order,
             ..COMMON_CHECKS
         };
-        let faults = repeated_faults(&checks, subresource, (Vec::new(), Vec::new()), &new, &old);
+        let faults = repeated_faults(&checks, subresource, Vec::new(), Vec::new(), &new, &old);
         [faults.first, faults.rest].map(|errors| {
             let fields = errors
                 .iter()
@@ -193,9 +194,16 @@ fn annotations_have_a_size_in_total() {
 #[test]
 fn the_beginning_of_a_name_is_checked_in_updates_too() {
     let wrong = |why: &str| FieldError::invalid(&FieldPath::new("metadata.generateName"), "a/", why.to_owned());
-    let prefix = (vec![wrong("path")], vec![wrong("kind")]);
     let object = metadata(r#"{"metadata":{}}"#);
-    let errors = repeated_faults(&COMMON_CHECKS, "", prefix, &object, &object).first;
+    let errors = repeated_faults(
+        &COMMON_CHECKS,
+        "",
+        vec![wrong("path")],
+        vec![wrong("kind")],
+        &object,
+        &object,
+    )
+    .first;
     let texts: Vec<&str> = errors.iter().map(|error| error.detail.as_str()).collect();
     assert_eq!(texts, ["path", "kind"]);
 }

@@ -92,7 +92,7 @@ const PORTS: Band = Band {
 
 impl Band {
     /// Returns the size of the band in a range of `size`; 0 for a small range.
-    fn of(self, size: u128) -> u128 {
+    fn size_in(self, size: u128) -> u128 {
         if size <= self.least {
             return 0;
         }
@@ -246,7 +246,7 @@ impl Allocations {
         // of the first CIDR belongs to the API server.
         let end = block.size().saturating_sub(u128::from(block.is_ipv4()));
         let start = if self.blocks.first() == Some(block) { 2 } else { 1 };
-        let middle = ADDRESSES.of(block.size()).clamp(start, end.max(start));
+        let middle = ADDRESSES.size_in(block.size()).clamp(start, end.max(start));
         let random = (self.random)();
         // One more address than are allocated must include a free one, so the search ends.
         let enough = taken.addresses.len().saturating_add(1);
@@ -283,7 +283,7 @@ impl Allocations {
     fn free_port(&self) -> Option<u16> {
         let mut taken = self.taken();
         let size = self.ports.len() as u128;
-        let middle = PORTS.of(size).min(size);
+        let middle = PORTS.size_in(size).min(size);
         let random = (self.random)();
         let mut ports = around(middle, size, random)
             .chain(around(0, middle, random))
@@ -318,8 +318,9 @@ pub(super) fn blocks_of(service_cidr: &Value) -> impl Iterator<Item = Cidr> {
 /// Returns true if addresses can be allocated from a ServiceCIDR. One without the condition is ready, since not every
 /// cluster runs the controller that sets it.
 fn is_ready(service_cidr: &Value) -> bool {
-    let conditions = items(service_cidr, &["status", "conditions"]).iter();
-    let mut conditions = conditions.filter(|condition| condition.str_at(&["type"]) == Some("Ready"));
+    let mut conditions = items(service_cidr, &["status", "conditions"])
+        .iter()
+        .filter(|condition| condition.str_at(&["type"]) == Some("Ready"));
     let status = conditions.next().and_then(|condition| condition.str_at(&["status"]));
     service_cidr.at(&["metadata", "deletionTimestamp"]).is_none() && status.is_none_or(|status| status == "True")
 }

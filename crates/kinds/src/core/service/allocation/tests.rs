@@ -109,7 +109,10 @@ fn addresses_and_ports_are_drawn_from_the_upper_band_first() {
     let mut upper = around(16, 255, 1000).collect::<Vec<_>>();
     upper.sort_unstable();
     assert!(upper.into_iter().eq(16..255));
-    assert_eq!((PORTS.of(16), PORTS.of(100), PORTS.of(10_000)), (0, 16, 128));
+    assert_eq!(
+        (PORTS.size_in(16), PORTS.size_in(100), PORTS.size_in(10_000)),
+        (0, 16, 128)
+    );
 }
 
 #[test]

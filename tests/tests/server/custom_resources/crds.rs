@@ -5,9 +5,7 @@ use conformance::{Binary, Server, Target};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::{
-    DEFINITION, DEFINITIONS, JSON, MERGE, WIDGETS, ask, define, definition, get, is_established, sizes, until,
-};
+use super::{CRD, CRDS, JSON, MERGE, WIDGETS, ask, crd, define, get, is_established, sizes, until};
 
 /// Sends a request and returns the texts of the warnings along with the code and the response.
 async fn warned(
@@ -39,31 +37,31 @@ async fn warned(
 #[tokio::test]
 async fn unknown_formats_of_texts_are_warned_of() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
-    let target = Target::of(&server).unwrap();
+    let target = Target::new(&server).unwrap();
     let schema = json!({"type": "object", "properties": {
         "a": {"type": "string", "format": "nonsense"}, "b": {"type": "array", "items": {"type": "string", "format": "nonsense"}},
         "c": {"type": "string", "format": "date-time"}, "d": {"type": "integer", "format": "int99"}}});
-    let (code, warnings, _) = warned(&target, Method::POST, DEFINITIONS, JSON, &definition(&schema)).await;
+    let (code, warnings, _) = warned(&target, Method::POST, CRDS, JSON, &crd(&schema)).await;
     assert_eq!(code, StatusCode::CREATED);
     let unrecognized = |format: &str| format!("299 - \"unrecognized format \\\"{format}\\\"\"");
     assert_eq!(warnings, ["nonsense", "int99"].map(unrecognized));
     let label = json!({"metadata": {"labels": {"a": "b"}}});
-    let (code, warnings, _) = warned(&target, Method::PATCH, DEFINITION, MERGE, &label).await;
+    let (code, warnings, _) = warned(&target, Method::PATCH, CRD, MERGE, &label).await;
     assert_eq!(
         (code, warnings.len()),
         (StatusCode::OK, 0),
         "only new formats are reported"
     );
-    let versions = json!({"spec": {"versions": definition(&json!({"type": "object", "properties": {
+    let versions = json!({"spec": {"versions": crd(&json!({"type": "object", "properties": {
         "a": {"type": "string", "format": "nonsense"}, "e": {"type": "string", "format": "novel"}}}))["spec"]["versions"]}});
-    let (code, warnings, _) = warned(&target, Method::PATCH, DEFINITION, MERGE, &versions).await;
+    let (code, warnings, _) = warned(&target, Method::PATCH, CRD, MERGE, &versions).await;
     assert_eq!((code, warnings), (StatusCode::OK, vec![unrecognized("novel")]));
 }
 
 #[tokio::test]
 async fn rejected_change_warns_once_about_unknown_fields() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
-    let target = Target::of(&server).unwrap();
+    let target = Target::new(&server).unwrap();
     define(&target, &sizes()).await;
     let bad = super::widget("one", &json!({"size": 10, "unknown": 1}));
     let reported = ["299 - \"unknown field \\\"spec.unknown\\\"\""];
@@ -86,15 +84,15 @@ async fn rejected_change_warns_once_about_unknown_fields() {
 #[tokio::test]
 async fn spec_changes_raise_the_generation_and_update_accepted_names() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
-    let target = Target::of(&server).unwrap();
+    let target = Target::new(&server).unwrap();
     define(&target, &sizes()).await;
-    let patch = async |body: Value| ask(&target, Method::PATCH, DEFINITION, MERGE, &body).await.1;
+    let patch = async |body: Value| ask(&target, Method::PATCH, CRD, MERGE, &body).await.1;
     let labelled = patch(json!({"metadata": {"labels": {"a": "b"}}})).await;
     assert_eq!(labelled["metadata"]["generation"], 1);
     let renamed = patch(json!({"spec": {"names": {"shortNames": ["wd"], "categories": ["all"]}}})).await;
     assert_eq!(renamed["metadata"]["generation"], 2);
-    let names = |definition: &Value| definition["status"]["acceptedNames"]["shortNames"] == json!(["wd"]);
-    let accepted = until(&target, DEFINITION, |_, definition| names(definition)).await;
+    let names = |crd: &Value| crd["status"]["acceptedNames"]["shortNames"] == json!(["wd"]);
+    let accepted = until(&target, CRD, |_, crd| names(crd)).await;
     assert_eq!(accepted["status"]["storedVersions"], json!(["v1"]));
     let (_, discovered) = get(&target, "/apis/example.com/v1").await;
     assert_eq!(discovered["resources"][0]["shortNames"], json!(["wd"]));
@@ -102,22 +100,15 @@ async fn spec_changes_raise_the_generation_and_update_accepted_names() {
 }
 
 #[tokio::test]
-async fn invalid_definitions_are_rejected() {
+async fn invalid_crds_are_rejected() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
-    let target = Target::of(&server).unwrap();
+    let target = Target::new(&server).unwrap();
     let reported = async |change: &[(&str, Value)]| {
-        let mut definition = definition(&sizes());
+        let mut crd = crd(&sizes());
         for (path, value) in change {
-            *definition.pointer_mut(path).unwrap() = value.clone();
+            *crd.pointer_mut(path).unwrap() = value.clone();
         }
-        let (code, answer) = ask(
-            &target,
-            Method::POST,
-            &format!("{DEFINITIONS}?dryRun=All"),
-            JSON,
-            &definition,
-        )
-        .await;
+        let (code, answer) = ask(&target, Method::POST, &format!("{CRDS}?dryRun=All"), JSON, &crd).await;
         assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
         answer["message"].as_str().unwrap().to_owned()
     };
@@ -134,9 +125,9 @@ async fn invalid_definitions_are_rejected() {
     let scope = [("/spec/scope", json!("Both"))];
     let unknown = "spec.scope: Unsupported value: \"Both\": supported values: \"Cluster\", \"Namespaced\"";
     assert!(reported(&scope).await.ends_with(unknown));
-    let mut old = definition(&sizes());
+    let mut old = crd(&sizes());
     old["spec"]["preserveUnknownFields"] = json!(true);
-    let (code, answer) = ask(&target, Method::POST, DEFINITIONS, JSON, &old).await;
+    let (code, answer) = ask(&target, Method::POST, CRDS, JSON, &old).await;
     assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY);
     let reported = answer["message"].as_str().unwrap();
     assert!(
@@ -151,13 +142,13 @@ async fn invalid_definitions_are_rejected() {
 #[tokio::test]
 async fn schema_whose_name_is_taken_is_renamed_in_v2() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
-    let target = Target::of(&server).unwrap();
-    let mut ingresses = definition(&sizes());
+    let target = Target::new(&server).unwrap();
+    let mut ingresses = crd(&sizes());
     ingresses["metadata"] = json!({"name": "ingresses.networking.api.k8s.io",
         "annotations": {"api-approved.kubernetes.io": "unapproved, a test"}});
     ingresses["spec"]["group"] = json!("networking.api.k8s.io");
     ingresses["spec"]["names"] = json!({"plural": "ingresses", "kind": "Ingress"});
-    let (code, answer) = ask(&target, Method::POST, DEFINITIONS, JSON, &ingresses).await;
+    let (code, answer) = ask(&target, Method::POST, CRDS, JSON, &ingresses).await;
     assert_eq!(code, StatusCode::CREATED, "{answer}");
     let path = "/openapi/v3/apis/networking.api.k8s.io/v1";
     let third = until(&target, path, |code, _| code == StatusCode::OK).await;
@@ -170,10 +161,10 @@ async fn schema_whose_name_is_taken_is_renamed_in_v2() {
     );
 
     let (_, second) = get(&target, "/openapi/v2").await;
-    let definitions = &second["definitions"];
-    assert!(!has_size(&definitions["io.k8s.api.networking.v1.Ingress"]));
-    assert!(has_size(&definitions["io.k8s.api.networking.v1.Ingress_v2"]));
-    let list = &definitions["io.k8s.api.networking.v1.IngressList_v2"];
+    let crds = &second["definitions"];
+    assert!(!has_size(&crds["io.k8s.api.networking.v1.Ingress"]));
+    assert!(has_size(&crds["io.k8s.api.networking.v1.Ingress_v2"]));
+    let list = &crds["io.k8s.api.networking.v1.IngressList_v2"];
     let renamed = json!("#/definitions/io.k8s.api.networking.v1.Ingress_v2");
     assert_eq!(list["properties"]["items"]["items"]["$ref"], renamed);
     let created = |group: &str| {
@@ -188,10 +179,10 @@ async fn schema_whose_name_is_taken_is_renamed_in_v2() {
 }
 
 #[tokio::test]
-async fn definition_of_built_in_resource_changes_nothing() {
+async fn crd_of_built_in_resource_changes_nothing() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
-    let target = Target::of(&server).unwrap();
-    let mut ingresses = definition(&sizes());
+    let target = Target::new(&server).unwrap();
+    let mut ingresses = crd(&sizes());
     ingresses["metadata"] = json!({"name": "ingresses.networking.k8s.io",
         "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes/kubernetes/pull/1"}});
     ingresses["spec"]["group"] = json!("networking.k8s.io");
@@ -200,10 +191,10 @@ async fn definition_of_built_in_resource_changes_nothing() {
     later["name"] = json!("v9");
     later["storage"] = json!(false);
     ingresses["spec"]["versions"].as_array_mut().unwrap().push(later);
-    let (code, answer) = ask(&target, Method::POST, DEFINITIONS, JSON, &ingresses).await;
+    let (code, answer) = ask(&target, Method::POST, CRDS, JSON, &ingresses).await;
     assert_eq!(code, StatusCode::CREATED, "{answer}");
-    let path = format!("{DEFINITIONS}/ingresses.networking.k8s.io");
-    until(&target, &path, |_, definition| is_established(definition)).await;
+    let path = format!("{CRDS}/ingresses.networking.k8s.io");
+    until(&target, &path, |_, crd| is_established(crd)).await;
     let (_, list) = get(&target, "/apis/networking.k8s.io/v1/ingresses").await;
     assert_eq!(list["apiVersion"], "networking.k8s.io/v1");
     // kube-apiserver's handler serves all paths of the group.
@@ -228,8 +219,8 @@ async fn definition_of_built_in_resource_changes_nothing() {
     );
 }
 
-/// Returns a definition in a group of Kubernetes.
-fn built_in_group_definition(version: &str) -> Value {
+/// Returns a CRD in a group of Kubernetes.
+fn built_in_group_crd(version: &str) -> Value {
     let schema = json!({"openAPIV3Schema": {"type": "object"}});
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -251,13 +242,13 @@ fn built_in_group_definition(version: &str) -> Value {
 async fn definition_in_built_in_group_is_not_served() {
     const GROUP: &str = "/apis/networking.k8s.io";
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
-    let target = Target::of(&server).unwrap();
+    let target = Target::new(&server).unwrap();
     for version in ["v1", "v9"] {
-        let definition = built_in_group_definition(version);
-        let path = format!("{DEFINITIONS}/widgets.networking.k8s.io");
-        let (code, answer) = ask(&target, Method::POST, DEFINITIONS, JSON, &definition).await;
+        let crd = built_in_group_crd(version);
+        let path = format!("{CRDS}/widgets.networking.k8s.io");
+        let (code, answer) = ask(&target, Method::POST, CRDS, JSON, &crd).await;
         assert_eq!(code, StatusCode::CREATED, "{answer}");
-        until(&target, &path, |_, definition| is_established(definition)).await;
+        until(&target, &path, |_, crd| is_established(crd)).await;
 
         let (code, answer) = get(&target, &format!("{GROUP}/{version}/widgets")).await;
         assert_eq!((code, &answer["reason"]), (StatusCode::NOT_FOUND, &json!("NotFound")));

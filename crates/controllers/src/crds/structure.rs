@@ -8,23 +8,23 @@ use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Objec
 use holdfast_value::{SmolStr, Value};
 use tokio::task::spawn_blocking;
 
-use super::definitions;
+use super::crds;
 use crate::apiserver::MANAGER;
 use crate::conditions::{self, Cause, Status};
 use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};
-use crate::refusal::unless_overtaken;
+use crate::rejection::unless_overtaken;
 
 const CONDITION: &str = "NonStructuralSchema";
 
 /// Runs the controller until the server ends.
 pub(crate) async fn run(client: Client) {
-    let Some(definitions) = definitions(&client) else {
+    let Some(crds) = crds(&client) else {
         return;
     };
     let controller = Structure {
         client: client.clone(),
-        definitions,
+        crds,
         generations: HashMap::new(),
     };
     reconcile::run(client, controller).await;
@@ -32,7 +32,7 @@ pub(crate) async fn run(client: Client) {
 
 struct Structure {
     client: Client,
-    definitions: Arc<Resource>,
+    crds: Arc<Resource>,
     /// Generation of each CRD whose condition is up to date. Servers of different versions on one etcd could otherwise
     /// replace each other's messages for ever.
     generations: HashMap<SmolStr, i64>,
@@ -48,7 +48,7 @@ impl Reconcile for Structure {
     const PARALLEL: usize = 1;
 
     fn watch(&mut self, client: &Client) -> Result<(Objects, Changes), Lost> {
-        client.watch(&self.definitions)
+        client.watch(&self.crds)
     }
 
     fn seen(&mut self, object: &Object, queue: &mut Queue<SmolStr>) {
@@ -64,23 +64,23 @@ impl Reconcile for Structure {
     }
 
     fn work(&mut self, name: &SmolStr, _queue: &mut Queue<SmolStr>) -> Option<Work<Option<i64>>> {
-        let object = self.client.get(&self.definitions, "", name)?;
-        let path = path_of(&self.definitions, "", name)?;
-        let (definitions, client) = (Arc::clone(&self.definitions), self.client.clone());
+        let object = self.client.get(&self.crds, "", name)?;
+        let path = path_of(&self.crds, "", name)?;
+        let (crds, client) = (Arc::clone(&self.crds), self.client.clone());
         let done = self.generations.get(name).copied();
         Some(Box::pin(async move {
             // A schema may have a megabyte.
             let now = client.now();
-            let judge = move || judge(object.tree(), &definitions, done, &now);
-            let (definition, generation) = match spawn_blocking(judge).await {
+            let judge = move || judge(object.tree(), &crds, done, &now);
+            let (crd, generation) = match spawn_blocking(judge).await {
                 Ok(Some(judged)) => judged,
                 _ => return Ok(done),
             };
-            let Some(definition) = definition else {
+            let Some(crd) = crd else {
                 return Ok(Some(generation));
             };
             let path = format!("{path}/status?fieldManager={MANAGER}");
-            match client.update(&path, &definition).await {
+            match client.update(&path, &crd).await {
                 Ok(_) => Ok(Some(generation)),
                 // Its next state arrives by the watch.
                 Err(error) => unless_overtaken(Err::<Value, RequestError>(error)).map(|()| done),
@@ -97,28 +97,28 @@ impl Reconcile for Structure {
 
 /// Returns the generation of the CRD, with the CRD itself if its condition changes; `None` if the condition of this
 /// generation is `done`.
-fn judge(mut definition: Value, definitions: &Resource, done: Option<i64>, now: &str) -> Option<(Option<Value>, i64)> {
-    let generation = definition
+fn judge(mut crd: Value, crds: &Resource, done: Option<i64>, now: &str) -> Option<(Option<Value>, i64)> {
+    let generation = crd
         .at(&["metadata", "generation"])
         .and_then(Value::as_i64)
         .unwrap_or_default();
     if done.is_some_and(|done| generation <= done) {
         return None;
     }
-    let kind = definitions.capabilities.defines.as_ref()?;
-    let violation = kind.schema_violation(&definition);
-    let changed = reconcile_condition(&mut definition, violation.as_ref(), now);
-    Some((changed.then_some(definition), generation))
+    let kind = crds.capabilities.defines.as_ref()?;
+    let violation = kind.schema_violation(&crd);
+    let changed = reconcile_condition(&mut crd, violation.as_ref(), now);
+    Some((changed.then_some(crd), generation))
 }
 
 /// Sets or removes the condition. Returns true if that changed the CRD.
-fn reconcile_condition(definition: &mut Value, violation: Option<&SchemaViolation>, now: &str) -> bool {
+fn reconcile_condition(crd: &mut Value, violation: Option<&SchemaViolation>, now: &str) -> bool {
     let (status, reason, message) = match violation {
-        None => return conditions::remove(definition, CONDITION),
+        None => return conditions::remove(crd, CONDITION),
         Some(SchemaViolation::Violated(message)) => (Status::True, "Violations", message),
         Some(SchemaViolation::Unreadable(message)) => (Status::Unknown, "StructuralError", message),
     };
-    conditions::set_status(definition, CONDITION, status, Cause { reason, message }, now)
+    conditions::set_status(crd, CONDITION, status, Cause { reason, message }, now)
 }
 
 #[cfg(test)]
@@ -128,9 +128,9 @@ mod tests {
 
     #[test]
     fn condition_follows_violation() {
-        let mut definition = Value::empty_map();
-        let text = |definition: &Value| {
-            let condition = conditions::find(definition, CONDITION)?;
+        let mut crd = Value::empty_map();
+        let text = |crd: &Value| {
+            let condition = conditions::find(crd, CONDITION)?;
             let part = |name: &str| condition.str_at(&[name]).unwrap_or_default().to_owned();
             Some(
                 [
@@ -142,18 +142,18 @@ mod tests {
                 .join(" "),
             )
         };
-        assert!(!reconcile_condition(&mut definition, None, "1"));
+        assert!(!reconcile_condition(&mut crd, None, "1"));
         let violated = SchemaViolation::Violated("a".to_owned());
-        assert!(reconcile_condition(&mut definition, Some(&violated), "2"));
-        assert_eq!(text(&definition).as_deref(), Some("True Violations a 2"));
-        assert!(!reconcile_condition(&mut definition, Some(&violated), "3"));
+        assert!(reconcile_condition(&mut crd, Some(&violated), "2"));
+        assert_eq!(text(&crd).as_deref(), Some("True Violations a 2"));
+        assert!(!reconcile_condition(&mut crd, Some(&violated), "3"));
         let other = SchemaViolation::Violated("b".to_owned());
-        assert!(reconcile_condition(&mut definition, Some(&other), "4"));
-        assert_eq!(text(&definition).as_deref(), Some("True Violations b 2"));
+        assert!(reconcile_condition(&mut crd, Some(&other), "4"));
+        assert_eq!(text(&crd).as_deref(), Some("True Violations b 2"));
         let unreadable = SchemaViolation::Unreadable("c".to_owned());
-        assert!(reconcile_condition(&mut definition, Some(&unreadable), "5"));
-        assert_eq!(text(&definition).as_deref(), Some("Unknown StructuralError c 5"));
-        assert!(reconcile_condition(&mut definition, None, "6"));
-        assert_eq!(text(&definition), None);
+        assert!(reconcile_condition(&mut crd, Some(&unreadable), "5"));
+        assert_eq!(text(&crd).as_deref(), Some("Unknown StructuralError c 5"));
+        assert!(reconcile_condition(&mut crd, None, "6"));
+        assert_eq!(text(&crd), None);
     }
 }

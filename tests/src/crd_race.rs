@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use crate::client::{Connection, Target};
 
 const JSON: &str = "application/json";
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/racers.example.com";
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const CRD: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/racers.example.com";
 const OBJECTS: &str = "/apis/example.com/v1/namespaces/default/racers";
 
 /// The number of clients that create objects.
@@ -38,7 +38,7 @@ pub struct RaceOutcome {
 ///
 /// # Errors
 /// If a server does not respond, or a step does not end.
-pub async fn race_with_definition_deletion(servers: &[Target]) -> Result<RaceOutcome> {
+pub async fn race_with_crd_deletion(servers: &[Target]) -> Result<RaceOutcome> {
     let [first, ..] = servers else {
         bail!("there is no server");
     };
@@ -56,9 +56,9 @@ pub async fn race_with_definition_deletion(servers: &[Target]) -> Result<RaceOut
         ensure!(begun.elapsed() < STEP_TIMEOUT, "too few objects were created");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    let (code, answer) = ask(&mut first.connect().await?, Method::DELETE, DEFINITION, &Value::Null).await?;
+    let (code, answer) = ask(&mut first.connect().await?, Method::DELETE, CRD, &Value::Null).await?;
     ensure!(code == StatusCode::OK, "{answer}");
-    until(last, DEFINITION, |code, _| code == StatusCode::NOT_FOUND).await?;
+    until(last, CRD, |code, _| code == StatusCode::NOT_FOUND).await?;
     ended.store(true, Ordering::Relaxed);
     for creator in creators {
         creator.await??;
@@ -66,9 +66,9 @@ pub async fn race_with_definition_deletion(servers: &[Target]) -> Result<RaceOut
     define(servers).await?;
     let (_, list) = ask(&mut last.connect().await?, Method::GET, OBJECTS, &Value::Null).await?;
     let left = list["items"].as_array().map_or(0, Vec::len);
-    let (code, answer) = ask(&mut first.connect().await?, Method::DELETE, DEFINITION, &Value::Null).await?;
+    let (code, answer) = ask(&mut first.connect().await?, Method::DELETE, CRD, &Value::Null).await?;
     ensure!(code == StatusCode::OK, "{answer}");
-    until(last, DEFINITION, |code, _| code == StatusCode::NOT_FOUND).await?;
+    until(last, CRD, |code, _| code == StatusCode::NOT_FOUND).await?;
     Ok(RaceOutcome {
         created: created.load(Ordering::Relaxed),
         left,
@@ -76,7 +76,7 @@ pub async fn race_with_definition_deletion(servers: &[Target]) -> Result<RaceOut
 }
 
 async fn define(servers: &[Target]) -> Result<()> {
-    let definition = json!({
+    let crd = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "racers.example.com"},
         "spec": {
@@ -87,7 +87,7 @@ async fn define(servers: &[Target]) -> Result<()> {
         },
     });
     for server in servers.iter().take(1) {
-        let (code, answer) = ask(&mut server.connect().await?, Method::POST, DEFINITIONS, &definition).await?;
+        let (code, answer) = ask(&mut server.connect().await?, Method::POST, CRDS, &crd).await?;
         ensure!(code == StatusCode::CREATED, "{answer}");
     }
     for server in servers {

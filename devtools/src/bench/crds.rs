@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use super::{Row, megabytes, millis, quantile, row};
 
 const JSON: &str = "application/json";
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 /// Number of CRDs, and number of groups that they belong to.
 const COUNT: usize = 1_000;
@@ -32,20 +32,20 @@ pub(super) async fn rows(binary: &Binary) -> Result<Vec<Row>> {
 
 async fn of_size(binary: &Binary, size: usize, limit: &str, memory: &str, rows: &mut Vec<Row>) -> Result<()> {
     let server = Server::start(binary, &[])?;
-    let target = Target::of(&server)?;
+    let target = Target::new(&server)?;
     let pattern = fields(size);
-    let actual = definition(0, &pattern).to_string().len();
-    let named = format!("1,000 definitions of {} KB", actual / 1000);
+    let actual = crd(0, &pattern).to_string().len();
+    let named = format!("1,000 CRDs of {} KB", actual / 1000);
     let (cpu, begin) = (server.cpu()?, Instant::now());
     let mut delays = create_all(&target, &pattern).await?;
     until_served(&target).await?;
     let elapsed = begin.elapsed();
     delays.sort();
     let spent = server.cpu()? - cpu;
-    let of = |what: &str| format!("create {named}, {what}");
-    rows.push(row(&of("until all are served"), &millis(elapsed), "", limit));
-    rows.push(row(&of("server CPU"), &millis(spent), "", ""));
-    rows.push(row(&of("p99"), &millis(quantile(&delays, 0.99)), "", ""));
+    let title_of = |what: &str| format!("create {named}, {what}");
+    rows.push(row(&title_of("until all are served"), &millis(elapsed), "", limit));
+    rows.push(row(&title_of("server CPU"), &millis(spent), "", ""));
+    rows.push(row(&title_of("p99"), &millis(quantile(&delays, 0.99)), "", ""));
     rows.push(row(
         &format!("memory, {named}, while the history has their writes"),
         &megabytes(server.memory()?),
@@ -55,7 +55,7 @@ async fn of_size(binary: &Binary, size: usize, limit: &str, memory: &str, rows: 
 
     let begin = Instant::now();
     let server = server.restart(&[])?;
-    let target = Target::of(&server)?;
+    let target = Target::new(&server)?;
     until_served(&target).await?;
     rows.push(row(
         &format!("start to served, {named}"),
@@ -87,9 +87,9 @@ async fn create_all(target: &Target, pattern: &Value) -> Result<Vec<Duration>> {
         writers.spawn(async move {
             let mut delays = Vec::new();
             for number in (writer..COUNT).step_by(CONNECTIONS) {
-                let body = Bytes::from(definition(number, &pattern).to_string());
+                let body = Bytes::from(crd(number, &pattern).to_string());
                 let sent = Instant::now();
-                connection.send(Method::POST, DEFINITIONS, JSON, body).await?;
+                connection.send(Method::POST, CRDS, JSON, body).await?;
                 delays.push(sent.elapsed());
             }
             Ok::<_, anyhow::Error>(delays)
@@ -124,7 +124,7 @@ async fn read_documents(target: &Target, named: &str, rows: &mut Vec<Row>) -> Re
         ensure!(answer.status().is_success(), "{path}: {}", answer.status());
         let body = http_body_util::BodyExt::collect(answer.into_body()).await?.to_bytes();
         let first = begin.elapsed();
-        let title = format!("{what} ({}) beside {named}", megabytes(body.len() as u64));
+        let title = format!("{what} ({}) with {named}", megabytes(body.len() as u64));
         rows.push(row(&title, &millis(first), "", ""));
     }
     Ok(())
@@ -155,7 +155,7 @@ fn plural(number: usize) -> String {
     format!("widgets{number}")
 }
 
-fn definition(number: usize, spec: &Value) -> Value {
+fn crd(number: usize, spec: &Value) -> Value {
     let (group, plural, kind) = (group(number), plural(number), format!("Widget{number}"));
     let version = json!({
         "name": "v1",

@@ -22,23 +22,23 @@ fn keeping(criterion: &mut Criterion) {
         like,
     });
     let types = Arc::new(holdfast_kind_tables::types_at_rest(&Config::default().apis).unwrap());
-    let kept = StorageCodec::new(holdfast_kinds::registry(&Config::default()).unwrap(), types, older);
-    let stored = kept.to_rest(KEY, &Value::plain(DEPLOYMENT), None).unwrap();
-    let served = kept.from_rest(KEY, &stored).unwrap();
-    let custom = kept.from_rest(CUSTOM, DEPLOYMENT).unwrap();
-    let custom_stored = kept.to_rest(CUSTOM, &custom, None).unwrap();
+    let codec = StorageCodec::new(holdfast_kinds::registry(&Config::default()).unwrap(), types, older);
+    let stored = codec.to_rest(KEY, &Value::plain(DEPLOYMENT), None).unwrap();
+    let served = codec.from_rest(KEY, &stored).unwrap();
+    let custom = codec.from_rest(CUSTOM, DEPLOYMENT).unwrap();
+    let custom_stored = codec.to_rest(CUSTOM, &custom, None).unwrap();
     let mut group = criterion.benchmark_group("deployment");
     group.bench_function("to etcd", |bench| {
-        bench.iter(|| kept.to_rest(KEY, black_box(&served), None))
+        bench.iter(|| codec.to_rest(KEY, black_box(&served), None))
     });
     group.bench_function("from etcd", |bench| {
-        bench.iter(|| kept.from_rest(KEY, black_box(&stored)))
+        bench.iter(|| codec.from_rest(KEY, black_box(&stored)))
     });
     group.bench_function("to etcd as a custom object", |bench| {
-        bench.iter(|| kept.to_rest(CUSTOM, black_box(&custom), None));
+        bench.iter(|| codec.to_rest(CUSTOM, black_box(&custom), None));
     });
     group.bench_function("from etcd as a custom object", |bench| {
-        bench.iter(|| kept.from_rest(CUSTOM, black_box(&custom_stored)));
+        bench.iter(|| codec.from_rest(CUSTOM, black_box(&custom_stored)));
     });
     group.finish();
 }

@@ -10,24 +10,24 @@ use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Objec
 use holdfast_server::webhooks::authorities_fault;
 use holdfast_value::{SmolStr, Value};
 
-use super::definitions;
+use super::crds;
 use crate::apiserver::MANAGER;
 use crate::conditions::{self, Condition};
 use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};
-use crate::refusal::unless_gone;
+use crate::rejection::unless_gone;
 
 /// Annotation of API groups of the Kubernetes community that records their review.
 const APPROVAL: &str = "api-approved.kubernetes.io";
 
 /// Runs the controller until the server ends.
 pub(crate) async fn run(client: Client) {
-    let Some(definitions) = definitions(&client) else {
+    let Some(crds) = crds(&client) else {
         return;
     };
     let controller = Names {
         client: client.clone(),
-        definitions,
+        crds,
         groups: HashMap::new(),
     };
     reconcile::run(client, controller).await;
@@ -35,7 +35,7 @@ pub(crate) async fn run(client: Client) {
 
 struct Names {
     client: Client,
-    definitions: Arc<Resource>,
+    crds: Arc<Resource>,
     /// Accepted names by group and CRD.
     groups: HashMap<SmolStr, HashMap<SmolStr, Accepted>>,
 }
@@ -48,8 +48,8 @@ struct Accepted {
 }
 
 impl Accepted {
-    fn from_crd(definition: &Value) -> Self {
-        let names = definition.at(&["status", "acceptedNames"]);
+    fn from_crd(crd: &Value) -> Self {
+        let names = crd.at(&["status", "acceptedNames"]);
         let text = |name: &str| {
             names
                 .and_then(|names| names.str_at(&[name]))
@@ -70,17 +70,14 @@ impl Accepted {
     }
 }
 
-fn group_of(definition: &Value) -> SmolStr {
-    definition
-        .str_at(&["spec", "group"])
-        .map(SmolStr::new)
-        .unwrap_or_default()
+fn group_of(crd: &Value) -> SmolStr {
+    crd.str_at(&["spec", "group"]).map(SmolStr::new).unwrap_or_default()
 }
 
 impl Names {
-    fn learn(&mut self, name: &str, definition: &Value) {
-        let group = self.groups.entry(group_of(definition)).or_default();
-        group.insert(name.into(), Accepted::from_crd(definition));
+    fn learn(&mut self, name: &str, crd: &Value) {
+        let group = self.groups.entry(group_of(crd)).or_default();
+        group.insert(name.into(), Accepted::from_crd(crd));
     }
 }
 
@@ -95,7 +92,7 @@ impl Reconcile for Names {
 
     fn watch(&mut self, client: &Client) -> Result<(Objects, Changes), Lost> {
         self.groups.clear();
-        client.watch(&self.definitions)
+        client.watch(&self.crds)
     }
 
     fn seen(&mut self, object: &Object, queue: &mut Queue<SmolStr>) {
@@ -105,14 +102,14 @@ impl Reconcile for Names {
 
     fn changed(&mut self, change: &Change, queue: &mut Queue<SmolStr>) {
         let object = change.current();
-        let definition = object.tree();
+        let crd = object.tree();
         if !change.is_removal() {
-            self.learn(object.name(), &definition);
+            self.learn(object.name(), &crd);
             queue.push(object.name().into());
             return;
         }
         // Its names are available to others now.
-        let group = group_of(&definition);
+        let group = group_of(&crd);
         let Some(others) = self.groups.get_mut(&group) else {
             return;
         };
@@ -124,36 +121,36 @@ impl Reconcile for Names {
     }
 
     fn work(&mut self, name: &SmolStr, _queue: &mut Queue<SmolStr>) -> Option<Work<()>> {
-        let mut definition = self.client.get(&self.definitions, "", name)?.tree();
+        let mut crd = self.client.get(&self.crds, "", name)?.tree();
         let empty = HashMap::new();
         let others = self
             .groups
-            .get(&group_of(&definition))
+            .get(&group_of(&crd))
             .unwrap_or(&empty)
             .iter()
             .filter(|(other, _)| *other != name)
             .map(|(_, accepted)| accepted);
-        if !reconcile_names(&mut definition, others, &self.client.now()) {
+        if !reconcile_names(&mut crd, others, &self.client.now()) {
             return None;
         }
         // The next CRD must see these names before the change arrives by the watch.
-        self.learn(name, &definition);
-        let path = path_of(&self.definitions, "", name)?;
+        self.learn(name, &crd);
+        let path = path_of(&self.crds, "", name)?;
         let client = self.client.clone();
         Some(Box::pin(async move {
             let path = format!("{path}/status?fieldManager={MANAGER}");
-            unless_gone(client.update(&path, &definition).await)
+            unless_gone(client.update(&path, &crd).await)
         }))
     }
 }
 
 /// Updates the names and conditions of a CRD, given the names of `others` in its group. Returns true if that changed
 /// anything.
-fn reconcile_names<'a>(definition: &mut Value, others: impl Iterator<Item = &'a Accepted> + Clone, now: &str) -> bool {
-    let (names, conflict) = accept(definition, others);
-    let mut changed = definition.at(&["status", "acceptedNames"]) != Some(&names);
+fn reconcile_names<'a>(crd: &mut Value, others: impl Iterator<Item = &'a Accepted> + Clone, now: &str) -> bool {
+    let (names, conflict) = accept(crd, others);
+    let mut changed = crd.at(&["status", "acceptedNames"]) != Some(&names);
     if changed {
-        definition.set_at(&["status", "acceptedNames"], names);
+        crd.set_at(&["status", "acceptedNames"], names);
     }
     let accepted = conflict.is_none();
     let (reason, message) = conflict.unwrap_or(("NoConflicts", "no conflicts found".to_owned()));
@@ -163,9 +160,9 @@ fn reconcile_names<'a>(definition: &mut Value, others: impl Iterator<Item = &'a 
         reason,
         message: &message,
     };
-    changed |= conditions::set(definition, condition, now);
-    if !conditions::holds(definition, "Established") {
-        let condition = if accepted && has_unfit_authorities(definition) {
+    changed |= conditions::set(crd, condition, now);
+    if !conditions::holds(crd, "Established") {
+        let condition = if accepted && has_unfit_authorities(crd) {
             Condition {
                 of: "Established",
                 holds: false,
@@ -187,25 +184,25 @@ fn reconcile_names<'a>(definition: &mut Value, others: impl Iterator<Item = &'a 
                 message: "not all names are accepted",
             }
         };
-        changed |= conditions::set(definition, condition, now);
+        changed |= conditions::set(crd, condition, now);
     }
-    changed | judge_approval(definition, now)
+    changed | judge_approval(crd, now)
 }
 
 /// Returns true if no webhook can be called with the CA bundle of the CRD.
-fn has_unfit_authorities(definition: &Value) -> bool {
-    let bundle = definition.str_at(&["spec", "conversion", "webhook", "clientConfig", "caBundle"]);
+fn has_unfit_authorities(crd: &Value) -> bool {
+    let bundle = crd.str_at(&["spec", "conversion", "webhook", "clientConfig", "caBundle"]);
     bundle.is_some_and(|bundle| authorities_fault(bundle).is_some())
 }
 
 /// Returns the names that the CRD may have, and the last conflict with others, as reason and message.
 fn accept<'a>(
-    definition: &Value,
+    crd: &Value,
     others: impl Iterator<Item = &'a Accepted> + Clone,
 ) -> (Value, Option<(&'static str, String)>) {
     let nothing = Value::Null;
-    let wanted = definition.at(&["spec", "names"]).unwrap_or(&nothing);
-    let before = definition.at(&["status", "acceptedNames"]).unwrap_or(&nothing);
+    let wanted = crd.at(&["spec", "names"]).unwrap_or(&nothing);
+    let before = crd.at(&["status", "acceptedNames"]).unwrap_or(&nothing);
     let used = |name: &str, kind: bool| {
         others.clone().any(|other| {
             let names = if kind { &other.kinds } else { &other.resources };
@@ -260,8 +257,8 @@ fn accept<'a>(
 
 /// Sets the condition that repeats the approval annotation of API groups of the Kubernetes community. Returns true if
 /// that changed the CRD.
-fn judge_approval(definition: &mut Value, now: &str) -> bool {
-    let group = group_of(definition);
+fn judge_approval(crd: &mut Value, now: &str) -> bool {
+    let group = group_of(crd);
     let protected = ["k8s.io", "kubernetes.io"].iter().any(|domain| {
         group
             .strip_suffix(domain)
@@ -270,9 +267,7 @@ fn judge_approval(definition: &mut Value, now: &str) -> bool {
     if !protected {
         return false;
     }
-    let annotation = definition
-        .str_at(&["metadata", "annotations", APPROVAL])
-        .unwrap_or_default();
+    let annotation = crd.str_at(&["metadata", "annotations", APPROVAL]).unwrap_or_default();
     let link = "see https://github.com/kubernetes/enhancements/pull/1111";
     let (holds, reason, message) = match annotation {
         "" => (
@@ -298,7 +293,7 @@ fn judge_approval(definition: &mut Value, now: &str) -> bool {
         reason,
         message: &message,
     };
-    conditions::set(definition, condition, now)
+    conditions::set(crd, condition, now)
 }
 
 #[cfg(test)]
@@ -308,7 +303,7 @@ mod tests {
 
     use super::*;
 
-    fn definition(plural: &str, kind: &str, short: &str) -> Value {
+    fn crd(plural: &str, kind: &str, short: &str) -> Value {
         let text = format!(
             r#"{{"spec":{{"group":"example.com","names":{{"plural":"{plural}","singular":"{}","kind":"{kind}",
                 "listKind":"{kind}List","shortNames":["{short}"]}}}},"status":{{"acceptedNames":{{"plural":"","kind":""}}}}}}"#,
@@ -317,15 +312,15 @@ mod tests {
         json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap()
     }
 
-    fn condition_text(definition: &Value, of: &str) -> String {
-        let condition = conditions::find(definition, of).unwrap();
+    fn condition_text(crd: &Value, of: &str) -> String {
+        let condition = conditions::find(crd, of).unwrap();
         let text = |name: &str| condition.str_at(&[name]).unwrap().to_owned();
         format!("{} {}: {}", text("status"), text("reason"), text("message"))
     }
 
     #[test]
-    fn free_names_are_accepted_and_establish_the_definition() {
-        let mut widgets = definition("widgets", "Widget", "wd");
+    fn free_names_are_accepted_and_establish_the_crd() {
+        let mut widgets = crd("widgets", "Widget", "wd");
         assert!(reconcile_names(&mut widgets, [].iter(), "1"));
         assert_eq!(widgets.at(&["status", "acceptedNames"]), widgets.at(&["spec", "names"]));
         assert_eq!(
@@ -345,7 +340,7 @@ mod tests {
     #[test]
     fn crd_with_invalid_ca_bundle_is_established_after_correction() {
         const BUNDLE: [&str; 5] = ["spec", "conversion", "webhook", "clientConfig", "caBundle"];
-        let mut widgets = definition("widgets", "Widget", "wd");
+        let mut widgets = crd("widgets", "Widget", "wd");
         widgets.set_at(&BUNDLE, "bm90IGEgY2VydA==".into());
         assert!(reconcile_names(&mut widgets, [].iter(), "1"));
         assert_eq!(
@@ -359,7 +354,7 @@ mod tests {
 
     #[test]
     fn a_name_that_another_has_is_a_conflict_until_it_is_free() {
-        let mut widgets = definition("widgets", "Widget", "wd");
+        let mut widgets = crd("widgets", "Widget", "wd");
         reconcile_names(&mut widgets, [].iter(), "1");
         let others = [Accepted::from_crd(&widgets)];
         for (plural, kind, short, conflict) in [
@@ -372,7 +367,7 @@ mod tests {
             ),
             ("widget", "Wodget", "wo", "PluralConflict: \"widget\" is already in use"),
         ] {
-            let mut other = definition(plural, kind, short);
+            let mut other = crd(plural, kind, short);
             reconcile_names(&mut other, others.iter(), "1");
             let text = condition_text(&other, "NamesAccepted");
             // The list kind is derived from the kind, and the last conflict is reported.
@@ -394,7 +389,7 @@ mod tests {
             ("unapproved, a test", false),
             ("", false),
         ] {
-            let mut widgets = definition("widgets", "Widget", "wd");
+            let mut widgets = crd("widgets", "Widget", "wd");
             widgets.set_at(&["spec", "group"], "x.k8s.io".into());
             widgets.set_at(&["metadata", "annotations", APPROVAL], annotation.into());
             reconcile_names(&mut widgets, [].iter(), "1");

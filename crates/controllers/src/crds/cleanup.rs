@@ -12,12 +12,12 @@ use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Objec
 use holdfast_value::{SmolStr, Value};
 use tokio::time::Instant;
 
-use super::definitions;
+use super::crds;
 use crate::apiserver::MANAGER;
 use crate::conditions::{self, Condition};
 use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};
-use crate::refusal::unless_gone;
+use crate::rejection::unless_gone;
 
 /// Finalizer that protects a CRD until its objects are deleted.
 const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
@@ -27,12 +27,12 @@ const PROGRESS: Duration = Duration::from_millis(200);
 
 /// Runs the controller until the server ends.
 pub(crate) async fn run(client: Client) {
-    let Some(definitions) = definitions(&client) else {
+    let Some(crds) = crds(&client) else {
         return;
     };
     let controller = Cleanup {
         client: client.clone(),
-        definitions,
+        crds,
         waiting: HashSet::new(),
     };
     reconcile::run(client, controller).await;
@@ -40,7 +40,7 @@ pub(crate) async fn run(client: Client) {
 
 struct Cleanup {
     client: Client,
-    definitions: Arc<Resource>,
+    crds: Arc<Resource>,
     /// CRDs whose objects are being deleted.
     waiting: HashSet<SmolStr>,
 }
@@ -55,7 +55,7 @@ impl Reconcile for Cleanup {
 
     fn watch(&mut self, client: &Client) -> Result<(Objects, Changes), Lost> {
         let (_, changes) = client.watch_everything()?;
-        Ok((client.list(&self.definitions, ""), changes))
+        Ok((client.list(&self.crds, ""), changes))
     }
 
     fn seen(&mut self, object: &Object, queue: &mut Queue<SmolStr>) {
@@ -66,7 +66,7 @@ impl Reconcile for Cleanup {
 
     fn changed(&mut self, change: &Change, queue: &mut Queue<SmolStr>) {
         let object = change.current();
-        if object.is_of(&self.definitions) {
+        if object.is_of(&self.crds) {
             if change.is_removal() {
                 self.waiting.remove(object.name());
             } else {
@@ -75,59 +75,55 @@ impl Reconcile for Cleanup {
         } else if change.is_removal()
             && !self.waiting.is_empty()
             && let Some(resource) = self.client.resource_of(&object)
-            && let Some(definition) = &resource.definition
-            && self.waiting.contains(&definition.name)
+            && let Some(crd) = &resource.definition
+            && self.waiting.contains(&crd.name)
         {
-            queue.push_at(definition.name.clone(), Instant::now() + PROGRESS);
+            queue.push_at(crd.name.clone(), Instant::now() + PROGRESS);
         }
     }
 
     fn work(&mut self, name: &SmolStr, _queue: &mut Queue<SmolStr>) -> Option<Work<()>> {
-        let stored = self.client.get(&self.definitions, "", name)?;
-        let (definition, revision) = (stored.tree(), stored.revision());
-        if definition.at(&["metadata", "deletionTimestamp"]).is_none() || !has_finalizer(&definition) {
+        let stored = self.client.get(&self.crds, "", name)?;
+        let (crd, revision) = (stored.tree(), stored.revision());
+        if crd.at(&["metadata", "deletionTimestamp"]).is_none() || !has_finalizer(&crd) {
             self.waiting.remove(name);
             return None;
         }
         self.waiting.insert(name.clone());
-        let (client, definitions, name) = (self.client.clone(), Arc::clone(&self.definitions), name.clone());
-        let deleted = Deleted {
-            name,
-            definition,
-            revision,
-        };
-        Some(Box::pin(async move { end(&client, &definitions, deleted).await }))
+        let (client, crds, name) = (self.client.clone(), Arc::clone(&self.crds), name.clone());
+        let deleted = Deleted { name, crd, revision };
+        Some(Box::pin(async move { end(&client, &crds, deleted).await }))
     }
 }
 
-fn has_finalizer(definition: &Value) -> bool {
-    let finalizers = definition.at(&["metadata", "finalizers"]).and_then(Value::as_list);
+fn has_finalizer(crd: &Value) -> bool {
+    let finalizers = crd.at(&["metadata", "finalizers"]).and_then(Value::as_list);
     finalizers.is_some_and(|list| list.iter().any(|finalizer| finalizer.as_str() == Some(FINALIZER)))
 }
 
 /// A CRD that is being deleted.
 struct Deleted {
     name: SmolStr,
-    definition: Value,
+    crd: Value,
     /// The revision of the CRD.
     revision: u64,
 }
 
 /// Deletes the objects of a CRD and, when none is left, removes its finalizer.
-async fn end(client: &Client, definitions: &Resource, deleted: Deleted) -> Result<(), RequestError> {
+async fn end(client: &Client, crds: &Resource, deleted: Deleted) -> Result<(), RequestError> {
     let Deleted {
         name,
-        mut definition,
+        mut crd,
         revision,
     } = deleted;
-    let Some(path) = path_of(definitions, "", &name) else {
+    let Some(path) = path_of(crds, "", &name) else {
         return Ok(());
     };
     // Otherwise the resource could be unknown here although another server has stored objects of it.
     client.wait_for_crds(revision).await?;
     let named = client.resource(
-        definition.str_at(&["spec", "group"]).unwrap_or_default(),
-        definition.str_at(&["spec", "names", "plural"]).unwrap_or_default(),
+        crd.str_at(&["spec", "group"]).unwrap_or_default(),
+        crd.str_at(&["spec", "names", "plural"]).unwrap_or_default(),
     );
     // Another owner may have a resource of that name: it may be built in, or belong to an earlier CRD.
     let resource = named.filter(|named| {
@@ -137,7 +133,7 @@ async fn end(client: &Client, definitions: &Resource, deleted: Deleted) -> Resul
     let mut failure = None;
     if let Some(resource) = &resource {
         let objects = client.list(resource, "");
-        let begun = conditions::find(&definition, "Terminating")
+        let begun = conditions::find(&crd, "Terminating")
             .and_then(|condition| condition.str_at(&["reason"]))
             .is_some_and(|reason| reason == "InstanceDeletionInProgress");
         if !begun && !objects.is_empty() {
@@ -147,8 +143,8 @@ async fn end(client: &Client, definitions: &Resource, deleted: Deleted) -> Resul
                 reason: "InstanceDeletionInProgress",
                 message: "CustomResource deletion is in progress",
             };
-            conditions::set(&mut definition, condition, &client.now());
-            definition = write_status(client, &path, &definition).await?;
+            conditions::set(&mut crd, condition, &client.now());
+            crd = write_status(client, &path, &crd).await?;
         }
         for object in objects.iter() {
             let namespace = object.namespace(resource);
@@ -164,7 +160,7 @@ async fn end(client: &Client, definitions: &Resource, deleted: Deleted) -> Resul
             return Ok(());
         }
     }
-    let (reason, message) = match overlaps_built_in(&definition) {
+    let (reason, message) = match overlaps_built_in(&crd) {
         true => (
             "OverlappingBuiltInResource",
             "instances overlap with built-in resources in storage",
@@ -177,26 +173,23 @@ async fn end(client: &Client, definitions: &Resource, deleted: Deleted) -> Resul
         reason,
         message,
     };
-    conditions::set(&mut definition, condition, &client.now());
-    if let Some(finalizers) = definition
-        .at_mut(&["metadata", "finalizers"])
-        .and_then(Value::as_list_mut)
-    {
+    conditions::set(&mut crd, condition, &client.now());
+    if let Some(finalizers) = crd.at_mut(&["metadata", "finalizers"]).and_then(Value::as_list_mut) {
         finalizers
             .make_mut()
             .retain(|finalizer| finalizer.as_str() != Some(FINALIZER));
     }
     // One write, as in the reference. Without finalizers the CRD is removed by it; otherwise it waits for the others.
-    unless_gone(write_status(client, &path, &definition).await)
+    unless_gone(write_status(client, &path, &crd).await)
 }
 
 /// Returns true if the objects of the CRD would be stored where those of a built-in resource are. Deleting them
 /// would delete built-in objects.
 ///
 /// upstream: k8s.io/apiextensions-apiserver/pkg/controller/finalizer#OverlappingBuiltInResources
-fn overlaps_built_in(definition: &Value) -> bool {
-    let group = definition.str_at(&["spec", "group"]);
-    let plural = definition.str_at(&["spec", "names", "plural"]);
+fn overlaps_built_in(crd: &Value) -> bool {
+    let group = crd.str_at(&["spec", "group"]);
+    let plural = crd.str_at(&["spec", "names", "plural"]);
     matches!(
         (group, plural),
         (Some("apiregistration.k8s.io"), Some("apiservices"))
@@ -204,7 +197,7 @@ fn overlaps_built_in(definition: &Value) -> bool {
     )
 }
 
-async fn write_status(client: &Client, path: &str, definition: &Value) -> Result<Value, RequestError> {
+async fn write_status(client: &Client, path: &str, crd: &Value) -> Result<Value, RequestError> {
     let path = format!("{path}/status?fieldManager={MANAGER}");
-    client.update(&path, definition).await
+    client.update(&path, crd).await
 }

@@ -18,6 +18,6 @@ pub(crate) use cleanup::run as run_cleanup;
 pub(crate) use names::run as run_names;
 pub(crate) use structure::run as run_structure;
 
-fn definitions(client: &Client) -> Option<Arc<Resource>> {
+fn crds(client: &Client) -> Option<Arc<Resource>> {
     client.resource("apiextensions.k8s.io", "customresourcedefinitions")
 }
