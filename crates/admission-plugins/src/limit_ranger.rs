@@ -263,7 +263,7 @@ fn check(limit: &Limit, requests: &Amounts, limits: &Amounts, findings: &mut Vec
             (_, None) => findings.push(format!("{}, but no limit is specified or limit is 0", bound())),
             (Some(request), Some(limit)) => {
                 let ratio = limit.ratio(request).unwrap_or_default();
-                if most.ratio(Quantity::of_units(1)).is_some_and(|most| ratio > most) {
+                if most.ratio(Quantity::from_units(1)).is_some_and(|most| ratio > most) {
                     findings.push(format!("{}, but provided ratio is {ratio:.6}", bound()));
                 }
             }

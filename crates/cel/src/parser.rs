@@ -199,7 +199,7 @@ impl Parser<'_> {
     fn into_issues(self, unrecognized: &[Unrecognized]) -> Vec<Issue> {
         let pieces = unrecognized.iter().map(|piece| {
             let message = format!("token recognition error at: '{}'", piece.text);
-            Issue::of_syntax(piece.offset, &message)
+            Issue::from_syntax(piece.offset, &message)
         });
         let gaps: Vec<(usize, usize)> = unrecognized
             .iter()
@@ -214,7 +214,7 @@ impl Parser<'_> {
             && let Some(first) = self.unexpected.first()
         {
             let message = format!("no viable alternative at input '{}'", self.text_of(*first));
-            syntax.push(Issue::of_syntax(first.start, &message));
+            syntax.push(Issue::from_syntax(first.start, &message));
         }
         pieces.chain(syntax).chain(self.issues).collect()
     }

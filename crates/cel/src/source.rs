@@ -66,7 +66,7 @@ pub(crate) struct Issue {
 const SYNTAX: &str = "Syntax error: ";
 
 impl Issue {
-    pub(crate) fn of_syntax(offset: usize, message: &str) -> Self {
+    pub(crate) fn from_syntax(offset: usize, message: &str) -> Self {
         Self {
             offset,
             message: format!("{SYNTAX}{message}"),

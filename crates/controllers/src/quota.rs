@@ -285,18 +285,18 @@ async fn count(client: &Client, quota: &Value, limits: &Amounts, known: &Amounts
         }
         let objects = client.list(resource, namespace);
         let sum = if !scoped && names.iter().all(|name| counted.is_number_of_all(name)) {
-            let number = Quantity::of_units(i64::try_from(objects.len()).unwrap_or(i64::MAX));
+            let number = Quantity::from_units(i64::try_from(objects.len()).unwrap_or(i64::MAX));
             names.iter().map(|name| ((*name).clone(), number)).collect()
         } else {
             measure(client, &counted, quota, &objects).await
         };
         for name in names {
-            let amount = sum.get(name).copied().unwrap_or(Quantity::of_units(0));
+            let amount = sum.get(name).copied().unwrap_or(Quantity::from_units(0));
             used.insert(name.clone(), amount);
         }
     }
     for name in limits.keys().filter(|name| names_a_group(name)) {
-        used.entry(name.clone()).or_insert(Quantity::of_units(0));
+        used.entry(name.clone()).or_insert(Quantity::from_units(0));
     }
     used
 }
@@ -333,7 +333,7 @@ mod tests {
     use super::*;
 
     fn amounts(of: &[(&str, i64)]) -> Amounts {
-        let amount = |(name, units): &(&str, i64)| ((*name).to_owned(), Quantity::of_units(*units));
+        let amount = |(name, units): &(&str, i64)| ((*name).to_owned(), Quantity::from_units(*units));
         of.iter().map(amount).collect()
     }
 

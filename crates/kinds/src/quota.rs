@@ -234,8 +234,8 @@ fn add_ports(spec: &Field<'_, '_>, usage: &mut Amounts) {
         "LoadBalancer" => (ports.len(), 1),
         _ => (0, 0),
     };
-    let nodes = Quantity::of_units(i64::try_from(nodes).unwrap_or(i64::MAX));
-    for (name, amount) in OF_SERVICES.into_iter().zip([nodes, Quantity::of_units(balancers)]) {
+    let nodes = Quantity::from_units(i64::try_from(nodes).unwrap_or(i64::MAX));
+    for (name, amount) in OF_SERVICES.into_iter().zip([nodes, Quantity::from_units(balancers)]) {
         usage.insert(name.to_owned(), amount);
     }
 }
@@ -257,7 +257,7 @@ fn add_storage(claim: &Field<'_, '_>, usage: &mut Amounts) {
         }
     }
     if !class.is_empty() {
-        let one = Quantity::of_units(1);
+        let one = Quantity::from_units(1);
         usage.insert(format!("{class}{OF_STORAGE_CLASS}persistentvolumeclaims"), one);
     }
 }
@@ -282,7 +282,7 @@ fn add_devices(spec: &Field<'_, '_>, usage: &mut Amounts) {
         }
     }
     for (class, number) in devices {
-        usage.insert(format!("{class}{OF_DEVICE_CLASS}"), Quantity::of_units(number));
+        usage.insert(format!("{class}{OF_DEVICE_CLASS}"), Quantity::from_units(number));
     }
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct SelectorRules<'a> {
 
 impl SelectorRules<'_> {
     /// Returns the rules of ReplicaSets and Deployments. The reference's messages name deployments for both.
-    pub(crate) fn of_replica_sets(settings: PodSettings) -> Self {
+    pub(crate) fn for_replica_sets(settings: PodSettings) -> Self {
         Self {
             empty: "empty selector is invalid for deployment",
             malformed: "invalid label selector",

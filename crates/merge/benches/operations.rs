@@ -214,7 +214,7 @@ fn small_case() -> Case {
     let schema = SchemaBuilder::new()
         .define(
             "Port",
-            MapSpec::of_fields([
+            MapSpec::from_fields([
                 FieldSpec::new("name", Scalar::String),
                 FieldSpec::new("port", Scalar::Numeric),
                 FieldSpec::new("protocol", Scalar::String).with_default("TCP"),
@@ -222,7 +222,7 @@ fn small_case() -> Case {
         )
         .define(
             "Container",
-            MapSpec::of_fields([
+            MapSpec::from_fields([
                 FieldSpec::new("name", Scalar::String),
                 FieldSpec::new("image", Scalar::String),
                 FieldSpec::new("args", ListSpec::atomic(Scalar::String)),
@@ -231,7 +231,7 @@ fn small_case() -> Case {
         )
         .define(
             "Workload",
-            MapSpec::of_fields([
+            MapSpec::from_fields([
                 FieldSpec::new("labels", MapSpec::new(Scalar::String)),
                 FieldSpec::new("replicas", Scalar::Numeric),
                 FieldSpec::new("finalizers", ListSpec::set(Scalar::String)),

@@ -16,7 +16,7 @@
 //!
 //! let schema = Arc::new(
 //!     SchemaBuilder::new()
-//!         .define("Scale", MapSpec::of_fields([FieldSpec::new("replicas", Scalar::Numeric)]))
+//!         .define("Scale", MapSpec::from_fields([FieldSpec::new("replicas", Scalar::Numeric)]))
 //!         .build(),
 //! );
 //! let scale = schema.named("Scale").unwrap();

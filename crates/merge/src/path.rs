@@ -18,9 +18,9 @@ impl Path {
     /// Creates a path of field names.
     ///
     /// ```
-    /// assert_eq!(holdfast_merge::Path::of_fields(["spec", "replicas"]).to_string(), ".spec.replicas");
+    /// assert_eq!(holdfast_merge::Path::from_fields(["spec", "replicas"]).to_string(), ".spec.replicas");
     /// ```
-    pub fn of_fields<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+    pub fn from_fields<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         names.into_iter().map(PathElement::field).collect()
     }
 

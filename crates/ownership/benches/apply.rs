@@ -111,7 +111,7 @@ fn schema() -> Schema {
     };
     let with = |mut fields: Vec<FieldSpec>, more: Vec<FieldSpec>| {
         fields.extend(more);
-        MapSpec::of_fields(fields)
+        MapSpec::from_fields(fields)
     };
     SchemaBuilder::new()
         .define(
@@ -126,10 +126,10 @@ fn schema() -> Schema {
                 ],
             ),
         )
-        .define("Env", MapSpec::of_fields(strings(&["name", "value"])))
+        .define("Env", MapSpec::from_fields(strings(&["name", "value"])))
         .define(
             "Port",
-            MapSpec::of_fields([
+            MapSpec::from_fields([
                 FieldSpec::new("name", Scalar::String),
                 FieldSpec::new("containerPort", Scalar::Numeric),
                 FieldSpec::new("protocol", Scalar::String).with_default("TCP"),
@@ -154,7 +154,7 @@ fn schema() -> Schema {
                     ),
                     FieldSpec::new(
                         "resources",
-                        MapSpec::of_fields([FieldSpec::new("limits", text()), FieldSpec::new("requests", text())]),
+                        MapSpec::from_fields([FieldSpec::new("limits", text()), FieldSpec::new("requests", text())]),
                     ),
                 ],
             ),
@@ -172,24 +172,24 @@ fn schema() -> Schema {
         )
         .define(
             "Template",
-            MapSpec::of_fields([
+            MapSpec::from_fields([
                 FieldSpec::new("metadata", Reference::named("Metadata")),
                 FieldSpec::new("spec", Reference::named("PodSpec")),
             ]),
         )
         .define(
             "Spec",
-            MapSpec::of_fields([
+            MapSpec::from_fields([
                 FieldSpec::new("replicas", Scalar::Numeric),
                 FieldSpec::new("revisionHistoryLimit", Scalar::Numeric),
                 FieldSpec::new("progressDeadlineSeconds", Scalar::Numeric),
                 FieldSpec::new(
                     "selector",
-                    MapSpec::of_fields([FieldSpec::new("matchLabels", text())]).atomic(),
+                    MapSpec::from_fields([FieldSpec::new("matchLabels", text())]).atomic(),
                 ),
                 FieldSpec::new(
                     "strategy",
-                    MapSpec::of_fields([
+                    MapSpec::from_fields([
                         FieldSpec::new("type", Scalar::String),
                         FieldSpec::new("rollingUpdate", MapSpec::new(Scalar::Untyped)),
                     ]),

@@ -122,7 +122,7 @@ impl BlameVisitor {
 
     fn child(&mut self, element: PathElement, value: &Value, claims: &[Claim]) {
         self.path.push(element.clone());
-        if self.path[..] != *Path::of_fields(["metadata", "managedFields"]) {
+        if self.path[..] != *Path::from_fields(["metadata", "managedFields"]) {
             let claims: Vec<Claim> = claims.iter().filter_map(|claim| claim.on(&element)).collect();
             self.value(value, &claims);
         }

@@ -162,10 +162,10 @@ fn unowned_metadata() -> Set {
         "managedFields",
         "resourceVersion",
     ];
-    let below_metadata = FIELDS.iter().map(|field| Path::of_fields(["metadata", field]));
+    let below_metadata = FIELDS.iter().map(|field| Path::from_fields(["metadata", field]));
     let top = ["apiVersion", "kind", "metadata"]
         .iter()
-        .map(|field| Path::of_fields([*field]));
+        .map(|field| Path::from_fields([*field]));
     top.chain(below_metadata).collect()
 }
 

@@ -28,7 +28,7 @@ impl ScaleOwnership {
         api_version: impl Into<SmolStr>,
         replicas: impl IntoIterator<Item = (SmolStr, Option<Vec<SmolStr>>)>,
     ) -> Self {
-        let path = |fields: Vec<SmolStr>| Path::of_fields(fields.iter().map(SmolStr::as_str));
+        let path = |fields: Vec<SmolStr>| Path::from_fields(fields.iter().map(SmolStr::as_str));
         Self {
             api_version: api_version.into(),
             replicas: (replicas.into_iter())
@@ -103,7 +103,7 @@ impl ScaleOwnership {
 }
 
 fn replicas_in_scale() -> Path {
-    Path::of_fields(["spec", "replicas"])
+    Path::from_fields(["spec", "replicas"])
 }
 
 fn replicas_of_scale() -> Set {

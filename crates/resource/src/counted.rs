@@ -73,7 +73,7 @@ impl<'r> Counted<'r> {
 
     /// Returns the usage of an object at the time `now`. Finished objects count only by their number.
     pub fn usage(&self, object: &Value, now: SystemTime) -> Amounts {
-        let one = Quantity::of_units(1);
+        let one = Quantity::from_units(1);
         let mut usage: Amounts = self.numbers().map(|name| (name, one)).collect();
         match self.beyond_number() {
             Some(beyond) if beyond.has_ended(object, now) => usage.retain(|name, _| name.starts_with("count/")),

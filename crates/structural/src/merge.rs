@@ -88,7 +88,7 @@ impl Writer {
             Additional::Unsaid if preserves || node.properties.is_empty() => free(),
             Additional::Unsaid => None,
         };
-        let mut map = MapSpec::of_fields(fields);
+        let mut map = MapSpec::from_fields(fields);
         map.element = element;
         match node.map_type {
             Some(MapType::Atomic) => map.atomic().into(),

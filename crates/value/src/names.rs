@@ -24,7 +24,7 @@ const NEAR: usize = 4;
 
 impl Names {
     /// Creates an index of names in the order of their UTF-8 bytes, each once.
-    pub fn of_sorted<'a>(names: impl Iterator<Item = &'a str>) -> Self {
+    pub fn from_sorted<'a>(names: impl Iterator<Item = &'a str>) -> Self {
         let mut names = Self {
             prefixes: names.map(prefix).collect(),
             slots: Box::default(),
@@ -162,7 +162,7 @@ mod tests {
             "hostNetwork",
             "z",
         ];
-        let index = Names::of_sorted(names.iter().copied());
+        let index = Names::from_sorted(names.iter().copied());
         for from in 0..=names.len() {
             for (at, name) in names.iter().enumerate() {
                 let expected = if at >= from { Ok(at) } else { Err(from) };
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn a_name_that_is_missing_has_the_place_where_it_would_be() {
         let names = ["containers", "hostIP", "hostNetwork"];
-        let index = Names::of_sorted(names.iter().copied());
+        let index = Names::from_sorted(names.iter().copied());
         for (name, at) in [
             ("", 0),
             ("containerPort", 0),
@@ -198,7 +198,7 @@ mod tests {
             .filter(|name| probes(prefix(name), 128).next() == Some(0))
             .take(3 * PROBES)
             .collect();
-        let index = Names::of_sorted(names.iter().map(String::as_str));
+        let index = Names::from_sorted(names.iter().map(String::as_str));
         assert_eq!(index.slots.len(), 128);
         assert_eq!(index.slots.iter().filter(|slot| **slot != NONE).count(), PROBES);
         let name_at = |at: usize| names.get(at).map(String::as_str);

@@ -133,7 +133,7 @@ impl FieldManagers {
                 };
                 let set: Set = paths
                     .iter()
-                    .map(|path| Path::of_fields(path.iter().map(SmolStr::as_str)))
+                    .map(|path| Path::from_fields(path.iter().map(SmolStr::as_str)))
                     .collect();
                 (version.api_version.clone(), set)
             })

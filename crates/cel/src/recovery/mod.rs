@@ -428,7 +428,7 @@ impl Walk<'_> {
 
     fn report_at(&mut self, token: usize, message: String) {
         let offset = self.tokens[token.min(self.tokens.len() - 1)].start;
-        self.issues.push(Issue::of_syntax(offset, &message));
+        self.issues.push(Issue::from_syntax(offset, &message));
     }
 
     fn shown(&self, token: usize) -> String {

@@ -33,10 +33,10 @@ impl Quantity {
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
         let parts = Parts::read(text)?;
         let (unit, format) = parts.measured()?;
-        Ok(Self::of_parts(&parts, unit, format))
+        Ok(Self::from_parts(&parts, unit, format))
     }
 
-    pub(super) fn of_parts(parts: &Parts<'_>, unit: Unit, format: Format) -> Self {
+    pub(super) fn from_parts(parts: &Parts<'_>, unit: Unit, format: Format) -> Self {
         let (nanos, most) = match unit {
             Unit::Two(bits) => (binary_nanos(parts, bits), MAX_BINARY_NANOS),
             Unit::Ten(power) => (decimal_nanos(parts, power), MAX_NANOS),
@@ -50,7 +50,7 @@ impl Quantity {
     }
 
     /// Returns a quantity of `units` units.
-    pub fn of_units(units: i64) -> Self {
+    pub fn from_units(units: i64) -> Self {
         Self {
             nanos: i128::from(units) * UNIT,
             format: Format::Decimal,
@@ -317,7 +317,7 @@ mod tests {
         assert_eq!(parsed("900m").plus(parsed("0.2")).to_string(), "1100m");
         assert_eq!(parsed("0").plus(parsed("1Mi")).to_string(), "1Mi");
         assert_eq!(parsed("2Gi").minus(parsed("1Gi")).to_string(), "1Gi");
-        assert_eq!(Quantity::of_units(3), parsed("3000m"));
+        assert_eq!(Quantity::from_units(3), parsed("3000m"));
         assert_eq!(
             (parsed("1").ratio(parsed("100m")), parsed("1").ratio(parsed("0"))),
             (Some(10.0), None)

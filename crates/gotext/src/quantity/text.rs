@@ -29,7 +29,7 @@ pub fn text_of(text: &str) -> Result<SmolStr, QuantityError> {
         return Ok(SmolStr::new(text));
     }
     Ok(match unit {
-        Unit::Two(_) => format_smolstr!("{}", Quantity::of_parts(&parts, unit, format)),
+        Unit::Two(_) => format_smolstr!("{}", Quantity::from_parts(&parts, unit, format)),
         Unit::Ten(power) => format_smolstr!("{}", Decimal { parts, power, format }),
     })
 }

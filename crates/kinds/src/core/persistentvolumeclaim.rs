@@ -267,7 +267,7 @@ fn validate_kept_class(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Er
 fn validate_growth(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let amount = |object: &Field<'_, '_>, path: &[&str]| {
         let value = object.value().and_then(|object| object.at(path));
-        quantity(&Field::placed(value, "")).unwrap_or(Quantity::of_units(0))
+        quantity(&Field::placed(value, "")).unwrap_or(Quantity::from_units(0))
     };
     const REQUEST: [&str; 4] = ["spec", "resources", "requests", "storage"];
     let (now, before) = (amount(new, &REQUEST), amount(old, &REQUEST));

@@ -88,7 +88,7 @@ impl ReplicationController {
             workload: "ReplicationController",
             settings: self.config.pods(),
         };
-        let selector = LabelSelector::of_labels(&spec.child("selector"));
+        let selector = LabelSelector::from_labels(&spec.child("selector"));
         validate_template_of_replicas(&template, &selector, &kind, check);
     }
 }

@@ -17,14 +17,14 @@ use crate::path_element::is_plain;
 /// let mut builder = SchemaBuilder::new();
 /// builder.define(
 ///     "Port",
-///     MapSpec::of_fields([
+///     MapSpec::from_fields([
 ///         FieldSpec::new("port", Scalar::Numeric),
 ///         FieldSpec::new("protocol", Scalar::String).with_default("TCP"),
 ///     ]),
 /// );
 /// builder.define(
 ///     "Service",
-///     MapSpec::of_fields([FieldSpec::new("ports", ListSpec::keyed(Reference::named("Port"), ["port", "protocol"]))]),
+///     MapSpec::from_fields([FieldSpec::new("ports", ListSpec::keyed(Reference::named("Port"), ["port", "protocol"]))]),
 /// );
 /// let schema = builder.build();
 /// assert!(schema.named("Service").is_some());
@@ -198,7 +198,7 @@ impl ListSpec {
 
 impl MapSpec {
     /// Creates a struct of declared fields, each with its own owners.
-    pub fn of_fields(fields: impl IntoIterator<Item = FieldSpec>) -> Self {
+    pub fn from_fields(fields: impl IntoIterator<Item = FieldSpec>) -> Self {
         Self {
             fields: fields.into_iter().collect(),
             element: None,

@@ -161,7 +161,7 @@ impl Fields {
         fields.sort_by(|a, b| a.name.cmp(&b.name));
         fields.dedup_by(|later, earlier| later.name == earlier.name);
         Self {
-            names: Names::of_sorted(fields.iter().map(|field| field.name.as_str())),
+            names: Names::from_sorted(fields.iter().map(|field| field.name.as_str())),
             fields: fields.into(),
         }
     }

@@ -325,7 +325,7 @@ mod tests {
         for count in [0, 1, 2, 3, 7, 100] {
             let set = |number: usize| -> Set {
                 let own = format!("own{number}");
-                [Path::of_fields(["shared"]), Path::of_fields(["spec", own.as_str()])]
+                [Path::from_fields(["shared"]), Path::from_fields(["spec", own.as_str()])]
                     .into_iter()
                     .collect()
             };

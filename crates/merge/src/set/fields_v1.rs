@@ -39,7 +39,7 @@ impl Set {
     /// use holdfast_merge::{Path, Set};
     ///
     /// let set = Set::from_fields_v1(br#"{"f:spec":{"f:replicas":{}}}"#)?;
-    /// assert!(set.has(&Path::of_fields(["spec", "replicas"])));
+    /// assert!(set.has(&Path::from_fields(["spec", "replicas"])));
     /// assert_eq!(set.size(), 1);
     /// # Ok::<(), holdfast_merge::FieldsError>(())
     /// ```

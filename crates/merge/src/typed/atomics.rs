@@ -59,14 +59,14 @@ mod tests {
         let built = SchemaBuilder::new()
             .define(
                 "Item",
-                MapSpec::of_fields([
+                MapSpec::from_fields([
                     FieldSpec::new("name", Scalar::String),
                     FieldSpec::new("ports", ListSpec::atomic(Scalar::Numeric)),
                 ]),
             )
             .define(
                 "Root",
-                MapSpec::of_fields([
+                MapSpec::from_fields([
                     FieldSpec::new("items", ListSpec::keyed(Reference::named("Item"), ["name"])),
                     FieldSpec::new("words", ListSpec::atomic(Scalar::String)),
                 ]),

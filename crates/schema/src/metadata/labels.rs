@@ -152,7 +152,7 @@ impl<'v> LabelSelector<'v> {
     }
 
     /// Reads a map of labels that an object must all have; unlike the reader of selectors it accepts invalid labels.
-    pub fn of_labels(labels: &Field<'v, '_>) -> Self {
+    pub fn from_labels(labels: &Field<'v, '_>) -> Self {
         let requirement = |(key, value): (&'v str, Field<'v, '_>)| Requirement {
             key,
             operator: Operator::In,
@@ -243,9 +243,9 @@ mod tests {
     #[test]
     fn labels_select_even_where_they_can_be_no_labels() {
         let labels = map(&[("a b", "x".into())]);
-        assert!(LabelSelector::of_labels(&Field::root(&labels)).matches(&Field::root(&labels)));
-        assert!(!LabelSelector::of_labels(&Field::root(&labels)).matches(&Field::root(&map(&[]))));
-        assert!(LabelSelector::of_labels(&Field::root(&map(&[]))).is_everything());
+        assert!(LabelSelector::from_labels(&Field::root(&labels)).matches(&Field::root(&labels)));
+        assert!(!LabelSelector::from_labels(&Field::root(&labels)).matches(&Field::root(&map(&[]))));
+        assert!(LabelSelector::from_labels(&Field::root(&map(&[]))).is_everything());
     }
 
     #[test]

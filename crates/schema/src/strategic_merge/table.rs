@@ -30,9 +30,9 @@ impl<'a> TablePatchType<'a> {
     }
 
     /// Returns the type of values of `shape`; of its items if they are lists.
-    fn of_shape(table: &'a TypeTable, shape: &'a Shape) -> Self {
+    fn from_shape(table: &'a TypeTable, shape: &'a Shape) -> Self {
         let target = match shape {
-            Shape::List(items) => return Self::of_shape(table, items),
+            Shape::List(items) => return Self::from_shape(table, items),
             Shape::Ref(id) => Of::Type(table.get(*id)),
             Shape::Map(values) => Of::Map(values),
             _ => Of::Other,
@@ -47,13 +47,13 @@ impl PatchType for TablePatchType<'_> {
             Of::Type(of) => {
                 let field = of.field(name)?;
                 Some(PatchMember {
-                    value: Self::of_shape(self.table, &field.shape),
+                    value: Self::from_shape(self.table, &field.shape),
                     strategy: strategy(&field.patch),
                     merge_key: field.patch.merge_key.clone(),
                 })
             }
             Of::Map(values) => Some(PatchMember {
-                value: Self::of_shape(self.table, values),
+                value: Self::from_shape(self.table, values),
                 strategy: PatchStrategy::Usual,
                 merge_key: None,
             }),

@@ -26,7 +26,7 @@ pub fn type_spec(table: &TypeTable, of: &Type) -> TypeSpec {
     let map = match &of.kind {
         // A definition that is an object without further properties may hold anything.
         TypeKind::Struct(fields) if fields.is_empty() => MapSpec::new(anything()),
-        TypeKind::Struct(fields) => MapSpec::of_fields(fields.iter().map(|field| FieldSpec {
+        TypeKind::Struct(fields) => MapSpec::from_fields(fields.iter().map(|field| FieldSpec {
             name: field.name.clone(),
             reference: field_reference(table, field),
             default: stated_default(table, field),

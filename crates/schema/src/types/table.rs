@@ -199,7 +199,7 @@ impl TypeTableBuilder {
         }
         Ok(slot.insert(Type {
             name,
-            names: Names::of_sorted(kind.fields().iter().map(|field| field.name.as_str())),
+            names: Names::from_sorted(kind.fields().iter().map(|field| field.name.as_str())),
             kind,
             map_type: None::<MapType>,
             kinds: Vec::new(),

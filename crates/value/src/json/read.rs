@@ -105,7 +105,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Creates a reader of small parts of the text.
-    pub(super) fn of_parts(text: &'a str, limits: &'a Limits, dialect: Dialect, duplicates: Duplicates) -> Self {
+    pub(super) fn from_parts(text: &'a str, limits: &'a Limits, dialect: Dialect, duplicates: Duplicates) -> Self {
         Self::with_room(text, limits, dialect, duplicates, Room::OF_PART)
     }
 

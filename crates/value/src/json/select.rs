@@ -56,7 +56,7 @@ pub fn parse_selected_with_range(
     noted: &str,
 ) -> Option<(Value, Option<Range<usize>>)> {
     let text = std::str::from_utf8(bytes).ok()?;
-    let mut reader = Reader::of_parts(text, &Limits::TRUSTED, Dialect::Json, Duplicates::Replace);
+    let mut reader = Reader::from_parts(text, &Limits::TRUSTED, Dialect::Json, Duplicates::Replace);
     reader.skip_space();
     let mut place = None;
     let value = match (selected, reader.peek()?) {
@@ -81,7 +81,7 @@ fn read(reader: &mut Reader<'_>, selected: &Selected) -> Option<Value> {
 pub fn texts_at<'t>(bytes: &'t [u8], path: &[&str]) -> Vec<&'t [u8]> {
     let mut found = Vec::new();
     if let Ok(text) = std::str::from_utf8(bytes) {
-        let mut reader = Reader::of_parts(text, &Limits::TRUSTED, Dialect::Json, Duplicates::Replace);
+        let mut reader = Reader::from_parts(text, &Limits::TRUSTED, Dialect::Json, Duplicates::Replace);
         reader.skip_space();
         // An error ends the walk: the caller has found it when it read the text.
         let _ = collect_ranges(&mut reader, path, &mut found);

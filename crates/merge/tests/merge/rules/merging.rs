@@ -278,7 +278,7 @@ fn a_reference_may_change_the_relationship_of_what_it_refers_to() {
         .define("Inner", MapSpec::new(Scalar::String))
         .define(
             "Outer",
-            MapSpec::of_fields([
+            MapSpec::from_fields([
                 FieldSpec::new("granular", inner.clone()),
                 FieldSpec::new("atomic", inner.with_relationship(Relationship::Atomic)),
             ]),

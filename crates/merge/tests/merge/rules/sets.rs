@@ -92,12 +92,12 @@ fn paths_are_printed_and_listed_level_by_level() {
 #[test]
 fn inserted_paths_are_members_and_their_parents_are_not() {
     let mut set = Set::new();
-    set.insert(&Path::of_fields(["a", "b"]));
-    set.insert(&Path::of_fields(["a", "c", "d"]));
-    set.insert(&Path::of_fields(["a", "b"]));
+    set.insert(&Path::from_fields(["a", "b"]));
+    set.insert(&Path::from_fields(["a", "c", "d"]));
+    set.insert(&Path::from_fields(["a", "b"]));
     set.insert(&[]);
     assert_eq!(set, fields("{'f:a': {'f:b': {}, 'f:c': {'f:d': {}}}}"));
-    assert!(set.has(&Path::of_fields(["a", "b"])) && !set.has(&Path::of_fields(["a"])) && !set.has(&[]));
+    assert!(set.has(&Path::from_fields(["a", "b"])) && !set.has(&Path::from_fields(["a"])) && !set.has(&[]));
     assert_eq!(
         set.with_prefix(&PathElement::field("a")),
         fields("{'f:b': {}, 'f:c': {'f:d': {}}}")

@@ -18,7 +18,7 @@ pub(crate) fn object(text: &str) -> Value {
 /// Returns the types of Widget in both versions, of ConfigMap and of Scale.
 fn schema() -> Schema {
     let text = || MapSpec::new(Scalar::String);
-    let metadata = MapSpec::of_fields([
+    let metadata = MapSpec::from_fields([
         FieldSpec::new("name", Scalar::String),
         FieldSpec::new("namespace", Scalar::String),
         FieldSpec::new("generateName", Scalar::String),
@@ -34,7 +34,7 @@ fn schema() -> Schema {
         FieldSpec::new("ownerReferences", ListSpec::keyed(Reference::named("Owner"), ["uid"])),
         FieldSpec::new("managedFields", ListSpec::atomic(MapSpec::new(Scalar::Untyped))),
     ]);
-    let owner = MapSpec::of_fields([
+    let owner = MapSpec::from_fields([
         FieldSpec::new("apiVersion", Scalar::String),
         FieldSpec::new("kind", Scalar::String),
         FieldSpec::new("name", Scalar::String),
@@ -42,7 +42,7 @@ fn schema() -> Schema {
         FieldSpec::new("controller", Scalar::Boolean),
     ])
     .atomic();
-    let part = MapSpec::of_fields([
+    let part = MapSpec::from_fields([
         FieldSpec::new("name", Scalar::String),
         FieldSpec::new("port", Scalar::Numeric),
         FieldSpec::new("protocol", Scalar::String).with_default("TCP"),
@@ -50,7 +50,7 @@ fn schema() -> Schema {
         FieldSpec::new("args", ListSpec::atomic(Scalar::String)),
     ]);
     let spec = |size: &'static str| {
-        MapSpec::of_fields([
+        MapSpec::from_fields([
             FieldSpec::new(size, Scalar::Numeric),
             FieldSpec::new("color", Scalar::String),
             FieldSpec::new("parts", ListSpec::keyed(Reference::named("Part"), ["name"])),
@@ -62,7 +62,7 @@ fn schema() -> Schema {
             ),
         ])
     };
-    let status = MapSpec::of_fields([
+    let status = MapSpec::from_fields([
         FieldSpec::new("ready", Scalar::Numeric),
         FieldSpec::new("phase", Scalar::String),
     ]);
@@ -73,7 +73,7 @@ fn schema() -> Schema {
             FieldSpec::new("metadata", Reference::named("Metadata")),
         ];
         all.extend(fields);
-        MapSpec::of_fields(all)
+        MapSpec::from_fields(all)
     };
     let widget = |size| {
         top(vec![
@@ -95,11 +95,11 @@ fn schema() -> Schema {
             top(vec![
                 FieldSpec::new(
                     "spec",
-                    MapSpec::of_fields([FieldSpec::new("replicas", Scalar::Numeric)]),
+                    MapSpec::from_fields([FieldSpec::new("replicas", Scalar::Numeric)]),
                 ),
                 FieldSpec::new(
                     "status",
-                    MapSpec::of_fields([FieldSpec::new("replicas", Scalar::Numeric)]),
+                    MapSpec::from_fields([FieldSpec::new("replicas", Scalar::Numeric)]),
                 ),
             ]),
         )
@@ -145,7 +145,7 @@ pub(crate) enum Address {
 /// Returns the field manager of a target.
 pub(crate) fn field_manager(address: Address) -> FieldManager {
     let schema = Arc::new(schema());
-    let fields = |name: &str| Set::from_iter([Path::of_fields([name])]);
+    let fields = |name: &str| Set::from_iter([Path::from_fields([name])]);
     if address == Address::ConfigMap {
         let merge_type = schema.named("ConfigMap").unwrap();
         let versions = Arc::new(OneVersion::new("v1", schema, merge_type));
