@@ -45,8 +45,7 @@ fn reads_back(set: &Set) {
     assert_eq!(&Set::from_fields_v1_value(&set.to_fields_v1_value()).unwrap(), set);
 }
 
-/// Whatever an object says of its owners, an update goes through; and an apply that goes through changes nothing when it comes
-/// again.
+/// An update succeeds whatever managed fields an object has. An apply that succeeds changes nothing when it is repeated.
 fn applies(mut live: Value, mut config: Value) {
     if live.as_map().is_none() || config.as_map().is_none() {
         return;

@@ -29,7 +29,7 @@ enum Command {
     Lint,
     /// Run the tests of the workspace.
     Test {
-        /// Also run the ignored tests, such as long kill tests, for minutes.
+        /// Also run the ignored tests, such as long kill tests. They need minutes.
         #[arg(long)]
         slow: bool,
     },

@@ -45,7 +45,7 @@ const WORDS: [(&str, &str); 11] = [
 
 /// Names that the style guide replaces, found in lines of code.
 const NAMES: [(&str, &str); 5] = [
-    ("constructor named of", r"\b(fn of\(|let of\b)"),
+    ("constructor named of", r"\b(fn|let) of\b"),
     ("constant named MOST or PATIENCE", r"\b(const|static) (MOST|PATIENCE)\b"),
     (
         "type named by a bare participle",

@@ -1,6 +1,6 @@
 //! The annotation of client-side apply: the configuration that `kubectl apply` applied last.
 //!
-//! With its help, Server-Side Apply by kubectl takes over from client-side apply without conflicts, and keeps an
+//! With its help, Server-Side Apply by kubectl replaces client-side apply without conflicts, and keeps an
 //! existing annotation up to date, so that client-side apply can be used again.
 
 use holdfast_value::{Limits, Map, SmolStr, Value, json};

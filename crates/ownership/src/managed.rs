@@ -77,7 +77,7 @@ impl Record {
         }
     }
 
-    /// Takes over the stored form of the previous record, which is reused as far as nothing has changed.
+    /// Reuses the stored form of the previous record as far as nothing has changed.
     pub(crate) fn in_place_of(mut self, previous: Option<Record>) -> Self {
         self.stored = previous.and_then(|record| record.stored);
         self
