@@ -60,12 +60,12 @@ impl Default for Counters {
         );
         let requested = CounterFamily::new(
             "apiserver_certificates_registry_csr_requested_duration_total",
-            "Issued certificates whose request asked for a duration, by signer",
+            "Issued certificates whose request specified a duration, by signer",
             &["signerName"],
         );
         let honored = CounterFamily::new(
             "apiserver_certificates_registry_csr_honored_duration_total",
-            "Issued certificates whose request asked for a duration and got it, by signer",
+            "Issued certificates with the duration that the request specified, by signer",
             &["signerName"],
         );
         Self {

@@ -65,7 +65,7 @@ impl EtcdCalls {
             "Number of objects attached to an etcd lease",
         );
         let seconds = HistogramVec::new(seconds.buckets(BUCKETS.to_vec()), &CALL)?;
-        let requests = IntCounterVec::new(Opts::new("etcd_requests_total", "Calls of etcd"), &CALL)?;
+        let requests = IntCounterVec::new(Opts::new("etcd_requests_total", "Calls to etcd"), &CALL)?;
         let question = [Operation::Get.name(), "", ""];
         Ok(Self {
             cluster: 0,
@@ -75,12 +75,9 @@ impl EtcdCalls {
             questions: requests.get_metric_with_label_values(&question)?,
             seconds,
             requests,
-            errors: IntCounterVec::new(
-                Opts::new("etcd_request_errors_total", "Calls of etcd that failed"),
-                &CALL,
-            )?,
+            errors: IntCounterVec::new(Opts::new("etcd_request_errors_total", "Failed calls to etcd"), &CALL)?,
             received: IntCounterVec::new(
-                Opts::new("apiserver_storage_events_received_total", "Events that came from etcd"),
+                Opts::new("apiserver_storage_events_received_total", "Events received from etcd"),
                 &RESOURCE,
             )?,
             unreadable: IntCounterVec::new(
@@ -91,13 +88,13 @@ impl EtcdCalls {
                 &RESOURCE,
             )?,
             lists: IntCounterVec::new(
-                Opts::new("apiserver_storage_list_total", "Lists that were read from etcd"),
+                Opts::new("apiserver_storage_list_total", "Lists served from etcd"),
                 &RESOURCE,
             )?,
             listed: [
-                listed("fetched", "Objects that were read from etcd")?,
-                listed("evaluated", "Objects of etcd that were looked at")?,
-                listed("returned", "Objects that came of reading etcd")?,
+                listed("fetched", "Objects that lists read from etcd")?,
+                listed("evaluated", "Objects of etcd that lists evaluated")?,
+                listed("returned", "Objects that lists from etcd returned")?,
             ],
             progressed: IntCounterVec::new(
                 Opts::new(

@@ -33,7 +33,7 @@ impl Lists {
         };
         let waits = HistogramOpts::new(
             "apiserver_watch_cache_read_wait_seconds",
-            "Waits of lists until the state in memory was new enough, in seconds",
+            "Time that lists wait until the state in memory is recent enough, in seconds",
         );
         Ok(Self {
             lists: counter("apiserver_cache_list_total", "Lists answered from memory", &INDEXED)?,

@@ -56,13 +56,13 @@ impl Queues {
         };
         let counter = |name, help| registered(registry, IntCounterVec::new(Opts::new(name, help), &NAME)?);
         let gauge = |name, help| registered(registry, GaugeVec::new(Opts::new(name, help), &NAME)?);
-        let depth = Opts::new("workqueue_depth", "Items of a queue that wait to be worked on");
+        let depth = Opts::new("workqueue_depth", "Current number of items in a queue");
         Ok(Self {
             depths: registered(registry, IntGaugeVec::new(depth, &NAME)?)?,
-            adds: counter("workqueue_adds_total", "Items that came into a queue")?,
+            adds: counter("workqueue_adds_total", "Items added to a queue")?,
             waits: histogram(
                 "workqueue_queue_duration_seconds",
-                "Waits of the items of a queue, in seconds",
+                "Time that items wait in a queue, in seconds",
             )?,
             works: histogram(
                 "workqueue_work_duration_seconds",
@@ -76,7 +76,7 @@ impl Queues {
                 "workqueue_longest_running_processor_seconds",
                 "Duration of the longest work in progress on an item of a queue, in seconds",
             )?,
-            retries: counter("workqueue_retries_total", "Items of a queue that were put off")?,
+            retries: counter("workqueue_retries_total", "Items of a queue that are retried")?,
             measured: Mutex::default(),
         })
     }

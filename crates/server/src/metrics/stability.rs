@@ -85,7 +85,7 @@ impl Registered {
             numbers,
             registered: IntCounterVec::new(registered, &["deprecated_version", "stability_level"])?,
             others: [
-                IntCounter::new("disabled_metrics_total", "Metrics that are switched off")?,
+                IntCounter::new("disabled_metrics_total", "Number of disabled metrics")?,
                 IntCounter::new("hidden_metrics_total", "Hidden metrics")?,
             ],
         })

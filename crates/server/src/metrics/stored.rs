@@ -90,7 +90,7 @@ impl Counts {
             )?,
             initializations: counter(
                 "apiserver_watch_cache_initializations_total",
-                "Reads of the state in memory",
+                "Initializations of the state in memory",
             )?,
             received: counter(
                 "apiserver_watch_cache_events_received_total",

@@ -22,7 +22,7 @@ pub(crate) struct Watches {
 impl Watches {
     pub(super) fn new(registry: &Families) -> prometheus::Result<Self> {
         const RESOURCE: [&str; 2] = ["group", "resource"];
-        let sharded = Opts::new("apiserver_watch_shards_total", "Watches of shards that are under way");
+        let sharded = Opts::new("apiserver_watch_shards_total", "Watches of shards in progress");
         let passed_over = Opts::new(
             "apiserver_watch_filtered_events_total",
             "Objects that watches did not get because they belong to other shards",
