@@ -206,11 +206,11 @@ mod tests {
         let protected = r#"["scheduling.k8s.io/podgroup-protection"]"#;
         let plain = harness.admit("PodGroupProtection", &group("w", "t")).unwrap();
         assert_eq!(at(&plain, "metadata.finalizers"), protected);
-        let protected = group("w", "t").replace(
+        let finalized = group("w", "t").replace(
             "name: g,",
             "name: g, finalizers: [scheduling.k8s.io/podgroup-protection],",
         );
-        let there = harness.admit("PodGroupProtection", &protected).unwrap();
+        let there = harness.admit("PodGroupProtection", &finalized).unwrap();
         assert_eq!(at(&there, "metadata.finalizers"), protected);
     }
 

@@ -163,8 +163,8 @@ async fn owner_in_another_namespace_is_absent_and_reported() {
         .make("/apis/scheduling.k8s.io/v1/priorityclasses", cluster_scoped)
         .await;
     let reported = |_, list: &Value| list["items"].as_array().unwrap().len() == 2;
-    let path = "/api/v1/namespaces/default/events?fieldSelector=reason%3DOwnerRefInvalidNamespace";
-    let events = client.until(path, reported).await;
+    let list = "/api/v1/namespaces/default/events?fieldSelector=reason%3DOwnerRefInvalidNamespace";
+    let events = client.until(list, reported).await;
     let message = |name: &str| {
         let items = events["items"].as_array().unwrap().iter();
         let mut messages = items.filter(|event| event["involvedObject"]["name"] == name);

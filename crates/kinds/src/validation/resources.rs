@@ -171,8 +171,8 @@ impl<'v> ClaimNames<'v> {
                 before.push(request.text());
             }
             if !self.0.contains(name) {
-                let claims: Vec<&str> = self.0.iter().copied().collect();
-                let known = match claims.as_slice() {
+                let listed: Vec<&str> = self.0.iter().copied().collect();
+                let known = match listed.as_slice() {
                     [] => " which is empty".to_owned(),
                     names => format!(": {}", names.join(", ")),
                 };

@@ -132,8 +132,8 @@ mod tests {
             type a.Inner struct\n  y string 1\n  x string 2\n";
         let table = TypeTable::parse(text).unwrap();
         let shape = Shape::Ref(table.id("a.Outer").unwrap());
-        let text = r#"{"any":{"y":1,"x":2},"list":[{"x":"<","y":"2"}],"map":{"b":{"x":"1","y":"2"},"a":{}},"other":1,"z":"v"}"#;
-        let value = json::parse(text.as_bytes(), &Limits::default()).unwrap();
+        let object = r#"{"any":{"y":1,"x":2},"list":[{"x":"<","y":"2"}],"map":{"b":{"x":"1","y":"2"},"a":{}},"other":1,"z":"v"}"#;
+        let value = json::parse(object.as_bytes(), &Limits::default()).unwrap();
         let mut out = Vec::new();
         write_json(&table, Some(&shape), &value, &mut out);
         let expected = r#"{"z":"v","list":[{"y":"2","x":"\u003c"}],"map":{"a":{},"b":{"y":"2","x":"1"}},"any":{"x":2,"y":1},"other":1}"#;
