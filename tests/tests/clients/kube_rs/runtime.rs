@@ -46,7 +46,7 @@ fn pod(name: &str) -> Pod {
 }
 
 #[tokio::test]
-async fn entries_are_made_changed_and_rejected_where_another_was_first() {
+async fn entry_creates_changes_and_rejects_a_concurrent_creation() {
     let (_server, client) = start().await;
     let maps: Api<ConfigMap> = Api::default_namespaced(client);
     let all = PostParams::default();
