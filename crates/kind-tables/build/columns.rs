@@ -33,14 +33,14 @@ pub(crate) fn described(definitions: &Definitions) -> Result<String, Box<dyn Err
         let mut parts: Vec<&str> = column.splitn(5, '|').map(str::trim).collect();
         let words = if parts.len() == 5 { parts.pop() } else { None };
         let rule = parts.last().copied().unwrap_or_default();
-        let description = match words {
+        let found = match words {
             None => of_field(definitions, root, first_path(rule)),
             Some(words) => match words.strip_prefix("of ") {
                 Some(path) => of_field(definitions, root, path),
                 None => Some(words.to_owned()),
             },
         };
-        let description = description.ok_or_else(|| format!("no description: {column}"))?;
+        let description = found.ok_or_else(|| format!("no description: {column}"))?;
         let known = descriptions.iter().position(|known| *known == description);
         let number = known.unwrap_or(descriptions.len());
         if known.is_none() {
@@ -83,8 +83,10 @@ fn column_lines(tables: &Path) -> Result<String, String> {
 fn column_line(source: &Source, column: &source::Value<'_>, table: &Table<'_>) -> Result<String, String> {
     source.check_keys(table, &["heading", "type", "priority", "rule", "of", "description"])?;
     let text = |key| source.text(source.get(column, table, key)?);
-    let priority = table.get("priority").and_then(|value| value.get_ref().as_integer());
-    let priority = priority.map_or("0", |priority| priority.as_str());
+    let priority = table
+        .get("priority")
+        .and_then(|value| value.get_ref().as_integer())
+        .map_or("0", |priority| priority.as_str());
     let (heading, column_type, rule) = (text("heading")?, text("type")?, text("rule")?);
     let words = match (table.get("of"), table.get("description")) {
         (Some(path), None) => format!(" | of {}", source.text(path)?),

@@ -188,8 +188,12 @@ impl Enum<'_> {
         }
         let other_set = |other: &&str| format!("{other}{suffix}::from_id(id).map(Self::{other})");
         let either = |first, next| format!("{first}.or_else(|| {next})");
-        let other_sets = self.includes.iter().map(other_set).reduce(either);
-        let other_sets = other_sets.unwrap_or_else(|| "None".to_owned());
+        let other_sets = self
+            .includes
+            .iter()
+            .map(other_set)
+            .reduce(either)
+            .unwrap_or_else(|| "None".to_owned());
         writeln!(text, "            _ => return {other_sets},\n        }})\n    }}\n}}\n")
     }
 }

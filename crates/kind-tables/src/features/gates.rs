@@ -104,7 +104,7 @@ impl Gate {
     }
 
     /// Parses a line of the table.
-    fn of(line: &'static str) -> Option<Self> {
+    fn parse(line: &'static str) -> Option<Self> {
         let (line, claim) = Claim::split(line);
         let mut words = line.split(' ');
         let (name, stage, on) = (words.next()?, words.next()?, words.next()?);
@@ -156,7 +156,7 @@ impl Default for FeatureGates {
     fn default() -> Self {
         let lines = include_str!(concat!(env!("OUT_DIR"), "/features.txt")).lines();
         Self {
-            gates: lines.filter_map(Gate::of).collect(),
+            gates: lines.filter_map(Gate::parse).collect(),
             warnings: Vec::new(),
         }
     }

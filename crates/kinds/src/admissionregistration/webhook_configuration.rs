@@ -91,7 +91,7 @@ impl<'v> Rules<'v> for WebhookConfiguration {
                 let conditions = part.child("matchConditions");
                 if !conditions.is_empty() {
                     let nothing = Value::empty_map();
-                    let mut compiler = Compiler::of(&Field::root(&nothing), &PatternMemory::default());
+                    let mut compiler = Compiler::for_policy(&Field::root(&nothing), &PatternMemory::default());
                     validate_match_conditions(&conditions, &mut compiler, &mut check.errors);
                 }
             }
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn conditions_are_checked_however_many_there_are() {
-        let conditions: Vec<String> = (0..65)
+        let list: Vec<String> = (0..65)
             .map(|at| {
                 format!(
                     "{{name: c{at}, expression: {}}}",
@@ -235,7 +235,7 @@ mod tests {
                 )
             })
             .collect();
-        let conditions = format!("sideEffects: None, matchConditions: [{}]", conditions.join(","));
+        let conditions = format!("sideEffects: None, matchConditions: [{}]", list.join(","));
         let messages = errors("sideEffects: None", &conditions);
         assert_eq!(
             messages,

@@ -96,7 +96,7 @@ fn texts(check: Check<'_>) -> Vec<String> {
     check.errors.iter().map(ToString::to_string).collect()
 }
 
-fn of(spec: &str) -> Vec<String> {
+fn errors_between(spec: &str) -> Vec<String> {
     let types = TypeTable::parse_with_rules(TYPES, &RULES).unwrap();
     let mut check = Check::new(&types);
     check.object(&read(spec), None, &FirstAndLast);
@@ -109,7 +109,7 @@ fn of(spec: &str) -> Vec<String> {
 #[test]
 fn errors_come_in_the_order_of_the_type() {
     assert_eq!(
-        of(r#""count":0,"codes":[1,7],"limits":{"A":"long"},"name":"B""#),
+        errors_between(r#""count":0,"codes":[1,7],"limits":{"A":"long"},"name":"B""#),
         [
             "spec.sources: Required value: a source",
             "spec.mode: Required value",
@@ -129,13 +129,13 @@ fn errors_come_in_the_order_of_the_type() {
 #[test]
 fn valid_or_optional_value_is_not_reported() {
     let spec = r#""mode":"On","count":1,"codes":[0,5],"sources":[{"name":"a","text":{}}]"#;
-    assert!(of(spec).is_empty());
+    assert!(errors_between(spec).is_empty());
     let odd = spec
         .replace("On", "on")
         .replace(":1,", ":10,")
         .replace("[0,5]", "[0,5,1]");
     assert_eq!(
-        of(&odd),
+        errors_between(&odd),
         [
             "spec.mode: Unsupported value: \"on\": supported values: \"On\", \"Off\"",
             "spec.count: Invalid value: 10: must be less than or equal to 9",
@@ -148,7 +148,7 @@ fn valid_or_optional_value_is_not_reported() {
 fn one_member_of_a_union_is_looked_at() {
     let sources = r#"{"name":"a","file":{}},{"name":"a","text":{},"file":{"path":"p"},"inner":[{}]},{"name":"b"}"#;
     assert_eq!(
-        of(&format!(r#""mode":"On","sources":[{sources}]"#)),
+        errors_between(&format!(r#""mode":"On","sources":[{sources}]"#)),
         [
             "spec.sources[1].name: Duplicate value: \"a\"",
             "spec.sources[0].file.path: Required value",
@@ -163,7 +163,7 @@ fn one_member_of_a_union_is_looked_at() {
 #[test]
 fn items_differ_unless_there_are_too_many() {
     let inner = |items: &str| {
-        of(&format!(
+        errors_between(&format!(
             r#""mode":"On","sources":[{{"name":"a","text":{{}},"inner":[{items}]}}]"#
         ))
     };

@@ -114,7 +114,7 @@ impl<'t> Reader<'t> {
         let (kind, mut rest) = next_word(after, ' ');
         self.full_name(name);
         let within = |what| TextError::Line { line, what };
-        let of = match Scalar::from_name(kind) {
+        let ty = match Scalar::from_name(kind) {
             Some(scalar) => self.builder.add_scalar(&self.name, scalar)?,
             None if kind == "struct" => self.builder.add_struct(&self.name, fields)?,
             None => return Err(within("no such kind of type")),
@@ -124,12 +124,12 @@ impl<'t> Reader<'t> {
             rest = after;
             let (name, inside) = split_mark(mark);
             match name {
-                "atomic" => of.map_type = Some(MapType::Atomic),
-                "granular" => of.map_type = Some(MapType::Granular),
-                "unpublished" => of.published = false,
-                "kind" => of.kinds.push(kind_of(inside).ok_or(within("no kind"))?),
-                "union" => of.unions.push(union_of(inside).ok_or(within("no union"))?),
-                _ if mark.starts_with('+') => of.marks.read(&mark[1..], self.rules).map_err(within)?,
+                "atomic" => ty.map_type = Some(MapType::Atomic),
+                "granular" => ty.map_type = Some(MapType::Granular),
+                "unpublished" => ty.published = false,
+                "kind" => ty.kinds.push(kind_of(inside).ok_or(within("no kind"))?),
+                "union" => ty.unions.push(union_of(inside).ok_or(within("no union"))?),
+                _ if mark.starts_with('+') => ty.marks.read(&mark[1..], self.rules).map_err(within)?,
                 _ => return Err(within("no such mark of a type")),
             }
         }
