@@ -202,7 +202,7 @@ mod tests {
     async fn panic_of_a_handler_is_an_error_of_the_server() {
         let outcome = guarded(None, Box::pin(failing())).await;
         assert_eq!(outcome.err().unwrap().code(), StatusCode::INTERNAL_SERVER_ERROR);
-        let passed = guarded(None, async { Ok(response::no_content()) }).await;
+        let passed = guarded(None, Box::pin(async { Ok(response::no_content()) })).await;
         assert_eq!(passed.ok().unwrap().status(), StatusCode::NO_CONTENT);
     }
 
