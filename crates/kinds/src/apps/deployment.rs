@@ -57,7 +57,7 @@ impl<'v> Rules<'v> for Deployment {
     fn rule(&self, rule: DeploymentRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
         match rule {
             DeploymentRule::SelectorAndTemplate => {
-                let rules = SelectorRules::of_replica_sets(self.config.pods());
+                let rules = SelectorRules::for_replica_sets(self.config.pods());
                 validate_selector_and_template(part, &rules, check);
             }
             DeploymentRule::Strategy => validate_strategy(&part.child("strategy"), &mut check.errors),

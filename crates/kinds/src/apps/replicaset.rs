@@ -37,7 +37,7 @@ impl<'v> Rules<'v> for ReplicaSet {
     fn rule(&self, rule: ReplicaSetRule, part: &Part<'v, '_>, check: &mut Check<'_>) {
         match rule {
             ReplicaSetRule::SelectorAndTemplate => {
-                let rules = SelectorRules::of_replica_sets(self.config.pods());
+                let rules = SelectorRules::for_replica_sets(self.config.pods());
                 validate_selector_and_template(part, &rules, check);
             }
             ReplicaSetRule::Bounds => validate_replica_bounds(part, &mut check.errors),
