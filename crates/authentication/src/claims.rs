@@ -196,7 +196,10 @@ impl<'a> Mapper<'a> {
 
 /// Returns the error of a claim that is not a string.
 fn mismatch(value: &Value) -> String {
-    format!("json: cannot unmarshal {} into Go value of type string", value.json_kind())
+    format!(
+        "json: cannot unmarshal {} into Go value of type string",
+        value.json_kind()
+    )
 }
 
 /// Returns the texts of a claim: a string or a list of strings.

@@ -14,7 +14,7 @@ use crate::jws::{self, Algorithm, Jws};
 use crate::keys::KeySet;
 use crate::validation::Compiled;
 
-/// Time by which the clock of the issuer may be ahead when it says that a token is not valid yet.
+/// Time by which the clock of the issuer may be ahead of this one in the claim `nbf`.
 const LEEWAY: Duration = Duration::from_secs(60);
 
 /// Path of the discovery document below the URL of an issuer.
@@ -167,7 +167,8 @@ fn listed(texts: &[&str]) -> String {
 }
 
 fn audiences(claims: &Value) -> Result<Vec<&str>, String> {
-    let fault = || "oidc: failed to unmarshal claims: the audience is neither a string nor a list of strings".to_owned();
+    let fault =
+        || "oidc: failed to unmarshal claims: the audience is neither a string nor a list of strings".to_owned();
     match claims.get("aud") {
         None | Some(Value::Null) => Ok(Vec::new()),
         Some(Value::String(audience)) => Ok(vec![audience]),
@@ -213,7 +214,12 @@ fn seconds(claims: &Value, name: &str) -> Result<Option<i64>, String> {
         Some(Value::Float(seconds)) => Some(*seconds as i64),
         Some(Value::String(text)) => {
             let whole = text.parse::<i64>().ok();
-            whole.or_else(|| text.parse::<f64>().ok().filter(|seconds| seconds.is_finite()).map(|seconds| seconds as i64))
+            whole.or_else(|| {
+                text.parse::<f64>()
+                    .ok()
+                    .filter(|seconds| seconds.is_finite())
+                    .map(|seconds| seconds as i64)
+            })
         }
         Some(_) => None,
     };
@@ -270,11 +276,7 @@ mod tests {
                 "https://b",
                 "oidc: id token issued by a different provider, expected \"https://a\" got \"https://b\"",
             ),
-            (
-                "[\"y\",\"x\"]",
-                "\"y\"",
-                "oidc: expected audience \"x\" got [\"y\"]",
-            ),
+            ("[\"y\",\"x\"]", "\"y\"", "oidc: expected audience \"x\" got [\"y\"]"),
             (
                 "1000",
                 "999",
@@ -285,14 +287,21 @@ mod tests {
                 "\"x\":0",
                 "oidc: token is expired (Token Expiry: 0001-01-01 00:00:00 +0000 UTC)",
             ),
-            ("1060", "1061", "oidc: current time 1970-01-01 00:16:40 +0000 UTC before the nbf"),
+            (
+                "1060",
+                "1061",
+                "oidc: current time 1970-01-01 00:16:40 +0000 UTC before the nbf",
+            ),
             ("1060", "true", "oidc: failed to unmarshal claims: nbf is no number"),
         ] {
             let error = receive("RS256", &good.replace(from, to)).unwrap_err();
             assert!(error.starts_with(why), "{error}");
         }
         let error = receive("HS256", good).unwrap_err();
-        assert!(error.contains("unsupported algorithm") && error.ends_with("got \"HS256\""), "{error}");
+        assert!(
+            error.contains("unsupported algorithm") && error.ends_with("got \"HS256\""),
+            "{error}"
+        );
     }
 
     #[test]
@@ -305,12 +314,18 @@ mod tests {
         let user = mapped(&mappings, "", r#"{"sub":"s","roles":"a","oid":"1"}"#).unwrap();
         assert_eq!((user.groups.as_slice(), user.extra.len()), (&["r:a".into()][..], 0));
         for (claims, why) in [
-            (r#"{"oid":"1"}"#, "oidc: parse username claims \"sub\": claim not present"),
+            (
+                r#"{"oid":"1"}"#,
+                "oidc: parse username claims \"sub\": claim not present",
+            ),
             (
                 r#"{"sub":1,"oid":"1"}"#,
                 "oidc: parse username claims \"sub\": json: cannot unmarshal number into Go value of type string",
             ),
-            (r#"{"sub":"","oid":"1"}"#, "oidc: parse username claims \"sub\": the claim is empty"),
+            (
+                r#"{"sub":"","oid":"1"}"#,
+                "oidc: parse username claims \"sub\": the claim is empty",
+            ),
             (r#"{"sub":"s"}"#, "oidc: parse uid claim \"oid\": claim not present"),
             (
                 r#"{"sub":"s","oid":"1","roles":[1]}"#,
@@ -326,14 +341,18 @@ mod tests {
     #[test]
     fn unverified_email_names_no_user() {
         let email = "username: {claim: email, prefix: ''}";
-        let of = |verified: &str| mapped(email, "", &format!(r#"{{"email":"a@b"{verified}}}"#));
-        assert_eq!(of("").unwrap().name, "a@b");
-        assert_eq!(of(r#","email_verified":true"#).unwrap().name, "a@b");
+        let email_user = |verified: &str| mapped(email, "", &format!(r#"{{"email":"a@b"{verified}}}"#));
+        assert_eq!(email_user("").unwrap().name, "a@b");
+        assert_eq!(email_user(r#","email_verified":true"#).unwrap().name, "a@b");
         assert_eq!(
-            of(r#","email_verified":false"#).unwrap_err(),
+            email_user(r#","email_verified":false"#).unwrap_err(),
             "oidc: email not verified"
         );
-        assert!(of(r#","email_verified":"true""#).unwrap_err().contains("'email_verified'"));
+        assert!(
+            email_user(r#","email_verified":"true""#)
+                .unwrap_err()
+                .contains("'email_verified'")
+        );
     }
 
     #[test]
@@ -352,7 +371,10 @@ mod tests {
             "oidc: error evaluating username claim expression: expression 'claims.sub' resulted in error: no such key: sub"
         );
         let error = mapped("username: {expression: claims.sub}", "", r#"{"sub":1}"#).unwrap_err();
-        assert!(error.ends_with("username claim expression must return a string"), "{error}");
+        assert!(
+            error.ends_with("username claim expression must return a string"),
+            "{error}"
+        );
         let error = mapped("username: {expression: claims.sub}", "", r#"{"sub":""}"#).unwrap_err();
         assert_eq!(error, "oidc: empty username via CEL expression is not allowed");
     }
@@ -362,8 +384,8 @@ mod tests {
         let rules = ", claimValidationRules: [{claim: hd, requiredValue: x}, {expression: 'claims.exp - claims.nbf <= 60.0', \
                      message: too long}], userValidationRules: [{expression: \"!user.username.startsWith('a:system:')\", \
                      message: reserved}, {expression: 'user.extra.all(k, k != \"q\") && user.groups.size() == 0'}]";
-        let of = |claims: &str| mapped(SUBJECT, rules, claims).map(|user| user.name);
-        assert_eq!(of(r#"{"sub":"s","hd":"x","exp":60,"nbf":0}"#).unwrap(), "a:s");
+        let checked = |claims: &str| mapped(SUBJECT, rules, claims).map(|user| user.name);
+        assert_eq!(checked(r#"{"sub":"s","hd":"x","exp":60,"nbf":0}"#).unwrap(), "a:s");
         for (claims, why) in [
             (r#"{"sub":"s"}"#, "oidc: required claim hd not present in ID token"),
             (
@@ -379,17 +401,23 @@ mod tests {
                 "oidc: error evaluating user info validation rule: validation expression '!user.username.startsWith('a:system:')' failed: reserved",
             ),
         ] {
-            assert_eq!(of(claims).unwrap_err(), why);
+            assert_eq!(checked(claims).unwrap_err(), why);
         }
     }
 
     #[test]
     fn discovery_document_is_below_the_issuer_or_elsewhere() {
-        let of = |issuer: &str| {
+        let discovery_url = |issuer: &str| {
             let mappings = format!("claimMappings: {{{SUBJECT}}}");
             authenticator(&format!("issuer: {{{issuer}, audiences: [x]}}, {mappings}")).discovery_url()
         };
-        assert_eq!(of("url: 'https://a/b/'"), "https://a/b/.well-known/openid-configuration");
-        assert_eq!(of("url: 'https://a', discoveryURL: 'https://c/d'"), "https://c/d");
+        assert_eq!(
+            discovery_url("url: 'https://a/b/'"),
+            "https://a/b/.well-known/openid-configuration"
+        );
+        assert_eq!(
+            discovery_url("url: 'https://a', discoveryURL: 'https://c/d'"),
+            "https://c/d"
+        );
     }
 }

@@ -48,7 +48,10 @@ impl KeySet {
     /// If it is not a key set, has too many keys, or an RSA or EC key in it is malformed.
     pub fn parse(text: &[u8]) -> Result<Self, String> {
         let value = json::parse(text, &LIMITS).map_err(|error| error.to_string())?;
-        let keys = value.get("keys").and_then(Value::as_list).ok_or("it has no list of keys")?;
+        let keys = value
+            .get("keys")
+            .and_then(Value::as_list)
+            .ok_or("it has no list of keys")?;
         if keys.len() > MAX_KEYS {
             return Err(format!("it has {} keys; at most {MAX_KEYS} are allowed", keys.len()));
         }
@@ -84,7 +87,9 @@ impl Key {
     fn parse(value: &Value) -> Result<Option<Self>, String> {
         let member = |name: &str| -> Result<Vec<u8>, String> {
             let text = value.str_at(&[name]).unwrap_or_default();
-            let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|error| format!("{name}: {error}"))?;
+            let bytes = URL_SAFE_NO_PAD
+                .decode(text)
+                .map_err(|error| format!("{name}: {error}"))?;
             match bytes.is_empty() {
                 true => Err(format!("a key has no {name}")),
                 false => Ok(bytes),
@@ -163,7 +168,6 @@ fn ecdsa(algorithm: Algorithm) -> Option<&'static EcdsaVerificationAlgorithm> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use aws_lc_rs::encoding::AsBigEndian as _;
     use aws_lc_rs::rand::SystemRandom;
     use aws_lc_rs::rsa::KeySize;
     use aws_lc_rs::signature::{
@@ -210,11 +214,7 @@ pub(crate) mod tests {
         /// Returns a token.
         pub(crate) fn token(&self, algorithm: &str, id: &str, claims: &str) -> String {
             let header = format!(r#"{{"alg":"{algorithm}","kid":"{id}"}}"#);
-            let signed = format!(
-                "{}.{}",
-                URL_SAFE_NO_PAD.encode(header),
-                URL_SAFE_NO_PAD.encode(claims)
-            );
+            let signed = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims));
             let random = SystemRandom::new();
             let signature = match self {
                 Self::Rsa(pair) => {
@@ -238,7 +238,10 @@ pub(crate) mod tests {
 
     /// Returns the set of these keys, numbered from 0.
     pub(crate) fn key_set(signers: &[&Signer]) -> KeySet {
-        let keys = signers.iter().enumerate().map(|(at, signer)| signer.jwk(&at.to_string()));
+        let keys = signers
+            .iter()
+            .enumerate()
+            .map(|(at, signer)| signer.jwk(&at.to_string()));
         let keys: Vec<String> = keys.collect();
         KeySet::parse(format!(r#"{{"keys":[{}]}}"#, keys.join(",")).as_bytes()).unwrap()
     }
@@ -252,7 +255,9 @@ pub(crate) mod tests {
             ("ES512", Signer::ec(&ECDSA_P521_SHA512_FIXED_SIGNING, "P-521")),
         ];
         let of_rsa = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"].map(|name| (name, &rsa));
-        let all = of_rsa.into_iter().chain(curves.iter().map(|(name, signer)| (*name, signer)));
+        let all = of_rsa
+            .into_iter()
+            .chain(curves.iter().map(|(name, signer)| (*name, signer)));
         for (name, signer) in all {
             let keys = key_set(&[&other, signer]);
             let verify = |token: String| keys.verify(&Jws::parse(&token).unwrap());

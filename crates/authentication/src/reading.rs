@@ -322,7 +322,10 @@ mod tests {
             ),
             ("jwt: [{issuer: x}]", "jwt[0].issuer: expected object, got string"),
             ("jwt: {}", "jwt: expected array, got object"),
-            ("jwt: [{issuer: {audiences: [1]}}]", "jwt[0].issuer.audiences[0]: expected string"),
+            (
+                "jwt: [{issuer: {audiences: [1]}}]",
+                "jwt[0].issuer.audiences[0]: expected string",
+            ),
             ("anonymous: {enabled: 'yes'}", "anonymous.enabled: expected bool"),
             ("jwt: []\njwt: []", "strict decoding error: "),
             ("jwt: [", "json parse error"),
@@ -332,6 +335,9 @@ mod tests {
         }
         assert_eq!(AuthenticationConfiguration::read(b""), Err(ReadError::Empty));
         let other = AuthenticationConfiguration::read(b"{apiVersion: v1, kind: Pod}").unwrap_err();
-        assert!(other.to_string().starts_with("no kind \"Pod\" is registered"), "{other}");
+        assert!(
+            other.to_string().starts_with("no kind \"Pod\" is registered"),
+            "{other}"
+        );
     }
 }

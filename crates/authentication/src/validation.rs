@@ -72,7 +72,9 @@ pub fn validate(configuration: &AuthenticationConfiguration, disallowed_issuers:
             validated.errors.push(duplicate);
         }
     }
-    validated.errors.extend(configuration.anonymous.as_ref().and_then(anonymous_error));
+    validated
+        .errors
+        .extend(configuration.anonymous.as_ref().and_then(anonymous_error));
     validated
 }
 
@@ -251,12 +253,7 @@ impl<'a> Validator<'a> {
     }
 
     /// Returns the expression, or records its error.
-    fn compiled(
-        &mut self,
-        compiled: Result<Expression, String>,
-        text: &str,
-        path: &FieldPath,
-    ) -> Option<Expression> {
+    fn compiled(&mut self, compiled: Result<Expression, String>, text: &str, path: &FieldPath) -> Option<Expression> {
         compiled.map_err(|why| self.invalid(path, text, why)).ok()
     }
 

@@ -55,7 +55,13 @@ mod tests {
         ] {
             assert!(selects_field(expression, "claims", "email"), "{expression}");
         }
-        for expression in ["claims['email']", "user.email", "claims.user.email", "'claims.email'", "("] {
+        for expression in [
+            "claims['email']",
+            "user.email",
+            "claims.user.email",
+            "'claims.email'",
+            "(",
+        ] {
             assert!(!selects_field(expression, "claims", "email"), "{expression}");
         }
     }

@@ -20,7 +20,7 @@ pub trait TokenAuthenticator: Send + Sync {
     /// If no user has the token, or it is no longer valid.
     fn authenticate(&self, token: &str, audiences: &[&str]) -> Result<TokenUser, TokenError>;
 
-    /// Returns the authenticator that is asked about tokens that this one does not accept, if there is one.
+    /// Returns the authenticator of tokens that this one does not accept, if there is one.
     fn remote(&self) -> Option<&dyn RemoteTokenAuthenticator> {
         None
     }

@@ -42,6 +42,15 @@ use bearer_protocol::BearerProtocol;
 /// Extra of a user that identifies the credential.
 const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
+/// Credentials of a connection when it gets a request.
+#[derive(Clone, Copy)]
+pub(crate) struct ConnectionCredentials<'a> {
+    /// The client certificate.
+    pub(crate) certificate: Option<&'a ClientCertificate>,
+    /// Time of the request.
+    pub(crate) now: SystemTime,
+}
+
 /// Authenticator of requests.
 #[derive(Clone, Debug, Default)]
 pub struct Authenticator {
@@ -70,7 +79,7 @@ impl Authenticator {
         }
     }
 
-    /// Returns the user who makes a request at the time `now`: the user that a front proxy names, the user of the
+    /// Returns the user who makes a request on a `connection` for `path`: the user that a front proxy names, the user of the
     /// connection's client certificate, or the user of the token according to `tokens`. Removes a token among the
     /// subprotocols of a WebSocket from the headers. If no local authenticator accepts the token, and other servers may,
     /// the authentication is pending.
@@ -79,9 +88,9 @@ impl Authenticator {
         tokens: &dyn TokenAuthenticator,
         headers: &mut HeaderMap,
         path: &str,
-        (certificate, now): (Option<&ClientCertificate>, SystemTime),
+        connection: ConnectionCredentials<'_>,
     ) -> Authentication {
-        let outcome = self.identify(tokens, headers, path, (certificate, now));
+        let outcome = self.identify(tokens, headers, path, connection);
         outcome.unwrap_or_else(|error| Authentication::Done(Err(error)))
     }
 
@@ -90,9 +99,10 @@ impl Authenticator {
         tokens: &dyn TokenAuthenticator,
         headers: &mut HeaderMap,
         path: &str,
-        (certificate, now): (Option<&ClientCertificate>, SystemTime),
+        connection: ConnectionCredentials<'_>,
     ) -> Result<Authentication, ApiError> {
         let done = |user: Arc<User>| Ok(Authentication::Done(Ok(user.into())));
+        let ConnectionCredentials { certificate, now } = connection;
         let certificate = match (certificate, &self.front_proxy) {
             (Some(ClientCertificate::FrontProxy(until, otherwise)), Some(front_proxy)) => {
                 if now <= *until
@@ -115,7 +125,7 @@ impl Authenticator {
             let token = token.ok_or_else(ApiError::unauthorized)?;
             return Ok(match tokens.authenticate(token, &[]) {
                 Ok(known) => Authentication::Done(Ok(known.into())),
-                Err(_) => PendingToken::new(token.to_owned(), None).unless_local(tokens),
+                Err(_) => Authentication::for_others(tokens, || PendingToken::Header(token.to_owned())),
             });
         }
         if let Some(protocol) = BearerProtocol::read(headers)? {
@@ -124,7 +134,7 @@ impl Authenticator {
                     protocol.remove_from(headers);
                     Authentication::Done(Ok(known.into()))
                 }
-                Err(_) => PendingToken::new(protocol.token.clone(), Some(protocol)).unless_local(tokens),
+                Err(_) => Authentication::for_others(tokens, || PendingToken::Protocol(protocol)),
             });
         }
         if self.accepts_anonymous(path) && !faulty {
@@ -244,7 +254,11 @@ mod tests {
             anonymous,
             ..Authenticator::default()
         };
-        match authenticator.begin(&tokens, &mut headers, "/", (certificate, UNIX_EPOCH)) {
+        let connection = ConnectionCredentials {
+            certificate,
+            now: UNIX_EPOCH,
+        };
+        match authenticator.begin(&tokens, &mut headers, "/", connection) {
             Authentication::Done(known) => known.map(|known| known.user),
             Authentication::Pending(_) => Err(ApiError::internal("nobody else can be asked")),
         }

@@ -15,26 +15,25 @@ pub(crate) enum Authentication {
     Pending(PendingToken),
 }
 
+impl Authentication {
+    /// Returns the pending authentication of a token, or a rejection if there are no other servers.
+    pub(super) fn for_others(tokens: &dyn TokenAuthenticator, pending: impl FnOnce() -> PendingToken) -> Self {
+        match tokens.remote() {
+            Some(_) => Self::Pending(pending()),
+            None => Self::Done(Err(ApiError::unauthorized())),
+        }
+    }
+}
+
 /// A token that no local authenticator accepts.
-pub(crate) struct PendingToken {
-    token: String,
-    /// Subprotocol that holds the token, if it is not in the header for it.
-    protocol: Option<BearerProtocol>,
+pub(crate) enum PendingToken {
+    /// Token of the header `Authorization`.
+    Header(String),
+    /// Token among the subprotocols of a WebSocket.
+    Protocol(BearerProtocol),
 }
 
 impl PendingToken {
-    pub(super) fn new(token: String, protocol: Option<BearerProtocol>) -> Self {
-        Self { token, protocol }
-    }
-
-    /// Returns the pending authentication, or a rejection if there is nobody else to ask.
-    pub(super) fn unless_local(self, tokens: &dyn TokenAuthenticator) -> Authentication {
-        match tokens.remote() {
-            Some(_) => Authentication::Pending(self),
-            None => Authentication::Done(Err(ApiError::unauthorized())),
-        }
-    }
-
     /// Asks the other servers about the token. Removes a token among the subprotocols of a WebSocket from the headers.
     ///
     /// # Errors
@@ -45,11 +44,15 @@ impl PendingToken {
         headers: &mut HeaderMap,
     ) -> Result<Authenticated, ApiError> {
         let remote = tokens.remote().ok_or_else(ApiError::unauthorized)?;
-        let known = remote.authenticate(&self.token, &[]).await.map_err(|error| {
+        let token = match &self {
+            Self::Header(token) => token,
+            Self::Protocol(protocol) => &protocol.token,
+        };
+        let known = remote.authenticate(token, &[]).await.map_err(|error| {
             tracing::debug!(%error, "unable to authenticate the request");
             ApiError::unauthorized()
         })?;
-        if let Some(protocol) = self.protocol {
+        if let Self::Protocol(protocol) = self {
             protocol.remove_from(headers);
         }
         Ok(known.into())

@@ -13,7 +13,8 @@ use super::{Completion, Exchange, Filter, Step};
 use crate::http::ApiError;
 use crate::http::response::{self, Response};
 use crate::identity::{
-    self, Authenticated, Authentication, Authenticator, ClientCertificate, Impersonation, Judged, authorization,
+    self, Authenticated, Authentication, Authenticator, ClientCertificate, ConnectionCredentials, Impersonation,
+    Judged, authorization,
 };
 use crate::metrics::Identities;
 use crate::operations::audit;
@@ -31,7 +32,11 @@ pub(super) struct WithAuthentication<'a> {
 
 impl WithAuthentication<'_> {
     fn begin(&self, exchange: &mut Exchange<'_>) -> Authentication {
-        let (head, connection) = (&mut exchange.head, (exchange.certificate, exchange.received));
+        let connection = ConnectionCredentials {
+            certificate: exchange.certificate,
+            now: exchange.received,
+        };
+        let head = &mut exchange.head;
         self.authenticator
             .begin(self.tokens, &mut head.headers, head.uri.path(), connection)
     }
