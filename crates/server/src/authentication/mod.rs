@@ -50,7 +50,10 @@ impl RemoteTokenAuthenticator for RemoteTokens {
                 return known;
             }
             let jwt = self.jwt.as_deref().map(|jwt| jwt as &dyn RemoteTokenAuthenticator);
-            let webhook = self.webhook.as_ref().map(|webhook| webhook as &dyn RemoteTokenAuthenticator);
+            let webhook = self
+                .webhook
+                .as_ref()
+                .map(|webhook| webhook as &dyn RemoteTokenAuthenticator);
             let mut error = TokenError::Unknown;
             for authenticator in jwt.into_iter().chain(webhook) {
                 match authenticator.authenticate(token, audiences).await {
