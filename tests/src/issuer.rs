@@ -97,8 +97,8 @@ impl TestIssuer {
         params.subject_alt_names = vec![SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST))];
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &authority).unwrap();
-        let builder = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
-        let builder = builder.with_safe_default_protocol_versions().unwrap();
+        let blank = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
+        let builder = blank.with_safe_default_protocol_versions().unwrap();
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
         let tls = builder
             .with_no_client_auth()
@@ -145,8 +145,8 @@ impl TestIssuer {
 
     /// Returns the bodies of the requests for `path`, without its query.
     pub fn requests(&self, path: &str) -> Vec<Value> {
-        let requests = self.requests.lock();
-        let requests = requests.iter().filter(|(requested, _)| requested == path);
+        let all = self.requests.lock();
+        let requests = all.iter().filter(|(requested, _)| requested == path);
         requests.map(|(_, body)| body.clone()).collect()
     }
 

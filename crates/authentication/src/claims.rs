@@ -87,8 +87,8 @@ impl<'a> Mapper<'a> {
         if let Some(expression) = &self.compiled.username {
             let fault = |why: String| format!("oidc: error evaluating username claim expression: {why}");
             let value = self.evaluate(expression).map_err(fault)?;
-            let name = value.as_str();
-            let name = name.ok_or_else(|| fault("username claim expression must return a string".to_owned()))?;
+            let text = value.as_str();
+            let name = text.ok_or_else(|| fault("username claim expression must return a string".to_owned()))?;
             return match name.is_empty() {
                 true => Err("oidc: empty username via CEL expression is not allowed".to_owned()),
                 false => Ok(SmolStr::new(name)),
@@ -182,8 +182,8 @@ impl<'a> Mapper<'a> {
             if self.claims.get(claim).is_none() {
                 return Err(format!("oidc: required claim {claim} not present in ID token"));
             }
-            let value = self.text(claim);
-            let value = value.map_err(|why| format!("oidc: parse claim {claim}: {why}"))?;
+            let stated = self.text(claim);
+            let value = stated.map_err(|why| format!("oidc: parse claim {claim}: {why}"))?;
             if value != wanted {
                 return Err(format!(
                     "oidc: required claim {claim} value does not match. Got = {value}, want = {wanted}"

@@ -153,8 +153,8 @@ fn audience_fault(accepted: &[String], audiences: &[&str]) -> String {
     match accepted {
         [only] => format!("oidc: expected audience {} got {got}", quote(only)),
         several => {
-            let sorted: BTreeSet<&str> = several.iter().map(String::as_str).collect();
-            let sorted: Vec<&str> = sorted.into_iter().collect();
+            let unique: BTreeSet<&str> = several.iter().map(String::as_str).collect();
+            let sorted: Vec<&str> = unique.into_iter().collect();
             format!("oidc: expected audience in {} got {got}", listed(&sorted))
         }
     }

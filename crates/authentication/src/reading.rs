@@ -67,8 +67,8 @@ impl AuthenticationConfiguration {
         if bytes.is_empty() {
             return Err(ReadError::Empty);
         }
-        let parsed = yaml::parse_with_findings(bytes, &Limits::REQUEST);
-        let parsed = parsed.map_err(|error| ReadError::Unreadable(error.to_string()))?;
+        let outcome = yaml::parse_with_findings(bytes, &Limits::REQUEST);
+        let parsed = outcome.map_err(|error| ReadError::Unreadable(error.to_string()))?;
         check_kind(&parsed.value)?;
         let mut reader = Reader::default();
         let configuration = reader.configuration(&Node::root(&parsed.value))?;

@@ -86,8 +86,8 @@ fn anonymous_error(anonymous: &AnonymousConfig) -> Option<FieldError> {
         let path = holdfast_gotext::quote::quote(path);
         format!("apiserver.AnonymousAuthCondition{{Path:{path}}}")
     });
-    let shown: Vec<String> = shown.collect();
-    let shown = format!("[]apiserver.AnonymousAuthCondition{{{}}}", shown.join(", "));
+    let texts: Vec<String> = shown.collect();
+    let shown = format!("[]apiserver.AnonymousAuthCondition{{{}}}", texts.join(", "));
     let path = FieldPath::new("anonymous.conditions");
     let why = "enabled should be set to true when conditions are defined";
     Some(FieldError::invalid_shown(&path, shown, why))
@@ -242,8 +242,8 @@ impl<'a> Validator<'a> {
                         self.duplicate(&path, &rule.expression);
                         continue;
                     }
-                    let expression = compiler().claims_condition(&rule.expression);
-                    let expression = self.compiled(expression, &rule.expression, &path);
+                    let outcome = compiler().claims_condition(&rule.expression);
+                    let expression = self.compiled(outcome, &rule.expression, &path);
                     self.note_email_verified(expression.as_ref());
                     let rule = expression.map(|expression| (expression, rule.message.clone()));
                     compiled.claim_rules.extend(rule);
@@ -310,8 +310,8 @@ impl<'a> Validator<'a> {
                 self.required(&expression_path, "");
                 continue;
             }
-            let expression = compiler().claims_mapping(text);
-            let expression = self.compiled(expression, text, &expression_path);
+            let outcome = compiler().claims_mapping(text);
+            let expression = self.compiled(outcome, text, &expression_path);
             self.note_email_verified(expression.as_ref());
             compiled
                 .extra
@@ -360,8 +360,8 @@ impl<'a> Validator<'a> {
             } else if !seen.insert(text) {
                 self.duplicate(&path, text);
             } else {
-                let expression = compiler().user_condition(text);
-                let expression = self.compiled(expression, text, &path);
+                let outcome = compiler().user_condition(text);
+                let expression = self.compiled(outcome, text, &path);
                 let rule = expression.map(|expression| (expression, rule.message.clone()));
                 compiled.user_rules.extend(rule);
             }

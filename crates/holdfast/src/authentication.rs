@@ -230,8 +230,8 @@ impl AuthenticationFlags {
         };
         let algorithms = self.algorithms()?;
         let metrics = metrics(surroundings.metrics)?;
-        let authenticators = authenticators(configuration, surroundings.own_issuers, &algorithms);
-        let authenticators = authenticators.map_err(|why| anyhow!("invalid authentication configuration: {why}"))?;
+        let outcome = authenticators(configuration, surroundings.own_issuers, &algorithms);
+        let authenticators = outcome.map_err(|why| anyhow!("invalid authentication configuration: {why}"))?;
         let issuers = JwtIssuers::start(authenticators, &metrics, surroundings.shutdown).map_err(|why| anyhow!(why))?;
         Ok(JwtAuthenticators::new(issuers, surroundings.audiences.clone(), metrics))
     }
@@ -264,8 +264,8 @@ impl AuthenticationFlags {
             prefix: Some(prefix),
             expression: String::new(),
         };
-        let groups = self.oidc_groups_claim.clone().filter(|claim| !claim.is_empty());
-        let groups = groups.map(|claim| mapped(claim, text(&self.oidc_groups_prefix)));
+        let groups_claim = self.oidc_groups_claim.clone().filter(|claim| !claim.is_empty());
+        let groups = groups_claim.map(|claim| mapped(claim, text(&self.oidc_groups_prefix)));
         let authority = self.oidc_ca_file.as_deref().map(|path| {
             let pem = files::read(path).with_context(|| format!("--oidc-ca-file: {}", path.display()))?;
             String::from_utf8(pem).with_context(|| format!("--oidc-ca-file: {}", path.display()))
@@ -343,8 +343,8 @@ fn authenticators(
     if !validated.errors.is_empty() {
         return Err(Aggregate(&validated.errors).to_string());
     }
-    let issuers = configuration.jwt.into_iter().zip(validated.compiled);
-    let issuers = issuers.map(|(config, compiled)| JwtAuthenticator::new(config, compiled, algorithms.to_vec()));
+    let compiled = configuration.jwt.into_iter().zip(validated.compiled);
+    let issuers = compiled.map(|(config, compiled)| JwtAuthenticator::new(config, compiled, algorithms.to_vec()));
     Ok(issuers.collect())
 }
 
@@ -459,8 +459,8 @@ mod tests {
         assert_eq!(prefix(&config(&["--oidc-username-prefix=a:"])), "a:");
         let groups = config(&["--oidc-groups-claim=roles", "--oidc-groups-prefix=r:"]);
         assert_eq!(groups.claim_mappings.groups.prefix.as_deref(), Some("r:"));
-        let required = config(&["--oidc-required-claim=a=b=c", "--oidc-required-claim=d=e"]);
-        let required = required.claim_validation_rules;
+        let config = config(&["--oidc-required-claim=a=b=c", "--oidc-required-claim=d=e"]);
+        let required = config.claim_validation_rules;
         assert_eq!((required.len(), required[0].required_value.as_str()), (2, "b=c"));
     }
 

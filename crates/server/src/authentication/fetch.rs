@@ -59,8 +59,8 @@ impl Fetcher {
     /// # Errors
     /// If there is none within the limits of time and size.
     pub(super) async fn get(&self, url: &str) -> Result<Document, String> {
-        let document = tokio::time::timeout(TIMEOUT, self.follow(url)).await;
-        let document = document.unwrap_or_else(|_| Err("context deadline exceeded".to_owned()));
+        let outcome = tokio::time::timeout(TIMEOUT, self.follow(url)).await;
+        let document = outcome.unwrap_or_else(|_| Err("context deadline exceeded".to_owned()));
         document.map_err(|why| format!("Get {url:?}: {why}"))
     }
 
@@ -81,8 +81,8 @@ impl Fetcher {
                 uri = target(&uri, &head.headers).ok_or("a redirect without a usable location")?;
                 continue;
             }
-            let body = Limited::new(body, MAX_BYTES).collect().await;
-            let body = body.map_err(|error| error.to_string())?.to_bytes();
+            let collected = Limited::new(body, MAX_BYTES).collect().await;
+            let body = collected.map_err(|error| error.to_string())?.to_bytes();
             return match head.status {
                 StatusCode::OK => Ok(Document {
                     body,

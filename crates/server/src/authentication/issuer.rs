@@ -210,8 +210,8 @@ impl RemoteIssuer {
         if known.are_current(Instant::now()) {
             return Err(unsigned());
         }
-        let fetched = self.refresh(known.generation).await;
-        let fetched = fetched.map_err(|why| format!("fetching keys {why}"))?;
+        let outcome = self.refresh(known.generation).await;
+        let fetched = outcome.map_err(|why| format!("fetching keys {why}"))?;
         match token.is_signed_by(&fetched.keys) {
             true => Ok(()),
             false => Err(unsigned()),

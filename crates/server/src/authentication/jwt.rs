@@ -109,8 +109,8 @@ impl RemoteTokenAuthenticator for JwtAuthenticators {
                 return Err(TokenError::Unknown);
             }
             let issuers = self.current.load_full();
-            let issuer = issuers.0.iter().find(|issuer| issuer.issued(token));
-            let issuer = issuer.ok_or(TokenError::Unknown)?;
+            let stated = issuers.0.iter().find(|issuer| issuer.issued(token));
+            let issuer = stated.ok_or(TokenError::Unknown)?;
             let user = issuer.authenticate(token).await.map_err(TokenError::Refused)?;
             Ok(TokenUser {
                 user,

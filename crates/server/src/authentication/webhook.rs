@@ -134,8 +134,8 @@ impl TokenWebhook {
         let (reviewer, token) = (Arc::clone(&self.reviewer), token.to_owned());
         // The lookup continues if those who wait for it leave, and then serves later ones from the cache.
         let task = tokio::spawn(async move {
-            let outcome = tokio::time::timeout(LOOKUP_LIMIT, reviewer.review(&key, &token, &wanted)).await;
-            let outcome = outcome.unwrap_or_else(|_| Err(TokenError::Refused("context deadline exceeded".to_owned())));
+            let ended = tokio::time::timeout(LOOKUP_LIMIT, reviewer.review(&key, &token, &wanted)).await;
+            let outcome = ended.unwrap_or_else(|_| Err(TokenError::Refused("context deadline exceeded".to_owned())));
             // Failures may pass.
             if matches!(outcome, Ok(_) | Err(TokenError::Unknown)) {
                 reviewer.cache.insert(key, &outcome);
@@ -259,8 +259,8 @@ impl Reviewer {
 fn extra(review: &Value) -> Vec<(SmolStr, Vec<SmolStr>)> {
     let extra = review.at(&["status", "user", "extra"]).and_then(Value::as_map);
     let entries = extra.into_iter().flat_map(|extra| extra.iter()).map(|(key, values)| {
-        let values = values.as_list().into_iter().flat_map(|values| values.iter());
-        let values = values.filter_map(Value::as_str).map(SmolStr::new);
+        let list = values.as_list().into_iter().flat_map(|values| values.iter());
+        let values = list.filter_map(Value::as_str).map(SmolStr::new);
         (key.clone(), values.collect())
     });
     entries.collect()
