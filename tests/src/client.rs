@@ -116,7 +116,7 @@ impl Target {
     }
 
     /// Returns the same with the token of another user.
-    pub fn with_token(self, token: &'static str) -> Self {
+    pub fn with_token(self, token: impl Into<Arc<str>>) -> Self {
         Self {
             token: Some(token.into()),
             ..self

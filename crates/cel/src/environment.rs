@@ -56,6 +56,8 @@ pub struct Environment {
     pub(crate) mutation: bool,
     /// True if `cel.bind` is available.
     pub(crate) bindings: bool,
+    /// True if fields are found by the names that they escape: `a__dot__b` by `a.b`.
+    pub(crate) unescapes_fields: bool,
 }
 
 impl Environment {
@@ -128,6 +130,14 @@ impl Environment {
     #[must_use]
     pub fn with_bindings(mut self) -> Self {
         self.bindings = true;
+        self
+    }
+
+    /// Finds fields without a declaration by the names that they escape, so that `claims.a__dot__b` is the member `a.b`
+    /// of `claims`.
+    #[must_use]
+    pub fn with_unescaped_fields(mut self) -> Self {
+        self.unescapes_fields = true;
         self
     }
 

@@ -67,9 +67,59 @@ pub fn escape(name: &str) -> Option<SmolStr> {
     Some(SmolStr::from(escaped))
 }
 
+/// Returns the property whose identifier is `escaped`; `None` if it is the identifier of no property.
+///
+/// ```
+/// use holdfast_cel::unescape;
+///
+/// assert_eq!(unescape("x__dash__y").unwrap(), "x-y");
+/// assert_eq!(unescape("a__unknown__b"), None);
+/// ```
+///
+/// upstream: k8s.io/apiserver/pkg/cel#Unescape
+pub fn unescape(escaped: &str) -> Option<SmolStr> {
+    let mut property = String::new();
+    let mut rest = escaped;
+    while let Some((before, behind)) = rest.split_once("__") {
+        let end = behind.find('_').filter(|end| *end > 0);
+        let found = end.and_then(|end| Some((behind.get(..end)?, behind.get(end..)?.strip_prefix("__")?)));
+        property.push_str(before);
+        let Some((word, after)) = found else {
+            // No word follows these underscores, which therefore belong to the name.
+            property.push('_');
+            rest = rest.get(before.len() + 1..)?;
+            continue;
+        };
+        property.push_str(match word {
+            "underscores" => "__",
+            "dot" => ".",
+            "dash" => "-",
+            "slash" => "/",
+            word if is_reserved(word) && escaped.len() == word.len() + 4 => word,
+            _ => return None,
+        });
+        rest = after;
+    }
+    property.push_str(rest);
+    Some(SmolStr::from(property))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn unescape_inverts_escape() {
+        for name in ["replicas", "x-y", "a.b/c", "a__b", "namespace", "_a_b_", "_", ""] {
+            assert_eq!(unescape(&escape(name).unwrap_or_default()).unwrap(), name);
+        }
+        for escaped in ["a__foo__b", "a__namespace__"] {
+            assert_eq!(unescape(escaped), None, "{escaped}");
+        }
+        for literal in ["a__b", "__", "a__", "___a"] {
+            assert_eq!(unescape(literal).unwrap(), literal);
+        }
+    }
 
     #[test]
     fn property_names_are_escaped_for_cel() {

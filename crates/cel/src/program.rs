@@ -10,6 +10,7 @@ use crate::checked::{Checked, Reference};
 use crate::cost::{LIST, MAP, Range, estimate};
 use crate::environment::Environment;
 use crate::error::EvaluationError;
+use crate::escaping::unescape;
 use crate::evaluate::{Frame, call_cost};
 use crate::functions::{Call, Context, Cost};
 use crate::node::{Comparison, FoldNode, Node};
@@ -86,6 +87,7 @@ pub(crate) fn plan(environment: &Environment, checked: Checked) -> Result<Progra
     let mut planner = Planner {
         checked: &checked,
         regexes: &environment.regexes,
+        unescapes_fields: environment.unescapes_fields,
         locals: Vec::new(),
         failure: None,
     };
@@ -123,6 +125,7 @@ const PURE: [&str; 5] = ["quantity", "ip", "cidr", "semver", "url"];
 struct Planner<'a> {
     checked: &'a Checked,
     regexes: &'a RegexCache,
+    unescapes_fields: bool,
     locals: Vec<SmolStr>,
     /// First error of a constant part.
     failure: Option<String>,
@@ -236,6 +239,7 @@ impl Planner<'_> {
             _ => {}
         }
         let operand = self.node(operand);
+        let field = &self.property(field);
         let extended = |fields: &[SmolStr]| fields.iter().cloned().chain([field.clone()]).collect();
         match (operand, test) {
             (Node::Variable(slot), false) => Node::Path(slot, extended(&[])),
@@ -245,6 +249,12 @@ impl Planner<'_> {
             (operand, false) => Node::Select(Box::new(operand), field.clone()),
             (operand, true) => Node::Has(Box::new(operand), field.clone()),
         }
+    }
+
+    /// Returns the name of the field with the identifier `field`.
+    fn property(&self, field: &SmolStr) -> SmolStr {
+        let unescaped = self.unescapes_fields.then(|| unescape(field)).flatten();
+        unescaped.unwrap_or_else(|| field.clone())
     }
 
     fn call(&mut self, expr: &Expr, name: &str, target: Option<&Expr>, args: &[Expr]) -> Node {
@@ -286,7 +296,7 @@ impl Planner<'_> {
                 let ExprKind::Literal(CelValue::String(field)) = &field.kind else {
                     return self.node(operand);
                 };
-                Node::OptionalSelect(self.boxed(operand), field.clone())
+                Node::OptionalSelect(self.boxed(operand), self.property(field))
             }
             (name, [a, b]) => match Arithmetic::named(name) {
                 Some(operator) => Node::Arithmetic(operator, self.pair(a, b)),

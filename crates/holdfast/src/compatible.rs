@@ -230,13 +230,13 @@ mod tests {
         };
         assert_eq!(
             error(&[
-                "--oidc-issuer-url",
-                "https://a",
+                "--authorization-config",
+                "/a",
                 "--enable-bootstrap-token-auth",
                 "--secure-port=1"
             ])
             .as_deref(),
-            Some("not supported by Holdfast yet: --enable-bootstrap-token-auth, --oidc-issuer-url")
+            Some("not supported by Holdfast yet: --authorization-config, --enable-bootstrap-token-auth")
         );
         assert_eq!(
             error(&["--encryption_provider_config=a"]).as_deref(),
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(
             error(&[
                 "--enable-bootstrap-token-auth=false",
-                "--oidc-issuer-url=",
+                "--authorization-config=",
                 "--profiling"
             ]),
             None

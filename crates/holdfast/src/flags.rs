@@ -13,6 +13,7 @@ use holdfast_gotext::duration;
 use crate::admission::TolerationFlags;
 use crate::aggregation::AggregationFlags;
 use crate::audit::AuditFlags;
+use crate::authentication::AuthenticationFlags;
 use crate::controllers::ControllerFlags;
 use crate::copy::CopyFlags;
 use crate::documents::{CompletionFlags, ManFlags, ReferenceFlags};
@@ -177,6 +178,10 @@ pub(crate) struct Serve {
           num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(crate) anonymous_auth: bool,
 
+    /// Tokens that other servers vouch for
+    #[command(flatten)]
+    pub(crate) authentication: AuthenticationFlags,
+
     /// Ordered list of authorizers: RBAC, AlwaysAllow, AlwaysDeny, Node. There are no nodes, so Node allows nothing
     #[arg(long, value_name = "MODES", value_delimiter = ',', default_value = "RBAC", value_parser = authorization_mode)]
     pub(crate) authorization_mode: Vec<AuthorizationMode>,
@@ -317,6 +322,10 @@ pub(crate) struct Serve {
     /// All flags of the server with their values, set or by default.
     #[arg(skip)]
     pub(crate) stated: BTreeMap<String, String>,
+
+    /// True if --anonymous-auth was set, to whatever value.
+    #[arg(skip)]
+    pub(crate) is_anonymous_auth_set: bool,
 
     /// True if the binary was invoked as kube-apiserver. It then creates no authority, administrator or kubeconfig.
     #[arg(skip)]

@@ -5,6 +5,7 @@
 mod admission;
 mod aggregation;
 mod audit;
+mod authentication;
 mod blame;
 mod certificates;
 mod compatible;
@@ -46,6 +47,7 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use clap::error::ErrorKind;
+use clap::parser::ValueSource;
 use clap::{CommandFactory as _, FromArgMatches as _};
 
 use crate::envtest::Role;
@@ -82,6 +84,7 @@ fn read(words: Vec<OsString>) -> Arguments {
     let mut arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut command).exit());
     arguments.serve.ignored = reduced.ignored;
     arguments.serve.stated = stated(&command, &matches);
+    arguments.serve.is_anonymous_auth_set = matches.value_source("anonymous_auth") == Some(ValueSource::CommandLine);
     arguments
 }
 

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use arc_swap::ArcSwap;
+use holdfast_authentication::AnonymousConfig;
 use holdfast_authorization::rbac::RuleIndex;
 use holdfast_authorization::{AlwaysAllow, AlwaysDeny, Authorizer, Chain};
 use holdfast_controllers::Selection;
 use holdfast_kind_tables::features::{Feature, FeatureGates};
 use holdfast_resource::Registry;
-use holdfast_resource::access::TokenAuthenticator;
+use holdfast_resource::access::{RemoteTokenAuthenticator, TokenAuthenticator};
 use holdfast_server::api::context::{Config, Context, MAX_OBJECT_BYTES, MAX_OBJECT_BYTES_ON_ETCD, Parts, Shared};
 use holdfast_server::http::options::ListRules;
 use holdfast_server::identity::{
@@ -31,6 +32,7 @@ use holdfast_server::write::FieldManagers;
 use smol_str::SmolStr;
 
 use crate::aggregation::Aggregation;
+use crate::authentication::{Authentication, Surroundings};
 use crate::flags::{AuthorizationMode, Serve};
 use crate::health::{self, Milestones};
 use crate::openapi::Documents;
@@ -79,11 +81,14 @@ impl Assembly<'_> {
         let token_file = token_file.transpose()?;
         let has = |feature| self.kinds.features.has(feature);
         let (accounts, issuer) = self.accounts()?;
+        let metrics = self.metrics().context("cannot set up metrics")?;
+        let authentication = self.authentication(&metrics)?;
         let tokens = Tokens::new([
             Arc::new(token_file.unwrap_or_default()) as Arc<dyn TokenAuthenticator>,
             Arc::clone(&accounts) as Arc<dyn TokenAuthenticator>,
         ]);
-        let metrics = self.metrics().context("cannot set up metrics")?;
+        let remote = authentication.remote.clone();
+        let tokens = tokens.with_remote(remote.map(|remote| remote as Arc<dyn RemoteTokenAuthenticator>));
         let aggregation = flags.aggregation.load(
             &self.opened.store,
             registry,
@@ -113,9 +118,9 @@ impl Assembly<'_> {
         let service = Service {
             context: Arc::new(self.context(tokens, accounts, Arc::clone(&metrics))?),
             authenticator: Authenticator {
-                anonymous: anonymous(flags),
                 front_proxy: aggregation.front_proxy.clone(),
                 ignores_certificate_uids: !has(Feature::AllowParsingUserUIDFromCertAuth),
+                ..anonymous(flags, authentication.anonymous)
             },
             impersonation: Impersonation::new(has(Feature::ConstrainedImpersonation)),
             paths: paths
@@ -140,6 +145,19 @@ impl Assembly<'_> {
             storage_versions,
         };
         Ok((Arc::new(service), aggregation))
+    }
+
+    /// Returns the authenticators that ask other servers, and the rule for requests without credentials.
+    fn authentication(&self, metrics: &Metrics) -> Result<Authentication> {
+        let flags = self.flags;
+        flags.authentication.load(&Surroundings {
+            audiences: token_config(flags).audiences,
+            own_issuers: &flags.service_account_issuer,
+            is_anonymous_auth_set: flags.is_anonymous_auth_set,
+            metrics,
+            shutdown: &self.shutdown,
+            background: &self.milestones.background,
+        })
     }
 
     /// Returns the service accounts and the public documents of their issuer.
@@ -266,13 +284,24 @@ fn authorizer(flags: &Serve, policy: &Arc<RuleIndex>) -> Chain {
     }))
 }
 
-/// Returns true if requests without credentials are accepted as `system:anonymous`: not if everybody may do everything.
-fn anonymous(flags: &Serve) -> bool {
+/// Returns an authenticator that accepts requests without credentials as `system:anonymous` by `configured`, or by the flags:
+/// not if everybody may do everything.
+fn anonymous(flags: &Serve, configured: Option<AnonymousConfig>) -> Authenticator {
+    if let Some(AnonymousConfig { enabled, paths }) = configured {
+        return Authenticator {
+            anonymous: enabled,
+            anonymous_paths: paths,
+            ..Authenticator::default()
+        };
+    }
     let allows_all = flags.authorization_mode.contains(&AuthorizationMode::AlwaysAllow);
     if flags.anonymous_auth && allows_all {
         tracing::warn!("the authorization mode AlwaysAllow switches --anonymous-auth off; use another mode");
     }
-    flags.anonymous_auth && !allows_all
+    Authenticator {
+        anonymous: flags.anonymous_auth && !allows_all,
+        ..Authenticator::default()
+    }
 }
 
 /// Returns the configuration of service account tokens from the flags.

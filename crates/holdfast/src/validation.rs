@@ -49,6 +49,7 @@ pub(crate) fn check(flags: &Serve) -> Result<()> {
     faults.extend(flags.service_account_jwks_uri.as_deref().and_then(keys_fault));
     faults.extend(overlap(flags));
     faults.extend(flags.audit.faults());
+    faults.extend(flags.authentication.faults());
     faults.extend(admission::faults(
         &flags.enable_admission_plugins,
         &flags.disable_admission_plugins,

@@ -4,6 +4,7 @@
 //! A [`holdfast_authorization::Authorizer`] decides what users may do.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -18,6 +19,39 @@ pub trait TokenAuthenticator: Send + Sync {
     /// # Errors
     /// If no user has the token, or it is no longer valid.
     fn authenticate(&self, token: &str, audiences: &[&str]) -> Result<TokenUser, TokenError>;
+
+    /// Returns the authenticator of tokens that this one does not accept, if there is one.
+    fn remote(&self) -> Option<&dyn RemoteTokenAuthenticator> {
+        None
+    }
+}
+
+/// Outcome of an authentication that may wait for another server.
+pub type TokenFuture<'a> = Pin<Box<dyn Future<Output = Result<TokenUser, TokenError>> + Send + 'a>>;
+
+/// Authenticates bearer tokens with the help of other servers, and therefore may have to wait for them.
+pub trait RemoteTokenAuthenticator: Send + Sync {
+    /// Returns the user of this token, as [`TokenAuthenticator::authenticate`] does.
+    fn authenticate<'a>(&'a self, token: &'a str, audiences: &'a [&'a str]) -> TokenFuture<'a>;
+}
+
+/// Authenticates a token, and asks other servers only if no local authenticator accepts it.
+///
+/// # Errors
+/// If no user has the token, or it is no longer valid.
+pub async fn authenticate(
+    tokens: &dyn TokenAuthenticator,
+    token: &str,
+    audiences: &[&str],
+) -> Result<TokenUser, TokenError> {
+    let local = tokens.authenticate(token, audiences);
+    match (local, tokens.remote()) {
+        (Err(error), Some(remote)) => {
+            let outcome = remote.authenticate(token, audiences).await;
+            outcome.map_err(|other| error.and(other))
+        }
+        (local, _) => local,
+    }
 }
 
 /// User that a token authenticates.
@@ -38,6 +72,18 @@ pub enum TokenError {
     Unknown,
     /// The authenticator knows the token, but rejects it for this reason.
     Refused(String),
+}
+
+impl TokenError {
+    /// Combines the reasons of two authenticators.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Unknown, other) => other,
+            (known, Self::Unknown) => known,
+            (Self::Refused(one), Self::Refused(other)) => Self::Refused(format!("{one}, {other}")),
+        }
+    }
 }
 
 impl fmt::Display for TokenError {

@@ -11,6 +11,7 @@
 //! - [`identity`]: authentication, impersonation, service account tokens, authorization of a request.
 //! - [`metrics`]: the metrics of the server.
 //! - [`webhooks`]: the client of webhooks.
+//! - [`authentication`]: tokens that other servers vouch for: OpenID Connect issuers and the token webhook.
 //! - `representation`: an object in an answer: its version, its metadata, a row of a table.
 //! - [`read`]: lists, continue tokens, watches.
 //! - [`mod@write`]: a write from its decoded object to its commit.
@@ -18,6 +19,7 @@
 //! - [`operations`]: the service of all requests, health, discovery, OpenAPI, the loopback client, the start.
 
 pub mod api;
+pub mod authentication;
 pub mod http;
 pub mod identity;
 pub mod metrics;

@@ -1,5 +1,6 @@
 //! The run of a request that stores no object of its own: reviews and requests for an action.
 
+use holdfast_resource::access::{self, TokenError, TokenUser};
 use holdfast_resource::{Operation, Refusal, Review, SubresourceAction};
 use holdfast_value::{SmolStr, Value};
 
@@ -27,12 +28,24 @@ impl Stage<'_> {
         }
         let prepare = |object: &mut Value| review.prepare(&call, object);
         let admitted = self.admit_request(&call, &mut object, prepare, &refuse).await;
-        let answer = admitted
-            .and_then(|()| review.review(&call, object).map_err(refuse))
-            .map_err(|error| call.refused(error))?;
+        admitted.map_err(|error| call.refused(error))?;
+        let outcome = self.ask_about_token(review, &object).await;
+        let answer = match outcome {
+            Some(outcome) => review.review_token(&call, object, outcome),
+            None => review.review(&call, object),
+        };
+        let answer = answer.map_err(|refusal| call.refused(refuse(refusal)))?;
         let warnings = call.warnings();
         call.after_commit().stored();
         Ok((answer, warnings))
+    }
+
+    /// Authenticates the token of a review, if other servers may have to be asked about it.
+    async fn ask_about_token(&self, review: &dyn Review, object: &Value) -> Option<Result<TokenUser, TokenError>> {
+        let tokens = self.environment.access.tokens;
+        tokens.remote()?;
+        let (token, audiences) = review.token_question(object)?;
+        Some(access::authenticate(tokens, token, &audiences).await)
     }
 
     /// Runs admission for a request for an action. Returns the warnings for the client.

@@ -13,6 +13,7 @@
 mod admission_plugins;
 mod aggregation;
 mod audit;
+mod authentication;
 mod book;
 mod copies;
 mod custom_resources;

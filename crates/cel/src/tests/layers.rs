@@ -1,7 +1,7 @@
 use test_support::Layers;
 
 /// Top-level modules in order, lowest first.
-const LAYERS: [&str; 35] = [
+const LAYERS: [&str; 36] = [
     "limits",
     "escaping",
     "declaration",
@@ -24,6 +24,7 @@ const LAYERS: [&str; 35] = [
     "source",
     "recovery",
     "parser",
+    "selection",
     "inference",
     "operate",
     "library",

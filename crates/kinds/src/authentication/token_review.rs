@@ -1,8 +1,9 @@
 //! TokenReview: the user of a bearer token.
 
 use holdfast_kind_tables::Kind;
+use holdfast_resource::access::{TokenError, TokenUser};
+use holdfast_resource::table::items;
 use holdfast_resource::{Refusal, Review, WriteContext};
-use holdfast_schema::Field;
 use holdfast_value::{List, Value};
 
 use super::user_info;
@@ -18,20 +19,27 @@ pub(super) fn declare() -> Kind {
 
 impl Review for TokenReview {
     /// upstream: pkg/registry/authentication/tokenreview#REST.Create
-    fn review(&self, context: &WriteContext<'_>, mut object: Value) -> Result<Value, Refusal> {
-        let root = Field::root(&object);
-        let spec = root.child("spec");
-        let token = spec.child("token").text();
-        if token.is_empty() {
+    fn review(&self, context: &WriteContext<'_>, object: Value) -> Result<Value, Refusal> {
+        let Some((token, audiences)) = self.token_question(&object) else {
             let why = "token is required for TokenReview in authentication";
             return Err(Refusal::BadRequest(why.to_owned()));
-        }
-        let audiences: Vec<&str> = spec
-            .child("audiences")
-            .slice()
-            .iter()
-            .filter_map(Value::as_str)
-            .collect();
+        };
+        let outcome = context.access.tokens.authenticate(token, &audiences);
+        self.review_token(context, object, outcome)
+    }
+
+    fn token_question<'v>(&self, object: &'v Value) -> Option<(&'v str, Vec<&'v str>)> {
+        let token = object.str_at(&["spec", "token"]).filter(|token| !token.is_empty())?;
+        let audiences = items(object, &["spec", "audiences"]).iter().filter_map(Value::as_str);
+        Some((token, audiences.collect()))
+    }
+
+    fn review_token(
+        &self,
+        context: &WriteContext<'_>,
+        mut object: Value,
+        outcome: Result<TokenUser, TokenError>,
+    ) -> Result<Value, Refusal> {
         // If the token belongs to no user, the user that the client sent stays.
         let mut status = object
             .get("status")
@@ -39,7 +47,7 @@ impl Review for TokenReview {
             .cloned()
             .unwrap_or_default();
         status.remove("authenticated");
-        match context.access.tokens.authenticate(token, &audiences) {
+        match outcome {
             Ok(known) => {
                 for (key, value) in known.annotations {
                     context.annotate(key, || value);

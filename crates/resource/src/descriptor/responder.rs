@@ -5,6 +5,7 @@ use holdfast_schema::GroupResource;
 use holdfast_value::Value;
 
 use super::strategy::{Refusal, WriteContext};
+use crate::access::{TokenError, TokenUser};
 
 /// Create-only storage: objects that are answered at once and never stored, such as a review or a token request.
 ///
@@ -24,6 +25,25 @@ pub trait Review: Send + Sync {
     /// # Errors
     /// If there is no response, with the reason.
     fn review(&self, context: &WriteContext<'_>, object: Value) -> Result<Value, Refusal>;
+
+    /// Returns the token that `object` asks about, and the audiences; `None` if the review is not about a token, or
+    /// answers without one.
+    fn token_question<'v>(&self, _object: &'v Value) -> Option<(&'v str, Vec<&'v str>)> {
+        None
+    }
+
+    /// Returns the response to a POST of `object`, like [`review`](Self::review), once its token is authenticated.
+    ///
+    /// # Errors
+    /// If there is no response, with the reason.
+    fn review_token(
+        &self,
+        context: &WriteContext<'_>,
+        object: Value,
+        _outcome: Result<TokenUser, TokenError>,
+    ) -> Result<Value, Refusal> {
+        self.review(context, object)
+    }
 
     /// Returns the kind that the error for an invalid object names, if it is not that of the object.
     fn named_when_invalid(&self) -> Option<&'static str> {

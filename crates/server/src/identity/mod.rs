@@ -10,6 +10,7 @@ pub(crate) mod forwarding;
 mod front_proxy;
 mod impersonation;
 mod keys;
+mod pending;
 mod service_accounts;
 mod tokens;
 
@@ -18,6 +19,8 @@ pub(crate) use front_proxy::name_user;
 pub use front_proxy::{FrontProxy, RequestHeaders};
 pub use impersonation::{Impersonation, Judged};
 pub use keys::{IssuerDocuments, KeyError, Keys, SigningKey, VerifyingKey};
+pub(crate) use pending::Authentication;
+use pending::PendingToken;
 pub use service_accounts::{AccountsContext, ServiceAccounts, TokenConfig};
 pub use tokens::{AUDIENCE, TokenFile, TokenFileError, Tokens};
 
@@ -39,11 +42,22 @@ use bearer_protocol::BearerProtocol;
 /// Extra of a user that identifies the credential.
 const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
+/// Credentials of a connection when it gets a request.
+#[derive(Clone, Copy)]
+pub(crate) struct ConnectionCredentials<'a> {
+    /// The client certificate.
+    pub(crate) certificate: Option<&'a ClientCertificate>,
+    /// Time of the request.
+    pub(crate) now: SystemTime,
+}
+
 /// Authenticator of requests.
 #[derive(Clone, Debug, Default)]
 pub struct Authenticator {
     /// True if requests without credentials are those of `system:anonymous`.
     pub anonymous: bool,
+    /// Paths for which they are; all paths if there are none.
+    pub anonymous_paths: Vec<String>,
     /// Proxies that may name users.
     pub front_proxy: Option<Arc<FrontProxy>>,
     /// True if the uids in client certificates are ignored.
@@ -65,25 +79,36 @@ impl Authenticator {
         }
     }
 
-    /// Returns the user who makes a request at the time `now`: the user that a front proxy names, the user of the
+    /// Returns the user who makes a request on a `connection` for `path`: the user that a front proxy names, the user of the
     /// connection's client certificate, or the user of the token according to `tokens`. Removes a token among the
-    /// subprotocols of a WebSocket from the headers.
-    ///
-    /// # Errors
-    /// If there is no such user (401).
-    pub fn authenticate(
+    /// subprotocols of a WebSocket from the headers. If no local authenticator accepts the token, and other servers may,
+    /// the authentication is pending.
+    pub(crate) fn begin(
         &self,
         tokens: &dyn TokenAuthenticator,
         headers: &mut HeaderMap,
-        certificate: Option<&ClientCertificate>,
-        now: SystemTime,
-    ) -> Result<Authenticated, ApiError> {
+        path: &str,
+        connection: ConnectionCredentials<'_>,
+    ) -> Authentication {
+        let outcome = self.identify(tokens, headers, path, connection);
+        outcome.unwrap_or_else(|error| Authentication::Done(Err(error)))
+    }
+
+    fn identify(
+        &self,
+        tokens: &dyn TokenAuthenticator,
+        headers: &mut HeaderMap,
+        path: &str,
+        connection: ConnectionCredentials<'_>,
+    ) -> Result<Authentication, ApiError> {
+        let done = |user: Arc<User>| Ok(Authentication::Done(Ok(user.into())));
+        let ConnectionCredentials { certificate, now } = connection;
         let certificate = match (certificate, &self.front_proxy) {
             (Some(ClientCertificate::FrontProxy(until, otherwise)), Some(front_proxy)) => {
                 if now <= *until
                     && let Some(user) = front_proxy.user(headers)?
                 {
-                    return Ok(user.into());
+                    return done(user);
                 }
                 Some(&**otherwise)
             }
@@ -91,29 +116,39 @@ impl Authenticator {
         };
         let faulty = match certificate {
             Some(ClientCertificate::User(user, until)) if until.is_none_or(|until| now <= until) => {
-                return Ok(Arc::clone(user).into());
+                return done(Arc::clone(user));
             }
             Some(ClientCertificate::Nameless) | None => false,
             Some(_) => true,
         };
         if let Some(token) = bearer_token(headers) {
-            let known = token.map(|token| tokens.authenticate(token, &[]));
-            return known
-                .and_then(Result::ok)
-                .map(Authenticated::from)
-                .ok_or_else(ApiError::unauthorized);
+            let token = token.ok_or_else(ApiError::unauthorized)?;
+            return Ok(match tokens.authenticate(token, &[]) {
+                Ok(known) => Authentication::Done(Ok(known.into())),
+                Err(_) => Authentication::for_others(tokens, || PendingToken::Header(token.to_owned())),
+            });
         }
         if let Some(protocol) = BearerProtocol::read(headers)? {
-            let outcome = tokens.authenticate(&protocol.token, &[]);
-            let known = outcome.map_err(|_| ApiError::unauthorized())?;
-            protocol.remove_from(headers);
-            return Ok(known.into());
+            return Ok(match tokens.authenticate(&protocol.token, &[]) {
+                Ok(known) => {
+                    protocol.remove_from(headers);
+                    Authentication::Done(Ok(known.into()))
+                }
+                Err(_) => Authentication::for_others(tokens, || PendingToken::Protocol(protocol)),
+            });
         }
-        if self.anonymous && !faulty {
-            Ok(Arc::new(anonymous()).into())
+        if self.accepts_anonymous(path) && !faulty {
+            done(Arc::new(anonymous()))
         } else {
             Err(ApiError::unauthorized())
         }
+    }
+
+    /// Returns true if requests without credentials for this path are those of `system:anonymous`.
+    ///
+    /// upstream: k8s.io/apiserver/pkg/authentication/request/anonymous#Authenticator.AuthenticateRequest
+    fn accepts_anonymous(&self, path: &str) -> bool {
+        self.anonymous && (self.anonymous_paths.is_empty() || self.anonymous_paths.iter().any(|one| one == path))
     }
 }
 
@@ -179,7 +214,7 @@ pub(crate) fn is_anonymous(user: &User) -> bool {
 /// `system:unauthenticated`, whichever credential names them.
 ///
 /// upstream: k8s.io/apiserver/pkg/authentication/group#AuthenticatedGroupAdder
-fn authenticated(mut user: User) -> User {
+pub(crate) fn authenticated(mut user: User) -> User {
     if !is_anonymous(&user) && !user.is_in(AUTHENTICATED) {
         user.groups.push(SmolStr::new_static(AUTHENTICATED));
     }
@@ -219,8 +254,14 @@ mod tests {
             anonymous,
             ..Authenticator::default()
         };
-        let known = authenticator.authenticate(&tokens, &mut headers, certificate, UNIX_EPOCH);
-        known.map(|known| known.user)
+        let connection = ConnectionCredentials {
+            certificate,
+            now: UNIX_EPOCH,
+        };
+        match authenticator.begin(&tokens, &mut headers, "/", connection) {
+            Authentication::Done(known) => known.map(|known| known.user),
+            Authentication::Pending(_) => Err(ApiError::internal("nobody else can be asked")),
+        }
     }
 
     fn ask(anonymous: bool, authorization: &str) -> Result<Arc<User>, ApiError> {
@@ -242,6 +283,19 @@ mod tests {
             assert_eq!((user.name.as_str(), user.uid.as_str()), ("alice", "alice-uid"));
             assert_eq!(user.groups, ["devs", "system:authenticated"]);
         }
+    }
+
+    #[test]
+    fn anonymous_requests_are_accepted_for_their_paths() {
+        let authenticator = Authenticator {
+            anonymous: true,
+            anonymous_paths: vec!["/livez".to_owned()],
+            ..Authenticator::default()
+        };
+        for (path, accepted) in [("/livez", true), ("/livez/ping", false), ("/api", false)] {
+            assert_eq!(authenticator.accepts_anonymous(path), accepted, "{path}");
+        }
+        assert!(!Authenticator::default().accepts_anonymous("/livez"));
     }
 
     #[test]

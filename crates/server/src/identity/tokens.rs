@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use holdfast_authorization::User;
-use holdfast_resource::access::{TokenAuthenticator, TokenError, TokenUser};
+use holdfast_resource::access::{RemoteTokenAuthenticator, TokenAuthenticator, TokenError, TokenUser};
 use sha2::{Digest, Sha256};
 use smol_str::SmolStr;
 
@@ -116,19 +116,31 @@ impl TokenAuthenticator for TokenFile {
 
 /// Authenticators of tokens, called in order until one recognises the token.
 #[derive(Default)]
-pub struct Tokens(Vec<Arc<dyn TokenAuthenticator>>);
+pub struct Tokens {
+    local: Vec<Arc<dyn TokenAuthenticator>>,
+    remote: Option<Arc<dyn RemoteTokenAuthenticator>>,
+}
 
 impl Tokens {
     /// Combines the authenticators in their order.
     pub fn new(authenticators: impl IntoIterator<Item = Arc<dyn TokenAuthenticator>>) -> Self {
-        Self(authenticators.into_iter().collect())
+        Self {
+            local: authenticators.into_iter().collect(),
+            remote: None,
+        }
+    }
+
+    /// Asks `remote` about tokens that no other authenticator accepts.
+    #[must_use]
+    pub fn with_remote(self, remote: Option<Arc<dyn RemoteTokenAuthenticator>>) -> Self {
+        Self { remote, ..self }
     }
 }
 
 impl TokenAuthenticator for Tokens {
     fn authenticate(&self, token: &str, audiences: &[&str]) -> Result<TokenUser, TokenError> {
         let mut refusal = TokenError::Unknown;
-        for authenticator in &self.0 {
+        for authenticator in &self.local {
             match authenticator.authenticate(token, audiences) {
                 Err(TokenError::Unknown) => {}
                 Err(rejected) => refusal = rejected,
@@ -136,6 +148,10 @@ impl TokenAuthenticator for Tokens {
             }
         }
         Err(refusal)
+    }
+
+    fn remote(&self) -> Option<&dyn RemoteTokenAuthenticator> {
+        self.remote.as_deref()
     }
 }
 

@@ -6,6 +6,7 @@
 mod admission;
 mod aggregation;
 mod audit;
+mod authentication;
 mod conditions;
 mod conversions;
 mod etcd;
@@ -48,6 +49,7 @@ use crate::wire::in_flight::InFlight;
 
 use aggregation::Aggregation;
 pub use audit::AuditCounters;
+pub use authentication::AuthenticationMetrics;
 pub(crate) use conditions::ConditionLabels;
 use conditions::Conditions;
 use conversions::Conversions;
@@ -308,6 +310,14 @@ impl Metrics {
         ManifestMetrics::new(&self.families, server)
     }
 
+    /// Exposes the authentication configuration of the server whose name has this hash, and the issuers of tokens.
+    ///
+    /// # Errors
+    /// If two metrics have the same name, as for [`Metrics::new`].
+    pub fn follow_authentication(&self, server: &str) -> prometheus::Result<AuthenticationMetrics> {
+        AuthenticationMetrics::new(&self.families, server)
+    }
+
     /// Exposes the build information.
     ///
     /// # Errors
@@ -351,6 +361,7 @@ pub fn families(kinds: Vec<Arc<CounterFamily>>) -> prometheus::Result<Vec<Family
     metrics.families.register(admission::Admission::new(None)?)?;
     metrics.time_rules(Arc::default())?;
     metrics.count_kinds(kinds)?;
+    metrics.follow_authentication("")?;
     let mut families = metrics.families.known();
     families.extend(fairness::families());
     for (name, kind, labels, help) in [

@@ -211,7 +211,7 @@ fn whole_seconds(timeout: Duration) -> Duration {
 }
 
 /// Returns the reason why an exchange failed, in Go's words.
-pub(super) fn pool_error_text(error: &PoolError) -> String {
+pub(crate) fn pool_error_text(error: &PoolError) -> String {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = error.source();
     let mut text = error.to_string();
     while let Some(error) = cause {

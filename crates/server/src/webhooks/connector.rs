@@ -25,7 +25,7 @@ use super::trust::{self, Trust};
 
 /// Connector for HTTPS connections.
 #[derive(Clone)]
-pub(super) struct Connector {
+pub(crate) struct Connector {
     tls: TlsConnector,
     /// Resolver of hosts that are services of the cluster; `None` for DNS names.
     services: Option<Arc<Services>>,
@@ -36,7 +36,7 @@ pub(super) struct Connector {
 /// Reason why there is no connection, in Go's words.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct ConnectError(String);
+pub(crate) struct ConnectError(String);
 
 /// Timeout of the lookup of a host, and of the connection to each of its addresses.
 const DIAL: Duration = Duration::from_secs(30);
@@ -53,7 +53,7 @@ impl Connector {
     ///
     /// # Errors
     /// If there are no authorities.
-    pub(super) fn new(
+    pub(crate) fn new(
         authorities: Option<&[u8]>,
         services: Option<Arc<Services>>,
         certificate: Option<Arc<dyn ResolvesClientCert>>,
@@ -159,7 +159,7 @@ impl tower_service::Service<Uri> for Connector {
 }
 
 /// A connection to a webhook.
-pub(super) struct Stream(TokioIo<TlsStream<TcpStream>>);
+pub(crate) struct Stream(TokioIo<TlsStream<TcpStream>>);
 
 impl Connection for Stream {
     fn connected(&self) -> Connected {

@@ -22,8 +22,9 @@ pub(crate) use services::Services;
 pub(crate) use trust::Trust;
 
 pub(crate) use backend::Backend;
-pub(crate) use client::CallError;
 pub use client::Client;
+pub(crate) use client::{CallError, pool_error_text};
+pub(crate) use connector::Connector;
 pub use credentials::{UserFields, WebhookCredentials, WebhookUser, WebhookUsers};
 pub use holdfast_admission::webhooks::authorities_fault;
 pub use routing::Routing;

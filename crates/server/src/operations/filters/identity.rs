@@ -12,7 +12,10 @@ use super::audit::AuditLog;
 use super::{Completion, Exchange, Filter, Step};
 use crate::http::ApiError;
 use crate::http::response::{self, Response};
-use crate::identity::{self, Authenticated, Authenticator, ClientCertificate, Impersonation, Judged, authorization};
+use crate::identity::{
+    self, Authenticated, Authentication, Authenticator, ClientCertificate, ConnectionCredentials, Impersonation,
+    Judged, authorization,
+};
 use crate::metrics::Identities;
 use crate::operations::audit;
 
@@ -28,16 +31,37 @@ pub(super) struct WithAuthentication<'a> {
 }
 
 impl WithAuthentication<'_> {
-    fn authenticate(&self, exchange: &mut Exchange<'_>) -> Result<Authenticated, ApiError> {
-        let (headers, certificate) = (&mut exchange.head.headers, exchange.certificate);
-        let outcome = self
-            .authenticator
-            .authenticate(self.tokens, headers, certificate, exchange.received);
+    fn begin(&self, exchange: &mut Exchange<'_>) -> Authentication {
+        let connection = ConnectionCredentials {
+            certificate: exchange.certificate,
+            now: exchange.received,
+        };
+        let head = &mut exchange.head;
+        self.authenticator
+            .begin(self.tokens, &mut head.headers, head.uri.path(), connection)
+    }
+
+    /// Counts the outcome of an authentication, and sets the user of the request or answers it.
+    fn conclude<'f>(&'f self, exchange: &'f mut Exchange<'_>, outcome: Result<Authenticated, ApiError>) -> Step<'f> {
         match &outcome {
             Ok(authenticated) => self.counters.authenticated(&authenticated.user.name),
             Err(_) => self.counters.unauthenticated(),
         }
-        outcome
+        let is_unknown = outcome
+            .as_ref()
+            .map_or(true, |known| identity::is_anonymous(&known.user));
+        exchange.is_last |= is_unknown && self.ends_connections && exchange.head.version == Version::HTTP_2;
+        match outcome {
+            Ok(Authenticated { user, annotations }) => {
+                exchange.user = Some(user);
+                exchange.annotations = annotations;
+                Step::Pass
+            }
+            Err(error) => {
+                let response = exchange.rejection(self.serializer, &error);
+                self.audit_log.reject(exchange, attempted(exchange), response)
+            }
+        }
     }
 }
 
@@ -54,21 +78,12 @@ fn warning(exchange: &Exchange<'_>) -> Option<String> {
 impl Filter for WithAuthentication<'_> {
     fn request<'f>(&'f self, exchange: &'f mut Exchange<'_>) -> Step<'f> {
         exchange.credentials_warning = warning(exchange);
-        let authenticated = self.authenticate(exchange);
-        let is_unknown = authenticated
-            .as_ref()
-            .map_or(true, |known| identity::is_anonymous(&known.user));
-        exchange.is_last |= is_unknown && self.ends_connections && exchange.head.version == Version::HTTP_2;
-        match authenticated {
-            Ok(Authenticated { user, annotations }) => {
-                exchange.user = Some(user);
-                exchange.annotations = annotations;
-                Step::Pass
-            }
-            Err(error) => {
-                let response = exchange.rejection(self.serializer, &error);
-                self.audit_log.reject(exchange, attempted(exchange), response)
-            }
+        match self.begin(exchange) {
+            Authentication::Done(outcome) => self.conclude(exchange, outcome),
+            Authentication::Pending(token) => Step::Wait(Box::pin(async move {
+                let outcome = token.ask(self.tokens, &mut exchange.head.headers).await;
+                self.conclude(exchange, outcome).finished().await
+            })),
         }
     }
 
