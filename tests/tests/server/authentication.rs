@@ -20,7 +20,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// Sends a request with this token.
 async fn ask(server: &Server, token: &str, method: Method, path: &str, body: &Value) -> (StatusCode, Value) {
-    let target = Target::of(server).unwrap().with_token(token);
+    let target = Target::new(server).unwrap().with_token(token);
     let mut connection = target.connect().await.unwrap();
     let body = match body {
         Value::Null => Bytes::new(),
@@ -103,7 +103,7 @@ async fn token_of_issuer_names_user_by_claims() {
     let (issuer, folder, key) = (TestIssuer::start().await, TempDir::new().unwrap(), TokenKey::new("one"));
     let flag = write(folder.path(), &configuration(&issuer, "kubernetes", ""));
     let server = Server::start(&Binary::debug().unwrap(), &[&flag]).unwrap();
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     let token = key.sign(&issuer.claims("kubernetes", 3600, &alice()));
     assert_eq!(who(&server, &token).await, Err(StatusCode::UNAUTHORIZED));
     let status = review(&mut client, &token, &[]).await;
@@ -198,7 +198,7 @@ async fn changed_configuration_is_used_unless_it_is_invalid() {
     issuer.publish(&[&key]);
     let flag = write(folder.path(), &configuration(&issuer, "first", ""));
     let server = Server::start(&Binary::debug().unwrap(), &[&flag]).unwrap();
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     let token = |audience: &str, seconds: i64| key.sign(&issuer.claims(audience, seconds, &alice()));
     until_known(&server, &token("first", 3600)).await;
 
@@ -319,7 +319,7 @@ async fn anonymous_requests_are_limited_to_paths() {
     let why = "anonymous: Forbidden: --anonymous-auth flag cannot be set when anonymous field is configured";
     assert!(refusal.contains(why), "{refusal}");
     let server = Server::start(&binary, &[&flag]).unwrap();
-    let mut anonymous = Target::of(&server).unwrap().anonymous().connect().await.unwrap();
+    let mut anonymous = Target::new(&server).unwrap().anonymous().connect().await.unwrap();
     for (path, expected) in [
         ("/livez", StatusCode::OK),
         ("/readyz", StatusCode::UNAUTHORIZED),
@@ -356,7 +356,7 @@ async fn webhook_reviews_unknown_tokens() {
     ];
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let server = Server::start(&Binary::debug().unwrap(), &flags).unwrap();
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     let expected =
         json!({"username": "ann", "uid": "7", "groups": ["devs", "system:authenticated"], "extra": {"a": ["b"]}});
     for _ in 0..3 {
