@@ -42,7 +42,7 @@ impl Stage<'_> {
 
     /// Authenticates the token of a review, if other servers may have to be asked about it.
     async fn ask_about_token(&self, review: &dyn Review, object: &Value) -> Option<Result<TokenUser, TokenError>> {
-        let tokens = self.environment.access.tokens;
+        let tokens = self.environment.access().tokens;
         tokens.remote()?;
         let (token, audiences) = review.token_question(object)?;
         Some(access::authenticate(tokens, token, &audiences).await)

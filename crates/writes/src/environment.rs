@@ -10,7 +10,8 @@ use holdfast_admission::policies::{Check, Policies};
 use holdfast_admission::webhooks::{ClientConfig, WebhookType, Webhooks};
 use holdfast_authorization::{Attributes, Authorization, Authorizer, User, UserRules};
 use holdfast_resource::access::{
-    Access, IssuedToken, ServiceAccountToken, TokenAuthenticator, TokenError, TokenIssuer, TokenUser,
+    Access, IssuedToken, RemoteTokenAuthenticator, ServiceAccountToken, TokenAuthenticator, TokenError, TokenIssuer,
+    TokenUser,
 };
 use holdfast_resource::convert::Converted;
 use holdfast_resource::{ConversionCaller, ConversionWebhook, Lookup, Resource};
@@ -225,6 +226,11 @@ impl TokenAuthenticator for Environment<'_> {
     fn authenticate(&self, token: &str, audiences: &[&str]) -> Result<TokenUser, TokenError> {
         self.record(Read::Tokens);
         self.services.access.tokens.authenticate(token, audiences)
+    }
+
+    fn remote(&self) -> Option<&dyn RemoteTokenAuthenticator> {
+        self.record(Read::Tokens);
+        self.services.access.tokens.remote()
     }
 }
 
