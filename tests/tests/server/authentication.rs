@@ -264,7 +264,7 @@ async fn invalid_configuration_ends_the_start() {
             "oidc: egress lookup required with egress selector type \"cluster\"",
         ),
     ] {
-        let refusal = binary.refusal(&[write(folder.path(), text)]).unwrap();
+        let refusal = binary.rejection(&[write(folder.path(), text)]).unwrap();
         assert!(refusal.contains(why), "{refusal}");
     }
     let flag = write(folder.path(), &good);
@@ -280,7 +280,7 @@ async fn invalid_configuration_ends_the_start() {
         (&["--authentication-config=/nowhere"], "/nowhere"),
         (&["--authentication-token-webhook-config-file=/nowhere"], "/nowhere"),
     ] {
-        let refusal = binary.refusal(flags).unwrap();
+        let refusal = binary.rejection(flags).unwrap();
         assert!(refusal.contains(why), "{refusal}");
     }
 }
@@ -315,7 +315,7 @@ async fn anonymous_requests_are_limited_to_paths() {
                 [{path: /livez}]}\n";
     let flag = write(folder.path(), text);
     let binary = Binary::debug().unwrap();
-    let refusal = binary.refusal(&[flag.as_str(), "--anonymous-auth=true"]).unwrap();
+    let refusal = binary.rejection(&[flag.as_str(), "--anonymous-auth=true"]).unwrap();
     let why = "anonymous: Forbidden: --anonymous-auth flag cannot be set when anonymous field is configured";
     assert!(refusal.contains(why), "{refusal}");
     let server = Server::start(&binary, &[&flag]).unwrap();
