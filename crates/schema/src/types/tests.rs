@@ -322,8 +322,8 @@ fn parts_shared_with_base_are_skipped() {
     assert_eq!(unknown(Provenance::apply()), ["metadata.x", "spec.template.spec.x"]);
     assert!(unknown(Provenance::apply().changing(&base, stored)).is_empty());
     let other = object(text);
-    let other = Provenance::apply().changing(&other, stored);
-    assert_eq!(unknown(other).len(), 2, "it is equal, and yet another");
+    let unshared = Provenance::apply().changing(&other, stored);
+    assert_eq!(unknown(unshared).len(), 2, "it is equal, and yet another");
     let filled = |provenance| {
         let filled = with_defaults_from(&table, of, &changed, provenance, &mut Growth::default());
         filled.unwrap().unwrap()
