@@ -182,7 +182,8 @@ pub(crate) struct Serve {
     #[command(flatten)]
     pub(crate) authentication: AuthenticationFlags,
 
-    /// Ordered list of authorizers: RBAC, AlwaysAllow, AlwaysDeny, Node. There are no nodes, so Node allows nothing
+    /// Ordered list of authorizers: RBAC, Node, AlwaysAllow, AlwaysDeny. A cluster with nodes needs Node,RBAC and the
+    /// admission plugin NodeRestriction
     #[arg(long, value_name = "MODES", value_delimiter = ',', default_value = "RBAC", value_parser = authorization_mode)]
     pub(crate) authorization_mode: Vec<AuthorizationMode>,
 
@@ -341,7 +342,7 @@ pub(crate) enum AuthorizationMode {
     AlwaysAllow,
     /// Nothing is allowed, but to members of `system:masters`.
     AlwaysDeny,
-    /// Permissions of nodes for their own objects. There are no nodes here, so it allows nothing.
+    /// Permissions of nodes for their own objects and those that their Pods need.
     Node,
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use arc_swap::ArcSwap;
 use holdfast_authentication::AnonymousConfig;
-use holdfast_authorization::rbac::RuleIndex;
+use holdfast_authorization::node::{NodeAuthorizer, NodeFeatures, NodeGraph};
 use holdfast_authorization::{AlwaysAllow, AlwaysDeny, Authorizer, Chain};
 use holdfast_controllers::Selection;
 use holdfast_kind_tables::features::{Feature, FeatureGates};
@@ -58,6 +58,8 @@ pub(crate) struct Assembly<'a> {
     pub(crate) opened: &'a Opened,
     /// The built-in kinds.
     pub(crate) kinds: &'a holdfast_kinds::Config,
+    /// Graph of the mode `Node`, which the server keeps up to date.
+    pub(crate) nodes: &'a Arc<NodeGraph>,
     /// The feature gates.
     pub(crate) gates: &'a FeatureGates,
     /// The controllers that run.
@@ -183,6 +185,28 @@ impl Assembly<'_> {
         Ok((Arc::new(accounts), issuer))
     }
 
+    /// Returns the authorizers in the order of the flags.
+    fn authorizer(&self) -> Chain {
+        let modes = self.flags.authorization_mode.iter();
+        Chain::new(modes.map(|mode| -> Arc<dyn Authorizer> {
+            match mode {
+                AuthorizationMode::Rbac => Arc::clone(&self.kinds.policy) as _,
+                AuthorizationMode::AlwaysAllow => Arc::new(AlwaysAllow),
+                AuthorizationMode::AlwaysDeny => Arc::new(AlwaysDeny),
+                AuthorizationMode::Node => Arc::new(self.node_authorizer()),
+            }
+        }))
+    }
+
+    fn node_authorizer(&self) -> NodeAuthorizer {
+        let features = self.kinds.features;
+        let gates = NodeFeatures {
+            pod_certificates: features.has(Feature::PodCertificateRequest),
+            service_accounts: features.has(Feature::KubeletServiceAccountTokenForCredentialProviders),
+        };
+        NodeAuthorizer::new(Arc::clone(self.nodes), holdfast_kinds::node_rules(features), gates)
+    }
+
     fn metrics(&self) -> Result<Arc<Metrics>> {
         let metrics = Metrics::new()?;
         metrics.count_objects(Arc::clone(&self.opened.store), Arc::clone(&self.registry))?;
@@ -254,7 +278,7 @@ impl Assembly<'_> {
                 registry: Arc::clone(registry),
                 policies: Arc::clone(&self.kinds.policies),
                 store: Arc::clone(store),
-                authorizer: Arc::new(authorizer(flags, &self.kinds.policy)),
+                authorizer: Arc::new(self.authorizer()),
                 tokens: Arc::new(tokens),
                 identifiers: Arc::new(RandomIdentifiers::default()),
                 clock: Arc::new(SystemClock),
@@ -268,20 +292,6 @@ impl Assembly<'_> {
             config: self.config(),
         }))
     }
-}
-
-/// Returns the authorizers in the order of the flags.
-fn authorizer(flags: &Serve, policy: &Arc<RuleIndex>) -> Chain {
-    let modes = flags.authorization_mode.iter();
-    Chain::new(modes.filter_map(|mode| -> Option<Arc<dyn Authorizer>> {
-        match mode {
-            AuthorizationMode::Rbac => Some(Arc::clone(policy) as _),
-            AuthorizationMode::AlwaysAllow => Some(Arc::new(AlwaysAllow)),
-            AuthorizationMode::AlwaysDeny => Some(Arc::new(AlwaysDeny)),
-            // It decides only about nodes.
-            AuthorizationMode::Node => None,
-        }
-    }))
 }
 
 /// Returns an authenticator that accepts requests without credentials as `system:anonymous` by `configured`, or by the flags:

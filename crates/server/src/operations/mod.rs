@@ -10,6 +10,7 @@ mod flagz;
 pub mod health;
 pub mod inflight;
 pub mod loopback;
+pub mod node_graph;
 pub mod openapi;
 pub mod paths;
 pub mod service;
