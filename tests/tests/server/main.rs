@@ -23,6 +23,7 @@ mod etcd_conditions;
 mod files;
 mod gates;
 mod migration;
+mod nodes;
 mod packaging;
 mod process;
 mod quotas;
