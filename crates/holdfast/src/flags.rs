@@ -163,6 +163,11 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "AUDIENCES", value_delimiter = ',')]
     pub(crate) api_audiences: Vec<String>,
 
+    /// Accept the tokens in Secrets of the type bootstrap.kubernetes.io/token in kube-system, with which new nodes join
+    #[arg(long, value_name = "BOOL", default_value_t = false, action = ArgAction::Set,
+          num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub(crate) enable_bootstrap_token_auth: bool,
+
     /// Maximum validity of a service account token. If not set, tokens have the requested validity
     #[arg(long, value_name = "DURATION", value_parser = token_life)]
     pub(crate) service_account_max_token_expiration: Option<Duration>,

@@ -16,13 +16,15 @@ use holdfast_resource::access::{RemoteTokenAuthenticator, TokenAuthenticator};
 use holdfast_server::api::context::{Config, Context, MAX_OBJECT_BYTES, MAX_OBJECT_BYTES_ON_ETCD, Parts, Shared};
 use holdfast_server::http::options::ListRules;
 use holdfast_server::identity::{
-    AccountsContext, Authenticator, Impersonation, IssuerDocuments, ServiceAccounts, TokenConfig, TokenFile, Tokens,
+    AccountsContext, Authenticator, BootstrapTokens, Impersonation, IssuerDocuments, LegacyTokens, SecretUse,
+    ServiceAccounts, TokenConfig, TokenFile, Tokens,
 };
 use holdfast_server::metrics::Metrics;
 use holdfast_server::operations::health::{Endpoint, Health};
 use holdfast_server::operations::paths::{Pages, Paths};
 use holdfast_server::operations::service::Service;
 use holdfast_server::operations::storage_versions::StorageVersionBarrier;
+use holdfast_server::operations::token_uses;
 use holdfast_server::runtime::shutdown::Shutdown;
 use holdfast_server::runtime::version::Build;
 use holdfast_server::runtime::{RandomIdentifiers, SystemClock};
@@ -30,6 +32,7 @@ use holdfast_server::webhooks::Webhooks;
 use holdfast_server::wire::in_flight::InFlight;
 use holdfast_server::write::FieldManagers;
 use smol_str::SmolStr;
+use tokio::sync::mpsc::Receiver;
 
 use crate::aggregation::Aggregation;
 use crate::authentication::{Authentication, Surroundings};
@@ -72,6 +75,19 @@ pub(crate) struct Assembly<'a> {
     pub(crate) shutdown: Shutdown,
 }
 
+/// Authenticators of tokens that the store knows.
+struct Accounts {
+    current: Arc<ServiceAccounts>,
+    /// Authenticator of tokens in Secrets.
+    legacy: LegacyTokens,
+    /// Authenticator of bootstrap tokens, if it is enabled.
+    bootstrap: Option<BootstrapTokens>,
+    /// Uses of tokens in Secrets, to be noted there.
+    uses: Receiver<SecretUse>,
+    /// Public documents of the issuer.
+    issuer: Option<IssuerDocuments>,
+}
+
 impl Assembly<'_> {
     /// Assembles the service.
     pub(crate) fn service(&self) -> Result<(Arc<Service>, Aggregation)> {
@@ -82,15 +98,25 @@ impl Assembly<'_> {
             .map(|path| TokenFile::load(path).with_context(|| format!("--token-auth-file: {}", path.display())));
         let token_file = token_file.transpose()?;
         let has = |feature| self.kinds.features.has(feature);
-        let (accounts, issuer) = self.accounts()?;
+        let Accounts {
+            current: accounts,
+            legacy,
+            bootstrap,
+            uses,
+            issuer,
+        } = self.accounts()?;
         let metrics = self.metrics().context("cannot set up metrics")?;
+        metrics.count_kinds(legacy.counters())?;
         let authentication = self.authentication(&metrics)?;
-        let tokens = Tokens::new([
+        let bootstrap_tokens = bootstrap.map(|tokens| Arc::new(tokens) as Arc<dyn TokenAuthenticator>);
+        let local = [
             Arc::new(token_file.unwrap_or_default()) as Arc<dyn TokenAuthenticator>,
             Arc::clone(&accounts) as Arc<dyn TokenAuthenticator>,
-        ]);
+            Arc::new(legacy) as Arc<dyn TokenAuthenticator>,
+        ];
         let remote = authentication.remote.clone();
-        let tokens = tokens.with_remote(remote.map(|remote| remote as Arc<dyn RemoteTokenAuthenticator>));
+        let tokens = Tokens::new(local.into_iter().chain(bootstrap_tokens))
+            .with_remote(remote.map(|remote| remote as Arc<dyn RemoteTokenAuthenticator>));
         let aggregation = flags.aggregation.load(
             &self.opened.store,
             registry,
@@ -146,7 +172,9 @@ impl Assembly<'_> {
             ends_unauthenticated_connections: has(Feature::UnauthenticatedHTTP2DOSMitigation),
             storage_versions,
         };
-        Ok((Arc::new(service), aggregation))
+        let shared = Arc::new(service);
+        token_uses::follow(&shared, uses);
+        Ok((shared, aggregation))
     }
 
     /// Returns the authenticators that ask other servers, and the rule for requests without credentials.
@@ -162,8 +190,8 @@ impl Assembly<'_> {
         })
     }
 
-    /// Returns the service accounts and the public documents of their issuer.
-    fn accounts(&self) -> Result<(Arc<ServiceAccounts>, Option<IssuerDocuments>)> {
+    /// Returns the authenticators of service accounts and the public documents of their issuer.
+    fn accounts(&self) -> Result<Accounts> {
         let flags = self.flags;
         let keys = TokenKeys::load(
             &flags.data_dir.join("pki"),
@@ -181,8 +209,18 @@ impl Assembly<'_> {
             clock: Arc::new(SystemClock),
             identifiers: Arc::new(RandomIdentifiers::default()),
         };
-        let accounts = ServiceAccounts::new(token_config(flags), keys.signing, keys.verifying, context);
-        Ok((Arc::new(accounts), issuer))
+        let config = token_config(flags);
+        let bootstrap = flags
+            .enable_bootstrap_token_auth
+            .then(|| BootstrapTokens::new(config.audiences.clone(), &context));
+        let (legacy, uses) = LegacyTokens::new(config.audiences.clone(), keys.verifying.clone(), &context);
+        Ok(Accounts {
+            current: Arc::new(ServiceAccounts::new(config, keys.signing, keys.verifying, context)),
+            legacy,
+            bootstrap,
+            uses,
+            issuer,
+        })
     }
 
     /// Returns the authorizers in the order of the flags.

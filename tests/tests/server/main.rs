@@ -27,6 +27,7 @@ mod nodes;
 mod packaging;
 mod process;
 mod quotas;
+mod secret_tokens;
 mod served;
 mod service_accounts;
 mod several_servers;

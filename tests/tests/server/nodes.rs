@@ -61,7 +61,11 @@ impl Cluster {
 
     /// Checks that the kubelet's request is forbidden with this message.
     async fn refused(&mut self, method: Method, path: &str, body: Value, message: &str) {
-        let media_type = if method == Method::PATCH { MERGE } else { "application/json" };
+        let media_type = if method == Method::PATCH {
+            MERGE
+        } else {
+            "application/json"
+        };
         let (status, answer) = self.kubelet.ask(method, path, media_type, body).await;
         assert_eq!(status, StatusCode::FORBIDDEN, "{path}: {answer}");
         assert_eq!(answer["message"], message, "{path}");
@@ -98,7 +102,10 @@ async fn kubelet_reads_the_secrets_of_its_pods_only() {
     for (path, message) in [
         (other.as_str(), refusal("get", " \"other\"", unrelated)),
         (SECRETS, refusal("list", "", "No Object name found")),
-        (&format!("{SECRETS}?watch=1"), refusal("watch", "", "No Object name found")),
+        (
+            &format!("{SECRETS}?watch=1"),
+            refusal("watch", "", "No Object name found"),
+        ),
     ] {
         cluster.refused(Method::GET, path, Value::Null, &message).await;
     }
@@ -183,8 +190,14 @@ async fn access_review_of_a_node_considers_selectors() {
     let mut cluster = Cluster::start().await;
     for (selector, allowed) in [
         (json!({"rawSelector": "spec.nodeName=n"}), true),
-        (json!({"requirements": [{"key": "spec.nodeName", "operator": "In", "values": ["n"]}]}), true),
-        (json!({"requirements": [{"key": "spec.nodeName", "operator": "NotIn", "values": ["n"]}]}), false),
+        (
+            json!({"requirements": [{"key": "spec.nodeName", "operator": "In", "values": ["n"]}]}),
+            true,
+        ),
+        (
+            json!({"requirements": [{"key": "spec.nodeName", "operator": "NotIn", "values": ["n"]}]}),
+            false,
+        ),
         (json!({"rawSelector": "spec.nodeName=m"}), false),
     ] {
         let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": {
@@ -200,7 +213,8 @@ async fn access_review_of_a_node_considers_selectors() {
 async fn kubelet_maintains_its_lease_and_csi_node() {
     let mut cluster = Cluster::start().await;
     let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
-    let lease = |name: &str| json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}});
+    let lease =
+        |name: &str| json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}});
     let (status, answer) = cluster
         .kubelet
         .ask(Method::POST, leases, "application/json", lease("n"))

@@ -209,13 +209,18 @@ fn selected_fields(selector: &Field<'_, '_>) -> Vec<FieldRequirement> {
         return parsed.requirements().to_vec();
     }
     let requirements = selector.child("requirements");
-    let read = requirements.items().filter(|one| can_be_read(one, false));
-    let read = read.map(|one| FieldRequirement {
+    let parsed = requirements.items().filter(|one| can_be_read(one, false));
+    let selected = parsed.map(|one| FieldRequirement {
         field: one.child("key").text().into(),
         is_equal: one.child("operator").text() == "In",
-        value: one.child("values").items().next().map(|value| value.text().into()).unwrap_or_default(),
+        value: one
+            .child("values")
+            .items()
+            .next()
+            .map(|value| value.text().into())
+            .unwrap_or_default(),
     });
-    read.collect()
+    selected.collect()
 }
 
 /// Returns true if a requirement can be converted to a selector. A field requirement must have exactly one value.

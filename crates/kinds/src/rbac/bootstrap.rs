@@ -365,8 +365,20 @@ mod tests {
     #[test]
     fn all_of_them_are_objects_that_a_client_could_create() {
         let harness = Harness::new();
-        let all = [roles(true, Features::default()), roles(false, Features::default()), bindings(true), bindings(false)].concat();
-        let counts = [roles(true, Features::default()), roles(false, Features::default()), bindings(true), bindings(false)].map(|objects| objects.len());
+        let all = [
+            roles(true, Features::default()),
+            roles(false, Features::default()),
+            bindings(true),
+            bindings(false),
+        ]
+        .concat();
+        let counts = [
+            roles(true, Features::default()),
+            roles(false, Features::default()),
+            bindings(true),
+            bindings(false),
+        ]
+        .map(|objects| objects.len());
         assert_eq!(counts, [69, 7, 50, 7]);
         for object in &all {
             let text = holdfast_value::json::to_string(object);
@@ -428,11 +440,14 @@ mod tests {
     #[test]
     fn gates_add_rules_of_nodes() {
         let with = |gates: &str| node_rules(FeatureGates::set(&[gates.to_owned()]).unwrap().features());
-        let resources = |rules: Vec<Rule>| -> Vec<SmolStr> { rules.into_iter().flat_map(|rule| rule.resources).collect() };
+        let resources =
+            |rules: Vec<Rule>| -> Vec<SmolStr> { rules.into_iter().flat_map(|rule| rule.resources).collect() };
         let usual = resources(node_rules(Features::default()));
         assert!(usual.iter().any(|name| name == "serviceaccounts"));
         assert!(!usual.iter().any(|name| name == "podcertificaterequests"));
-        let more = resources(with("PodCertificateRequest=true,KubeletServiceAccountTokenForCredentialProviders=false"));
+        let more = resources(with(
+            "PodCertificateRequest=true,KubeletServiceAccountTokenForCredentialProviders=false",
+        ));
         assert!(more.iter().any(|name| name == "podcertificaterequests"));
         assert!(!more.iter().any(|name| name == "serviceaccounts"));
     }

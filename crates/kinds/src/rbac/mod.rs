@@ -40,10 +40,14 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     };
     let role = |scope| {
         let (policy, features) = (policy(), config.features);
-        let role = kind(role::Role { scope, policy, features })
-            .named_by(name_faults)
-            .initial_objects()
-            .followed();
+        let role = kind(role::Role {
+            scope,
+            policy,
+            features,
+        })
+        .named_by(name_faults)
+        .initial_objects()
+        .followed();
         role.metadata_checks(in_order(UpdateOrder::ObjectFirst, COMMON_CHECKS))
             .done()
     };

@@ -239,7 +239,8 @@ fn method_verb(method: &Method) -> &'static str {
 /// upstream: k8s.io/apiserver/pkg/endpoints/filters#GetAuthorizerAttributes
 fn field_selector(query: &Query) -> FieldSelector {
     let text = query.get("fieldSelector").filter(|text| !text.is_empty());
-    text.and_then(|text| FieldSelector::parse(text).ok()).unwrap_or_default()
+    text.and_then(|text| FieldSelector::parse(text).ok())
+        .unwrap_or_default()
 }
 
 /// Returns the name that a field selector requires, if it requires one that is a valid path segment.

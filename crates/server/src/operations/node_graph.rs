@@ -21,7 +21,9 @@ pub fn follow(context: &Context, graph: &Arc<NodeGraph>) {
             group: group.into(),
             resource: resource.into(),
         };
-        let Some(resource) = registry.resource(&name) else { continue };
+        let Some(resource) = registry.resource(&name) else {
+            continue;
+        };
         let Some(storage) = &resource.storage else { continue };
         let scope = InformerScope {
             prefix: storage.prefix.clone(),
