@@ -15,7 +15,8 @@ pub mod rbac;
 mod service_account;
 
 pub use attributes::{
-    AUTHENTICATED, AccessTarget, Attributes, FieldRequirement, MASTERS, NODE_NAME, ResourceTarget, UNAUTHENTICATED, User,
+    AUTHENTICATED, AccessTarget, Attributes, FieldRequirement, MASTERS, NODE_NAME, ResourceTarget, UNAUTHENTICATED,
+    User,
 };
 pub use authorizer::{AlwaysAllow, AlwaysDeny, Authorization, Authorizer, Decision, Rule, UserRules};
 pub use chain::{Chain, Masters};

@@ -291,8 +291,14 @@ impl NodeRequest<'_> {
             ("", "create" | "update" | "patch") | ("status", "update" | "patch") => Ok(()),
             ("", "get" | "list" | "watch") => match self.target.name {
                 name if name == self.node => Ok(()),
-                "" => deny(format!("node '{}' cannot read all nodes, only its own Node object", self.node)),
-                name => deny(format!("node '{}' cannot read '{name}', only its own Node object", self.node)),
+                "" => deny(format!(
+                    "node '{}' cannot read all nodes, only its own Node object",
+                    self.node
+                )),
+                name => deny(format!(
+                    "node '{}' cannot read '{name}', only its own Node object",
+                    self.node
+                )),
             },
             _ => deny(""),
         }
@@ -332,7 +338,8 @@ mod tests {
                    volumes: [{name: a, secret: {secretName: s}}, {name: b, configMap: {name: c}}, {name: d, persistentVolumeClaim: \
                    {claimName: pvc}}]}}";
         graph.set_object(GraphResource::Pods, "ns", "p", Some(&object(pod)));
-        let volume = "{spec: {claimRef: {namespace: ns, name: pvc}, csi: {nodeStageSecretRef: {namespace: x, name: vs}}}}";
+        let volume =
+            "{spec: {claimRef: {namespace: ns, name: pvc}, csi: {nodeStageSecretRef: {namespace: x, name: vs}}}}";
         graph.set_object(GraphResource::PersistentVolumes, "", "pv", Some(&object(volume)));
         for resource in [GraphResource::VolumeAttachments, GraphResource::ResourceSlices] {
             graph.set_object(resource, "", "own", Some(&object("{spec: {nodeName: n1}}")));
@@ -386,7 +393,11 @@ mod tests {
         };
         let answer = authorizer.authorize(&kubelet("n1"), &attributes);
         assert_ne!(answer.decision, Decision::Deny, "other authorizers may allow it");
-        if answer.allows() { "allow".to_owned() } else { answer.reason().to_owned() }
+        if answer.allows() {
+            "allow".to_owned()
+        } else {
+            answer.reason().to_owned()
+        }
     }
 
     const NO_RELATION: &str = "no relationship found between node 'n1' and this object";
@@ -407,10 +418,16 @@ mod tests {
             ("get /configmaps ns c", "allow"),
             ("get /configmaps other c", NO_RELATION),
             ("get /persistentvolumeclaims ns pvc", "allow"),
-            ("list /persistentvolumeclaims ns pvc", "can only get individual resources of this type"),
+            (
+                "list /persistentvolumeclaims ns pvc",
+                "can only get individual resources of this type",
+            ),
             ("update /persistentvolumeclaims/status ns pvc", "allow"),
             ("patch /persistentvolumeclaims/status ns other", NO_RELATION),
-            ("get /persistentvolumeclaims/status ns pvc", "can only get/update/patch this type"),
+            (
+                "get /persistentvolumeclaims/status ns pvc",
+                "can only get/update/patch this type",
+            ),
             ("get /persistentvolumeclaims/x ns pvc", "cannot get subresource"),
             ("get /persistentvolumes - pv", "allow"),
             ("get /persistentvolumes - other", NO_RELATION),
@@ -422,11 +439,20 @@ mod tests {
             ("get /serviceaccounts ns other", NO_RELATION),
             ("create /serviceaccounts/token ns sa", "allow"),
             ("create /serviceaccounts/token ns other", NO_RELATION),
-            ("create /serviceaccounts ns sa", "can only create token subresource of serviceaccount"),
-            ("list /serviceaccounts ns sa", "can only create tokens for individual service accounts"),
+            (
+                "create /serviceaccounts ns sa",
+                "can only create token subresource of serviceaccount",
+            ),
+            (
+                "list /serviceaccounts ns sa",
+                "can only create tokens for individual service accounts",
+            ),
             ("get /services ns web", "allow"),
             ("update /services ns web", ""),
-            ("delete certificates.k8s.io/podcertificaterequests ns own", "nodes may not delete podcertificaterequests"),
+            (
+                "delete certificates.k8s.io/podcertificaterequests ns own",
+                "nodes may not delete podcertificaterequests",
+            ),
         ] {
             assert_eq!(ask_with(&authorizer, request), expected, "{request}");
         }
@@ -456,8 +482,14 @@ mod tests {
                 "get storage.k8s.io/csinodes - n2",
                 "can only access CSINode with the same name as the requesting node",
             ),
-            ("watch storage.k8s.io/csinodes", "can only get, create, update, patch, or delete a CSINode"),
-            ("get storage.k8s.io/csinodes/status - n1", "cannot authorize CSINode subresources"),
+            (
+                "watch storage.k8s.io/csinodes",
+                "can only get, create, update, patch, or delete a CSINode",
+            ),
+            (
+                "get storage.k8s.io/csinodes/status - n1",
+                "cannot authorize CSINode subresources",
+            ),
         ] {
             assert_eq!(ask_with(&authorizer, request), expected, "{request}");
         }
@@ -472,13 +504,25 @@ mod tests {
         let requests = "can only list/watch podcertificaterequests with nodeName field selector";
         for (request, expected) in [
             (format!("list resource.k8s.io/resourceslices - - {own}"), "allow"),
-            (format!("deletecollection resource.k8s.io/resourceslices - - {own}"), "allow"),
-            ("watch resource.k8s.io/resourceslices - - spec.nodeName=n2".to_owned(), slices),
-            ("watch resource.k8s.io/resourceslices - - spec.nodeName!=n1".to_owned(), slices),
+            (
+                format!("deletecollection resource.k8s.io/resourceslices - - {own}"),
+                "allow",
+            ),
+            (
+                "watch resource.k8s.io/resourceslices - - spec.nodeName=n2".to_owned(),
+                slices,
+            ),
+            (
+                "watch resource.k8s.io/resourceslices - - spec.nodeName!=n1".to_owned(),
+                slices,
+            ),
             ("get resource.k8s.io/resourceslices - own".to_owned(), "allow"),
             ("create resource.k8s.io/resourceslices".to_owned(), "allow"),
             ("delete resource.k8s.io/resourceslices - x".to_owned(), NO_RELATION),
-            ("get resource.k8s.io/resourceslices/status - own".to_owned(), "cannot authorize ResourceSlice subresources"),
+            (
+                "get resource.k8s.io/resourceslices/status - own".to_owned(),
+                "cannot authorize ResourceSlice subresources",
+            ),
             (
                 "x resource.k8s.io/resourceslices - own".to_owned(),
                 "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, delete, \
@@ -497,10 +541,22 @@ mod tests {
             ("patch /pods/status ns q".to_owned(), "allow"),
             ("create /pods/eviction ns q".to_owned(), "allow"),
             ("get /pods/log ns p".to_owned(), ""),
-            (format!("list certificates.k8s.io/podcertificaterequests ns - {own}"), "allow"),
-            ("list certificates.k8s.io/podcertificaterequests ns".to_owned(), requests),
-            ("get certificates.k8s.io/podcertificaterequests ns own".to_owned(), "allow"),
-            ("get certificates.k8s.io/podcertificaterequests ns x".to_owned(), NO_RELATION),
+            (
+                format!("list certificates.k8s.io/podcertificaterequests ns - {own}"),
+                "allow",
+            ),
+            (
+                "list certificates.k8s.io/podcertificaterequests ns".to_owned(),
+                requests,
+            ),
+            (
+                "get certificates.k8s.io/podcertificaterequests ns own".to_owned(),
+                "allow",
+            ),
+            (
+                "get certificates.k8s.io/podcertificaterequests ns x".to_owned(),
+                NO_RELATION,
+            ),
         ] {
             assert_eq!(ask_with(&authorizer, &request), expected, "{request}");
         }
@@ -512,8 +568,14 @@ mod tests {
         for (request, expected) in [
             ("get /nodes - n1", "allow"),
             ("watch /nodes - n1", "allow"),
-            ("get /nodes - n2", "node 'n1' cannot read 'n2', only its own Node object"),
-            ("list /nodes", "node 'n1' cannot read all nodes, only its own Node object"),
+            (
+                "get /nodes - n2",
+                "node 'n1' cannot read 'n2', only its own Node object",
+            ),
+            (
+                "list /nodes",
+                "node 'n1' cannot read all nodes, only its own Node object",
+            ),
             ("create /nodes", "allow"),
             ("patch /nodes/status - n1", "allow"),
             ("delete /nodes - n1", ""),

@@ -133,9 +133,7 @@ impl Graph {
         let Some(node) = self.find(VertexKind::Node, "", node) else {
             return false;
         };
-        let start = self
-            .find(kind, namespace, name)
-            .and_then(|start| self.vertex(start));
+        let start = self.find(kind, namespace, name).and_then(|start| self.vertex(start));
         start.is_some_and(|start| start.reach.binary_search_by_key(&node, |(node, _)| *node).is_ok())
     }
 
@@ -258,12 +256,16 @@ impl Graph {
 
     /// Removes the vertex if it has no edge.
     fn remove_unused(&mut self, id: VertexId) {
-        let Some(slot) = self.vertices.get_mut(id as usize) else { return };
+        let Some(slot) = self.vertices.get_mut(id as usize) else {
+            return;
+        };
         let Some(vertex) = slot.take_if(|vertex| vertex.uses == 0 && vertex.target.is_none()) else {
             return;
         };
         self.free.push(id);
-        let Some(namespaces) = self.ids.get_mut(vertex.name.kind as usize) else { return };
+        let Some(namespaces) = self.ids.get_mut(vertex.name.kind as usize) else {
+            return;
+        };
         if let Some(names) = namespaces.get_mut(&vertex.name.namespace) {
             names.remove(&vertex.name.name);
             if names.is_empty() {
@@ -299,7 +301,9 @@ impl Vertex {
         let Ok(at) = self.reach.binary_search_by_key(&node, |(node, _)| *node) else {
             return false;
         };
-        let Some((_, paths)) = self.reach.get_mut(at) else { return false };
+        let Some((_, paths)) = self.reach.get_mut(at) else {
+            return false;
+        };
         *paths -= 1;
         if *paths > 0 {
             return false;
@@ -415,7 +419,9 @@ mod tests {
     fn random_changes_agree_with_a_search() {
         let mut seed = 7_u64;
         let mut random = |below: u64| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (seed >> 33) % below
         };
         let mut graph = Graph::default();
@@ -443,8 +449,8 @@ mod tests {
                 set(&mut graph, &object, &target, &borrowed);
                 stated.insert(object, (target, sources));
             }
-            let starts = ["secret:a", "pvc:a"].map(|prefix| (0..3).map(move |at| format!("{prefix}/{at}")));
-            let starts = starts.into_iter().flatten().chain((0..4).map(|at| format!("pv:{at}")));
+            let named = ["secret:a", "pvc:a"].map(|prefix| (0..3).map(move |at| format!("{prefix}/{at}")));
+            let starts = named.into_iter().flatten().chain((0..4).map(|at| format!("pv:{at}")));
             for start in starts {
                 for node in ["n0", "n1", "n2"] {
                     let expected = search(&stated, &start, &format!("node:{node}"));

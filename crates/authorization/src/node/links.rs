@@ -145,7 +145,10 @@ impl PodSources<'_> {
             }
             for source in items(container, &["env"]) {
                 self.add(VertexKind::Secret, text(source, &["valueFrom", "secretKeyRef", "name"]));
-                self.add(VertexKind::ConfigMap, text(source, &["valueFrom", "configMapKeyRef", "name"]));
+                self.add(
+                    VertexKind::ConfigMap,
+                    text(source, &["valueFrom", "configMapKeyRef", "name"]),
+                );
             }
         }
     }
@@ -244,7 +247,9 @@ fn volume_links(volume: &Value) -> Option<Links> {
         add(namespace.unwrap_or(claim_namespace), text(file, &["secretName"]));
     }
     for place in &PERSISTENT_SECRETS {
-        let Some(reference) = spec.at(&[place.source, place.field]) else { continue };
+        let Some(reference) = spec.at(&[place.source, place.field]) else {
+            continue;
+        };
         let namespace = match text(reference, &["namespace"]) {
             "" if place.in_claim_namespace => claim_namespace,
             namespace => namespace,
@@ -252,7 +257,11 @@ fn volume_links(volume: &Value) -> Option<Links> {
         add(namespace, text(reference, &["name"]));
     }
     Some(Links {
-        target: VertexName::new(VertexKind::PersistentVolumeClaim, claim_namespace, text(claim, &["name"])),
+        target: VertexName::new(
+            VertexKind::PersistentVolumeClaim,
+            claim_namespace,
+            text(claim, &["name"]),
+        ),
         sources,
     })
 }
