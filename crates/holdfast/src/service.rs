@@ -360,8 +360,9 @@ fn token_config(flags: &Serve) -> TokenConfig {
     } else {
         flags.api_audiences.iter().map(SmolStr::new).collect()
     };
-    let longest = flags.service_account_max_token_expiration;
-    let longest = longest.filter(|longest| !longest.is_zero());
+    let longest = flags
+        .service_account_max_token_expiration
+        .filter(|limit| !limit.is_zero());
     TokenConfig {
         issuers,
         audiences,

@@ -23,7 +23,7 @@ pub(crate) use front_proxy::name_user;
 pub use front_proxy::{FrontProxy, RequestHeaders};
 pub use impersonation::{Impersonation, Judged};
 pub use keys::{IssuerDocuments, KeyError, Keys, SigningKey, VerifyingKey};
-pub use legacy_tokens::{LAST_USED, LegacyTokens, SecretUse};
+pub use legacy_tokens::{LAST_USED, LegacyTokens, SecretUse, new_token_counters};
 pub(crate) use pending::Authentication;
 use pending::PendingToken;
 pub use service_accounts::{AccountsContext, ServiceAccounts, TokenConfig};
