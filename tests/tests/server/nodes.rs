@@ -22,7 +22,7 @@ struct Cluster {
 impl Cluster {
     async fn start() -> Self {
         let server = Server::start(&Binary::debug().unwrap(), &FLAGS).unwrap();
-        let mut cluster = Self::of(server).await;
+        let mut cluster = Self::connect(server).await;
         let admin = &mut cluster.admin;
         admin.namespace("team").await;
         for name in ["mine", "other"] {
@@ -36,7 +36,7 @@ impl Cluster {
         cluster
     }
 
-    async fn of(server: Server) -> Self {
+    async fn connect(server: Server) -> Self {
         Self {
             admin: Client::of(&server).await,
             kubelet: Client::with_token(&server, NODE_TOKEN).await,
@@ -113,7 +113,7 @@ async fn kubelet_reads_the_secrets_of_its_pods_only() {
     cluster.refused(Method::DELETE, &mine, Value::Null, &message).await;
 
     // The graph is complete again when a restarted server answers.
-    let mut cluster = Cluster::of(cluster.server.restart(&FLAGS).unwrap()).await;
+    let mut cluster = Cluster::connect(cluster.server.restart(&FLAGS).unwrap()).await;
     cluster.allowed(&mine).await;
     let at_once = json!({"gracePeriodSeconds": 0});
     cluster.admin.delete(&format!("{PODS}/near"), at_once).await;
