@@ -35,7 +35,7 @@ impl Client {
 
     /// Returns a client with a connection of its own, as the user with that token.
     pub async fn with_token(server: &Server, token: &'static str) -> Self {
-        let target = Target::of(server).unwrap().with_token(token);
+        let target = Target::new(server).unwrap().with_token(token);
         Self {
             connection: target.connect().await.unwrap(),
         }

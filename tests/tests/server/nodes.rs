@@ -38,7 +38,7 @@ impl Cluster {
 
     async fn connect(server: Server) -> Self {
         Self {
-            admin: Client::of(&server).await,
+            admin: Client::new(&server).await,
             kubelet: Client::with_token(&server, NODE_TOKEN).await,
             server,
         }

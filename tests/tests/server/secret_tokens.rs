@@ -45,7 +45,7 @@ struct Answer {
 }
 
 async fn whoami(server: &Server, token: &'static str) -> Answer {
-    let target = Target::of(server).unwrap().with_token(token);
+    let target = Target::new(server).unwrap().with_token(token);
     let mut connection = target.connect().await.unwrap();
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let body = Bytes::from(review.to_string());
@@ -77,7 +77,7 @@ struct Cluster {
 impl Cluster {
     async fn start() -> Self {
         let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
-        let mut admin = Client::of(&server).await;
+        let mut admin = Client::new(&server).await;
         let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot"}});
         let made = admin.make(ACCOUNTS, account).await;
         let claims = json!({
@@ -252,7 +252,7 @@ async fn bootstrap_token_joins_with_its_groups_until_it_expires() {
             "auth-extra-groups": "system:bootstrappers:kubeadm:default-node-token"}});
     for (server, status) in [(&enabled, StatusCode::CREATED), (&disabled, StatusCode::UNAUTHORIZED)] {
         assert_eq!(whoami(server, TOKEN).await.status, StatusCode::UNAUTHORIZED);
-        let mut admin = Client::of(server).await;
+        let mut admin = Client::new(server).await;
         admin
             .make("/api/v1/namespaces/kube-system/secrets", secret.clone())
             .await;
@@ -270,7 +270,7 @@ async fn bootstrap_token_joins_with_its_groups_until_it_expires() {
         whoami(&enabled, "abcdef.0123456789abcdee").await.status,
         StatusCode::UNAUTHORIZED
     );
-    let mut admin = Client::of(&enabled).await;
+    let mut admin = Client::new(&enabled).await;
     let path = "/api/v1/namespaces/kube-system/secrets/bootstrap-token-abcdef";
     let past = json!({"stringData": {"expiration": "2020-01-01T00:00:00Z"}});
     let (status, answer) = admin.ask(Method::PATCH, path, MERGE, past).await;
