@@ -33,6 +33,14 @@ impl Client {
         }
     }
 
+    /// Returns a client with a connection of its own, as the user with that token.
+    pub async fn with_token(server: &Server, token: &'static str) -> Self {
+        let target = Target::new(server).unwrap().with_token(token);
+        Self {
+            connection: target.connect().await.unwrap(),
+        }
+    }
+
     /// Sends a request and returns the response; text that is not JSON, such as that of a missing path, is returned as
     /// a string.
     pub async fn ask(&mut self, method: Method, path: &str, media_type: &str, body: Value) -> (StatusCode, Value) {

@@ -67,6 +67,7 @@ const EVERY_FINALIZER: Attributes<'static> = Attributes {
         subresource: "finalizers",
         namespace: "",
         name: "*",
+        field_selector: &[],
     }),
 };
 
@@ -111,6 +112,7 @@ fn check_may_delete(context: &WriteContext<'_>) -> Result<(), Refusal> {
             subresource: context.subresource.unwrap_or_default(),
             namespace: context.namespace,
             name: context.name,
+            field_selector: &[],
         }),
     };
     may(context, &attributes)
@@ -146,6 +148,7 @@ fn check_may_hold_up(context: &WriteContext<'_>, owner: &Value) -> Result<(), Re
             subresource: "finalizers",
             namespace: if resource.namespaced() { context.namespace } else { "" },
             name: text("name"),
+            field_selector: &[],
         }),
     };
     may(context, &attributes).map_err(|why| {

@@ -86,6 +86,20 @@ pub struct ResourceTarget<'a> {
     pub namespace: &'a str,
     /// Name of the object; empty for all objects.
     pub name: &'a str,
+    /// Requirements of the field selector of a list, watch or deletecollection; empty if there is none, or if it cannot
+    /// be parsed.
+    pub field_selector: &'a [FieldRequirement],
+}
+
+/// Requirement of a field selector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldRequirement {
+    /// Path of the field, such as `spec.nodeName`.
+    pub field: SmolStr,
+    /// True if the field must have the value, false if it must not.
+    pub is_equal: bool,
+    /// The value.
+    pub value: SmolStr,
 }
 
 impl Attributes<'_> {

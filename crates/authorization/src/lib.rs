@@ -3,18 +3,20 @@
 //! Authorization of requests (<https://kubernetes.io/docs/reference/access-authn-authz/authorization/>).
 //!
 //! An [`Authorizer`] decides on the [`Attributes`] of a request; a [`Chain`] calls several in order. [`rbac`] is the
-//! authorizer of the mode `RBAC`.
+//! authorizer of the mode `RBAC`, [`node`] the one of the mode `Node`.
 //!
 //! Invariant: this crate does no I/O, and knows neither HTTP nor the served kinds.
 
 mod attributes;
 mod authorizer;
 mod chain;
+pub mod node;
 pub mod rbac;
 mod service_account;
 
 pub use attributes::{
-    AUTHENTICATED, AccessTarget, Attributes, MASTERS, NODE_NAME, ResourceTarget, UNAUTHENTICATED, User,
+    AUTHENTICATED, AccessTarget, Attributes, FieldRequirement, MASTERS, NODE_NAME, ResourceTarget, UNAUTHENTICATED,
+    User,
 };
 pub use authorizer::{AlwaysAllow, AlwaysDeny, Authorization, Authorizer, Decision, Rule, UserRules};
 pub use chain::{Chain, Masters};

@@ -232,22 +232,18 @@ mod tests {
             error(&[
                 "--authorization-config",
                 "/a",
-                "--enable-bootstrap-token-auth",
+                "--admission-control=AlwaysAdmit",
                 "--secure-port=1"
             ])
             .as_deref(),
-            Some("not supported by Holdfast yet: --authorization-config, --enable-bootstrap-token-auth")
+            Some("not supported by Holdfast yet: --admission-control, --authorization-config")
         );
         assert_eq!(
             error(&["--encryption_provider_config=a"]).as_deref(),
             Some("not supported by Holdfast yet: --encryption-provider-config")
         );
         assert_eq!(
-            error(&[
-                "--enable-bootstrap-token-auth=false",
-                "--authorization-config=",
-                "--profiling"
-            ]),
+            error(&["--admission-control=", "--authorization-config=", "--profiling"]),
             None
         );
     }

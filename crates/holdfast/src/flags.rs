@@ -163,6 +163,11 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "AUDIENCES", value_delimiter = ',')]
     pub(crate) api_audiences: Vec<String>,
 
+    /// Accept the tokens in Secrets of the type bootstrap.kubernetes.io/token in kube-system, with which new nodes join
+    #[arg(long, value_name = "BOOL", default_value_t = false, action = ArgAction::Set,
+          num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub(crate) enable_bootstrap_token_auth: bool,
+
     /// Maximum validity of a service account token. If not set, tokens have the requested validity
     #[arg(long, value_name = "DURATION", value_parser = token_life)]
     pub(crate) service_account_max_token_expiration: Option<Duration>,
@@ -182,7 +187,8 @@ pub(crate) struct Serve {
     #[command(flatten)]
     pub(crate) authentication: AuthenticationFlags,
 
-    /// Ordered list of authorizers: RBAC, AlwaysAllow, AlwaysDeny, Node. There are no nodes, so Node allows nothing
+    /// Ordered list of authorizers: RBAC, Node, AlwaysAllow, AlwaysDeny. A cluster with nodes needs Node,RBAC and the
+    /// admission plugin NodeRestriction
     #[arg(long, value_name = "MODES", value_delimiter = ',', default_value = "RBAC", value_parser = authorization_mode)]
     pub(crate) authorization_mode: Vec<AuthorizationMode>,
 
@@ -341,7 +347,7 @@ pub(crate) enum AuthorizationMode {
     AlwaysAllow,
     /// Nothing is allowed, but to members of `system:masters`.
     AlwaysDeny,
-    /// Permissions of nodes for their own objects. There are no nodes here, so it allows nothing.
+    /// Permissions of nodes for their own objects and those that their Pods need.
     Node,
 }
 

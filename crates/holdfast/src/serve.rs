@@ -9,10 +9,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow, bail};
 use arc_swap::ArcSwap;
 use holdfast_audit::Auditor;
+use holdfast_authorization::node::NodeGraph;
 use holdfast_controllers::{ControllerContext, Election, Selection};
 use holdfast_kind_tables::features::{Feature, FeatureGates};
 use holdfast_server::objects::{Store, claims, expiry};
 use holdfast_server::operations::fairness;
+use holdfast_server::operations::node_graph;
 use holdfast_server::operations::service::Service;
 use holdfast_server::operations::start;
 use holdfast_server::runtime::shutdown::ShutdownTrigger;
@@ -24,7 +26,7 @@ use tokio::task::JoinHandle;
 
 use crate::aggregation::Aggregation;
 use crate::certificates::{Certificates, certificates, hostname, load_tls, reached_at};
-use crate::flags::Serve;
+use crate::flags::{AuthorizationMode, Serve};
 use crate::health::Milestones;
 use crate::presence::{self, Presence, RELEASE_LIMIT};
 use crate::service::Assembly;
@@ -81,11 +83,13 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     // concurrently.
     let certificates = certificates(flags, &url, settings.rules.clone());
     let milestones = Milestones::default();
+    let nodes = Arc::<NodeGraph>::default();
     let assembly = Assembly {
         flags,
         registry,
         opened: &opened,
         kinds: &kinds,
+        nodes: &nodes,
         gates: &settings.gates,
         controllers: &settings.controllers,
         milestones: &milestones,
@@ -94,6 +98,9 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     };
     let (service, aggregation) = assembly.service()?;
     prepare(flags, &service, &aggregation, &milestones).await?;
+    if flags.authorization_mode.contains(&AuthorizationMode::Node) {
+        node_graph::follow(&service.context, &nodes);
+    }
     let static_admission = flags
         .static_admission
         .read(kinds.features, &service.context.write.admission)?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use arc_swap::ArcSwap;
 use holdfast_authentication::AnonymousConfig;
-use holdfast_authorization::rbac::RuleIndex;
+use holdfast_authorization::node::{NodeAuthorizer, NodeFeatures, NodeGraph};
 use holdfast_authorization::{AlwaysAllow, AlwaysDeny, Authorizer, Chain};
 use holdfast_controllers::Selection;
 use holdfast_kind_tables::features::{Feature, FeatureGates};
@@ -16,13 +16,15 @@ use holdfast_resource::access::{RemoteTokenAuthenticator, TokenAuthenticator};
 use holdfast_server::api::context::{Config, Context, MAX_OBJECT_BYTES, MAX_OBJECT_BYTES_ON_ETCD, Parts, Shared};
 use holdfast_server::http::options::ListRules;
 use holdfast_server::identity::{
-    AccountsContext, Authenticator, Impersonation, IssuerDocuments, ServiceAccounts, TokenConfig, TokenFile, Tokens,
+    AccountsContext, Authenticator, BootstrapTokens, Impersonation, IssuerDocuments, LegacyTokens, SecretUse,
+    ServiceAccounts, TokenConfig, TokenFile, Tokens,
 };
 use holdfast_server::metrics::Metrics;
 use holdfast_server::operations::health::{Endpoint, Health};
 use holdfast_server::operations::paths::{Pages, Paths};
 use holdfast_server::operations::service::Service;
 use holdfast_server::operations::storage_versions::StorageVersionBarrier;
+use holdfast_server::operations::token_uses;
 use holdfast_server::runtime::shutdown::Shutdown;
 use holdfast_server::runtime::version::Build;
 use holdfast_server::runtime::{RandomIdentifiers, SystemClock};
@@ -30,6 +32,7 @@ use holdfast_server::webhooks::Webhooks;
 use holdfast_server::wire::in_flight::InFlight;
 use holdfast_server::write::FieldManagers;
 use smol_str::SmolStr;
+use tokio::sync::mpsc::Receiver;
 
 use crate::aggregation::Aggregation;
 use crate::authentication::{Authentication, Surroundings};
@@ -58,6 +61,8 @@ pub(crate) struct Assembly<'a> {
     pub(crate) opened: &'a Opened,
     /// The built-in kinds.
     pub(crate) kinds: &'a holdfast_kinds::Config,
+    /// Graph of the mode `Node`, which the server keeps up to date.
+    pub(crate) nodes: &'a Arc<NodeGraph>,
     /// The feature gates.
     pub(crate) gates: &'a FeatureGates,
     /// The controllers that run.
@@ -70,6 +75,19 @@ pub(crate) struct Assembly<'a> {
     pub(crate) shutdown: Shutdown,
 }
 
+/// Authenticators of tokens that the store knows.
+struct Accounts {
+    current: Arc<ServiceAccounts>,
+    /// Authenticator of tokens in Secrets.
+    legacy: LegacyTokens,
+    /// Authenticator of bootstrap tokens, if it is enabled.
+    bootstrap: Option<BootstrapTokens>,
+    /// Uses of tokens in Secrets, to be noted there.
+    uses: Receiver<SecretUse>,
+    /// Public documents of the issuer.
+    issuer: Option<IssuerDocuments>,
+}
+
 impl Assembly<'_> {
     /// Assembles the service.
     pub(crate) fn service(&self) -> Result<(Arc<Service>, Aggregation)> {
@@ -80,15 +98,25 @@ impl Assembly<'_> {
             .map(|path| TokenFile::load(path).with_context(|| format!("--token-auth-file: {}", path.display())));
         let token_file = token_file.transpose()?;
         let has = |feature| self.kinds.features.has(feature);
-        let (accounts, issuer) = self.accounts()?;
+        let Accounts {
+            current: accounts,
+            legacy,
+            bootstrap,
+            uses,
+            issuer,
+        } = self.accounts()?;
         let metrics = self.metrics().context("cannot set up metrics")?;
+        metrics.count_kinds(legacy.counters())?;
         let authentication = self.authentication(&metrics)?;
-        let tokens = Tokens::new([
+        let bootstrap_tokens = bootstrap.map(|tokens| Arc::new(tokens) as Arc<dyn TokenAuthenticator>);
+        let local = [
             Arc::new(token_file.unwrap_or_default()) as Arc<dyn TokenAuthenticator>,
             Arc::clone(&accounts) as Arc<dyn TokenAuthenticator>,
-        ]);
+            Arc::new(legacy) as Arc<dyn TokenAuthenticator>,
+        ];
         let remote = authentication.remote.clone();
-        let tokens = tokens.with_remote(remote.map(|remote| remote as Arc<dyn RemoteTokenAuthenticator>));
+        let tokens = Tokens::new(local.into_iter().chain(bootstrap_tokens))
+            .with_remote(remote.map(|remote| remote as Arc<dyn RemoteTokenAuthenticator>));
         let aggregation = flags.aggregation.load(
             &self.opened.store,
             registry,
@@ -144,7 +172,9 @@ impl Assembly<'_> {
             ends_unauthenticated_connections: has(Feature::UnauthenticatedHTTP2DOSMitigation),
             storage_versions,
         };
-        Ok((Arc::new(service), aggregation))
+        let shared = Arc::new(service);
+        token_uses::follow(&shared, uses);
+        Ok((shared, aggregation))
     }
 
     /// Returns the authenticators that ask other servers, and the rule for requests without credentials.
@@ -160,8 +190,8 @@ impl Assembly<'_> {
         })
     }
 
-    /// Returns the service accounts and the public documents of their issuer.
-    fn accounts(&self) -> Result<(Arc<ServiceAccounts>, Option<IssuerDocuments>)> {
+    /// Returns the authenticators of service accounts and the public documents of their issuer.
+    fn accounts(&self) -> Result<Accounts> {
         let flags = self.flags;
         let keys = TokenKeys::load(
             &flags.data_dir.join("pki"),
@@ -179,8 +209,40 @@ impl Assembly<'_> {
             clock: Arc::new(SystemClock),
             identifiers: Arc::new(RandomIdentifiers::default()),
         };
-        let accounts = ServiceAccounts::new(token_config(flags), keys.signing, keys.verifying, context);
-        Ok((Arc::new(accounts), issuer))
+        let config = token_config(flags);
+        let bootstrap = flags
+            .enable_bootstrap_token_auth
+            .then(|| BootstrapTokens::new(config.audiences.clone(), &context));
+        let (legacy, uses) = LegacyTokens::new(config.audiences.clone(), keys.verifying.clone(), &context);
+        Ok(Accounts {
+            current: Arc::new(ServiceAccounts::new(config, keys.signing, keys.verifying, context)),
+            legacy,
+            bootstrap,
+            uses,
+            issuer,
+        })
+    }
+
+    /// Returns the authorizers in the order of the flags.
+    fn authorizer(&self) -> Chain {
+        let modes = self.flags.authorization_mode.iter();
+        Chain::new(modes.map(|mode| -> Arc<dyn Authorizer> {
+            match mode {
+                AuthorizationMode::Rbac => Arc::clone(&self.kinds.policy) as _,
+                AuthorizationMode::AlwaysAllow => Arc::new(AlwaysAllow),
+                AuthorizationMode::AlwaysDeny => Arc::new(AlwaysDeny),
+                AuthorizationMode::Node => Arc::new(self.node_authorizer()),
+            }
+        }))
+    }
+
+    fn node_authorizer(&self) -> NodeAuthorizer {
+        let features = self.kinds.features;
+        let gates = NodeFeatures {
+            pod_certificates: features.has(Feature::PodCertificateRequest),
+            service_accounts: features.has(Feature::KubeletServiceAccountTokenForCredentialProviders),
+        };
+        NodeAuthorizer::new(Arc::clone(self.nodes), holdfast_kinds::node_rules(features), gates)
     }
 
     fn metrics(&self) -> Result<Arc<Metrics>> {
@@ -254,7 +316,7 @@ impl Assembly<'_> {
                 registry: Arc::clone(registry),
                 policies: Arc::clone(&self.kinds.policies),
                 store: Arc::clone(store),
-                authorizer: Arc::new(authorizer(flags, &self.kinds.policy)),
+                authorizer: Arc::new(self.authorizer()),
                 tokens: Arc::new(tokens),
                 identifiers: Arc::new(RandomIdentifiers::default()),
                 clock: Arc::new(SystemClock),
@@ -268,20 +330,6 @@ impl Assembly<'_> {
             config: self.config(),
         }))
     }
-}
-
-/// Returns the authorizers in the order of the flags.
-fn authorizer(flags: &Serve, policy: &Arc<RuleIndex>) -> Chain {
-    let modes = flags.authorization_mode.iter();
-    Chain::new(modes.filter_map(|mode| -> Option<Arc<dyn Authorizer>> {
-        match mode {
-            AuthorizationMode::Rbac => Some(Arc::clone(policy) as _),
-            AuthorizationMode::AlwaysAllow => Some(Arc::new(AlwaysAllow)),
-            AuthorizationMode::AlwaysDeny => Some(Arc::new(AlwaysDeny)),
-            // It decides only about nodes.
-            AuthorizationMode::Node => None,
-        }
-    }))
 }
 
 /// Returns an authenticator that accepts requests without credentials as `system:anonymous` by `configured`, or by the flags:
@@ -312,8 +360,9 @@ fn token_config(flags: &Serve) -> TokenConfig {
     } else {
         flags.api_audiences.iter().map(SmolStr::new).collect()
     };
-    let longest = flags.service_account_max_token_expiration;
-    let longest = longest.filter(|longest| !longest.is_zero());
+    let longest = flags
+        .service_account_max_token_expiration
+        .filter(|limit| !limit.is_zero());
     TokenConfig {
         issuers,
         audiences,

@@ -120,6 +120,8 @@ features! {
     InPlacePodLevelResourcesVerticalScaling,
     /// The resources of init containers may change in place.
     InPlacePodVerticalScalingInitContainers,
+    /// Nodes may read the service accounts of their Pods.
+    KubeletServiceAccountTokenForCredentialProviders,
     /// Names of admission configurations from files are reserved.
     ManifestBasedAdmissionControlConfig,
     /// Topology spread constraints may set label keys.

@@ -57,6 +57,6 @@ mod workload;
 pub use certificates::{may_use_signer, pem};
 pub use config::{Config, random};
 pub use core::qos_class;
-pub use rbac::changes_ownership_alone;
+pub use rbac::{changes_ownership_alone, node_rules};
 pub use registry::registry;
 pub use scheduling::SYSTEM_CLASSES;

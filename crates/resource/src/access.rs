@@ -63,6 +63,8 @@ pub struct TokenUser {
     pub audiences: Vec<SmolStr>,
     /// Annotations for the audit log.
     pub annotations: Vec<(&'static str, String)>,
+    /// Warning for the client that presents the token.
+    pub warning: Option<String>,
 }
 
 /// Reason why a token is rejected.

@@ -1,5 +1,6 @@
 //! Field selectors: `metadata.name`, `metadata.namespace` and the few fields that a kind lists.
 
+use holdfast_authorization::FieldRequirement;
 use holdfast_value::{SmolStr, Value};
 use smol_str::ToSmolStr;
 
@@ -11,13 +12,6 @@ use crate::selector::SelectorError;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSelector {
     requirements: Vec<FieldRequirement>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct FieldRequirement {
-    field: SmolStr,
-    equal: bool,
-    value: SmolStr,
 }
 
 impl FieldSelector {
@@ -37,7 +31,7 @@ impl FieldSelector {
             };
             requirements.push(FieldRequirement {
                 field: SmolStr::new(field),
-                equal,
+                is_equal: equal,
                 value: unescape(value)?,
             });
         }
@@ -75,6 +69,11 @@ impl FieldSelector {
         self.requirements.is_empty()
     }
 
+    /// Returns the requirements, all of which must be met.
+    pub fn requirements(&self) -> &[FieldRequirement] {
+        &self.requirements
+    }
+
     /// Returns the name that objects must have, if the selector requires one.
     pub fn name(&self) -> Option<&str> {
         self.exact("metadata.name")
@@ -89,13 +88,13 @@ impl FieldSelector {
     pub fn matches<'a>(&self, field: impl Fn(&str) -> &'a str) -> bool {
         self.requirements
             .iter()
-            .all(|requirement| (field(&requirement.field) == requirement.value) == requirement.equal)
+            .all(|requirement| (field(&requirement.field) == requirement.value) == requirement.is_equal)
     }
 
     fn exact(&self, field: &str) -> Option<&str> {
         self.requirements
             .iter()
-            .find(|requirement| requirement.equal && requirement.field == field)
+            .find(|requirement| requirement.is_equal && requirement.field == field)
             .map(|requirement| requirement.value.as_str())
     }
 }

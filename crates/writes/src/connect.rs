@@ -58,6 +58,7 @@ impl Stage<'_> {
                 subresource: &target.subresource,
                 namespace: &target.namespace,
                 name: &target.name,
+                field_selector: &[],
             }),
         };
         let decision = self

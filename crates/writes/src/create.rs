@@ -193,6 +193,7 @@ impl Stage<'_> {
                 subresource: "",
                 namespace: &target.namespace,
                 name,
+                field_selector: &[],
             }),
         };
         let decision = self

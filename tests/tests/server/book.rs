@@ -203,6 +203,12 @@ fn a_store_grows_to_etcd_as_it_stands_there() {
     programs.run("how-to/etcd.md");
 }
 
+#[needs(kubectl)]
+#[test]
+fn nodes_join_as_the_page_describes() {
+    Programs::new().run("how-to/nodes.md");
+}
+
 #[needs(kubectl, etcd, kube_apiserver, curl, openssl)]
 #[test]
 fn both_servers_run_beside_each_other_as_it_stands_there() {

@@ -8,7 +8,7 @@ mod tokens;
 
 use holdfast_admission::timings::operation_name;
 use holdfast_admission::{AdmissionPlugin, Calls};
-use holdfast_authorization::User;
+use holdfast_authorization::node::node_of;
 use holdfast_gotext::quote::quote;
 use holdfast_resource::{Operation, Refusal, WriteContext};
 use holdfast_value::Value;
@@ -20,9 +20,6 @@ use holdfast_kind_tables::features::Features;
 pub(super) struct NodeRestriction {
     pub(super) features: Features,
 }
-
-const NODES: &str = "system:nodes";
-const OF_NODE: &str = "system:node:";
 
 impl AdmissionPlugin for NodeRestriction {
     fn name(&self) -> &'static str {
@@ -73,12 +70,6 @@ impl AdmissionPlugin for NodeRestriction {
             _ => Ok(()),
         }
     }
-}
-
-/// Returns the name of the node whose kubelet the user is.
-fn node_of(user: &User) -> Option<&str> {
-    let name = user.name.strip_prefix(OF_NODE)?;
-    user.is_in(NODES).then_some(name)
 }
 
 /// Write by the kubelet of the node `name`.

@@ -8,6 +8,7 @@ use holdfast_authorization::{
     AccessTarget, Attributes, Authorizer, ResourceTarget, User, service_account_groups, service_account_user,
 };
 use holdfast_cel::{Decision, Question, Subject};
+use holdfast_resource::FieldSelector;
 use holdfast_value::SmolStr;
 
 /// Authorization checks in the expressions of one write; equal checks reach the authorizer once.
@@ -36,6 +37,10 @@ impl ExpressionAuthorizer {
             .as_ref()
             .map(|(namespace, name)| service_account(namespace, name));
         let user = account.as_ref().unwrap_or(&self.user);
+        let selector = match &question.subject {
+            Subject::Resource(subject) => FieldSelector::parse(&subject.field_selector).unwrap_or_default(),
+            Subject::Path(_) => FieldSelector::default(),
+        };
         let target = match &question.subject {
             Subject::Path(path) => AccessTarget::Path(path),
             Subject::Resource(subject) => AccessTarget::Resource(ResourceTarget {
@@ -45,6 +50,7 @@ impl ExpressionAuthorizer {
                 subresource: &subject.subresource,
                 namespace: &subject.namespace,
                 name: &subject.name,
+                field_selector: selector.requirements(),
             }),
         };
         let attributes = Attributes {

@@ -233,7 +233,9 @@ fn metrics() -> Result<String> {
          that begin with `etcd_` exist only on etcd. The metrics of health checks are at `/metrics/slis`.\n\n\
          | metric | type | stability | labels | description |\n|---|---|---|---|---|\n",
     );
-    for family in holdfast_server::metrics::families(holdfast_kinds::Config::default().counters.families())? {
+    let mut counters = holdfast_kinds::Config::default().counters.families();
+    counters.extend(holdfast_server::identity::new_token_counters());
+    for family in holdfast_server::metrics::families(counters)? {
         let labels: Vec<String> = family.labels.iter().map(|label| format!("`{label}`")).collect();
         let _ = writeln!(
             page,

@@ -202,6 +202,7 @@ fn may_read(context: &WriteContext<'_>, kind: Option<&Value>, namespace: &str, n
             subresource: "",
             namespace,
             name,
+            field_selector: &[],
         }),
     };
     context.access.authorizer.authorize(context.user, &attributes).allows()

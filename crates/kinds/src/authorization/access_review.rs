@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use holdfast_authorization::{AccessTarget, Attributes, Decision, ResourceTarget, User};
+use holdfast_authorization::{AccessTarget, Attributes, Decision, FieldRequirement, ResourceTarget, User};
 use holdfast_gotext::errors::aggregate;
 use holdfast_resource::selector::LabelSelector;
 use holdfast_resource::{FieldSelector, Refusal, Review, WriteContext};
@@ -45,6 +45,7 @@ impl Review for AccessReview {
             About::User | About::UserInNamespace => Cow::Owned(user_of(&spec)),
         };
         let (resource, path) = (spec.child("resourceAttributes"), spec.child("nonResourceAttributes"));
+        let selector = selected_fields(&resource.child("fieldSelector"));
         let attributes = if resource.is_set() {
             Attributes {
                 verb: resource.child("verb").text(),
@@ -55,6 +56,7 @@ impl Review for AccessReview {
                     subresource: resource.child("subresource").text(),
                     namespace: resource.child("namespace").text(),
                     name: resource.child("name").text(),
+                    field_selector: &selector,
                 }),
             }
         } else {
@@ -195,6 +197,30 @@ fn unheard_selectors(resource: &Field<'_, '_>) -> Option<String> {
         });
     let messages: Vec<String> = messages.collect();
     (!messages.is_empty()).then(|| aggregate(&messages))
+}
+
+/// Returns the requirements of a field selector that can be parsed.
+///
+/// upstream: k8s.io/kubernetes/pkg/registry/authorization/util#ResourceAttributesFrom
+fn selected_fields(selector: &Field<'_, '_>) -> Vec<FieldRequirement> {
+    let raw = selector.child("rawSelector");
+    if !raw.text().is_empty() {
+        let parsed = FieldSelector::parse(raw.text()).unwrap_or_default();
+        return parsed.requirements().to_vec();
+    }
+    let requirements = selector.child("requirements");
+    let parsed = requirements.items().filter(|one| can_be_read(one, false));
+    let selected = parsed.map(|one| FieldRequirement {
+        field: one.child("key").text().into(),
+        is_equal: one.child("operator").text() == "In",
+        value: one
+            .child("values")
+            .items()
+            .next()
+            .map(|value| value.text().into())
+            .unwrap_or_default(),
+    });
+    selected.collect()
 }
 
 /// Returns true if a requirement can be converted to a selector. A field requirement must have exactly one value.

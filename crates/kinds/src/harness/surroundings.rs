@@ -77,6 +77,7 @@ impl TokenAuthenticator for TesterToken {
             user: Harness::new().world.user,
             audiences: vec!["here".into()],
             annotations: Vec::new(),
+            warning: None,
         })
     }
 }

@@ -6,6 +6,7 @@
 
 use holdfast_authorization::Rule;
 use holdfast_authorization::rbac::rule::rules_of;
+use holdfast_kind_tables::features::{Feature, Features};
 use holdfast_schema::metadata::new_object;
 use holdfast_value::{List, Map, SmolStr, Value};
 
@@ -44,8 +45,8 @@ struct Binding<'t> {
 }
 
 /// Returns the default ClusterRoles, or the default Roles.
-pub(super) fn roles(of_cluster: bool) -> Vec<Value> {
-    let table = read(TABLE);
+pub(super) fn roles(of_cluster: bool, features: Features) -> Vec<Value> {
+    let table = read(TABLE, features);
     let roles = table
         .roles
         .iter()
@@ -53,9 +54,21 @@ pub(super) fn roles(of_cluster: bool) -> Vec<Value> {
     roles.map(|role| role_object(&table, role)).collect()
 }
 
+/// Returns the rules of nodes, which are also those of the ClusterRole `system:node`. The authorization mode `Node` grants
+/// them on resources that it does not check by itself.
+///
+/// upstream: k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/bootstrappolicy#NodeRules
+pub fn node_rules(features: Features) -> Vec<Rule> {
+    let roles = read(TABLE, features).roles.into_iter();
+    roles
+        .filter(|role| role.name == "system:node")
+        .flat_map(|role| role.rules)
+        .collect()
+}
+
 /// Returns the default ClusterRoleBindings, or the default RoleBindings.
 pub(super) fn bindings(of_cluster: bool) -> Vec<Value> {
-    let table = read(TABLE);
+    let table = read(TABLE, Features::default());
     let bindings = table
         .bindings
         .iter()
@@ -128,7 +141,7 @@ fn with_metadata(stored: &Value, initial: &Value) -> Option<Value> {
     Some(next)
 }
 
-fn read(text: &str) -> Table<'_> {
+fn read(text: &str, features: Features) -> Table<'_> {
     let mut table = Table::default();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -170,6 +183,11 @@ fn read(text: &str) -> Table<'_> {
             }
             (["bind-as", name, subjects @ ..], Some(role)) => {
                 table.bindings.push(binding((*name).to_owned(), role, subjects));
+            }
+            (["if", gate, rule @ ..], Some(role)) => {
+                if Feature::named(gate).is_some_and(|gate| features.has(gate)) {
+                    role.rules.push(read_rule(rule));
+                }
             }
             (rule, Some(role)) => role.rules.push(read_rule(rule)),
             (_, None) => {}
@@ -332,6 +350,8 @@ fn rule_object(rule: &Rule) -> Value {
 mod tests {
     use std::collections::BTreeSet;
 
+    use holdfast_kind_tables::features::FeatureGates;
+
     use super::*;
     use crate::harness::{Harness, at};
 
@@ -345,8 +365,20 @@ mod tests {
     #[test]
     fn all_of_them_are_objects_that_a_client_could_create() {
         let harness = Harness::new();
-        let all = [roles(true), roles(false), bindings(true), bindings(false)].concat();
-        let counts = [roles(true), roles(false), bindings(true), bindings(false)].map(|objects| objects.len());
+        let all = [
+            roles(true, Features::default()),
+            roles(false, Features::default()),
+            bindings(true),
+            bindings(false),
+        ]
+        .concat();
+        let counts = [
+            roles(true, Features::default()),
+            roles(false, Features::default()),
+            bindings(true),
+            bindings(false),
+        ]
+        .map(|objects| objects.len());
         assert_eq!(counts, [69, 7, 50, 7]);
         for object in &all {
             let text = holdfast_value::json::to_string(object);
@@ -371,7 +403,7 @@ mod tests {
     fn rules_are_those_that_the_reference_starts_with() {
         // Other programs of the recorded server's vendor change these.
         const OTHERS: [&str; 2] = ["endpointslice-controller", "endpointslicemirroring-controller"];
-        let known = [roles(true), roles(false)].concat();
+        let known = [roles(true, Features::default()), roles(false, Features::default())].concat();
         let initial = std::fs::read_to_string(test_support::shared("corpus/storage/initial.jsonl")).unwrap();
         let mut compared = 0;
         for line in initial.lines() {
@@ -406,9 +438,24 @@ mod tests {
     }
 
     #[test]
+    fn gates_add_rules_of_nodes() {
+        let with = |gates: &str| node_rules(FeatureGates::set(&[gates.to_owned()]).unwrap().features());
+        let resources =
+            |rules: Vec<Rule>| -> Vec<SmolStr> { rules.into_iter().flat_map(|rule| rule.resources).collect() };
+        let usual = resources(node_rules(Features::default()));
+        assert!(usual.iter().any(|name| name == "serviceaccounts"));
+        assert!(!usual.iter().any(|name| name == "podcertificaterequests"));
+        let more = resources(with(
+            "PodCertificateRequest=true,KubeletServiceAccountTokenForCredentialProviders=false",
+        ));
+        assert!(more.iter().any(|name| name == "podcertificaterequests"));
+        assert!(!more.iter().any(|name| name == "serviceaccounts"));
+    }
+
+    #[test]
     fn every_binding_is_of_a_role_that_is_there() {
         for of_cluster in [true, false] {
-            let roles = roles(of_cluster);
+            let roles = roles(of_cluster, Features::default());
             for binding in bindings(of_cluster) {
                 let of_binding = |role: &&Value| {
                     role.str_at(&["metadata", "name"]) == binding.str_at(&["roleRef", "name"])
@@ -425,7 +472,7 @@ mod tests {
 
     #[test]
     fn roles_that_gather_hold_what_they_gather() {
-        let roles = roles(true);
+        let roles = roles(true, Features::default());
         let rules = |name| rules_of(named(&roles, name));
         assert!(escalation::covers(&rules("edit"), &rules("view")));
         assert!(escalation::covers(&rules("admin"), &rules("edit")));
@@ -443,7 +490,7 @@ mod tests {
 
     #[test]
     fn reconciled_role_regains_rules_and_keeps_added_ones() {
-        let roles = roles(true);
+        let roles = roles(true, Features::default());
         let initial = named(&roles, "system:node-problem-detector");
         assert_eq!(reconcile_role(initial, initial), None);
         let mut stored = initial.clone();

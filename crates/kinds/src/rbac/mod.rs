@@ -8,6 +8,7 @@ mod bootstrap;
 mod escalation;
 mod role;
 
+pub use bootstrap::node_rules;
 pub use escalation::changes_ownership_alone;
 
 use std::sync::Arc;
@@ -38,11 +39,15 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .done()
     };
     let role = |scope| {
-        let policy = policy();
-        let role = kind(role::Role { scope, policy })
-            .named_by(name_faults)
-            .initial_objects()
-            .followed();
+        let (policy, features) = (policy(), config.features);
+        let role = kind(role::Role {
+            scope,
+            policy,
+            features,
+        })
+        .named_by(name_faults)
+        .initial_objects()
+        .followed();
         role.metadata_checks(in_order(UpdateOrder::ObjectFirst, COMMON_CHECKS))
             .done()
     };

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use holdfast_authorization::rbac::RuleIndex;
 use holdfast_authorization::rbac::rule::rules_of;
+use holdfast_kind_tables::features::Features;
 use holdfast_resource::{Followed, InitialObjects, Refusal, Scope, Strategy, WriteContext};
 use holdfast_schema::metadata::labels::{LabelSelector, validate_label_selector};
 use holdfast_schema::{AnyRules, Check, Field, Part, Rules};
@@ -17,6 +18,7 @@ use crate::validation::Errors;
 pub(crate) struct Role {
     pub(crate) scope: Scope,
     pub(crate) policy: Arc<RuleIndex>,
+    pub(crate) features: Features,
 }
 
 impl Strategy for Role {
@@ -50,7 +52,7 @@ impl Followed for Role {
 
 impl InitialObjects for Role {
     fn initial_objects(&self) -> Vec<Value> {
-        bootstrap::roles(self.scope == Scope::Cluster)
+        bootstrap::roles(self.scope == Scope::Cluster, self.features)
     }
 
     fn reconcile(&self, stored: &Value, initial: &Value) -> Option<Value> {

@@ -69,6 +69,7 @@ fn refusal(context: &WriteContext<'_>, verb: &str, subresource: &str, namespace:
             subresource,
             namespace,
             name,
+            field_selector: &[],
         }),
     };
     let decision = context.access.authorizer.authorize(context.user, &attributes);

@@ -114,6 +114,7 @@ fn authorize(context: &Context, request: &ResourceRequest) -> Result<(), ApiErro
         subresource: "",
         namespace: &request.namespace,
         name: &request.name,
+        field_selector: &[],
     };
     let attributes = Attributes {
         verb: VERB,

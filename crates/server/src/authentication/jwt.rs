@@ -116,6 +116,7 @@ impl RemoteTokenAuthenticator for JwtAuthenticators {
                 user,
                 audiences,
                 annotations: Vec::new(),
+                warning: None,
             })
         })
     }

@@ -251,6 +251,7 @@ impl Reviewer {
             user: Arc::new(authenticated(user)),
             audiences,
             annotations: Vec::new(),
+            warning: None,
         })
     }
 }

@@ -26,6 +26,8 @@ pub struct RequestInfo {
     pub query: Query,
     /// Name that the field selector of a list or watch requires; authorization uses it as the name of a get.
     pub selected_name: SmolStr,
+    /// Field selector of a list, watch or deletecollection, for authorization. It is empty if it cannot be parsed.
+    pub field_selector: FieldSelector,
 }
 
 /// The parts of the path of a resource.
@@ -113,6 +115,7 @@ impl RequestInfo {
             resource: None,
             query: Query::parse(uri.query().unwrap_or_default()),
             selected_name: SmolStr::default(),
+            field_selector: FieldSelector::default(),
         };
         info.read_resource(method)?;
         Ok(info)
@@ -138,6 +141,7 @@ impl RequestInfo {
                 } else {
                     &target.name
                 },
+                field_selector: self.field_selector.requirements(),
             }),
         };
         Attributes {
@@ -193,8 +197,11 @@ impl RequestInfo {
                 other => other,
             };
         }
+        if matches!(verb, "list" | "watch" | "deletecollection") {
+            self.field_selector = field_selector(&self.query);
+        }
         if target.name.is_empty() && matches!(verb, "list" | "watch") {
-            self.selected_name = selected_name(&self.query);
+            self.selected_name = selected_name(&self.query, &self.field_selector);
         }
         self.verb = SmolStr::new(verb);
         self.resource = Some(target);
@@ -227,13 +234,18 @@ fn method_verb(method: &Method) -> &'static str {
     }
 }
 
+/// Returns the field selector of the query; empty if it cannot be parsed.
+///
+/// upstream: k8s.io/apiserver/pkg/endpoints/filters#GetAuthorizerAttributes
+fn field_selector(query: &Query) -> FieldSelector {
+    let text = query.get("fieldSelector").filter(|text| !text.is_empty());
+    text.and_then(|text| FieldSelector::parse(text).ok())
+        .unwrap_or_default()
+}
+
 /// Returns the name that a field selector requires, if it requires one that is a valid path segment.
-fn selected_name(query: &Query) -> SmolStr {
-    let Some(text) = query.get("fieldSelector").filter(|text| !text.is_empty()) else {
-        return SmolStr::default();
-    };
-    let selector = FieldSelector::parse(text).ok();
-    let name = selector.as_ref().and_then(FieldSelector::name).unwrap_or_default();
+fn selected_name(query: &Query, selector: &FieldSelector) -> SmolStr {
+    let name = selector.name().unwrap_or_default();
     // If one option cannot be parsed, all of them are ignored.
     if path_segment(name).is_empty() && !name.is_empty() && ListOptions::are_readable(query) {
         SmolStr::new(name)
@@ -348,6 +360,38 @@ mod tests {
         for unreadable in ["labelSelector=((", "limit=x", "timeoutSeconds=x"] {
             let uri = format!("/api/v1/pods?fieldSelector=metadata.name%3Da&{unreadable}");
             assert_eq!(name(&uri), "", "{unreadable}");
+        }
+    }
+
+    #[test]
+    fn selector_of_a_collection_reaches_the_authorizer() {
+        let selected = |method: &str, uri: &str| {
+            let info = parse(method, uri);
+            let AccessTarget::Resource(target) = info.attributes().target else {
+                panic!("{uri} is no resource")
+            };
+            let shown = target.field_selector.iter().map(|one| {
+                let sign = if one.is_equal { "=" } else { "!=" };
+                format!("{}{sign}{}", one.field, one.value)
+            });
+            shown.collect::<Vec<_>>().join(",")
+        };
+        let selector = "fieldSelector=spec.nodeName%3D%3Dn1,status.phase!%3DFailed";
+        for (method, path) in [
+            ("GET", "pods?"),
+            ("GET", "pods?watch=1&"),
+            ("DELETE", "pods?"),
+            ("GET", "watch/namespaces/n/pods/p?"),
+        ] {
+            let uri = format!("/api/v1/{path}{selector}");
+            assert_eq!(selected(method, &uri), "spec.nodeName=n1,status.phase!=Failed", "{uri}");
+        }
+        for (method, uri) in [
+            ("GET", format!("/api/v1/namespaces/n/pods/p?{selector}")),
+            ("POST", format!("/api/v1/namespaces/n/pods?{selector}")),
+            ("GET", "/api/v1/pods?fieldSelector=x".to_owned()),
+        ] {
+            assert_eq!(selected(method, &uri), "", "{method} {uri}");
         }
     }
 

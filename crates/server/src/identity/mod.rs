@@ -5,20 +5,25 @@
 
 pub mod authorization;
 mod bearer_protocol;
+mod bootstrap_tokens;
 mod certificate;
 pub(crate) mod forwarding;
 mod front_proxy;
 mod impersonation;
 mod keys;
+mod legacy_tokens;
 mod pending;
 mod service_accounts;
+mod signatures;
 mod tokens;
 
+pub use bootstrap_tokens::BootstrapTokens;
 pub use certificate::{CertificateError, ClientCertificate, user_of_certificate};
 pub(crate) use front_proxy::name_user;
 pub use front_proxy::{FrontProxy, RequestHeaders};
 pub use impersonation::{Impersonation, Judged};
 pub use keys::{IssuerDocuments, KeyError, Keys, SigningKey, VerifyingKey};
+pub use legacy_tokens::{LAST_USED, LegacyTokens, SecretUse, new_token_counters};
 pub(crate) use pending::Authentication;
 use pending::PendingToken;
 pub use service_accounts::{AccountsContext, ServiceAccounts, TokenConfig};
@@ -159,6 +164,8 @@ pub struct Authenticated {
     pub user: Arc<User>,
     /// Annotations about the credentials for the audit log.
     pub annotations: Vec<(&'static str, String)>,
+    /// Warning about the credentials.
+    pub warning: Option<String>,
 }
 
 impl From<Arc<User>> for Authenticated {
@@ -166,6 +173,7 @@ impl From<Arc<User>> for Authenticated {
         Self {
             user,
             annotations: Vec::new(),
+            warning: None,
         }
     }
 }
@@ -175,6 +183,7 @@ impl From<TokenUser> for Authenticated {
         Self {
             user: known.user,
             annotations: known.annotations,
+            warning: known.warning,
         }
     }
 }

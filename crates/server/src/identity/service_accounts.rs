@@ -4,7 +4,6 @@
 //! A token is valid while its signature, issuer, audience and time are, and while the service account and the bound
 //! object exist with the same uid and are not deleted.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,24 +13,18 @@ use holdfast_resource::access::{
     BoundObject, IssuedToken, ServiceAccountToken, TokenAuthenticator, TokenError, TokenIssuer, TokenUser,
 };
 use holdfast_resource::{Registry, Resource};
+use holdfast_schema::GroupResource;
 use holdfast_value::Value;
-use jsonwebtoken::{Header, Validation};
-use parking_lot::Mutex;
+use jsonwebtoken::Header;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use smol_str::SmolStr;
 
 use super::CREDENTIAL;
 use super::keys::{Keys, SigningKey};
+use super::signatures::{IssuedClaims, Signatures};
 use crate::objects::{self, Store};
 use crate::runtime::{Clock, Identifiers};
 
-/// Time for which a verified signature is cached.
-const REMEMBERED: Duration = Duration::from_secs(10);
-/// Maximum number of cached verified tokens.
-const MAX_REMEMBERED_TOKENS: usize = 4096;
-/// Maximum length of a token, in bytes.
-const LONGEST: usize = 64 * 1024;
 /// Time for which a deleted object still counts, so that its last requests succeed.
 const LEEWAY: Duration = Duration::from_secs(60);
 /// Maximum clock skew, in seconds.
@@ -60,12 +53,11 @@ pub struct TokenConfig {
 pub struct ServiceAccounts {
     config: TokenConfig,
     signing: Option<SigningKey>,
-    keys: Keys,
+    signatures: Signatures<Claims>,
     bound: BoundKinds,
     store: Arc<Store>,
     clock: Arc<dyn Clock>,
     identifiers: Arc<dyn Identifiers>,
-    remembered: Mutex<HashMap<[u8; 32], Remembered>>,
 }
 
 /// Kinds whose objects tokens name, each by its claim. They are built in, so they never change.
@@ -115,13 +107,6 @@ impl BoundKind {
     }
 }
 
-/// A token with a valid signature.
-#[derive(Clone)]
-struct Remembered {
-    until: SystemTime,
-    claims: Arc<Claims>,
-}
-
 /// The claims of a token.
 #[derive(Debug, Serialize, Deserialize)]
 struct Claims {
@@ -137,16 +122,22 @@ struct Claims {
     sub: String,
 }
 
+impl IssuedClaims for Claims {
+    fn issuer(&self) -> &str {
+        &self.iss
+    }
+}
+
 /// One audience or several.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(untagged)]
-enum Audiences {
+pub(super) enum Audiences {
     Several(Vec<SmolStr>),
     One(SmolStr),
 }
 
 impl Audiences {
-    fn list(&self) -> &[SmolStr] {
+    pub(super) fn list(&self) -> &[SmolStr] {
         match self {
             Self::Several(list) => list,
             Self::One(one) => std::slice::from_ref(one),
@@ -209,89 +200,19 @@ impl ServiceAccounts {
         Self {
             config,
             signing,
-            keys,
+            signatures: Signatures::new(keys),
             bound: BoundKinds::new(&registry.load()),
             store,
             clock,
             identifiers,
-            remembered: Mutex::default(),
         }
     }
 
     /// Returns the claims of the token, if its signature is valid.
     fn claims(&self, token: &str) -> Result<Arc<Claims>, TokenError> {
-        let (digest, now) = (<[u8; 32]>::from(Sha256::digest(token)), self.clock.now());
-        if let Some(known) = self.remembered.lock().get(&digest)
-            && now < known.until
-        {
-            return Ok(Arc::clone(&known.claims));
-        }
-        let claims = Arc::new(self.verify(token)?);
-        let mut remembered = self.remembered.lock();
-        if remembered.len() >= MAX_REMEMBERED_TOKENS {
-            remembered.retain(|_, known| now < known.until);
-        }
-        if remembered.len() < MAX_REMEMBERED_TOKENS {
-            let claims = Arc::clone(&claims);
-            remembered.insert(
-                digest,
-                Remembered {
-                    until: now + REMEMBERED,
-                    claims,
-                },
-            );
-        }
-        Ok(claims)
-    }
-
-    fn verify(&self, token: &str) -> Result<Claims, TokenError> {
-        if token.len() > LONGEST {
-            return Err(TokenError::Unknown);
-        }
-        let header = jsonwebtoken::decode_header(token).map_err(|_| TokenError::Unknown)?;
-        // Other authenticators handle the tokens of other issuers.
-        let unverified = jsonwebtoken::dangerous::insecure_decode::<Claims>(token).map_err(|_| TokenError::Unknown)?;
-        if !self.config.issuers.contains(&unverified.claims.iss) {
-            return Err(TokenError::Unknown);
-        }
-        let fitting = self.keys.candidates(header.kid.as_deref(), header.alg);
-        for key in fitting {
-            // Times and audiences are checked here, by the clock of the server.
-            let mut validation = Validation::new(header.alg);
-            validation.validate_exp = false;
-            validation.validate_aud = false;
-            validation.required_spec_claims.clear();
-            if let Ok(verified) = jsonwebtoken::decode::<Claims>(token, key.decoding(), &validation) {
-                return Ok(verified.claims);
-            }
-        }
-        Err(rejected("failed to verify signature"))
-    }
-
-    /// Returns the requested audiences that the token has; by default those of this server.
-    fn audiences(&self, claims: &Claims, requested: &[&str]) -> Result<Vec<SmolStr>, TokenError> {
-        let wanted: Vec<SmolStr> = if requested.is_empty() {
-            self.config.audiences.clone()
-        } else {
-            requested.iter().map(SmolStr::new).collect()
-        };
-        let good: Vec<SmolStr> = wanted
-            .iter()
-            .filter(|one| claims.aud.list().contains(one))
-            .cloned()
-            .collect();
-        if good.is_empty() {
-            let list = |list: &[SmolStr]| {
-                let quoted: Vec<String> = list.iter().map(|one| format!("{one:?}")).collect();
-                quoted.join(" ")
-            };
-            return Err(rejected(format!(
-                "token audiences [{}] is invalid for the target audiences [{}]",
-                list(claims.aud.list()),
-                list(&wanted)
-            )));
-        }
-        Ok(good)
+        let issuers = &self.config.issuers;
+        let accepts = |issuer: &str| issuers.iter().any(|known| known == issuer);
+        self.signatures.claims(token, self.clock.now(), accepts)
     }
 
     /// Returns the audit annotation for a token that its client should have replaced by now.
@@ -373,13 +294,14 @@ impl TokenAuthenticator for ServiceAccounts {
             return Err(TokenError::Unknown);
         }
         let claims = self.claims(token)?;
-        let audiences = self.audiences(&claims, audiences)?;
+        let audiences = shared_audiences(claims.aud.list(), &self.config.audiences, audiences)?;
         self.check_time(&claims)?;
         self.check_objects(&claims)?;
         Ok(TokenUser {
             user: Arc::new(user(&claims)),
             audiences,
             annotations: self.stale(&claims).into_iter().collect(),
+            warning: None,
         })
     }
 }
@@ -431,6 +353,41 @@ impl TokenIssuer for ServiceAccounts {
             credential: credential(&claims.jti),
         })
     }
+}
+
+/// Returns the `requested` audiences that a token has, by default those of this server, `own`.
+pub(super) fn shared_audiences(
+    of_token: &[SmolStr],
+    own: &[SmolStr],
+    requested: &[&str],
+) -> Result<Vec<SmolStr>, TokenError> {
+    let wanted: Vec<SmolStr> = if requested.is_empty() {
+        own.to_vec()
+    } else {
+        requested.iter().map(SmolStr::new).collect()
+    };
+    let good: Vec<SmolStr> = wanted.iter().filter(|one| of_token.contains(one)).cloned().collect();
+    if good.is_empty() {
+        let list = |list: &[SmolStr]| {
+            let quoted: Vec<String> = list.iter().map(|one| format!("{one:?}")).collect();
+            quoted.join(" ")
+        };
+        return Err(rejected(format!(
+            "token audiences [{}] is invalid for the target audiences [{}]",
+            list(of_token),
+            list(&wanted)
+        )));
+    }
+    Ok(good)
+}
+
+/// Returns the resource of the core group with this plural name.
+pub(super) fn core_resource(registry: &Registry, plural: &str) -> Option<Arc<Resource>> {
+    let name = GroupResource {
+        group: SmolStr::default(),
+        resource: plural.into(),
+    };
+    registry.resource(&name).cloned()
 }
 
 /// Returns the credential id of a token with that identifier.

@@ -110,6 +110,7 @@ impl TokenAuthenticator for TokenFile {
             user: Arc::clone(user),
             audiences: vec![SmolStr::new_static(AUDIENCE); good],
             annotations: Vec::new(),
+            warning: None,
         })
     }
 }

@@ -10,12 +10,14 @@ mod flagz;
 pub mod health;
 pub mod inflight;
 pub mod loopback;
+pub mod node_graph;
 pub mod openapi;
 pub mod paths;
 pub mod service;
 mod start;
 mod statusz;
 pub mod storage_versions;
+pub mod token_uses;
 mod zpage;
 
 pub use start::start;

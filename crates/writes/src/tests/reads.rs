@@ -45,6 +45,7 @@ fn authorize(call: &Call<'_>) {
         subresource: "",
         namespace: "",
         name: "",
+        field_selector: &[],
     };
     let attributes = Attributes {
         verb: "get",

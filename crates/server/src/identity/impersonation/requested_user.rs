@@ -307,6 +307,7 @@ fn attribute<'a>(
             subresource,
             namespace,
             name,
+            field_selector: &[],
         }),
     }
 }

@@ -52,9 +52,16 @@ impl WithAuthentication<'_> {
             .map_or(true, |known| identity::is_anonymous(&known.user));
         exchange.is_last |= is_unknown && self.ends_connections && exchange.head.version == Version::HTTP_2;
         match outcome {
-            Ok(Authenticated { user, annotations }) => {
+            Ok(Authenticated {
+                user,
+                annotations,
+                warning,
+            }) => {
                 exchange.user = Some(user);
                 exchange.annotations = annotations;
+                if warning.is_some() {
+                    exchange.credentials_warning = warning;
+                }
                 Step::Pass
             }
             Err(error) => {
