@@ -11,6 +11,7 @@ mod environment;
 pub mod hog;
 #[path = "../../crates/server/tests/server/hook/mod.rs"]
 pub mod hook;
+pub mod kubelet;
 mod objects;
 pub mod operators;
 mod process;

@@ -18,6 +18,7 @@ use holdfast_server::identity::{
     AccountsContext, Authenticator, Impersonation, IssuerDocuments, ServiceAccounts, TokenConfig, TokenFile, Tokens,
 };
 use holdfast_server::metrics::Metrics;
+use holdfast_server::nodes::NodeConnections;
 use holdfast_server::operations::health::{Endpoint, Health};
 use holdfast_server::operations::paths::{Pages, Paths};
 use holdfast_server::operations::service::Service;
@@ -84,6 +85,8 @@ impl Assembly<'_> {
             Arc::clone(&accounts) as Arc<dyn TokenAuthenticator>,
         ]);
         let metrics = self.metrics().context("cannot set up metrics")?;
+        let kubelets = flags.kubelets.load()?;
+        let identity = kubelets.identity();
         let stores = (&self.opened.store, registry);
         let aggregation = flags.aggregation.load(
             stores,
@@ -110,7 +113,7 @@ impl Assembly<'_> {
         let health = self.checks(auditor.is_some(), storage_versions.clone());
         let paths = Paths::new(Arc::clone(registry), health, self.reached.to_string(), &SystemClock);
         let service = Service {
-            context: Arc::new(self.context(tokens, accounts, Arc::clone(&metrics))?),
+            context: Arc::new(self.context(tokens, accounts, Arc::clone(&metrics), kubelets.connections)?),
             authenticator: Authenticator {
                 anonymous: anonymous(flags),
                 front_proxy: aggregation.front_proxy.clone(),
@@ -138,6 +141,7 @@ impl Assembly<'_> {
             ends_unauthenticated_connections: has(Feature::UnauthenticatedHTTP2DOSMitigation),
             storage_versions,
         };
+        flags.kubelets.follow(identity, &service);
         Ok((Arc::new(service), aggregation))
     }
 
@@ -221,7 +225,13 @@ impl Assembly<'_> {
         }
     }
 
-    fn context(&self, tokens: Tokens, accounts: Arc<ServiceAccounts>, metrics: Arc<Metrics>) -> Result<Context> {
+    fn context(
+        &self,
+        tokens: Tokens,
+        accounts: Arc<ServiceAccounts>,
+        metrics: Arc<Metrics>,
+        nodes: NodeConnections,
+    ) -> Result<Context> {
         let (flags, registry, store) = (self.flags, &self.registry, &self.opened.store);
         let webhooks = Arc::clone(&self.kinds.webhooks);
         let admission = admission::chain(
@@ -244,6 +254,7 @@ impl Assembly<'_> {
                 metrics,
             },
             field_managers: FieldManagers::new(Arc::clone(registry.load().types())),
+            nodes,
             issuer: accounts,
             admission,
             shutdown: self.shutdown.clone(),

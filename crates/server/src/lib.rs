@@ -11,6 +11,7 @@
 //! - [`identity`]: authentication, impersonation, service account tokens, authorization of a request.
 //! - [`metrics`]: the metrics of the server.
 //! - [`webhooks`]: the client of webhooks.
+//! - [`nodes`]: requests that are passed on to kubelets, pods and services: logs, commands, proxies.
 //! - `representation`: an object in an answer: its version, its metadata, a row of a table.
 //! - [`read`]: lists, continue tokens, watches.
 //! - [`mod@write`]: a write from its decoded object to its commit.
@@ -21,6 +22,7 @@ pub mod api;
 pub mod http;
 pub mod identity;
 pub mod metrics;
+pub mod nodes;
 pub mod objects;
 pub mod operations;
 pub mod read;

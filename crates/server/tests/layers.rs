@@ -3,7 +3,7 @@
 use test_support::Layers;
 
 /// The folders in order, lowest first. `lib.rs` describes them.
-const LAYERS: [&str; 12] = [
+const LAYERS: [&str; 13] = [
     "runtime",
     "wire",
     "http",
@@ -11,6 +11,7 @@ const LAYERS: [&str; 12] = [
     "identity",
     "metrics",
     "webhooks",
+    "nodes",
     "representation",
     "read",
     "write",

@@ -21,6 +21,7 @@ mod differences;
 mod etcd_conditions;
 mod files;
 mod gates;
+mod kubelets;
 mod migration;
 mod packaging;
 mod process;

@@ -1,4 +1,4 @@
-//! The client of an aggregated API server: requests and responses are streamed through, with limits on connections.
+//! The client of aggregated API servers, kubelets and pods: requests and responses are streamed through, with limits on connections.
 //!
 //! Each request has a connection of its own until it ends (HTTP/1.1), so that no watch delays other requests on the
 //! same connection, and a client that reads its response slowly slows down only that response.
@@ -45,14 +45,28 @@ impl Backend {
         trust: Trust<'_>,
         client_certificate: Option<Arc<dyn ResolvesClientCert>>,
     ) -> Result<Self, String> {
-        let connector = Connector::in_the_name_of(name, trust, client_certificate)?;
+        Ok(Self::over(Connector::in_the_name_of(name, trust, client_certificate)?))
+    }
+
+    /// Creates a pool of connections to kubelets and pods, whose certificates are for the host of the URL.
+    ///
+    /// # Errors
+    /// If there are no authorities to trust.
+    pub(crate) fn for_nodes(
+        trust: Trust<'_>,
+        client_certificate: Option<Arc<dyn ResolvesClientCert>>,
+    ) -> Result<Self, String> {
+        Ok(Self::over(Connector::for_nodes(trust, client_certificate)?))
+    }
+
+    fn over(connector: Connector) -> Self {
         let pool = Pool::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
             .pool_max_idle_per_host(IDLE_CONNECTIONS)
             .build(connector);
-        Ok(Self { pool })
+        Self { pool }
     }
 
     /// Sends a request, whose URL contains the address. Like Go's transport, it retries a read-only request if the
