@@ -102,7 +102,7 @@ fn container(name: &str) -> Value {
 }
 
 /// Sends a request to switch protocols on a connection of its own. Returns the head of the answer, and the connection.
-async fn switch(server: &Server, path: &str, headers: &str) -> (String, impl AsyncStream) {
+async fn switch(server: &Server, path: &str, headers: &str) -> (String, impl AsyncStream + use<>) {
     let mut connection = Target::of(server).unwrap().raw().await.unwrap();
     let head = format!(
         "POST {path} HTTP/1.1\r\nHost: api\r\nAuthorization: Bearer admintoken\r\nConnection: Upgrade\r\n{headers}\r\n"
@@ -404,7 +404,7 @@ async fn session_is_audited_to_its_end() {
 }
 
 /// Sends the handshake of a command over a WebSocket, and returns the connection after the head of the answer.
-async fn websocket_command(cluster: &Cluster, path: &str) -> impl AsyncStream {
+async fn websocket_command(cluster: &Cluster, path: &str) -> impl AsyncStream + use<> {
     let handshake = "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
                      Sec-WebSocket-Protocol: v5.channel.k8s.io, v4.channel.k8s.io\r\n";
     let (head, connection) = switch(&cluster.server, path, handshake).await;

@@ -268,7 +268,7 @@ impl Command {
     }
 }
 
-/// Opens a stream and waits until the kubelet has accepted it. It discards data on a stream that it has not accepted.
+/// Opens a stream and waits until the kubelet has accepted it: it discards data that comes before.
 async fn open_stream(
     reader: &mut SpdyReader<impl AsyncRead + Unpin>,
     writer: &mut SpdyWriter<impl AsyncWrite + Unpin>,
