@@ -32,7 +32,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::aggregated::Certificates;
 
-/// A server in the place of a kubelet or a pod.
+/// A server that replaces a kubelet or a pod.
 pub struct FakeKubelet {
     /// Port that it listens on, on all addresses.
     pub port: u16,
@@ -42,7 +42,7 @@ pub struct FakeKubelet {
 struct State {
     /// Permissions to send a line of a log that is followed.
     lines: Semaphore,
-    /// Number of bytes of endless logs that were taken.
+    /// Number of bytes of endless logs that were read.
     sent: AtomicUsize,
 }
 
@@ -84,7 +84,7 @@ impl FakeKubelet {
         self.state.lines.add_permits(1);
     }
 
-    /// Returns the number of bytes of endless logs that were taken from the kubelet.
+    /// Returns the number of bytes of endless logs that were read from the kubelet.
     pub fn sent(&self) -> usize {
         self.state.sent.load(Ordering::Relaxed)
     }
@@ -104,9 +104,10 @@ fn acceptor(certificates: &Certificates) -> TlsAcceptor {
     let authority = CertificateDer::from_pem_file(certificates.path("proxy-ca.crt")).unwrap();
     roots.add(authority).unwrap();
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
-    let builder = ServerConfig::builder_with_provider(provider);
-    let builder = builder.with_safe_default_protocol_versions().unwrap();
-    let builder = builder.with_client_cert_verifier(verifier.build().unwrap());
+    let builder = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_client_cert_verifier(verifier.build().unwrap());
     let chain = vec![CertificateDer::from_pem_file(certificates.path("back.crt")).unwrap()];
     let key = PrivateKeyDer::from_pem_file(certificates.path("back.key")).unwrap();
     TlsAcceptor::from(Arc::new(builder.with_single_cert(chain, key).unwrap()))
@@ -190,9 +191,12 @@ fn switched(request: Request<Incoming>) -> Response<Body> {
         let _ = to.shutdown().await;
         let _ = from.read_u8().await;
     });
-    let response = Response::builder().status(StatusCode::SWITCHING_PROTOCOLS);
-    let response = response.header("Connection", "Upgrade").header("Upgrade", protocol);
-    response.body(full("")).unwrap()
+    Response::builder()
+        .status(StatusCode::SWITCHING_PROTOCOLS)
+        .header("Connection", "Upgrade")
+        .header("Upgrade", protocol)
+        .body(full(""))
+        .unwrap()
 }
 
 /// Reports method, URI, headers and body of a request.

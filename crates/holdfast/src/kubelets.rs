@@ -75,8 +75,8 @@ impl KubeletFlags {
         });
         let authorities = authorities.transpose()?;
         let certificate = identity.as_ref().map(ProxyIdentity::resolver);
-        let connections = NodeConnections::new(authorities.as_deref(), certificate);
-        let connections = connections.map_err(|why| anyhow!("--kubelet-certificate-authority: {why}"))?;
+        let created = NodeConnections::new(authorities.as_deref(), certificate);
+        let connections = created.map_err(|why| anyhow!("--kubelet-certificate-authority: {why}"))?;
         Ok(Kubelets { connections, identity })
     }
 

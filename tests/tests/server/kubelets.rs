@@ -34,10 +34,12 @@ impl Cluster {
     async fn start_with(files: &[&str], more: &[&str]) -> Self {
         let certificates = Certificates::new("kubelet");
         let names = ["client-certificate", "client-key", "certificate-authority"];
-        let flags = names.iter().zip(files);
-        let flags = flags.map(|(name, file)| format!("--kubelet-{name}={}", certificates.path(file).display()));
-        let flags: Vec<String> = flags.chain(more.iter().map(|&flag| flag.to_owned())).collect();
-        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let of_files = names.iter().zip(files);
+        let given: Vec<String> = of_files
+            .map(|(name, file)| format!("--kubelet-{name}={}", certificates.path(file).display()))
+            .chain(more.iter().map(|&flag| flag.to_owned()))
+            .collect();
+        let flags: Vec<&str> = given.iter().map(String::as_str).collect();
         let cluster = Self {
             server: Server::start(&Binary::debug().unwrap(), &flags).unwrap(),
             kubelet: FakeKubelet::start(&certificates).await,

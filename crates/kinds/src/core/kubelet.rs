@@ -89,11 +89,11 @@ impl Kubelets {
                 return Ok((*address).to_owned());
             }
         }
-        let shown: Vec<String> = known
+        let pairs: Vec<String> = known
             .iter()
             .map(|(kind, address)| format!("{{{kind} {address}}}"))
             .collect();
-        let shown = shown.join(" ");
+        let shown = pairs.join(" ");
         Err(Refusal::Failed(format!(
             "no preferred addresses found; known addresses: [{shown}]"
         )))

@@ -57,8 +57,8 @@ impl Proxy {
     /// upstream: pkg/registry/core/node#ResourceLocation
     fn destination(&self, context: &WriteContext<'_>, options: &Value) -> Result<Connection, Refusal> {
         let target = ProxyTarget::parse(context.name, "node")?;
-        let node = context.lookup.get(&super::of_core("nodes"), "", target.name);
-        let node = node.ok_or_else(|| Refusal::NotFound {
+        let found = context.lookup.get(&super::of_core("nodes"), "", target.name);
+        let node = found.ok_or_else(|| Refusal::NotFound {
             resource: super::of_core("nodes"),
             name: target.name.to_owned(),
         })?;

@@ -2,7 +2,7 @@
 //! (<https://kubernetes.io/blog/2024/08/20/websockets-transition/>).
 //!
 //! A message of the client begins with a byte that names its channel; each channel is a SPDY stream. Output is read from
-//! the kubelet only as fast as the client takes it.
+//! the kubelet only as fast as the client reads it.
 
 use std::io;
 use std::sync::Arc;
@@ -186,11 +186,11 @@ impl Command {
         if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
             return Err(format!("unable to upgrade connection: {}", error_text(answer).await));
         }
-        let protocol = answer
+        let named = answer
             .headers()
             .get(PROTOCOL_VERSION)
             .and_then(|value| value.to_str().ok());
-        let protocol = protocol.unwrap_or_default().to_owned();
+        let protocol = named.unwrap_or_default().to_owned();
         let connection = hyper::upgrade::on(&mut answer)
             .await
             .map_err(|error| error.to_string())?;
@@ -392,40 +392,40 @@ impl Up<'_> {
     async fn run(mut self) {
         let mut ticks = tokio::time::interval(PING_PERIOD);
         let (mut own_ping, mut idle_periods) = (1, 0);
-        // If the kubelet takes no more, there may still be output.
-        let mut takes = true;
+        // If the kubelet accepts no more input, there may still be output.
+        let mut accepts = true;
         while idle_periods < MAX_IDLE_PERIODS {
             let passed = tokio::select! {
                 message = self.messages.next() => match message {
                     Some(Ok(Message::Close(_)) | Err(_)) | None => return,
                     Some(Ok(message @ (Message::Binary(_) | Message::Text(_)))) => {
                         self.is_active.store(true, Ordering::Relaxed);
-                        match self.pass(takes, &message.into_data()).await {
+                        match self.pass(accepts, &message.into_data()).await {
                             Some(passed) => passed,
                             None => return,
                         }
                     }
                     Some(Ok(_)) => Ok(()),
                 },
-                Some(ping) = self.waiting.recv(), if takes => self.writer.ping(ping).await,
+                Some(ping) = self.waiting.recv(), if accepts => self.writer.ping(ping).await,
                 _ = ticks.tick() => {
                     let was_active = self.is_active.swap(false, Ordering::Relaxed);
                     idle_periods = if was_active { 0 } else { idle_periods + 1 };
                     own_ping += 2;
-                    match takes {
+                    match accepts {
                         true => self.writer.ping(own_ping).await,
                         false => Ok(()),
                     }
                 }
             };
-            takes &= passed.is_ok();
+            accepts &= passed.is_ok();
         }
     }
 
     /// Passes a message to the stream of its channel. Returns `None` if it is invalid.
     ///
     /// upstream: k8s.io/streaming/pkg/httpstream/wsstream#Conn.handle
-    async fn pass(&mut self, takes: bool, message: &[u8]) -> Option<io::Result<()>> {
+    async fn pass(&mut self, accepts: bool, message: &[u8]) -> Option<io::Result<()>> {
         let (channel, data) = match message.split_first() {
             Some((channel, data)) => (*channel, data),
             None => return Some(Ok(())),
@@ -440,7 +440,7 @@ impl Up<'_> {
             RESIZE => self.ids.resize,
             _ => None,
         };
-        let Some(id) = id.filter(|_| takes) else {
+        let Some(id) = id.filter(|_| accepts) else {
             return Some(Ok(()));
         };
         if is_last && channel == STDIN {

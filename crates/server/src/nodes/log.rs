@@ -45,8 +45,8 @@ pub(super) async fn open(
     let uri = url::of_kubelet(destination)?;
     let asked = uri.to_string();
     let failed = |why: &str| ApiError::unclassified(format!("Get {asked:?}: {why}"));
-    let answer = send(backend, Method::GET, uri, HeaderMap::new(), RequestBody::from_bytes("")).await;
-    let answer = answer.map_err(|why| failed(&why))?;
+    let sent = send(backend, Method::GET, uri, HeaderMap::new(), RequestBody::from_bytes("")).await;
+    let answer = sent.map_err(|why| failed(&why))?;
     if is_redirect(answer.status()) {
         return Err(failed("redirects forbidden"));
     }

@@ -1,7 +1,7 @@
 //! Requests that are passed on to kubelets, pods and services: logs, commands, forwarded ports, proxies.
 //!
 //! Admission and the kind have accepted the request and found its destination. Nothing is kept of what passes through:
-//! each side is read only as fast as the other side takes it, so a slow client holds a few buffers.
+//! each side is read only as fast as the other side accepts it, so a slow client holds a few buffers.
 
 mod command;
 mod log;
@@ -105,8 +105,8 @@ impl NodeConnections {
 ///
 /// upstream: k8s.io/kubernetes/pkg/registry/core/node#isProxyableHostname
 async fn check_addresses(host: &str) -> Result<(), ApiError> {
-    let found = tokio::net::lookup_host((host, 0)).await;
-    let found = found.map_err(|_| ApiError::bad_request(format!("lookup {host}: no such host")))?;
+    let looked_up = tokio::net::lookup_host((host, 0)).await;
+    let found = looked_up.map_err(|_| ApiError::bad_request(format!("lookup {host}: no such host")))?;
     let addresses: Vec<_> = found.map(|found| found.ip()).collect();
     if addresses.is_empty() {
         return Err(ApiError::bad_request("no addresses for hostname"));

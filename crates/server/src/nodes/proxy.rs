@@ -55,8 +55,8 @@ pub(super) async fn open(
         headers.insert(FORWARDED_URI, forwarded);
     }
     let host = headers.get(header::HOST).cloned();
-    let answer = send(backend, client.raw.method, uri, headers, client.body).await;
-    let answer = answer.map_err(|why| ApiError::unavailable(format!("error trying to reach service: {why}")))?;
+    let sent = send(backend, client.raw.method, uri, headers, client.body).await;
+    let answer = sent.map_err(|why| ApiError::unavailable(format!("error trying to reach service: {why}")))?;
     let redirects = Redirects {
         backend: &url::authority(destination),
         client: host.as_ref().and_then(|host| host.to_str().ok()).unwrap_or_default(),
@@ -73,8 +73,8 @@ pub(super) async fn open(
 fn redirect_to_root(client: &Client<'_>) -> Result<Response, ApiError> {
     let uri = &client.raw.uri;
     let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
-    let location = HeaderValue::from_str(&format!("{}/{query}", uri.path()));
-    let location = location.map_err(|error| ApiError::internal(error.to_string()))?;
+    let value = HeaderValue::from_str(&format!("{}/{query}", uri.path()));
+    let location = value.map_err(|error| ApiError::internal(error.to_string()))?;
     let mut response = Response::new(ResponseBody::empty());
     *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
     response.headers_mut().insert(header::LOCATION, location);
@@ -119,8 +119,8 @@ async fn switch(
         _ => url::of_kubelet(destination)?,
     };
     let headers = client.forwarded_headers(true)?;
-    let answer = send(backend, client.raw.method.clone(), uri, headers, client.body).await;
-    let answer = answer.map_err(|why| ApiError::unclassified(format!("error dialing backend: {why}")))?;
+    let sent = send(backend, client.raw.method.clone(), uri, headers, client.body).await;
+    let answer = sent.map_err(|why| ApiError::unclassified(format!("error dialing backend: {why}")))?;
     if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
         let mut answer = answer;
         let other = hyper::upgrade::on(&mut answer);

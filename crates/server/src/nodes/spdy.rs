@@ -2,7 +2,7 @@
 //! streams; that of the connection applies.
 //!
 //! Headers are compressed by one zlib stream for each direction. Those that this server sends are stored blocks, and
-//! those that it receives say nothing that it needs, so nothing is compressed or decompressed.
+//! those that it receives contain nothing that it needs, so nothing is compressed or decompressed.
 
 use std::io;
 

@@ -126,8 +126,8 @@ pub(super) fn of_command(protocol: &str, text: &[u8]) -> CommandEnd {
 
 /// Returns the exit code in the details of a `Status`.
 fn exit_code(status: &Value) -> Result<CommandEnd, String> {
-    let details = status.get("details").filter(|details| !details.is_null());
-    let details = details.ok_or("details must be set")?;
+    let given = status.get("details").filter(|details| !details.is_null());
+    let details = given.ok_or("details must be set")?;
     let causes = details
         .get("causes")
         .and_then(Value::as_array)

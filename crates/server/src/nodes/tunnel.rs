@@ -54,10 +54,11 @@ pub(super) async fn open(
     let Some(switching) = client.raw.switching.take() else {
         return Err(ApiError::bad_request("Upgrade request required"));
     };
-    let offered = websocket::protocols(&client.headers);
-    let offered = offered.iter().filter(|protocol| is_unpacked(protocol));
-    let offered = offered.filter_map(|protocol| HeaderValue::from_str(protocol.strip_prefix(PREFIX)?).ok());
-    let offered: Vec<HeaderValue> = offered.collect();
+    let offered: Vec<HeaderValue> = websocket::protocols(&client.headers)
+        .iter()
+        .filter(|protocol| is_unpacked(protocol))
+        .filter_map(|protocol| HeaderValue::from_str(protocol.strip_prefix(PREFIX)?).ok())
+        .collect();
     let handshake = match Handshake::negotiate(&client.headers, is_unpacked) {
         Ok((handshake, _)) => handshake,
         Err(refusal) => return Ok(response::handshake_refused(refusal)),
@@ -66,8 +67,8 @@ pub(super) async fn open(
     for name in [SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, SEC_WEBSOCKET_PROTOCOL] {
         headers.remove(name);
     }
-    let answer = proxy::switch_to_spdy(backend, destination, headers, offered).await;
-    let mut answer = answer.map_err(|why| ApiError::unclassified(format!("error dialing backend: {why}")))?;
+    let sent = proxy::switch_to_spdy(backend, destination, headers, offered).await;
+    let mut answer = sent.map_err(|why| ApiError::unclassified(format!("error dialing backend: {why}")))?;
     if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
         return proxy::not_switched(answer);
     }
@@ -75,11 +76,11 @@ pub(super) async fn open(
         let why = "unable to upgrade: missing upgrade headers in response\n";
         return Ok(response::text(StatusCode::INTERNAL_SERVER_ERROR, why));
     }
-    let chosen = answer
+    let named = answer
         .headers()
         .get(PROTOCOL_VERSION)
         .and_then(|value| value.to_str().ok());
-    let chosen = chosen.and_then(|chosen| HeaderValue::from_str(&format!("{PREFIX}{}", chosen.trim())).ok());
+    let chosen = named.and_then(|chosen| HeaderValue::from_str(&format!("{PREFIX}{}", chosen.trim())).ok());
     let headers = handshake.with_protocol(chosen).headers();
     let session = serve(switching, hyper::upgrade::on(&mut answer), client.shutdown.clone());
     Ok(upgrade::switching(headers, session))
@@ -127,7 +128,7 @@ async fn relay(socket: &mut Socket, kubelet: OnUpgrade) -> Result<(), tungstenit
             match message? {
                 Message::Binary(data) => {
                     if sender.write_all(&data).await.is_err() || sender.flush().await.is_err() {
-                        // The kubelet takes no more, but may still have something to send.
+                        // The kubelet accepts no more, but may still have something to send.
                         return std::future::pending().await;
                     }
                 }

@@ -12,7 +12,7 @@ use crate::runtime::shutdown::Shutdown;
 use crate::wire::body::Broken;
 
 /// Body of another server's answer, until the answer or its time limit ends. Each piece is read when the client has
-/// taken the one before.
+/// read the one before.
 pub(crate) struct PassedBody {
     body: Option<Incoming>,
     ends: BoxFuture<'static, Result<(), Broken>>,

@@ -165,8 +165,8 @@ impl OfPod {
             check_log_options(context.name, options)?;
         }
         let name = context.name;
-        let pod = context.lookup.get(&of_core("pods"), context.namespace, name);
-        let pod = pod.ok_or_else(|| missing_pod(name))?;
+        let found = context.lookup.get(&of_core("pods"), context.namespace, name);
+        let pod = found.ok_or_else(|| missing_pod(name))?;
         let container = match self.name {
             PORT_FORWARD => String::new(),
             _ => container(&pod, options.str_at(&["container"]).unwrap_or_default())?,
@@ -220,19 +220,17 @@ fn missing_pod(name: &str) -> Refusal {
 /// upstream: pkg/registry/core/pod#ResourceLocation
 fn proxy(context: &WriteContext<'_>, options: &Value) -> Result<Connection, Refusal> {
     let target = ProxyTarget::parse(context.name, "pod")?;
-    let pod = context.lookup.get(&of_core("pods"), context.namespace, target.name);
-    let pod = pod.ok_or_else(|| missing_pod(target.name))?;
+    let found = context.lookup.get(&of_core("pods"), context.namespace, target.name);
+    let pod = found.ok_or_else(|| missing_pod(target.name))?;
     let port = match target.port {
         "" => first_port(&pod).map(|port| port.to_string()).unwrap_or_default(),
         port => port.to_owned(),
     };
-    let address = items(&pod, &["status", "podIPs"])
-        .first()
-        .and_then(|ip| ip.str_at(&["ip"]));
-    let address = address
-        .and_then(lenient_address)
-        .filter(|address| is_global_unicast(*address));
-    let address = address.ok_or_else(|| Refusal::BadRequest("address not allowed".to_owned()))?;
+    let first = items(&pod, &["status", "podIPs"]).first();
+    let address = first
+        .and_then(|ip| lenient_address(ip.str_at(&["ip"])?))
+        .filter(|address| is_global_unicast(*address))
+        .ok_or_else(|| Refusal::BadRequest("address not allowed".to_owned()))?;
     target.destination(address.to_string(), &port, options, false)
 }
 
@@ -365,10 +363,10 @@ fn container(pod: &Value, requested: &str) -> Result<String, Refusal> {
             "a container name must be specified for pod {name}"
         ))),
         _ => {
-            let all: Vec<&str> = all().collect();
-            let all = all.join(" ");
+            let choice: Vec<&str> = all().collect();
             Err(Refusal::BadRequest(format!(
-                "a container name must be specified for pod {name}, choose one of: [{all}]"
+                "a container name must be specified for pod {name}, choose one of: [{}]",
+                choice.join(" ")
             )))
         }
     }

@@ -41,10 +41,10 @@ impl Proxy {
             Err(_) => target.port.to_owned(),
         };
         // The reference reports a Service without Endpoints as missing.
-        let endpoints = context
+        let found = context
             .lookup
             .get(&of_core("endpoints"), context.namespace, target.name);
-        let endpoints = endpoints.ok_or_else(missing)?;
+        let endpoints = found.ok_or_else(missing)?;
         let subsets = items(&endpoints, &["subsets"]);
         if subsets.is_empty() {
             return Err(no_endpoints(target.name));

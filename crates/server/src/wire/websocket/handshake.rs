@@ -121,10 +121,10 @@ impl Handshake {
 
 /// Returns the subprotocols that a client offers.
 pub(crate) fn protocols(headers: &HeaderMap) -> Vec<String> {
-    let offered = headers
+    let header = headers
         .get(SEC_WEBSOCKET_PROTOCOL)
         .and_then(|value| value.to_str().ok());
-    let offered = offered.unwrap_or_default().split(',').map(str::trim);
+    let offered = header.unwrap_or_default().split(',').map(str::trim);
     offered
         .filter(|protocol| !protocol.is_empty())
         .map(ToOwned::to_owned)
