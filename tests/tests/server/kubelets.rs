@@ -233,7 +233,7 @@ async fn certificate_of_kubelet_is_verified_if_authorities_are_given() {
     assert_eq!(other.get(&skipping).await.0, StatusCode::OK);
     let anonymous = Cluster::start_with(&[], &[]).await;
     let (code, text) = anonymous.error(&log).await;
-    assert!(code == 500 && text.contains("certificate required"), "{text}");
+    assert!(code == 500 && text.contains("CertificateRequired"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
