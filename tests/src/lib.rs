@@ -12,6 +12,7 @@ pub mod hog;
 #[path = "../../crates/server/tests/server/hook/mod.rs"]
 pub mod hook;
 pub mod issuer;
+pub mod kubelet;
 mod objects;
 pub mod operators;
 mod process;

@@ -26,7 +26,11 @@ pub struct Tool {
 impl Tool {
     /// Starts a server for a program.
     pub fn start(program: impl Into<PathBuf>) -> Self {
-        let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+        Self::with_server(program, Server::start(&Binary::debug().unwrap(), &[]).unwrap())
+    }
+
+    /// Returns a program for a server.
+    pub fn with_server(program: impl Into<PathBuf>, server: Server) -> Self {
         let program = program.into();
         Self { program, server }
     }

@@ -21,6 +21,7 @@ use crate::election::ElectionFlags;
 use crate::endpoints::EndpointFlags;
 use crate::envtest::EnvtestFlags;
 use crate::fairness::FairnessFlags;
+use crate::kubelets::KubeletFlags;
 use crate::remote::{AccessFlags, ObjectFlags};
 use crate::served::ServedFlags;
 use crate::snapshot::Snapshot;
@@ -141,6 +142,9 @@ pub(crate) struct Serve {
     /// Aggregated API servers and front proxies
     #[command(flatten)]
     pub(crate) aggregation: AggregationFlags,
+    /// Flags for connections to kubelets.
+    #[command(flatten)]
+    pub(crate) kubelets: KubeletFlags,
 
     /// Keys to verify service account tokens (PEM, public or private). One of them must belong to the signing key
     #[arg(long, value_name = "FILE")]

@@ -20,6 +20,7 @@ mod files;
 mod flags;
 mod health;
 mod kubeconfig;
+mod kubelets;
 mod logging;
 mod openapi;
 mod pki;

@@ -196,6 +196,7 @@ impl Settings {
             secure_port: reached.port(),
             advertise_address: Some(reached.ip()),
             first_endpoints: flags.storage.etcd_servers.is_empty() && flags.endpoints.are_kept(),
+            kubelets: flags.kubelets.addresses()?,
             allow_privileged: flags.allow_privileged,
             features: self.gates.features(),
             apis: flags.served.apis()?,

@@ -20,6 +20,7 @@ use holdfast_server::identity::{
     ServiceAccounts, TokenConfig, TokenFile, Tokens,
 };
 use holdfast_server::metrics::Metrics;
+use holdfast_server::nodes::NodeConnections;
 use holdfast_server::operations::health::{Endpoint, Health};
 use holdfast_server::operations::paths::{Pages, Paths};
 use holdfast_server::operations::service::Service;
@@ -117,6 +118,8 @@ impl Assembly<'_> {
         let remote = authentication.remote.clone();
         let tokens = Tokens::new(local.into_iter().chain(bootstrap_tokens))
             .with_remote(remote.map(|remote| remote as Arc<dyn RemoteTokenAuthenticator>));
+        let kubelets = flags.kubelets.load()?;
+        let identity = kubelets.identity();
         let aggregation = flags.aggregation.load(
             &self.opened.store,
             registry,
@@ -144,7 +147,7 @@ impl Assembly<'_> {
         let health = self.checks(auditor.is_some(), storage_versions.clone());
         let paths = Paths::new(Arc::clone(registry), health, self.reached.to_string(), &SystemClock);
         let service = Service {
-            context: Arc::new(self.context(tokens, accounts, Arc::clone(&metrics))?),
+            context: Arc::new(self.context(tokens, accounts, Arc::clone(&metrics), kubelets.connections)?),
             authenticator: Authenticator {
                 front_proxy: aggregation.front_proxy.clone(),
                 ignores_certificate_uids: !has(Feature::AllowParsingUserUIDFromCertAuth),
@@ -172,6 +175,7 @@ impl Assembly<'_> {
             ends_unauthenticated_connections: has(Feature::UnauthenticatedHTTP2DOSMitigation),
             storage_versions,
         };
+        flags.kubelets.follow(identity, &service);
         let shared = Arc::new(service);
         token_uses::follow(&shared, uses);
         Ok((shared, aggregation))
@@ -300,7 +304,13 @@ impl Assembly<'_> {
         }
     }
 
-    fn context(&self, tokens: Tokens, accounts: Arc<ServiceAccounts>, metrics: Arc<Metrics>) -> Result<Context> {
+    fn context(
+        &self,
+        tokens: Tokens,
+        accounts: Arc<ServiceAccounts>,
+        metrics: Arc<Metrics>,
+        nodes: NodeConnections,
+    ) -> Result<Context> {
         let (flags, registry, store) = (self.flags, &self.registry, &self.opened.store);
         let webhooks = Arc::clone(&self.kinds.webhooks);
         let admission = admission::chain(
@@ -323,6 +333,7 @@ impl Assembly<'_> {
                 metrics,
             },
             field_managers: FieldManagers::new(Arc::clone(registry.load().types())),
+            nodes,
             issuer: accounts,
             admission,
             shutdown: self.shutdown.clone(),

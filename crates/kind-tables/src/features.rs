@@ -106,6 +106,8 @@ features! {
     DeploymentReplicaSetTerminatingReplicas,
     /// The environment of containers may come from files.
     EnvFiles,
+    /// Kubelets that declare support for WebSockets get them unchanged.
+    ExtendWebSocketsToKubelet,
     /// PodGroups and Workloads are served, and Pods may belong to a PodGroup.
     GenericWorkload,
     /// Autoscalers may set the tolerance of a metric.
@@ -150,6 +152,8 @@ features! {
     PodLevelResources,
     /// Pods get the topology labels of their nodes.
     PodTopologyLabelsAdmission,
+    /// Port forwarding that is tunnelled in WebSockets is unpacked for the kubelet.
+    PortForwardWebsockets,
     /// Names of Services may begin with a digit.
     RelaxedServiceNameValidation,
     /// Front proxies and aggregated servers get the uids of users.
@@ -184,6 +188,8 @@ features! {
     TokenRequestServiceAccountUIDValidation,
     /// PodGroups may have topology constraints.
     TopologyAwareWorkloadScheduling,
+    /// Commands and attachments over WebSockets are translated to SPDY for the kubelet.
+    TranslateStreamCloseWebsocketRequests,
     /// HTTP/2 connections of unauthenticated clients close after their first request.
     UnauthenticatedHTTP2DOSMitigation,
     /// Pods on the host network may have their own user namespace.

@@ -33,6 +33,8 @@ pub struct Config {
     pub first_endpoints: bool,
     /// Source of uniformly distributed numbers, at which the search for free addresses and ports starts.
     pub random: fn() -> u64,
+    /// Addresses of kubelets.
+    pub kubelets: Arc<KubeletAddresses>,
     /// True if containers may be privileged: `--allow-privileged`.
     pub allow_privileged: bool,
     /// Features that are enabled: `--feature-gates`.
@@ -53,6 +55,33 @@ pub struct Config {
     pub counters: Counters,
 }
 
+/// Addresses of kubelets, which requests for logs, commands and nodes are passed on to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KubeletAddresses {
+    /// Types of node addresses in order of preference: `--kubelet-preferred-address-types`.
+    pub preferred_types: Vec<String>,
+    /// Port of a kubelet that reports none: `--kubelet-port`.
+    pub port: u16,
+}
+
+impl KubeletAddresses {
+    /// Default types of node addresses in order of preference.
+    pub const PREFERRED_TYPES: [&str; 5] = ["Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP"];
+
+    /// Default port of kubelets.
+    pub const PORT: u16 = 10250;
+}
+
+impl Default for KubeletAddresses {
+    /// Returns the reference's defaults.
+    fn default() -> Self {
+        Self {
+            preferred_types: Self::PREFERRED_TYPES.map(ToOwned::to_owned).to_vec(),
+            port: Self::PORT,
+        }
+    }
+}
+
 /// Default CIDR of Services: `10.0.0.0/24`.
 const DEFAULT_SERVICE_CIDR: Cidr = Cidr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0)), 24);
 
@@ -71,6 +100,7 @@ impl Default for Config {
             advertise_address: None,
             first_endpoints: true,
             random,
+            kubelets: Arc::default(),
             allow_privileged: false,
             features: Features::default(),
             apis: Apis::default(),

@@ -55,7 +55,7 @@ mod volume_sources;
 mod workload;
 
 pub use certificates::{may_use_signer, pem};
-pub use config::{Config, random};
+pub use config::{Config, KubeletAddresses, random};
 pub use core::qos_class;
 pub use rbac::{changes_ownership_alone, node_rules};
 pub use registry::registry;

@@ -12,6 +12,7 @@
 //! - [`metrics`]: the metrics of the server.
 //! - [`webhooks`]: the client of webhooks.
 //! - [`authentication`]: tokens that other servers vouch for: OpenID Connect issuers and the token webhook.
+//! - [`nodes`]: requests that are passed on to kubelets, pods and services: logs, commands, proxies.
 //! - `representation`: an object in an answer: its version, its metadata, a row of a table.
 //! - [`read`]: lists, continue tokens, watches.
 //! - [`mod@write`]: a write from its decoded object to its commit.
@@ -23,6 +24,7 @@ pub mod authentication;
 pub mod http;
 pub mod identity;
 pub mod metrics;
+pub mod nodes;
 pub mod objects;
 pub mod operations;
 pub mod read;

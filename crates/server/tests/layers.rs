@@ -3,7 +3,7 @@
 use test_support::Layers;
 
 /// The folders in order, lowest first. `lib.rs` describes them.
-const LAYERS: [&str; 13] = [
+const LAYERS: [&str; 14] = [
     "runtime",
     "wire",
     "http",
@@ -12,6 +12,7 @@ const LAYERS: [&str; 13] = [
     "metrics",
     "webhooks",
     "authentication",
+    "nodes",
     "representation",
     "read",
     "write",

@@ -22,6 +22,7 @@ mod differences;
 mod etcd_conditions;
 mod files;
 mod gates;
+mod kubelets;
 mod migration;
 mod nodes;
 mod packaging;

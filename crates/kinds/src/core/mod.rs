@@ -4,6 +4,7 @@ mod componentstatus;
 mod configmap;
 pub(crate) mod endpoints;
 pub(crate) mod event;
+mod kubelet;
 mod limitrange;
 mod namespace;
 mod node;
@@ -33,16 +34,6 @@ const fn of_core(resource: &'static str) -> GroupResource {
     GroupResource {
         group: SmolStr::new_static(""),
         resource: SmolStr::new_static(resource),
-    }
-}
-
-/// Returns the scheme, the name and the port of a proxy target: `https:web:443`, `web:443` or `web`.
-fn proxied_name(text: &str) -> (&str, &str, &str) {
-    let parts: Vec<&str> = text.split(':').collect();
-    match parts.as_slice() {
-        [scheme, name, port] => (scheme, name, port),
-        [name, port] => ("", name, port),
-        _ => ("", text, ""),
     }
 }
 

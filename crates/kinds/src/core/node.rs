@@ -5,11 +5,12 @@ use std::collections::HashSet;
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, in_order};
 use holdfast_resource::table::{NamedCell, condition, items, scalar_text};
-use holdfast_resource::{ConnectParameter, Connecter, Connection, Refusal, Strategy, WriteContext};
+use holdfast_resource::{ConnectParameter, Connecter, Connection, ExchangeKind, Refusal, Strategy, WriteContext};
 use holdfast_schema::metadata::formats::{label_value, qualified_name};
 use holdfast_schema::{Field, FieldError, FieldPath, UpdateOrder};
 use holdfast_value::Value;
 
+use super::kubelet::{Kubelets, ProxyTarget, proxied_path};
 use crate::config::Config;
 use crate::defaults::{is_zero, set_missing_at};
 use crate::kind::kind;
@@ -25,14 +26,14 @@ pub(crate) struct Node {
 }
 
 /// Proxy to a node.
-pub(super) struct Proxy;
+struct Proxy(Kubelets);
 
 /// Returns the kind with its capabilities.
 pub(super) fn declare(config: &Config) -> Kind {
     kind(Node {
         reading: Reading::for_features(config.features),
     })
-    .connects("proxy", Proxy)
+    .connects("proxy", Proxy(Kubelets::new(config)))
     .cells(CELLS)
     .ends_tokens("node", "node")
     .keeps_reset_fields_at_creation()
@@ -45,46 +46,29 @@ impl Connecter for Proxy {
         const { &super::proxy_parameters("The path to ask the node for.") }
     }
 
-    fn connect(&self, context: &WriteContext<'_>, _options: &Value) -> Connection {
-        let (_, name, _) = super::proxied_name(context.name);
-        let Some(node) = context.lookup.get(&super::of_core("nodes"), "", name) else {
-            return Connection::Refused(Refusal::NotFound {
-                resource: super::of_core("nodes"),
-                name: name.to_owned(),
-            });
-        };
-        Connection::Refused(match no_address(&node) {
-            Some(why) => Refusal::Failed(why),
-            None => Refusal::Unavailable(format!(
-                "error trying to reach service: node {name:?} cannot be reached"
-            )),
-        })
+    fn connect(&self, context: &WriteContext<'_>, options: &Value) -> Connection {
+        self.destination(context, options).unwrap_or_else(Connection::Refused)
     }
 }
 
-/// Address types by which the server calls a node, in order of preference.
-const PREFERRED: [&str; 5] = ["Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP"];
-
-/// Returns the reason why a node has no usable address, or `None` if it has one.
-fn no_address(node: &Value) -> Option<String> {
-    let root = Field::root(node);
-    let status = root.child("status");
-    let addresses = status.child("addresses");
-    let types: Vec<String> = addresses
-        .items()
-        .map(|one| one.child("type").text().to_owned())
-        .collect();
-    if types.iter().any(|of| PREFERRED.contains(&of.as_str())) {
-        return None;
+impl Proxy {
+    /// Returns the destination of a request: the kubelet, unless another port is requested.
+    ///
+    /// upstream: pkg/registry/core/node#ResourceLocation
+    fn destination(&self, context: &WriteContext<'_>, options: &Value) -> Result<Connection, Refusal> {
+        let target = ProxyTarget::parse(context.name, "node")?;
+        let found = context.lookup.get(&super::of_core("nodes"), "", target.name);
+        let node = found.ok_or_else(|| Refusal::NotFound {
+            resource: super::of_core("nodes"),
+            name: target.name.to_owned(),
+        })?;
+        let kubelet = self.0.find(&node)?;
+        if target.port.is_empty() || target.port == kubelet.port.to_string() {
+            let exchange = ExchangeKind::Proxy { checks_addresses: true };
+            return Ok(kubelet.destination(proxied_path(options), Vec::new(), exchange));
+        }
+        target.destination(kubelet.host, target.port, options, true)
     }
-    let shown: Vec<String> = addresses
-        .items()
-        .map(|one| format!("{{{} {}}}", one.child("type").text(), one.child("address").text()))
-        .collect();
-    Some(format!(
-        "no preferred addresses found; known addresses: [{}]",
-        shown.join(" ")
-    ))
 }
 
 impl Strategy for Node {

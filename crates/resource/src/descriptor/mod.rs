@@ -4,6 +4,7 @@
 //! methods receive a [`WriteContext`], which names the resource that is written.
 
 mod capability;
+mod destination;
 mod resource;
 mod responder;
 mod strategy;
@@ -13,6 +14,7 @@ pub use capability::{
     Followed, HiddenField, InitialObjects, Old, RawExtensions, RawForm, Responder, RowConditions, RowRules,
     SchemaViolation, SelectorWords, TokenClaim,
 };
+pub use destination::{BackendTls, CommandStreams, Destination, ExchangeKind, is_global_unicast};
 pub use resource::{
     AtRest, Definition, Encoding, GarbageCollection, Generation, Resource, ResourceRules, ResourceVersion, Scope,
     Storage, Subresource, Verb,

@@ -4,6 +4,7 @@
 use holdfast_schema::GroupResource;
 use holdfast_value::Value;
 
+use super::destination::Destination;
 use super::strategy::{Refusal, WriteContext};
 use crate::access::{TokenError, TokenUser};
 
@@ -124,9 +125,11 @@ pub enum ActionStep {
     },
 }
 
-/// Result of a request to a node or to a pod. There is nothing behind this server, so no request reaches its target.
+/// Result of a request to a node, a pod or a service.
 #[derive(Clone, Debug)]
 pub enum Connection {
+    /// The request is passed on.
+    Open(Box<Destination>),
     /// The request ends here, for this reason.
     Refused(Refusal),
     /// There is nothing to read.

@@ -1,5 +1,5 @@
-//! Requests to a node or a pod: proxies, logs, commands. This server has no connection to nodes, so that the answer
-//! reports how far the request was processed.
+//! Requests to a node, a pod or a service: proxies, logs, commands. Admission and the kind decide about the request; then
+//! it is passed on.
 
 use holdfast_gotext::number::parse_uint;
 use holdfast_gotext::time::{Precision, Timestamp};
@@ -14,7 +14,8 @@ use crate::http::negotiation::View;
 use crate::http::options;
 use crate::http::request::ResourceRequest;
 use crate::http::response::{self, Response};
-use crate::wire::body::ResponseBody;
+use crate::nodes::Client;
+use crate::wire::body::{RequestBody, ResponseBody};
 use crate::write;
 
 /// Answers a request to a subresource for connections.
@@ -25,24 +26,43 @@ use crate::write;
 /// The reason why no connection can be established.
 pub(super) async fn connect(
     context: &Context,
-    request: &ResourceRequest,
+    mut request: ResourceRequest,
     connecter: &dyn Connecter,
 ) -> Result<Response, ApiError> {
     if connecter.connects() && request.query.get("dryRun").is_some() {
         return Err(ApiError::bad_request("dryRun is not supported"));
     }
-    let target = write::target(request, WriteOptions::default());
+    let target = write::target(&request, WriteOptions::default());
     let mut options = Map::new();
     options.insert("kind", target.body.kind.as_str());
     options.insert("apiVersion", target.body.api_version.as_str());
     for parameter in connecter.parameters() {
-        if let Some(value) = option_of(request, parameter)? {
+        if let Some(value) = option_of(&request, parameter)? {
             options.insert(parameter.name, value);
         }
     }
     let connected = write::connect(&context.write, &target, request.verb, connecter, Value::Map(options));
     let (connection, warnings) = connected.await?;
     match connection {
+        Connection::Open(destination) => {
+            if !connecter.connects() {
+                check_view(request.representation.view)?;
+            }
+            let Some(raw) = request.raw.take() else {
+                return Err(ApiError::bad_request("a connection is required"));
+            };
+            let client = Client {
+                raw: *raw,
+                headers: std::mem::take(&mut request.headers),
+                body: std::mem::replace(&mut request.body, RequestBody::from_bytes("")),
+                name: &request.name,
+                shutdown: &context.shutdown,
+            };
+            let opened = context.nodes.open(*destination, client).await;
+            let mut answer = opened.map_err(|error| error.with_warnings(warnings.clone()))?;
+            response::add_warnings(answer.headers_mut(), &warnings);
+            Ok(answer)
+        }
         Connection::Nothing => {
             check_view(request.representation.view)?;
             let mut answer = Response::new(ResponseBody::empty());

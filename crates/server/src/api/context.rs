@@ -9,6 +9,7 @@ use holdfast_resource::Registry;
 use holdfast_resource::access::TokenIssuer;
 
 use crate::http::options::ListRules;
+use crate::nodes::NodeConnections;
 use crate::objects::crd_registry::CrdRegistry;
 use crate::objects::{EventCache, Trees};
 pub use crate::representation::Shared;
@@ -28,6 +29,8 @@ pub struct Parts {
     pub admission: AdmissionChain,
     /// The admission webhooks and their client.
     pub webhooks: Webhooks,
+    /// The connections to kubelets and pods.
+    pub nodes: NodeConnections,
     /// The issuer of service account tokens.
     pub issuer: Arc<dyn TokenIssuer>,
     /// The shutdown phase of the server.
@@ -48,6 +51,8 @@ pub struct Context {
     pub write: Arc<write::Context>,
     /// The context of the representation of objects.
     pub representation: Arc<representation::Context>,
+    /// The connections to kubelets and pods.
+    pub nodes: NodeConnections,
     /// The progress of the served resources in following the CRDs.
     pub crds: Arc<CrdRegistry>,
     /// The shutdown phase of the server.
@@ -95,6 +100,7 @@ impl Context {
             read: Arc::new(read),
             write: Arc::new(write),
             representation,
+            nodes: parts.nodes,
             crds,
             shutdown: parts.shutdown,
             background: parts.background,

@@ -86,7 +86,7 @@ fn dispatch(context: &Arc<Context>, request: ResourceRequest) -> BoxFuture<'_, R
         }
         Some(Responder::Connect(connecter)) => {
             let connecter = Arc::clone(connecter);
-            return boxed(|| async move { connect::connect(context, &request, connecter.as_ref()).await });
+            return boxed(|| async move { connect::connect(context, request, connecter.as_ref()).await });
         }
         Some(Responder::Action(_)) | None => {}
     }

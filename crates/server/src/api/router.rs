@@ -19,7 +19,7 @@ use crate::api::context::Context;
 use crate::http::ApiError;
 use crate::http::compression;
 use crate::http::negotiation::{self, Format, Forms, Negotiated, PatchType, Representation};
-use crate::http::request::ResourceRequest;
+use crate::http::request::{RawRequest, ResourceRequest};
 use crate::http::request_info::{PathVerb, RequestInfo, ResourcePath};
 use crate::http::response::{self, Response};
 use crate::wire::body::RequestBody;
@@ -46,6 +46,8 @@ pub struct Incoming {
     pub deadline: Option<Instant>,
     /// The upgrade of the connection to a WebSocket, if the client requests it.
     pub upgrade: Option<Upgrade>,
+    /// The request as the client sent it, if it may be passed on to a node, a pod or a service.
+    pub(crate) raw: Option<Box<RawRequest>>,
     /// The resources that a watch holds, if the request is a watch.
     pub watch: WatchHold,
     /// The recorder of the audit log, if the request is audited.
@@ -88,8 +90,11 @@ pub async fn serve_resource(
         Err(error) if defined && error.is_unknown_resource() => Ok(response::page_not_found()),
         request => {
             let request = request?;
-            let compress =
-                request.verb != Verb::Watch && context.config.compress && compression::is_wanted(&request.headers);
+            // Logs and answers of other servers are passed on as they are.
+            let compress = request.verb != Verb::Watch
+                && request.raw.is_none()
+                && context.config.compress
+                && compression::is_wanted(&request.headers);
             let audit = request.audit.clone().filter(|_| compress);
             let form = request.representation;
             let mut response = match super::handle(context, request).await {
@@ -129,6 +134,7 @@ pub fn resource_request(
         now,
         deadline,
         upgrade,
+        raw,
         watch,
         audit,
         cbor,
@@ -185,6 +191,7 @@ pub fn resource_request(
         now,
         deadline,
         upgrade,
+        raw,
         watch,
         audit,
         cbor,

@@ -1,13 +1,14 @@
 //! A request for a resource in the form that the handlers of the verbs get: user, target, and form of the response.
 
 use std::borrow::Cow;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use holdfast_audit::Recorder;
 use holdfast_authorization::User;
 use holdfast_resource::{Registry, ResourceVersion, Served, Subresource, Verb};
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue, Method, Uri};
 use smol_str::SmolStr;
 use tokio::time::Instant;
 
@@ -16,6 +17,7 @@ use crate::http::query::Query;
 use crate::http::{ApiError, headers};
 use crate::wire::body::RequestBody;
 use crate::wire::fairness::WatchHold;
+use crate::wire::upgrade::SwitchingClient;
 use crate::wire::websocket::Upgrade;
 
 /// A request for a served resource by an authorized user.
@@ -52,6 +54,8 @@ pub struct ResourceRequest {
     pub deadline: Option<Instant>,
     /// Upgrade of the connection to a WebSocket, if the client requests one.
     pub upgrade: Option<Upgrade>,
+    /// The request as the client sent it, if it may be passed on to a node, a pod or a service.
+    pub(crate) raw: Option<Box<RawRequest>>,
     /// Resources that the request holds if it is a watch.
     pub watch: WatchHold,
     /// Recorder for the audit log, if the request is audited.
@@ -60,6 +64,20 @@ pub struct ResourceRequest {
     pub cbor: bool,
     /// True if policies and webhooks are skipped, as for some requests that the server sends to itself.
     pub unadmitted: bool,
+}
+
+/// Facts about a request as the client sent it, for handlers that pass it on.
+pub(crate) struct RawRequest {
+    /// The method.
+    pub(crate) method: Method,
+    /// The URI, with percent encoding.
+    pub(crate) uri: Uri,
+    /// The audit ID.
+    pub(crate) audit_id: HeaderValue,
+    /// Address of the client.
+    pub(crate) peer: Option<SocketAddr>,
+    /// The connection, if the client asks to switch to another protocol.
+    pub(crate) switching: Option<SwitchingClient>,
 }
 
 /// Extension of a request of the server itself that skips policies and webhooks. No request that arrives over a

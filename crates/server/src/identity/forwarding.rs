@@ -17,6 +17,17 @@ pub(crate) const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 /// The header that lists the addresses through which a request came.
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
+/// The header that passes the requested URI to the other server.
+pub(crate) const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
+
+/// The headers of answers that only this server sets.
+const OF_ORIGIN: [HeaderName; 4] = [
+    header::ACCESS_CONTROL_ALLOW_CREDENTIALS,
+    header::ACCESS_CONTROL_ALLOW_HEADERS,
+    header::ACCESS_CONTROL_ALLOW_METHODS,
+    header::ACCESS_CONTROL_ALLOW_ORIGIN,
+];
+
 /// The prefix of the headers that request impersonation.
 const IMPERSONATION_PREFIX: &str = "impersonate-";
 
@@ -103,6 +114,13 @@ pub(crate) fn remove_hop_by_hop_headers(headers: &mut HeaderMap) {
         .filter_map(|name| HeaderName::from_bytes(name.as_bytes()).ok())
         .collect();
     for name in named.iter().chain(&HOP_BY_HOP) {
+        headers.remove(name);
+    }
+}
+
+/// Removes the headers of an answer by which only this server grants access to other origins.
+pub(crate) fn remove_origin_headers(headers: &mut HeaderMap) {
+    for name in OF_ORIGIN {
         headers.remove(name);
     }
 }

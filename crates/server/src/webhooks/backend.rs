@@ -1,4 +1,4 @@
-//! The client of an aggregated API server: requests and responses are streamed through, with limits on connections.
+//! The client of aggregated API servers, kubelets and pods: requests and responses are streamed through, with limits on connections.
 //!
 //! Each request has a connection of its own until it ends (HTTP/1.1), so that no watch delays other requests on the
 //! same connection, and a client that reads its response slowly slows down only that response.
@@ -13,7 +13,7 @@ use http::Request;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Empty};
 use hyper::body::{Body as _, Incoming};
-use hyper_util::client::legacy::{Client as Pool, Error as PoolError};
+use hyper_util::client::legacy::{Builder, Client as Pool, Error as PoolError};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::client::ResolvesClientCert;
 
@@ -34,6 +34,9 @@ pub(crate) struct Backend {
 const IDLE: Duration = Duration::from_secs(90);
 const IDLE_CONNECTIONS: usize = 25;
 
+/// Maximum number of bytes of a kubelet or a pod that wait for a client that reads slowly. The head of a response must fit.
+const MAX_BUFFERED_BYTES: usize = 128 * 1024;
+
 impl Backend {
     /// Creates a pool of connections to servers whose certificates are for `name`; `client_certificate` chooses that of
     /// the client.
@@ -46,13 +49,23 @@ impl Backend {
         client_certificate: Option<Arc<dyn ResolvesClientCert>>,
     ) -> Result<Self, String> {
         let connector = Connector::in_the_name_of(name, trust, client_certificate)?;
-        let pool = Pool::builder(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE)
-            .pool_max_idle_per_host(IDLE_CONNECTIONS)
-            .build(connector);
-        Ok(Self { pool })
+        Ok(Self {
+            pool: builder().build(connector),
+        })
+    }
+
+    /// Creates a pool of connections to kubelets and pods, whose certificates are for the host of the URL.
+    ///
+    /// # Errors
+    /// If there are no authorities to trust.
+    pub(crate) fn for_nodes(
+        trust: Trust<'_>,
+        client_certificate: Option<Arc<dyn ResolvesClientCert>>,
+    ) -> Result<Self, String> {
+        let connector = Connector::for_nodes(trust, client_certificate)?;
+        Ok(Self {
+            pool: builder().http1_max_buf_size(MAX_BUFFERED_BYTES).build(connector),
+        })
     }
 
     /// Sends a request, whose URL contains the address. Like Go's transport, it retries a read-only request if the
@@ -77,6 +90,17 @@ impl Backend {
         let answer = self.pool.request(Request::from_parts(head, body)).await;
         answer.map_err(|error| pool_error_text(&error))
     }
+}
+
+/// Returns the settings of all pools.
+fn builder() -> Builder {
+    let mut builder = Pool::builder(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE)
+        .pool_max_idle_per_host(IDLE_CONNECTIONS);
+    builder
 }
 
 /// Returns true if the server closed the connection of the request before it responded.

@@ -1,4 +1,4 @@
-//! Connections to webhooks and aggregated servers: TCP to the resolved address, TLS with the name of the host or of the
+//! Connections to webhooks, aggregated servers, kubelets and pods: TCP to the resolved address, TLS with the name of the host or of the
 //! service that it represents.
 
 use std::io;
@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use http::Uri;
+use http::uri::Scheme;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
@@ -89,15 +90,36 @@ impl Connector {
         })
     }
 
+    /// Connects over HTTP/1.1, by the name of the host, to kubelets and pods; URLs with `http` get no TLS.
+    ///
+    /// # Errors
+    /// If there are no authorities to trust.
+    pub(super) fn for_nodes(
+        trust: Trust<'_>,
+        client_certificate: Option<Arc<dyn ResolvesClientCert>>,
+    ) -> Result<Self, String> {
+        let mut config = trust::client_config(trust, client_certificate)?;
+        config.alpn_protocols = vec![HTTP1.to_vec()];
+        Ok(Self {
+            tls: TlsConnector::from(Arc::new(config)),
+            services: None,
+            name: None,
+        })
+    }
+
     async fn connect(self, uri: Uri) -> Result<Stream, ConnectError> {
+        let is_plain = uri.scheme() == Some(&Scheme::HTTP);
         let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
-        let port = uri.port_u16().unwrap_or(443);
+        let port = uri.port_u16().unwrap_or(if is_plain { 80 } else { 443 });
         let place = match &self.services {
             Some(services) => services.place(&host, port).map_err(ConnectError)?,
             None => (host.clone(), port),
         };
         let tcp = dial(&place.0, place.1).await?;
         let _ = tcp.set_nodelay(true);
+        if is_plain {
+            return Ok(Stream::Plain(TokioIo::new(tcp)));
+        }
         let name = match &self.name {
             Some(name) => name.clone(),
             None => ServerName::try_from(host).map_err(|error| ConnectError(error.to_string()))?,
@@ -105,7 +127,7 @@ impl Connector {
         let connected = timeout(HANDSHAKE, self.tls.connect(name, tcp)).await;
         let handshake = connected.map_err(|_| ConnectError("net/http: TLS handshake timeout".to_owned()))?;
         let tls = handshake.map_err(|error| ConnectError(trust::tls_error_text(&error)))?;
-        Ok(Stream(TokioIo::new(tls)))
+        Ok(Stream::Tls(Box::new(TokioIo::new(tls))))
     }
 }
 
@@ -158,13 +180,35 @@ impl tower_service::Service<Uri> for Connector {
     }
 }
 
-/// A connection to a webhook.
-pub(crate) struct Stream(TokioIo<TlsStream<TcpStream>>);
+/// A connection to another server.
+pub(crate) enum Stream {
+    /// Plain TCP.
+    Plain(TokioIo<TcpStream>),
+    /// TLS.
+    Tls(Box<TokioIo<TlsStream<TcpStream>>>),
+}
+
+/// Both directions of a connection.
+trait ReadWrite: Read + Write + Unpin {}
+
+impl<T: Read + Write + Unpin> ReadWrite for T {}
+
+impl Stream {
+    fn io(&mut self) -> Pin<&mut dyn ReadWrite> {
+        match self {
+            Self::Plain(io) => Pin::new(io),
+            Self::Tls(io) => Pin::new(&mut **io),
+        }
+    }
+}
 
 impl Connection for Stream {
     fn connected(&self) -> Connected {
-        let (_, tls) = self.0.inner().get_ref();
-        match tls.alpn_protocol() {
+        let protocol = match self {
+            Self::Plain(_) => None,
+            Self::Tls(io) => io.inner().get_ref().1.alpn_protocol(),
+        };
+        match protocol {
             Some(HTTP2) => Connected::new().negotiated_h2(),
             _ => Connected::new(),
         }
@@ -177,20 +221,20 @@ impl Read for Stream {
         context: &mut Context<'_>,
         buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(context, buffer)
+        self.io().poll_read(context, buffer)
     }
 }
 
 impl Write for Stream {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(context, bytes)
+        self.io().poll_write(context, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(context)
+        self.io().poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(context)
+        self.io().poll_shutdown(context)
     }
 }

@@ -10,6 +10,7 @@ use holdfast_controllers::{ControllerContext, Selection};
 use holdfast_server::api::context::{Config, Context, Parts, Shared};
 use holdfast_server::identity::{Authenticator, Impersonation, TokenFile};
 use holdfast_server::metrics::Metrics;
+use holdfast_server::nodes::NodeConnections;
 use holdfast_server::objects::Objects;
 use holdfast_server::operations::health::Health;
 use holdfast_server::operations::paths::Paths;
@@ -178,6 +179,7 @@ impl Server {
             },
             field_managers: FieldManagers::new(types),
             webhooks: Webhooks::new(Arc::clone(&kinds.webhooks), Arc::clone(&store), Arc::clone(&registry)),
+            nodes: NodeConnections::new(None, None).map_err(broken)?,
             issuer: Arc::new(holdfast_resource::access::NoTokens),
             admission: AdmissionChain::new(holdfast_admission_plugins::plugins()),
             shutdown: shutdown.shutdown(),

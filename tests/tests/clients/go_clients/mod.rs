@@ -44,7 +44,7 @@ fn libraries_work_in_an_environment() {
 static BUILDS: Mutex<()> = Mutex::new(());
 
 /// Builds a package with the requirements of the module in this folder of `tests/clients`, and returns the program.
-fn program(module: &str, package: &str) -> PathBuf {
+pub(crate) fn program(module: &str, package: &str) -> PathBuf {
     let _turn = BUILDS.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = root().join("target/clients").join(module);
     std::fs::create_dir_all(&folder).unwrap();

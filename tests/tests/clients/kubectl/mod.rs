@@ -3,6 +3,7 @@
 
 mod conversion;
 mod custom_resources;
+mod nodes;
 mod operators;
 mod workloads;
 

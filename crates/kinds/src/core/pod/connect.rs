@@ -1,28 +1,48 @@
-//! Logs, commands and proxies of Pods, up to the point where the reference would contact the node.
+//! Logs, commands and proxies of Pods: destinations of requests that are passed on to the node or to the Pod.
 
-use holdfast_kind_tables::features::{Feature, Features};
+use holdfast_kind_tables::features::Feature;
 use holdfast_resource::ParameterForm::{Flag, Number, Ports, Text, Texts, Time};
-use holdfast_resource::{ConnectParameter, Connecter, Connection, Refusal, WriteContext};
-use holdfast_schema::{Field, FieldError, FieldPath, GroupKind};
+use holdfast_resource::table::items;
+use holdfast_resource::{
+    BackendTls, CommandStreams, ConnectParameter, Connecter, Connection, ExchangeKind, Refusal, WriteContext,
+    is_global_unicast,
+};
+use holdfast_schema::{FieldError, FieldPath, GroupKind};
 use holdfast_value::Value;
 
-use super::super::{of_core, proxied_name, proxy_parameters};
+use super::super::kubelet::{Kubelet, Kubelets, ProxyTarget};
+use super::super::{of_core, proxy_parameters};
+use crate::config::Config;
+use crate::validation::addresses::lenient_address;
 
-/// Subresource that connects requests to the node of a Pod.
-#[derive(Clone, Copy)]
+/// Subresource that connects requests to the node of a Pod, or to the Pod.
 pub(crate) struct OfPod {
     pub(crate) name: &'static str,
+    endpoint: Endpoint,
+    kubelets: Kubelets,
+}
+
+/// Facts about such a subresource.
+#[derive(Clone, Copy)]
+struct Endpoint {
+    name: &'static str,
     parameters: &'static [ConnectParameter],
     /// Verb that a request needs in addition to that of its method.
     also_needs: Option<&'static str>,
 }
 
-/// Returns the subresources that connect requests to the node of a Pod, with these features enabled.
-pub(crate) fn of_pod(features: Features) -> [OfPod; 5] {
-    let checks = features.has(Feature::AuthorizePodWebsocketUpgradeCreatePermission);
-    OF_POD.map(|of| OfPod {
-        also_needs: of.also_needs.filter(|_| checks),
-        ..of
+/// Returns the subresources that connect requests to the node of a Pod.
+pub(crate) fn of_pod(config: &Config) -> [OfPod; 5] {
+    let checks = config
+        .features
+        .has(Feature::AuthorizePodWebsocketUpgradeCreatePermission);
+    OF_POD.map(|endpoint| OfPod {
+        name: endpoint.name,
+        endpoint: Endpoint {
+            also_needs: endpoint.also_needs.filter(|_| checks),
+            ..endpoint
+        },
+        kubelets: Kubelets::new(config),
     })
 }
 
@@ -30,14 +50,14 @@ pub(crate) fn of_pod(features: Features) -> [OfPod; 5] {
 /// (<https://github.com/kubernetes/kubernetes/issues/133515>).
 const ACTS: Option<&str> = Some("create");
 
-const OF_POD: [OfPod; 5] = [
-    OfPod {
-        name: "attach",
+const OF_POD: [Endpoint; 5] = [
+    Endpoint {
+        name: ATTACH,
         parameters: &[CONTAINER_TO_ATTACH_TO, STDERR, STDIN, STDOUT, TTY],
         also_needs: ACTS,
     },
-    OfPod {
-        name: "exec",
+    Endpoint {
+        name: EXEC,
         parameters: &[
             ConnectParameter::new("command", Texts, "The command and its arguments; no shell reads it."),
             CONTAINER_TO_RUN_IN,
@@ -48,7 +68,7 @@ const OF_POD: [OfPod; 5] = [
         ],
         also_needs: ACTS,
     },
-    OfPod {
+    Endpoint {
         name: LOG,
         parameters: &[
             ConnectParameter::new(
@@ -80,19 +100,22 @@ const OF_POD: [OfPod; 5] = [
         ],
         also_needs: None,
     },
-    OfPod {
-        name: "portforward",
+    Endpoint {
+        name: PORT_FORWARD,
         parameters: &[ConnectParameter::new("ports", Ports, "The ports to forward.")],
         also_needs: ACTS,
     },
-    OfPod {
+    Endpoint {
         name: PROXY,
         parameters: &proxy_parameters("The path to ask the pod for."),
         also_needs: None,
     },
 ];
 
+const ATTACH: &str = "attach";
+const EXEC: &str = "exec";
 const LOG: &str = "log";
+const PORT_FORWARD: &str = "portforward";
 const PROXY: &str = "proxy";
 const CONTAINER_TO_ATTACH_TO: ConnectParameter = ConnectParameter::new(
     "container",
@@ -111,7 +134,7 @@ const TTY: ConnectParameter = ConnectParameter::new("tty", Flag, "Whether a term
 
 impl Connecter for OfPod {
     fn parameters(&self) -> &'static [ConnectParameter] {
-        self.parameters
+        self.endpoint.parameters
     }
 
     fn connects(&self) -> bool {
@@ -119,52 +142,159 @@ impl Connecter for OfPod {
     }
 
     fn also_needs(&self) -> Option<&'static str> {
-        self.also_needs
+        self.endpoint.also_needs
     }
 
     fn connect(&self, context: &WriteContext<'_>, options: &Value) -> Connection {
-        answer(context, self.name, options).unwrap_or_else(Connection::Refused)
+        let outcome = match self.name {
+            PROXY => proxy(context, options),
+            _ => self.to_kubelet(context, options),
+        };
+        outcome.unwrap_or_else(Connection::Refused)
     }
 }
 
-fn answer(context: &WriteContext<'_>, subresource: &str, options: &Value) -> Result<Connection, Refusal> {
-    if subresource == LOG {
-        check_log_options(context.name, options)?;
+impl OfPod {
+    /// Returns the destination of a request to the kubelet of a Pod.
+    ///
+    /// upstream: pkg/registry/core/pod#LogLocation
+    /// upstream: pkg/registry/core/pod#streamLocation
+    /// upstream: pkg/registry/core/pod#PortForwardLocation
+    fn to_kubelet(&self, context: &WriteContext<'_>, options: &Value) -> Result<Connection, Refusal> {
+        if self.name == LOG {
+            check_log_options(context.name, options)?;
+        }
+        let name = context.name;
+        let found = context.lookup.get(&of_core("pods"), context.namespace, name);
+        let pod = found.ok_or_else(|| missing_pod(name))?;
+        let container = match self.name {
+            PORT_FORWARD => String::new(),
+            _ => container(&pod, options.str_at(&["container"]).unwrap_or_default())?,
+        };
+        let node_name = pod.str_at(&["spec", "nodeName"]).unwrap_or_default();
+        match (node_name, self.name) {
+            ("", LOG) => return Ok(Connection::Nothing),
+            ("", _) => return Err(Refusal::BadRequest(format!("pod {name} does not have a host assigned"))),
+            _ => {}
+        }
+        // The reference reports a missing pod of the name of the node.
+        let node = context.lookup.get(&of_core("nodes"), "", node_name);
+        let kubelet = self.kubelets.find(&node.ok_or_else(|| missing_pod(node_name))?)?;
+        let of_pod = format!("{}/{name}", context.namespace);
+        let flag = |name: &str| options.at(&[name]) == Some(&Value::Bool(true));
+        Ok(match self.name {
+            LOG => log(kubelet, format!("/containerLogs/{of_pod}/{container}"), options),
+            PORT_FORWARD => {
+                let exchange = ExchangeKind::PortForward {
+                    unpacks: kubelet.unpacks_tunnels,
+                };
+                kubelet.destination(format!("/portForward/{of_pod}"), ports(options), exchange)
+            }
+            action => {
+                let streams = CommandStreams {
+                    stdin: flag("stdin"),
+                    stdout: flag("stdout"),
+                    stderr: flag("stderr"),
+                    tty: flag("tty"),
+                };
+                let exchange = ExchangeKind::Command {
+                    streams,
+                    translates: kubelet.translates_commands,
+                };
+                let query = command_query(streams, options);
+                kubelet.destination(format!("/{action}/{of_pod}/{container}"), query, exchange)
+            }
+        })
     }
-    let proxied = subresource == PROXY;
-    let name = if proxied {
-        proxied_name(context.name).1
-    } else {
-        context.name
-    };
-    let missing = |resource: &'static str, name: &str| Refusal::NotFound {
-        resource: of_core(resource),
+}
+
+fn missing_pod(name: &str) -> Refusal {
+    Refusal::NotFound {
+        resource: of_core("pods"),
         name: name.to_owned(),
+    }
+}
+
+/// Returns the destination of a request to a Pod.
+///
+/// upstream: pkg/registry/core/pod#ResourceLocation
+fn proxy(context: &WriteContext<'_>, options: &Value) -> Result<Connection, Refusal> {
+    let target = ProxyTarget::parse(context.name, "pod")?;
+    let found = context.lookup.get(&of_core("pods"), context.namespace, target.name);
+    let pod = found.ok_or_else(|| missing_pod(target.name))?;
+    let port = match target.port {
+        "" => first_port(&pod).map(|port| port.to_string()).unwrap_or_default(),
+        port => port.to_owned(),
     };
-    let pod = context
-        .lookup
-        .get(&of_core("pods"), context.namespace, name)
-        .ok_or_else(|| missing("pods", name))?;
-    if proxied {
-        return Err(match pod.str_at(&["status", "podIP"]) {
-            None | Some("") => Refusal::BadRequest("address not allowed".to_owned()),
-            Some(address) => unreachable_at(address),
-        });
+    let first = items(&pod, &["status", "podIPs"]).first();
+    let address = first
+        .and_then(|ip| lenient_address(ip.str_at(&["ip"])?))
+        .filter(|address| is_global_unicast(*address))
+        .ok_or_else(|| Refusal::BadRequest("address not allowed".to_owned()))?;
+    target.destination(address.to_string(), &port, options, false)
+}
+
+/// Returns the first port of the first container that has ports.
+fn first_port(pod: &Value) -> Option<i64> {
+    let containers = items(pod, &["spec", "containers"]).iter();
+    let mut ports = containers.filter_map(|container| items(container, &["ports"]).first());
+    ports.next()?.get("containerPort").and_then(Value::as_i64)
+}
+
+/// Returns the destination of a request for a log.
+fn log(kubelet: Kubelet, path: String, options: &Value) -> Connection {
+    const FLAGS: [&str; 3] = ["follow", "previous", "timestamps"];
+    const VALUES: [&str; 4] = ["sinceSeconds", "sinceTime", "tailLines", "limitBytes"];
+    let mut query = Vec::new();
+    for flag in FLAGS {
+        if options.at(&[flag]) == Some(&Value::Bool(true)) {
+            query.push((flag, "true".to_owned()));
+        }
     }
-    if subresource != "portforward" {
-        check_container(&pod, options.str_at(&["container"]).unwrap_or_default())?;
+    for name in VALUES {
+        match options.at(&[name]) {
+            Some(Value::Int(number)) => query.push((name, number.to_string())),
+            Some(value) => query.extend(value.as_str().map(|text| (name, text.to_owned()))),
+            None => {}
+        }
     }
-    let node = pod.str_at(&["spec", "nodeName"]).unwrap_or_default();
-    match (node, subresource) {
-        ("", LOG) => return Ok(Connection::Nothing),
-        ("", _) => return Err(Refusal::BadRequest(format!("pod {name} does not have a host assigned"))),
-        _ => {}
+    let unverified = options.at(&["insecureSkipTLSVerifyBackend"]) == Some(&Value::Bool(true));
+    let mut connection = kubelet.destination(path, query, ExchangeKind::Log);
+    if let Connection::Open(destination) = &mut connection
+        && unverified
+    {
+        destination.tls = Some(BackendTls::UnverifiedKubelet);
     }
-    if context.lookup.get(&of_core("nodes"), "", node).is_none() {
-        // The reference reports a missing pod of this name.
-        return Err(missing("pods", node));
+    connection
+}
+
+/// Returns the parameters of a command.
+///
+/// upstream: pkg/registry/core/pod#streamParams
+fn command_query(streams: CommandStreams, options: &Value) -> Vec<(&'static str, String)> {
+    let one = || "1".to_owned();
+    // The names of kubelets for the streams.
+    let named = [
+        ("input", streams.stdin),
+        ("output", streams.stdout),
+        ("error", streams.stderr),
+        ("tty", streams.tty),
+    ];
+    let requested = named.iter().filter(|(_, requested)| *requested);
+    let mut query: Vec<(&'static str, String)> = requested.map(|(name, _)| (*name, one())).collect();
+    let words = items(options, &["command"]).iter().filter_map(Value::as_str);
+    query.extend(words.map(|word| ("command", word.to_owned())));
+    query
+}
+
+/// Returns the parameter of the ports to forward.
+fn ports(options: &Value) -> Vec<(&'static str, String)> {
+    let numbers = items(options, &["ports"]).iter().filter_map(Value::as_i64);
+    let ports: Vec<String> = numbers.map(|port| port.to_string()).collect();
+    match ports.is_empty() {
+        true => Vec::new(),
+        false => vec![("port", ports.join(","))],
     }
-    Err(unreachable_at(node))
 }
 
 /// Rejects invalid log options.
@@ -204,56 +334,47 @@ fn check_log_options(name: &str, options: &Value) -> Result<(), Refusal> {
     })
 }
 
-fn unreachable_at(place: &str) -> Refusal {
-    Refusal::Unavailable(format!("error trying to reach service: {place:?} cannot be reached"))
-}
-
-/// Checks that the container belongs to the Pod and is named if there are several.
+/// Returns the requested container of a Pod, or its only one.
 ///
 /// upstream: pkg/registry/core/pod#validateContainer
-fn check_container(pod: &Value, requested: &str) -> Result<(), Refusal> {
-    const DEFAULT: &str = "kubectl.kubernetes.io/default-container";
-    let (root, name) = (Field::root(pod), pod.str_at(&["metadata", "name"]).unwrap_or_default());
-    let spec = root.child("spec");
-    let names = |list: &str| -> Vec<String> {
-        let list = spec.child(list);
-        let named = list.items().map(|one| one.child("name").text().to_owned());
-        named.collect()
+fn container(pod: &Value, requested: &str) -> Result<String, Refusal> {
+    let name = pod.str_at(&["metadata", "name"]).unwrap_or_default();
+    let names = |list: &str| {
+        let list = items(pod, &["spec", list]).iter();
+        list.map(|one| one.str_at(&["name"]).unwrap_or_default())
     };
-    let (containers, initial, later) = (
-        names("containers"),
-        names("initContainers"),
-        names("ephemeralContainers"),
-    );
+    let all = || {
+        names("initContainers")
+            .chain(names("containers"))
+            .chain(names("ephemeralContainers"))
+    };
     if !requested.is_empty() {
-        let known = containers
-            .iter()
-            .chain(&initial)
-            .chain(&later)
-            .any(|one| one == requested);
-        return if known {
-            Ok(())
-        } else {
-            Err(Refusal::BadRequest(format!(
+        return match all().any(|known| known == requested) {
+            true => Ok(requested.to_owned()),
+            false => Err(Refusal::BadRequest(format!(
                 "container {requested} is not valid for pod {name}"
-            )))
+            ))),
         };
     }
-    let preferred = pod.str_at(&["metadata", "annotations", DEFAULT]);
-    if containers.len() < 2 || preferred.is_some_and(|preferred| containers.iter().any(|one| one == preferred)) {
-        return Ok(());
+    let mut containers = names("containers");
+    match (containers.next(), containers.next()) {
+        (Some(only), None) => Ok(only.to_owned()),
+        (None, _) => Err(Refusal::BadRequest(format!(
+            "a container name must be specified for pod {name}"
+        ))),
+        _ => {
+            let choice: Vec<&str> = all().collect();
+            Err(Refusal::BadRequest(format!(
+                "a container name must be specified for pod {name}, choose one of: [{}]",
+                choice.join(" ")
+            )))
+        }
     }
-    let mut choice = format!("choose one of: [{}]", containers.join(" "));
-    if !initial.is_empty() {
-        choice.push_str(&format!(" or one of the init containers: [{}]", initial.join(" ")));
-    }
-    Err(Refusal::BadRequest(format!(
-        "a container name must be specified for pod {name}, {choice}"
-    )))
 }
 
 #[cfg(test)]
 mod tests {
+    use crate::config::Config;
     use crate::harness::Harness;
 
     fn connect(subresource: &str, spec: &str, parameter: Option<(&str, &str)>) -> String {
@@ -273,8 +394,11 @@ mod tests {
 
         let needing = |on: bool| -> Vec<&str> {
             let gate = format!("AuthorizePodWebsocketUpgradeCreatePermission={on}");
-            let features = FeatureGates::set(&[gate]).unwrap().features();
-            let all = super::of_pod(features);
+            let config = Config {
+                features: FeatureGates::set(&[gate]).unwrap().features(),
+                ..Config::default()
+            };
+            let all = super::of_pod(&config);
             let needing = all.iter().filter(|of| of.also_needs() == Some("create"));
             needing.map(|of| of.name).collect()
         };

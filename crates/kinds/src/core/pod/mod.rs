@@ -61,7 +61,7 @@ fn match_addresses(status: &mut Value) {
 /// Returns the kind with its capabilities.
 pub(super) fn declare(config: &Config) -> Kind {
     kind(Pod { config: config.clone() })
-        .connects_each(of_pod(config.features).map(|of| (of.name, of)))
+        .connects_each(of_pod(config).map(|of| (of.name, of)))
         .cells(CELLS)
         .part(&["spec"])
         .ends_tokens("pod", "pod")

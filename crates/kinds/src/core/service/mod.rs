@@ -51,7 +51,7 @@ pub(super) fn declare(config: &Config) -> Kind {
         .kept_by(to_rest)
         .hides(HIDDEN_POLICY)
         .claims()
-        .connects("proxy", Proxy)
+        .connects("proxy", Proxy { random: config.random })
         .cells(CELLS)
         .counted_by_plural()
         .takes_of_quotas(quota::Services)

@@ -1,18 +1,14 @@
 //! Forwarding of a request to another server in the name of its user, and of the answer to the client.
 
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
 use holdfast_authorization::User;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Request, StatusCode, Uri};
-use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::Instant;
 
@@ -21,8 +17,10 @@ use super::api_services::Proxied;
 use super::upgrade;
 use crate::http::request_info::RequestInfo;
 use crate::http::response::{self, Response};
-use crate::identity::forwarding::{ForwardedHeaders, remove_hop_by_hop_headers};
+use crate::identity::forwarding::{FORWARDED_URI, ForwardedHeaders, remove_hop_by_hop_headers, remove_origin_headers};
 use crate::wire::body::{Broken, RequestBody, ResponseBody};
+use crate::wire::passed::PassedBody;
+use crate::wire::upgrade::SwitchingClient;
 
 /// An authorized request that is forwarded.
 pub(crate) struct Forwarded<'a> {
@@ -41,18 +39,8 @@ pub(crate) struct Forwarded<'a> {
 /// The time limit of discovery, which all clients wait for.
 const DISCOVERY: Duration = Duration::from_secs(5);
 
-/// The header that passes the requested URI to the other server.
-const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-
-/// The headers of answers that only this server sets.
-const OF_ORIGIN: [HeaderName; 4] = [
-    header::ACCESS_CONTROL_ALLOW_CREDENTIALS,
-    header::ACCESS_CONTROL_ALLOW_HEADERS,
-    header::ACCESS_CONTROL_ALLOW_METHODS,
-    header::ACCESS_CONTROL_ALLOW_ORIGIN,
-];
 
 const REDIRECTED: &str = "the backend attempted to redirect this request, which is not permitted";
 
@@ -62,8 +50,8 @@ impl Aggregator {
         if !to.service.available {
             return unavailable().into();
         }
-        let upgrade = upgrade::Client::take(&forwarding);
-        self.exchange(to, forwarding, upgrade)
+        let client = SwitchingClient::new(&forwarding.head.headers, &forwarding.head.extensions);
+        self.exchange(to, forwarding, client)
             .await
             .unwrap_or_else(Response::from)
     }
@@ -72,7 +60,7 @@ impl Aggregator {
         &self,
         to: &Proxied,
         forwarding: Forwarded<'_>,
-        upgrade: Option<upgrade::Client>,
+        client: Option<SwitchingClient>,
     ) -> Result<Response, Failure> {
         let configured = to.backend.as_ref();
         let backend = configured.map_err(|why| failed(StatusCode::INTERNAL_SERVER_ERROR, why))?;
@@ -95,14 +83,14 @@ impl Aggregator {
             front_proxy: self.config.front_proxy.as_deref(),
             audit_id: forwarding.audit_id,
             peer: forwarding.peer.map(|peer| peer.ip()),
-            is_upgrade: upgrade.is_some(),
+            is_upgrade: client.is_some(),
         }
         .rewrite(&mut headers);
         rewritten.map_err(|_| {
             let why = "the user cannot be named in headers";
             failed(StatusCode::INTERNAL_SERVER_ERROR, why)
         })?;
-        if upgrade.is_none() {
+        if client.is_none() {
             forwarded(&mut headers, &forwarding.head.uri, &authority);
         }
         let built = request(&authority, &forwarding.head.uri).and_then(|uri| {
@@ -119,13 +107,13 @@ impl Aggregator {
             Err(OutOfTime) if own_deadline => return Err(Failure::OutOfTime),
             Err(OutOfTime) => Err("context deadline exceeded".to_owned()),
         };
-        match upgrade {
+        match client {
             Some(client) => {
                 let answer = answer.map_err(|why| {
                     let why = format!("error dialing backend: {why}");
                     failed(StatusCode::SERVICE_UNAVAILABLE, &why)
                 })?;
-                client.answer(answer, &self.shutdown)
+                upgrade::answer(client, answer, &self.shutdown)
             }
             None => {
                 let answer = answer.map_err(|why| {
@@ -148,9 +136,7 @@ impl Aggregator {
             );
         }
         remove_hop_by_hop_headers(&mut head.headers);
-        for name in OF_ORIGIN {
-            head.headers.remove(name);
-        }
+        remove_origin_headers(&mut head.headers);
         if let Some(rewritten) = head
             .headers
             .get(header::LOCATION)
@@ -158,20 +144,14 @@ impl Aggregator {
         {
             head.headers.insert(header::LOCATION, rewritten);
         }
-        let shutdown = self.shutdown.clone();
-        let ends: BoxFuture<'static, Result<(), Broken>> = match deadline {
+        let passed = match deadline {
             // An answer that exceeds its deadline is cut off.
-            Some(deadline) => Box::pin(async move {
+            Some(deadline) => PassedBody::new(body, async move {
                 tokio::time::sleep_until(deadline).await;
                 Err(Broken)
             }),
-            // A long-running request ends with the server, like the server's own watches.
-            None => Box::pin(async move {
-                shutdown.closing().await;
-                Ok(())
-            }),
+            None => PassedBody::until_shutdown(body, self.shutdown.clone()),
         };
-        let passed = Passed { body: Some(body), ends };
         let mut response = Response::new(ResponseBody::passed(passed));
         *response.status_mut() = head.status;
         *response.headers_mut() = head.headers;
@@ -256,41 +236,6 @@ impl From<Failure> for Response {
             Failure::Message(code, why) => response::text(code, format!("{why}\n")),
             Failure::OutOfTime => response::out_of_time(),
         }
-    }
-}
-
-/// The body of another server's answer, until the answer or its time limit ends.
-struct Passed {
-    body: Option<Incoming>,
-    ends: BoxFuture<'static, Result<(), Broken>>,
-}
-
-impl Body for Passed {
-    type Data = Bytes;
-    type Error = Broken;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
-        let Some(body) = &mut self.body else {
-            return Poll::Ready(None);
-        };
-        if let Poll::Ready(frame) = Pin::new(body).poll_frame(cx) {
-            return Poll::Ready(frame.map(|frame| frame.map_err(|_| Broken)));
-        }
-        match self.ends.as_mut().poll(cx) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(ended) => {
-                self.body = None;
-                Poll::Ready(ended.err().map(Err))
-            }
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.as_ref().is_none_or(Body::is_end_stream)
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.as_ref().map(Body::size_hint).unwrap_or_default()
     }
 }
 

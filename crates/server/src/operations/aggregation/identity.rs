@@ -66,7 +66,8 @@ impl ProxyIdentity {
         Ok(())
     }
 
-    pub(super) fn resolver(this: &Arc<Self>) -> Arc<dyn ResolvesClientCert> {
+    /// Returns the certificate as it is when a connection begins.
+    pub fn resolver(this: &Arc<Self>) -> Arc<dyn ResolvesClientCert> {
         Arc::clone(this) as Arc<dyn ResolvesClientCert>
     }
 }

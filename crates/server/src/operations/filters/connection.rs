@@ -7,7 +7,7 @@ use crate::http::response::Response;
 use crate::operations::service::GoAway;
 use crate::wire::body::ResponseBody;
 use crate::wire::connection::{LastOnConnection, LongRunning};
-use crate::wire::websocket;
+use crate::wire::{upgrade, websocket};
 
 /// Filter that ends HTTP/2 connections at random, so that clients spread over servers.
 pub(super) struct WithGoAway {
@@ -52,12 +52,14 @@ impl Filter for WithHeadAnswers {
     }
 }
 
-/// Filter that begins to send the messages of a WebSocket, once its handshake is answered.
+/// Filter that begins to send the messages of a WebSocket, or the session of another protocol, once its handshake is
+/// answered.
 pub(super) struct WithWebSocket;
 
 impl Filter for WithWebSocket {
     fn response<'f>(&'f self, _exchange: &'f mut Exchange<'_>, response: &'f mut Response) -> Completion<'f> {
         websocket::begin(response);
+        upgrade::begin(response);
         Completion::Done
     }
 }

@@ -10,7 +10,7 @@ use super::{Exchange, Handler};
 use crate::api::context::Context;
 use crate::api::router::{self, Incoming};
 use crate::http::ApiError;
-use crate::http::request::Unadmitted;
+use crate::http::request::{RawRequest, Unadmitted};
 use crate::http::request_info::ResourcePath;
 use crate::http::response::{self, Response};
 use crate::operations::aggregation::api_services::Proxied;
@@ -19,6 +19,7 @@ use crate::operations::paths::Paths;
 use crate::operations::service::Service;
 use crate::runtime::boxed;
 use crate::wire::in_flight::{InFlight, Seat};
+use crate::wire::upgrade::SwitchingClient;
 use crate::wire::websocket::Upgrade;
 
 /// Handler that finds the handler of the requested path.
@@ -103,6 +104,7 @@ impl Director<'_> {
 
     /// Moves the parts of a request that its handler needs out of the exchange.
     fn incoming(&self, exchange: &mut Exchange<'_>) -> Result<Incoming, ApiError> {
+        let raw = raw_request(exchange);
         let upgrade = Upgrade::take(&mut exchange.head);
         Ok(Incoming {
             method: exchange.head.method.clone(),
@@ -117,6 +119,7 @@ impl Director<'_> {
             watch: std::mem::take(&mut exchange.watch),
             now: exchange.received,
             upgrade,
+            raw,
             cbor: self.context.config.cbor,
         })
     }
@@ -155,6 +158,21 @@ impl Director<'_> {
             outcome => outcome,
         }
     }
+}
+
+/// Returns the request as the client sent it, if it is long-running for another reason than that it is a watch.
+fn raw_request(exchange: &Exchange<'_>) -> Option<Box<RawRequest>> {
+    let may_be_passed_on = exchange.is_long_running && exchange.info.verb != "watch";
+    may_be_passed_on.then(|| {
+        let head = &exchange.head;
+        Box::new(RawRequest {
+            method: head.method.clone(),
+            uri: head.uri.clone(),
+            audit_id: exchange.audit_id.clone(),
+            peer: exchange.peer,
+            switching: SwitchingClient::new(&head.headers, &head.extensions),
+        })
+    })
 }
 
 /// Returns the answer, which keeps the seat of its request until the client has received it.

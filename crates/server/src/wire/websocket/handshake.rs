@@ -31,7 +31,7 @@ pub(crate) fn is_requested(headers: &HeaderMap) -> bool {
 
 /// Parts of the client's handshake that the response needs.
 #[derive(Debug)]
-pub(super) struct Handshake {
+pub(crate) struct Handshake {
     key: HeaderValue,
     protocol: Option<HeaderValue>,
 }
@@ -52,36 +52,61 @@ impl Handshake {
     /// If the key or the version is missing, if it offers more than one subprotocol, because the server chooses none,
     /// or if its origin is invalid.
     pub(super) fn read(headers: &HeaderMap) -> Result<Self, Refusal> {
-        let bad = |why| Refusal {
-            code: StatusCode::BAD_REQUEST,
-            why,
-        };
-        let stated = headers.get(SEC_WEBSOCKET_KEY).filter(|key| !key.is_empty());
-        let key = stated.ok_or(bad("mismatch challenge/response"))?;
-        if headers
-            .get(SEC_WEBSOCKET_VERSION)
-            .is_none_or(|version| version != VERSION)
-        {
-            return Err(bad("missing or bad WebSocket Version"));
-        }
-        check_origin(headers)?;
+        let key = read_key(headers)?;
         let protocol = headers
             .get(SEC_WEBSOCKET_PROTOCOL)
             .filter(|protocol| !protocol.is_empty());
         if protocol.is_some_and(|protocol| protocol.as_bytes().contains(&b',')) {
-            return Err(bad("missing or bad WebSocket-Protocol"));
+            return Err(bad_request("missing or bad WebSocket-Protocol"));
         }
         Ok(Self {
-            key: key.clone(),
+            key,
             protocol: protocol.cloned(),
         })
+    }
+
+    /// Reads the headers of a request for a WebSocket, and chooses the first subprotocol that `supports` accepts; it is
+    /// empty if the client offers none. Also returns the subprotocol.
+    ///
+    /// upstream: k8s.io/streaming/pkg/httpstream/wsstream#handshake
+    ///
+    /// # Errors
+    /// If the handshake is invalid, or no subprotocol is supported.
+    pub(crate) fn negotiate(headers: &HeaderMap, supports: impl Fn(&str) -> bool) -> Result<(Self, String), Refusal> {
+        let key = read_key(headers)?;
+        let mut offered = protocols(headers);
+        if offered.is_empty() {
+            offered.push(String::new());
+        }
+        let chosen = offered.into_iter().find(|protocol| supports(protocol)).ok_or(Refusal {
+            code: StatusCode::FORBIDDEN,
+            why: "requested protocol(s) are not supported",
+        })?;
+        let protocol = Some(&chosen).filter(|chosen| !chosen.is_empty());
+        let handshake = Self {
+            key,
+            protocol: protocol.and_then(|chosen| HeaderValue::from_str(chosen).ok()),
+        };
+        Ok((handshake, chosen))
+    }
+
+    /// Sets the subprotocol of the response.
+    pub(crate) fn with_protocol(self, protocol: Option<HeaderValue>) -> Self {
+        Self { protocol, ..self }
     }
 
     /// Returns the response, followed by `body`.
     pub(super) fn response(self, body: ResponseBody) -> Response {
         let mut answer = Response::new(body);
         *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-        let mut add = |name: HeaderName, value| answer.headers_mut().insert(name, value);
+        *answer.headers_mut() = self.headers();
+        answer
+    }
+
+    /// Returns the headers of the response.
+    pub(crate) fn headers(self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        let mut add = |name: HeaderName, value| headers.insert(name, value);
         add(UPGRADE, HeaderValue::from_static("websocket"));
         add(CONNECTION, HeaderValue::from_static("Upgrade"));
         if let Ok(accept) = HeaderValue::from_maybe_shared(Bytes::from(accept(self.key.as_bytes()))) {
@@ -90,7 +115,40 @@ impl Handshake {
         if let Some(protocol) = self.protocol {
             add(SEC_WEBSOCKET_PROTOCOL, protocol);
         }
-        answer
+        headers
+    }
+}
+
+/// Returns the subprotocols that a client offers.
+pub(crate) fn protocols(headers: &HeaderMap) -> Vec<String> {
+    let header = headers
+        .get(SEC_WEBSOCKET_PROTOCOL)
+        .and_then(|value| value.to_str().ok());
+    let offered = header.unwrap_or_default().split(',').map(str::trim);
+    offered
+        .filter(|protocol| !protocol.is_empty())
+        .map(ToOwned::to_owned)
+        .collect()
+}
+
+/// Returns the key of the client, after the checks that apply to every handshake.
+fn read_key(headers: &HeaderMap) -> Result<HeaderValue, Refusal> {
+    let stated = headers.get(SEC_WEBSOCKET_KEY).filter(|key| !key.is_empty());
+    let key = stated.ok_or(bad_request("mismatch challenge/response"))?;
+    if headers
+        .get(SEC_WEBSOCKET_VERSION)
+        .is_none_or(|version| version != VERSION)
+    {
+        return Err(bad_request("missing or bad WebSocket Version"));
+    }
+    check_origin(headers)?;
+    Ok(key.clone())
+}
+
+fn bad_request(why: &'static str) -> Refusal {
+    Refusal {
+        code: StatusCode::BAD_REQUEST,
+        why,
     }
 }
 
@@ -148,6 +206,23 @@ mod tests {
             400
         );
         assert_eq!(read(&[key, version, (ORIGIN, "null")]).unwrap_err(), 403);
+    }
+
+    #[test]
+    fn first_supported_protocol_is_chosen() {
+        let choose = |offered: &'static str| {
+            let headers = headers(&[
+                (SEC_WEBSOCKET_KEY, "dGhlIHNhbXBsZSBub25jZQ=="),
+                (SEC_WEBSOCKET_VERSION, VERSION),
+                (SEC_WEBSOCKET_PROTOCOL, offered),
+            ]);
+            let negotiated = Handshake::negotiate(&headers, |protocol| matches!(protocol, "" | "a" | "b"));
+            negotiated.map(|(handshake, chosen)| (handshake.headers().get(SEC_WEBSOCKET_PROTOCOL).cloned(), chosen))
+        };
+        let (header, chosen) = choose("x, b, a").unwrap();
+        assert_eq!((header.unwrap().to_str().unwrap(), chosen.as_str()), ("b", "b"));
+        assert_eq!(choose("").unwrap(), (None, String::new()));
+        assert_eq!(choose("x").unwrap_err().code, StatusCode::FORBIDDEN);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use bytes::{Buf as _, Bytes};
 use futures_util::{SinkExt as _, StreamExt as _};
 use http::HeaderMap;
 use http_body_util::BodyExt as _;
-use hyper::upgrade::OnUpgrade;
+use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use tokio::io::AsyncWriteExt as _;
 use tokio_tungstenite::WebSocketStream;
@@ -25,8 +25,7 @@ use tokio_tungstenite::tungstenite::{self, Message};
 
 use crate::wire::body::{Response, ResponseBody};
 
-use handshake::Handshake;
-pub(crate) use handshake::{Refusal, VERSION, is_requested};
+pub(crate) use handshake::{Handshake, Refusal, VERSION, is_requested, protocols};
 
 /// The kind of the messages of a WebSocket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +114,35 @@ const READ_BUFFER: usize = 4 * 1024;
 /// Maximum wait for the reply of the client to the end of the watch.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
 
-type Socket = WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>;
+/// WebSocket of a client.
+pub(crate) type Socket = WebSocketStream<TokioIo<Upgraded>>;
+
+/// Returns the WebSocket on a connection that has switched; messages of the client have at most `max_received` bytes.
+pub(crate) async fn open(connection: Upgraded, max_received: usize) -> Socket {
+    let config = WebSocketConfig::default()
+        .read_buffer_size(READ_BUFFER)
+        .write_buffer_size(WRITE_BUFFER)
+        .max_message_size(Some(max_received))
+        .max_frame_size(Some(max_received));
+    Socket::from_raw_socket(TokioIo::new(connection), Role::Server, Some(config)).await
+}
+
+/// Ends a WebSocket. Waits a moment for the reply of the client, so that it has read all messages.
+///
+/// # Errors
+/// If the connection is broken.
+pub(crate) async fn close(socket: &mut Socket) -> Result<(), tungstenite::Error> {
+    let end = CloseFrame {
+        code: CloseCode::Normal,
+        reason: Default::default(),
+    };
+    socket.close(Some(end)).await?;
+    let answered = async { while let Some(Ok(_)) = socket.next().await {} };
+    let _ = tokio::time::timeout(CLOSE_WAIT, answered).await;
+    // The client is notified of the end of TLS too.
+    let _ = tokio::time::timeout(CLOSE_WAIT, socket.get_mut().shutdown()).await;
+    Ok(())
+}
 
 impl Accepted {
     async fn send(self, frames: ResponseBody) {
@@ -123,12 +150,7 @@ impl Accepted {
             Ok(connection) => connection,
             Err(error) => return tracing::debug!(%error, "cannot upgrade a connection to a WebSocket"),
         };
-        let config = WebSocketConfig::default()
-            .read_buffer_size(READ_BUFFER)
-            .write_buffer_size(WRITE_BUFFER)
-            .max_message_size(Some(MAX_RECEIVED))
-            .max_frame_size(Some(MAX_RECEIVED));
-        let mut socket = Socket::from_raw_socket(TokioIo::new(connection), Role::Server, Some(config)).await;
+        let mut socket = open(connection, MAX_RECEIVED).await;
         if let Err(error) = pump(&mut socket, frames, self.messages).await {
             tracing::debug!(%error, "WebSocket ended");
         }
@@ -154,14 +176,7 @@ async fn pump(socket: &mut Socket, mut frames: ResponseBody, messages: MessageKi
             },
         }
     }
-    let end = CloseFrame {
-        code: CloseCode::Normal,
-        reason: Default::default(),
-    };
-    socket.close(Some(end)).await?;
-    let answered = async { while let Some(Ok(_)) = socket.next().await {} };
-    let _ = tokio::time::timeout(CLOSE_WAIT, answered).await;
-    Ok(())
+    close(socket).await
 }
 
 async fn send_run(socket: &mut Socket, mut run: Bytes, messages: MessageKind) -> Result<(), tungstenite::Error> {
