@@ -14,6 +14,7 @@
 
 mod codec;
 mod custom;
+pub mod encryption;
 mod error;
 
 pub use codec::{OlderKind, StorageCodec};
