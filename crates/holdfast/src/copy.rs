@@ -147,7 +147,7 @@ impl Recoding {
     /// Returns the plain bytes of a stored value.
     fn plain(&self, key: &[u8], stored: &[u8]) -> Result<Vec<u8>, CodecError> {
         let opened = match &self.from {
-            Some(encryption) => encryption.from_storage(key, stored)?,
+            Some(encryption) => encryption.transform_from_storage(key, stored)?,
             None if is_encrypted(stored) => {
                 return Err(CodecError::untransformable(key, ENCRYPTED_WITHOUT_PROVIDER));
             }
@@ -159,7 +159,7 @@ impl Recoding {
     /// Returns the bytes to store for plain ones, if they differ.
     fn sealed(&self, key: &[u8], plain: &[u8]) -> Result<Option<Vec<u8>>, CodecError> {
         let Some(encryption) = &self.to else { return Ok(None) };
-        Ok(encryption.to_storage(key, plain)?.map(|sealed| sealed.bytes))
+        Ok(encryption.transform_to_storage(key, plain)?.map(|sealed| sealed.bytes))
     }
 
     /// Returns the decryption of the target.
@@ -277,11 +277,11 @@ fn of_image(image: &Image, recoding: &Recoding) -> Result<Copied> {
     image.entries(|entry| {
         let key = std::str::from_utf8(entry.key).context("a key is no text; nothing was written")?;
         if is_of_clients(key) {
-            let value = recoding.plain(entry.key, entry.value);
-            let value = value.map_err(|error| anyhow!("{}; nothing was written", error.why))?;
+            let plain = recoding.plain(entry.key, entry.value);
+            let bytes = plain.map_err(|error| anyhow!("{}; nothing was written", error.why))?;
             let value = match entry.revision_at {
-                Some(at) => Value::object(value, at),
-                None => Value::plain(value),
+                Some(at) => Value::object(bytes, at),
+                None => Value::plain(bytes),
             };
             check_readable(key, value.bytes())?;
             let is_updated = entry.create_revision != entry.mod_revision;

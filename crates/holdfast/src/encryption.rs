@@ -112,7 +112,7 @@ impl EncryptionFlags {
     }
 }
 
-/// Reloads the file if the flags say so, and reads values again that could not be decrypted.
+/// Reloads the file if a flag enables it, and reads values again that could not be decrypted.
 pub(crate) fn follow(flags: &EncryptionFlags, opened: &Opened, service: &Service) {
     let Some(encryption) = &opened.encryption else { return };
     let context = &service.context;
@@ -212,7 +212,7 @@ pub(crate) type Decode = dyn Fn(&Key, UntransformableValue<'_>) -> Result<Value,
 pub(crate) fn decode_stored(encryption: &Arc<Encryption>) -> Arc<Decode> {
     let encryption = Arc::clone(encryption);
     Arc::new(move |key, value| {
-        let opened = encryption.from_storage(key, value.stored)?;
+        let opened = encryption.transform_from_storage(key, value.stored)?;
         let (bytes, form) = match opened {
             Some(opened) => (opened.bytes, opened.form),
             None => (value.stored.to_vec(), StoredForm::PLAIN),

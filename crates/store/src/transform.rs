@@ -27,13 +27,13 @@ pub trait Transformer: Send + Sync + 'static {
     ///
     /// # Errors
     /// If the value should be transformed and cannot be, for example because an external service is unavailable.
-    fn to_storage(&self, key: &[u8], plain: &[u8]) -> Result<Option<Transformed>, CodecError>;
+    fn transform_to_storage(&self, key: &[u8], plain: &[u8]) -> Result<Option<Transformed>, CodecError>;
 
     /// Returns the plain bytes of `stored`, the value of `key`; `None` if `stored` is plain.
     ///
     /// # Errors
     /// If no known form fits.
-    fn from_storage(&self, key: &[u8], stored: &[u8]) -> Result<Option<Transformed>, CodecError>;
+    fn transform_from_storage(&self, key: &[u8], stored: &[u8]) -> Result<Option<Transformed>, CodecError>;
 
     /// Returns the form in which a value of `key` would be stored now.
     fn form_of(&self, key: &[u8]) -> StoredForm;
@@ -57,7 +57,7 @@ pub(crate) fn plain<'a>(
     stored: &'a [u8],
 ) -> Result<Plain<'a>, CodecError> {
     let opened = match transformer {
-        Some(transformer) => transformer.from_storage(key, stored)?,
+        Some(transformer) => transformer.transform_from_storage(key, stored)?,
         None if is_encrypted(stored) => return Err(CodecError::untransformable(key, ENCRYPTED_WITHOUT_PROVIDER)),
         None => None,
     };
@@ -84,6 +84,6 @@ pub(crate) fn to_store(
     key: &[u8],
     plain: &[u8],
 ) -> Result<Option<(Bytes, StoredForm)>, CodecError> {
-    let transformed = transformer.to_storage(key, plain)?;
+    let transformed = transformer.transform_to_storage(key, plain)?;
     Ok(transformed.map(|Transformed { bytes, form }| (bytes.into(), form)))
 }

@@ -352,8 +352,8 @@ async fn plugin_encrypts_secrets_and_is_checked() {
 /// Returns the value of a key in etcd.
 fn in_etcd(etcd: &Etcd, key: &str) -> Vec<u8> {
     let request = json!({"key": STANDARD.encode(key)});
-    let answer = etcd.ask(0, "/v3/kv/range", &request.to_string()).unwrap();
-    let answer: Value = serde_json::from_str(&answer).unwrap();
+    let text = etcd.ask(0, "/v3/kv/range", &request.to_string()).unwrap();
+    let answer: Value = serde_json::from_str(&text).unwrap();
     STANDARD.decode(answer["kvs"][0]["value"].as_str().unwrap()).unwrap()
 }
 

@@ -97,8 +97,8 @@ impl Cipher for Cbc {
             opened.map_err(|_| "failed to decrypt with AES-CBC")?;
         }
         let padding = usize::from(bytes.last().copied().unwrap_or_default());
-        let length = bytes.len().checked_sub(padding).filter(|_| padding != 0);
-        let length = length.ok_or("invalid PKCS7 data (empty or not padded)")?;
+        let unpadded = bytes.len().checked_sub(padding).filter(|_| padding != 0);
+        let length = unpadded.ok_or("invalid PKCS7 data (empty or not padded)")?;
         let mut padded = bytes.iter().skip(length);
         if padded.any(|byte| usize::from(*byte) != padding) {
             return Err("invalid padding on input".to_owned());

@@ -20,7 +20,7 @@ const KMS_TIMEOUT: Duration = Duration::from_secs(3);
 /// Configuration of encryption at rest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Configuration {
-    /// Rules in their order: an earlier one takes precedence.
+    /// Rules in their order: an earlier one has precedence.
     pub resources: Vec<ResourceRule>,
 }
 
@@ -193,10 +193,10 @@ impl<'v> Node<'v> {
 
     fn configuration(&self, unknown: &mut Vec<String>) -> Result<Configuration, DecodeError> {
         self.members("", &["apiVersion", "kind", "resources"], unknown)?;
-        let rules = self
+        let items = self
             .child("EncryptionConfiguration", "resources")
             .items("v1.ResourceConfiguration")?;
-        let rules = rules.iter().map(|rule| rule.rule(unknown));
+        let rules = items.iter().map(|rule| rule.rule(unknown));
         Ok(Configuration {
             resources: rules.collect::<Result<_, _>>()?,
         })
@@ -206,8 +206,8 @@ impl<'v> Node<'v> {
         self.members("v1.ResourceConfiguration", &["resources", "providers"], unknown)?;
         let child = |name| self.child("ResourceConfiguration", name);
         let resources = child("resources").items("string")?;
-        let providers = child("providers").items("v1.ProviderConfiguration")?;
-        let providers = providers.iter().map(|provider| provider.provider(unknown));
+        let items = child("providers").items("v1.ProviderConfiguration")?;
+        let providers = items.iter().map(|provider| provider.provider(unknown));
         Ok(ResourceRule {
             resources: resources.iter().map(Self::text).collect::<Result<_, _>>()?,
             providers: providers.collect::<Result<_, _>>()?,
@@ -234,8 +234,8 @@ impl<'v> Node<'v> {
             return Ok(None);
         }
         self.members(&format!("v1.{holder}"), &["keys"], unknown)?;
-        let keys = self.child(holder, "keys").items("v1.Key")?;
-        let keys = keys.iter().map(|key| {
+        let items = self.child(holder, "keys").items("v1.Key")?;
+        let keys = items.iter().map(|key| {
             key.members("v1.Key", &["name", "secret"], unknown)?;
             Ok(Key {
                 name: key.child("Key", "name").text()?,

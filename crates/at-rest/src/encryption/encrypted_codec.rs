@@ -14,7 +14,7 @@ const STATE_PREFIX: &[u8] = b"/registry/";
 pub struct EncryptedCodec {
     codec: Arc<dyn Codec>,
     encryption: Arc<Encryption>,
-    /// Prefix of keys in etcd, which are authenticated, in the place of the state's prefix.
+    /// Prefix of keys in etcd, which are authenticated. It replaces the prefix of the state.
     prefix: Vec<u8>,
 }
 

@@ -151,7 +151,7 @@ impl Encryption {
         stored: &[u8],
     ) -> Result<Option<Transformed>, CodecError> {
         let (rules, resource) = (self.rules.load(), self.resource(key));
-        let providers = resource.as_ref().and_then(|resource| rules.of(resource));
+        let providers = resource.as_ref().and_then(|resource| rules.providers(resource));
         if providers.is_none() && !is_encrypted(stored) {
             return Ok(None);
         }
@@ -177,7 +177,7 @@ impl Encryption {
     ) -> Result<Option<Transformed>, CodecError> {
         let rules = self.rules.load();
         let resource = self.resource(key);
-        let Some(providers) = resource.and_then(|resource| rules.of(&resource)) else {
+        let Some(providers) = resource.and_then(|resource| rules.providers(&resource)) else {
             return Ok(None);
         };
         let path = path();
@@ -190,17 +190,17 @@ impl Encryption {
     pub(super) fn form(&self, key: &[u8]) -> StoredForm {
         let rules = self.rules.load();
         let resource = self.resource(key);
-        let providers = resource.and_then(|resource| rules.of(&resource));
+        let providers = resource.and_then(|resource| rules.providers(&resource));
         providers.map_or(StoredForm::PLAIN, |providers| providers.form())
     }
 }
 
 impl Transformer for Encryption {
-    fn to_storage(&self, key: &[u8], plain: &[u8]) -> Result<Option<Transformed>, CodecError> {
+    fn transform_to_storage(&self, key: &[u8], plain: &[u8]) -> Result<Option<Transformed>, CodecError> {
         self.seal(key, || key.to_vec(), plain)
     }
 
-    fn from_storage(&self, key: &[u8], stored: &[u8]) -> Result<Option<Transformed>, CodecError> {
+    fn transform_from_storage(&self, key: &[u8], stored: &[u8]) -> Result<Option<Transformed>, CodecError> {
         self.open(key, || key.to_vec(), stored)
     }
 

@@ -186,8 +186,9 @@ impl Providers {
         forms: &Forms,
         connect: &mut ConnectKms<'_>,
     ) -> Result<Self, String> {
-        let providers = configurations.iter();
-        let providers = providers.map(|configuration| Provider::new(configuration, forms, connect).map(Arc::new));
+        let providers = configurations
+            .iter()
+            .map(|configuration| Provider::new(configuration, forms, connect).map(Arc::new));
         providers.collect::<Result<_, _>>().map(Self)
     }
 

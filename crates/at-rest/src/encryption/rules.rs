@@ -11,7 +11,7 @@ use super::kms::{KmsEvents, KmsProvider};
 use super::providers::Providers;
 use super::validation::parse_group_resource;
 
-/// Wildcard in the place of a group or resource.
+/// Wildcard for any group or resource.
 const ANY: &str = "*";
 
 /// Providers of each resource, and the plugins that they use.
@@ -65,11 +65,11 @@ impl Rules {
     /// Returns the providers of a resource; `None` if it is not configured.
     ///
     /// upstream: k8s.io/apiserver/pkg/server/options/encryptionconfig#transformerFromOverrides
-    pub(super) fn of(&self, resource: &GroupResource) -> Option<&Providers> {
-        let of = |resource: &GroupResource| self.providers.get(resource);
-        of(resource)
-            .or_else(|| of(&in_group(&resource.group)))
-            .or_else(|| of(&in_group(ANY)))
+    pub(super) fn providers(&self, resource: &GroupResource) -> Option<&Providers> {
+        let configured = |resource: &GroupResource| self.providers.get(resource);
+        configured(resource)
+            .or_else(|| configured(&in_group(&resource.group)))
+            .or_else(|| configured(&in_group(ANY)))
     }
 
     /// Returns the providers of all rules.

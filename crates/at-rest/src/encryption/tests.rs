@@ -62,13 +62,15 @@ fn provider(kind: &str, name: &str, secret: &str) -> String {
 }
 
 fn stored(encryption: &Encryption, key: &[u8]) -> Vec<u8> {
-    let transformed = encryption.to_storage(key, PLAIN).unwrap();
+    let transformed = encryption.transform_to_storage(key, PLAIN).unwrap();
     transformed.map_or_else(|| PLAIN.to_vec(), |transformed| transformed.bytes)
 }
 
 /// Returns the plain bytes, and whether they are stored in the form of new values.
 fn read(encryption: &Encryption, key: &[u8], stored: &[u8]) -> Result<(Vec<u8>, bool), String> {
-    let opened = encryption.from_storage(key, stored).map_err(|error| error.why)?;
+    let opened = encryption
+        .transform_from_storage(key, stored)
+        .map_err(|error| error.why)?;
     let (bytes, form) = match opened {
         Some(opened) => (opened.bytes, opened.form),
         None => (stored.to_vec(), holdfast_store::StoredForm::PLAIN),
@@ -89,7 +91,7 @@ fn value_of_each_provider_is_read_back() {
         assert_eq!(stored(&encryption, CONFIG_MAP), PLAIN);
         for length in 0..40 {
             let plain = vec![7; length];
-            let sealed = encryption.to_storage(SECRET, &plain).unwrap().unwrap();
+            let sealed = encryption.transform_to_storage(SECRET, &plain).unwrap().unwrap();
             assert_eq!(read(&encryption, SECRET, &sealed.bytes).unwrap().0, plain);
         }
     }

@@ -283,8 +283,8 @@ impl<S: Source> Source for Recoded<'_, S> {
 
     fn rows(&self, take: &mut dyn FnMut(&Row<'_>) -> Result<(), OpenError>) -> Result<(), OpenError> {
         self.source.rows(&mut |row| {
-            let recoded = (self.recode)(row.key, row.value.unwrap_or_default());
-            let recoded = recoded.map_err(|detail| OpenError::Io {
+            let outcome = (self.recode)(row.key, row.value.unwrap_or_default());
+            let recoded = outcome.map_err(|detail| OpenError::Io {
                 path: self.path.to_owned(),
                 detail,
             })?;

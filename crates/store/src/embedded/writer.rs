@@ -86,8 +86,8 @@ impl<X: Indexer> Prepared<X> {
                 Op::Put { key, value, .. } | Op::Delete { key, last: Some(value) } => (&*key, value),
                 Op::Delete { last: None, .. } => return Ok::<_, CommitError>(None),
             };
-            let stored = transform::to_store(transformer, key, value.bytes());
-            let stored = stored.map_err(|error| CommitError::Refused(error.why.into()))?;
+            let transformed = transform::to_store(transformer, key, value.bytes());
+            let stored = transformed.map_err(|error| CommitError::Refused(error.why.into()))?;
             Ok(stored.map(|(bytes, form)| {
                 *value = value.clone().with_form(form);
                 bytes

@@ -121,8 +121,8 @@ impl KmsProvider {
         });
         let (jobs, received) = mpsc::unbounded_channel();
         let (first, primed) = sync_mpsc::sync_channel(1);
-        let runtime = Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| unusable(error.to_string()))?;
+        let built = Builder::new_current_thread().enable_all().build();
+        let runtime = built.map_err(|error| unusable(error.to_string()))?;
         let work = Arc::clone(&shared);
         std::thread::Builder::new()
             .name("kms-provider".into())
@@ -356,8 +356,8 @@ impl Shared {
             plaintext: seed.to_vec(),
             uid: uid()?,
         };
-        let response = client.encrypt(request).await;
-        let response = response.map_err(|error| format!("failed to encrypt DEK, error: {error}"))?;
+        let answered = client.encrypt(request).await;
+        let response = answered.map_err(|error| format!("failed to encrypt DEK, error: {error}"))?;
         let mut object = EncryptedObject {
             // Any data that is valid.
             encrypted_data: vec![0],

@@ -60,7 +60,7 @@ fn text_that_is_no_configuration_is_rejected() {
 
 #[test]
 fn invalid_resources_are_rejected_all_at_once() {
-    let of = |rules: &str| rejected(&configuration(rules), false).replace(PARSING, "");
+    let error_of = |rules: &str| rejected(&configuration(rules), false).replace(PARSING, "");
     let overlap = "using overlapping resources such as 'secrets' and '*.' in the same resource list is not allowed as they \
                    will be masked";
     assert_eq!(
@@ -71,19 +71,19 @@ fn invalid_resources_are_rejected_all_at_once() {
         format!("{PARSING}resources: Required value: at least one resources is required")
     );
     assert_eq!(
-        of("- {}\n"),
+        error_of("- {}\n"),
         "[resources[0].resources: Required value: at least one resources[0].resources is required, \
          resources[0].providers: Required value: at least one resources[0].providers is required]"
     );
     assert_eq!(
-        of(&format!("- resources: [secrets, '*.', secrets]\n{IDENTITY}")),
+        error_of(&format!("- resources: [secrets, '*.', secrets]\n{IDENTITY}")),
         format!(
             "[resources[0].resources: Invalid value: [\"secrets\",\"*.\",\"secrets\"]: the same resource cannot be \
              specified multiple times, resources[0].resources: Invalid value: [\"secrets\",\"*.\",\"secrets\"]: {overlap}]"
         )
     );
     assert_eq!(
-        of(&format!(
+        error_of(&format!(
             "- resources: [Secrets, '*', apiserveripinfo, a.events.k8s.io, b.extensions, 'secrets.*']\n{IDENTITY}"
         )),
         format!(
@@ -112,16 +112,16 @@ fn invalid_resources_are_rejected_all_at_once() {
 
 #[test]
 fn invalid_providers_are_rejected_without_secrets() {
-    let of = |providers: &str, reload| {
+    let error_of = |providers: &str, reload| {
         rejected(&configuration(&secrets(providers)), reload).replace(&format!("{PARSING}resources[0].providers"), "")
     };
     let none = "provider does not contain any of the expected providers: KMS, AESGCM, AESCBC, Secretbox, Identity";
     assert_eq!(
-        of("  - {}\n", false),
+        error_of("  - {}\n", false),
         format!("[0]: Invalid value: \"REDACTED\": {none}")
     );
     let two = format!("  - {{identity: {{}}, aesgcm: {{keys: [{{name: a, secret: {KEY_ONE}}}]}}}}\n");
-    let error = of(&two, false);
+    let error = error_of(&two, false);
     assert!(
         error.ends_with(
             "more than one provider specified in a single element, should split into different list elements"
@@ -129,11 +129,11 @@ fn invalid_providers_are_rejected_without_secrets() {
     );
     assert!(!error.contains(KEY_ONE), "{error}");
     assert_eq!(
-        of("  - aesgcm: {keys: [{name: a, secret: 'x!'}]}\n", false),
+        error_of("  - aesgcm: {keys: [{name: a, secret: 'x!'}]}\n", false),
         "[0].aesgcm.keys[0].secret: Invalid value: \"REDACTED\": secrets must be base64 encoded"
     );
     assert_eq!(
-        of(
+        error_of(
             "  - secretbox: {keys: [{name: a, secret: AQIDBAUGBwgJCgsMDQ4PEA==}]}\n",
             false
         ),
@@ -141,16 +141,16 @@ fn invalid_providers_are_rejected_without_secrets() {
          one of [32]"
     );
     assert_eq!(
-        of("  - aescbc: {keys: [{secret: AQIDBAUGBwgJCgsMDQ4PEA==}]}\n", false),
+        error_of("  - aescbc: {keys: [{secret: AQIDBAUGBwgJCgsMDQ4PEA==}]}\n", false),
         "[0].aescbc.keys[0].name: Required value: name is a mandatory field for a key"
     );
     assert_eq!(
-        of("  - aescbc: {}\n", false),
+        error_of("  - aescbc: {}\n", false),
         "[0].aescbc.keys: Required value: at least one keys is required"
     );
     let plugin = "  - kms: {apiVersion: v2, name: a, endpoint: 'unix:///x', timeout: 10ms}\n";
     assert_eq!(
-        of(&plugin.repeat(2), false),
+        error_of(&plugin.repeat(2), false),
         "[1].kms.name: Invalid value: \"a\": duplicate KMS provider name a, names must be unique"
     );
     for (fields, why) in [
@@ -172,7 +172,7 @@ fn invalid_providers_are_rejected_without_secrets() {
         ),
     ] {
         let plugin = format!("  - kms: {{apiVersion: v2, endpoint: 'unix:///x', {fields}}}\n");
-        assert_eq!(of(&plugin, true), format!("[0].kms{why}"));
+        assert_eq!(error_of(&plugin, true), format!("[0].kms{why}"));
     }
     for (endpoint, why) in [
         ("", "endpoint is a mandatory field for a kms"),
@@ -187,10 +187,10 @@ fn invalid_providers_are_rejected_without_secrets() {
     ] {
         let plugin = format!("  - kms: {{apiVersion: v2, name: a, endpoint: '{endpoint}'}}\n");
         assert_eq!(
-            of(&plugin, true),
+            error_of(&plugin, true),
             format!("[0].kms.endpoint: Invalid value: \"{endpoint}\": {why}")
         );
     }
     let first_version = "  - kms: {name: v, endpoint: 'unix:///x'}\n";
-    assert!(of(first_version, false).contains("KMSv1 is deprecated"));
+    assert!(error_of(first_version, false).contains("KMSv1 is deprecated"));
 }

@@ -68,7 +68,10 @@ fn values_are_readable_once_plugin_answers() {
     );
     let error = read(&encryption, SECRET, &value).unwrap_err();
     assert!(error.contains("failed to decrypt DEK, error: "), "{error}");
-    assert!(encryption.to_storage(SECRET, PLAIN).is_err(), "nothing is stored plain");
+    assert!(
+        encryption.transform_to_storage(SECRET, PLAIN).is_err(),
+        "nothing is stored plain"
+    );
     let changes = encryption.changes();
     let _plugin = KmsPlugin::start(&socket, "one").unwrap();
     until(|| encryption.changes() > changes, "the plugin is not noticed");
