@@ -5,7 +5,7 @@ use bytes::Bytes;
 use holdfast_proto::{Envelope, MAGIC, Messages, write_envelope};
 use holdfast_resource::{Encoding, Registry, Resource, Storage};
 use holdfast_schema::types::{self, TypeId, TypeTable};
-use holdfast_store::{Codec, CodecError, TimeToLive, Value as Served};
+use holdfast_store::{Codec, CodecError, ENCRYPTED_WITHOUT_PROVIDER, TimeToLive, Value as Served, is_encrypted};
 use holdfast_value::{Growth, Limits, SmolStr, Value, json};
 
 use crate::Fault;
@@ -218,6 +218,9 @@ impl Codec for StorageCodec {
     }
 
     fn decode(&self, key: &[u8], stored: &[u8]) -> Result<Served, CodecError> {
+        if is_encrypted(stored) {
+            return Err(CodecError::untransformable(key, ENCRYPTED_WITHOUT_PROVIDER));
+        }
         self.from_rest(key, stored).map_err(|fault| CodecError::new(key, fault))
     }
 

@@ -10,10 +10,13 @@
 //! Input may differ from output: older servers may have written objects in versions that are no longer served. They are
 //! read as long as the reference's scheme knows the version, and get the defaults of newer fields.
 //!
+//! [`encryption`] encrypts what is stored, in etcd and in the embedded store.
+//!
 //! Invariant: this crate knows no kind. Types come from tables, and the conversions of a kind from its strategy.
 
 mod codec;
 mod custom;
+pub mod encryption;
 mod error;
 
 pub use codec::{OlderKind, StorageCodec};

@@ -454,7 +454,7 @@ fn unreadable_object_is_reported_by_key() {
     ] {
         let error = codec.decode(key.as_bytes(), bytes).unwrap_err();
         assert_eq!(error.to_string(), message);
-        assert!(json::parse(error.placeholder().bytes(), &Limits::TRUSTED).is_err());
+        assert!(json::parse(error.placeholder(b"", None).bytes(), &Limits::TRUSTED).is_err());
     }
 }
 

@@ -239,8 +239,8 @@ mod tests {
             Some("not supported by Holdfast yet: --admission-control, --authorization-config")
         );
         assert_eq!(
-            error(&["--encryption_provider_config=a"]).as_deref(),
-            Some("not supported by Holdfast yet: --encryption-provider-config")
+            error(&["--tls_curve_preferences=a"]).as_deref(),
+            Some("not supported by Holdfast yet: --tls-curve-preferences")
         );
         assert_eq!(
             error(&["--admission-control=", "--authorization-config=", "--profiling"]),

@@ -5,13 +5,17 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use arc_swap::ArcSwap;
 use clap::Args;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use holdfast_at_rest::encryption::Encryption;
 use holdfast_kind_tables::apis::Apis;
 use holdfast_server::objects::{Entry, Objects, Snapshot, Store};
-use holdfast_store::{Codec, CommitError, Etcd, Image, OpenError, Revision, Transaction, Value, image_of_snapshot};
+use holdfast_store::{
+    Codec, CodecError, CommitError, ENCRYPTED_WITHOUT_PROVIDER, Etcd, Image, OpenError, Revision, Transaction,
+    Transformer as _, Value, image_of_snapshot, is_encrypted,
+};
 use holdfast_value::{Limits, json};
 
 use crate::flags::{LogFormat, ports};
@@ -34,9 +38,44 @@ pub(crate) struct CopyFlags {
     #[arg(long, value_name = "FROM-TO", default_value = "30000-32767", value_parser = ports)]
     service_node_port_range: RangeInclusive<u16>,
 
+    /// File with the providers that decrypt what is copied, if it differs from --encryption-provider-config
+    #[arg(long, value_name = "FILE")]
+    from_encryption_provider_config: Option<PathBuf>,
+
+    /// File with the providers that encrypt the copy, if it differs from --encryption-provider-config
+    #[arg(long, value_name = "FILE")]
+    to_encryption_provider_config: Option<PathBuf>,
+
     /// Connection to etcd
     #[command(flatten)]
     storage: StorageFlags,
+}
+
+impl CopyFlags {
+    /// Returns the encryption of the source and of the target.
+    fn encryption(&self) -> Result<[Option<Arc<Encryption>>; 2]> {
+        let files = [
+            &self.from_encryption_provider_config,
+            &self.to_encryption_provider_config,
+        ];
+        let flags = files.map(|file| self.storage.encryption.with_file(file.as_ref()));
+        if flags.iter().all(|flags| flags.encryption_provider_config.is_none()) {
+            return Ok([None, None]);
+        }
+        let registry = holdfast_kinds::registry(&self.kinds()?).context("cannot read the built-in kinds")?;
+        let [from, to] = flags.map(|flags| flags.open(&registry));
+        Ok([from?, to?])
+    }
+
+    /// Returns the configuration of all kinds: all served objects are copied. Feature gates keep their defaults: an
+    /// enabled gate adds defaults to objects.
+    fn kinds(&self) -> Result<holdfast_kinds::Config> {
+        Ok(holdfast_kinds::Config {
+            node_ports: self.service_node_port_range.clone(),
+            apis: Apis::set(&["api/all=true".to_owned()])?,
+            ..holdfast_kinds::Config::default()
+        })
+    }
 }
 
 /// Location of a store.
@@ -74,8 +113,9 @@ const BATCH_BYTES: usize = 1 << 20;
 const PARALLEL: usize = 4;
 
 pub(crate) fn run(flags: &CopyFlags) -> Result<()> {
+    let [from_encryption, to_encryption] = flags.encryption()?;
     if let (StoreLocation::Directory(from), StoreLocation::Directory(to)) = (&flags.from, &flags.to) {
-        return between_directories(from, to);
+        return between_directories(from, to, &Recoding::new(from_encryption, to_encryption));
     }
     ensure!(
         flags.storage.etcd_servers.is_empty(),
@@ -90,23 +130,65 @@ pub(crate) fn run(flags: &CopyFlags) -> Result<()> {
     flags.storage.check()?;
     compatible::report(flags.storage.unused());
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(with_etcd(flags))
+    runtime.block_on(with_etcd(flags, Recoding::new(from_encryption, to_encryption)))
 }
 
-async fn with_etcd(flags: &CopyFlags) -> Result<()> {
+/// Change of the stored bytes between two stores.
+struct Recoding {
+    from: Option<Arc<Encryption>>,
+    to: Option<Arc<Encryption>>,
+}
+
+impl Recoding {
+    fn new(from: Option<Arc<Encryption>>, to: Option<Arc<Encryption>>) -> Self {
+        Self { from, to }
+    }
+
+    /// Returns the plain bytes of a stored value.
+    fn plain(&self, key: &[u8], stored: &[u8]) -> Result<Vec<u8>, CodecError> {
+        let opened = match &self.from {
+            Some(encryption) => encryption.transform_from_storage(key, stored)?,
+            None if is_encrypted(stored) => {
+                return Err(CodecError::untransformable(key, ENCRYPTED_WITHOUT_PROVIDER));
+            }
+            None => None,
+        };
+        Ok(opened.map_or_else(|| stored.to_vec(), |opened| opened.bytes))
+    }
+
+    /// Returns the bytes to store for plain ones, if they differ.
+    fn sealed(&self, key: &[u8], plain: &[u8]) -> Result<Option<Vec<u8>>, CodecError> {
+        let Some(encryption) = &self.to else { return Ok(None) };
+        Ok(encryption.transform_to_storage(key, plain)?.map(|sealed| sealed.bytes))
+    }
+
+    /// Returns the decryption of the target.
+    fn of_target(&self) -> Self {
+        Self::new(self.to.clone(), None)
+    }
+
+    /// Returns true if both stores hold the same bytes.
+    fn is_none(&self) -> bool {
+        self.from.is_none() && self.to.is_none()
+    }
+}
+
+async fn with_etcd(flags: &CopyFlags, recoding: Recoding) -> Result<()> {
     match (&flags.from, &flags.to) {
-        (StoreLocation::Directory(from), StoreLocation::Directory(to)) => between_directories(from, to),
+        (StoreLocation::Directory(from), StoreLocation::Directory(to)) => between_directories(from, to, &recoding),
         (StoreLocation::Directory(from), StoreLocation::Etcd(to)) => {
             // The image holds the lock of the directory.
             let image = Image::of_idle_directory(from)?;
-            to_etcd(&of_image(&image)?, flags, to).await
+            to_etcd(&of_image(&image, &recoding)?, flags, to, &recoding).await
         }
         (StoreLocation::Etcd(from), StoreLocation::Directory(to)) => {
-            to_directory(&open(flags, from).await?.store.snapshot(), to)
+            let opened = open(flags, from, recoding.from.as_ref()).await?;
+            to_directory(&opened.store.snapshot(), to, &recoding)
         }
         (StoreLocation::Etcd(from), StoreLocation::Etcd(to)) => {
-            let objects = of_snapshot(&open(flags, from).await?.store.snapshot(), is_object)?;
-            to_etcd(&objects, flags, to).await
+            let opened = open(flags, from, recoding.from.as_ref()).await?;
+            let objects = of_snapshot(&opened.store.snapshot(), is_object)?;
+            to_etcd(&objects, flags, to, &recoding).await
         }
     }
 }
@@ -117,13 +199,8 @@ struct Opened {
     codec: Arc<dyn Codec>,
 }
 
-async fn open(flags: &CopyFlags, servers: &[String]) -> Result<Opened> {
-    // All served objects are copied. Feature gates keep their defaults: an enabled gate adds defaults to objects.
-    let kinds = holdfast_kinds::Config {
-        node_ports: flags.service_node_port_range.clone(),
-        apis: Apis::set(&["api/all=true".to_owned()])?,
-        ..holdfast_kinds::Config::default()
-    };
+async fn open(flags: &CopyFlags, servers: &[String], encryption: Option<&Arc<Encryption>>) -> Result<Opened> {
+    let kinds = flags.kinds()?;
     let registry = holdfast_kinds::registry(&kinds).context("cannot read the built-in kinds")?;
     let registry = Arc::new(ArcSwap::from_pointee(registry));
     let storage = StorageFlags {
@@ -132,15 +209,21 @@ async fn open(flags: &CopyFlags, servers: &[String]) -> Result<Opened> {
         etcd_compaction_interval: std::time::Duration::ZERO,
         ..flags.storage.clone()
     };
-    let config = storage.etcd(&registry, &kinds.apis)?.context("no etcd is named")?.main;
+    let config = storage
+        .etcd(&registry, &kinds.apis, encryption)?
+        .context("no etcd is named")?
+        .main;
     let codec = Arc::clone(&config.codec);
     let (state, engine) = Etcd::open(config, Objects::new(registry)).await?;
     let store = Store::with_engine(state, Box::new(engine));
     Ok(Opened { store, codec })
 }
 
-fn between_directories(from: &Path, to: &Path) -> Result<()> {
+fn between_directories(from: &Path, to: &Path, recoding: &Recoding) -> Result<()> {
     let image = Image::of_idle_directory(from)?;
+    if !recoding.is_none() {
+        return recoded(&image, to, recoding);
+    }
     let summary = image.summary();
     let mut progress = Progress::new("copied", summary.entries);
     let copied = image.restore(to, summary.revision, |done| progress.reached(done));
@@ -153,6 +236,21 @@ fn between_directories(from: &Path, to: &Path) -> Result<()> {
         },
         Err(error) => bail!(error),
     }
+    Ok(())
+}
+
+/// Copies the entries with other stored bytes. An earlier attempt must not have completed, because the same value is
+/// never encrypted to the same bytes again.
+fn recoded(image: &Image, to: &Path, recoding: &Recoding) -> Result<()> {
+    let summary = image.summary();
+    let mut progress = Progress::new("copied", summary.entries);
+    let recode = |key: &[u8], stored: &[u8]| {
+        let plain = recoding.plain(key, stored).map_err(|error| error.why)?;
+        let sealed = recoding.sealed(key, &plain).map_err(|error| error.why)?;
+        Ok(Some(sealed.unwrap_or(plain)))
+    };
+    image.restore_recoded(to, summary.revision, &recode, |done| progress.reached(done))?;
+    progress.finish(&format!(" to {}", to.display()));
     Ok(())
 }
 
@@ -174,15 +272,16 @@ fn is_of_clients(key: &str) -> bool {
     !OF_SERVERS.iter().any(|prefix| key.starts_with(prefix))
 }
 
-fn of_image(image: &Image) -> Result<Copied> {
+fn of_image(image: &Image, recoding: &Recoding) -> Result<Copied> {
     let mut objects = Copied::new();
     image.entries(|entry| {
         let key = std::str::from_utf8(entry.key).context("a key is no text; nothing was written")?;
         if is_of_clients(key) {
-            let value = entry.value.to_vec();
+            let plain = recoding.plain(entry.key, entry.value);
+            let bytes = plain.map_err(|error| anyhow!("{}; nothing was written", error.why))?;
             let value = match entry.revision_at {
-                Some(at) => Value::object(value, at),
-                None => Value::plain(value),
+                Some(at) => Value::object(bytes, at),
+                None => Value::plain(bytes),
             };
             check_readable(key, value.bytes())?;
             let is_updated = entry.create_revision != entry.mod_revision;
@@ -213,6 +312,9 @@ fn is_updated(entry: &Entry) -> bool {
 }
 
 fn check_readable(key: &str, bytes: &[u8]) -> Result<()> {
+    if let Some(why) = CodecError::of_untransformable(bytes) {
+        bail!("{why}; nothing was written");
+    }
     let read = json::parse(bytes, &Limits::TRUSTED);
     read.with_context(|| format!("{key} cannot be read; nothing was written"))?;
     Ok(())
@@ -222,14 +324,15 @@ fn is_object(entry: &Entry) -> bool {
     std::str::from_utf8(entry.key()).map_or(true, is_of_clients)
 }
 
-fn to_directory(snapshot: &Snapshot, to: &Path) -> Result<()> {
+fn to_directory(snapshot: &Snapshot, to: &Path, recoding: &Recoding) -> Result<()> {
     let objects = of_snapshot(snapshot, is_object)?;
     let mut progress = Progress::new("copied", objects.len() as u64);
     let is_kept = |key: &[u8]| std::str::from_utf8(key).is_ok_and(|key| objects.contains_key(key));
-    match image_of_snapshot(snapshot, is_kept, to, |done| progress.reached(done)) {
+    let recode = |key: &[u8], plain: &[u8]| recoding.sealed(key, plain).map_err(|error| error.why);
+    match image_of_snapshot(snapshot, is_kept, to, &recode, |done| progress.reached(done)) {
         Ok(_) => progress.finish(&format!(" to {}", to.display())),
         Err(error @ OpenError::Occupied { .. }) => match Image::of_idle_directory(to) {
-            Ok(there) if of_image(&there)? == objects => {
+            Ok(there) if of_image(&there, &recoding.of_target())? == objects => {
                 progress.finish(&format!(", which were in {} already", to.display()));
             }
             _ => bail!(error),
@@ -239,8 +342,8 @@ fn to_directory(snapshot: &Snapshot, to: &Path) -> Result<()> {
     Ok(())
 }
 
-async fn to_etcd(objects: &Copied, flags: &CopyFlags, servers: &[String]) -> Result<()> {
-    let Opened { store, codec } = open(flags, servers).await?;
+async fn to_etcd(objects: &Copied, flags: &CopyFlags, servers: &[String], recoding: &Recoding) -> Result<()> {
+    let Opened { store, codec } = open(flags, servers, recoding.to.as_ref()).await?;
     check_form(objects, &*codec)?;
     check_target(objects, &store.snapshot())?;
     let mut progress = Progress::new("copied", objects.len() as u64);
@@ -257,7 +360,7 @@ async fn to_etcd(objects: &Copied, flags: &CopyFlags, servers: &[String]) -> Res
     }
     store.close().await?;
     // This store returns its own writes without reading them from etcd; a second one reads what etcd has stored.
-    let there = open(flags, servers).await?.store;
+    let there = open(flags, servers, recoding.to.as_ref()).await?.store;
     let snapshot = there.snapshot();
     for (key, object) in objects {
         let entry = snapshot.get(key.as_bytes());

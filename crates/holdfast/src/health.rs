@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use holdfast_at_rest::encryption::Encryption;
 use holdfast_controllers::Selection;
 use holdfast_kind_tables::features::{Feature, Features};
 use holdfast_server::objects::Store;
@@ -11,6 +12,7 @@ use holdfast_server::runtime::background::{self, Background};
 use holdfast_server::runtime::shutdown::Shutdown;
 use time::OffsetDateTime;
 
+use crate::encryption;
 use crate::flags::Serve;
 
 /// The checks of kube-apiserver's post-start hooks, in its order. This server does the same before it serves, or does not need
@@ -136,6 +138,8 @@ pub(crate) struct Sources<'a> {
     pub(crate) store: Arc<Store>,
     /// Indices of the etcd clusters that hold single resources.
     pub(crate) overrides: &'a [usize],
+    /// Encryption at rest, if it is configured.
+    pub(crate) encryption: Option<&'a Arc<Encryption>>,
     /// Steps of the start.
     pub(crate) milestones: &'a Milestones,
     /// Feature gates.
@@ -154,6 +158,7 @@ pub(crate) fn checks(sources: Sources<'_>) -> Health {
         flags,
         store,
         overrides,
+        encryption,
         milestones,
         features,
         controllers,
@@ -183,6 +188,14 @@ pub(crate) fn checks(sources: Sources<'_>) -> Health {
         // The check `storage-readiness` reports the same.
         false => health.with_alias("etcd", READY, stored(&store)),
     };
+    let reloads_encryption = flags.storage.encryption.encryption_provider_config_automatic_reload;
+    let health = match encryption.filter(|encryption| reloads_encryption || encryption.has_plugins()) {
+        Some(encryption) => {
+            let encryption = Arc::clone(encryption);
+            health.with(encryption::CHECK, encryption::CHECKED, move || encryption.check())
+        }
+        None => health,
+    };
     let health = health
         // Nothing is served before the state in memory is complete and all informers are synced.
         .with("informer-sync", &[Endpoint::Readyz], move || followers.all());
@@ -200,6 +213,13 @@ pub(crate) fn checks(sources: Sources<'_>) -> Health {
         holdfast_controllers::FLOW_CONTROL if !flags.fairness.enable_priority_and_fairness => health,
         name => health.with_hook(name, &milestones.prepared, background, flags.livez_grace_period),
     });
+    let hooks = match encryption.filter(|_| reloads_encryption) {
+        Some(_) => {
+            let prepared = &milestones.prepared;
+            hooks.with_hook(encryption::RELOAD_CHECK, prepared, background, flags.livez_grace_period)
+        }
+        None => hooks,
+    };
     let hooks = match storage_versions {
         Some(barrier) => with_storage_versions(hooks, barrier, background),
         None => hooks,

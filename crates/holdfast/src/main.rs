@@ -13,6 +13,7 @@ mod controllers;
 mod copy;
 mod documents;
 mod election;
+mod encryption;
 mod endpoints;
 mod envtest;
 mod fairness;

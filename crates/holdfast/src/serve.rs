@@ -32,7 +32,7 @@ use crate::presence::{self, Presence, RELEASE_LIMIT};
 use crate::service::Assembly;
 use crate::store;
 use crate::waiting::Waiting;
-use crate::{audit, compatible, files, logging, pki, reload, validation};
+use crate::{audit, compatible, encryption, files, logging, pki, reload, validation};
 
 /// Serves until a termination signal.
 pub(crate) fn run(flags: &Serve) -> Result<()> {
@@ -111,6 +111,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
         milestones.certificate_end.get_or_init(|| end);
     }
     let tls: Arc<CurrentTls> = load_tls(flags, &certificates.tls)?.into();
+    encryption::follow(&flags.storage.encryption, &opened, &service);
     reload::follow_tls(&service, certificates.tls.clone(), Arc::clone(&tls));
     let accepted = connection::serve(listener, tls, Arc::clone(&service), limits(flags), trigger.shutdown());
     let server = tokio::spawn(accepted);

@@ -269,6 +269,7 @@ impl Assembly<'_> {
             flags: self.flags,
             store: Arc::clone(&self.opened.store),
             overrides: overrides.map_or(&[][..], |clusters| &clusters.overrides),
+            encryption: self.opened.encryption.as_ref(),
             milestones: self.milestones,
             features: self.kinds.features,
             controllers: self.controllers,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use arc_swap::ArcSwap;
 use clap::{ArgAction, Args};
+use holdfast_at_rest::encryption::{EncryptedCodec, Encryption};
 use holdfast_at_rest::{OlderKind, StorageCodec};
 use holdfast_gotext::duration;
 use holdfast_kind_tables::apis::Apis;
@@ -16,6 +17,7 @@ use holdfast_schema::GroupResource;
 use holdfast_server::metrics::EtcdCalls;
 use holdfast_store::{Codec, Connection, EtcdConfig, Key};
 
+use crate::encryption::EncryptionFlags;
 use crate::files;
 
 /// The media types that objects may be kept in.
@@ -110,6 +112,10 @@ pub(crate) struct StorageFlags {
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true",
           require_equals = true)]
     pub(crate) enable_garbage_collector: Option<bool>,
+
+    /// Encryption at rest
+    #[command(flatten)]
+    pub(crate) encryption: EncryptionFlags,
 }
 
 impl StorageFlags {
@@ -131,6 +137,7 @@ impl StorageFlags {
                 MEDIA_TYPES.join(", ")
             );
         }
+        self.encryption.check()?;
         if self.etcd_servers.is_empty() && !self.etcd_servers_overrides.is_empty() {
             bail!("--etcd-servers-overrides needs --etcd-servers");
         }
@@ -179,7 +186,12 @@ impl StorageFlags {
 
     /// Returns the configurations of etcd for objects of `registry` and of resources that CRDs add to it, and the
     /// counters of its calls. Returns `None` if objects are stored in the data directory.
-    pub(crate) fn etcd(&self, registry: &Arc<ArcSwap<Registry>>, apis: &Apis) -> Result<Option<Clusters>> {
+    pub(crate) fn etcd(
+        &self,
+        registry: &Arc<ArcSwap<Registry>>,
+        apis: &Apis,
+        encryption: Option<&Arc<Encryption>>,
+    ) -> Result<Option<Clusters>> {
         if self.etcd_servers.is_empty() {
             return Ok(None);
         }
@@ -195,7 +207,11 @@ impl StorageFlags {
         let calls = EtcdCalls::new(Arc::clone(registry)).context("cannot set up metrics")?;
         let registry = Registry::clone(&registry.load());
         let overrides = self.overrides(&registry)?;
-        let codec = Arc::new(self.kept(registry, apis)?);
+        let plain = Arc::new(self.kept(registry, apis)?);
+        let codec: Arc<dyn Codec> = match encryption {
+            Some(encryption) => Arc::new(EncryptedCodec::new(plain, Arc::clone(encryption), &self.etcd_prefix)),
+            None => plain,
+        };
         let config = |connection, cluster| EtcdConfig {
             prefix: self.etcd_prefix.clone(),
             compaction_interval: self.etcd_compaction_interval,
@@ -205,7 +221,7 @@ impl StorageFlags {
             readiness_timeout: self.etcd_readycheck_timeout,
             size_interval: self.etcd_db_metric_poll_interval,
             observer: Box::new(calls.of_cluster(cluster)),
-            ..EtcdConfig::new(connection, Arc::clone(&codec) as Arc<dyn Codec>)
+            ..EtcdConfig::new(connection, Arc::clone(&codec))
         };
         let main = EtcdConfig {
             without: overrides.iter().map(|other| other.prefix.clone()).collect(),
@@ -353,7 +369,7 @@ mod tests {
         let registry = Arc::default();
         flags
             .check()
-            .and_then(|()| flags.etcd(&registry, &Apis::default()).map(drop))
+            .and_then(|()| flags.etcd(&registry, &Apis::default(), None).map(drop))
             .map_err(|error| error.to_string())
     }
 
@@ -410,7 +426,7 @@ mod tests {
         let clusters = arguments
             .serve
             .storage
-            .etcd(&registry, &Apis::default())
+            .etcd(&registry, &Apis::default(), None)
             .unwrap()
             .unwrap();
         let keys: Vec<_> = clusters

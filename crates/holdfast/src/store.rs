@@ -5,12 +5,14 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, anyhow};
 use arc_swap::ArcSwap;
 use futures_util::future::try_join_all;
+use holdfast_at_rest::encryption::Encryption;
 use holdfast_kind_tables::apis::Apis;
 use holdfast_resource::Registry;
 use holdfast_server::metrics::EtcdCalls;
 use holdfast_server::objects::{Objects, Store};
-use holdfast_store::{Etcd, EtcdConfig, OpenError};
+use holdfast_store::{CodecError, ENCRYPTED_WITHOUT_PROVIDER, Etcd, EtcdConfig, OpenError, Transformer};
 
+use crate::encryption::{Decode, decode_stored};
 use crate::flags::Serve;
 
 async fn open_etcd(config: EtcdConfig, registry: &Arc<ArcSwap<Registry>>) -> Result<Store> {
@@ -33,12 +35,19 @@ pub(crate) struct Opened {
     pub(crate) store: Arc<Store>,
     /// etcd clusters below the store; `None` for an embedded one.
     pub(crate) clusters: Option<Clusters>,
+    /// Encryption at rest, if it is configured.
+    pub(crate) encryption: Option<Arc<Encryption>>,
+    /// Function that decodes stored values that could not be decrypted when they were read.
+    pub(crate) decode: Arc<Decode>,
 }
 
 /// Opens the store.
 pub(crate) async fn open(flags: &Serve, registry: &Arc<ArcSwap<Registry>>, apis: &Apis) -> Result<Opened> {
     flags.storage.check()?;
-    if let Some(clusters) = flags.storage.etcd(registry, apis)? {
+    let encryption = flags.storage.encryption.open(&registry.load())?;
+    if let Some(clusters) = flags.storage.etcd(registry, apis, encryption.as_ref())? {
+        let codec = Arc::clone(&clusters.main.codec);
+        let decode: Arc<Decode> = Arc::new(move |key, value| codec.decode(key, value.stored));
         let overrides = clusters.elsewhere.iter().map(|other| other.cluster).collect();
         let elsewhere = clusters
             .elsewhere
@@ -48,11 +57,17 @@ pub(crate) async fn open(flags: &Serve, registry: &Arc<ArcSwap<Registry>>, apis:
         let calls = clusters.calls;
         let store = Arc::new(store.with_overrides(elsewhere));
         let clusters = Some(Clusters { calls, overrides });
-        return Ok(Opened { store, clusters });
+        return Ok(Opened {
+            store,
+            clusters,
+            encryption,
+            decode,
+        });
     }
     let config = holdfast_store::Config {
         accept_data_loss: flags.accept_data_loss,
         sync: !flags.unsafe_no_fsync,
+        transformer: encryption.clone().map(|encryption| encryption as Arc<dyn Transformer>),
         ..holdfast_store::Config::new(&flags.data_dir)
     };
     let store = Store::open(config, Objects::new(Arc::clone(registry)));
@@ -66,5 +81,10 @@ pub(crate) async fn open(flags: &Serve, registry: &Arc<ArcSwap<Registry>>, apis:
     Ok(Opened {
         store: Arc::new(store.context("cannot open the store")?),
         clusters: None,
+        decode: match &encryption {
+            Some(encryption) => decode_stored(encryption),
+            None => Arc::new(|key, _| Err(CodecError::untransformable(key, ENCRYPTED_WITHOUT_PROVIDER))),
+        },
+        encryption,
     })
 }

@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use crate::clock::{Clock, SystemClock};
 use crate::state::HistoryLimits;
+use crate::transform::Transformer;
 
 /// Settings of an embedded store.
 #[derive(Clone)]
@@ -19,6 +20,8 @@ pub struct Config {
     /// True to acknowledge a write only after it is on the disk. If false, a crash of the machine may lose or damage
     /// the store; a crash of the process loses nothing.
     pub sync: bool,
+    /// Transformer of stored values, such as encryption; `None` if values are stored unchanged.
+    pub transformer: Option<Arc<dyn Transformer>>,
 }
 
 impl Config {
@@ -30,6 +33,7 @@ impl Config {
             clock: Arc::new(SystemClock),
             accept_data_loss: false,
             sync: true,
+            transformer: None,
         }
     }
 }

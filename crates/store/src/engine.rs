@@ -14,7 +14,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use crate::entry::Indexer;
+use crate::entry::{Indexer, StoredForm};
 use crate::error::{CommitError, ReadError, StorageError};
 use crate::key::Revision;
 use crate::state::Snapshot;
@@ -50,6 +50,12 @@ pub trait Engine<X: Indexer>: Send + Sync + 'static {
     /// guards detect outdated entries.
     fn ahead(&self, snapshot: Snapshot<X>) -> Snapshot<X> {
         snapshot
+    }
+
+    /// Returns true if a value of `key` that is stored in `form` would be stored in another form now, and should be
+    /// written again even if it does not change.
+    fn is_stale(&self, _key: &[u8], _form: StoredForm) -> bool {
+        false
     }
 
     /// Returns the size of the engine's files on disk in bytes, if it has files.

@@ -44,11 +44,30 @@ impl Indexer for () {
     fn index(&self, _key: &Key, _value: &[u8]) {}
 }
 
+/// Identity of the form in which a value is stored: the provider and key that encrypted it. A [`Transformer`](crate::Transformer) assigns
+/// the numbers, which are valid for one process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct StoredForm(u16);
+
+impl StoredForm {
+    /// Form of a value that is stored unchanged.
+    pub const PLAIN: Self = Self(0);
+
+    /// Form of a value that cannot be transformed. In the state, a placeholder represents it.
+    pub const UNREADABLE: Self = Self(u16::MAX);
+
+    /// Creates the form with this number.
+    pub fn new(number: u16) -> Self {
+        Self(number)
+    }
+}
+
 /// Bytes to store, and the offset at which their revision is to be inserted when they are served.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Value {
     bytes: Bytes,
     revision_at: Option<u32>,
+    form: StoredForm,
 }
 
 impl Value {
@@ -57,6 +76,7 @@ impl Value {
         Self {
             bytes: bytes.into(),
             revision_at: None,
+            form: StoredForm::PLAIN,
         }
     }
 
@@ -66,6 +86,20 @@ impl Value {
         Self {
             bytes: bytes.into(),
             revision_at: Some(revision_at),
+            form: StoredForm::PLAIN,
+        }
+    }
+
+    /// Returns the same value with the form in which an engine stores it.
+    pub fn with_form(self, form: StoredForm) -> Self {
+        Self { form, ..self }
+    }
+
+    /// Returns the value as the engine stores it in other bytes, with the offset that it has in its own.
+    pub(crate) fn as_stored(&self, stored: Bytes) -> Self {
+        Self {
+            bytes: stored,
+            ..self.clone()
         }
     }
 
@@ -103,6 +137,7 @@ pub struct Entry<X: Indexer> {
     revision_at: Option<u32>,
     /// Position of the operation in its transaction: together with the revision, the identity of a version.
     position: u16,
+    form: StoredForm,
     /// Length of another encoding of the value; 0 while it is unknown.
     encoded_length: AtomicU32,
     mod_revision: Revision,
@@ -158,6 +193,7 @@ impl<X: Indexer> Entry<X> {
             text,
             revision_at: value.revision_at,
             position,
+            form: value.form,
             encoded_length: AtomicU32::new(0),
             mod_revision,
             create_revision,
@@ -188,6 +224,7 @@ impl<X: Indexer> Entry<X> {
             text: Text::Plain(bytes),
             revision_at: self.revision_at,
             position,
+            form: self.form,
             encoded_length: AtomicU32::new(0),
             mod_revision,
             create_revision: self.create_revision,
@@ -268,6 +305,11 @@ impl<X: Indexer> Entry<X> {
         self.index.get().map(Box::as_ref)
     }
 
+    /// Returns the form in which the engine stores this version.
+    pub fn form(&self) -> StoredForm {
+        self.form
+    }
+
     pub(crate) fn position(&self) -> u16 {
         self.position
     }
@@ -296,15 +338,17 @@ pub(crate) struct Stored<'a> {
     bytes: &'a [u8],
     shared: Option<&'a Bytes>,
     revision_at: Option<u32>,
+    form: StoredForm,
 }
 
 impl<'a> Stored<'a> {
-    /// Creates a value from the disk. `revision_at` must be within `bytes`.
-    pub(crate) fn borrowed(bytes: &'a [u8], revision_at: Option<u32>) -> Self {
+    /// Creates a value from the disk, which stores it in `form`. `revision_at` must be within `bytes`.
+    pub(crate) fn borrowed(bytes: &'a [u8], revision_at: Option<u32>, form: StoredForm) -> Self {
         Self {
             bytes,
             shared: None,
             revision_at,
+            form,
         }
     }
 }
@@ -315,6 +359,7 @@ impl<'a> From<&'a Value> for Stored<'a> {
             bytes: &value.bytes,
             shared: Some(&value.bytes),
             revision_at: value.revision_at,
+            form: value.form,
         }
     }
 }

@@ -51,17 +51,18 @@ mod store;
 #[cfg(test)]
 mod tests;
 mod transaction;
+mod transform;
 mod watch;
 
 pub use clock::{Clock, SystemClock};
-pub use codec::{AsServed, Codec, CodecError, TimeToLive};
+pub use codec::{AsServed, Codec, CodecError, TimeToLive, UntransformableValue};
 pub use completion::Completion;
 pub use config::Config;
 #[cfg(feature = "testing")]
 pub use embedded::testing;
-pub use embedded::{Embedded, Image, ImageEntry, Summary as ImageSummary, image_of_snapshot};
+pub use embedded::{Embedded, Image, ImageEntry, Recode, Summary as ImageSummary, image_of_snapshot};
 pub use engine::{Engine, Pending};
-pub use entry::{Entry, Indexer, Value};
+pub use entry::{Entry, Indexer, StoredForm, Value};
 pub use error::{CommitError, HistoryError, OpenError, ReadError, StorageError};
 pub use etcd::{Connection, Etcd, EtcdConfig, NoObserver, Observer, Operation};
 pub use history::{Event, EventKind};
@@ -69,4 +70,5 @@ pub use key::{Key, Revision, table_by_segments};
 pub use state::{Draft, HistoryLimits, Publisher, Range, Snapshot, State};
 pub use store::Store;
 pub use transaction::{Committed, Guard, MAX_KEY, MAX_OPS, MAX_VALUE, Op, Transaction};
+pub use transform::{ENCRYPTED, ENCRYPTED_WITHOUT_PROVIDER, Transformed, Transformer, is_encrypted};
 pub use watch::Watcher;

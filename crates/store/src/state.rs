@@ -82,6 +82,7 @@ impl<X: Indexer> State<X> {
                 revision: FIRST,
                 tables: OrdMap::new(),
                 groups: OrdMap::new(),
+                untransformable: false,
             }),
             revision: watch::Sender::new(FIRST),
             visible: AtomicU64::new(FIRST),

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::codec::{CodecError, UntransformableValue};
 use crate::completion::Completion;
 use crate::engine::Engine;
-use crate::entry::Indexer;
+use crate::entry::{Entry, Indexer, StoredForm, Value};
 use crate::error::{CommitError, HistoryError, ReadError, StorageError};
 use crate::key::{Key, Revision};
 use crate::state::{Snapshot, State, home_of};
@@ -91,6 +92,55 @@ impl<X: Indexer> Store<X> {
     pub fn for_key(&self, key: &[u8]) -> &Self {
         let home = home_of(&self.overrides, key).and_then(|at| self.overrides.get(at));
         home.map_or(self, |(_, store)| store)
+    }
+
+    /// Returns true if the entry is stored in another form than a value of its key would be now, such as under an
+    /// earlier encryption key. It should be written again even if it does not change.
+    pub fn is_stale(&self, entry: &Entry<X>) -> bool {
+        let engine = match self.overrides.is_empty() {
+            true => &self.engine,
+            false => &self.for_key(entry.key()).engine,
+        };
+        engine.is_stale(entry.key(), entry.form())
+    }
+
+    /// Tries again to read the values that could not be transformed, and writes the readable ones again, so that
+    /// watchers see them. `decode` returns the value for a key. Returns the number of values that remain unreadable.
+    ///
+    /// # Errors
+    /// [`CommitError`] if a value cannot be written. A value that another server wrote meanwhile is no error.
+    pub async fn restore_untransformable(
+        &self,
+        decode: impl Fn(&Key, UntransformableValue<'_>) -> Result<Value, CodecError>,
+    ) -> Result<usize, CommitError>
+    where
+        X: Completion,
+    {
+        let snapshot = self.snapshot();
+        if !snapshot.may_be_untransformable() {
+            return Ok(0);
+        }
+        let mut unreadable = 0;
+        for entry in snapshot
+            .range(b"")
+            .filter(|entry| entry.form() == StoredForm::UNREADABLE)
+        {
+            let bytes = entry.bytes_once();
+            let decoded = UntransformableValue::from_placeholder(&bytes).map(|value| decode(entry.key(), value));
+            let Some(Ok(value)) = decoded else {
+                unreadable += 1;
+                continue;
+            };
+            let (key, expected) = (entry.key().clone(), entry.mod_revision());
+            match self
+                .commit(Transaction::new().guard(key.clone(), expected).put(key, value))
+                .await
+            {
+                Ok(_) | Err(CommitError::GuardFailed { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(unreadable)
     }
 
     /// Returns the additional stores with the prefixes of their keys.

@@ -8,6 +8,7 @@
 pub mod e2e;
 pub mod etcd;
 mod go;
+pub mod kms_plugin;
 pub mod kube_apiserver;
 mod layers;
 mod link;

@@ -19,6 +19,7 @@ mod copies;
 mod custom_resources;
 mod deletion;
 mod differences;
+mod encryption;
 mod etcd_conditions;
 mod files;
 mod gates;

@@ -35,7 +35,7 @@ use holdfast_resource::{Registry, Resource, selectable_fields};
 use holdfast_schema::StoredFacts;
 use holdfast_schema::metadata::formats;
 use holdfast_schema::types::OWNED_FIELDS;
-use holdfast_store::{CodecError, Completion, Indexer, Key, Transaction};
+use holdfast_store::{CodecError, Completion, Indexer, Key, StoredForm, Transaction};
 use holdfast_value::json::Selected;
 use holdfast_value::{Limits, Map, SmolStr, Value, json};
 use parking_lot::Mutex;
@@ -310,6 +310,9 @@ pub fn tree_or_refusal(entry: &Entry) -> Result<Value, ApiError> {
     }
     let bytes = entry.bytes_once();
     json::parse_deferring(&bytes, &Limits::TRUSTED, OWNED_FIELDS).map_err(|error| {
+        if let Err(untransformable) = check_transformable(entry) {
+            return untransformable;
+        }
         match CodecError::of_placeholder(&bytes) {
             Some(why) => unreadable(entry, &why),
             None => unreadable(entry, &error),
@@ -326,6 +329,20 @@ pub fn check_readable(entry: &Entry) -> Result<(), ApiError> {
         tree_or_refusal(entry)?;
     }
     Ok(())
+}
+
+/// Rejects a stored object that the engine cannot transform, for example because no key decrypts it. A list without the
+/// object would show it as absent.
+///
+/// # Errors
+/// If it cannot be transformed (500 with its key).
+pub(crate) fn check_transformable(entry: &Entry) -> Result<(), ApiError> {
+    if entry.form() != StoredForm::UNREADABLE {
+        return Ok(());
+    }
+    let bytes = entry.bytes_once();
+    let why = CodecError::of_untransformable(&bytes).unwrap_or_default();
+    Err(ApiError::unclassified(why))
 }
 
 fn unreadable(entry: &Entry, why: &dyn std::fmt::Display) -> ApiError {

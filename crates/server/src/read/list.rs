@@ -352,6 +352,10 @@ impl KeyRange {
     ) -> Result<ListItems, ApiError> {
         let prefix = self.prefix.as_bytes();
         let from = from.unwrap_or(prefix);
+        if snapshot.may_be_untransformable() {
+            let mut entries = snapshot.range(prefix);
+            entries.try_for_each(|entry| objects::check_transformable(entry))?;
+        }
         match &self.key {
             Some(key) => {
                 let entry = snapshot.get(key.as_bytes());

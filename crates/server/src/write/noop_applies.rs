@@ -85,6 +85,9 @@ pub(crate) fn answer(context: &Context, target: &Target, sent: SentApply<'_>) ->
     let snapshot = context.shared.store.newest();
     let entry = snapshot.get(target.key(&target.name).as_bytes())?;
     let index = entry.known_index()?;
+    if context.shared.store.is_stale(entry) {
+        return None;
+    }
     let warnings = index.noop_warnings(|| sent.fingerprint(target), &target.resource, &snapshot)?;
     let lookup = environment::lookup(context, &target.registry, &snapshot);
     if stage(context, target, &lookup).is_heard_of("UPDATE") {

@@ -95,7 +95,7 @@ async fn update_until_stored(
         }
         let updated = turn.over(stage.update(change, existing.as_ref())).await?;
         let reservations = match (updated.write, stored) {
-            (Write::Unchanged, Some(stored)) => {
+            (Write::Unchanged, Some(stored)) if target.request.dry_run || !context.shared.store.is_stale(stored) => {
                 let witness = witness.as_ref();
                 let apply = witness.and_then(|witness| witness.noop_apply(&stage, target, &updated.warnings));
                 if let Some(apply) = apply {

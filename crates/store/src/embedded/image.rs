@@ -238,11 +238,61 @@ impl Image {
         restore(self, directory, revision, progress)
     }
 
+    /// Creates a data directory, as [`Image::restore`] does, with other bytes for the values.
+    ///
+    /// # Errors
+    /// See [`Image::restore`]; also if `recode` fails.
+    pub fn restore_recoded(
+        &self,
+        directory: &Path,
+        revision: Revision,
+        recode: &Recode<'_>,
+        progress: impl FnMut(u64),
+    ) -> Result<Summary, OpenError> {
+        let recoded = Recoded {
+            source: self,
+            path: &self.path,
+            recode,
+        };
+        restore(&recoded, directory, revision, progress)
+    }
+
     fn damaged(&self, detail: String) -> OpenError {
         OpenError::Damaged {
             path: self.path.clone(),
             detail,
         }
+    }
+}
+
+/// Function that returns the bytes to store instead of the value of a key, or `None` for the same bytes; its error is a
+/// description.
+pub type Recode<'a> = dyn Fn(&[u8], &[u8]) -> Result<Option<Vec<u8>>, String> + 'a;
+
+/// Entries of a source whose values are stored in other bytes.
+struct Recoded<'a, S> {
+    source: &'a S,
+    path: &'a Path,
+    recode: &'a Recode<'a>,
+}
+
+impl<S: Source> Source for Recoded<'_, S> {
+    fn count(&self) -> u64 {
+        self.source.count()
+    }
+
+    fn rows(&self, take: &mut dyn FnMut(&Row<'_>) -> Result<(), OpenError>) -> Result<(), OpenError> {
+        self.source.rows(&mut |row| {
+            let outcome = (self.recode)(row.key, row.value.unwrap_or_default());
+            let recoded = outcome.map_err(|detail| OpenError::Io {
+                path: self.path.to_owned(),
+                detail,
+            })?;
+            take(&Row {
+                value: recoded.as_deref().or(row.value),
+                ..*row
+            })
+        })
     }
 }
 
@@ -309,18 +359,24 @@ impl<X: Indexer, F: Fn(&[u8]) -> bool> Source for KeptEntries<'_, X, F> {
 }
 
 /// Creates a data directory with the selected entries of a state and their revisions; its store is at the revision of
-/// the state.
+/// the state. `recode` returns the bytes to store for each value.
 ///
 /// # Errors
-/// See [`Image::restore`].
+/// See [`Image::restore`]; also if `recode` fails.
 pub fn image_of_snapshot<X: Indexer>(
     snapshot: &Snapshot<X>,
     is_kept: impl Fn(&[u8]) -> bool,
     directory: &Path,
+    recode: &Recode<'_>,
     progress: impl FnMut(u64),
 ) -> Result<Summary, OpenError> {
     let kept = KeptEntries { snapshot, is_kept };
-    restore(&kept, directory, snapshot.revision(), progress)
+    let recoded = Recoded {
+        source: &kept,
+        path: directory,
+        recode,
+    };
+    restore(&recoded, directory, snapshot.revision(), progress)
 }
 
 fn restore(
@@ -526,7 +582,7 @@ mod tests {
             .put("/a/y", Value::object("{\"\":}", 5));
         store.commit(two).await.unwrap();
         let snapshot = store.snapshot();
-        image_of_snapshot(&snapshot, |key| key != b"/a/5", &other, |_| {}).unwrap();
+        image_of_snapshot(&snapshot, |key| key != b"/a/5", &other, &|_, _| Ok(None), |_| {}).unwrap();
         let expected: Vec<_> = shown(&store).into_iter().filter(|entry| entry.0 != b"/a/5").collect();
         let made = Store::open(Config::new(&other), ()).unwrap();
         assert_eq!(shown(&made), expected);

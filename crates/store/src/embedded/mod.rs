@@ -27,16 +27,17 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::config::Config;
 use crate::engine::{Engine, Pending};
-use crate::entry::Indexer;
+use crate::entry::{Indexer, StoredForm};
 use crate::error::{CommitError, OpenError, StorageError};
 use crate::state::{Publisher, State};
 use crate::store::Store;
 use crate::transaction::{Committed, Transaction};
+use crate::transform::Transformer;
 use acknowledged::Synced;
 use directory::Directory;
-pub use image::{Image, ImageEntry, Summary, image_of_snapshot};
+pub use image::{Image, ImageEntry, Recode, Summary, image_of_snapshot};
 use sqlite::{Checkpointer, Sqlite};
-use writer::{Command, Keeper, Writer};
+use writer::{Command, Keeper, Prepared, Writer};
 
 /// Number of transactions that may wait for the writer before senders of more transactions have to wait.
 const WAITING: usize = 1024;
@@ -46,11 +47,19 @@ const TICK: Duration = Duration::from_secs(1);
 const MAX_LOG_AGE: Duration = Duration::from_secs(30);
 
 /// The engine of a data directory. If it is dropped without [`Engine::close`], it finishes in the background.
-#[derive(Debug)]
 pub struct Embedded<X: Indexer> {
     commands: mpsc::Sender<Command<X>>,
     /// The database and its write-ahead log.
     files: [PathBuf; 2],
+    transformer: Option<Arc<dyn Transformer>>,
+}
+
+impl<X: Indexer> std::fmt::Debug for Embedded<X> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Embedded")
+            .field("files", &self.files)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<X: Indexer> Store<X> {
@@ -73,12 +82,13 @@ impl<X: Indexer> Embedded<X> {
         let directory = Directory::take(&config.directory)?;
         let file = directory.store_file()?;
         let (state, mut publisher) = State::new(indexer, config.history);
-        let mut disk = match load(&file, &mut publisher) {
+        let transformer = config.transformer;
+        let mut disk = match load(&file, &mut publisher, transformer.as_ref()) {
             Err(damage @ OpenError::Damaged { .. }) if config.accept_data_loss => {
                 tracing::error!(%damage, "the store is damaged; its readable part is copied into a new file");
                 let salvaged = salvage::salvage(&file)?;
                 tracing::warn!(?salvaged, "data was lost; the damaged files end in .damaged");
-                load(&file, &mut publisher)
+                load(&file, &mut publisher, transformer.as_ref())
             }
             read => read,
         }?;
@@ -101,18 +111,32 @@ impl<X: Indexer> Embedded<X> {
         let mut log = file.clone().into_os_string();
         log.push("-wal");
         let files = [file, log.into()];
-        Ok((state, Self { commands, files }))
+        let engine = Self {
+            commands,
+            files,
+            transformer,
+        };
+        Ok((state, engine))
     }
 }
 
 impl<X: Indexer> Engine<X> for Embedded<X> {
     fn commit(&self, transaction: Transaction<X>) -> Pending<'_, Result<Committed<X>, CommitError>> {
         Box::pin(async move {
+            let prepared = match &self.transformer {
+                Some(transformer) => Prepared::transform(transaction, &**transformer)?,
+                None => transaction.into(),
+            };
             let (reply, answer) = oneshot::channel();
-            let sent = self.commands.send(Command::Commit(transaction, reply)).await;
+            let sent = self.commands.send(Command::Commit(prepared, reply)).await;
             sent.map_err(|_| CommitError::Closed)?;
             answer.await.map_err(|_| CommitError::Closed)?
         })
+    }
+
+    fn is_stale(&self, key: &[u8], form: StoredForm) -> bool {
+        let transformer = self.transformer.as_ref();
+        transformer.is_some_and(|transformer| transformer.form_of(key) != form)
     }
 
     fn size_on_disk(&self) -> Option<u64> {
@@ -132,9 +156,13 @@ impl<X: Indexer> Engine<X> for Embedded<X> {
 }
 
 /// Reads the file and publishes its content.
-fn load<X: Indexer>(file: &Path, publisher: &mut Publisher<X>) -> Result<Sqlite, OpenError> {
+fn load<X: Indexer>(
+    file: &Path,
+    publisher: &mut Publisher<X>,
+    transformer: Option<&Arc<dyn Transformer>>,
+) -> Result<Sqlite, OpenError> {
     let mut draft = publisher.draft();
-    let (disk, compacted) = Sqlite::open(file, &mut draft)?;
+    let (disk, compacted) = Sqlite::open(file, &mut draft, transformer)?;
     publisher.begin_at(compacted);
     publisher.publish(draft);
     Ok(disk)

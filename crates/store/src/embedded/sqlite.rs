@@ -17,11 +17,15 @@ use crate::entry::Indexer;
 use crate::error::{OpenError, StorageError};
 use crate::key::Revision;
 use crate::state::Draft;
+use crate::transform::{self, Transformer};
 
 /// `PRAGMA application_id` of a store: "Hold".
 const APPLICATION: i64 = 0x486f_6c64;
 /// `PRAGMA user_version`: raised whenever an older program could misread the file.
-const FORMAT: i64 = 2;
+const FORMAT: i64 = 3;
+/// Format without encrypted values. A file gets the current format with its first encrypted value, so that older
+/// programs can read the others.
+const WITHOUT_ENCRYPTION: i64 = 2;
 /// Format without a checksum of the set of rows.
 pub(super) const WITHOUT_CONTENT: i64 = 1;
 
@@ -54,6 +58,8 @@ pub(crate) struct Sqlite {
     acknowledged: Acknowledged,
     /// True if a commit waits for the disk.
     synced: bool,
+    /// True if the bytes of removed rows are overwritten.
+    erases: bool,
 }
 
 /// Checksum of the set of rows: the sum of a number for each. Rows are added and removed in any order, and each changes
@@ -119,7 +125,11 @@ impl Sqlite {
     /// # Errors
     /// [`OpenError::Damaged`], with a description, if anything acknowledged is missing. The files are then left
     /// unchanged.
-    pub(crate) fn open<X: Indexer>(path: &Path, draft: &mut Draft<X>) -> Result<(Self, Revision), OpenError> {
+    pub(crate) fn open<X: Indexer>(
+        path: &Path,
+        draft: &mut Draft<X>,
+        transformer: Option<&Arc<dyn Transformer>>,
+    ) -> Result<(Self, Revision), OpenError> {
         let acknowledged = Acknowledged::read(path)?;
         let reader = Reader::open(path)?;
         let format = reader.format()?;
@@ -140,7 +150,7 @@ impl Sqlite {
                 });
             }
         }
-        let (compacted, content) = reader.load(draft)?;
+        let (compacted, content) = reader.load(draft, transformer)?;
         let revision = draft.revision();
         if format == Some(WITHOUT_CONTENT) {
             Acknowledged::begin(path, revision)?;
@@ -155,7 +165,11 @@ impl Sqlite {
             content,
             acknowledged: Acknowledged::begin(path, revision)?,
             synced: true,
+            erases: transformer.is_some(),
         };
+        if sqlite.erases {
+            erase(&sqlite.connection).map_err(|error| open_error(path, &error))?;
+        }
         Ok((sqlite, compacted))
     }
 
@@ -258,6 +272,9 @@ impl Disk for Sqlite {
             let connection = connect(&self.path)?;
             if !self.synced {
                 do_not_sync(&connection)?;
+            }
+            if self.erases {
+                erase(&connection)?;
             }
             let newest: Option<i64> = connection.query_row("SELECT max(id) FROM log", [], |row| row.get(0))?;
             let content = if newest.is_some_and(|newest| RowId(newest) > RowId::last_of(revision)) {
@@ -436,13 +453,18 @@ pub(super) fn connect(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
+/// Lets SQLite overwrite the bytes of removed rows, which may be plain values of a time without encryption.
+fn erase(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute_batch("PRAGMA secure_delete = ON")
+}
+
 fn do_not_sync(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch("PRAGMA synchronous = OFF")
 }
 
 /// Creates the tables of a store in an empty file.
 pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
-    let marks = format!("PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {FORMAT};");
+    let marks = format!("PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {WITHOUT_ENCRYPTION};");
     connection.execute_batch(&format!("BEGIN; {SCHEMA} {marks}"))?;
     set_mark(connection, Mark::Content, Content::default().0)?;
     connection.execute_batch("COMMIT")
@@ -451,6 +473,9 @@ pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
 pub(super) fn insert(connection: &Connection, rows: &[Row<'_>], content: &mut Content) -> rusqlite::Result<()> {
     if rows.is_empty() {
         return Ok(());
+    }
+    if rows.iter().any(|row| row.value.is_some_and(transform::is_encrypted)) {
+        mark_encrypted(connection)?;
     }
     let mut insert = connection.prepare_cached("INSERT INTO log VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?;
     for row in rows {
@@ -468,6 +493,17 @@ pub(super) fn insert(connection: &Connection, rows: &[Row<'_>], content: &mut Co
         content.add(row.id, checksum);
     }
     Ok(())
+}
+
+/// Raises the format of a file that is about to hold encrypted values, which older programs would misread.
+fn mark_encrypted(connection: &Connection) -> rusqlite::Result<()> {
+    let version: i64 = connection
+        .prepare_cached("PRAGMA user_version")?
+        .query_row([], |row| row.get(0))?;
+    match version < FORMAT {
+        true => connection.execute_batch(&format!("PRAGMA user_version = {FORMAT}")),
+        false => Ok(()),
+    }
 }
 
 /// Returns the value of a mark, and whether its checksum is correct.

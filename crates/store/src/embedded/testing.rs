@@ -55,7 +55,7 @@ pub fn open<X: Indexer, D: Disk>(
     let compacted = content.compacted.unwrap_or(1);
     draft.pass(compacted);
     for row in content.rows {
-        replay(&mut draft, row, compacted).map_err(|_| OpenError::Damaged {
+        replay(&mut draft, row, compacted, None).map_err(|_| OpenError::Damaged {
             path: Path::new("simulated disk").to_owned(),
             detail: format!("row {:?} does not fit those before it", row.id),
         })?;
@@ -66,6 +66,7 @@ pub fn open<X: Indexer, D: Disk>(
     let engine = Embedded {
         commands: sender,
         files: Default::default(),
+        transformer: None,
     };
     let writer = Writer::new(disk, publisher, clock);
     let store = Store::with_engine(state, Box::new(engine));

@@ -151,7 +151,7 @@ fn open_failing(directory: &TempDir) -> (Store<()>, Arc<Mutex<Faults>>) {
 fn open_failing_logged(directory: &TempDir, log: WriterLog) -> (Store<()>, Arc<Mutex<Faults>>) {
     let taken = Directory::take(directory.path()).unwrap();
     let (state, mut publisher) = State::new((), HistoryLimits::default());
-    let inner = load(&taken.store_file().unwrap(), &mut publisher).unwrap();
+    let inner = load(&taken.store_file().unwrap(), &mut publisher, None).unwrap();
     let faults = Arc::new(Mutex::new(Faults::default()));
     let (commands, received) = mpsc::channel(WAITING);
     let mut writer = Writer::new(
@@ -170,6 +170,7 @@ fn open_failing_logged(directory: &TempDir, log: WriterLog) -> (Store<()>, Arc<M
             Box::new(Embedded {
                 commands,
                 files: Default::default(),
+                transformer: None,
             }),
         ),
         faults,
@@ -261,7 +262,7 @@ fn commits_wait_for_the_disk_unless_configured_otherwise() {
     let directory = tempfile::tempdir().unwrap();
     let taken = Directory::take(directory.path()).unwrap();
     let (_, mut publisher) = State::new((), HistoryLimits::default());
-    let mut disk = load(&taken.store_file().unwrap(), &mut publisher).unwrap();
+    let mut disk = load(&taken.store_file().unwrap(), &mut publisher, None).unwrap();
     assert_eq!(disk.synchronous().unwrap(), 2);
     disk.stop_syncing().unwrap();
     assert_eq!(disk.synchronous().unwrap(), 0);
@@ -441,7 +442,7 @@ async fn a_file_without_room_says_so() {
     let file = directory.path().join("store.db");
     std::fs::write(&file, "").unwrap();
     let (_, mut publisher) = State::new((), HistoryLimits::default());
-    let mut disk = load(&file, &mut publisher).unwrap();
+    let mut disk = load(&file, &mut publisher, None).unwrap();
     disk.limit_pages(64).unwrap();
     let value = vec![b'x'; 10_000];
     let mut revision = 1;
@@ -577,7 +578,7 @@ async fn the_log_is_bounded_however_small_the_writes() {
     let directory = tempfile::tempdir().unwrap();
     let taken = Directory::take(directory.path()).unwrap();
     let (state, mut publisher) = State::new((), HistoryLimits::default());
-    let disk = load(&taken.store_file().unwrap(), &mut publisher).unwrap();
+    let disk = load(&taken.store_file().unwrap(), &mut publisher, None).unwrap();
     let (checkpointer, acknowledged) = (Checkpointer::open(disk.path()).unwrap(), disk.acknowledged());
     let (commands, received) = mpsc::channel(WAITING);
     let mut writer = Writer::new(disk, publisher, ManualClock::new());
@@ -590,6 +591,7 @@ async fn the_log_is_bounded_however_small_the_writes() {
         Box::new(Embedded {
             commands,
             files: Default::default(),
+            transformer: None,
         }),
     );
     let log = directory.path().join("store.db-wal");
@@ -638,6 +640,7 @@ async fn a_writer_that_panics_ends_watches_and_shows_in_the_health() {
         Box::new(Embedded {
             commands,
             files: Default::default(),
+            transformer: None,
         }),
     );
     let mut watcher = store.watch("/", 1).unwrap();
@@ -665,7 +668,7 @@ struct Opened {
 
 fn opened(file: &Path) -> Result<Opened, OpenError> {
     let (state, mut publisher) = State::<()>::new((), HistoryLimits::default());
-    load(file, &mut publisher)?;
+    load(file, &mut publisher, None)?;
     let snapshot = state.snapshot();
     let entries = snapshot.range(b"").map(|entry| {
         let (key, bytes) = (entry.key().to_vec(), entry.bytes().to_vec());

@@ -17,6 +17,7 @@ use std::sync::mpsc as sync_mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
@@ -29,6 +30,7 @@ use crate::history::{Event, EventKind};
 use crate::key::Revision;
 use crate::state::{At, Draft, Publisher, Snapshot, State};
 use crate::transaction::{Committed, Op, Transaction};
+use crate::transform::{self, Transformer};
 
 /// Maximum number of transactions in one step.
 const GROUP: usize = 512;
@@ -48,10 +50,63 @@ type Reply<X> = oneshot::Sender<Answer<X>>;
 
 /// A command for the writer.
 pub(crate) enum Command<X: Indexer> {
-    Commit(Transaction<X>, Reply<X>),
+    Commit(Prepared<X>, Reply<X>),
     /// Time has passed: trim old history.
     Tick,
     Close(oneshot::Sender<Result<(), StorageError>>),
+}
+
+/// A transaction with the bytes to store for its values.
+pub(crate) struct Prepared<X: Indexer> {
+    transaction: Transaction<X>,
+    /// Bytes to store for each operation whose value is transformed. Empty if none is.
+    stored: Vec<Option<Bytes>>,
+}
+
+impl<X: Indexer> From<Transaction<X>> for Prepared<X> {
+    fn from(transaction: Transaction<X>) -> Self {
+        Self {
+            transaction,
+            stored: Vec::new(),
+        }
+    }
+}
+
+impl<X: Indexer> Prepared<X> {
+    /// Transforms the values of a transaction.
+    ///
+    /// # Errors
+    /// [`CommitError::Refused`] if a value cannot be transformed.
+    pub(crate) fn transform(
+        mut transaction: Transaction<X>,
+        transformer: &dyn Transformer,
+    ) -> Result<Self, CommitError> {
+        let transform = |op: &mut Op<X>| {
+            let (key, value) = match op {
+                Op::Put { key, value, .. } | Op::Delete { key, last: Some(value) } => (&*key, value),
+                Op::Delete { last: None, .. } => return Ok::<_, CommitError>(None),
+            };
+            let transformed = transform::to_store(transformer, key, value.bytes());
+            let stored = transformed.map_err(|error| CommitError::Refused(error.why.into()))?;
+            Ok(stored.map(|(bytes, form)| {
+                *value = value.clone().with_form(form);
+                bytes
+            }))
+        };
+        let stored: Vec<Option<Bytes>> = transaction.ops.iter_mut().map(transform).collect::<Result<_, _>>()?;
+        Ok(match stored.iter().any(Option::is_some) {
+            true => Self { transaction, stored },
+            false => transaction.into(),
+        })
+    }
+
+    /// Returns the value to store for the operation at `position`, whose value is `value`.
+    fn stored(&mut self, position: usize, value: Value) -> Value {
+        match self.stored.get_mut(position).and_then(Option::take) {
+            Some(stored) => value.as_stored(stored),
+            None => value,
+        }
+    }
 }
 
 /// The writer's handle of the thread that moves the log into the file.
@@ -321,7 +376,7 @@ impl<X: Indexer, D: Disk> Writer<X, D> {
 
 /// Commands that the writer has collected for its next step.
 struct Group<X: Indexer> {
-    transactions: Vec<(Transaction<X>, Reply<X>)>,
+    transactions: Vec<(Prepared<X>, Reply<X>)>,
     /// Receiver of the result of closing the store, once a command asked to close it.
     closing: Option<oneshot::Sender<Result<(), StorageError>>>,
 }
@@ -340,9 +395,9 @@ impl<X: Indexer> Group<X> {
         let mut next = Some(command);
         while let Some(command) = next {
             match command {
-                Command::Commit(transaction, reply) => {
-                    bytes += transaction.weight();
-                    self.transactions.push((transaction, reply));
+                Command::Commit(prepared, reply) => {
+                    bytes += prepared.transaction.weight();
+                    self.transactions.push((prepared, reply));
                 }
                 Command::Tick => {}
                 Command::Close(reply) => {
@@ -378,16 +433,17 @@ impl<X: Indexer> Drop for End<X> {
 /// Applies one transaction to the draft.
 fn apply<X: Indexer>(
     draft: &mut Draft<X>,
-    transaction: Transaction<X>,
+    mut prepared: Prepared<X>,
     time: Duration,
     values: &mut Vec<Option<Value>>,
 ) -> Result<Committed<X>, CommitError> {
-    for guard in &transaction.guards {
+    for guard in &prepared.transaction.guards {
         guard.check(draft.get(&guard.key))?;
     }
     let revision = draft.revision() + 1;
-    let mut entries = Vec::with_capacity(transaction.ops.len());
-    for (position, op) in transaction.ops.into_iter().enumerate() {
+    let ops = std::mem::take(&mut prepared.transaction.ops);
+    let mut entries = Vec::with_capacity(ops.len());
+    for (position, op) in ops.into_iter().enumerate() {
         let at = At {
             revision,
             position: position as u16,
@@ -396,12 +452,12 @@ fn apply<X: Indexer>(
         match op {
             Op::Put { key, value, index } => {
                 entries.push(Some(draft.put(key, (&value).into(), at, index)));
-                values.push(Some(value));
+                values.push(Some(prepared.stored(position, value)));
             }
             Op::Delete { key, last } => {
                 let removed = draft.delete(&key, last.as_ref().map(Into::into), at);
                 if removed.is_some() {
-                    values.push(last);
+                    values.push(last.map(|last| prepared.stored(position, last)));
                 }
                 entries.push(removed);
             }

@@ -24,8 +24,8 @@ const GRANT_PATIENCE: Duration = Duration::from_secs(10);
 
 impl<X: Indexer> Shared<X> {
     pub(super) async fn commit(self: Arc<Self>, transaction: Transaction<X>) -> Result<Committed<X>, CommitError> {
-        let Transaction { guards, ops } = transaction;
-        let encoded = self.encode(&guards, &ops)?;
+        let Transaction { guards, mut ops } = transaction;
+        let encoded = self.encode(&guards, &mut ops)?;
         let request = self.request(&guards, &ops, &encoded).await?;
         let (operation, first) = (operation(&guards, &ops), ops.first().map(|op| op.key().clone()));
         let first = first.as_ref().map_or(&[][..], Key::as_bytes);
@@ -62,10 +62,10 @@ impl<X: Indexer> Shared<X> {
         Ok(Committed { revision, entries })
     }
 
-    /// Returns the encoded bytes of each put.
-    fn encode(&self, guards: &[Guard], ops: &[Op<X>]) -> Result<Vec<Option<Bytes>>, CommitError> {
+    /// Returns the encoded bytes of each put, and notes their forms in the puts.
+    fn encode(&self, guards: &[Guard], ops: &mut [Op<X>]) -> Result<Vec<Option<Bytes>>, CommitError> {
         let state = self.ahead.over(self.feed.state.snapshot());
-        let encode = |op: &Op<X>| match op {
+        let encode = |op: &mut Op<X>| match op {
             Op::Delete { .. } => Ok(None),
             Op::Put { key, value, .. } => {
                 let is_new = |guard: &Guard| guard.key == *key && guard.expected == 0;
@@ -73,12 +73,16 @@ impl<X: Indexer> Shared<X> {
                     true => None,
                     false => state.get(key).map(|entry| entry.bytes()),
                 };
-                let encoded = self.feed.codec.encode(key, value, old);
-                let undecodable = |error: crate::codec::CodecError| CommitError::Refused(error.to_string().into());
-                encoded.map(Some).map_err(undecodable)
+                let encoded = self.feed.codec.encode_in_form(key, value, old);
+                let (bytes, form) = encoded.map_err(|error| match error.untransformable {
+                    true => CommitError::Refused(error.why.into()),
+                    false => CommitError::Refused(error.to_string().into()),
+                })?;
+                *value = value.clone().with_form(form);
+                Ok(Some(bytes))
             }
         };
-        ops.iter().map(encode).collect()
+        ops.iter_mut().map(encode).collect()
     }
 
     /// Returns the lease of a new value of `key`; 0 if it does not expire.

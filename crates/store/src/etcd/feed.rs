@@ -339,7 +339,7 @@ impl<X: Indexer> Feed<X> {
         self.codec.decode(key, stored).unwrap_or_else(|error| {
             tracing::error!(%error, revision, "an object in etcd cannot be read");
             observer.unreadable(key);
-            error.placeholder()
+            error.placeholder(stored, None)
         })
     }
 

@@ -37,7 +37,7 @@ pub use metrics::{NoObserver, Observer, Operation};
 use crate::clock::{Clock, SystemClock};
 use crate::codec::Codec;
 use crate::engine::{Engine, Pending};
-use crate::entry::Indexer;
+use crate::entry::{Indexer, StoredForm};
 use crate::error::{CommitError, OpenError, ReadError, StorageError};
 use crate::key::{Key, Revision};
 use crate::state::{HistoryLimits, Snapshot, State};
@@ -193,6 +193,10 @@ impl<X: Indexer> Engine<X> for Etcd<X> {
 
     fn want(&self, revision: Revision) {
         self.shared.want(revision);
+    }
+
+    fn is_stale(&self, key: &[u8], form: StoredForm) -> bool {
+        self.shared.feed.codec.form_of(key) != form
     }
 
     fn health(&self) -> Result<(), String> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use imbl::OrdMap;
 
-use crate::entry::{Entry, Indexer};
+use crate::entry::{Entry, Indexer, StoredForm};
 use crate::history::Event;
 use crate::key::{Key, Revision, end_of_prefix};
 
@@ -17,6 +17,8 @@ pub(super) struct Root<X: Indexer> {
     pub(super) tables: OrdMap<Key, Table<X>>,
     /// Number of keys of a table with the same next segment (the objects of a namespace), by their common prefix.
     pub(super) groups: OrdMap<Key, usize>,
+    /// True if this or an earlier root held an entry that cannot be transformed.
+    pub(super) untransformable: bool,
 }
 
 impl<X: Indexer> Clone for Root<X> {
@@ -25,6 +27,7 @@ impl<X: Indexer> Clone for Root<X> {
             revision: self.revision,
             tables: self.tables.clone(),
             groups: self.groups.clone(),
+            untransformable: self.untransformable,
         }
     }
 }
@@ -44,6 +47,7 @@ impl<X: Indexer> Root<X> {
     #[expect(clippy::indexing_slicing, reason = "the table of a key is a beginning of it")]
     pub(super) fn insert(&mut self, table: usize, entry: &Arc<Entry<X>>) -> Option<Arc<Entry<X>>> {
         let key = entry.key();
+        self.untransformable |= entry.form() == StoredForm::UNREADABLE;
         let replaced = match self.tables.get_mut(&key[..table]) {
             Some(entries) => entries.insert(key.clone(), Arc::clone(entry)),
             None => {
@@ -131,6 +135,11 @@ impl<X: Indexer> Snapshot<X> {
     pub fn get(&self, key: &[u8]) -> Option<&Arc<Entry<X>>> {
         let home = self.home(key);
         home.root.get(&key[..home.indexer.table(key)], key)
+    }
+
+    /// Returns true if an entry may be the placeholder of a value that cannot be transformed.
+    pub fn may_be_untransformable(&self) -> bool {
+        self.root.untransformable || self.others().iter().any(|(_, other)| other.may_be_untransformable())
     }
 
     /// Adds the snapshots of separate stores, with the prefixes of their keys.

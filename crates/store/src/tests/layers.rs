@@ -1,12 +1,13 @@
 use test_support::Layers;
 
 /// Top-level modules in order, lowest first.
-const LAYERS: [&str; 17] = [
+const LAYERS: [&str; 18] = [
     "clock",
     "key",
     "packed",
     "entry",
     "codec",
+    "transform",
     "history",
     "error",
     "state",

@@ -93,15 +93,15 @@ fn the_store_is_readable_by_its_owner_alone() {
 #[test]
 fn a_file_of_a_later_version_is_refused_and_left_alone() {
     let directory = filled();
-    set(directory.path(), "user_version = 3");
+    set(directory.path(), "user_version = 4");
     let before = fs::read(directory.path().join("store.db")).unwrap();
     let error = open_error(directory.path());
     assert!(
         matches!(
             error,
             OpenError::NewerFormat {
-                found: 3,
-                supported: 2,
+                found: 4,
+                supported: 3,
                 ..
             }
         ),

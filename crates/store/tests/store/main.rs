@@ -15,4 +15,5 @@ mod crash;
 mod damage;
 mod files;
 mod model;
+mod transform;
 mod watch;

@@ -1,11 +1,13 @@
 //! Reads the file at a start.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rusqlite::Connection;
 
 use super::{
-    APPLICATION, COLUMNS, Content, FORMAT, Mark, RowOrder, connect, create, lost, mark, open_error, row_of, set_mark,
+    APPLICATION, COLUMNS, Content, FORMAT, Mark, RowOrder, WITHOUT_ENCRYPTION, connect, create, lost, mark, open_error,
+    row_of, set_mark,
 };
 use crate::embedded::disk::{Row, RowId};
 use crate::embedded::replay::{Inconsistent, replay};
@@ -13,6 +15,7 @@ use crate::entry::Indexer;
 use crate::error::OpenError;
 use crate::key::Revision;
 use crate::state::Draft;
+use crate::transform::Transformer;
 
 /// The store's file as it is read at a start.
 pub(crate) struct Reader {
@@ -65,7 +68,7 @@ impl Reader {
         let upgrade = || {
             self.connection.execute_batch("BEGIN IMMEDIATE")?;
             set_mark(&self.connection, Mark::Content, content.0)?;
-            let finish = format!("PRAGMA user_version = {FORMAT}; COMMIT");
+            let finish = format!("PRAGMA user_version = {WITHOUT_ENCRYPTION}; COMMIT");
             self.connection.execute_batch(&finish)
         };
         upgrade().map_err(|error| self.error(&error))
@@ -108,7 +111,11 @@ impl Reader {
     ///
     /// # Errors
     /// [`OpenError::Damaged`] with the key of the first row that is not what was written.
-    pub(super) fn load<X: Indexer>(&self, draft: &mut Draft<X>) -> Result<(Revision, Content), OpenError> {
+    pub(super) fn load<X: Indexer>(
+        &self,
+        draft: &mut Draft<X>,
+        transformer: Option<&Arc<dyn Transformer>>,
+    ) -> Result<(Revision, Content), OpenError> {
         let error = |error| self.error(&error);
         let compacted = self.mark(Mark::Compacted)?.unwrap_or(1);
         draft.pass(compacted);
@@ -132,7 +139,7 @@ impl Reader {
                 return Err(self.misplaced(row.id));
             }
             content.add(row.id, checksum);
-            replay(draft, &row, compacted).map_err(|Inconsistent| self.inconsistent(&row))?;
+            replay(draft, &row, compacted, transformer).map_err(|Inconsistent| self.inconsistent(&row))?;
         }
         Ok((compacted, content))
     }

@@ -1,0 +1,278 @@
+//! Reader of encryption configurations. Errors have the reference's messages.
+//!
+//! <https://kubernetes.io/docs/tasks/administer-cluster/encrypt-data/>
+
+use std::time::Duration;
+
+use holdfast_gotext::duration;
+use holdfast_schema::FieldPath;
+use holdfast_value::{Limits, SmolStr, Value, yaml};
+
+/// Kinds in which a configuration may be declared. The second one is that of early releases.
+const KINDS: [(&str, &str); 2] = [
+    ("apiserver.config.k8s.io/v1", "EncryptionConfiguration"),
+    ("v1", "EncryptionConfig"),
+];
+
+/// Default timeout of calls to a KMS plugin.
+const KMS_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Configuration of encryption at rest.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Configuration {
+    /// Rules in their order: an earlier one has precedence.
+    pub resources: Vec<ResourceRule>,
+}
+
+/// Resources, and the providers that read and write their objects.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResourceRule {
+    /// Resources as `resource`, `resource.group`, `*.`, `*.group` or `*.*`.
+    pub resources: Vec<SmolStr>,
+    /// Providers: the first one writes, all of them read.
+    pub providers: Vec<ProviderConfiguration>,
+}
+
+/// One provider; exactly one of the fields is set in a valid configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProviderConfiguration {
+    /// Keys for AES-GCM with random nonces.
+    pub aesgcm: Option<Vec<Key>>,
+    /// Keys for AES-CBC with PKCS#7 padding.
+    pub aescbc: Option<Vec<Key>>,
+    /// Keys for XSalsa20 and Poly1305.
+    pub secretbox: Option<Vec<Key>>,
+    /// True for values that are stored unchanged.
+    pub identity: bool,
+    /// Plugin of a key management service.
+    pub kms: Option<KmsConfiguration>,
+}
+
+/// Named key of a local provider. Its debug text does not show the secret.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Key {
+    /// Name, which is stored with each value.
+    pub name: SmolStr,
+    /// Secret in Base64.
+    pub secret: SmolStr,
+}
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Name: {}, Secret: [REDACTED]", self.name)
+    }
+}
+
+/// Plugin of a key management service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KmsConfiguration {
+    /// Version of the plugin's API.
+    pub api_version: SmolStr,
+    /// Name of the provider, which is stored with each value.
+    pub name: SmolStr,
+    /// Maximum number of cached keys; only for version 1.
+    pub cache_size: Option<i64>,
+    /// URL of the plugin's Unix socket.
+    pub endpoint: SmolStr,
+    /// Timeout of a call in nanoseconds.
+    pub timeout_nanos: i64,
+}
+
+/// Error of a configuration that cannot be decoded: a description of the place and the reason.
+pub(super) type DecodeError = String;
+
+impl Configuration {
+    /// Reads YAML or JSON, and fills defaults. The result is not validated.
+    ///
+    /// upstream: k8s.io/apiserver/pkg/server/options/encryptionconfig#loadConfig
+    ///
+    /// # Errors
+    /// If the text is not a configuration, or has unknown or repeated fields.
+    pub fn decode(text: &[u8]) -> Result<Self, DecodeError> {
+        let parsed = yaml::parse_with_findings(text, &Limits::REQUEST).map_err(|error| error.to_string())?;
+        check_kind(&parsed.value)?;
+        let mut unknown = Vec::new();
+        let configuration = Node::root(&parsed.value).configuration(&mut unknown)?;
+        let repeated = parsed.findings.iter().map(ToString::to_string);
+        let strict: Vec<String> = repeated.chain(unknown).collect();
+        match strict.is_empty() {
+            true => Ok(configuration),
+            false => Err(format!("strict decoding error: {}", strict.join(", "))),
+        }
+    }
+}
+
+fn check_kind(value: &Value) -> Result<(), DecodeError> {
+    if value.as_map().is_none() {
+        return Err("couldn't get version/kind; the file is not an object".to_owned());
+    }
+    let text = |name| value.str_at(&[name]).unwrap_or_default();
+    let (version, kind) = (text("apiVersion"), text("kind"));
+    match (version, kind) {
+        (_, "") => Err("Object 'Kind' is missing".to_owned()),
+        ("", _) => Err("Object 'apiVersion' is missing".to_owned()),
+        found if KINDS.contains(&found) => Ok(()),
+        _ => Err(format!("no kind {kind:?} is registered for version {version:?}")),
+    }
+}
+
+/// Value with its path.
+struct Node<'v> {
+    value: Option<&'v Value>,
+    path: FieldPath,
+    /// Go type of the struct with this field, and the path of fields without indices, for messages about types.
+    holder: &'static str,
+    fields: String,
+}
+
+impl<'v> Node<'v> {
+    fn root(value: &'v Value) -> Self {
+        Self {
+            value: Some(value),
+            path: FieldPath::default(),
+            holder: "",
+            fields: String::new(),
+        }
+    }
+
+    /// Returns the member `name` of the Go struct `holder`; null counts as absent.
+    fn child(&self, holder: &'static str, name: &str) -> Self {
+        let dot = if self.fields.is_empty() { "" } else { "." };
+        let value = self.value.and_then(|value| value.get(name));
+        Self {
+            value: value.filter(|value| !value.is_null()),
+            path: self.path.child(name),
+            holder,
+            fields: format!("{}{dot}{name}", self.fields),
+        }
+    }
+
+    /// Returns the error of a value that does not have the Go type `expected`.
+    fn mismatch(&self, expected: &str) -> DecodeError {
+        let found = match self.value {
+            Some(Value::Bool(_)) => "bool",
+            Some(value) if value.as_str().is_some() => "string",
+            Some(value) if value.as_list().is_some() => "array",
+            Some(value) if value.as_map().is_some() => "object",
+            _ => "number",
+        };
+        let (holder, fields) = (self.holder, &self.fields);
+        format!("json: cannot unmarshal {found} into Go struct field {holder}.{fields} of type {expected}")
+    }
+
+    /// Checks that a present value is an object, and records the members that are not among `known`.
+    fn members(&self, expected: &str, known: &[&str], unknown: &mut Vec<String>) -> Result<(), DecodeError> {
+        let Some(value) = self.value else { return Ok(()) };
+        let map = value.as_map().ok_or_else(|| self.mismatch(expected))?;
+        for (key, _) in map.iter().filter(|(key, _)| !known.contains(&key.as_ref())) {
+            unknown.push(format!("unknown field {:?}", self.path.child(key).as_str()));
+        }
+        Ok(())
+    }
+
+    fn text(&self) -> Result<SmolStr, DecodeError> {
+        match self.value {
+            None => Ok(SmolStr::default()),
+            Some(value) => value.as_str().map(SmolStr::new).ok_or_else(|| self.mismatch("string")),
+        }
+    }
+
+    fn items(&self, expected: &str) -> Result<Vec<Self>, DecodeError> {
+        let Some(value) = self.value else {
+            return Ok(Vec::new());
+        };
+        let list = value.as_list().ok_or_else(|| self.mismatch(&format!("[]{expected}")))?;
+        let item = |(at, value): (usize, &'v Value)| Self {
+            value: Some(value).filter(|value| !value.is_null()),
+            path: self.path.index(at),
+            holder: self.holder,
+            fields: self.fields.clone(),
+        };
+        Ok(list.iter().enumerate().map(item).collect())
+    }
+
+    fn configuration(&self, unknown: &mut Vec<String>) -> Result<Configuration, DecodeError> {
+        self.members("", &["apiVersion", "kind", "resources"], unknown)?;
+        let items = self
+            .child("EncryptionConfiguration", "resources")
+            .items("v1.ResourceConfiguration")?;
+        let rules = items.iter().map(|rule| rule.rule(unknown));
+        Ok(Configuration {
+            resources: rules.collect::<Result<_, _>>()?,
+        })
+    }
+
+    fn rule(&self, unknown: &mut Vec<String>) -> Result<ResourceRule, DecodeError> {
+        self.members("v1.ResourceConfiguration", &["resources", "providers"], unknown)?;
+        let child = |name| self.child("ResourceConfiguration", name);
+        let resources = child("resources").items("string")?;
+        let items = child("providers").items("v1.ProviderConfiguration")?;
+        let providers = items.iter().map(|provider| provider.provider(unknown));
+        Ok(ResourceRule {
+            resources: resources.iter().map(Self::text).collect::<Result<_, _>>()?,
+            providers: providers.collect::<Result<_, _>>()?,
+        })
+    }
+
+    fn provider(&self, unknown: &mut Vec<String>) -> Result<ProviderConfiguration, DecodeError> {
+        let known = ["aesgcm", "aescbc", "secretbox", "identity", "kms"];
+        self.members("v1.ProviderConfiguration", &known, unknown)?;
+        let child = |name| self.child("ProviderConfiguration", name);
+        let identity = child("identity");
+        identity.members("v1.IdentityConfiguration", &[], unknown)?;
+        Ok(ProviderConfiguration {
+            aesgcm: child("aesgcm").keys("AESConfiguration", unknown)?,
+            aescbc: child("aescbc").keys("AESConfiguration", unknown)?,
+            secretbox: child("secretbox").keys("SecretboxConfiguration", unknown)?,
+            identity: identity.value.is_some(),
+            kms: child("kms").kms(unknown)?,
+        })
+    }
+
+    fn keys(&self, holder: &'static str, unknown: &mut Vec<String>) -> Result<Option<Vec<Key>>, DecodeError> {
+        if self.value.is_none() {
+            return Ok(None);
+        }
+        self.members(&format!("v1.{holder}"), &["keys"], unknown)?;
+        let items = self.child(holder, "keys").items("v1.Key")?;
+        let keys = items.iter().map(|key| {
+            key.members("v1.Key", &["name", "secret"], unknown)?;
+            Ok(Key {
+                name: key.child("Key", "name").text()?,
+                secret: key.child("Key", "secret").text()?,
+            })
+        });
+        keys.collect::<Result<_, _>>().map(Some)
+    }
+
+    /// upstream: k8s.io/apiserver/pkg/apis/apiserver/v1#SetDefaults_KMSConfiguration
+    fn kms(&self, unknown: &mut Vec<String>) -> Result<Option<KmsConfiguration>, DecodeError> {
+        if self.value.is_none() {
+            return Ok(None);
+        }
+        let known = ["apiVersion", "name", "cachesize", "endpoint", "timeout"];
+        self.members("v1.KMSConfiguration", &known, unknown)?;
+        let child = |name| self.child("KMSConfiguration", name);
+        let (stated_version, timeout, cache_size) = (child("apiVersion").text()?, child("timeout"), child("cachesize"));
+        let api_version = match stated_version.is_empty() {
+            true => SmolStr::new_static("v1"),
+            false => stated_version,
+        };
+        let stated_size = match cache_size.value {
+            None => None,
+            Some(Value::Int(size)) => Some(*size),
+            Some(_) => return Err(cache_size.mismatch("int32")),
+        };
+        let timeout_nanos = match timeout.value {
+            None => i64::try_from(KMS_TIMEOUT.as_nanos()).unwrap_or(i64::MAX),
+            Some(_) => duration::parse(&timeout.text()?)?,
+        };
+        Ok(Some(KmsConfiguration {
+            cache_size: stated_size.or((api_version == "v1").then_some(1000)),
+            api_version,
+            name: child("name").text()?,
+            endpoint: child("endpoint").text()?,
+            timeout_nanos,
+        }))
+    }
+}
