@@ -168,12 +168,12 @@ async fn respond(
     requests: &Mutex<Vec<(String, Value)>>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let path = request.uri().path().to_owned();
-    let body = request
+    let bytes = request
         .into_body()
         .collect()
         .await
         .map(http_body_util::Collected::to_bytes);
-    let body = serde_json::from_slice(&body.unwrap_or_default()).unwrap_or_default();
+    let body = serde_json::from_slice(&bytes.unwrap_or_default()).unwrap_or_default();
     requests.lock().push((path.clone(), body));
     let found = documents.lock().get(&path).cloned();
     let (status, document) = found.unwrap_or((503, "not yet".to_owned()));

@@ -238,11 +238,11 @@ pub(crate) mod tests {
 
     /// Returns the set of these keys, numbered from 0.
     pub(crate) fn key_set(signers: &[&Signer]) -> KeySet {
-        let keys = signers
+        let keys: Vec<String> = signers
             .iter()
             .enumerate()
-            .map(|(at, signer)| signer.jwk(&at.to_string()));
-        let keys: Vec<String> = keys.collect();
+            .map(|(at, signer)| signer.jwk(&at.to_string()))
+            .collect();
         KeySet::parse(format!(r#"{{"keys":[{}]}}"#, keys.join(",")).as_bytes()).unwrap()
     }
 

@@ -30,11 +30,11 @@ impl Stage<'_> {
         let admitted = self.admit_request(&call, &mut object, prepare, &refuse).await;
         admitted.map_err(|error| call.refused(error))?;
         let outcome = self.ask_about_token(review, &object).await;
-        let answer = match outcome {
+        let result = match outcome {
             Some(outcome) => review.review_token(&call, object, outcome),
             None => review.review(&call, object),
         };
-        let answer = answer.map_err(|refusal| call.refused(refuse(refusal)))?;
+        let answer = result.map_err(|refusal| call.refused(refuse(refusal)))?;
         let warnings = call.warnings();
         call.after_commit().stored();
         Ok((answer, warnings))

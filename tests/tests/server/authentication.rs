@@ -291,7 +291,7 @@ async fn oidc_flags_configure_one_issuer() {
     issuer.publish(&[&key]);
     let authority = folder.path().join("ca.crt");
     fs::write(&authority, &issuer.authority).unwrap();
-    let flags = [
+    let owned = [
         format!("--oidc-issuer-url={}", issuer.url),
         "--oidc-client-id=kubectl".to_owned(),
         format!("--oidc-ca-file={}", authority.display()),
@@ -299,7 +299,7 @@ async fn oidc_flags_configure_one_issuer() {
         "--oidc-groups-prefix=oidc:".to_owned(),
         "--oidc-required-claim=tenant=t".to_owned(),
     ];
-    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let flags: Vec<&str> = owned.iter().map(String::as_str).collect();
     let server = Server::start(&Binary::debug().unwrap(), &flags).unwrap();
     let user = until_known(&server, &key.sign(&issuer.claims("kubectl", 3600, &alice()))).await;
     assert_eq!(user["username"], format!("{}#alice", issuer.url));
@@ -349,12 +349,12 @@ async fn webhook_reviews_unknown_tokens() {
     answer(
         json!({"authenticated": true, "user": {"username": "ann", "uid": "7", "groups": ["devs"], "extra": {"a": ["b"]}}}),
     );
-    let flags = [
+    let owned = [
         format!("--authentication-token-webhook-config-file={}", kubeconfig.display()),
         "--authentication-token-webhook-version=v1".to_owned(),
         "--api-audiences=one,two".to_owned(),
     ];
-    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let flags: Vec<&str> = owned.iter().map(String::as_str).collect();
     let server = Server::start(&Binary::debug().unwrap(), &flags).unwrap();
     let mut client = Client::new(&server).await;
     let expected =

@@ -73,8 +73,8 @@ impl Fetcher {
             let request = Request::get(uri.clone())
                 .header(ACCEPT, "application/json, */*")
                 .header(USER_AGENT, concat!("holdfast/", env!("CARGO_PKG_VERSION")))
-                .body(Empty::new());
-            let request = request.map_err(|error| error.to_string())?;
+                .body(Empty::new())
+                .map_err(|error| error.to_string())?;
             let answer = self.pool.request(request).await;
             let (head, body) = answer.map_err(|error| pool_error_text(&error))?.into_parts();
             if head.status.is_redirection() {
@@ -117,11 +117,10 @@ fn target(from: &Uri, headers: &HeaderMap) -> Option<Uri> {
 
 /// Returns the time for which a shared cache may keep a response.
 fn lifetime(headers: &HeaderMap, now: SystemTime) -> Duration {
-    let directives = headers
+    let directives: Vec<String> = headers
         .get_all(CACHE_CONTROL)
         .iter()
-        .filter_map(|value| value.to_str().ok());
-    let directives: Vec<String> = directives
+        .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
         .map(|directive| directive.trim().to_ascii_lowercase())
         .collect();
