@@ -284,7 +284,7 @@ pub(crate) struct Serve {
     #[command(flatten)]
     pub(crate) tolerations: TolerationFlags,
 
-    /// Maximum size of an object in bytes, in the encoding in which kube-apiserver stores it (protobuf for most
+    /// Maximum size in bytes of the request with which kube-apiserver stores an object in etcd (in protobuf for most
     /// built-in kinds). The default is 1572864 on the embedded store and 2097152 on etcd, which has a limit of its own
     #[arg(long, value_name = "BYTES")]
     pub(crate) max_object_bytes: Option<usize>,

@@ -13,7 +13,7 @@ use holdfast_controllers::Selection;
 use holdfast_kind_tables::features::{Feature, FeatureGates};
 use holdfast_resource::Registry;
 use holdfast_resource::access::{RemoteTokenAuthenticator, TokenAuthenticator};
-use holdfast_server::api::context::{Config, Context, MAX_OBJECT_BYTES, MAX_OBJECT_BYTES_ON_ETCD, Parts, Shared};
+use holdfast_server::api::context::{Config, Context, Parts, Shared};
 use holdfast_server::http::options::ListRules;
 use holdfast_server::identity::{
     AccountsContext, Authenticator, BootstrapTokens, Impersonation, IssuerDocuments, LegacyTokens, SecretUse,
@@ -31,7 +31,7 @@ use holdfast_server::runtime::version::Build;
 use holdfast_server::runtime::{RandomIdentifiers, SystemClock};
 use holdfast_server::webhooks::Webhooks;
 use holdfast_server::wire::in_flight::InFlight;
-use holdfast_server::write::FieldManagers;
+use holdfast_server::write::{FieldManagers, SizeLimit};
 use smol_str::SmolStr;
 use tokio::sync::mpsc::Receiver;
 
@@ -289,12 +289,12 @@ impl Assembly<'_> {
             request_timeout: flags.request_timeout,
             min_watch_timeout: Duration::from_secs(flags.min_request_timeout),
             deletion_workers: flags.storage.delete_collection_workers.max(1),
-            max_object_bytes: flags
-                .max_object_bytes
-                .unwrap_or(match flags.storage.etcd_servers.is_empty() {
-                    true => MAX_OBJECT_BYTES,
-                    false => MAX_OBJECT_BYTES_ON_ETCD,
-                }),
+            size_limit: match (flags.max_object_bytes, flags.storage.etcd_servers.is_empty()) {
+                (None, true) => SizeLimit::ETCD_REQUEST,
+                (None, false) => SizeLimit::CLIENT_MESSAGE,
+                (Some(bytes), true) => SizeLimit::Request(bytes),
+                (Some(bytes), false) => SizeLimit::Message(bytes),
+            },
             lists: ListRules {
                 watch_list: features.has(Feature::WatchList),
                 shards: features.has(Feature::ShardedListAndWatch),

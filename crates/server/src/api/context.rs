@@ -16,7 +16,7 @@ pub use crate::representation::Shared;
 use crate::runtime::background::Background;
 use crate::runtime::shutdown::Shutdown;
 use crate::webhooks::Webhooks;
-use crate::write::{FieldManagers, Fingerprints, Turns};
+use crate::write::{FieldManagers, Fingerprints, SizeLimit, Turns};
 use crate::{read, representation, write};
 
 /// The parts from which a server is built.
@@ -93,7 +93,7 @@ impl Context {
             webhooks: parts.webhooks,
             issuer: parts.issuer,
             representation: Arc::clone(&representation),
-            max_object_bytes: parts.config.max_object_bytes,
+            size_limit: parts.config.size_limit,
         };
         Self {
             shared: parts.shared,
@@ -129,8 +129,8 @@ pub struct Config {
     pub min_watch_timeout: Duration,
     /// The number of objects of a collection that are deleted concurrently if other servers write to the same store.
     pub deletion_workers: usize,
-    /// The size limit of an object, in bytes of kube-apiserver's storage format.
-    pub max_object_bytes: usize,
+    /// The size limit of an object.
+    pub size_limit: SizeLimit,
     /// The rules for the options of lists and watches.
     pub lists: ListRules,
     /// True if objects that cannot be read may be deleted.
@@ -141,20 +141,13 @@ pub struct Config {
     pub compress: bool,
 }
 
-/// The default size limit of an object on the embedded store, which is that of a request to etcd.
-pub const MAX_OBJECT_BYTES: usize = 3 << 19;
-
-/// The default size limit of an object on etcd: the largest request that kube-apiserver's client sends. The limit of
-/// etcd itself (`--max-request-bytes`) is usually smaller, and etcd enforces it.
-pub const MAX_OBJECT_BYTES_ON_ETCD: usize = 2 << 20;
-
 impl Default for Config {
     fn default() -> Self {
         Self {
             request_timeout: Duration::from_secs(60),
             min_watch_timeout: Duration::from_secs(1800),
             deletion_workers: 1,
-            max_object_bytes: MAX_OBJECT_BYTES,
+            size_limit: SizeLimit::ETCD_REQUEST,
             lists: ListRules::default(),
             unsafe_deletion: false,
             cbor: false,

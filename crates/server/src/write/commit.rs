@@ -2,16 +2,14 @@
 
 use std::sync::Arc;
 
-use holdfast_proto::write_envelope;
-use holdfast_resource::{Encoding, RawForm, Resource, Storage};
 use holdfast_store::{CommitError, Committed, Transaction};
-use holdfast_value::Value;
 use holdfast_writes::{AfterCommit, Staged, Target, Write};
 use tokio::time::Instant;
 
 use super::environment::{lookup, stage};
 use super::parent_guard::ParentGuards;
 use super::reservations::{self, Reserved};
+use super::size_limit::{self, NewVersion, REQUEST_TOO_LARGE, SizeLimit};
 use super::write_result::{WriteResult, WrittenObject};
 use crate::http::ApiError;
 use crate::objects::{self, Entry, Objects, Snapshot};
@@ -21,6 +19,8 @@ use crate::write::Context;
 pub(super) enum Failure {
     /// Another writer was faster.
     Lost,
+    /// The object is too large to be stored.
+    TooLarge(ApiError),
     /// The write is rejected.
     Rejected(ApiError),
 }
@@ -30,6 +30,7 @@ impl From<CommitError> for Failure {
         match error {
             CommitError::GuardFailed { .. } => Self::Lost,
             CommitError::TooLarge { limit, .. } => Self::Rejected(ApiError::too_large(limit)),
+            CommitError::Refused(text) if *text == *REQUEST_TOO_LARGE => Self::TooLarge(ApiError::unclassified(&*text)),
             CommitError::Refused(text) => Self::Rejected(ApiError::unclassified(&*text)),
             CommitError::Unanswered => Self::Rejected(ApiError::out_of_time()),
             CommitError::Closed => Self::Rejected(ApiError::unavailable("the server is shutting down")),
@@ -50,8 +51,7 @@ pub(super) struct Destination<'a> {
     pub(super) existing: Option<&'a Arc<Entry>>,
     /// Guards on the parents of a new object; none for an existing one.
     pub(super) parents: ParentGuards,
-    /// The size limit of the object, as in [`NewVersion`].
-    pub(super) max_bytes: usize,
+    pub(super) limit: SizeLimit,
 }
 
 /// Stores the result of an update or a creation.
@@ -66,7 +66,7 @@ pub(super) async fn store(
         key,
         existing,
         parents,
-        max_bytes,
+        limit,
     } = destination;
     let created = existing.is_none();
     let expected = existing.map_or(0, |existing| existing.mod_revision());
@@ -95,9 +95,9 @@ pub(super) async fn store(
         object: &object,
         raw_form,
         existing,
-        max_bytes,
+        limit,
     };
-    let encoded = encode(context, &new_version).map_err(Failure::Rejected)?;
+    let encoded = encode(context, &new_version).map_err(Failure::TooLarge)?;
     let write = || {
         let (resource, version) = (&target.resource, &target.api_version);
         let index = objects::index_of(&target.registry, resource, &object, version).with_facts(facts);
@@ -135,74 +135,16 @@ pub(super) async fn store(
     })
 }
 
-/// A version of an object that is about to be stored.
-pub(super) struct NewVersion<'a> {
-    pub(super) key: &'a str,
-    pub(super) resource: &'a Resource,
-    pub(super) object: &'a Value,
-    /// Form in which the client sent raw JSON within the object.
-    pub(super) raw_form: RawForm,
-    /// The version that is replaced.
-    pub(super) existing: Option<&'a Arc<Entry>>,
-    /// Size limit, in bytes of the request to etcd with which kube-apiserver stores the object.
-    pub(super) max_bytes: usize,
-}
-
 /// Encodes an object for the store.
 ///
 /// # Errors
-/// If the object exceeds the size limit (500, in the words of etcd). An object that was stored under a larger limit may be
-/// replaced as long as it does not grow.
-pub(super) fn encode(context: &Context, updated: &NewVersion<'_>) -> Result<holdfast_store::Value, ApiError> {
-    let raw = updated.resource.capabilities.raw;
-    let suffix = raw.map(|raw| raw.suffix(updated.object, updated.raw_form));
-    let encoded = objects::encode_with_suffix(context.types(), updated.object, &suffix.unwrap_or_default());
-    let json_bytes = encoded.bytes().len();
-    let existing_bytes = updated.existing.map_or(0, |existing| existing.length());
-    let exceeds = |bytes: usize| bytes + request_overhead(updated) > updated.max_bytes;
-    // Few objects exceed the limit as JSON, so the other form is computed only for those.
-    if json_bytes > existing_bytes && exceeds(json_bytes) && exceeds(size_at_rest(context, updated, json_bytes)) {
-        return Err(ApiError::unclassified("etcdserver: request is too large"));
-    }
+/// If the object exceeds the size limit.
+fn encode(context: &Context, new_version: &NewVersion<'_>) -> Result<holdfast_store::Value, ApiError> {
+    let raw = new_version.resource.capabilities.raw;
+    let suffix = raw.map(|raw| raw.suffix(new_version.object, new_version.raw_form));
+    let encoded = objects::encode_with_suffix(context.types(), new_version.object, &suffix.unwrap_or_default());
+    size_limit::check(context, new_version, encoded.bytes().len())?;
     Ok(encoded)
-}
-
-/// Returns the number of bytes around an object in the request with which kube-apiserver stores it in etcd: a transaction
-/// that compares the revision of the key, writes the key and, for an update, reads it if the comparison fails.
-fn request_overhead(updated: &NewVersion<'_>) -> usize {
-    const CREATE_BYTES: usize = 40;
-    const UPDATE_BYTES: usize = 45;
-    match updated.existing {
-        None => 2 * updated.key.len() + CREATE_BYTES,
-        Some(existing) => {
-            let revision_bytes = (existing.mod_revision().max(1).ilog2() / 7 + 1) as usize;
-            3 * updated.key.len() + UPDATE_BYTES + revision_bytes
-        }
-    }
-}
-
-/// Returns the size of an object as kube-apiserver stores it in etcd; `json_bytes` is its size here. Protobuf is smaller
-/// than JSON, which has field names, escapes, and Base64 for binary fields.
-fn size_at_rest(context: &Context, updated: &NewVersion<'_>, json_bytes: usize) -> usize {
-    let is_protobuf = |storage: &Storage| storage.at_rest.encoding == Encoding::Protobuf;
-    if updated.resource.storage.as_ref().is_some_and(is_protobuf) {
-        return protobuf_size(context, updated).unwrap_or(json_bytes);
-    }
-    // There is no resource version in etcd, but a line end.
-    const RESOURCE_VERSION: &str = r#""resourceVersion":"","#;
-    json_bytes - RESOURCE_VERSION.len().min(json_bytes) + 1
-}
-
-fn protobuf_size(context: &Context, updated: &NewVersion<'_>) -> Option<usize> {
-    let (at_rest, kind) = (&updated.resource.storage.as_ref()?.at_rest, &updated.resource.kind);
-    let object_type = context
-        .types()
-        .id_of_object(updated.object.str_at(&["apiVersion"])?, kind)?;
-    let (mut message, mut bytes) = (Vec::new(), Vec::new());
-    let messages = &context.representation.messages;
-    messages.encode(object_type, updated.object, &mut message).ok()?;
-    write_envelope(&at_rest.api_version, kind, &message, &mut bytes);
-    Some(bytes.len())
 }
 
 /// Commits a write to one object.
@@ -259,6 +201,7 @@ pub(super) async fn commit(
 
 #[cfg(test)]
 mod tests {
+    use holdfast_resource::RawForm;
     use holdfast_store::{Key, StorageError};
 
     use super::super::testing::{CONFIG, World, rejection};
@@ -275,7 +218,7 @@ mod tests {
                 key: target.key("a"),
                 existing: live,
                 parents: ParentGuards::default(),
-                max_bytes: usize::MAX,
+                limit: SizeLimit::Unlimited,
             };
             let staged = Staged {
                 write: Write::Put,
@@ -302,13 +245,14 @@ mod tests {
         let (object, resource) = (objects::tree(&live), world.target(CONFIG, "").resource);
         let json_bytes = objects::encode(world.context.types(), &object).bytes().len();
         let encoded = |live, max_bytes| {
+            let limit = SizeLimit::Request(max_bytes);
             let next = NewVersion {
                 key: "/registry/configmaps/default/a",
                 resource: &resource,
                 object: &object,
                 raw_form: RawForm::Marshalled,
                 existing: live,
-                max_bytes,
+                limit,
             };
             encode(&world.context, &next)
         };

@@ -10,7 +10,7 @@ use holdfast_writes::Target;
 
 use super::decode::BodyTypes;
 use super::turns::Turn;
-use super::{FieldManagers, Fingerprints, Turns};
+use super::{FieldManagers, Fingerprints, SizeLimit, Turns};
 use crate::http::ApiError;
 use crate::objects::Trees;
 use crate::objects::crd_registry::CrdRegistry;
@@ -39,8 +39,8 @@ pub struct Context {
     pub issuer: Arc<dyn TokenIssuer>,
     /// Context for the conversion of objects.
     pub representation: Arc<representation::Context>,
-    /// Size limit of an object, in bytes of the form in which kube-apiserver stores it.
-    pub max_object_bytes: usize,
+    /// Size limit of an object.
+    pub size_limit: SizeLimit,
 }
 
 impl Context {

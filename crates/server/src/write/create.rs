@@ -11,6 +11,7 @@ use super::freshness::Freshness;
 use super::parent_guard::ParentGuards;
 use super::provision;
 use super::reservations;
+use super::size_limit::drop_managed_fields;
 use super::write_result::WriteResult;
 use crate::http::{ApiError, TakenName};
 use crate::objects::{self, Entry};
@@ -32,6 +33,7 @@ pub(crate) async fn create(context: &Arc<Context>, target: Target, mut object: V
 }
 
 async fn create_until_stored(context: &Arc<Context>, target: &Target, object: &Value) -> Result<WriteResult, ApiError> {
+    let mut drops_managed_fields = false;
     loop {
         target.check_deadline()?;
         let snapshot = context.shared.store.newest();
@@ -43,7 +45,10 @@ async fn create_until_stored(context: &Arc<Context>, target: &Target, object: &V
         let object = object.clone();
         let lookup = lookup(context, &target.registry, &snapshot);
         let stage = stage(context, target, &lookup);
-        let staged = stage.create(object).await?;
+        let mut staged = stage.create(object).await?;
+        if drops_managed_fields {
+            drop_managed_fields(target, &mut staged, None);
+        }
         let outcome = reservations::reserve(context, &stage, target, &snapshot, &staged.object, None);
         let reservations = outcome.map_err(|rejected| rejected.with_warnings(staged.warnings.clone()))?;
         let key = target.key(metadata::name(&staged.object));
@@ -55,22 +60,22 @@ async fn create_until_stored(context: &Arc<Context>, target: &Target, object: &V
         if let Some(existing) = snapshot.get(key.as_bytes()) {
             return Err(already_exists(target, existing, &staged.object).with_warnings(staged.warnings));
         }
-        let max_bytes = context.max_object_bytes;
         if target.request.dry_run {
-            return WriteResult::of_dry_run(context, target, staged, None, max_bytes);
+            return Ok(WriteResult::of_dry_run(staged, true));
         }
         let parents = ParentGuards::new(target, metadata::name(&staged.object), &snapshot)?;
         let destination = Destination {
             key,
             existing: None,
             parents,
-            max_bytes,
+            limit: context.size_limit,
         };
         match store(context, target, destination, staged, reservations).await {
             Ok(written) => return Ok(written),
             // Another write created the object, or a parent is being deleted; the next run finds this.
             Err(Failure::Lost) => {}
-            Err(Failure::Rejected(error)) => return Err(error),
+            Err(Failure::TooLarge(_)) if !drops_managed_fields => drops_managed_fields = true,
+            Err(Failure::TooLarge(error) | Failure::Rejected(error)) => return Err(error),
         }
     }
 }

@@ -11,6 +11,7 @@ use super::commit::{Destination, Failure, commit_object, store};
 use super::environment::{lookup, stage, stored_object};
 use super::freshness::{Freshness, was_overtaken};
 use super::parent_guard::ParentGuards;
+use super::size_limit::SizeLimit;
 use super::turns::Turn;
 use super::write_result::{WriteResult, WrittenObject};
 use crate::http::ApiError;
@@ -41,7 +42,7 @@ pub(crate) async fn remove_unread(context: &Context, stored: &Entry) -> Result<(
         .delete(stored.key().clone());
     match context.shared.store.commit(transaction).await.map_err(Failure::from) {
         Ok(_) => Ok(()),
-        Err(Failure::Rejected(error)) => Err(error),
+        Err(Failure::TooLarge(error) | Failure::Rejected(error)) => Err(error),
         Err(Failure::Lost) => Err(ApiError::unclassified("the object was changed meanwhile")),
     }
 }
@@ -90,7 +91,7 @@ async fn delete_until_stored(
             return Ok(WriteResult::unchanged(stored, staged.warnings));
         }
         if target.request.dry_run {
-            return WriteResult::of_dry_run(context, target, staged, Some(stored), usize::MAX);
+            return Ok(WriteResult::of_dry_run(staged, false));
         }
         if was_overtaken(context, turn, &key, Some(stored)).await? {
             continue;
@@ -99,7 +100,7 @@ async fn delete_until_stored(
         if staged.write == Write::Delete && is_marked_first(&target.resource, &staged.object, &existing.object) {
             expected = match mark(context, target, &key, &staged.object, expected).await {
                 Ok(revision) => revision,
-                Err(Failure::Rejected(error)) => return Err(error),
+                Err(Failure::TooLarge(error) | Failure::Rejected(error)) => return Err(error),
                 Err(Failure::Lost) => continue,
             };
             if options.resource_version.is_some() {
@@ -115,7 +116,7 @@ async fn delete_until_stored(
         let is_last = staged.object == existing.object;
         match remove_or_mark(context, target, key.clone(), staged, stored, is_last, expected).await {
             Ok(written) => return Ok(written),
-            Err(Failure::Rejected(error)) => return Err(error),
+            Err(Failure::TooLarge(error) | Failure::Rejected(error)) => return Err(error),
             Err(Failure::Lost) => {}
         }
     }
@@ -137,7 +138,7 @@ async fn remove_or_mark(
             key,
             existing: Some(existing),
             parents: ParentGuards::default(),
-            max_bytes: usize::MAX,
+            limit: SizeLimit::Unlimited,
         };
         return store(context, target, destination, staged, Vec::new()).await;
     }

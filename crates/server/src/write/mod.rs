@@ -18,6 +18,7 @@ mod parent_guard;
 mod patch_body;
 mod provision;
 mod reservations;
+mod size_limit;
 mod subresource_action;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -38,6 +39,7 @@ pub use holdfast_writes::FieldManagers;
 pub use noop_applies::Fingerprints;
 pub(crate) use noop_applies::answer as noop_answer;
 pub(crate) use patch_body::read as read_patch;
+pub use size_limit::SizeLimit;
 pub(crate) use subresource_action::perform;
 pub use turns::Turns;
 pub(crate) use update::{apply, update};

@@ -240,7 +240,7 @@ async fn replace(
             Ok(entry.map(|entry| (seen.to_owned(), entry.mod_revision().to_string())))
         }
         Err(Failure::Lost) => Err(lost()),
-        Err(Failure::Rejected(error)) => Err(error),
+        Err(Failure::TooLarge(error) | Failure::Rejected(error)) => Err(error),
     }
 }
 

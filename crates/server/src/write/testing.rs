@@ -14,7 +14,7 @@ use holdfast_store::Config;
 use holdfast_value::{Limits, Value, yaml};
 use holdfast_writes::{Change, FieldManagers, FieldValidation, Patch, Target, metadata};
 
-use super::{Context, Fingerprints, Turns, WriteResult, WrittenObject, create, update};
+use super::{Context, Fingerprints, SizeLimit, Turns, WriteResult, WrittenObject, create, update};
 use crate::http::ApiError;
 use crate::metrics::Metrics;
 use crate::objects::crd_registry::CrdRegistry;
@@ -80,7 +80,7 @@ impl World {
             webhooks,
             issuer: Arc::new(NoTokens),
             representation: Arc::new(representation),
-            max_object_bytes: MAX_OBJECT_BYTES,
+            size_limit: SizeLimit::Request(MAX_OBJECT_BYTES),
         };
         Self {
             context: Arc::new(context),

@@ -11,6 +11,7 @@ use super::noop_applies::{SentApply, Witness};
 use super::parent_guard::ParentGuards;
 use super::provision;
 use super::reservations;
+use super::size_limit::{drop_managed_fields, may_drop_managed_fields};
 use super::turns::Turn;
 use super::write_result::WriteResult;
 use crate::http::ApiError;
@@ -67,6 +68,8 @@ async fn update_until_stored(
     turn: &mut Turn<'_>,
     sent: Option<SentApply<'_>>,
 ) -> Result<WriteResult, ApiError> {
+    let may_drop = may_drop_managed_fields(target, change);
+    let mut drops_managed_fields = false;
     loop {
         target.check_deadline()?;
         let snapshot = context.shared.store.newest();
@@ -93,7 +96,10 @@ async fn update_until_stored(
         {
             continue;
         }
-        let updated = turn.over(stage.update(change, existing.as_ref())).await?;
+        let mut updated = turn.over(stage.update(change, existing.as_ref())).await?;
+        if drops_managed_fields {
+            drop_managed_fields(target, &mut updated, existing.as_ref());
+        }
         let reservations = match (updated.write, stored) {
             (Write::Unchanged, Some(stored)) if target.request.dry_run || !context.shared.store.is_stale(stored) => {
                 let witness = witness.as_ref();
@@ -109,9 +115,8 @@ async fn update_until_stored(
             }
             _ => Vec::new(),
         };
-        let max_bytes = context.max_object_bytes;
         if target.request.dry_run {
-            return WriteResult::of_dry_run(context, target, updated, stored, max_bytes);
+            return Ok(WriteResult::of_dry_run(updated, stored.is_none()));
         }
         if was_overtaken(context, turn, &key, stored).await? {
             continue;
@@ -124,12 +129,13 @@ async fn update_until_stored(
             key,
             existing: stored,
             parents,
-            max_bytes,
+            limit: context.size_limit,
         };
         match store(context, target, destination, updated, reservations).await {
             Ok(written) => return Ok(written),
-            Err(Failure::Rejected(error)) => return Err(error),
             Err(Failure::Lost) => {}
+            Err(Failure::TooLarge(_)) if may_drop && !drops_managed_fields => drops_managed_fields = true,
+            Err(Failure::TooLarge(error) | Failure::Rejected(error)) => return Err(error),
         }
     }
 }

@@ -3,12 +3,9 @@
 use std::sync::Arc;
 
 use holdfast_value::Value;
-use holdfast_writes::{Staged, Target, Write};
+use holdfast_writes::{Staged, Write};
 
-use super::commit::{NewVersion, encode};
-use crate::http::ApiError;
 use crate::objects::{self, Entry};
-use crate::write::Context;
 
 /// Result of a write.
 pub(crate) struct WriteResult {
@@ -51,35 +48,13 @@ impl WriteResult {
         }
     }
 
-    /// Returns the result of a dry run.
-    ///
-    /// # Errors
-    /// If the object could not be stored.
-    pub(super) fn of_dry_run(
-        context: &Context,
-        target: &Target,
-        updated: Staged,
-        existing: Option<&Arc<Entry>>,
-        max_bytes: usize,
-    ) -> Result<Self, ApiError> {
-        let removed = updated.write == Write::Delete;
-        if !removed {
-            let name = updated.object.str_at(&["metadata", "name"]).unwrap_or_default();
-            let new_version = NewVersion {
-                key: &target.key(name),
-                resource: &target.resource,
-                object: &updated.object,
-                raw_form: updated.raw_form,
-                existing,
-                max_bytes,
-            };
-            encode(context, &new_version)?;
+    /// Returns the result of a dry run. Its object may be too large to be stored: the reference does not ask etcd either.
+    pub(super) fn of_dry_run(staged: Staged, created: bool) -> Self {
+        Self {
+            created,
+            removed: staged.write == Write::Delete,
+            object: WrittenObject::Tree(staged.object),
+            warnings: staged.warnings,
         }
-        Ok(Self {
-            object: WrittenObject::Tree(updated.object),
-            created: existing.is_none(),
-            removed,
-            warnings: updated.warnings,
-        })
     }
 }

@@ -8,7 +8,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
-use super::disk::{Disk, Step};
+use super::acknowledged::Acknowledged;
+use super::disk::{Disk, Row, RowId, Step};
 use super::*;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -767,4 +768,57 @@ async fn exchanged_pages_of_a_deep_table_are_found_at_opening() {
     let pairs = std::iter::repeat_with(move || (random(), random())).filter(|(one, other)| one != other);
     let rejected = open_with_exchanged_pages(&directory, pairs.take(150));
     assert!(pages > 600 && rejected > 75, "{rejected} of 150 pairs of {pages} pages");
+}
+
+/// Returns the processor time of this thread.
+fn thread_time() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
+}
+
+/// Returns the lowest processor time of some runs.
+fn lowest_time(mut run: impl FnMut()) -> Duration {
+    let time = |_| {
+        let before = thread_time();
+        run();
+        thread_time() - before
+    };
+    (0..5).map(time).min().unwrap()
+}
+
+#[test]
+fn checks_take_at_most_a_fifth_of_opening() {
+    const ROWS: u64 = 20_000;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let value = vec![b'x'; 2000];
+    let keys: Vec<String> = (0..ROWS).map(|at| format!("/registry/pods/default/pod-{at}")).collect();
+    let mut rows = Vec::new();
+    for (at, key) in (2..).zip(&keys) {
+        rows.push(Row {
+            id: RowId::new(at, 0),
+            key: key.as_bytes(),
+            deleted: false,
+            create_revision: at,
+            revision_at: None,
+            time: Duration::ZERO,
+            value: Some(&value),
+        });
+    }
+    directory::private(&path).unwrap();
+    sqlite::write_anew(&path, &rows, ROWS + 1).unwrap();
+    drop(Acknowledged::begin(&path, ROWS + 1).unwrap());
+    let opening = lowest_time(|| {
+        let (_, publisher) = State::new((), HistoryLimits::default());
+        drop(Sqlite::open(&path, &mut publisher.draft()).unwrap());
+    });
+    let checks = lowest_time(|| {
+        let (mut content, mut order) = (sqlite::Content::default(), sqlite::RowOrder::default());
+        for row in &rows {
+            assert!(order.ascends_to(row.id));
+            content.add(row.id, row.checksum());
+        }
+        std::hint::black_box(content);
+    });
+    assert!(checks * 5 <= opening, "checks take {checks:?} of {opening:?}");
 }

@@ -110,15 +110,17 @@ impl<'v> Replaced<'v> {
         !versions.is_empty() && !has_recognized_review_version(versions)
     }
 
-    /// Returns true if a version may have this number of selectable fields: it had them before.
+    /// Returns true if a version may have this number of selectable fields: it had them before, and all versions shared
+    /// them (`is_shared`) before and after, or neither before nor after.
+    ///
+    /// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#findTooManySelectableFieldsAllowed
     pub(super) fn allows_selectable_fields(self, version: &Value, is_shared: bool) -> bool {
-        let Some(spec) = self.0 else { return false };
-        let fields = version.get("selectableFields");
-        let had = |before: &Value| before.get("selectableFields") == fields;
-        let mut versions = items(spec, "versions").iter();
-        match is_shared {
-            true => !items(spec, "versions").is_empty() && versions.all(had),
-            false => versions.any(|before| text(before, "name") == text(version, "name") && had(before)),
-        }
+        const FIELDS: &str = "selectableFields";
+        let versions = self.0.map_or(&[][..], |spec| items(spec, "versions"));
+        let Some(first) = versions.first() else { return false };
+        let was_shared = versions.iter().all(|before| before.get(FIELDS) == first.get(FIELDS));
+        let is_before = |before: &&Value| is_shared || text(before, "name") == text(version, "name");
+        let before = versions.iter().find(is_before);
+        was_shared == is_shared && before.is_some_and(|before| before.get(FIELDS) == version.get(FIELDS))
     }
 }

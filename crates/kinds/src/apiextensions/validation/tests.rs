@@ -24,6 +24,15 @@ fn value(text: &str) -> Value {
 /// Returns the errors of the CRD of widgets with `part` at `path`. A path that begins with `version` is in the first
 /// version.
 fn messages(path: &str, part: &str) -> Vec<String> {
+    texts(&validate(&widgets_with(path, part), None))
+}
+
+fn texts(errors: &Errors) -> Vec<String> {
+    errors.iter().map(ToString::to_string).collect()
+}
+
+/// Returns the CRD of widgets with `part` at `path`, as in [`messages`].
+fn widgets_with(path: &str, part: &str) -> Value {
     let mut crd = value(WIDGETS);
     let steps: Vec<&str> = path.split('.').collect();
     match steps.strip_prefix(&["version"]) {
@@ -34,7 +43,7 @@ fn messages(path: &str, part: &str) -> Vec<String> {
             crd.set_at(&["spec", "versions"], vec![version].into());
         }
     }
-    validate(&crd, None).iter().map(ToString::to_string).collect()
+    crd
 }
 
 #[test]
@@ -523,5 +532,150 @@ fn items_of_sets_are_looked_at_before_keys() {
             "must be atomic as item of a list with x-kubernetes-list-type=set",
             "must be map if x-kubernetes-list-map-keys is non-empty"
         ]
+    );
+}
+
+/// Returns the errors of an update of the CRD of widgets, whose `old` part at `path` is replaced by `new`.
+fn messages_of_update(path: &str, old: &str, new: &str) -> Vec<String> {
+    texts(&validate(&widgets_with(path, new), Some(&widgets_with(path, old))))
+}
+
+#[test]
+fn unknown_review_versions_may_remain_unknown() {
+    let conversion = |versions: &str| {
+        format!(
+            r#"{{"strategy":"Webhook","webhook":{{"conversionReviewVersions":{versions},"clientConfig":{{"url":"https://a/c"}}}}}}"#
+        )
+    };
+    let update = |old: &str, new: &str| messages_of_update("spec.conversion", &conversion(old), &conversion(new));
+    assert_eq!(update(r#"["v9"]"#, r#"["v8","v7"]"#), Vec::<String>::new());
+    let unknown = [
+        r#"spec.conversion.conversionReviewVersions: Invalid value: ["v8"]: must include at least one of v1, v1beta1"#,
+    ];
+    assert_eq!(update(r#"["v1"]"#, r#"["v8"]"#), unknown);
+    assert_eq!(update(r#"["v9","v1beta1"]"#, r#"["v8"]"#), unknown);
+    assert_eq!(update("[]", r#"["v8"]"#), unknown);
+    let without = messages_of_update("spec.conversion", r#"{"strategy":"None"}"#, &conversion(r#"["v8"]"#));
+    assert_eq!(without, unknown);
+    assert_eq!(messages("spec.conversion", &conversion(r#"["v8"]"#)), unknown);
+}
+
+/// Returns a version with a selectable field for each of the first properties.
+fn selectable(name: &str, is_stored: bool, count: usize) -> String {
+    let field = |at: usize| format!(r#"{{"jsonPath":".spec.p{at}"}}"#);
+    let fields: Vec<String> = (0..count).map(field).collect();
+    let property = |at: usize| format!(r#""p{at}":{{"type":"string"}}"#);
+    let properties: Vec<String> = (0..10).map(property).collect();
+    format!(
+        r#"{{"name":"{name}","served":true,"storage":{is_stored},"selectableFields":[{}],"schema":{{"openAPIV3Schema":
+        {{"type":"object","description":"{name}","properties":{{"spec":{{"type":"object","properties":{{{}}}}}}}}}}}}}"#,
+        fields.join(","),
+        properties.join(",")
+    )
+}
+
+#[test]
+fn too_many_selectable_fields_may_remain_unchanged() {
+    let update = |old: &[String], new: &[String]| {
+        let versions = |versions: &[String]| format!("[{}]", versions.join(","));
+        messages_of_update("spec.versions", &versions(old), &versions(new))
+    };
+    let (eight, nine, ten) = (
+        selectable("v1", true, 8),
+        selectable("v1", true, 9),
+        selectable("v1", true, 10),
+    );
+    let none = Vec::<String>::new();
+    assert_eq!(update(&[nine.clone()], &[nine.clone()]), none);
+    let too_many = |field: &str, count: usize| format!("{field}: Too many: {count}: must have at most 8 items");
+    assert_eq!(
+        update(&[eight.clone()], &[nine.clone()]),
+        [too_many("spec.selectableFields", 9)]
+    );
+    assert_eq!(update(&[nine.clone()], &[ten]), [too_many("spec.selectableFields", 10)]);
+    let second = |count| selectable("v2", false, count);
+    let (own, other) = ([nine.clone(), second(1)], [nine.clone(), second(2)]);
+    assert_eq!(update(&own, &other), none);
+    let of_version = [too_many("spec.versions[0].selectableFields", 9)];
+    assert_eq!(update(&[eight, second(1)], &own), of_version);
+    // Fields of all versions are those of the spec, and no longer those of one version.
+    assert_eq!(update(&[nine], &own), of_version);
+}
+
+#[test]
+fn selectable_field_of_metadata_is_rejected() {
+    let schema =
+        r#"{"type":"object","properties":{"metadata":{"type":"object","properties":{"name":{"type":"string"}}}}}"#;
+    let mut crd = widgets_with("version.selectableFields", r#"[{"jsonPath":".metadata.name"}]"#);
+    let mut version = crd.at(&["spec", "versions"]).and_then(Value::as_list).unwrap()[0].clone();
+    version.set_at(&["schema", "openAPIV3Schema"], value(schema));
+    crd.set_at(&["spec", "versions"], vec![version].into());
+    assert_eq!(
+        texts(&validate(&crd, None)),
+        [r#"spec.selectableFields[0].jsonPath: Invalid value: ".metadata.name": must not point to fields in metadata"#]
+    );
+}
+
+/// Returns the errors of an update of the schema of a list, and of the creation of the new one.
+fn errors_of_list(old: &str, new: &str) -> (Vec<String>, Vec<String>) {
+    const PATH: &str = "version.schema.openAPIV3Schema";
+    let schema = |list: &str| format!(r#"{{"type":"object","properties":{{"l":{list}}}}}"#);
+    (
+        messages_of_update(PATH, &schema(old), &schema(new)),
+        messages(PATH, &schema(new)),
+    )
+}
+
+const L: &str = "spec.validation.openAPIV3Schema.properties[l]";
+
+#[test]
+fn set_items_that_are_not_atomic_may_remain() {
+    let set = |items: &str| format!(r#"{{"type":"array","x-kubernetes-list-type":"set","items":{items}}}"#);
+    let (granular, lists) = (
+        set(r#"{"type":"object"}"#),
+        set(r#"{"type":"array","x-kubernetes-list-type":"set","items":{"type":"string"}}"#),
+    );
+    let (after_violation, created) = errors_of_list(&granular, &lists);
+    assert_eq!(after_violation, Vec::<String>::new());
+    let error = format!(
+        r#"{L}.items.x-kubernetes-list-type: Invalid value: "set": must be atomic as item of a list with x-kubernetes-list-type=set"#
+    );
+    assert_eq!(created, [error.clone()]);
+    let (after_atomic, _) = errors_of_list(&set(r#"{"type":"object","x-kubernetes-map-type":"atomic"}"#), &lists);
+    assert_eq!(after_atomic, [error]);
+}
+
+#[test]
+fn list_keys_without_value_may_remain() {
+    let list = |rest: &str| {
+        format!(
+            r#"{{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["k"],
+            "items":{{"type":"object","properties":{{"k":{{"type":"string"}}}}{rest}}}}}"#
+        )
+    };
+    let set = r#"{"type":"array","x-kubernetes-list-type":"set","items":{"type":"string","nullable":true}}"#;
+    let (optional, required) = (list(""), list(r#","required":["k"]"#));
+    // Any violation of the rule allows all others.
+    let (after_violation, created) = errors_of_list(set, &optional);
+    assert_eq!(after_violation, Vec::<String>::new());
+    let error = format!(
+        "{L}.items.properties[k].default: Required value: this property is in x-kubernetes-list-map-keys, so it must \
+         have a default or be a required property"
+    );
+    assert_eq!(created, [error.clone()]);
+    assert_eq!(errors_of_list(&required, &optional).0, [error]);
+    let nullable = format!("{L}.items.nullable: Forbidden: cannot be nullable when x-kubernetes-list-type is set");
+    assert_eq!(errors_of_list(&required, set).0, [nullable]);
+    assert_eq!(errors_of_list(&optional, set).0, Vec::<String>::new());
+}
+
+#[test]
+fn unknown_types_may_remain() {
+    let (text, other) = (r#"{"type":"text"}"#, r#"{"type":"other"}"#);
+    let (after_violation, created) = errors_of_list(text, other);
+    assert_eq!(after_violation, Vec::<String>::new());
+    assert!(
+        created[0].starts_with(&format!("{L}.type: Unsupported value: \"other\"")),
+        "{created:?}"
     );
 }

@@ -120,6 +120,13 @@ pub(super) fn selectable_fields(
         match schema.at_path(path, Notation::Dotted) {
             Err(why) => errors.push(FieldError::invalid(&field, path, format!("is an invalid path: {why}"))),
             Ok((found, of)) => {
+                if found.as_str().split(['.', '[']).next() == Some("metadata") {
+                    errors.push(FieldError::invalid(
+                        &field,
+                        path,
+                        "must not point to fields in metadata",
+                    ));
+                }
                 let kind = of.and_then(|of| of.kind);
                 if !matches!(kind, Some(JsonType::String | JsonType::Boolean | JsonType::Integer)) {
                     let why = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
