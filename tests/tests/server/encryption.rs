@@ -105,7 +105,7 @@ async fn secret_is_never_plain_on_disk() {
         let configuration = Configuration::new(&provider(kind, "key1", KEY_ONE));
         let flag = configuration.flag();
         let server = start(&[&flag]);
-        let mut client = Client::of(&server).await;
+        let mut client = Client::new(&server).await;
         client.make(SECRETS, secret("token")).await;
         client.make(SECRETS, secret("gone")).await;
         client.delete(&format!("{SECRETS}/gone"), json!({})).await;
@@ -132,9 +132,9 @@ async fn secret_is_never_plain_on_disk() {
         assert!(saved.unwrap().status.success());
         assert!(!is_on_disk(&snapshot, TEXT), "{kind}: in a snapshot");
         let server = server.kill_and_restart(&[&flag]).unwrap();
-        assert_eq!(text_of(&mut Client::of(&server).await, SECRET).await, TEXT);
+        assert_eq!(text_of(&mut Client::new(&server).await, SECRET).await, TEXT);
         let server = server.restart(&[&flag]).unwrap();
-        let mut client = Client::of(&server).await;
+        let mut client = Client::new(&server).await;
         assert_eq!(text_of(&mut client, SECRET).await, TEXT);
         assert!(!is_rewritten(&mut client, SECRET).await);
         assert!(!is_on_disk(&data, TEXT), "{kind}: after restarts");
@@ -144,7 +144,7 @@ async fn secret_is_never_plain_on_disk() {
 #[tokio::test]
 async fn stale_secret_is_rewritten_by_noop_update() {
     let server = start(&[]);
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     client.make(SECRETS, secret("token")).await;
     let data = server.data_dir();
     assert!(is_on_disk(&data, TEXT));
@@ -152,12 +152,12 @@ async fn stale_secret_is_rewritten_by_noop_update() {
     let configuration = Configuration::new(&(old.clone() + "  - identity: {}\n"));
     let flag = configuration.flag();
     let server = server.restart(&[&flag]).unwrap();
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     assert!(is_rewritten(&mut client, SECRET).await);
     assert!(!is_rewritten(&mut client, SECRET).await);
     configuration.set(&(provider("aesgcm", "new", KEY_TWO) + &old));
     let server = server.restart(&[&flag]).unwrap();
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     assert_eq!(text_of(&mut client, SECRET).await, TEXT);
     let applied = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "token"}});
     let (path, apply) = (format!("{SECRET}?fieldManager=a"), "application/apply-patch+yaml");
@@ -167,14 +167,14 @@ async fn stale_secret_is_rewritten_by_noop_update() {
     // The old key is no longer needed.
     configuration.set(&provider("aesgcm", "new", KEY_TWO));
     let server = server.restart(&[&flag]).unwrap();
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     assert_eq!(text_of(&mut client, SECRET).await, TEXT);
     // Decryption: the identity writes.
     configuration.set(&("  - identity: {}\n".to_owned() + &provider("aesgcm", "new", KEY_TWO)));
     let server = server.restart(&[&flag]).unwrap();
-    assert!(is_rewritten(&mut Client::of(&server).await, SECRET).await);
+    assert!(is_rewritten(&mut Client::new(&server).await, SECRET).await);
     let server = server.restart(&[]).unwrap();
-    assert_eq!(text_of(&mut Client::of(&server).await, SECRET).await, TEXT);
+    assert_eq!(text_of(&mut Client::new(&server).await, SECRET).await, TEXT);
 }
 
 #[tokio::test]
@@ -182,7 +182,7 @@ async fn secret_without_its_key_is_an_error() {
     let configuration = Configuration::new(&provider("secretbox", "key1", KEY_ONE));
     let flag = configuration.flag();
     let server = start(&[&flag]);
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     client.make(SECRETS, secret("token")).await;
     client.config_map("default", json!({"name": "other"})).await;
     let key = "unable to transform key \"/registry/secrets/default/token\": ";
@@ -192,7 +192,7 @@ async fn secret_without_its_key_is_an_error() {
     let mut server = server.restart(&[&flag, reload]).unwrap();
     for flags in [vec![flag.as_str(), reload], Vec::new()] {
         server = server.restart(&flags).unwrap();
-        let mut client = Client::of(&server).await;
+        let mut client = Client::new(&server).await;
         for path in [SECRET, SECRETS, "/api/v1/secrets?limit=1"] {
             let (status, error) = client.get(path).await;
             assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR, "{path}: {error}");
@@ -207,7 +207,7 @@ async fn secret_without_its_key_is_an_error() {
     }
     // The key is back, without a restart.
     let server = server.restart(&[&flag, reload]).unwrap();
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     assert_eq!(client.get(SECRET).await.0, StatusCode::INTERNAL_SERVER_ERROR);
     configuration.set(&(wrong + &provider("secretbox", "key1", KEY_ONE)));
     client.until(SECRET, |status, _| status == StatusCode::OK).await;
@@ -220,7 +220,7 @@ async fn changed_configuration_is_reloaded_if_valid() {
     let configuration = Configuration::new(&provider("aesgcm", "one", KEY_ONE));
     let flag = configuration.flag();
     let server = start(&[&flag, "--encryption-provider-config-automatic-reload=true"]);
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     client.make(SECRETS, secret("token")).await;
     configuration.set("  - aesgcm: {keys: [{name: two, secret: short}]}\n");
     server
@@ -246,7 +246,7 @@ async fn changed_configuration_is_reloaded_if_valid() {
 #[test]
 fn start_with_invalid_configuration_names_file_and_field() {
     let configuration = Configuration::new("  - aescbc: {keys: [{name: a, secret: AAAA}]}\n");
-    let refusal = |flags: &[String]| Binary::debug().unwrap().refusal(flags).unwrap();
+    let refusal = |flags: &[String]| Binary::debug().unwrap().rejection(flags).unwrap();
     let error = refusal(&[configuration.flag()]);
     for part in [
         configuration.path().to_str().unwrap(),
@@ -267,7 +267,7 @@ fn start_with_invalid_configuration_names_file_and_field() {
 #[tokio::test]
 async fn copy_of_a_directory_is_encrypted_anew() {
     let mut server = start(&[]);
-    Client::of(&server).await.make(SECRETS, secret("token")).await;
+    Client::new(&server).await.make(SECRETS, secret("token")).await;
     server.end();
     let configuration = Configuration::new(&provider("secretbox", "key1", KEY_ONE));
     let other = Configuration::new(&provider("aesgcm", "key2", KEY_TWO));
@@ -315,7 +315,7 @@ async fn plugin_encrypts_secrets_and_is_checked() {
     let configuration = Configuration::new(&providers);
     let flag = configuration.flag();
     let server = start(&[&flag]);
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     client.make(SECRETS, secret("token")).await;
     let data = server.data_dir();
     assert!(!is_on_disk(&data, TEXT) && is_on_disk(&data, "k8s:enc:kms:v2:vault:"));
@@ -326,7 +326,7 @@ async fn plugin_encrypts_secrets_and_is_checked() {
     // Without the plugin the server starts, and the value is an error.
     drop(plugin);
     let server = server.restart(&[&flag]).unwrap();
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     let (status, error) = client.get(SECRET).await;
     assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR, "{error}");
     assert!(
@@ -365,7 +365,7 @@ async fn secret_in_etcd_has_the_prefix_of_its_provider() {
     let configuration = Configuration::new(&provider("aesgcm", "key1", KEY_ONE));
     let (flag, prefix) = (configuration.flag(), "--etcd-prefix=/elsewhere");
     let server = start(&[&servers, prefix, &flag]);
-    let mut client = Client::of(&server).await;
+    let mut client = Client::new(&server).await;
     client.make(SECRETS, secret("token")).await;
     let key = "/elsewhere/secrets/default/token";
     assert!(in_etcd(&etcd, key).starts_with(b"k8s:enc:aesgcm:v1:key1:"));
@@ -373,7 +373,7 @@ async fn secret_in_etcd_has_the_prefix_of_its_provider() {
     // The next key is on another server, which reads the value from etcd.
     configuration.set(&(provider("secretbox", "key2", KEY_TWO) + &provider("aesgcm", "key1", KEY_ONE)));
     let other = start(&[&servers, prefix, &flag]);
-    let mut second = Client::of(&other).await;
+    let mut second = Client::new(&other).await;
     assert_eq!(text_of(&mut second, SECRET).await, TEXT);
     assert!(is_rewritten(&mut second, SECRET).await);
     assert!(in_etcd(&etcd, key).starts_with(b"k8s:enc:secretbox:v1:key2:"));

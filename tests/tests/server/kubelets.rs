@@ -62,7 +62,7 @@ impl Cluster {
     }
 
     async fn client(&self) -> Client {
-        Client::of(&self.server).await
+        Client::new(&self.server).await
     }
 
     async fn node(&self, name: &str, address: &str) {
@@ -105,7 +105,7 @@ fn container(name: &str) -> Value {
 
 /// Sends a request to switch protocols on a connection of its own. Returns the head of the answer, and the connection.
 async fn switch(server: &Server, path: &str, headers: &str) -> (String, impl AsyncStream + use<>) {
-    let mut connection = Target::of(server).unwrap().raw().await.unwrap();
+    let mut connection = Target::new(server).unwrap().raw().await.unwrap();
     let head = format!(
         "POST {path} HTTP/1.1\r\nHost: api\r\nAuthorization: Bearer admintoken\r\nConnection: Upgrade\r\n{headers}\r\n"
     );
@@ -125,7 +125,7 @@ impl<T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> AsyncStream for T 
 async fn log_is_that_of_kubelet_with_all_options() {
     let cluster = Cluster::start().await;
     let query = "previous=true&timestamps=true&sinceSeconds=5&tailLines=0&limitBytes=9";
-    let mut connection = Target::of(&cluster.server).unwrap().connect().await.unwrap();
+    let mut connection = Target::new(&cluster.server).unwrap().connect().await.unwrap();
     let answer = connection.get(&format!("{PODS}/web/log?{query}"), "*/*").await.unwrap();
     assert_eq!(
         (answer.status(), &answer.headers()["content-type"]),
@@ -144,7 +144,7 @@ async fn log_is_that_of_kubelet_with_all_options() {
 #[tokio::test(flavor = "multi_thread")]
 async fn followed_log_is_passed_on_line_by_line() {
     let cluster = Cluster::start().await;
-    let mut connection = Target::of(&cluster.server).unwrap().connect().await.unwrap();
+    let mut connection = Target::new(&cluster.server).unwrap().connect().await.unwrap();
     let answer = connection
         .get(&format!("{PODS}/web/log?follow=true"), "*/*")
         .await
@@ -167,7 +167,7 @@ async fn log_over_websocket_comes_in_messages() {
     let cluster = Cluster::start().await;
     let handshake = "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
                      Sec-WebSocket-Protocol: base64.binary.k8s.io\r\n";
-    let mut connection = Target::of(&cluster.server).unwrap().raw().await.unwrap();
+    let mut connection = Target::new(&cluster.server).unwrap().raw().await.unwrap();
     let path = format!("{PODS}/web/log?follow=true");
     let head = format!(
         "GET {path} HTTP/1.1\r\nHost: api\r\nAuthorization: Bearer admintoken\r\nConnection: Upgrade\r\n{handshake}\r\n"
@@ -241,7 +241,7 @@ async fn client_that_does_not_read_stops_the_kubelet() {
     let cluster = Cluster::start().await;
     cluster.pod("endless", json!([container("endless")]), "127.0.0.1").await;
     let before = cluster.server.memory().unwrap();
-    let mut connection = Target::of(&cluster.server).unwrap().connect().await.unwrap();
+    let mut connection = Target::new(&cluster.server).unwrap().connect().await.unwrap();
     let answer = connection.get(&format!("{PODS}/endless/log"), "*/*").await.unwrap();
     let mut last = 0;
     let mut same = 0;
@@ -293,7 +293,7 @@ async fn node_proxy_passes_requests_on() {
 async fn proxy_passes_head_and_redirects() {
     let cluster = Cluster::start_with(&["proxy.crt", "proxy.key"], &[]).await;
     let path = "/api/v1/nodes/own/proxy";
-    let mut connection = Target::of(&cluster.server).unwrap().connect().await.unwrap();
+    let mut connection = Target::new(&cluster.server).unwrap().connect().await.unwrap();
     let answer = connection
         .open(Method::HEAD, &format!("{path}/a"), "", Bytes::new())
         .await
@@ -303,7 +303,7 @@ async fn proxy_passes_head_and_redirects() {
         (StatusCode::OK, &"own".parse().unwrap())
     );
     assert!(answer.into_body().collect().await.unwrap().to_bytes().is_empty());
-    let mut connection = Target::of(&cluster.server).unwrap().connect().await.unwrap();
+    let mut connection = Target::new(&cluster.server).unwrap().connect().await.unwrap();
     let answer = connection.get(&format!("{path}/redirected"), "*/*").await.unwrap();
     assert_eq!(answer.status(), StatusCode::FOUND);
     assert_eq!(answer.headers()["location"], format!("{path}/elsewhere?a=b"));

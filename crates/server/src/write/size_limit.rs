@@ -71,7 +71,10 @@ pub(super) fn check(context: &Context, new_version: &NewVersion<'_>, json_bytes:
     if json_bytes <= existing_bytes || new_version.limit.excess(new_version, json_bytes).is_none() {
         return Ok(());
     }
-    match new_version.limit.excess(new_version, size_at_rest(context, new_version, json_bytes)) {
+    match new_version
+        .limit
+        .excess(new_version, size_at_rest(context, new_version, json_bytes))
+    {
         None => Ok(()),
         Some(message) => Err(ApiError::unclassified(message)),
     }
@@ -121,7 +124,10 @@ fn size_at_rest(context: &Context, new_version: &NewVersion<'_>, json_bytes: usi
 }
 
 fn protobuf_size(context: &Context, new_version: &NewVersion<'_>) -> Option<usize> {
-    let (at_rest, kind) = (&new_version.resource.storage.as_ref()?.at_rest, &new_version.resource.kind);
+    let (at_rest, kind) = (
+        &new_version.resource.storage.as_ref()?.at_rest,
+        &new_version.resource.kind,
+    );
     let object_type = context
         .types()
         .id_of_object(new_version.object.str_at(&["apiVersion"])?, kind)?;
