@@ -810,7 +810,7 @@ fn checks_take_at_most_a_fifth_of_opening() {
     drop(Acknowledged::begin(&path, ROWS + 1).unwrap());
     let opening = lowest_time(|| {
         let (_, publisher) = State::new((), HistoryLimits::default());
-        drop(Sqlite::open(&path, &mut publisher.draft()).unwrap());
+        drop(Sqlite::open(&path, &mut publisher.draft(), None).unwrap());
     });
     let checks = lowest_time(|| {
         let (mut content, mut order) = (sqlite::Content::default(), sqlite::RowOrder::default());
