@@ -296,16 +296,16 @@ mod tests {
     fn all_fields_are_read() {
         let read = read(
             "anonymous: {enabled: true, conditions: [{path: /livez}]}\njwt:\n- issuer: {url: 'https://a', discoveryURL: \
-             'https://b', audiences: [x, y], audienceMatchPolicy: MatchAny}\n  claimValidationRules: [{claim: hd, \
+             'https://b', audiences: [w, x], audienceMatchPolicy: MatchAny}\n  claimValidationRules: [{claim: hd, \
              requiredValue: z}]\n  claimMappings:\n    username: {claim: sub, prefix: ''}\n    groups: {expression: \
              claims.roles}\n    extra: [{key: a.b/c, valueExpression: claims.d}]\n  userValidationRules: [{expression: \
-             'true', message: no}]\n",
+             'true', message: denied}]\n",
         );
         let configuration = read.unwrap();
         let [jwt] = configuration.jwt.as_slice() else {
             unreachable!("one issuer")
         };
-        assert_eq!(jwt.issuer.audiences, ["x", "y"]);
+        assert_eq!(jwt.issuer.audiences, ["w", "x"]);
         assert_eq!(jwt.claim_mappings.username.prefix.as_deref(), Some(""));
         assert_eq!(jwt.claim_mappings.groups.prefix, None);
         assert_eq!(jwt.claim_mappings.extra.len(), 1);

@@ -451,7 +451,7 @@ mod tests {
                 "jwt[0].issuer.audiences[1]: Duplicate value: \"x\"",
             ),
             (
-                "url: 'https://a', audiences: [x, y]",
+                "url: 'https://a', audiences: [w, x]",
                 "jwt[0].issuer.audienceMatchPolicy: Invalid value: \"\": audienceMatchPolicy must be MatchAny for multiple audiences",
             ),
             (

@@ -290,8 +290,8 @@ fn flags_with_files_that_change_nothing_are_reported_once() {
         &Binary::debug().unwrap(),
         &[
             "--tracing-config-file=/nowhere",
-            "--kubelet-certificate-authority",
-            "/nowhere",
+            "--vmodule",
+            "a=1",
         ],
     )
     .unwrap();
@@ -299,7 +299,7 @@ fn flags_with_files_that_change_nothing_are_reported_once() {
     let report = "these flags of kube-apiserver are taken and change nothing";
     assert_eq!(log.matches(report).count(), 1, "{log}");
     assert!(
-        log.contains("--kubelet-certificate-authority --tracing-config-file"),
+        log.contains("--tracing-config-file --vmodule"),
         "{log}"
     );
 }

@@ -68,9 +68,7 @@ pub struct CommandStreams {
 }
 
 /// Returns true if requests may be passed on to `address`: it is neither unspecified, loopback, link-local, multicast
-/// nor broadcast.
-///
-/// upstream: net#IP.IsGlobalUnicast
+/// nor broadcast. This is the rule of `IP.IsGlobalUnicast` in Go.
 pub fn is_global_unicast(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => {
