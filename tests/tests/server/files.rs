@@ -288,20 +288,13 @@ fn file_with_unknown_fields_or_version_ends_the_start() {
 fn flags_with_files_that_change_nothing_are_reported_once() {
     let server = Server::start(
         &Binary::debug().unwrap(),
-        &[
-            "--tracing-config-file=/nowhere",
-            "--vmodule",
-            "a=1",
-        ],
+        &["--tracing-config-file=/nowhere", "--vmodule", "a=1"],
     )
     .unwrap();
     let log = server.log_tail();
     let report = "these flags of kube-apiserver are taken and change nothing";
     assert_eq!(log.matches(report).count(), 1, "{log}");
-    assert!(
-        log.contains("--tracing-config-file --vmodule"),
-        "{log}"
-    );
+    assert!(log.contains("--tracing-config-file --vmodule"), "{log}");
 }
 
 #[test]

@@ -2,12 +2,13 @@
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/authentication/#static-token-file>).
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use aws_lc_rs::constant_time::verify_slices_are_equal;
 use holdfast_authorization::User;
 use holdfast_resource::access::{RemoteTokenAuthenticator, TokenAuthenticator, TokenError, TokenUser};
-use sha2::{Digest, Sha256};
 use smol_str::SmolStr;
 
 use super::authenticated;
@@ -18,8 +19,16 @@ pub const AUDIENCE: &str = "https://kubernetes.default.svc";
 /// The tokens of a file.
 #[derive(Default)]
 pub struct TokenFile {
-    // By the hash of the token: the duration of a comparison then reveals nothing about similar tokens.
-    users: HashMap<[u8; 32], Arc<User>>,
+    /// Tokens by their keyed hash, and compared in constant time: the duration of a look-up reveals nothing about similar
+    /// tokens.
+    users: HashMap<u64, Vec<TokenEntry>>,
+    hasher: RandomState,
+}
+
+/// A token and its user.
+struct TokenEntry {
+    token: Box<str>,
+    user: Arc<User>,
 }
 
 /// A token file that cannot be read.
@@ -61,7 +70,7 @@ impl TokenFile {
     /// # Errors
     /// If a line of it is malformed.
     pub fn parse(text: &str) -> Result<Self, TokenFileError> {
-        let mut users = HashMap::new();
+        let mut file = Self::default();
         for (at, line) in text.lines().enumerate() {
             let line = line.trim_end_matches('\r');
             if line.trim().is_empty() {
@@ -83,16 +92,23 @@ impl TokenFile {
                 groups: groups.map(SmolStr::new).collect(),
                 extra: Vec::new(),
             };
-            if users.insert(digest(token), Arc::new(authenticated(user))).is_some() {
+            if file.user(token).is_some() {
                 return Err(fail("repeats a token"));
             }
+            let entry = TokenEntry {
+                token: token.as_str().into(),
+                user: Arc::new(authenticated(user)),
+            };
+            file.users.entry(file.hasher.hash_one(token)).or_default().push(entry);
         }
-        Ok(Self { users })
+        Ok(file)
     }
 
     /// Returns the user of a token.
     pub fn user(&self, token: &str) -> Option<&Arc<User>> {
-        self.users.get(&digest(token))
+        let entries = self.users.get(&self.hasher.hash_one(token))?;
+        let is_equal = |entry: &&TokenEntry| verify_slices_are_equal(entry.token.as_bytes(), token.as_bytes()).is_ok();
+        entries.iter().find(is_equal).map(|entry| &entry.user)
     }
 }
 
@@ -154,10 +170,6 @@ impl TokenAuthenticator for Tokens {
     fn remote(&self) -> Option<&dyn RemoteTokenAuthenticator> {
         self.remote.as_deref()
     }
-}
-
-fn digest(token: &str) -> [u8; 32] {
-    Sha256::digest(token).into()
 }
 
 /// Splits a line of CSV into its fields. Returns `None` if a quoted field has no end.
