@@ -343,7 +343,13 @@ impl Down<'_> {
             .collect();
         let mut error = Vec::new();
         while !open.is_empty() {
-            match self.reader.frame().await? {
+            let frame = match self.reader.frame().await {
+                // The status is the last that a kubelet sends. Then it may close the connection before it has read all
+                // input, which resets the connection.
+                Ok(Frame::End) | Err(_) if !error.is_empty() => return Ok(error),
+                frame => frame?,
+            };
+            match frame {
                 Frame::Data(id, is_last) => {
                     self.is_active.store(true, Ordering::Relaxed);
                     self.data(id, &mut error).await?;

@@ -249,7 +249,7 @@ fn keeps_nodes_free(kubectl: &Tool) {
     // The node has no kubelet, and there is no metrics server.
     for (line, why) in [
         ("logs alone", "Error from server"),
-        ("exec alone -- ls", "error"),
+        ("exec alone -- ls", "no preferred addresses found"),
         ("top nodes", "Metrics API not available"),
     ] {
         let rejected = kubectl.rejects(&words(line), "");

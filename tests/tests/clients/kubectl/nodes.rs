@@ -190,9 +190,9 @@ fn kubectl_copies_files_and_forwards_ports() {
             .spawn()
             .unwrap();
         let mut line = String::new();
-        BufReader::new(forward.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
+        // The pipe stays open: kubectl ends if it cannot print that a connection arrives.
+        let mut printed = BufReader::new(forward.stdout.take().unwrap());
+        printed.read_line(&mut line).unwrap();
         // Forwarding from 127.0.0.1:PORT -> PORT
         let local = line.split("127.0.0.1:").nth(1).and_then(|rest| rest.split(' ').next());
         let mut stream = TcpStream::connect(format!("127.0.0.1:{}", local.unwrap_or_default())).unwrap();
