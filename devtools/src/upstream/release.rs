@@ -13,16 +13,19 @@ use serde::Deserialize;
 const KUBERNETES: &str = "k8s.io/kubernetes";
 
 /// Modules that are published together with [`KUBERNETES`], as `v0.N` for `v1.N`.
-const STAGING: [&str; 9] = [
+const STAGING: [&str; 12] = [
     "k8s.io/api",
     "k8s.io/apiextensions-apiserver",
     "k8s.io/apimachinery",
     "k8s.io/apiserver",
     "k8s.io/client-go",
+    "k8s.io/cluster-bootstrap",
     "k8s.io/component-base",
     "k8s.io/component-helpers",
+    "k8s.io/dynamic-resource-allocation",
     "k8s.io/kube-aggregator",
     "k8s.io/pod-security-admission",
+    "k8s.io/streaming",
 ];
 
 /// Permission to download modules.

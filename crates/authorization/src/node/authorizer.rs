@@ -20,7 +20,7 @@ const LEASE_NAMESPACE: &str = "kube-node-lease";
 
 /// Returns the name of the node whose kubelet the user is. It is empty if the user name has only the prefix.
 ///
-/// upstream: k8s.io/kubernetes/pkg/auth/nodeidentifier#defaultNodeIdentifier.NodeIdentity
+/// upstream: pkg/auth/nodeidentifier#defaultNodeIdentifier.NodeIdentity
 pub fn node_of(user: &User) -> Option<&str> {
     let name = user.name.strip_prefix(NODE_USER_PREFIX)?;
     user.is_in(NODES).then_some(name)
@@ -61,7 +61,7 @@ impl NodeAuthorizer {
         Self { graph, rules, features }
     }
 
-    /// upstream: k8s.io/kubernetes/plugin/pkg/auth/authorizer/node#NodeAuthorizer.Authorize
+    /// upstream: plugin/pkg/auth/authorizer/node#NodeAuthorizer.Authorize
     fn decide(&self, node: &str, attributes: &Attributes<'_>) -> Verdict {
         let AccessTarget::Resource(target) = &attributes.target else {
             return self.check_rules(attributes);
@@ -119,7 +119,7 @@ impl Authorizer for NodeAuthorizer {
         }
     }
 
-    /// upstream: k8s.io/kubernetes/plugin/pkg/auth/authorizer/node#NodeAuthorizer.RulesFor
+    /// upstream: plugin/pkg/auth/authorizer/node#NodeAuthorizer.RulesFor
     fn rules(&self, user: &User, _namespace: &str) -> UserRules {
         if node_of(user).is_none() {
             return UserRules::default();
@@ -162,13 +162,13 @@ impl NodeRequest<'_> {
         }
     }
 
-    /// upstream: k8s.io/kubernetes/plugin/pkg/auth/authorizer/node#NodeAuthorizer.authorize
+    /// upstream: plugin/pkg/auth/authorizer/node#NodeAuthorizer.authorize
     fn check_named(&self, kind: VertexKind) -> Verdict {
         check(!self.target.name.is_empty(), "No Object name found")?;
         self.check_related(kind)
     }
 
-    /// upstream: k8s.io/kubernetes/plugin/pkg/auth/authorizer/node#NodeAuthorizer.authorizeReadNamespacedObject
+    /// upstream: plugin/pkg/auth/authorizer/node#NodeAuthorizer.authorizeReadNamespacedObject
     fn check_read(&self, kind: VertexKind) -> Verdict {
         let reads = matches!(self.verb, "get" | "list" | "watch");
         check(reads, "can only read resources of this type")?;
@@ -178,14 +178,14 @@ impl NodeRequest<'_> {
         self.check_named(kind)
     }
 
-    /// upstream: k8s.io/kubernetes/plugin/pkg/auth/authorizer/node#NodeAuthorizer.authorizeGet
+    /// upstream: plugin/pkg/auth/authorizer/node#NodeAuthorizer.authorizeGet
     fn check_get(&self, kind: VertexKind) -> Verdict {
         check(self.verb == "get", "can only get individual resources of this type")?;
         check(!self.has_subresource(), "cannot get subresource")?;
         self.check_named(kind)
     }
 
-    /// upstream: k8s.io/kubernetes/plugin/pkg/auth/authorizer/node#NodeAuthorizer.authorizeStatusUpdate
+    /// upstream: plugin/pkg/auth/authorizer/node#NodeAuthorizer.authorizeStatusUpdate
     fn check_claim(&self) -> Verdict {
         let kind = VertexKind::PersistentVolumeClaim;
         if self.target.subresource != "status" {
@@ -196,7 +196,7 @@ impl NodeRequest<'_> {
         self.check_named(kind)
     }
 
-    /// upstream: k8s.io/kubernetes/plugin/pkg/auth/authorizer/node#NodeAuthorizer.authorizeServiceAccount
+    /// upstream: plugin/pkg/auth/authorizer/node#NodeAuthorizer.authorizeServiceAccount
     fn check_service_account(&self, may_read: bool) -> Verdict {
         if self.verb == "get" && !self.has_subresource() {
             check(may_read, "not allowed to get service accounts")?;
@@ -219,7 +219,7 @@ impl NodeRequest<'_> {
         self.verb == "create" || self.target.name == self.node
     }
 
-    /// upstream: k8s.io/kubernetes/plugin/pkg/auth/authorizer/node#NodeAuthorizer.authorizeLease
+    /// upstream: plugin/pkg/auth/authorizer/node#NodeAuthorizer.authorizeLease
     fn check_lease(&self) -> Verdict {
         check(
             self.maintains(),
@@ -235,7 +235,7 @@ impl NodeRequest<'_> {
         )
     }
 
-    /// upstream: k8s.io/kubernetes/plugin/pkg/auth/authorizer/node#NodeAuthorizer.authorizeCSINode
+    /// upstream: plugin/pkg/auth/authorizer/node#NodeAuthorizer.authorizeCSINode
     fn check_csi_node(&self) -> Verdict {
         check(
             self.maintains(),
@@ -248,7 +248,7 @@ impl NodeRequest<'_> {
         )
     }
 
-    /// upstream: k8s.io/kubernetes/plugin/pkg/auth/authorizer/node#NodeAuthorizer.authorizeResourceSlice
+    /// upstream: plugin/pkg/auth/authorizer/node#NodeAuthorizer.authorizeResourceSlice
     fn check_slice(&self) -> Verdict {
         check(!self.has_subresource(), "cannot authorize ResourceSlice subresources")?;
         match self.verb {
@@ -266,7 +266,7 @@ impl NodeRequest<'_> {
         }
     }
 
-    /// upstream: k8s.io/kubernetes/plugin/pkg/auth/authorizer/node#NodeAuthorizer.authorizePodCertificateRequest
+    /// upstream: plugin/pkg/auth/authorizer/node#NodeAuthorizer.authorizePodCertificateRequest
     fn check_pod_certificate(&self) -> Verdict {
         check(
             !self.has_subresource(),
@@ -285,7 +285,7 @@ impl NodeRequest<'_> {
 
     /// Checks a request for Nodes. The name is compared directly, since a kubelet reads its Node before it creates it.
     ///
-    /// upstream: k8s.io/kubernetes/plugin/pkg/auth/authorizer/node#NodeAuthorizer.authorizeNode
+    /// upstream: plugin/pkg/auth/authorizer/node#NodeAuthorizer.authorizeNode
     fn check_node(&self) -> Verdict {
         match (self.target.subresource, self.verb) {
             ("", "create" | "update" | "patch") | ("status", "update" | "patch") => Ok(()),
@@ -304,7 +304,7 @@ impl NodeRequest<'_> {
         }
     }
 
-    /// upstream: k8s.io/kubernetes/plugin/pkg/auth/authorizer/node#NodeAuthorizer.authorizePod
+    /// upstream: plugin/pkg/auth/authorizer/node#NodeAuthorizer.authorizePod
     fn check_pod(&self) -> Verdict {
         match (self.target.subresource, self.verb) {
             ("", "get") => self.check_get(VertexKind::Pod),

@@ -83,7 +83,7 @@ fn node_of(object: &Value) -> Option<VertexName> {
 /// Returns the edges of a Pod that is bound to a node. A mirror Pod leads to its node, but no object leads to it: a
 /// node creates it and must not gain access by that.
 ///
-/// upstream: k8s.io/kubernetes/plugin/pkg/auth/authorizer/node#Graph.AddPod
+/// upstream: plugin/pkg/auth/authorizer/node#Graph.AddPod
 fn pod_links(namespace: &str, name: &str, pod: &Value) -> Option<Links> {
     let target = node_of(pod)?;
     let mut names = PodSources {
@@ -131,8 +131,8 @@ impl PodSources<'_> {
         }
     }
 
-    /// upstream: k8s.io/kubernetes/pkg/api/v1/pod#VisitPodSecretNames
-    /// upstream: k8s.io/kubernetes/pkg/api/v1/pod#VisitPodConfigmapNames
+    /// upstream: pkg/api/v1/pod#VisitPodSecretNames
+    /// upstream: pkg/api/v1/pod#VisitPodConfigmapNames
     fn add_containers(&mut self, pod: &Value) {
         for secret in items(pod, &["spec", "imagePullSecrets"]) {
             self.add(VertexKind::Secret, text(secret, &["name"]));
@@ -230,8 +230,8 @@ const PERSISTENT_SECRETS: [SecretPlace; 10] = [
 
 /// Returns the edges of a volume that is bound to a claim.
 ///
-/// upstream: k8s.io/kubernetes/plugin/pkg/auth/authorizer/node#Graph.AddPV
-/// upstream: k8s.io/kubernetes/pkg/api/v1/persistentvolume#VisitPVSecretNames
+/// upstream: plugin/pkg/auth/authorizer/node#Graph.AddPV
+/// upstream: pkg/api/v1/persistentvolume#VisitPVSecretNames
 fn volume_links(volume: &Value) -> Option<Links> {
     let spec = volume.get("spec")?;
     let claim = spec.get("claimRef")?;

@@ -43,7 +43,7 @@ impl NodeGraph {
 
     /// True if `node` may read the object because the object, or another one that refers to it, belongs to the node.
     ///
-    /// upstream: k8s.io/kubernetes/plugin/pkg/auth/authorizer/node#NodeAuthorizer.hasPathFrom
+    /// upstream: plugin/pkg/auth/authorizer/node#NodeAuthorizer.hasPathFrom
     pub fn leads_to(&self, kind: VertexKind, namespace: &str, name: &str, node: &str) -> bool {
         self.0.read().leads_to(kind, namespace, name, node)
     }

@@ -201,7 +201,7 @@ fn unheard_selectors(resource: &Field<'_, '_>) -> Option<String> {
 
 /// Returns the requirements of a field selector that can be parsed.
 ///
-/// upstream: k8s.io/kubernetes/pkg/registry/authorization/util#ResourceAttributesFrom
+/// upstream: pkg/registry/authorization/util#ResourceAttributesFrom
 fn selected_fields(selector: &Field<'_, '_>) -> Vec<FieldRequirement> {
     let raw = selector.child("rawSelector");
     if !raw.text().is_empty() {

@@ -49,7 +49,7 @@ impl Kubelets {
 
     /// Returns the kubelet of a node.
     ///
-    /// upstream: k8s.io/kubernetes/pkg/kubelet/client#NodeConnectionInfoGetter.GetConnectionInfo
+    /// upstream: pkg/kubelet/client#NodeConnectionInfoGetter.GetConnectionInfo
     ///
     /// # Errors
     /// If the node has no address of a preferred type.
@@ -75,7 +75,7 @@ impl Kubelets {
 
     /// Returns the first address of the most preferred type.
     ///
-    /// upstream: k8s.io/kubernetes/pkg/util/node#GetPreferredNodeAddress
+    /// upstream: pkg/util/node#GetPreferredNodeAddress
     fn address(&self, node: &Value) -> Result<String, Refusal> {
         let known: Vec<(&str, &str)> = items(node, &["status", "addresses"])
             .iter()

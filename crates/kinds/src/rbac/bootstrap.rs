@@ -57,7 +57,7 @@ pub(super) fn roles(of_cluster: bool, features: Features) -> Vec<Value> {
 /// Returns the rules of nodes, which are also those of the ClusterRole `system:node`. The authorization mode `Node` grants
 /// them on resources that it does not check by itself.
 ///
-/// upstream: k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/bootstrappolicy#NodeRules
+/// upstream: plugin/pkg/auth/authorizer/rbac/bootstrappolicy#NodeRules
 pub fn node_rules(features: Features) -> Vec<Rule> {
     let roles = read(TABLE, features).roles.into_iter();
     roles

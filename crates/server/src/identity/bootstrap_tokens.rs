@@ -57,7 +57,7 @@ impl BootstrapTokens {
 }
 
 impl TokenAuthenticator for BootstrapTokens {
-    /// upstream: k8s.io/kubernetes/plugin/pkg/auth/authenticator/token/bootstrap#TokenAuthenticator.AuthenticateToken
+    /// upstream: plugin/pkg/auth/authenticator/token/bootstrap#TokenAuthenticator.AuthenticateToken
     fn authenticate(&self, token: &str, audiences: &[&str]) -> Result<TokenUser, TokenError> {
         let parts = split(token).ok_or(TokenError::Unknown)?;
         let secret = self.secret(parts.id).ok_or(TokenError::Unknown)?;

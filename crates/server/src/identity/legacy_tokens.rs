@@ -127,7 +127,7 @@ impl IssuedClaims for LegacyClaims {
 }
 
 impl LegacyClaims {
-    /// upstream: k8s.io/kubernetes/pkg/serviceaccount#legacyValidator.Validate
+    /// upstream: pkg/serviceaccount#legacyValidator.Validate
     fn check(&self) -> Result<(), TokenError> {
         for (claim, value) in [
             ("sub", &self.sub),
@@ -237,7 +237,7 @@ impl LegacyTokens {
 
     /// Reports the use of a Secret, unless its label already has the day or, by another server's clock, the next one.
     ///
-    /// upstream: k8s.io/kubernetes/pkg/serviceaccount#legacyValidator.patchSecretWithLastUsedDate
+    /// upstream: pkg/serviceaccount#legacyValidator.patchSecretWithLastUsedDate
     fn note_use(&self, claims: &LegacyClaims, secret: &Value) {
         let now = self.clock.now();
         let (today, tomorrow) = (day(now), day(now + Duration::from_secs(24 * 60 * 60)));
@@ -256,7 +256,7 @@ impl LegacyTokens {
 
     /// Checks the objects of a token and reports its use. Adds annotations for the audit log, and a warning.
     ///
-    /// upstream: k8s.io/kubernetes/pkg/serviceaccount#legacyValidator.Validate
+    /// upstream: pkg/serviceaccount#legacyValidator.Validate
     fn check_objects(&self, token: &str, claims: &LegacyClaims, notes: &mut Notes) -> Result<(), TokenError> {
         let secret = self.secret(token, claims)?;
         let account = self.account(claims)?;

@@ -53,7 +53,7 @@ impl NodeConnections {
     /// Creates the clients. Kubelets get `certificate`, and their own certificates are verified only if there are
     /// `authorities`, in PEM.
     ///
-    /// upstream: k8s.io/kubernetes/pkg/kubelet/client#makeTransport
+    /// upstream: pkg/kubelet/client#makeTransport
     ///
     /// # Errors
     /// If `authorities` contains no certificate.
@@ -103,7 +103,7 @@ impl NodeConnections {
 
 /// Rejects a host that has an address to which nothing is passed on.
 ///
-/// upstream: k8s.io/kubernetes/pkg/registry/core/node#isProxyableHostname
+/// upstream: pkg/registry/core/node#isProxyableHostname
 async fn check_addresses(host: &str) -> Result<(), ApiError> {
     let looked_up = tokio::net::lookup_host((host, 0)).await;
     let found = looked_up.map_err(|_| ApiError::bad_request(format!("lookup {host}: no such host")))?;
