@@ -33,7 +33,7 @@ use crate::files;
 use crate::reload::{self, Changes, FileState};
 use crate::webhook::Webhook;
 
-/// Interval between attempts to use a configuration whose issuers could not be reached.
+/// Interval at which the file is read even if it seems not to have changed, and at which unreachable issuers are tried again.
 const RETRY_PERIOD: Duration = Duration::from_secs(60);
 
 /// Username prefix that means none.
@@ -191,6 +191,9 @@ impl AuthenticationFlags {
                 path.display().to_string()
             )
         };
+        let file = path.to_owned();
+        // The state of the file is noted before its content is read, so that no change is missed.
+        let changes = Changes::new(surroundings.shutdown, move || reload::state(&file));
         let text = files::read(path).with_context(failed)?;
         let configuration = AuthenticationConfiguration::read(&text).with_context(failed)?;
         let anonymous = configuration.anonymous.clone();
@@ -214,8 +217,6 @@ impl AuthenticationFlags {
         let jwt = JwtAuthenticators::new(issuers, surroundings.audiences.clone(), metrics.clone());
         metrics.in_force(&text);
         (follower.text, follower.jwt) = (text, Some(Arc::clone(&jwt)));
-        let file = path.to_owned();
-        let changes = Changes::new(surroundings.shutdown, move || reload::state(&file));
         let work = follower.follow(changes);
         surroundings
             .background
@@ -374,35 +375,34 @@ impl Follower {
     }
 
     async fn follow(mut self, mut changes: Changes<Option<FileState>>) {
-        let mut may_pass = false;
         loop {
+            // The file is also read from time to time: it may have changed without another time or length.
             tokio::select! {
                 has_changed = changes.next() => if !has_changed {
                     return;
                 },
-                () = tokio::time::sleep(RETRY_PERIOD), if may_pass => {}
+                () = tokio::time::sleep(RETRY_PERIOD) => {}
             }
-            may_pass = self.reload().await;
+            self.reload().await;
         }
     }
 
-    /// Reads the file and uses it. Returns true if that failed and a later attempt may succeed.
-    async fn reload(&mut self) -> bool {
+    /// Reads the file, and uses it if it has changed.
+    async fn reload(&mut self) {
         let path = self.path.display().to_string();
         let text = match files::read(&self.path) {
             Ok(text) => text,
             Err(error) => return self.fail(&format!("{error:#}")),
         };
         if text == self.text {
-            return false;
+            return;
         }
         let read = AuthenticationConfiguration::read(&text).map_err(|error| error.to_string());
         let issuers = match read.and_then(|configuration| self.issuers(configuration)) {
             Ok(issuers) => issuers,
             Err(why) => {
                 self.text = text;
-                self.fail(&why);
-                return false;
+                return self.fail(&why);
             }
         };
         if let Some(jwt) = &self.jwt
@@ -413,10 +413,9 @@ impl Follower {
         self.metrics.reloaded(&text);
         self.text = text;
         tracing::info!(path, "the authentication configuration has changed and was read again");
-        false
     }
 
-    fn fail(&self, error: &str) -> bool {
+    fn fail(&self, error: &str) {
         self.metrics.reload_failed();
         let path = self.path.display().to_string();
         tracing::error!(
@@ -424,7 +423,6 @@ impl Follower {
             error,
             "the authentication configuration cannot be used; the old one stays"
         );
-        true
     }
 }
 

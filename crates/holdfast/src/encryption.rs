@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use clap::{ArgAction, Args};
 use futures_util::future::BoxFuture;
-use holdfast_at_rest::encryption::{Encryption, EncryptionUpdate};
+use holdfast_at_rest::encryption::{ConfigurationDigest, Encryption, EncryptionUpdate};
 use holdfast_resource::Registry;
 use holdfast_server::objects::Store;
 use holdfast_server::operations::health::Endpoint;
@@ -31,7 +31,7 @@ pub(crate) const CHECKED: &[Endpoint] = &[Endpoint::Healthz, Endpoint::Readyz];
 /// Interval of the checks for a new content of the file, and for values that may have become readable.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Time after which a content that could not be used is tried again.
+/// Time after which a content that could not be used, or values that could not be decrypted, are tried again.
 const FAILURE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Maximum size of the configuration in bytes.
@@ -134,7 +134,6 @@ pub(crate) fn follow(flags: &EncryptionFlags, opened: &Opened, service: &Service
             flags: flags.clone(),
             file: file.to_owned(),
             encryption: Arc::clone(encryption),
-            loaded: digest_of(file),
             failed: None,
         };
         spawn(RELOAD_CHECK, "encryption-provider-config", Box::pin(reload.run()));
@@ -148,7 +147,7 @@ pub(crate) fn follow(flags: &EncryptionFlags, opened: &Opened, service: &Service
 }
 
 /// Digest of the content of a file; `None` if it cannot be read. The content itself is not kept, because it has keys.
-type FileDigest = Option<[u8; 32]>;
+type FileDigest = Option<ConfigurationDigest>;
 
 fn digest_of(file: &Path) -> FileDigest {
     Some(Sha256::digest(fs::read(file).ok()?).into())
@@ -159,7 +158,6 @@ struct Reload {
     flags: EncryptionFlags,
     file: PathBuf,
     encryption: Arc<Encryption>,
-    loaded: FileDigest,
     /// Content that could not be used, and the time of the next attempt.
     failed: Option<(FileDigest, Instant)>,
 }
@@ -169,11 +167,12 @@ impl Reload {
         loop {
             tokio::time::sleep(RETRY_INTERVAL).await;
             let found = digest_of(&self.file);
+            let loaded = self.encryption.digest();
             let is_due = match &self.failed {
                 Some((failed, again)) => *failed != found || Instant::now() >= *again,
-                None => found != self.loaded,
+                None => found != loaded,
             };
-            if found == self.loaded {
+            if found == loaded {
                 self.failed = None;
             } else if is_due {
                 self.reload(found);
@@ -193,7 +192,7 @@ impl Reload {
         match outcome {
             Ok(update) => {
                 self.encryption.replace(update);
-                (self.loaded, self.failed) = (found, None);
+                self.failed = None;
                 tracing::info!(%file, "the encryption configuration has changed and was read again");
             }
             Err(error) => {
@@ -224,7 +223,8 @@ pub(crate) fn decode_stored(encryption: &Arc<Encryption>) -> Arc<Decode> {
     })
 }
 
-/// Attempts to read the values that could not be decrypted, after each change that may help.
+/// Attempts to read the values that could not be decrypted: at the start, after each change that may help, and at
+/// intervals while there are such values. A plugin may reject a value although it is healthy.
 struct Retry {
     encryption: Arc<Encryption>,
     decode: Arc<Decode>,
@@ -233,21 +233,27 @@ struct Retry {
 
 impl Retry {
     async fn run(self) {
-        let mut seen = self.encryption.changes();
+        // A plugin may have recovered after the values were read and before this task started.
+        let mut seen = None;
+        let mut next: Option<Instant> = None;
         loop {
             tokio::time::sleep(RETRY_INTERVAL).await;
-            let changes = self.encryption.changes();
-            if changes == seen {
+            if self.encryption.take_failed() {
+                next.get_or_insert_with(|| Instant::now() + FAILURE_INTERVAL);
+            }
+            let changes = Some(self.encryption.changes());
+            if changes == seen && next.is_none_or(|next| Instant::now() < next) {
                 continue;
             }
+            let is_new = changes != seen;
+            (seen, next) = (changes, None);
             match self.store.restore_untransformable(&*self.decode).await {
-                Ok(0) => seen = changes,
-                Ok(unreadable) => {
-                    seen = changes;
-                    tracing::warn!(unreadable, "values can still not be decrypted");
-                }
+                Ok(0) => continue,
+                Ok(unreadable) if is_new => tracing::warn!(unreadable, "values can still not be decrypted"),
+                Ok(unreadable) => tracing::debug!(unreadable, "values can still not be decrypted"),
                 Err(error) => tracing::warn!(%error, "cannot write values that can be decrypted again"),
             }
+            next = Some(Instant::now() + FAILURE_INTERVAL);
         }
     }
 }

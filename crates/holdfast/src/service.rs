@@ -111,7 +111,11 @@ impl Assembly<'_> {
         let authentication = self.authentication(&metrics)?;
         let bootstrap_tokens = bootstrap.map(|tokens| Arc::new(tokens) as Arc<dyn TokenAuthenticator>);
         let local = [
-            Arc::new(token_file.unwrap_or_default()) as Arc<dyn TokenAuthenticator>,
+            Arc::new(
+                token_file
+                    .unwrap_or_default()
+                    .with_audiences(token_config(flags).audiences),
+            ) as Arc<dyn TokenAuthenticator>,
             Arc::clone(&accounts) as Arc<dyn TokenAuthenticator>,
             Arc::new(legacy) as Arc<dyn TokenAuthenticator>,
         ];

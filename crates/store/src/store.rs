@@ -105,10 +105,11 @@ impl<X: Indexer> Store<X> {
     }
 
     /// Tries again to read the values that could not be transformed, and writes the readable ones again, so that
-    /// watchers see them. `decode` returns the value for a key. Returns the number of values that remain unreadable.
+    /// watchers see them. `decode` returns the value for a key. Returns the number of values that remain unreadable,
+    /// which includes values that cannot be written. A value that another server wrote meanwhile does not.
     ///
     /// # Errors
-    /// [`CommitError`] if a value cannot be written. A value that another server wrote meanwhile is no error.
+    /// The last [`CommitError`] if values can be decoded, but none of them can be written; [`CommitError::Closed`].
     pub async fn restore_untransformable(
         &self,
         decode: impl Fn(&Key, UntransformableValue<'_>) -> Result<Value, CodecError>,
@@ -120,7 +121,7 @@ impl<X: Indexer> Store<X> {
         if !snapshot.may_be_untransformable() {
             return Ok(0);
         }
-        let mut unreadable = 0;
+        let (mut unreadable, mut restored, mut failure) = (0, 0, None);
         for entry in snapshot
             .range(b"")
             .filter(|entry| entry.form() == StoredForm::UNREADABLE)
@@ -132,15 +133,26 @@ impl<X: Indexer> Store<X> {
                 continue;
             };
             let (key, expected) = (entry.key().clone(), entry.mod_revision());
-            match self
-                .commit(Transaction::new().guard(key.clone(), expected).put(key, value))
-                .await
-            {
-                Ok(_) | Err(CommitError::GuardFailed { .. }) => {}
-                Err(error) => return Err(error),
+            let write = Transaction::new().guard(key.clone(), expected).put(key, value);
+            match self.commit(write).await {
+                Ok(_) => restored += 1,
+                Err(CommitError::GuardFailed { key, .. }) if key == *entry.key() => restored += 1,
+                Err(error @ CommitError::Closed) => return Err(error),
+                // The guard of another key is that of a claim, such as the address of a Service.
+                Err(error) => {
+                    unreadable += 1;
+                    failure = Some(error);
+                }
             }
         }
-        Ok(unreadable)
+        match failure {
+            Some(error) if restored == 0 => Err(error),
+            Some(error) => {
+                tracing::warn!(%error, "values that can be decrypted again cannot be written");
+                Ok(unreadable)
+            }
+            None => Ok(unreadable),
+        }
     }
 
     /// Returns the additional stores with the prefixes of their keys.

@@ -4,6 +4,7 @@ use aws_lc_rs::aead::{AES_128_GCM, AES_192_GCM, AES_256_GCM, Aad, LessSafeKey, N
 use aws_lc_rs::cipher::{
     AES_128, AES_192, AES_256, DecryptingKey, DecryptionContext, EncryptingKey, EncryptionContext, UnboundCipherKey,
 };
+use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::hkdf::{HKDF_SHA256, Prk};
 use aws_lc_rs::rand;
 
@@ -15,6 +16,8 @@ const NONCE_BYTES: usize = 12;
 const BLOCK_BYTES: usize = 16;
 /// Length of a seed, of the random bytes that derive a key from it, and of that key.
 pub(super) const SEED_BYTES: usize = 32;
+/// Length of a block of SHA-256 in bytes. HMAC uses the digest of a longer key.
+const SHA256_BLOCK_BYTES: usize = 64;
 
 pub(super) const TOO_SHORT: &str = "the stored data was shorter than the required size";
 const NO_RANDOM: &str = "unable to read sufficient random bytes";
@@ -126,10 +129,15 @@ pub(super) struct ExtendedNonceGcm(Prk);
 
 impl ExtendedNonceGcm {
     pub(super) fn new(seed: &[u8]) -> Result<Self, String> {
-        match seed.len() >= SEED_BYTES {
-            true => Ok(Self(Prk::new_less_safe(HKDF_SHA256, seed))),
-            false => Err(format!("invalid seed length {} used for key generation", seed.len())),
+        if seed.len() < SEED_BYTES {
+            return Err(format!("invalid seed length {} used for key generation", seed.len()));
         }
+        if seed.len() > SHA256_BLOCK_BYTES {
+            // The library panics for a longer seed.
+            let short = digest(&SHA256, seed);
+            return Ok(Self(Prk::new_less_safe(HKDF_SHA256, short.as_ref())));
+        }
+        Ok(Self(Prk::new_less_safe(HKDF_SHA256, seed)))
     }
 
     fn derived(&self, info: &[u8]) -> Result<Gcm, String> {

@@ -7,11 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use aws_lc_rs::digest::{SHA256, digest};
 use holdfast_gotext::errors::aggregate;
 use holdfast_schema::{Aggregate, FieldError, GroupResource};
 use holdfast_store::{
     CodecError, ENCRYPTED_WITHOUT_PROVIDER, StoredForm, Transformed, Transformer, is_encrypted, table_by_segments,
 };
+use parking_lot::Mutex;
 
 use super::configuration::{Configuration, DecodeError};
 use super::forms::Forms;
@@ -50,13 +52,21 @@ pub struct Encryption {
     resources: HashMap<Box<[u8]>, GroupResource>,
     forms: Arc<Forms>,
     rules: ArcSwap<Rules>,
+    /// Digest of the configuration in use.
+    digest: Mutex<Option<ConfigurationDigest>>,
     events: KmsEvents,
     /// True if a value could not be decrypted.
     failed: AtomicBool,
 }
 
+/// SHA-256 digest of the bytes of a configuration, which does not reveal its keys.
+pub type ConfigurationDigest = [u8; 32];
+
 /// Providers of a new configuration that are not in use yet.
-pub struct EncryptionUpdate(Rules);
+pub struct EncryptionUpdate {
+    rules: Rules,
+    digest: Option<ConfigurationDigest>,
+}
 
 /// Result of the last check of a plugin.
 pub type KmsCheck = Result<(), String>;
@@ -72,6 +82,7 @@ impl Encryption {
                 .collect(),
             forms: Arc::default(),
             rules: ArcSwap::default(),
+            digest: Mutex::default(),
             events: KmsEvents::default(),
             failed: AtomicBool::new(false),
         }
@@ -94,13 +105,22 @@ impl Encryption {
             return Err(ConfigurationError::Invalid(errors));
         }
         let rules = Rules::new(&configuration, &self.forms, &self.events);
-        rules.map(EncryptionUpdate).map_err(ConfigurationError::Build)
+        Ok(EncryptionUpdate {
+            rules: rules.map_err(ConfigurationError::Build)?,
+            digest: digest(&SHA256, text).as_ref().try_into().ok(),
+        })
     }
 
     /// Uses other providers from now on.
     pub fn replace(&self, update: EncryptionUpdate) {
-        self.rules.store(Arc::new(update.0));
+        self.rules.store(Arc::new(update.rules));
+        *self.digest.lock() = update.digest;
         self.events.add();
+    }
+
+    /// Returns the digest of the configuration in use; `None` before the first.
+    pub fn digest(&self) -> Option<ConfigurationDigest> {
+        *self.digest.lock()
     }
 
     /// Returns true if the configuration has plugins.
@@ -217,10 +237,10 @@ impl EncryptionUpdate {
     /// # Errors
     /// If one of them does not become healthy in time.
     pub fn wait_until_healthy(&self) -> Result<(), ConfigurationError> {
-        let timeouts: Duration = self.0.plugins().iter().map(|plugin| plugin.timeout()).sum();
+        let timeouts: Duration = self.rules.plugins().iter().map(|plugin| plugin.timeout()).sum();
         let end = Instant::now() + MIN_HEALTH_WAIT.max(2 * timeouts);
         loop {
-            match check(&self.0) {
+            match check(&self.rules) {
                 Ok(()) => return Ok(()),
                 Err(error) if Instant::now() >= end => return Err(ConfigurationError::Unhealthy(error)),
                 Err(_) => std::thread::sleep(HEALTH_POLL),

@@ -24,5 +24,5 @@ mod validation;
 
 pub use configuration::{Configuration, Key, KmsConfiguration, ProviderConfiguration, ResourceRule};
 pub use encrypted_codec::EncryptedCodec;
-pub use encryption::{ConfigurationError, Encryption, EncryptionUpdate, KmsCheck};
+pub use encryption::{ConfigurationDigest, ConfigurationError, Encryption, EncryptionUpdate, KmsCheck};
 pub use validation::validate;

@@ -26,6 +26,10 @@ const KMS_V1_DISABLED: &str = "KMSv1 is deprecated and will only receive securit
 const NO_PROVIDER: &str = "no matching prefix found";
 const NO_AES_KEY: &str = "no matching key was found for the provided AES transformer";
 const NO_SECRETBOX_KEY: &str = "no matching key was found for the provided Secretbox transformer";
+const NOT_AN_OBJECT: &str = "the decrypted data is not an object, so another key encrypted it";
+
+/// First bytes of stored objects: JSON, protobuf and CBOR.
+const OBJECT_PREFIXES: [&[u8]; 3] = [b"{\"", b"k8s\0", b"\xd9\xd9\xf7"];
 
 /// Providers in their order.
 ///
@@ -41,7 +45,11 @@ pub(super) struct Provider {
 
 enum Method {
     Identity,
-    Keys { keys: Vec<NamedKey>, missing: &'static str },
+    Keys {
+        keys: Vec<NamedKey>,
+        missing: &'static str,
+        is_authenticated: bool,
+    },
     Kms(Arc<KmsProvider>),
 }
 
@@ -58,22 +66,27 @@ type NewCipher = fn(&[u8]) -> Result<Box<dyn Cipher>, String>;
 struct LocalKind {
     prefix: &'static str,
     missing: &'static str,
+    /// True if the cipher detects a wrong key.
+    is_authenticated: bool,
     new_cipher: NewCipher,
 }
 
 const GCM_KIND: LocalKind = LocalKind {
     prefix: AESGCM,
     missing: NO_AES_KEY,
+    is_authenticated: true,
     new_cipher: |key| Ok(Box::new(Gcm::new(key)?)),
 };
 const CBC_KIND: LocalKind = LocalKind {
     prefix: AESCBC,
     missing: NO_AES_KEY,
+    is_authenticated: false,
     new_cipher: |key| Ok(Box::new(Cbc::new(key)?)),
 };
 const SECRETBOX_KIND: LocalKind = LocalKind {
     prefix: SECRETBOX,
     missing: NO_SECRETBOX_KEY,
+    is_authenticated: true,
     new_cipher: |key| Ok(Box::new(Secretbox::new(key)?)),
 };
 
@@ -89,11 +102,15 @@ impl LocalKind {
                 prefix,
             })
         };
-        let missing = self.missing;
+        let (missing, is_authenticated) = (self.missing, self.is_authenticated);
         let keys = keys.iter().map(named).collect::<Result<_, _>>()?;
         Ok(Provider {
             prefix: self.prefix.as_bytes().to_vec(),
-            method: Method::Keys { keys, missing },
+            method: Method::Keys {
+                keys,
+                missing,
+                is_authenticated,
+            },
         })
     }
 }
@@ -136,13 +153,19 @@ impl Provider {
             Method::Identity if is_encrypted(data) => Err(ENCRYPTED_WITHOUT_PROVIDER.to_owned()),
             Method::Identity => Ok(None),
             Method::Kms(kms) => kms.decrypt(path, data).map(Some),
-            Method::Keys { keys, missing } => {
+            Method::Keys {
+                keys,
+                missing,
+                is_authenticated,
+            } => {
                 let mut errors = Vec::new();
                 for key in keys {
                     let Some(data) = data.strip_prefix(&key.prefix[..]) else {
                         continue;
                     };
                     match key.cipher.decrypt(path, data) {
+                        // With a wrong key, one in 256 values has a valid padding.
+                        Ok(bytes) if !is_authenticated && !is_object(&bytes) => errors.push(NOT_AN_OBJECT.to_owned()),
                         Ok(bytes) => return Ok(Some(Transformed { bytes, form: key.form })),
                         Err(error) => errors.push(error),
                     }
@@ -160,7 +183,7 @@ impl Provider {
                 let Transformed { bytes, form } = kms.encrypt(path, plain)?;
                 (&[][..], bytes, form)
             }
-            Method::Keys { keys, missing } => {
+            Method::Keys { keys, missing, .. } => {
                 let key = keys.first().ok_or(*missing)?;
                 (&key.prefix[..], key.cipher.encrypt(path, plain)?, key.form)
             }
@@ -223,6 +246,11 @@ impl Providers {
     pub(super) fn form(&self) -> StoredForm {
         self.0.first().map_or(StoredForm::PLAIN, |provider| provider.form())
     }
+}
+
+/// Returns true if the bytes begin like a stored object.
+fn is_object(bytes: &[u8]) -> bool {
+    OBJECT_PREFIXES.iter().any(|prefix| bytes.starts_with(prefix))
 }
 
 /// Returns the text of several errors, or of their absence.

@@ -15,7 +15,7 @@ use super::*;
 const SECRET: &[u8] = b"/registry/secrets/default/s";
 const CONFIG_MAP: &[u8] = b"/registry/configmaps/default/c";
 const CUSTOM: &[u8] = b"/registry/example.com/widgets/default/w";
-const PLAIN: &[u8] = b"a secret of sorts";
+const PLAIN: &[u8] = br#"{"text":"a secret of sorts"}"#;
 
 fn encryption() -> Encryption {
     let resources = ["secrets", "configmaps"].map(|name| {
@@ -90,7 +90,7 @@ fn value_of_each_provider_is_read_back() {
         assert_eq!(read(&encryption, SECRET, &bytes), Ok((PLAIN.to_vec(), true)));
         assert_eq!(stored(&encryption, CONFIG_MAP), PLAIN);
         for length in 0..40 {
-            let plain = vec![7; length];
+            let plain = [b"{\"".to_vec(), vec![7; length]].concat();
             let sealed = encryption.transform_to_storage(SECRET, &plain).unwrap().unwrap();
             assert_eq!(read(&encryption, SECRET, &sealed.bytes).unwrap().0, plain);
         }
@@ -118,6 +118,19 @@ fn changed_value_is_an_error_with_its_key() {
             error.ends_with("the stored data was shorter than the required size"),
             "{error}"
         );
+    }
+}
+
+#[test]
+fn value_of_aescbc_under_another_key_of_the_name_is_an_error() {
+    let (one, two) = (provider("aescbc", "key1", KEY_ONE), provider("aescbc", "key1", KEY_TWO));
+    let (encrypting, other) = (with_rules(&secrets(&one)), with_rules(&secrets(&two)));
+    let both = with_rules(&secrets(&(two + &one)));
+    // Some of the values have a valid padding under the other key.
+    for _ in 0..2_000 {
+        let bytes = stored(&encrypting, SECRET);
+        assert!(read(&other, SECRET, &bytes).is_err());
+        assert_eq!(read(&both, SECRET, &bytes), Ok((PLAIN.to_vec(), false)));
     }
 }
 
@@ -191,4 +204,17 @@ fn wildcards_cover_groups_in_order() {
     ] {
         assert!(!is_encrypted(&stored(&encryption, key)));
     }
+}
+
+#[test]
+fn digest_changes_with_the_configuration_in_use() {
+    let encryption = encryption();
+    assert_eq!(encryption.digest(), None);
+    use_rules(&encryption, &secrets(&provider("aesgcm", "one", KEY_ONE)));
+    let first = encryption.digest();
+    let other = configuration(&secrets(&provider("aesgcm", "two", KEY_TWO)));
+    let update = encryption.prepare(other.as_bytes(), true).unwrap();
+    assert!(first.is_some() && encryption.digest() == first);
+    encryption.replace(update);
+    assert_ne!(encryption.digest(), first);
 }

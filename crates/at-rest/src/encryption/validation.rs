@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::alphabet;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use holdfast_gotext::quote::quote;
 use holdfast_gotext::{duration, url};
 use holdfast_schema::{FieldError, FieldPath, GroupResource};
@@ -18,6 +19,12 @@ const SECRETBOX_KEY_BYTES: &[usize] = &[32];
 
 /// Resources without a REST API.
 const WITHOUT_API: [&str; 3] = ["apiserveripinfo", "serviceipallocations", "servicenodeportallocations"];
+
+/// Base64 as Go decodes it: unused bits of the last letter may be set, and padding is required.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
+);
 
 /// Returns the group and resource of a name such as `deployments.apps`, `secrets` or `*.`.
 ///
@@ -34,7 +41,7 @@ pub(super) fn parse_group_resource(name: &str) -> GroupResource {
 pub(super) fn decode_secret(secret: &str) -> Option<Vec<u8>> {
     // Go ignores line breaks.
     let text: String = secret.chars().filter(|letter| !matches!(letter, '\n' | '\r')).collect();
-    STANDARD.decode(text).ok()
+    BASE64.decode(text).ok()
 }
 
 /// Validates a configuration. `reload` is true if the file is reloaded automatically.

@@ -141,9 +141,20 @@ impl Collector {
                 None => OwnerState::Unknown,
             };
         };
+        // Its uid is unknown, so it may be the owner.
+        if self.is_unreadable(&place) {
+            return OwnerState::Unknown;
+        }
         let uid = Uid::new(reference.str_at(&["uid"]).unwrap_or_default());
         let at = place.clone();
         self.absent.standing(uid, place, looks, || self.occupant(&at))
+    }
+
+    /// Returns true if an object with this reference exists and cannot be read.
+    fn is_unreadable(&self, place: &ObjectRef) -> bool {
+        let registry = self.client.registry();
+        let resource = registry.resource(&place.resource);
+        resource.is_some_and(|resource| self.client.is_unreadable(resource, &place.namespace, &place.name))
     }
 
     /// Returns the object that currently has this reference.
@@ -168,7 +179,11 @@ impl Collector {
     /// Removes the references to `owner` from a dependent.
     pub(super) async fn forget(&self, dependent: &Uid, place: &ObjectRef, owner: &Uid) -> Result<(), RequestError> {
         let Some(Found { object, resource }) = self.get(place) else {
-            return Ok(());
+            // An object that cannot be read keeps its reference, and would be deleted once it can be read.
+            return match self.is_unreadable(place) {
+                true => Err(retry_later(format!("{} {} cannot be read", place.resource, place.name))),
+                false => Ok(()),
+            };
         };
         let tree = object.tree();
         let references = tree
@@ -210,6 +225,15 @@ impl Collector {
     }
 }
 
+/// Returns the error with which a task is tried again later.
+fn retry_later(message: String) -> RequestError {
+    RequestError {
+        code: 404,
+        reason: Default::default(),
+        message,
+    }
+}
+
 /// Executes a decision.
 async fn act_on(
     client: Client,
@@ -220,11 +244,9 @@ async fn act_on(
 ) -> Result<(), RequestError> {
     match decision {
         Decision::Keep => Ok(()),
-        Decision::Later => Err(RequestError {
-            code: 404,
-            reason: Default::default(),
-            message: format!("no such kind is served as that of an owner of {path}"),
-        }),
+        Decision::Later => Err(retry_later(format!(
+            "an owner of {path} has a kind that is not served, or cannot be read"
+        ))),
         Decision::Detach(gone) => {
             let gone: HashSet<usize> = gone.into_iter().collect();
             let kept = references

@@ -14,7 +14,7 @@ pub(super) enum OwnerState {
     Waiting,
     /// It does not exist.
     Dangling,
-    /// Its kind is not served, at least for now.
+    /// Its kind is not served, or the object cannot be read, at least for now.
     Unknown,
     /// It is namespaced and the dependent is cluster-scoped. That is not allowed, and has no effect.
     Invalid,

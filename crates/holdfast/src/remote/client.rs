@@ -28,6 +28,9 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum number of bytes of a response: discovery of a server with many custom resources is the largest.
 const MAX_ANSWER: usize = 64 << 20;
 
+/// Maximum number of bytes of a webhook's response.
+const MAX_WEBHOOK_ANSWER: usize = 1 << 20;
+
 /// A connection to a server.
 pub(crate) struct Client {
     sender: SendRequest<Full<Bytes>>,
@@ -83,7 +86,7 @@ impl Client {
     /// Returns the JSON document at `path`.
     pub(crate) async fn get(&mut self, path: &str, accept: &str) -> Result<Value> {
         let request = Request::get(format!("{}{path}", self.root)).header(header::ACCEPT, accept);
-        let answer = self.ask(request, Bytes::new()).await;
+        let answer = self.ask(request, Bytes::new(), MAX_ANSWER).await;
         let (status, body) = answer.with_context(|| format!("GET {path}"))?;
         let value = json::parse(&body, &Limits::TRUSTED);
         if !status.is_success() {
@@ -99,7 +102,7 @@ impl Client {
     /// Returns the text at `path`.
     pub(crate) async fn text(&mut self, path: &str) -> Result<String> {
         let request = Request::get(format!("{}{path}", self.root)).header(header::ACCEPT, "*/*");
-        let (status, body) = self.ask(request, Bytes::new()).await?;
+        let (status, body) = self.ask(request, Bytes::new(), MAX_ANSWER).await?;
         beginning(status, &body)
     }
 
@@ -109,10 +112,10 @@ impl Client {
         let request = Request::post(format!("{root}?{query}"))
             .header(header::ACCEPT, "application/json, */*")
             .header(header::CONTENT_TYPE, "application/json");
-        self.ask(request, body).await
+        self.ask(request, body, MAX_WEBHOOK_ANSWER).await
     }
 
-    async fn ask(&mut self, request: Builder, body: Bytes) -> Result<(StatusCode, Bytes)> {
+    async fn ask(&mut self, request: Builder, body: Bytes, max_bytes: usize) -> Result<(StatusCode, Bytes)> {
         let mut request = request
             .header(header::HOST, &self.host)
             .header(header::USER_AGENT, concat!("holdfast/", env!("CARGO_PKG_VERSION")));
@@ -123,7 +126,7 @@ impl Client {
         let answer = async {
             self.sender.ready().await?;
             let (head, body) = self.sender.send_request(request).await?.into_parts();
-            let body = Limited::new(body, MAX_ANSWER).collect().await;
+            let body = Limited::new(body, max_bytes).collect().await;
             let body = body.map_err(|error| anyhow::anyhow!("{error}"))?;
             anyhow::Ok((head.status, body.to_bytes()))
         };

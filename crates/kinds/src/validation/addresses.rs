@@ -224,7 +224,8 @@ pub(crate) fn block_warning(field: &Field<'_, '_>) -> Option<String> {
 ///
 /// upstream: pkg/apis/core/validation#ValidateEndpointIP
 pub(crate) fn endpoint_address(field: &Field<'_, '_>, own: Option<IpAddr>, errors: &mut Errors) {
-    let Some(address) = lenient_address(field.text()) else {
+    // An IPv4-mapped IPv6 address is in the ranges of its IPv4 address.
+    let Some(address) = lenient_address(field.text()).map(|address| address.to_canonical()) else {
         errors.push(field.invalid_text(NOT_AN_ADDRESS));
         return;
     };
@@ -315,6 +316,27 @@ mod tests {
         }
         assert_eq!(errors(Reading::address, "1.2.3"), [NOT_AN_ADDRESS]);
         assert_eq!(errors(Reading::block, "10.0.0.0"), [NOT_A_BLOCK]);
+    }
+
+    #[test]
+    fn endpoints_have_no_local_addresses_in_any_form() {
+        fn check(field: &Field<'_, '_>, errors: &mut Errors) {
+            endpoint_address(field, None, errors);
+        }
+        for valid in ["10.1.2.3", "::ffff:10.1.2.3", "fd00::1"] {
+            assert!(errors_of(check, valid).is_empty(), "{valid}");
+        }
+        for loopback in ["127.0.0.1", "127.00.0.1", "::ffff:127.0.0.1", "::1"] {
+            assert_eq!(
+                errors_of(check, loopback),
+                ["may not be in the loopback range (127.0.0.0/8, ::1/128)"],
+                "{loopback}"
+            );
+        }
+        assert_eq!(
+            errors_of(check, "::ffff:169.254.1.1"),
+            ["may not be in the link-local range (169.254.0.0/16, fe80::/10)"]
+        );
     }
 
     #[test]

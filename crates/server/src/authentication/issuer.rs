@@ -56,10 +56,11 @@ impl FetchedKeys {
     }
 }
 
-/// Time and error of the last fetch.
+/// Times and error of the last fetch.
 #[derive(Default)]
 struct LastFetch {
     begun: Option<Instant>,
+    ended: Option<Instant>,
     error: Option<String>,
 }
 
@@ -220,16 +221,20 @@ impl RemoteIssuer {
 
     /// Returns keys that are newer than those of the fetch `seen`, or the same if they were fetched just now.
     async fn refresh(&self, seen: u64) -> Result<Arc<FetchedKeys>, String> {
+        let asked = Instant::now();
         let mut last = self.fetches.lock().await;
         let current = self.keys.load_full();
         if current.generation != seen {
             return Ok(current);
         }
-        if last.begun.is_some_and(|begun| begun.elapsed() < MIN_FETCH_INTERVAL) {
+        // Those that waited for a fetch share its outcome, however long it took.
+        let is_fresh = last.ended.is_some_and(|ended| ended >= asked);
+        if is_fresh || last.begun.is_some_and(|begun| begun.elapsed() < MIN_FETCH_INTERVAL) {
             return last.error.clone().map_or(Ok(current), Err);
         }
         last.begun = Some(Instant::now());
         let fetched = self.fetch(seen + 1).await;
+        last.ended = Some(Instant::now());
         last.error = fetched.as_ref().err().cloned();
         let fetched = Arc::new(fetched?);
         self.keys.store(Arc::clone(&fetched));

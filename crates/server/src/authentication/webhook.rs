@@ -10,7 +10,6 @@ use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared};
 use holdfast_authorization::User;
 use holdfast_resource::access::{RemoteTokenAuthenticator, TokenError, TokenFuture, TokenUser};
-use holdfast_resource::table::items;
 use holdfast_value::{Limits, List, Map, Value, json};
 use http::StatusCode;
 use parking_lot::Mutex;
@@ -134,13 +133,16 @@ impl TokenWebhook {
         let (reviewer, token) = (Arc::clone(&self.reviewer), token.to_owned());
         // The lookup continues if those who wait for it leave, and then serves later ones from the cache.
         let task = tokio::spawn(async move {
+            let _running = RunningLookup {
+                reviewer: Arc::clone(&reviewer),
+                key,
+            };
             let ended = tokio::time::timeout(LOOKUP_LIMIT, reviewer.review(&key, &token, &wanted)).await;
             let outcome = ended.unwrap_or_else(|_| Err(TokenError::Refused("context deadline exceeded".to_owned())));
             // Failures may pass.
             if matches!(outcome, Ok(_) | Err(TokenError::Unknown)) {
                 reviewer.cache.insert(key, &outcome);
             }
-            reviewer.running.lock().remove(&key);
             outcome
         });
         let unexpected = || Err(TokenError::Refused("authentication failed unexpectedly".to_owned()));
@@ -150,6 +152,18 @@ impl TokenWebhook {
             .shared();
         running.insert(key, lookup.clone());
         Ok(lookup)
+    }
+}
+
+/// Entry of a lookup among those that run. It is removed even if the lookup panics.
+struct RunningLookup {
+    reviewer: Arc<Reviewer>,
+    key: TokenKey,
+}
+
+impl Drop for RunningLookup {
+    fn drop(&mut self) {
+        self.reviewer.running.lock().remove(&self.key);
     }
 }
 
@@ -225,11 +239,8 @@ impl Reviewer {
                 "the webhook answered with kind {kind:?} of version {version:?}"
             )));
         }
-        let texts = |path: &[&str]| -> Vec<SmolStr> {
-            let texts = items(&review, path).iter().filter_map(Value::as_str);
-            texts.map(SmolStr::new).collect()
-        };
-        let stated = texts(&["status", "audiences"]);
+        let texts = |path: &[&str]| texts(review.at(path)).ok_or_else(|| malformed(path));
+        let stated = texts(&["status", "audiences"])?;
         let valid = if stated.is_empty() { &self.audiences } else { &stated };
         let audiences: Vec<SmolStr> = wanted.iter().filter(|one| valid.contains(one)).cloned().collect();
         if audiences.is_empty() {
@@ -241,11 +252,15 @@ impl Reviewer {
                 why => refused(why.to_owned()),
             });
         }
+        let name = text(&["status", "user", "username"]);
+        if name.is_empty() {
+            return Err(refused("the webhook named no user".to_owned()));
+        }
         let user = User {
-            name: text(&["status", "user", "username"]).into(),
+            name: name.into(),
             uid: text(&["status", "user", "uid"]).into(),
-            groups: texts(&["status", "user", "groups"]),
-            extra: extra(&review),
+            groups: texts(&["status", "user", "groups"])?,
+            extra: extra(&review)?,
         };
         Ok(TokenUser {
             user: Arc::new(authenticated(user)),
@@ -256,13 +271,32 @@ impl Reviewer {
     }
 }
 
+/// Returns a list of texts; `None` if the value is something else.
+fn texts(value: Option<&Value>) -> Option<Vec<SmolStr>> {
+    match value {
+        None | Some(Value::Null) => Some(Vec::new()),
+        Some(Value::List(list)) => list.iter().map(|text| text.as_str().map(SmolStr::new)).collect(),
+        Some(_) => None,
+    }
+}
+
+fn malformed(path: &[&str]) -> TokenError {
+    TokenError::Refused(format!("{} in the webhook's answer is malformed", path.join(".")))
+}
+
 /// Returns the further attributes of the user in a review.
-fn extra(review: &Value) -> Vec<(SmolStr, Vec<SmolStr>)> {
-    let extra = review.at(&["status", "user", "extra"]).and_then(Value::as_map);
-    let entries = extra.into_iter().flat_map(|extra| extra.iter()).map(|(key, values)| {
-        let list = values.as_list().into_iter().flat_map(|values| values.iter());
-        let values = list.filter_map(Value::as_str).map(SmolStr::new);
-        (key.clone(), values.collect())
+///
+/// # Errors
+/// If a value is not a list of texts.
+fn extra(review: &Value) -> Result<Vec<(SmolStr, Vec<SmolStr>)>, TokenError> {
+    let path = ["status", "user", "extra"];
+    let extra = match review.at(&path) {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(extra) => extra.as_map().ok_or_else(|| malformed(&path))?,
+    };
+    let entries = extra.iter().map(|(key, values)| {
+        let values = texts(Some(values)).ok_or_else(|| malformed(&path))?;
+        Ok((key.clone(), values))
     });
     entries.collect()
 }

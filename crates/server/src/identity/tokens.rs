@@ -13,12 +13,13 @@ use smol_str::SmolStr;
 
 use super::authenticated;
 
-/// The audience of the tokens that this server accepts, for token reviews.
+/// Audience of this server unless it is configured, for token reviews.
 pub const AUDIENCE: &str = "https://kubernetes.default.svc";
 
 /// The tokens of a file.
-#[derive(Default)]
 pub struct TokenFile {
+    /// Audiences of this server, for which the tokens are valid.
+    audiences: Vec<SmolStr>,
     /// Tokens by their keyed hash, and compared in constant time: the duration of a look-up reveals nothing about similar
     /// tokens.
     users: HashMap<u64, Vec<TokenEntry>>,
@@ -52,7 +53,23 @@ pub enum TokenFileError {
     },
 }
 
+impl Default for TokenFile {
+    fn default() -> Self {
+        Self {
+            audiences: vec![SmolStr::new_static(AUDIENCE)],
+            users: HashMap::new(),
+            hasher: RandomState::new(),
+        }
+    }
+}
+
 impl TokenFile {
+    /// Returns the same tokens for `audiences`, those of this server.
+    #[must_use]
+    pub fn with_audiences(self, audiences: Vec<SmolStr>) -> Self {
+        Self { audiences, ..self }
+    }
+
     /// Reads the file at `path`.
     ///
     /// # Errors
@@ -116,15 +133,18 @@ impl TokenAuthenticator for TokenFile {
     /// Authenticates a token of the file for the requested audiences that are this server's.
     fn authenticate(&self, token: &str, audiences: &[&str]) -> Result<TokenUser, TokenError> {
         let user = self.user(token).ok_or(TokenError::Unknown)?;
+        let is_own = |audience: &&str| self.audiences.iter().any(|own| own == *audience);
         // An audience that is requested twice is returned twice.
-        let own = audiences.iter().filter(|audience| **audience == AUDIENCE).count();
-        let good = if audiences.is_empty() { 1 } else { own };
-        if good == 0 {
+        let valid: Vec<SmolStr> = match audiences {
+            [] => self.audiences.clone(),
+            requested => requested.iter().copied().filter(is_own).map(SmolStr::new).collect(),
+        };
+        if valid.is_empty() && !audiences.is_empty() {
             return Err(TokenError::Unknown);
         }
         Ok(TokenUser {
             user: Arc::clone(user),
-            audiences: vec![SmolStr::new_static(AUDIENCE); good],
+            audiences: valid,
             annotations: Vec::new(),
             warning: None,
         })

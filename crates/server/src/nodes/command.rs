@@ -61,6 +61,9 @@ const MAX_RECEIVED: usize = 1 << 20;
 /// Maximum length of the error that ends a command.
 const MAX_ERROR_BYTES: usize = 64 * 1024;
 
+/// Time limit for the kubelet to begin the command.
+const DIAL_TIMEOUT: Duration = Duration::from_secs(3 * 60);
+
 /// Time limit for the kubelet to accept a stream.
 const STREAM_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -159,9 +162,10 @@ impl Command {
             _ => ERROR,
         };
         socket.send(Message::Binary(Bytes::copy_from_slice(&[first]))).await?;
-        let outcome = match self.dial().await {
-            Ok(kubelet) => self.relay(socket, kubelet).await,
-            Err(why) => Some(CommandEnd::Failed(why)),
+        let outcome = match tokio::time::timeout(DIAL_TIMEOUT, self.dial()).await {
+            Ok(Ok(kubelet)) => self.relay(socket, kubelet).await,
+            Ok(Err(why)) => Some(CommandEnd::Failed(why)),
+            Err(_) => Some(CommandEnd::Failed("i/o timeout".to_owned())),
         };
         let Some(end) = outcome else { return Ok(()) };
         let mut message = vec![ERROR];
@@ -221,7 +225,7 @@ impl Command {
             writer,
             ids,
             waiting,
-            is_active,
+            is_active: Arc::clone(&is_active),
         };
         tokio::select! {
             received = down.run() => match received {
@@ -230,6 +234,7 @@ impl Command {
                 Err(DownError::Client) => None,
             },
             () = up.run() => None,
+            () = idle_for_too_long(&is_active) => None,
         }
     }
 
@@ -310,6 +315,18 @@ async fn error_text(answer: http::Response<Incoming>) -> String {
     let texts = [field("message"), field("error"), body];
     let text = texts.into_iter().find(|text| !text.is_empty());
     text.unwrap_or_else(|| "empty server response".to_owned())
+}
+
+/// Waits until nothing has passed for [`MAX_IDLE_PERIODS`]. It also ends a session in which the command does not read the
+/// input of a client that is gone.
+async fn idle_for_too_long(is_active: &AtomicBool) {
+    let mut ticks = tokio::time::interval(PING_PERIOD);
+    let mut idle_periods = 0;
+    while idle_periods < MAX_IDLE_PERIODS {
+        ticks.tick().await;
+        let was_active = is_active.swap(false, Ordering::Relaxed);
+        idle_periods = if was_active { 0 } else { idle_periods + 1 };
+    }
 }
 
 /// Direction from the kubelet to the client.
@@ -394,13 +411,14 @@ struct Up<'a> {
 }
 
 impl Up<'_> {
-    /// Passes messages on until the client is gone, or the session is idle for too long.
+    /// Passes messages on until the client is gone. While the command does not read its input, no further messages are
+    /// read, and so the end of the client is not noticed.
     async fn run(mut self) {
         let mut ticks = tokio::time::interval(PING_PERIOD);
-        let (mut own_ping, mut idle_periods) = (1, 0);
+        let mut own_ping = 1;
         // If the kubelet accepts no more input, there may still be output.
         let mut accepts = true;
-        while idle_periods < MAX_IDLE_PERIODS {
+        loop {
             let passed = tokio::select! {
                 message = self.messages.next() => match message {
                     Some(Ok(Message::Close(_)) | Err(_)) | None => return,
@@ -414,14 +432,9 @@ impl Up<'_> {
                     Some(Ok(_)) => Ok(()),
                 },
                 Some(ping) = self.waiting.recv(), if accepts => self.writer.ping(ping).await,
-                _ = ticks.tick() => {
-                    let was_active = self.is_active.swap(false, Ordering::Relaxed);
-                    idle_periods = if was_active { 0 } else { idle_periods + 1 };
+                _ = ticks.tick(), if accepts => {
                     own_ping += 2;
-                    match accepts {
-                        true => self.writer.ping(own_ping).await,
-                        false => Ok(()),
-                    }
+                    self.writer.ping(own_ping).await
                 }
             };
             accepts &= passed.is_ok();
@@ -508,6 +521,13 @@ mod tests {
         let plain = CommandStreams { tty: false, ..all };
         assert_eq!(open(plain, 4).await.unwrap().stderr, Some(7));
         assert_eq!(open(all, 3).await.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn session_without_data_ends_after_four_hours() {
+        let begin = tokio::time::Instant::now();
+        idle_for_too_long(&AtomicBool::new(true)).await;
+        assert_eq!(begin.elapsed().as_secs(), 4 * 3600);
     }
 
     #[tokio::test]

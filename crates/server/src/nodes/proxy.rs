@@ -8,8 +8,8 @@ use hyper::body::Incoming;
 
 use super::url::{self, Redirects};
 use super::{Client, send};
-use crate::http::ApiError;
-use crate::http::response::Response;
+use crate::http::response::{self, Response};
+use crate::http::{ApiError, query};
 use crate::identity::forwarding::{FORWARDED_URI, remove_hop_by_hop_headers, remove_origin_headers};
 use crate::webhooks::Backend;
 use crate::wire::body::{Broken, RequestBody, ResponseBody};
@@ -48,7 +48,7 @@ pub(super) async fn open(
         format!("/{path}")
     };
     let encoded = url::encode_path(&target);
-    let prefix = requested.strip_suffix(&encoded).unwrap_or(&requested).to_owned();
+    let prefix = prefix_of(&requested, &target);
     let uri = url::build(destination, &target, client.raw.uri.query().unwrap_or_default())?;
     let mut headers = client.forwarded_headers(false)?;
     if let Ok(forwarded) = HeaderValue::from_str(&format!("{prefix}{encoded}")) {
@@ -57,6 +57,10 @@ pub(super) async fn open(
     let host = headers.get(header::HOST).cloned();
     let sent = send(backend, client.raw.method, uri, headers, client.body).await;
     let answer = sent.map_err(|why| ApiError::unavailable(format!("error trying to reach service: {why}")))?;
+    if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
+        let why = "the server switched protocols without being asked\n";
+        return Ok(response::text(StatusCode::BAD_GATEWAY, why));
+    }
     let redirects = Redirects {
         backend: &url::authority(destination),
         client: host.as_ref().and_then(|host| host.to_str().ok()).unwrap_or_default(),
@@ -65,6 +69,15 @@ pub(super) async fn open(
     Ok(pass_back(answer, &redirects, |body| {
         PassedBody::until_shutdown(body, client.shutdown.clone())
     }))
+}
+
+/// Returns the encoded part of the path `requested` before the path of the other server, `target`, which is not encoded.
+/// The client may have encoded it in another way than this server does.
+fn prefix_of(requested: &str, target: &str) -> String {
+    match query::decode_lossy(requested) {
+        Some(path) => url::encode_path(path.strip_suffix(target).unwrap_or(&path)),
+        None => requested.to_owned(),
+    }
 }
 
 /// Redirects a request for the proxy itself to its root.
@@ -176,3 +189,21 @@ pub(super) async fn switch_to_spdy(
 
 /// Header that negotiates the protocol of the streams of a SPDY connection.
 pub(super) const PROTOCOL_VERSION: &str = "x-stream-protocol-version";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefix_does_not_depend_on_encoding_of_client() {
+        for (requested, target, expected) in [
+            ("/nodes/n/proxy/a%20b", "/a b", "/nodes/n/proxy"),
+            ("/nodes/n/proxy/%61(b)", "/a(b)", "/nodes/n/proxy"),
+            ("/nodes/%6E/proxy/", "/", "/nodes/n/proxy"),
+            ("/nodes/https:n:1/proxy/a", "/a", "/nodes/https:n:1/proxy"),
+            ("/nodes/n/proxy/a//b", "/a/b", "/nodes/n/proxy/a//b"),
+        ] {
+            assert_eq!(prefix_of(requested, target), expected, "{requested}");
+        }
+    }
+}

@@ -1,7 +1,12 @@
 //! Begin and end of WebSocket sessions.
 
+use std::time::Duration;
+
 use crate::wire::upgrade::SwitchingClient;
 use crate::wire::websocket::{self, Held, Socket};
+
+/// Maximum time for a client to read the last messages of a session.
+const LAST_READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Returns the WebSocket of a client whose handshake was answered, with the value to hold while it is open. `None` if
 /// the connection broke. Messages of the client have at most `max_received` bytes.
@@ -15,9 +20,9 @@ pub(super) async fn accept(client: SwitchingClient, max_received: usize) -> Opti
     }
 }
 
-/// Ends a session. All messages that were sent before reach the client.
+/// Ends a session. All messages that were sent before reach the client if it reads them in time.
 pub(super) async fn close(mut socket: Socket) {
-    if let Err(error) = websocket::close(&mut socket).await {
+    if let Err(error) = websocket::close(&mut socket, LAST_READ_TIMEOUT).await {
         tracing::debug!(%error, "cannot close a WebSocket");
     }
 }

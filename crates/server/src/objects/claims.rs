@@ -2,6 +2,7 @@
 //! a store, and repaired at intervals: other servers write them before or after the objects, and a store that one
 //! server had to itself has none.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,17 @@ const ROUNDS: usize = 3;
 /// The health check of the task.
 const CHECK: &str = "poststarthook/start-service-ip-repair-controllers";
 
+/// Error of a repair.
+#[derive(Debug, thiserror::Error)]
+enum RepairError {
+    /// An object cannot be read. It may hold claims, so that none is removed.
+    #[error("objects cannot be read")]
+    Unreadable,
+    /// The store cannot be used.
+    #[error("{0}")]
+    Store(String),
+}
+
 /// Returns the prefixes of the keys of objects with claims.
 pub(super) fn prefixes(registry: &Registry) -> Vec<SmolStr> {
     let claiming = registry
@@ -31,7 +43,7 @@ pub(super) fn prefixes(registry: &Registry) -> Vec<SmolStr> {
 }
 
 /// Repairs the claims of all kinds once, in a store that no other server writes to: a store that an older version wrote
-/// has none.
+/// has none. Claims of a kind with objects that cannot be read stay unchanged.
 ///
 /// # Errors
 /// If the store cannot be written; the text is the reason.
@@ -39,7 +51,13 @@ pub async fn repair_once(store: &Store, registry: &Registry) -> Result<(), Strin
     for resource in registry.resources() {
         if let (Some(kind), Some(storage)) = (&resource.capabilities.claims, &resource.storage) {
             let is_kept = |claim: &Claim| is_served(registry, claim);
-            mend(store, &**kind, &storage.namespace_prefix(""), &is_kept).await?;
+            match mend(store, &**kind, &storage.namespace_prefix(""), &is_kept).await {
+                Ok(()) => {}
+                Err(error @ RepairError::Unreadable) => {
+                    tracing::error!(%error, prefix = %storage.prefix, "the allocations of objects are not repaired");
+                }
+                Err(RepairError::Store(error)) => return Err(error),
+            }
         }
     }
     Ok(())
@@ -60,7 +78,7 @@ pub fn repair(store: &Arc<Store>, registry: &Registry, background: &Background, 
         let work = async move {
             loop {
                 if let Err(error) = mend(&store, &*kind, &prefix, &|_| true).await {
-                    tracing::warn!(error, "cannot repair the allocations of objects; will retry");
+                    tracing::warn!(%error, "cannot repair the allocations of objects; will retry");
                 }
                 tokio::time::sleep(OFTEN).await;
             }
@@ -74,14 +92,11 @@ async fn mend(
     kind: &dyn Claims,
     prefix: &str,
     is_kept: &(dyn Fn(&Claim) -> bool + Sync),
-) -> Result<(), String> {
+) -> Result<(), RepairError> {
     for round in 0..ROUNDS {
-        let snapshot = store.latest().await.map_err(|error| error.to_string())?;
-        let below = |prefix: &str| {
-            let entries = snapshot.range(prefix.as_bytes());
-            entries.filter_map(|entry| readable(entry)).collect::<Vec<Value>>()
-        };
-        let mut claims = kind.repair(&below(prefix), &below, SystemClock.now());
+        let latest = store.latest().await;
+        let snapshot = latest.map_err(|error| RepairError::Store(error.to_string()))?;
+        let mut claims = repairs(kind, prefix, &snapshot)?;
         claims.retain(is_kept);
         if claims.is_empty() {
             return Ok(());
@@ -97,11 +112,35 @@ async fn mend(
             match store.commit(transaction).await {
                 // Another client writes it.
                 Ok(_) | Err(CommitError::GuardFailed { .. }) => {}
-                Err(error) => return Err(error.to_string()),
+                Err(error) => return Err(RepairError::Store(error.to_string())),
             }
         }
     }
     Ok(())
+}
+
+/// Returns the writes that repair the claims of a kind whose keys begin with `prefix`.
+///
+/// # Errors
+/// If one of the objects on which they depend cannot be read.
+fn repairs(kind: &dyn Claims, prefix: &str, snapshot: &Snapshot) -> Result<Vec<Claim>, RepairError> {
+    let is_complete = Cell::new(true);
+    let below = |prefix: &str| {
+        let entries = snapshot.range(prefix.as_bytes());
+        let read = entries.filter_map(|entry| {
+            let object = readable(entry);
+            if object.is_none() {
+                is_complete.set(false);
+            }
+            object
+        });
+        read.collect::<Vec<Value>>()
+    };
+    let claims = kind.repair(&below(prefix), &below, SystemClock.now());
+    match is_complete.get() {
+        true => Ok(claims),
+        false => Err(RepairError::Unreadable),
+    }
 }
 
 /// Adds the write of a claim to a transaction.

@@ -233,11 +233,15 @@ impl<F: Fn(&Arc<Resource>)> CrdHandler<F> {
         }
     }
 
-    /// Returns the resource that a stored object defines, if the object can be read.
+    /// Returns the resource that a stored object defines. An object that cannot be read leaves the resource `before`.
     fn define(&self, entry: &Arc<Entry>, before: Option<&Arc<Resource>>) -> Option<Arc<Resource>> {
+        let Some(object) = objects::readable(entry) else {
+            tracing::error!(key = %entry.key(), "CRD cannot be read; its last readable version stays in force");
+            return before.cloned();
+        };
         let kept = Arc::clone(entry);
         let defining = DefiningObject {
-            object: objects::readable(entry)?,
+            object,
             revision: entry.mod_revision(),
             create_revision: entry.create_revision(),
             read: Arc::new(move || objects::tree(&kept)),

@@ -1,10 +1,12 @@
 //! Work to be done before the first request: kinds observe the stored objects, and the initial objects are created.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures_util::{TryStreamExt as _, stream};
 use holdfast_authorization::User;
 use holdfast_resource::Resource;
+use holdfast_store::Key;
 use holdfast_value::{SmolStr, Value};
 use holdfast_writes::{Change, Target, metadata};
 use http::StatusCode;
@@ -93,20 +95,39 @@ fn observe(context: &Arc<Context>, resource: Arc<Resource>) {
             &context.background,
             &context.shutdown,
             scope,
-            Observer(Arc::clone(kind)),
+            Observer {
+                kind: Arc::clone(kind),
+                last_readable: HashMap::new(),
+            },
         );
     }
 }
 
-/// A kind that observes its objects.
-struct Observer(Arc<dyn holdfast_resource::Followed>);
+/// A kind that observes its objects. The last readable version of an object stays in force while the stored one cannot
+/// be read, for example because no key decrypts it: a policy must not end because of that.
+struct Observer {
+    kind: Arc<dyn holdfast_resource::Followed>,
+    /// Last readable entries of the objects that cannot be read now.
+    last_readable: HashMap<Key, Arc<Entry>>,
+}
 
 impl InformerHandler for Observer {
     fn apply(&mut self, differences: &[Difference], _revision: u64) {
+        let read = |entry: &Option<Arc<Entry>>| entry.as_ref().and_then(|entry| objects::readable(entry));
         for Difference { before, now } in differences {
-            let read = |entry: &Option<Arc<Entry>>| entry.as_ref().and_then(|entry| objects::readable(entry));
-            let (before, now) = (read(before), read(now));
-            self.0.observe(before.as_ref(), now.as_ref());
+            let Some(key) = now.as_ref().or(before.as_ref()).map(|entry| entry.key()) else {
+                continue;
+            };
+            let last = self.last_readable.remove(key).or_else(|| before.clone());
+            let (old, new) = (read(&last), read(now));
+            if now.is_none() || new.is_some() {
+                self.kind.observe(old.as_ref(), new.as_ref());
+                continue;
+            }
+            tracing::error!(%key, "object cannot be read; its last readable version, if any, stays in force");
+            if let Some(last) = last.filter(|_| old.is_some()) {
+                self.last_readable.insert(key.clone(), last);
+            }
         }
     }
 }
@@ -130,9 +151,11 @@ async fn ensure(context: &Arc<Context>, resource: &Arc<Resource>, object: &Value
     );
     let snapshot = context.shared.store.snapshot();
     let stored = snapshot.get(storage.key(&namespace, &name).as_bytes());
-    let next = match stored.map(|entry| objects::tree(entry)) {
+    let next = match stored.map(|entry| objects::readable(entry)) {
         None => None,
-        Some(stored) => {
+        // It exists, and what has to be reconciled is unknown.
+        Some(None) => return Ok(()),
+        Some(Some(stored)) => {
             let kind = resource.capabilities.initial_objects.as_ref();
             match kind.and_then(|kind| kind.reconcile(&stored, object)) {
                 None => return Ok(()),
@@ -170,5 +193,60 @@ async fn ensure(context: &Arc<Context>, resource: &Arc<Resource>, object: &Value
         // Another write was faster.
         Err(error) if error.code() == StatusCode::CONFLICT => Ok(()),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+#[allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "what fails here is the test"
+)]
+mod tests {
+    use arc_swap::ArcSwap;
+    use holdfast_resource::{Followed, Registry};
+    use holdfast_store::{Config, Transaction};
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::objects::{Objects, Store};
+
+    /// Records the observed changes.
+    #[derive(Default)]
+    struct Notes(Mutex<Vec<String>>);
+
+    impl Followed for Notes {
+        fn observe(&self, old: Option<&Value>, new: Option<&Value>) {
+            let text = |object: Option<&Value>| {
+                let text = object.and_then(|object| object.str_at(&["v"]));
+                text.unwrap_or_default().to_owned()
+            };
+            self.0.lock().push(format!("{}>{}", text(old), text(new)));
+        }
+    }
+
+    #[tokio::test]
+    async fn unreadable_object_keeps_its_last_readable_version() {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = Arc::new(ArcSwap::from_pointee(Registry::default()));
+        let store = Store::open(Config::new(folder.path()), Objects::new(registry)).unwrap();
+        let mut states = vec![None];
+        for text in [r#"{"v":"1"}"#, "unreadable", "still", r#"{"v":"2"}"#] {
+            let value = holdfast_store::Value::plain(text.as_bytes().to_vec());
+            let put = Transaction::new().put("/registry/configmaps/a/b", value);
+            states.push(store.commit(put).await.unwrap().entries[0].clone());
+        }
+        states.push(None);
+        let notes = Arc::new(Notes::default());
+        let mut observer = Observer {
+            kind: notes.clone(),
+            last_readable: HashMap::new(),
+        };
+        for pair in states.windows(2) {
+            let (before, now) = (pair[0].clone(), pair[1].clone());
+            observer.apply(&[Difference { before, now }], 0);
+        }
+        assert_eq!(*notes.0.lock(), [">1", "1>2", "2>"]);
+        assert!(observer.last_readable.is_empty());
     }
 }

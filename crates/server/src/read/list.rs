@@ -341,7 +341,7 @@ impl KeyRange {
     /// may need a webhook.
     ///
     /// # Errors
-    /// 500 if a webhook fails whose conversion the selection needs.
+    /// 500 if an object cannot be decrypted, or if a webhook fails whose conversion the selection needs.
     pub(crate) async fn items(
         &self,
         snapshot: &Snapshot,
@@ -352,24 +352,29 @@ impl KeyRange {
     ) -> Result<ListItems, ApiError> {
         let prefix = self.prefix.as_bytes();
         let from = from.unwrap_or(prefix);
-        if snapshot.may_be_untransformable() {
-            let mut entries = snapshot.range(prefix);
-            entries.try_for_each(|entry| objects::check_transformable(entry))?;
-        }
         match &self.key {
             Some(key) => {
                 let entry = snapshot.get(key.as_bytes());
                 let found = entry.filter(|entry| entry.key()[..] >= *from).cloned();
+                if let Some(entry) = &found {
+                    objects::check_transformable(entry)?;
+                }
                 ListItems::from_entries(found.into_iter().collect(), resource, selection, conversion).await
             }
-            None => Ok(ListItems::new(
-                snapshot.clone(),
-                Arc::clone(resource),
-                selection.clone(),
-                prefix.to_vec(),
-                from.to_vec(),
-                conversion,
-            )),
+            None => {
+                if snapshot.may_be_untransformable() {
+                    let mut entries = snapshot.range(prefix);
+                    entries.try_for_each(|entry| objects::check_transformable(entry))?;
+                }
+                Ok(ListItems::new(
+                    snapshot.clone(),
+                    Arc::clone(resource),
+                    selection.clone(),
+                    prefix.to_vec(),
+                    from.to_vec(),
+                    conversion,
+                ))
+            }
         }
     }
 }

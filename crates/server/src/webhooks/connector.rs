@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::services::Services;
 use super::trust::{self, Trust};
+use crate::wire::keep_alive;
 
 /// Connector for HTTPS connections.
 #[derive(Clone)]
@@ -117,6 +119,7 @@ impl Connector {
         };
         let tcp = dial(&place.0, place.1).await?;
         let _ = tcp.set_nodelay(true);
+        let _ = keep_alive::enable(&tcp);
         if is_plain {
             return Ok(Stream::Plain(TokioIo::new(tcp)));
         }
@@ -180,6 +183,22 @@ impl tower_service::Service<Uri> for Connector {
     }
 }
 
+/// Extension of the responses on a connection: a flag that is set once the server has answered a request on it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Answered(Arc<AtomicBool>);
+
+impl Answered {
+    /// Sets the flag.
+    pub(super) fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns true if the flag is set.
+    pub(super) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// A connection to another server.
 pub(crate) enum Stream {
     /// Plain TCP.
@@ -208,9 +227,10 @@ impl Connection for Stream {
             Self::Plain(_) => None,
             Self::Tls(io) => io.inner().get_ref().1.alpn_protocol(),
         };
+        let connected = Connected::new().extra(Answered::default());
         match protocol {
-            Some(HTTP2) => Connected::new().negotiated_h2(),
-            _ => Connected::new(),
+            Some(HTTP2) => connected.negotiated_h2(),
+            _ => connected,
         }
     }
 }

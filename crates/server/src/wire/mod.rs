@@ -8,6 +8,7 @@ pub mod fairness;
 pub(crate) mod gathered;
 pub(crate) mod heads;
 pub mod in_flight;
+pub(crate) mod keep_alive;
 pub(crate) mod passed;
 pub(crate) mod slow_clients;
 pub mod tls;

@@ -1,6 +1,7 @@
 //! Connections that switch from HTTP to another protocol, such as SPDY, and whose bytes are passed on to another server.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream;
@@ -10,6 +11,8 @@ use http_body_util::BodyExt as _;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::time::timeout;
 
 use crate::runtime::shutdown::Shutdown;
 use crate::wire::body::{Response, ResponseBody};
@@ -45,15 +48,11 @@ impl SwitchingClient {
         })
     }
 
-    /// Passes bytes in both directions until both sides, or this server, close.
+    /// Passes bytes in both directions until a side, or this server, closes.
     pub(crate) async fn join(self, other: OnUpgrade, shutdown: Shutdown) {
         let joined = async {
             let (client, other) = tokio::try_join!(self.connection, other)?;
-            let (mut client, mut other) = (TokioIo::new(client), TokioIo::new(other));
-            let copied = tokio::io::copy_bidirectional(&mut client, &mut other).await;
-            if let Err(error) = copied {
-                tracing::debug!(%error, "connection that is passed on ended");
-            }
+            pass_both(TokioIo::new(client), TokioIo::new(other)).await;
             Ok::<_, hyper::Error>(())
         };
         let outcome = tokio::select! {
@@ -65,6 +64,33 @@ impl SwitchingClient {
         }
         drop(self.held);
     }
+}
+
+/// Maximum time that the other direction continues after one has ended, and that a side has to accept the end of a direction.
+const LINGER: Duration = Duration::from_secs(10);
+
+/// Passes bytes in both directions. When one of them has ended, the other has [`LINGER`] to end too.
+async fn pass_both(client: impl AsyncRead + AsyncWrite, other: impl AsyncRead + AsyncWrite) {
+    let (client_reader, client_writer) = tokio::io::split(client);
+    let (other_reader, other_writer) = tokio::io::split(other);
+    let up = pass(client_reader, other_writer);
+    let down = pass(other_reader, client_writer);
+    tokio::pin!(up, down);
+    let ended_in_time = tokio::select! {
+        () = &mut up => timeout(LINGER, down).await,
+        () = &mut down => timeout(LINGER, up).await,
+    };
+    if ended_in_time.is_err() {
+        tracing::debug!("one direction of a connection that is passed on did not end in time");
+    }
+}
+
+/// Passes bytes in one direction until its end, which the receiver is notified of.
+async fn pass(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin) {
+    if let Err(error) = tokio::io::copy(&mut from, &mut to).await {
+        tracing::debug!(%error, "one direction of a connection that is passed on ended");
+    }
+    let _ = timeout(LINGER, to.shutdown()).await;
 }
 
 /// Work on a connection that switches to another protocol. It begins when the answer is sent.
@@ -98,6 +124,7 @@ pub(crate) fn begin(response: &mut Response) {
 #[cfg(test)]
 mod tests {
     use http::HeaderValue;
+    use tokio::io::{AsyncReadExt as _, duplex};
     use tokio::sync::oneshot;
 
     use super::*;
@@ -112,6 +139,33 @@ mod tests {
         };
         assert!(asks(&["keep-alive, Upgrade"]) && asks(&["upgrade"]));
         assert!(!asks(&[]) && !asks(&["keep-alive"]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn end_of_one_side_ends_the_connection() {
+        let ((mut client, served), (other, mut backend)) = (duplex(64), duplex(64));
+        let passing = tokio::spawn(pass_both(served, other));
+        backend.write_all(b"last output").await.unwrap();
+        backend.shutdown().await.unwrap();
+        let mut received = String::new();
+        client.read_to_string(&mut received).await.unwrap();
+        assert_eq!(received, "last output");
+        // The client does not close its side.
+        timeout(LINGER * 2, passing).await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn output_reaches_client_when_input_is_rejected() {
+        let ((mut client, served), (other, mut backend)) = (duplex(64), duplex(64));
+        client.write_all(b"input").await.unwrap();
+        backend.write_all(b"last output").await.unwrap();
+        drop(backend);
+        let passing = tokio::spawn(pass_both(served, other));
+        let mut received = String::new();
+        client.read_to_string(&mut received).await.unwrap();
+        assert_eq!(received, "last output");
+        drop(client);
+        passing.await.unwrap();
     }
 
     #[tokio::test]

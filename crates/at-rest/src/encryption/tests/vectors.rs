@@ -1,11 +1,16 @@
 //! Values that kube-apiserver's package `k8s.io/apiserver` 0.36.2 encrypted.
 
+use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::super::aes::ExtendedNonceGcm;
+use super::super::aes::{Cbc, ExtendedNonceGcm};
 use super::super::cipher::Cipher as _;
+use super::super::validation::decode_secret;
 use super::*;
+
+/// Decrypted value.
+const PLAIN: &[u8] = b"a secret of sorts";
 
 /// Kind of the provider, secret of `key1`, and the stored value of [`SECRET`].
 const VALUES: [(&str, &str, &str); 7] = [
@@ -55,6 +60,13 @@ fn values_of_the_reference_are_decrypted() {
     for (kind, secret, value) in VALUES {
         let encryption = with_rules(&secrets(&provider(kind, "key1", secret)));
         let bytes = STANDARD.decode(value).unwrap();
+        if kind == "aescbc" {
+            // The provider accepts objects only, the cipher anything.
+            let cipher = Cbc::new(&decode_secret(secret).unwrap()).unwrap();
+            let data = bytes.strip_prefix(b"k8s:enc:aescbc:v1:key1:").unwrap();
+            assert_eq!(cipher.decrypt(SECRET, data), Ok(PLAIN.to_vec()), "{secret}");
+            continue;
+        }
         assert_eq!(
             read(&encryption, SECRET, &bytes),
             Ok((PLAIN.to_vec(), true)),
@@ -78,4 +90,21 @@ fn value_under_a_derived_key_is_decrypted() {
         (bytes.len(), Ok(PLAIN.to_vec()))
     );
     assert!(ExtendedNonceGcm::new(&seed[1..]).is_err());
+}
+
+#[test]
+fn seed_longer_than_a_block_is_hashed_first() {
+    let seed = [7_u8; 65];
+    let sealed = ExtendedNonceGcm::new(&seed).unwrap().encrypt(SECRET, PLAIN).unwrap();
+    let hash = digest(&SHA256, &seed);
+    let same = ExtendedNonceGcm::new(hash.as_ref()).unwrap();
+    assert_eq!(same.decrypt(SECRET, &sealed), Ok(PLAIN.to_vec()));
+}
+
+#[test]
+fn secret_with_unused_bits_set_is_decoded() {
+    let secret = decode_secret("AQIDBAUGBwgJCgsMDQ4PEA==");
+    assert_eq!(secret.as_ref().map(Vec::len), Some(16));
+    assert_eq!(decode_secret("AQIDBAUGBwgJCgsMDQ4PEB=="), secret);
+    assert_eq!(decode_secret("AQIDBAUGBwgJCgsMDQ4PEA"), None);
 }

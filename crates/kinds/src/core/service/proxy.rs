@@ -1,11 +1,12 @@
 //! Proxy to a Service: requests are passed on to a pod among its endpoints.
 
 use holdfast_resource::table::items;
-use holdfast_resource::{ConnectParameter, Connecter, Connection, Refusal, WriteContext};
+use holdfast_resource::{ConnectParameter, Connecter, Connection, Refusal, WriteContext, is_global_unicast};
 use holdfast_value::Value;
 
 use super::super::kubelet::ProxyTarget;
 use super::super::{of_core, proxy_parameters};
+use crate::validation::addresses::lenient_address;
 
 /// Proxy to a Service.
 pub(crate) struct Proxy {
@@ -61,8 +62,8 @@ impl Proxy {
             let found = items(subset, &["ports"]).iter().find(named)?;
             let number = found.get("port").and_then(Value::as_i64)?;
             let addresses = items(subset, &["addresses"]);
-            let address = each_from(addresses, (self.random)()).find(|address| is_pod(context, address))?;
-            Some((address.str_at(&["ip"])?.to_owned(), number))
+            let mut of_pods = each_from(addresses, (self.random)()).filter(|address| is_pod(context, address));
+            Some((of_pods.find_map(reachable_ip)?, number))
         })
     }
 }
@@ -90,6 +91,13 @@ fn each_from(items: &[Value], random: u64) -> impl Iterator<Item = &Value> {
     items.iter().cycle().skip(first).take(items.len())
 }
 
+/// Returns the IP address of an endpoint in canonical form, if requests may be passed on to it. In other forms, such as
+/// `0177.0.0.1`, the system may read another address than the validation did.
+fn reachable_ip(address: &Value) -> Option<String> {
+    let ip = lenient_address(address.str_at(&["ip"])?)?.to_canonical();
+    is_global_unicast(ip).then(|| ip.to_string())
+}
+
 /// Returns true if an endpoint has the address of the pod that it refers to, in the namespace of the request.
 ///
 /// upstream: pkg/registry/core/service/storage#isValidAddress
@@ -109,4 +117,30 @@ fn is_pod(context: &WriteContext<'_>, address: &Value) -> bool {
         && items(&pod, &["status", "podIPs"])
             .iter()
             .any(|of| of.str_at(&["ip"]) == ip)
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_value::Map;
+
+    use super::*;
+
+    #[test]
+    fn only_global_ips_of_endpoints_are_reachable() {
+        for (ip, expected) in [
+            ("10.0.0.1", Some("10.0.0.1")),
+            ("010.0.0.1", Some("10.0.0.1")),
+            ("::ffff:10.0.0.1", Some("10.0.0.1")),
+            ("FD00::1", Some("fd00::1")),
+            ("0177.0.0.1", Some("177.0.0.1")),
+            ("127.0.0.1", None),
+            ("::ffff:127.0.0.1", None),
+            ("169.254.169.254", None),
+            ("localhost", None),
+        ] {
+            let mut address = Map::new();
+            address.insert("ip", ip);
+            assert_eq!(reachable_ip(&Value::Map(address)).as_deref(), expected, "{ip}");
+        }
+    }
 }

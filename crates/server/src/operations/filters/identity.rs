@@ -1,6 +1,7 @@
 //! Filters of the user: authentication, impersonation and authorization.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use holdfast_audit::Layer;
 use holdfast_authorization::{Authorizer, User};
@@ -18,6 +19,9 @@ use crate::identity::{
 };
 use crate::metrics::Identities;
 use crate::operations::audit;
+
+/// Maximum wait of a request without a time limit for other servers to authenticate its token.
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// Filter that authenticates a request by its certificate or its headers.
 pub(super) struct WithAuthentication<'a> {
@@ -38,7 +42,7 @@ impl WithAuthentication<'_> {
         };
         let head = &mut exchange.head;
         self.authenticator
-            .begin(self.tokens, &mut head.headers, head.uri.path(), connection)
+            .begin(self.tokens, &mut head.headers, &exchange.info.path, connection)
     }
 
     /// Counts the outcome of an authentication, and sets the user of the request or answers it.
@@ -88,7 +92,10 @@ impl Filter for WithAuthentication<'_> {
         match self.begin(exchange) {
             Authentication::Done(outcome) => self.conclude(exchange, outcome),
             Authentication::Pending(token) => Step::Wait(Box::pin(async move {
-                let outcome = token.ask(self.tokens, &mut exchange.head.headers).await;
+                let limit = exchange.time_limit.unwrap_or(MAX_WAIT);
+                let asked = token.ask(self.tokens, &mut exchange.head.headers);
+                let answered = tokio::time::timeout(limit, asked).await;
+                let outcome = answered.unwrap_or_else(|_| Err(ApiError::unauthorized()));
                 self.conclude(exchange, outcome).finished().await
             })),
         }

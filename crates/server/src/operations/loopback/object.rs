@@ -100,7 +100,7 @@ impl Objects {
 }
 
 impl Client {
-    /// Returns the current object of that name.
+    /// Returns the current object of that name, if it can be read.
     pub fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Option<Object> {
         let key = resource.storage.as_ref()?.key(namespace, name);
         self.service
@@ -112,6 +112,17 @@ impl Client {
             .get(key.as_bytes())
             .filter(|entry| !objects::is_unreadable(entry))
             .map(Object::new)
+    }
+
+    /// Returns true if an object of that name is stored and cannot be read, for example because no key decrypts it.
+    /// [`Client::get`] returns `None` for it, but it exists.
+    pub fn is_unreadable(&self, resource: &Resource, namespace: &str, name: &str) -> bool {
+        let Some(storage) = &resource.storage else { return false };
+        let key = storage.key(namespace, name);
+        let snapshot = self.service.context.shared.store.for_key(key.as_bytes()).snapshot();
+        snapshot
+            .get(key.as_bytes())
+            .is_some_and(|entry| objects::is_unreadable(entry))
     }
 
     /// Returns the current objects of a resource in `namespace`, or in all namespaces if it is empty.

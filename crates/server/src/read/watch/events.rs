@@ -40,8 +40,12 @@ impl WatchEncoder {
     /// one that is no longer selected is DELETED.
     ///
     /// # Errors
-    /// If the object cannot be represented in this form.
+    /// If the object cannot be decrypted, or cannot be represented in this form.
     pub(crate) async fn change(&mut self, event: &Event) -> Result<Option<Bytes>, ApiError> {
+        // Without the error, the watch would show an object that can no longer be decrypted as DELETED.
+        if event.kind() != EventKind::Delete {
+            objects::check_transformable(event.current())?;
+        }
         if !self.may_wait() {
             return self.frame_of_change(event, None);
         }

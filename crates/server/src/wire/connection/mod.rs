@@ -30,6 +30,7 @@ use crate::wire::body::{RequestBody, Response};
 use crate::wire::client_authorities::ClientAuthorities;
 use crate::wire::gathered::Gathered;
 use crate::wire::heads::{BoundedHeads, Exchange, HeadBudget, PendingHead};
+use crate::wire::keep_alive;
 use crate::wire::slow_clients::{Streams, WriteTimeout, answer_untaken, exempt_stream_from_limit};
 use crate::wire::tls::Tls;
 use crate::wire::websocket::Held;
@@ -220,6 +221,9 @@ impl<S: Service> Acceptor<S> {
         // Responses are written as a whole, so small packets need not be gathered.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%peer, %error, "cannot set TCP_NODELAY");
+        }
+        if let Err(error) = keep_alive::enable(&stream) {
+            tracing::debug!(%peer, %error, "cannot enable TCP keep-alive");
         }
         let Some((stream, client)) = self.handshake(stream, peer).await else {
             return;

@@ -111,7 +111,7 @@ const WRITE_BUFFER: usize = 16 * 1024;
 
 const READ_BUFFER: usize = 4 * 1024;
 
-/// Maximum wait for the reply of the client to the end of the watch.
+/// Maximum wait for the reply of the client to the end of a WebSocket.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
 
 /// WebSocket of a client.
@@ -127,20 +127,30 @@ pub(crate) async fn open(connection: Upgraded, max_received: usize) -> Socket {
     Socket::from_raw_socket(TokioIo::new(connection), Role::Server, Some(config)).await
 }
 
-/// Ends a WebSocket. Waits a moment for the reply of the client, so that it has read all messages.
+/// Ends a WebSocket. Waits a moment for the reply of the client, so that it has read all messages. A client that does not
+/// reply has `read_timeout` to read them and to close the connection: bytes that it has not read would be lost if this
+/// server closed the connection first.
 ///
 /// # Errors
 /// If the connection is broken.
-pub(crate) async fn close(socket: &mut Socket) -> Result<(), tungstenite::Error> {
+pub(crate) async fn close(socket: &mut Socket, read_timeout: Duration) -> Result<(), tungstenite::Error> {
     let end = CloseFrame {
         code: CloseCode::Normal,
         reason: Default::default(),
     };
     socket.close(Some(end)).await?;
     let answered = async { while let Some(Ok(_)) = socket.next().await {} };
-    let _ = tokio::time::timeout(CLOSE_WAIT, answered).await;
-    // The client is notified of the end of TLS too.
-    let _ = tokio::time::timeout(CLOSE_WAIT, socket.get_mut().shutdown()).await;
+    let has_answered = tokio::time::timeout(CLOSE_WAIT, answered).await.is_ok();
+    let connection = socket.get_mut();
+    let ended = async {
+        // The client is notified of the end of TLS too.
+        connection.shutdown().await?;
+        if !has_answered {
+            tokio::io::copy(&mut *connection, &mut tokio::io::sink()).await?;
+        }
+        Ok::<_, std::io::Error>(())
+    };
+    let _ = tokio::time::timeout(read_timeout, ended).await;
     Ok(())
 }
 
@@ -176,7 +186,7 @@ async fn pump(socket: &mut Socket, mut frames: ResponseBody, messages: MessageKi
             },
         }
     }
-    close(socket).await
+    close(socket, CLOSE_WAIT).await
 }
 
 async fn send_run(socket: &mut Socket, mut run: Bytes, messages: MessageKind) -> Result<(), tungstenite::Error> {
