@@ -90,11 +90,14 @@ impl<X: Indexer> Shared<X> {
             timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
         }
         let mut events = Vec::new();
+        // Until etcd has confirmed the watch, it may report progress before the events that precede it.
+        let mut is_created = false;
         loop {
-            let waits = wanted.borrow().is_beyond(self.feed.state.revision());
+            let waits = is_created && wanted.borrow().is_beyond(self.feed.state.revision());
             tokio::select! {
                 answer = stream.responses.message() => match answer {
                     Ok(Some(answer)) => {
+                        is_created |= answer.created;
                         if let Some(end) = self.take(answer, &mut events).await {
                             return end;
                         }
@@ -106,7 +109,9 @@ impl<X: Indexer> Shared<X> {
                     if changed.is_err() {
                         return End::Closing;
                     }
-                    self.ask(&stream).await;
+                    if is_created {
+                        self.ask(&stream).await;
+                    }
                 }
                 _ = ask.tick(), if waits => self.ask(&stream).await,
                 _ = trim.tick() => self.feed.trim(),
