@@ -136,6 +136,22 @@ impl Certificates {
             "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
         ]
     }
+
+    /// Returns the TLS of a server that requires a certificate of the front proxies.
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut roots = RootCertStore::empty();
+        let authority = CertificateDer::from_pem_file(self.path("proxy-ca.crt")).unwrap();
+        roots.add(authority).unwrap();
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
+        let builder = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_client_cert_verifier(verifier.build().unwrap());
+        let chain = vec![CertificateDer::from_pem_file(self.path("back.crt")).unwrap()];
+        let key = PrivateKeyDer::from_pem_file(self.path("back.key")).unwrap();
+        TlsAcceptor::from(Arc::new(builder.with_single_cert(chain, key).unwrap()))
+    }
 }
 
 /// Server of `metrics.k8s.io/v1beta1` that only trusts front proxies. On a request for `closed`, it closes a connection
@@ -150,18 +166,7 @@ pub struct MetricsServer {
 impl MetricsServer {
     /// Starts it in this process.
     pub async fn start(certificates: &Certificates) -> Self {
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let mut roots = RootCertStore::empty();
-        let authority = CertificateDer::from_pem_file(certificates.path("proxy-ca.crt")).unwrap();
-        roots.add(authority).unwrap();
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
-        let builder = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_client_cert_verifier(verifier.build().unwrap());
-        let chain = vec![CertificateDer::from_pem_file(certificates.path("back.crt")).unwrap()];
-        let key = PrivateKeyDer::from_pem_file(certificates.path("back.key")).unwrap();
-        let acceptor = TlsAcceptor::from(Arc::new(builder.with_single_cert(chain, key).unwrap()));
+        let acceptor = certificates.acceptor();
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let server = Self {
             port: listener.local_addr().unwrap().port(),

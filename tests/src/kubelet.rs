@@ -20,10 +20,6 @@ use hyper::body::{Frame, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig};
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -55,7 +51,7 @@ const LINES: usize = 3;
 impl FakeKubelet {
     /// Starts a kubelet that only accepts the client certificate `proxy.crt`.
     pub async fn start(certificates: &Certificates) -> Self {
-        Self::serve(Some(acceptor(certificates))).await
+        Self::serve(Some(certificates.acceptor())).await
     }
 
     /// Starts a pod that speaks HTTP without TLS.
@@ -96,21 +92,6 @@ pub fn own_address() -> IpAddr {
     // Nothing is sent; the address is that of the interface that would send.
     socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).unwrap();
     socket.local_addr().unwrap().ip()
-}
-
-fn acceptor(certificates: &Certificates) -> TlsAcceptor {
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let mut roots = RootCertStore::empty();
-    let authority = CertificateDer::from_pem_file(certificates.path("proxy-ca.crt")).unwrap();
-    roots.add(authority).unwrap();
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
-    let builder = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_client_cert_verifier(verifier.build().unwrap());
-    let chain = vec![CertificateDer::from_pem_file(certificates.path("back.crt")).unwrap()];
-    let key = PrivateKeyDer::from_pem_file(certificates.path("back.key")).unwrap();
-    TlsAcceptor::from(Arc::new(builder.with_single_cert(chain, key).unwrap()))
 }
 
 async fn connection(stream: TcpStream, acceptor: Option<TlsAcceptor>, state: Arc<State>) {

@@ -107,6 +107,16 @@ impl Client {
         }
     }
 
+    /// Waits until the counter `metric` has the value `times` for the label `status`.
+    pub async fn until_counted(&mut self, metric: &str, status: &str, times: u32) {
+        let (status, times) = (format!("status=\"{status}\""), format!(" {times}"));
+        self.until("/metrics", |_, text| {
+            let mut lines = text.as_str().unwrap().lines().filter(|line| line.starts_with(metric));
+            lines.any(|line| line.contains(&status) && line.ends_with(&times))
+        })
+        .await;
+    }
+
     /// Waits until `path` is not found.
     pub async fn until_gone(&mut self, path: &str) {
         self.until(path, |status, _| status == StatusCode::NOT_FOUND).await;

@@ -85,13 +85,7 @@ fn write(folder: &Path, text: &str) -> String {
 /// Waits until the configuration was read again this number of times with that result.
 async fn reloaded(client: &mut Client, status: &str, times: u32) {
     let name = "apiserver_authentication_config_controller_automatic_reloads_total";
-    let (status, times) = (format!("status=\"{status}\""), format!(" {times}"));
-    client
-        .until("/metrics", |_, text| {
-            let mut lines = text.as_str().unwrap().lines().filter(|line| line.starts_with(name));
-            lines.any(|line| line.contains(&status) && line.ends_with(&times))
-        })
-        .await;
+    client.until_counted(name, status, times).await;
 }
 
 fn alice() -> Value {

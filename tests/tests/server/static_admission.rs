@@ -51,13 +51,7 @@ fn replace(file: &Path, text: &str) {
 /// Waits until metrics report that files were read this number of times with that result.
 async fn read(client: &mut Client, status: &str, times: u32) {
     let name = "apiserver_manifest_admission_config_controller_automatic_reloads_total";
-    let (status, times) = (format!("status=\"{status}\""), format!(" {times}"));
-    client
-        .until("/metrics", |_, text| {
-            let mut lines = text.as_str().unwrap().lines().filter(|line| line.starts_with(name));
-            lines.any(|line| line.contains(&status) && line.ends_with(&times))
-        })
-        .await;
+    client.until_counted(name, status, times).await;
 }
 
 async fn create(client: &mut Client, path: &str, name: &str) -> (StatusCode, Value) {

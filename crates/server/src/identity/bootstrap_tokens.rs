@@ -17,6 +17,7 @@ use smol_str::SmolStr;
 
 use super::authenticated;
 use super::service_accounts::{AccountsContext, core_resource};
+use super::tokens::valid_audiences;
 use crate::objects::{self, Store};
 use crate::runtime::Clock;
 
@@ -65,14 +66,7 @@ impl TokenAuthenticator for BootstrapTokens {
             tracing::debug!(id = parts.id, why, "bootstrap token is not accepted");
             TokenError::Unknown
         })?;
-        let is_own = |audience: &&str| self.audiences.iter().any(|own| own == *audience);
-        let valid: Vec<SmolStr> = match audiences {
-            [] => self.audiences.clone(),
-            requested => requested.iter().copied().filter(is_own).map(SmolStr::new).collect(),
-        };
-        if valid.is_empty() && !audiences.is_empty() {
-            return Err(TokenError::Unknown);
-        }
+        let valid = valid_audiences(&self.audiences, audiences)?;
         let user = User {
             name: format!("system:bootstrap:{}", parts.id).into(),
             groups,

@@ -133,21 +133,29 @@ impl TokenAuthenticator for TokenFile {
     /// Authenticates a token of the file for the requested audiences that are this server's.
     fn authenticate(&self, token: &str, audiences: &[&str]) -> Result<TokenUser, TokenError> {
         let user = self.user(token).ok_or(TokenError::Unknown)?;
-        let is_own = |audience: &&str| self.audiences.iter().any(|own| own == *audience);
-        // An audience that is requested twice is returned twice.
-        let valid: Vec<SmolStr> = match audiences {
-            [] => self.audiences.clone(),
-            requested => requested.iter().copied().filter(is_own).map(SmolStr::new).collect(),
-        };
-        if valid.is_empty() && !audiences.is_empty() {
-            return Err(TokenError::Unknown);
-        }
         Ok(TokenUser {
             user: Arc::clone(user),
-            audiences: valid,
+            audiences: valid_audiences(&self.audiences, audiences)?,
             annotations: Vec::new(),
             warning: None,
         })
+    }
+}
+
+/// Returns the `requested` audiences for which a token for `own`, the audiences of this server, is valid; an audience that
+/// is requested twice is returned twice. Empty `requested` means those of this server.
+///
+/// # Errors
+/// If there are none.
+pub(super) fn valid_audiences(own: &[SmolStr], requested: &[&str]) -> Result<Vec<SmolStr>, TokenError> {
+    if requested.is_empty() {
+        return Ok(own.to_vec());
+    }
+    let is_own = |audience: &&str| own.iter().any(|own| own == *audience);
+    let valid: Vec<SmolStr> = requested.iter().copied().filter(is_own).map(SmolStr::new).collect();
+    match valid.is_empty() {
+        true => Err(TokenError::Unknown),
+        false => Ok(valid),
     }
 }
 

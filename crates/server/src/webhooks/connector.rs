@@ -83,12 +83,11 @@ impl Connector {
         trust: Trust<'_>,
         client_certificate: Option<Arc<dyn ResolvesClientCert>>,
     ) -> Result<Self, String> {
-        let mut config = trust::client_config(trust, client_certificate)?;
-        config.alpn_protocols = vec![HTTP1.to_vec()];
+        let connector = Self::for_nodes(trust, client_certificate)?;
+        let name = ServerName::try_from(name).map_err(|error| error.to_string())?;
         Ok(Self {
-            tls: TlsConnector::from(Arc::new(config)),
-            services: None,
-            name: Some(ServerName::try_from(name).map_err(|error| error.to_string())?),
+            name: Some(name),
+            ..connector
         })
     }
 
