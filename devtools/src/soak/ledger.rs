@@ -1,12 +1,14 @@
 //! Acknowledged writes, and the check that they are stored.
 //!
 //! Each key has one writer, and each writer has one write of a key in progress. So a key holds the write that was
-//! acknowledged last, or the one that was in progress when the server was killed or could not report its result.
+//! acknowledged last, or the one that was in progress when the server was killed or could not report its result. An etcd
+//! may still commit such a write some seconds later, since a request that waits for a leader outlives its client.
 //!
 //! The model of a key is the sequence of the states that its writer gave it. A read may return any of them from the
 //! last one that was acknowledged, or seen by a finished read, when it began: then reads and writes have one order.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 
@@ -16,10 +18,21 @@ pub(super) type Contents = BTreeMap<String, u64>;
 /// Value of a key; `None` if it is absent.
 type State = Option<u64>;
 
+/// Duration after which an etcd no longer commits a write: its own limit is 7 s.
+const COMMIT_LIMIT: Duration = Duration::from_secs(10);
+
+/// A write whose result is unknown so far.
+#[derive(Clone, Copy, Debug)]
+struct Attempt {
+    state: State,
+    /// Time of its start, or of the response that did not report its result.
+    time: Instant,
+}
+
 #[derive(Clone, Debug)]
 struct Account {
     acknowledged: State,
-    attempted: Option<State>,
+    attempted: Option<Attempt>,
     /// Value of the key at the last audit, and values attempted since.
     states: Vec<State>,
     /// The first of these that a read may still show.
@@ -59,7 +72,10 @@ impl Ledger {
     /// Records that a write is about to be sent.
     pub(super) fn attempt(&mut self, key: &str, state: State) {
         let account = self.account(key);
-        account.attempted = Some(state);
+        account.attempted = Some(Attempt {
+            state,
+            time: Instant::now(),
+        });
         account.states.push(state);
     }
 
@@ -75,7 +91,14 @@ impl Ledger {
             .is_some_and(|account| account.attempted.is_some())
     }
 
-    /// Returns a read of a key begins.
+    /// Records that the response to the last write of a key does not report its result.
+    pub(super) fn unsure(&mut self, key: &str) {
+        if let Some(attempt) = &mut self.account(key).attempted {
+            attempt.time = Instant::now();
+        }
+    }
+
+    /// Records that a read of a key begins.
     pub(super) fn read_begins(&mut self, key: &str) -> ReadBegun {
         ReadBegun(self.account(key).least)
     }
@@ -105,8 +128,8 @@ impl Ledger {
     /// Records that the write of `key` was acknowledged; `revision` is that of its object, if the response contains it.
     pub(super) fn acknowledged(&mut self, key: &str, object: &str, revision: Option<u64>) {
         let account = self.account(key);
-        if let Some(state) = account.attempted.take() {
-            account.acknowledged = state;
+        if let Some(attempt) = account.attempted.take() {
+            account.acknowledged = attempt.state;
             account.least = account.states.len().saturating_sub(1);
         }
         self.total += 1;
@@ -121,8 +144,9 @@ impl Ledger {
         self.accounts.get(key).and_then(|account| account.acknowledged)
     }
 
-    /// Compares the objects at `revision` with the acknowledged writes, and records them as the new base. Returns the
-    /// acknowledged writes since the last audit.
+    /// Compares the objects at `revision` with the acknowledged writes, and records them as the new base. A write without
+    /// a result that is not there stays possible for [`COMMIT_LIMIT`]. Returns the acknowledged writes since the last
+    /// audit.
     pub(super) fn audit(&mut self, there: &Contents, revision: u64) -> Result<BTreeSet<(u64, String)>> {
         ensure!(
             revision >= self.newest,
@@ -133,11 +157,14 @@ impl Ledger {
             let found = there.get(key).copied();
             let attempted = account.attempted.take();
             ensure!(
-                found == account.acknowledged || attempted == Some(found),
+                found == account.acknowledged || attempted.is_some_and(|attempt| attempt.state == found),
                 "{key} holds {found:?}; acknowledged was {:?}, and under way {attempted:?}",
                 account.acknowledged
             );
             *account = Account::holding(found);
+            let late = attempted.filter(|attempt| attempt.state != found && attempt.time.elapsed() < COMMIT_LIMIT);
+            account.states.extend(late.map(|attempt| attempt.state));
+            account.attempted = late;
         }
         let strange = there.keys().find(|key| !self.accounts.contains_key(*key));
         ensure!(strange.is_none(), "no client wrote {strange:?}");
@@ -176,6 +203,29 @@ mod tests {
         ledger.attempt("a", Some(2));
         ledger.rejected("a");
         assert!(ledger.audit(&there(Some(2)), 8).is_err());
+    }
+
+    #[test]
+    fn a_write_without_a_result_may_be_committed_after_an_audit() {
+        let mut ledger = ledger();
+        ledger.attempt("a", Some(2));
+        ledger.unsure("a");
+        ledger.audit(&there(Some(1)), 8).unwrap();
+        assert!(ledger.is_unsure("a"));
+        let begun = ledger.read_begins("a");
+        ledger.read_ends("a", begun, Some(2)).unwrap();
+        let mut later = Ledger {
+            accounts: ledger.accounts.clone(),
+            ..Ledger::default()
+        };
+        ledger.audit(&there(Some(2)), 9).unwrap();
+        assert!(!ledger.is_unsure("a"));
+        assert!(ledger.audit(&there(Some(1)), 9).is_err());
+
+        later.account("a").attempted.as_mut().unwrap().time -= COMMIT_LIMIT;
+        later.audit(&there(Some(1)), 9).unwrap();
+        assert!(!later.is_unsure("a"));
+        assert!(later.audit(&there(Some(2)), 9).is_err());
     }
 
     #[test]

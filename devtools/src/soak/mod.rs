@@ -252,6 +252,8 @@ impl Soak {
     /// Starts writers and readers, distributed over the servers.
     fn clients(&self, targets: &[Target], stop: &watch::Receiver<bool>) -> JoinSet<Result<()>> {
         let mut clients = JoinSet::new();
+        // The first server is stopped in each round.
+        let server_ends = |number: u64| self.second_server.is_none() || number.is_multiple_of(2);
         for (number, target) in (0..WRITERS).zip(targets.iter().cycle()) {
             let writer = Writer {
                 number,
@@ -259,6 +261,7 @@ impl Soak {
                 ledger: Arc::clone(&self.ledger),
                 random: Random::for_part(self.seed, self.round, 100 + number),
                 may_be_unsure: self.second_server.is_some(),
+                server_ends: server_ends(number),
                 stop: stop.clone(),
             };
             clients.spawn(writer.run());
@@ -278,6 +281,7 @@ impl Soak {
                 target: target.clone(),
                 races: Arc::clone(&self.races),
                 random: Random::for_part(self.seed, self.round, 400 + number),
+                server_ends: server_ends(number),
                 stop: stop.clone(),
             };
             clients.spawn(racer.run());
@@ -376,7 +380,9 @@ impl Soak {
             .send(Method::PATCH, &path, apply, objects::text(&mark))
             .await?;
         let marker = objects::revision(&serde_json::from_slice(&marked)?).context("a marker without a revision")?;
-        let list = connection.send(Method::GET, COLLECTION, "", Bytes::new()).await?;
+        // A late write may follow the marker. The list and the watchers all end at the marker.
+        let exact = format!("{COLLECTION}?resourceVersion={marker}&resourceVersionMatch=Exact");
+        let list = connection.send(Method::GET, &exact, "", Bytes::new()).await?;
         let (revision, items) = objects::list(&list)?;
         let there: Contents = items.iter().flat_map(objects::contents).collect();
         let written = self.ledger.lock().audit(&there, revision)?;

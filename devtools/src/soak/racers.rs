@@ -36,7 +36,7 @@ pub(super) fn quota() -> (&'static str, Value) {
 pub(super) struct Races {
     /// Uids that acknowledged creations returned, by path.
     made: BTreeMap<String, BTreeSet<String>>,
-    /// The uids that a deletion was acknowledged or may have happened of.
+    /// Uids of objects with an acknowledged or attempted deletion. An attempt without a result may succeed later.
     deleted: BTreeSet<String>,
     /// Number of prizes won, and number of attempts that found one owned by another racer.
     pub(super) won: u64,
@@ -65,7 +65,6 @@ impl Races {
                 self.made.entry(path.clone()).or_default().insert(uid.clone());
             }
         }
-        self.deleted.clear();
         Ok(())
     }
 }
@@ -74,17 +73,19 @@ pub(super) struct Racer {
     pub(super) target: Target,
     pub(super) races: Arc<Mutex<Races>>,
     pub(super) random: Random,
+    /// True if the server is stopped at the end of the round: the racer does not wait for its last response.
+    pub(super) server_ends: bool,
     pub(super) stop: watch::Receiver<bool>,
 }
 
 impl Racer {
-    /// Acquires and returns back prizes until it should stop or the connection breaks.
+    /// Acquires and gives back prizes until it should stop or the connection breaks.
     pub(super) async fn run(mut self) -> Result<()> {
         let Ok(mut connection) = self.target.connect().await else {
             return Ok(());
         };
         let mut stop = self.stop.clone();
-        loop {
+        while !*self.stop.borrow() {
             let number = self.random.below(NAMES);
             let (collection, object) = match self.random.below(2) {
                 0 => (SECRETS, secret(number)),
@@ -99,12 +100,13 @@ impl Racer {
             };
             let goes_on = tokio::select! {
                 goes_on = attempt => goes_on?,
-                _ = stop.wait_for(|stop| *stop) => return Ok(()),
+                _ = stop.wait_for(|stop| *stop), if self.server_ends => return Ok(()),
             };
             if !goes_on {
                 return Ok(());
             }
         }
+        Ok(())
     }
 }
 

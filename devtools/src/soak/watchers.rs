@@ -133,9 +133,9 @@ impl Watcher {
                     return Ok(Followed::Expired);
                 }
                 self.take(&event)?;
-            }
-            if self.last >= revision {
-                break;
+                if self.last >= revision {
+                    return Ok(Followed::Complete);
+                }
             }
         }
         Ok(Followed::Complete)

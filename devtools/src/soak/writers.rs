@@ -29,6 +29,8 @@ pub(super) struct Writer {
     pub(super) random: Random,
     /// True if the store may be unable to report the result of a write.
     pub(super) may_be_unsure: bool,
+    /// True if the server is stopped at the end of the round: the writer does not wait for its last response.
+    pub(super) server_ends: bool,
     /// Signal to stop.
     pub(super) stop: watch::Receiver<bool>,
 }
@@ -52,24 +54,23 @@ impl Writer {
             return Ok(());
         };
         let mut stop = self.stop.clone();
-        loop {
+        while !*self.stop.borrow() {
             let write = self.choose();
             if self.ledger.lock().is_unsure(&key(&write.object, &member(self.number))) {
                 tokio::task::yield_now().await;
-                if *stop.borrow() {
-                    return Ok(());
-                }
                 continue;
             }
+            let server_ends = self.server_ends;
             let written = tokio::select! {
                 written = self.write(&mut connection, write) => written?,
                 // The result of the current write stays unknown.
-                _ = stop.wait_for(|stop| *stop) => return Ok(()),
+                _ = stop.wait_for(|stop| *stop), if server_ends => return Ok(()),
             };
             if !written {
                 return Ok(());
             }
         }
+        Ok(())
     }
 
     fn choose(&mut self) -> Write {
@@ -181,6 +182,7 @@ impl Writer {
         }
         // If the server cannot report the result, the object may exist or not: nothing more is sent for this key.
         if self.may_be_unsure && status.is_server_error() {
+            self.ledger.lock().unsure(key);
             return Ok(true);
         }
         if status == StatusCode::SERVICE_UNAVAILABLE || status == StatusCode::GATEWAY_TIMEOUT {
