@@ -1,4 +1,5 @@
-//! Stamps packages with commit, tree state and date, and orders the functions of packages for a quick start.
+//! Stamps packages with commit, tree state and date, orders the functions of packages for a quick start, and limits how
+//! much freed memory the C library keeps.
 //!
 //! Only the profile `dist`, which packages and benchmarks use, is stamped: a stamp would make every commit and every edit
 //! rebuild this crate. Other builds report the values of an unstamped Kubernetes build. The environment variables
@@ -31,6 +32,9 @@ const PACKED_RELOCATIONS: (u32, u32) = (2, 36);
 /// Environment variable that makes the program compatible with older versions of glibc.
 const OLD_GLIBC: &str = "HOLDFAST_OLD_GLIBC";
 
+/// Source of the settings of the C library's allocator. Rust can call `mallopt` in unsafe code only.
+const ALLOCATOR: &str = "src/allocator.c";
+
 /// Environment variable with the commit of the build.
 const COMMIT: &str = "HOLDFAST_GIT_COMMIT";
 
@@ -51,6 +55,7 @@ fn main() {
     for variable in [COMMIT, TREE_STATE, "SOURCE_DATE_EPOCH", OLD_GLIBC] {
         println!("cargo::rerun-if-env-changed={variable}");
     }
+    set_up_allocator();
     let is_package = is_package();
     if is_package && links_with_own_linker() {
         order_functions();
@@ -71,6 +76,16 @@ fn main() {
         ("HOLDFAST_COMPILER", compiler.collect::<Vec<_>>().join(" ")),
     ] {
         println!("cargo::rustc-env={variable}={value}");
+    }
+}
+
+/// Links the settings of the allocator into the program. Other C libraries than glibc have no such settings.
+fn set_up_allocator() {
+    println!("cargo::rerun-if-changed={ALLOCATOR}");
+    if variable("CARGO_CFG_TARGET_ENV").is_some_and(|environment| environment == "gnu") {
+        for object in cc::Build::new().file(ALLOCATOR).compile_intermediates() {
+            println!("cargo::rustc-link-arg-bins={}", object.display());
+        }
     }
 }
 

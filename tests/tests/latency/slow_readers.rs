@@ -17,6 +17,12 @@ const STREAMS: usize = 60;
 /// Memory in bytes that the response of one stream may hold.
 const STREAM_BYTES: u64 = 1 << 20;
 
+const LARGE_OBJECTS: usize = 40;
+const LARGE_OBJECT_BYTES: usize = 1_000_000;
+
+/// Memory in bytes that the allocator may keep of unread lists of large objects.
+const KEPT_BYTES: u64 = 48 << 20;
+
 /// Maximum median time of other requests while no list is read.
 const PROBE_TIME: Duration = Duration::from_millis(50);
 
@@ -105,6 +111,30 @@ async fn lists_that_nobody_takes_cost_little() {
         assert!(time < PROBE_TIME, "{what}: others wait for {time:?}");
         drop(held);
         wait_for_memory_below(server.process(), before + limit.saturating_sub(before) / 2, &what).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_of_unread_lists_returns_to_the_system() {
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    let (mut client, target) = (Client::new(&server).await, Target::new(&server).unwrap());
+    let text = "x".repeat(LARGE_OBJECT_BYTES);
+    for number in 0..LARGE_OBJECTS {
+        let object = json!({"metadata": {"name": format!("c{number}")}, "data": {"text": text}});
+        client.make("/api/v1/namespaces/default/configmaps", object).await;
+    }
+    let before = server.process().anonymous_memory().unwrap();
+    for round in 0..3 {
+        for accept in ["application/json", "application/yaml"] {
+            let mut connection = target.connect_http2_with_window(0).await.unwrap();
+            let mut held = Vec::new();
+            for _ in 0..STREAMS {
+                held.push(connection.get(CONFIG_MAPS, accept).await.unwrap());
+            }
+            drop(held);
+            let what = format!("round {round} of {accept}");
+            wait_for_memory_below(server.process(), before + KEPT_BYTES, &what).await;
+        }
     }
 }
 
