@@ -18,7 +18,7 @@ const STREAMS: usize = 60;
 const STREAM_BYTES: u64 = 1 << 20;
 
 const LARGE_OBJECTS: usize = 40;
-const LARGE_OBJECT_BYTES: usize = 1_000_000;
+const LARGE_OBJECT_BYTES: usize = 600_000;
 
 /// Memory in bytes that the allocator may keep of unread lists of large objects.
 const KEPT_BYTES: u64 = 48 << 20;
@@ -60,6 +60,14 @@ async fn wait_for_memory_below(process: Process, limit: u64, what: &str) {
         }
         assert!(Instant::now() < end, "{what}: {memory} bytes, more than {limit}");
         tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+async fn make_large_objects(client: &mut Client) {
+    let text = "x\n".repeat(LARGE_OBJECT_BYTES / 2);
+    for number in 0..LARGE_OBJECTS {
+        let object = json!({"metadata": {"name": format!("c{number}")}, "data": {"text": text}});
+        client.make("/api/v1/namespaces/default/configmaps", object).await;
     }
 }
 
@@ -118,11 +126,7 @@ async fn lists_that_nobody_takes_cost_little() {
 async fn memory_of_unread_lists_returns_to_the_system() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     let (mut client, target) = (Client::new(&server).await, Target::new(&server).unwrap());
-    let text = "x".repeat(LARGE_OBJECT_BYTES);
-    for number in 0..LARGE_OBJECTS {
-        let object = json!({"metadata": {"name": format!("c{number}")}, "data": {"text": text}});
-        client.make("/api/v1/namespaces/default/configmaps", object).await;
-    }
+    make_large_objects(&mut client).await;
     let before = server.process().anonymous_memory().unwrap();
     for round in 0..3 {
         for accept in ["application/json", "application/yaml"] {
@@ -135,6 +139,23 @@ async fn memory_of_unread_lists_returns_to_the_system() {
             let what = format!("round {round} of {accept}");
             wait_for_memory_below(server.process(), before + KEPT_BYTES, &what).await;
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_of_large_objects_delay_no_other_request() {
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    let (mut client, target) = (Client::new(&server).await, Target::new(&server).unwrap());
+    make_large_objects(&mut client).await;
+    for view in [TABLE, PARTIAL] {
+        let accept = format!("application/json;{view}");
+        let mut held = Vec::new();
+        for _ in 0..STREAMS {
+            let mut connection = target.connect_http2_with_window(0).await.unwrap();
+            held.push(connection.get(CONFIG_MAPS, &accept).await.unwrap());
+        }
+        let time = median_of_probes(&target).await;
+        assert!(time < PROBE_TIME, "{accept}: others wait for {time:?}");
     }
 }
 

@@ -189,6 +189,11 @@ impl Writer {
         Ok(())
     }
 
+    /// True if the stored bytes of an object are copied.
+    pub(crate) fn copies(&self, item: &ListItem) -> bool {
+        matches!(self.items, ItemForm::Whole) && item.converted.is_none() && self.requested.is_stored_whole(&item.entry)
+    }
+
     /// Writes an object.
     ///
     /// # Errors

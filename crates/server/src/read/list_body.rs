@@ -300,9 +300,12 @@ enum Encoder {
 }
 
 impl Encoder {
-    /// True if items are parsed, so that a large item is long work.
-    fn parses(&self) -> bool {
-        !matches!(self, Self::Json { .. })
+    /// True if the item is read and not just copied, so that a large one is long work.
+    fn parses(&self, item: &ListItem) -> bool {
+        match self {
+            Self::Json { writer, .. } => !writer.copies(item),
+            Self::Tree(_) | Self::Protobuf { .. } => true,
+        }
     }
 
     fn item(&mut self, item: &ListItem, is_first: bool, out: &mut Vec<u8>) -> Result<(), ApiError> {
@@ -412,7 +415,10 @@ impl ListBody {
         } = &mut self.encoder
         {
             let mut indented = Vec::new();
-            indenter.write(&run, &mut indented);
+            match &self.long_work {
+                Some(long_work) => long_work.run(run.len(), || indenter.write(&run, &mut indented)).await,
+                None => indenter.write(&run, &mut indented),
+            }
             run = indented;
         }
         (!run.is_empty()).then(|| Bytes::from(run))
@@ -425,9 +431,9 @@ impl ListBody {
         };
         let is_first = std::mem::replace(&mut self.is_first, false);
         let (encoder, run) = (&mut self.encoder, &mut self.run);
+        let size = item.entry.length();
         match &self.long_work {
-            Some(long_work) if encoder.parses() => {
-                let size = item.entry.length();
+            Some(long_work) if size >= long_work::LARGE && encoder.parses(&item) => {
                 long_work.run(size, || encoder.item(&item, is_first, run)).await
             }
             _ => encoder.item(&item, is_first, run),
