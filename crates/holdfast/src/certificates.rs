@@ -47,18 +47,27 @@ pub(crate) fn certificates(flags: &Serve, url: &str, rules: TlsRules) -> JoinHan
     let client_authority = flags.client_ca_file.clone();
     let proxies = flags.aggregation.requestheader_client_ca_file.clone();
     let stands_alone = flags.as_kube_apiserver;
+    let named = flags.transport.tls_sni_cert_key.clone();
     tokio::task::spawn_blocking(move || {
         let now = OffsetDateTime::now_utc();
         if let Some(brought) = &brought {
             files::read(&brought.certificate).context("--tls-cert-file")?;
         }
+        let tls_files = |server: &Pair, client_authorities: Vec<PathBuf>| TlsFiles {
+            certificate: server.certificate.clone(),
+            key: server.key.clone(),
+            client_authorities,
+            other_authorities: proxies.into_iter().collect(),
+            named,
+            rules,
+        };
         let served = match (brought, cert_dir) {
             (None, Some(folder)) => Some(Pair::ensure(&folder, &names, now)?),
             (brought, _) => brought,
         };
         if let (true, Some(served)) = (stands_alone, &served) {
             return Ok(Certificates {
-                tls: tls_files(served, client_authority.into_iter().collect(), proxies, rules),
+                tls: tls_files(served, client_authority.into_iter().collect()),
                 own: None,
                 root: served.certificate.clone(),
                 kubeconfig: None,
@@ -75,7 +84,7 @@ pub(crate) fn certificates(flags: &Serve, url: &str, rules: TlsRules) -> JoinHan
         let mut authorities = vec![pki.authority.certificate];
         authorities.extend(client_authority);
         Ok(Certificates {
-            tls: tls_files(served.as_ref().unwrap_or(&pki.server), authorities, proxies, rules),
+            tls: tls_files(served.as_ref().unwrap_or(&pki.server), authorities),
             own: Some(pki.server),
             root,
             kubeconfig: Some(kubeconfig),
@@ -85,7 +94,7 @@ pub(crate) fn certificates(flags: &Serve, url: &str, rules: TlsRules) -> JoinHan
 
 /// Reads the files of TLS. Errors name the flag of the file.
 pub(crate) fn load_tls(flags: &Serve, files: &TlsFiles) -> Result<Tls> {
-    let named = [
+    let single = [
         ("tls-cert-file", &flags.tls_cert_file),
         ("tls-private-key-file", &flags.tls_private_key_file),
         ("client-ca-file", &flags.client_ca_file),
@@ -94,24 +103,17 @@ pub(crate) fn load_tls(flags: &Serve, files: &TlsFiles) -> Result<Tls> {
             &flags.aggregation.requestheader_client_ca_file,
         ),
     ];
-    files.load().map_err(|error| {
-        let mut named = named.iter();
-        let flag = named.find(|(_, path)| path.as_deref() == Some(error.path()));
-        match flag {
+    let by_flag = single
+        .into_iter()
+        .filter_map(|(flag, path)| Some((flag, path.as_ref()?)));
+    let by_name = files.named.iter().flat_map(|files| [&files.certificate, &files.key]);
+    let mut paths = by_flag.chain(by_name.map(|path| ("tls-sni-cert-key", path)));
+    files
+        .load()
+        .map_err(|error| match paths.find(|(_, path)| *path == error.path()) {
             Some((flag, _)) => anyhow!("--{flag}: {error}"),
             None => error.into(),
-        }
-    })
-}
-
-fn tls_files(server: &Pair, client_authorities: Vec<PathBuf>, proxies: Option<PathBuf>, rules: TlsRules) -> TlsFiles {
-    TlsFiles {
-        certificate: server.certificate.clone(),
-        key: server.key.clone(),
-        client_authorities,
-        other_authorities: proxies.into_iter().collect(),
-        rules,
-    }
+        })
 }
 
 /// Returns the address at which clients reach the server.

@@ -41,9 +41,10 @@ pub(crate) fn watch<E: std::fmt::Display>(
 
 /// Reloads the server certificate and the trusted authorities whenever their files change.
 pub(crate) fn follow_tls(service: &Service, files: TlsFiles, current: Arc<CurrentTls>) {
-    let paths = [&files.certificate, &files.key];
     let authorities = files.client_authorities.iter().chain(&files.other_authorities);
-    let paths = paths.into_iter().chain(authorities).cloned().collect();
+    let named = files.named.iter().flat_map(|files| [&files.certificate, &files.key]);
+    let own = [&files.certificate, &files.key].into_iter();
+    let paths = own.chain(authorities).chain(named).cloned().collect();
     watch(service, paths, move || files.load().map(|tls| current.replace(tls)));
 }
 

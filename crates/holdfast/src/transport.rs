@@ -6,7 +6,7 @@ use anyhow::{Result, bail, ensure};
 use clap::{ArgAction, Args};
 use holdfast_server::operations::browsers::Browsers;
 use holdfast_server::operations::service::GoAway;
-use holdfast_server::wire::tls::{TlsRules, suite_of};
+use holdfast_server::wire::tls::{NamedFiles, TlsRules, suite_of};
 use http::HeaderValue;
 use regex::{Regex, RegexSet};
 
@@ -20,6 +20,13 @@ pub(crate) struct TransportFlags {
     /// TLS 1.2 cipher suites by Go's names. Those of TLS 1.3 are always enabled
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     tls_cipher_suites: Vec<String>,
+
+    /// Further certificate, for clients that request its names: the files of certificate and key (PEM), separated by a
+    /// comma, and optionally a colon with names, separated by commas. Names are domains, which may begin with `*.`, and
+    /// addresses of the server. Without names, those in the certificate apply. Can be repeated; the first one of a name
+    /// applies
+    #[arg(long, value_name = "FILES", value_parser = named_files)]
+    pub(crate) tls_sni_cert_key: Vec<NamedFiles>,
 
     /// Serve only HTTP/1.1
     #[arg(long, value_name = "BOOL", default_value_t = false, action = ArgAction::Set,
@@ -53,6 +60,25 @@ fn min_version(text: &str) -> Result<MinVersion, String> {
         "VersionTLS13" => Ok(MinVersion::Tls13),
         _ => Err(format!("unknown tls version {text:?}")),
     }
+}
+
+/// Parses `CERTIFICATE,KEY` or `CERTIFICATE,KEY:NAME,NAME`.
+///
+/// upstream: k8s.io/component-base/cli/flag#NamedCertKey.Set
+fn named_files(text: &str) -> Result<NamedFiles, String> {
+    let (files, names) = match text.split_once(':') {
+        Some((_, names)) if names.trim().is_empty() => return Err("empty names list is not allowed".to_owned()),
+        Some((files, names)) => (files, names.split(',').map(|name| name.trim().to_owned()).collect()),
+        None => (text, Vec::new()),
+    };
+    let [certificate, key] = files.split(',').collect::<Vec<_>>()[..] else {
+        return Err("expected comma separated certificate and key file paths".to_owned());
+    };
+    Ok(NamedFiles {
+        certificate: certificate.trim().into(),
+        key: key.trim().into(),
+        names,
+    })
 }
 
 /// Cipher suites that Go knows and that connections never use here: they lack forward secrecy or authenticated
@@ -187,6 +213,27 @@ mod tests {
 
     fn flags(flag: &str) -> TransportFlags {
         Arguments::try_parse_from(["holdfast", flag]).unwrap().serve.transport
+    }
+
+    #[test]
+    fn named_certificate_has_two_files_and_optional_names() {
+        let parsed = named_files("a.crt, a.key : *.example, 10.0.0.1").unwrap();
+        assert_eq!(
+            (parsed.certificate.to_str(), parsed.key.to_str()),
+            (Some("a.crt"), Some("a.key"))
+        );
+        assert_eq!(parsed.names, ["*.example", "10.0.0.1"]);
+        assert!(named_files("a.crt,a.key").unwrap().names.is_empty());
+        assert_eq!(
+            named_files("a.crt,a.key: ").unwrap_err(),
+            "empty names list is not allowed"
+        );
+        for text in ["a.crt", "a,b,c", "a.crt:a.example"] {
+            assert_eq!(
+                named_files(text).unwrap_err(),
+                "expected comma separated certificate and key file paths"
+            );
+        }
     }
 
     #[test]

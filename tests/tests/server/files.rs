@@ -386,3 +386,36 @@ async fn changed_files_are_reloaded_unless_they_are_invalid() {
         }
     }
 }
+
+#[tokio::test]
+async fn certificate_by_name_is_served_and_reloaded() {
+    let (binary, folder) = (Binary::debug().unwrap(), TempDir::new().unwrap());
+    let path = |name: &str| folder.path().join(name);
+    let write = || {
+        let (certificate, key) = certificate();
+        fs::write(path("named.crt"), certificate).unwrap();
+        fs::write(path("named.key"), key).unwrap();
+    };
+    let flag = |name: &str| {
+        let (certificate, key) = (path("named.crt"), path("named.key"));
+        format!("--tls-sni-cert-key={},{}:{name}", certificate.display(), key.display())
+    };
+    let said = binary.rejection(&[flag("localhost")]).unwrap();
+    for part in ["--tls-sni-cert-key: ", "named.crt", "No such file or directory"] {
+        assert!(said.contains(part), "{said}");
+    }
+    write();
+    let flag = flag("localhost");
+    let server = Server::start(&binary, &["--bind-address=127.0.0.1", &flag]).unwrap();
+    let serves = async |host: &str| {
+        let url = format!("https://{host}:{}", server.address.port());
+        let target = Target::at(&url, Some(&path("named.crt")), Some(ADMIN_TOKEN)).unwrap();
+        target.is_healthy("/readyz").await
+    };
+    // A client of an address requests no name.
+    assert!(serves("localhost").await && !serves("127.0.0.1").await);
+    write();
+    let read = ["files have changed and were read again", "named.crt"];
+    server.until_logged(&read).await.unwrap();
+    assert!(serves("localhost").await);
+}

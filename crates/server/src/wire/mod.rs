@@ -9,6 +9,7 @@ pub(crate) mod gathered;
 pub(crate) mod heads;
 pub mod in_flight;
 pub(crate) mod keep_alive;
+mod named_certificates;
 pub(crate) mod passed;
 pub(crate) mod slow_clients;
 pub mod tls;

@@ -1,6 +1,8 @@
 //! TLS: the certificate of the server, and the client certificates that it requests. A handshake accepts any client
 //! certificate; [`ClientAuthorities`] decides afterwards which are trusted.
 
+use std::collections::HashMap;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,12 +12,15 @@ use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::sign::CertifiedKey;
 use rustls::version::TLS13;
 use rustls::{
     ALL_VERSIONS, DistinguishedName, RootCertStore, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion,
 };
+use tokio::net::TcpStream;
 
 use crate::wire::client_authorities::ClientAuthorities;
+use crate::wire::named_certificates::{NamedCertificate, Resolver};
 use crate::wire::x509;
 
 /// The files of a server's TLS.
@@ -29,8 +34,30 @@ pub struct TlsFiles {
     pub client_authorities: Vec<PathBuf>,
     /// Further authorities named to clients in the handshake, so that clients send certificates of these too, in PEM.
     pub other_authorities: Vec<PathBuf>,
+    /// Further certificates, for clients that request their names. The first one of a name applies.
+    pub named: Vec<NamedFiles>,
     /// Protocol rules of handshakes.
     pub rules: TlsRules,
+}
+
+/// The files of a certificate for clients that request its names.
+#[derive(Clone, Debug)]
+pub struct NamedFiles {
+    /// The certificate and its intermediates, in PEM.
+    pub certificate: PathBuf,
+    /// The key of the certificate, in PEM.
+    pub key: PathBuf,
+    /// DNS names, which may begin with `*.`, and addresses of the server; if empty, the names in the certificate.
+    pub names: Vec<String>,
+}
+
+impl NamedFiles {
+    fn load(&self, provider: &CryptoProvider) -> Result<NamedCertificate, TlsError> {
+        Ok(NamedCertificate {
+            certificate: certified_key(&self.certificate, &self.key, provider)?,
+            names: self.names.clone(),
+        })
+    }
 }
 
 /// Protocol rules of handshakes.
@@ -99,8 +126,23 @@ pub fn suite_of(name: &str) -> Option<SupportedCipherSuite> {
 pub struct Tls {
     /// Configuration of handshakes.
     pub config: Arc<ServerConfig>,
+    /// Configurations of handshakes at addresses of the server that have a certificate of their own.
+    pub by_address: HashMap<IpAddr, Arc<ServerConfig>>,
     /// Authorities that sign client certificates; `None` if the server requests no certificates.
     pub authorities: Option<Arc<ClientAuthorities>>,
+}
+
+impl Tls {
+    /// Returns the configuration of handshakes of `stream`.
+    pub(crate) fn config_of(&self, stream: &TcpStream) -> Arc<ServerConfig> {
+        if !self.by_address.is_empty()
+            && let Ok(local) = stream.local_addr()
+            && let Some(config) = self.by_address.get(&local.ip().to_canonical())
+        {
+            return Arc::clone(config);
+        }
+        Arc::clone(&self.config)
+    }
 }
 
 /// Error of the TLS setup.
@@ -157,12 +199,6 @@ impl TlsFiles {
     /// # Errors
     /// If a file cannot be read or has unexpected content.
     pub fn load(&self) -> Result<Tls, TlsError> {
-        let certificates = certificates(&self.certificate)?;
-        let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|source| TlsError::Read {
-            what: "a private key",
-            path: self.key.clone(),
-            source,
-        })?;
         let provider = Arc::new(self.rules.provider());
         let invalid = |source| TlsError::Certificate {
             path: self.certificate.clone(),
@@ -177,7 +213,7 @@ impl TlsFiles {
             0 => (builder.with_no_client_auth(), None),
             _ => {
                 let algorithms = provider.signature_verification_algorithms;
-                let (roots, authorities) = read_authorities(&self.client_authorities, provider)?;
+                let (roots, authorities) = read_authorities(&self.client_authorities, Arc::clone(&provider))?;
                 let mut hints = roots.subjects();
                 for path in &self.other_authorities {
                     hints.extend(roots_of(path)?.1.subjects());
@@ -187,16 +223,44 @@ impl TlsFiles {
                 (builder, Some(Arc::new(authorities)))
             }
         };
-        let mut config = builder.with_single_cert(certificates, key).map_err(invalid)?;
+        let certificate = certified_key(&self.certificate, &self.key, &provider)?;
+        let named = self.named.iter().map(|files| files.load(&provider));
+        let resolver = Resolver::new(certificate, named.collect::<Result<_, _>>()?);
+        let by_address = resolver.for_addresses();
+        let mut config = builder.with_cert_resolver(Arc::new(resolver));
         if self.rules.http2 {
             config.alpn_protocols.push(b"h2".to_vec());
         }
         config.alpn_protocols.push(b"http/1.1".to_vec());
+        let by_address = by_address.into_iter().map(|(address, resolver)| {
+            let mut config = config.clone();
+            config.cert_resolver = Arc::new(resolver);
+            (address, Arc::new(config))
+        });
         Ok(Tls {
+            by_address: by_address.collect(),
             config: Arc::new(config),
             authorities,
         })
     }
+}
+
+/// Reads a certificate with its intermediates, and its key.
+///
+/// # Errors
+/// If a file cannot be read, or the key is not that of the certificate.
+fn certified_key(certificate: &Path, key: &Path, provider: &CryptoProvider) -> Result<Arc<CertifiedKey>, TlsError> {
+    let chain = certificates(certificate)?;
+    let key = PrivateKeyDer::from_pem_file(key).map_err(|source| TlsError::Read {
+        what: "a private key",
+        path: key.to_owned(),
+        source,
+    })?;
+    let certified = CertifiedKey::from_der(chain, key, provider).map_err(|source| TlsError::Certificate {
+        path: certificate.to_owned(),
+        source,
+    })?;
+    Ok(Arc::new(certified))
 }
 
 impl ClientAuthorities {

@@ -295,7 +295,7 @@ impl<S: Service> Acceptor<S> {
         peer: SocketAddr,
     ) -> Option<(TlsStream<TcpStream>, Option<S::Client>)> {
         let tls = self.tls.0.load_full();
-        let handshake = TlsAcceptor::from(Arc::clone(&tls.config)).accept(stream);
+        let handshake = TlsAcceptor::from(tls.config_of(&stream)).accept(stream);
         match tokio::time::timeout(self.limits.handshake, handshake).await {
             Ok(Ok(stream)) => {
                 let client = self.client(&tls, &stream);

@@ -110,6 +110,7 @@ impl Authority {
             key: folder.join("server.key"),
             client_authorities: vec![folder.join("ca.crt")],
             other_authorities: Vec::new(),
+            named: Vec::new(),
             rules: TlsRules::default(),
         };
         let authority = Self::parameters().self_signed(&self.key).unwrap();
