@@ -128,7 +128,7 @@ impl Validator {
         }
     }
 
-    /// As in the reference, the paths of errors do not contain `webhook`.
+    /// Validates a webhook. The paths of errors do not contain `webhook`, as in the reference.
     ///
     /// upstream: k8s.io/apiserver/pkg/apis/apiserver/validation#ValidateWebhookConfiguration
     fn webhook(&mut self, webhook: &WebhookSettings) -> MatchConditions {
