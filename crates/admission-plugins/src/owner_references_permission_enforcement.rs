@@ -68,6 +68,7 @@ const EVERY_FINALIZER: Attributes<'static> = Attributes {
         namespace: "",
         name: "*",
         field_selector: &[],
+        label_selector: "",
     }),
 };
 
@@ -113,6 +114,7 @@ fn check_may_delete(context: &WriteContext<'_>) -> Result<(), Refusal> {
             namespace: context.namespace,
             name: context.name,
             field_selector: &[],
+            label_selector: "",
         }),
     };
     may(context, &attributes)
@@ -149,6 +151,7 @@ fn check_may_hold_up(context: &WriteContext<'_>, owner: &Value) -> Result<(), Re
             namespace: if resource.namespaced() { context.namespace } else { "" },
             name: text("name"),
             field_selector: &[],
+            label_selector: "",
         }),
     };
     may(context, &attributes).map_err(|why| {

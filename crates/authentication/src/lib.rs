@@ -16,6 +16,7 @@ mod jws;
 mod jwt;
 mod keys;
 mod reading;
+pub mod strict;
 mod validation;
 
 pub use configuration::{
@@ -25,5 +26,5 @@ pub use configuration::{
 pub use jws::Algorithm;
 pub use jwt::{JwtAuthenticator, ReceivedToken};
 pub use keys::KeySet;
-pub use reading::ReadError;
+pub use strict::ReadError;
 pub use validation::{Compiled, Validated, validate};

@@ -89,6 +89,9 @@ pub struct ResourceTarget<'a> {
     /// Requirements of the field selector of a list, watch or deletecollection; empty if there is none, or if it cannot
     /// be parsed.
     pub field_selector: &'a [FieldRequirement],
+    /// Text of the label selector of a list, watch or deletecollection; empty if there is none. Authorizers that cannot parse
+    /// it ignore it.
+    pub label_selector: &'a str,
 }
 
 /// Requirement of a field selector.
@@ -102,7 +105,78 @@ pub struct FieldRequirement {
     pub value: SmolStr,
 }
 
+/// Attributes that outlive the request, for an authorizer that continues later.
+#[derive(Clone, Debug)]
+pub struct OwnedAttributes {
+    verb: SmolStr,
+    target: OwnedTarget,
+}
+
+#[derive(Clone, Debug)]
+enum OwnedTarget {
+    Path(SmolStr),
+    /// The group, version, resource, subresource, namespace, name and label selector, and the field selector.
+    Resource([SmolStr; 7], Vec<FieldRequirement>),
+}
+
+impl From<&Attributes<'_>> for OwnedAttributes {
+    fn from(attributes: &Attributes<'_>) -> Self {
+        let target = match attributes.target {
+            AccessTarget::Path(path) => OwnedTarget::Path(path.into()),
+            AccessTarget::Resource(target) => {
+                let texts = [
+                    target.group,
+                    target.version,
+                    target.resource,
+                    target.subresource,
+                    target.namespace,
+                    target.name,
+                    target.label_selector,
+                ];
+                OwnedTarget::Resource(texts.map(SmolStr::new), target.field_selector.to_vec())
+            }
+        };
+        Self {
+            verb: attributes.verb.into(),
+            target,
+        }
+    }
+}
+
+impl OwnedAttributes {
+    /// Returns the attributes.
+    pub fn borrow(&self) -> Attributes<'_> {
+        let target = match &self.target {
+            OwnedTarget::Path(path) => AccessTarget::Path(path),
+            OwnedTarget::Resource(texts, field_selector) => {
+                let [group, version, resource, subresource, namespace, name, label_selector] = texts;
+                AccessTarget::Resource(ResourceTarget {
+                    group,
+                    version,
+                    resource,
+                    subresource,
+                    namespace,
+                    name,
+                    field_selector,
+                    label_selector,
+                })
+            }
+        };
+        Attributes {
+            verb: &self.verb,
+            target,
+        }
+    }
+}
+
 impl Attributes<'_> {
+    /// True if the verb only reads: `get`, `list` or `watch`.
+    ///
+    /// upstream: k8s.io/apiserver/pkg/authorization/authorizer#AttributesRecord.IsReadOnly
+    pub fn is_read_only(&self) -> bool {
+        matches!(self.verb, "get" | "list" | "watch")
+    }
+
     /// Returns the reference's message if `user` may not do this. `reason` comes from the authorizer and may be empty.
     pub fn rejection(&self, user: &str, reason: &str) -> String {
         let (verb, user) = (self.verb, quote(user));
@@ -155,6 +229,29 @@ mod tests {
             rejection(AccessTarget::Path("/metrics"), "bob", ""),
             r#"User "bob" cannot get path "/metrics""#
         );
+    }
+
+    #[test]
+    fn owned_attributes_equal_the_borrowed_ones() {
+        let field_selector = [FieldRequirement {
+            field: "spec.nodeName".into(),
+            is_equal: true,
+            value: "n1".into(),
+        }];
+        let resource = AccessTarget::Resource(ResourceTarget {
+            group: "g",
+            version: "v",
+            resource: "r",
+            subresource: "s",
+            namespace: "ns",
+            name: "n",
+            field_selector: &field_selector,
+            label_selector: "a=b",
+        });
+        for target in [resource, AccessTarget::Path("/livez")] {
+            let attributes = Attributes { verb: "list", target };
+            assert_eq!(OwnedAttributes::from(&attributes).borrow(), attributes);
+        }
     }
 
     #[test]

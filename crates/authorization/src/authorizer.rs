@@ -1,5 +1,6 @@
 //! Decisions of authorizers, and authorizers with a constant decision.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use holdfast_value::SmolStr;
@@ -24,18 +25,36 @@ pub struct Authorization {
     pub decision: Decision,
     /// Human-readable reason; often empty.
     pub reason: Option<Arc<str>>,
+    /// Error of the evaluation, such as that of a webhook that does not answer. The decision counts regardless of it.
+    pub error: Option<Arc<str>>,
 }
+
+/// State of an authorization that may need another server.
+pub enum Verdict {
+    /// The decision.
+    Decided(Authorization),
+    /// The decision needs the answer of another server.
+    Ask(Pending),
+}
+
+/// Future of an authorization that waits for another server.
+pub type Pending = Pin<Box<dyn Future<Output = Authorization> + Send>>;
 
 impl Authorization {
     /// No opinion, without a reason.
     pub const NO_OPINION: Self = Self {
         decision: Decision::NoOpinion,
         reason: None,
+        error: None,
     };
 
     /// Creates a decision without a reason.
     pub const fn new(decision: Decision) -> Self {
-        Self { decision, reason: None }
+        Self {
+            decision,
+            reason: None,
+            error: None,
+        }
     }
 
     /// True if the action is allowed.
@@ -46,6 +65,11 @@ impl Authorization {
     /// Returns the human-readable reason; often empty.
     pub fn reason(&self) -> &str {
         self.reason.as_deref().unwrap_or_default()
+    }
+
+    /// Returns the error of the evaluation, if there is one.
+    pub fn error(&self) -> Option<&str> {
+        self.error.as_deref()
     }
 }
 
@@ -77,8 +101,13 @@ pub struct UserRules {
 
 /// Authorizer: decides on the actions of users.
 pub trait Authorizer: Send + Sync {
-    /// Decides if `user` may perform the action of `attributes`.
+    /// Decides if `user` may perform the action of `attributes`. If that needs another server, the thread waits for it.
     fn authorize(&self, user: &User, attributes: &Attributes<'_>) -> Authorization;
+
+    /// Begins to decide if `user` may perform the action of `attributes`, without waiting for another server.
+    fn start(&self, user: &User, attributes: &Attributes<'_>) -> Verdict {
+        Verdict::Decided(self.authorize(user, attributes))
+    }
 
     /// Lists the permissions of `user` in `namespace`; cluster-wide if it is empty.
     fn rules(&self, user: &User, namespace: &str) -> UserRules;
@@ -122,6 +151,7 @@ impl Authorizer for AlwaysDeny {
         Authorization {
             decision: Decision::NoOpinion,
             reason: Some(Arc::from("Everything is forbidden.")),
+            error: None,
         }
     }
 

@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::{Attributes, Authorization, Authorizer, Decision, MASTERS, User, UserRules};
+use holdfast_gotext::errors::aggregate;
+
+use crate::{
+    Attributes, Authorization, Authorizer, Decision, MASTERS, OwnedAttributes, Pending, User, UserRules, Verdict,
+};
 
 /// Authorizer that allows everything to members of `system:masters`, whatever others decide.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,7 +28,7 @@ impl Authorizer for Masters {
 }
 
 /// Calls authorizers in order until one allows or denies.
-pub struct Chain(Vec<Arc<dyn Authorizer>>);
+pub struct Chain(Arc<[Arc<dyn Authorizer>]>);
 
 impl Chain {
     /// Creates a chain of `authorizers`; [`Masters`] precedes all of them.
@@ -32,30 +36,100 @@ impl Chain {
         let masters: Arc<dyn Authorizer> = Arc::new(Masters);
         Self(std::iter::once(masters).chain(authorizers).collect())
     }
+
+    /// Continues after the authorizer at `at`, which waits for another server.
+    fn continue_later(&self, at: usize, begun: Begun, user: &User, attributes: &Attributes<'_>) -> Pending {
+        let links = Arc::clone(&self.0);
+        let (user, attributes) = (user.clone(), OwnedAttributes::from(attributes));
+        Box::pin(async move {
+            let Begun { mut opinions, pending } = begun;
+            let first = pending.await;
+            if let Some(decided) = opinions.add(first) {
+                return decided;
+            }
+            for link in links.iter().skip(at + 1) {
+                let answer = match link.start(&user, &attributes.borrow()) {
+                    Verdict::Decided(answer) => answer,
+                    Verdict::Ask(pending) => pending.await,
+                };
+                if let Some(decided) = opinions.add(answer) {
+                    return decided;
+                }
+            }
+            opinions.conclude()
+        })
+    }
 }
 
-impl Authorizer for Chain {
-    fn authorize(&self, user: &User, attributes: &Attributes<'_>) -> Authorization {
-        let mut said: Option<Arc<str>> = None;
-        for authorizer in &self.0 {
-            let answer = authorizer.authorize(user, attributes);
-            if answer.decision != Decision::NoOpinion {
-                return answer;
-            }
-            said = match (said, answer.reason) {
-                (Some(before), Some(reason)) => Some(format!("{before}\n{reason}").into()),
-                (before, reason) => before.or(reason),
-            };
+/// Chain of which one authorizer waits for another server.
+struct Begun {
+    opinions: Opinions,
+    pending: Pending,
+}
+
+/// Reasons and errors of authorizers without an opinion.
+#[derive(Default)]
+struct Opinions {
+    reason: Option<Arc<str>>,
+    errors: Vec<Arc<str>>,
+}
+
+impl Opinions {
+    /// Adds an answer; returns it if it decides.
+    fn add(&mut self, answer: Authorization) -> Option<Authorization> {
+        self.errors.extend(answer.error.clone());
+        if answer.decision != Decision::NoOpinion {
+            return Some(answer);
         }
+        self.reason = match (self.reason.take(), answer.reason) {
+            (Some(before), Some(reason)) => Some(format!("{before}\n{reason}").into()),
+            (before, reason) => before.or(reason),
+        };
+        None
+    }
+
+    fn conclude(self) -> Authorization {
         Authorization {
             decision: Decision::NoOpinion,
-            reason: said,
+            reason: self.reason,
+            error: (!self.errors.is_empty()).then(|| aggregate(&self.errors).into()),
         }
+    }
+}
+
+/// upstream: k8s.io/apiserver/pkg/authorization/union#unionAuthzHandler.Authorize
+impl Authorizer for Chain {
+    fn authorize(&self, user: &User, attributes: &Attributes<'_>) -> Authorization {
+        let mut opinions = Opinions::default();
+        for link in self.0.iter() {
+            if let Some(decided) = opinions.add(link.authorize(user, attributes)) {
+                return decided;
+            }
+        }
+        opinions.conclude()
+    }
+
+    fn start(&self, user: &User, attributes: &Attributes<'_>) -> Verdict {
+        let mut opinions = Opinions::default();
+        for (at, link) in self.0.iter().enumerate() {
+            match link.start(user, attributes) {
+                Verdict::Decided(answer) => {
+                    if let Some(decided) = opinions.add(answer) {
+                        return Verdict::Decided(decided);
+                    }
+                }
+                Verdict::Ask(pending) => {
+                    let begun = Begun { opinions, pending };
+                    return Verdict::Ask(self.continue_later(at, begun, user, attributes));
+                }
+            }
+        }
+        Verdict::Decided(opinions.conclude())
     }
 
     fn rules(&self, user: &User, namespace: &str) -> UserRules {
         let mut all = UserRules::default();
-        for authorizer in &self.0 {
+        for authorizer in self.0.iter() {
             let UserRules {
                 rules,
                 incomplete,
@@ -104,5 +178,61 @@ mod tests {
         assert!(!decision.allows());
         assert_eq!(decision.reason(), "Everything is forbidden.\nEverything is forbidden.");
         assert_eq!(Chain::new([allow()]).rules(&alice, "n").rules.len(), 2);
+    }
+
+    /// Has no opinion, but only after another server has answered.
+    struct Remote;
+
+    impl Authorizer for Remote {
+        fn authorize(&self, _user: &User, _attributes: &Attributes<'_>) -> Authorization {
+            Authorization {
+                error: Some("no answer".into()),
+                ..Authorization::NO_OPINION
+            }
+        }
+
+        fn start(&self, user: &User, attributes: &Attributes<'_>) -> Verdict {
+            let answer = self.authorize(user, attributes);
+            Verdict::Ask(Box::pin(std::future::ready(answer)))
+        }
+
+        fn rules(&self, _user: &User, _namespace: &str) -> UserRules {
+            UserRules::default()
+        }
+    }
+
+    fn remote() -> Arc<dyn Authorizer> {
+        Arc::new(Remote)
+    }
+
+    fn wait(verdict: Verdict) -> Authorization {
+        let Verdict::Ask(mut pending) = verdict else {
+            unreachable!("the chain asks")
+        };
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        match pending.as_mut().poll(&mut context) {
+            std::task::Poll::Ready(answer) => answer,
+            std::task::Poll::Pending => unreachable!("nothing waits"),
+        }
+    }
+
+    #[test]
+    fn chain_continues_after_remote_authorizer() {
+        let alice = User::default();
+        let ask = |chain: Chain| wait(chain.start(&alice, &LIVEZ));
+        assert!(ask(Chain::new([deny(), remote(), remote(), allow()])).allows());
+        let denied = ask(Chain::new([deny(), remote(), remote(), deny()]));
+        assert_eq!(denied.reason(), "Everything is forbidden.\nEverything is forbidden.");
+        assert_eq!(denied.error(), Some("no answer"), "equal errors are listed once");
+        assert_eq!(
+            denied,
+            Chain::new([deny(), remote(), remote(), deny()]).authorize(&alice, &LIVEZ)
+        );
+    }
+
+    #[test]
+    fn local_decision_needs_no_other_server() {
+        let chain = Chain::new([allow(), remote()]);
+        assert!(matches!(chain.start(&User::default(), &LIVEZ), Verdict::Decided(answer) if answer.allows()));
     }
 }

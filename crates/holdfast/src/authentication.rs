@@ -1,16 +1,12 @@
 //! kube-apiserver's flags for tokens of OpenID Connect issuers and for the token webhook.
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
-use bytes::Bytes;
 use clap::Args;
 use data_encoding::HEXLOWER;
-use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
 use holdfast_authentication::{
     Algorithm, AnonymousConfig, AuthenticationConfiguration, ClaimMappings, ClaimValidationRule, Issuer,
     JwtAuthenticator, JwtConfig, PrefixedClaimOrExpression, validate,
@@ -18,13 +14,10 @@ use holdfast_authentication::{
 use holdfast_controllers::Identity;
 use holdfast_gotext::duration;
 use holdfast_schema::{Aggregate, FieldError, FieldPath};
-use holdfast_server::authentication::{
-    JwtAuthenticators, JwtIssuers, PostError, RemoteTokens, ReviewPost, ReviewVersion, TokenWebhook,
-};
+use holdfast_server::authentication::{JwtAuthenticators, JwtIssuers, RemoteTokens, ReviewVersion, TokenWebhook};
 use holdfast_server::metrics::{AuthenticationMetrics, Metrics};
 use holdfast_server::runtime::background::Background;
 use holdfast_server::runtime::shutdown::Shutdown;
-use http::StatusCode;
 use sha2::{Digest as _, Sha256};
 use smol_str::SmolStr;
 
@@ -305,32 +298,19 @@ impl AuthenticationFlags {
         let webhook =
             read.with_context(|| format!("--authentication-token-webhook-config-file: {}", path.display()))?;
         let ttl = self.authentication_token_webhook_cache_ttl;
-        let post = Box::new(TokenPost(webhook));
+        let post = Box::new(webhook);
         Ok(Some(TokenWebhook::new(post, version, audiences.to_vec(), ttl)))
     }
 }
 
-/// Sender of token reviews.
-struct TokenPost(Webhook);
-
-impl ReviewPost for TokenPost {
-    fn post(&self, body: Bytes) -> BoxFuture<'_, Result<(StatusCode, Bytes), PostError>> {
-        async move {
-            self.0.send(body).await.map_err(|error| {
-                let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>());
-                PostError {
-                    is_reset: causes.any(|cause| cause.kind() == ErrorKind::ConnectionReset),
-                    why: format!("{error:#}"),
-                }
-            })
-        }
-        .boxed()
-    }
+/// Returns the hash of the name of this server as metrics show it.
+pub(crate) fn server_hash() -> String {
+    let hash = HEXLOWER.encode(&Sha256::digest(Identity::name_of(&hostname())));
+    format!("sha256:{hash}")
 }
 
 fn metrics(metrics: &Metrics) -> Result<AuthenticationMetrics> {
-    let server = HEXLOWER.encode(&Sha256::digest(Identity::name_of(&hostname())));
-    let metrics = metrics.follow_authentication(&format!("sha256:{server}"));
+    let metrics = metrics.follow_authentication(&server_hash());
     metrics.context("cannot set up metrics")
 }
 

@@ -230,20 +230,20 @@ mod tests {
         };
         assert_eq!(
             error(&[
-                "--authorization-config",
+                "--tls-curve-preferences",
                 "/a",
                 "--admission-control=AlwaysAdmit",
                 "--secure-port=1"
             ])
             .as_deref(),
-            Some("not supported by Holdfast yet: --admission-control, --authorization-config")
+            Some("not supported by Holdfast yet: --admission-control, --tls-curve-preferences")
         );
         assert_eq!(
             error(&["--tls_curve_preferences=a"]).as_deref(),
             Some("not supported by Holdfast yet: --tls-curve-preferences")
         );
         assert_eq!(
-            error(&["--admission-control=", "--authorization-config=", "--profiling"]),
+            error(&["--admission-control=", "--tls-curve-preferences=", "--profiling"]),
             None
         );
     }

@@ -14,6 +14,7 @@ use crate::admission::TolerationFlags;
 use crate::aggregation::AggregationFlags;
 use crate::audit::AuditFlags;
 use crate::authentication::AuthenticationFlags;
+use crate::authorization::AuthorizationFlags;
 use crate::controllers::ControllerFlags;
 use crate::copy::CopyFlags;
 use crate::documents::{CompletionFlags, ManFlags, ReferenceFlags};
@@ -191,10 +192,9 @@ pub(crate) struct Serve {
     #[command(flatten)]
     pub(crate) authentication: AuthenticationFlags,
 
-    /// Ordered list of authorizers: RBAC, Node, AlwaysAllow, AlwaysDeny. A cluster with nodes needs Node,RBAC and the
-    /// admission plugin NodeRestriction
-    #[arg(long, value_name = "MODES", value_delimiter = ',', default_value = "RBAC", value_parser = authorization_mode)]
-    pub(crate) authorization_mode: Vec<AuthorizationMode>,
+    /// The chain of authorizers
+    #[command(flatten)]
+    pub(crate) authorization: AuthorizationFlags,
 
     /// Certificate of the server for HTTPS (PEM). If not set, the server creates one in the data directory
     #[arg(long, value_name = "FILE", requires = "tls_private_key_file")]
@@ -342,32 +342,6 @@ pub(crate) struct Serve {
     pub(crate) as_kube_apiserver: bool,
 }
 
-/// An authorizer that a flag can name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AuthorizationMode {
-    /// Roles and bindings.
-    Rbac,
-    /// Everything is allowed.
-    AlwaysAllow,
-    /// Nothing is allowed, but to members of `system:masters`.
-    AlwaysDeny,
-    /// Permissions of nodes for their own objects and those that their Pods need.
-    Node,
-}
-
-fn authorization_mode(text: &str) -> Result<AuthorizationMode, String> {
-    match text {
-        "RBAC" => Ok(AuthorizationMode::Rbac),
-        "AlwaysAllow" => Ok(AuthorizationMode::AlwaysAllow),
-        "AlwaysDeny" => Ok(AuthorizationMode::AlwaysDeny),
-        "Node" => Ok(AuthorizationMode::Node),
-        "Webhook" | "ABAC" => Err(format!("the mode {text} of kube-apiserver is not there")),
-        _ => Err(format!(
-            "{text:?} is no authorization mode; there are RBAC, Node, AlwaysAllow and AlwaysDeny"
-        )),
-    }
-}
-
 /// The form of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
@@ -452,23 +426,6 @@ mod tests {
         assert!(anonymous(&["holdfast", "--anonymous-auth"]));
         assert!(anonymous(&["holdfast", "--anonymous-auth=true"]));
         assert!(!anonymous(&["holdfast", "--anonymous-auth=false"]));
-    }
-
-    #[test]
-    fn unknown_authorization_modes_are_refused() {
-        let modes = |arguments: &[&str]| {
-            let arguments = Arguments::try_parse_from(arguments);
-            arguments.map(|arguments| arguments.serve.authorization_mode)
-        };
-        assert_eq!(modes(&["holdfast"]).unwrap(), [AuthorizationMode::Rbac]);
-        assert_eq!(
-            modes(&["holdfast", "--authorization-mode=RBAC,AlwaysDeny"]).unwrap(),
-            [AuthorizationMode::Rbac, AuthorizationMode::AlwaysDeny]
-        );
-        for mode in ["ABAC", "Webhook", "rbac"] {
-            let error = modes(&["holdfast", "--authorization-mode", mode]).unwrap_err();
-            assert!(error.to_string().contains(mode), "{error}");
-        }
     }
 
     #[test]

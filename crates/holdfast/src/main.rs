@@ -6,6 +6,7 @@ mod admission;
 mod aggregation;
 mod audit;
 mod authentication;
+mod authorization;
 mod blame;
 mod certificates;
 mod compatible;
@@ -52,6 +53,7 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{CommandFactory as _, FromArgMatches as _};
 
+use crate::authorization::MODE_FLAGS;
 use crate::envtest::Role;
 use crate::flags::{Arguments, Command};
 use crate::remote::{AccessFlags, ObjectFlags};
@@ -86,7 +88,9 @@ fn read(words: Vec<OsString>) -> Arguments {
     let mut arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut command).exit());
     arguments.serve.ignored = reduced.ignored;
     arguments.serve.stated = stated(&command, &matches);
-    arguments.serve.is_anonymous_auth_set = matches.value_source("anonymous_auth") == Some(ValueSource::CommandLine);
+    let is_set = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
+    arguments.serve.is_anonymous_auth_set = is_set("anonymous_auth");
+    arguments.serve.authorization.has_mode_flags = MODE_FLAGS.iter().any(|id| is_set(id));
     arguments
 }
 

@@ -25,8 +25,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 
 use crate::aggregation::Aggregation;
+use crate::authorization::{AuthorizationMode, Configured};
 use crate::certificates::{Certificates, certificates, hostname, load_tls, reached_at};
-use crate::flags::{AuthorizationMode, Serve};
+use crate::flags::Serve;
 use crate::health::Milestones;
 use crate::presence::{self, Presence, RELEASE_LIMIT};
 use crate::service::Assembly;
@@ -92,13 +93,14 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
         nodes: &nodes,
         gates: &settings.gates,
         controllers: &settings.controllers,
+        authorization: &settings.authorization,
         milestones: &milestones,
         reached,
         shutdown: trigger.shutdown(),
     };
     let (service, aggregation) = assembly.service()?;
     prepare(flags, &service, &aggregation, &milestones).await?;
-    if flags.authorization_mode.contains(&AuthorizationMode::Node) {
+    if settings.authorization.has(AuthorizationMode::Node) {
         node_graph::follow(&service.context, &nodes);
     }
     let static_admission = flags
@@ -161,6 +163,7 @@ impl Signals {
 struct Settings {
     gates: FeatureGates,
     controllers: Selection,
+    authorization: Configured,
     rules: TlsRules,
     /// The name of this host.
     host: String,
@@ -172,6 +175,7 @@ impl Settings {
         let (gates, controllers) = (flags.served.gates()?, Selection::parse(&flags.controllers)?);
         validation::check(flags)?;
         flags.endpoints.check()?;
+        let authorization = flags.authorization.read()?;
         let rules = flags.transport.tls()?;
         let host = hostname();
         // A server with its own store does not take part in leader election.
@@ -182,6 +186,7 @@ impl Settings {
         Ok(Self {
             gates,
             controllers,
+            authorization,
             rules,
             host,
             election,

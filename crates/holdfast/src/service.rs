@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use arc_swap::ArcSwap;
 use holdfast_authentication::AnonymousConfig;
+use holdfast_authorization::Authorizer;
 use holdfast_authorization::node::{NodeAuthorizer, NodeFeatures, NodeGraph};
-use holdfast_authorization::{AlwaysAllow, AlwaysDeny, Authorizer, Chain};
 use holdfast_controllers::Selection;
 use holdfast_kind_tables::features::{Feature, FeatureGates};
 use holdfast_resource::Registry;
@@ -37,7 +37,8 @@ use tokio::sync::mpsc::Receiver;
 
 use crate::aggregation::Aggregation;
 use crate::authentication::{Authentication, Surroundings};
-use crate::flags::{AuthorizationMode, Serve};
+use crate::authorization::{AuthorizationMode, AuthorizationParts, Configured};
+use crate::flags::Serve;
 use crate::health::{self, Milestones};
 use crate::openapi::Documents;
 use crate::static_admission::config;
@@ -68,6 +69,8 @@ pub(crate) struct Assembly<'a> {
     pub(crate) gates: &'a FeatureGates,
     /// The controllers that run.
     pub(crate) controllers: &'a Selection,
+    /// The authorizers.
+    pub(crate) authorization: &'a Configured,
     /// State of the start for health checks.
     pub(crate) milestones: &'a Milestones,
     /// Address at which clients reach the server.
@@ -231,17 +234,16 @@ impl Assembly<'_> {
         })
     }
 
-    /// Returns the authorizers in the order of the flags.
-    fn authorizer(&self) -> Chain {
-        let modes = self.flags.authorization_mode.iter();
-        Chain::new(modes.map(|mode| -> Arc<dyn Authorizer> {
-            match mode {
-                AuthorizationMode::Rbac => Arc::clone(&self.kinds.policy) as _,
-                AuthorizationMode::AlwaysAllow => Arc::new(AlwaysAllow),
-                AuthorizationMode::AlwaysDeny => Arc::new(AlwaysDeny),
-                AuthorizationMode::Node => Arc::new(self.node_authorizer()),
-            }
-        }))
+    /// Returns the chain of authorizers.
+    fn authorizer(&self, metrics: &Metrics) -> Result<Arc<dyn Authorizer>> {
+        let parts = AuthorizationParts {
+            rbac: Arc::clone(&self.kinds.policy) as _,
+            node: Arc::new(self.node_authorizer()),
+            metrics,
+            shutdown: &self.shutdown,
+            background: &self.milestones.background,
+        };
+        self.flags.authorization.load(self.authorization, parts)
     }
 
     fn node_authorizer(&self) -> NodeAuthorizer {
@@ -331,7 +333,7 @@ impl Assembly<'_> {
                 registry: Arc::clone(registry),
                 policies: Arc::clone(&self.kinds.policies),
                 store: Arc::clone(store),
-                authorizer: Arc::new(self.authorizer()),
+                authorizer: self.authorizer(&metrics)?,
                 tokens: Arc::new(tokens),
                 identifiers: Arc::new(RandomIdentifiers::default()),
                 clock: Arc::new(SystemClock),
@@ -358,7 +360,7 @@ fn anonymous(flags: &Serve, configured: Option<AnonymousConfig>) -> Authenticato
             ..Authenticator::default()
         };
     }
-    let allows_all = flags.authorization_mode.contains(&AuthorizationMode::AlwaysAllow);
+    let allows_all = flags.authorization.names(AuthorizationMode::AlwaysAllow);
     if flags.anonymous_auth && allows_all {
         tracing::warn!("the authorization mode AlwaysAllow switches --anonymous-auth off; use another mode");
     }

@@ -50,6 +50,7 @@ pub(crate) fn check(flags: &Serve) -> Result<()> {
     faults.extend(overlap(flags));
     faults.extend(flags.audit.faults());
     faults.extend(flags.authentication.faults());
+    faults.extend(flags.authorization.faults());
     faults.extend(admission::faults(
         &flags.enable_admission_plugins,
         &flags.disable_admission_plugins,

@@ -1,11 +1,16 @@
 //! Webhooks from a kubeconfig: reused connections and their requests.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use bytes::Bytes;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use holdfast_admission_plugins::{ImageReview, ImageReviewer};
+use holdfast_gotext::duration;
+use holdfast_server::authentication::{PostError, ReviewPost};
 use http::StatusCode;
 use parking_lot::Mutex;
 
@@ -16,13 +21,15 @@ pub(crate) struct Webhook {
     access: Access,
     /// Idle connections.
     idle: Mutex<Vec<Client>>,
+    /// Query with the time limit that the webhook is given.
+    query: String,
 }
 
-/// The time limit that the webhook is given.
+/// Default query.
 const QUERY: &str = "timeout=30s";
 
 /// Maximum number of idle connections.
-const IDLE: usize = 4;
+const IDLE: usize = 25;
 
 impl Webhook {
     /// Reads the webhook from the kubeconfig at `path`.
@@ -35,7 +42,17 @@ impl Webhook {
         Ok(Self {
             access,
             idle: Mutex::default(),
+            query: QUERY.to_owned(),
         })
+    }
+
+    /// Sets the time limit that the webhook is given.
+    #[must_use]
+    pub(crate) fn with_timeout(self, timeout: Duration) -> Self {
+        Self {
+            query: format!("timeout={}", duration::text(timeout)),
+            ..self
+        }
     }
 
     /// Posts JSON and returns the response.
@@ -46,13 +63,13 @@ impl Webhook {
         let kept = self.idle.lock().pop();
         if let Some(mut client) = kept {
             // The webhook may have closed an idle connection in the meantime, which is not an error.
-            if let Ok(answer) = client.post(QUERY, body.clone()).await {
+            if let Ok(answer) = client.post(&self.query, body.clone()).await {
                 self.keep(client);
                 return Ok(answer);
             }
         }
         let mut client = Client::connect(&self.access).await?;
-        let answer = client.post(QUERY, body).await?;
+        let answer = client.post(&self.query, body).await?;
         self.keep(client);
         Ok(answer)
     }
@@ -62,6 +79,21 @@ impl Webhook {
         if idle.len() < IDLE {
             idle.push(client);
         }
+    }
+}
+
+impl ReviewPost for Webhook {
+    fn post(&self, body: Bytes) -> BoxFuture<'_, Result<(StatusCode, Bytes), PostError>> {
+        async move {
+            self.send(body).await.map_err(|error| {
+                let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>());
+                PostError {
+                    is_reset: causes.any(|cause| cause.kind() == ErrorKind::ConnectionReset),
+                    why: format!("{error:#}"),
+                }
+            })
+        }
+        .boxed()
     }
 }
 

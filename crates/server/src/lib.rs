@@ -12,6 +12,7 @@
 //! - [`metrics`]: the metrics of the server.
 //! - [`webhooks`]: the client of webhooks.
 //! - [`authentication`]: tokens that other servers vouch for: OpenID Connect issuers and the token webhook.
+//! - [`authorization`]: authorizers that ask webhooks, and the configuration of the chain of authorizers.
 //! - [`nodes`]: requests that are passed on to kubelets, pods and services: logs, commands, proxies.
 //! - `representation`: an object in an answer: its version, its metadata, a row of a table.
 //! - [`read`]: lists, continue tokens, watches.
@@ -21,6 +22,7 @@
 
 pub mod api;
 pub mod authentication;
+pub mod authorization;
 pub mod http;
 pub mod identity;
 pub mod metrics;

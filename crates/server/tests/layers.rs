@@ -3,7 +3,7 @@
 use test_support::Layers;
 
 /// The folders in order, lowest first. `lib.rs` describes them.
-const LAYERS: [&str; 14] = [
+const LAYERS: [&str; 15] = [
     "runtime",
     "wire",
     "http",
@@ -12,6 +12,7 @@ const LAYERS: [&str; 14] = [
     "metrics",
     "webhooks",
     "authentication",
+    "authorization",
     "nodes",
     "representation",
     "read",

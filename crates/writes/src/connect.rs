@@ -59,6 +59,7 @@ impl Stage<'_> {
                 namespace: &target.namespace,
                 name: &target.name,
                 field_selector: &[],
+                label_selector: "",
             }),
         };
         let decision = self

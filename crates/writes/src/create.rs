@@ -194,6 +194,7 @@ impl Stage<'_> {
                 namespace: &target.namespace,
                 name,
                 field_selector: &[],
+                label_selector: "",
             }),
         };
         let decision = self

@@ -14,6 +14,7 @@ mod admission_plugins;
 mod aggregation;
 mod audit;
 mod authentication;
+mod authorization;
 mod book;
 mod copies;
 mod custom_resources;

@@ -51,6 +51,7 @@ impl ExpressionAuthorizer {
                 namespace: &subject.namespace,
                 name: &subject.name,
                 field_selector: selector.requirements(),
+                label_selector: &subject.label_selector,
             }),
         };
         let attributes = Attributes {
@@ -61,7 +62,7 @@ impl ExpressionAuthorizer {
         Decision {
             allowed: decision.allows(),
             reason: decision.reason().to_owned(),
-            error: None,
+            error: decision.error().map(str::to_owned),
         }
     }
 }

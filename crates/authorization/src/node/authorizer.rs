@@ -115,6 +115,7 @@ impl Authorizer for NodeAuthorizer {
             Err(reason) => Authorization {
                 decision: Decision::NoOpinion,
                 reason: (!reason.is_empty()).then(|| reason.into()),
+                error: None,
             },
         }
     }
@@ -386,6 +387,7 @@ mod tests {
             namespace: part(2),
             name: part(3),
             field_selector: &selector,
+            label_selector: "",
         };
         let attributes = Attributes {
             verb: part(0),

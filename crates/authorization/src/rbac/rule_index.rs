@@ -128,6 +128,7 @@ impl Authorizer for RuleIndex {
                     return Authorization {
                         decision: Decision::Allow,
                         reason: Some(Arc::clone(&grant.reason)),
+                        error: None,
                     };
                 }
                 Some(_) => {}
@@ -142,6 +143,7 @@ impl Authorizer for RuleIndex {
         Authorization {
             decision: Decision::NoOpinion,
             reason,
+            error: None,
         }
     }
 

@@ -203,6 +203,7 @@ fn may_read(context: &WriteContext<'_>, kind: Option<&Value>, namespace: &str, n
             namespace,
             name,
             field_selector: &[],
+            label_selector: "",
         }),
     };
     context.access.authorizer.authorize(context.user, &attributes).allows()

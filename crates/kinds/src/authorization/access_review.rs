@@ -46,6 +46,7 @@ impl Review for AccessReview {
         };
         let (resource, path) = (spec.child("resourceAttributes"), spec.child("nonResourceAttributes"));
         let selector = selected_fields(&resource.child("fieldSelector"));
+        let label_selector = label_selector(&resource.child("labelSelector"));
         let attributes = if resource.is_set() {
             Attributes {
                 verb: resource.child("verb").text(),
@@ -57,6 +58,7 @@ impl Review for AccessReview {
                     namespace: resource.child("namespace").text(),
                     name: resource.child("name").text(),
                     field_selector: &selector,
+                    label_selector: &label_selector,
                 }),
             }
         } else {
@@ -74,8 +76,10 @@ impl Review for AccessReview {
         if !authorization.reason().is_empty() {
             status.insert("reason", Value::from(authorization.reason()));
         }
-        if let Some(unheard) = unheard_selectors(&resource) {
-            status.insert("evaluationError", Value::from(unheard));
+        let errors = authorization.error().map(str::to_owned).into_iter();
+        let errors: Vec<String> = errors.chain(unheard_selectors(&resource)).collect();
+        if !errors.is_empty() {
+            status.insert("evaluationError", Value::from(aggregate(&errors)));
         }
         object.set_at(&["status"], Value::Map(status));
         Ok(object)
@@ -221,6 +225,29 @@ fn selected_fields(selector: &Field<'_, '_>) -> Vec<FieldRequirement> {
             .unwrap_or_default(),
     });
     selected.collect()
+}
+
+/// Returns the text of a label selector with the requirements that can be parsed.
+///
+/// upstream: pkg/registry/authorization/util#ResourceAttributesFrom
+fn label_selector(selector: &Field<'_, '_>) -> String {
+    let raw = selector.child("rawSelector");
+    if !raw.text().is_empty() {
+        return raw.text().to_owned();
+    }
+    let requirements = selector.child("requirements");
+    let texts = requirements.items().filter(|one| can_be_read(one, true)).map(|one| {
+        let (key, values) = (one.child("key"), one.child("values"));
+        let values: Vec<&str> = values.slice().iter().filter_map(Value::as_str).collect();
+        let (key, values) = (key.text(), values.join(","));
+        match one.child("operator").text() {
+            "In" => format!("{key} in ({values})"),
+            "NotIn" => format!("{key} notin ({values})"),
+            "Exists" => key.to_owned(),
+            _ => format!("!{key}"),
+        }
+    });
+    texts.collect::<Vec<String>>().join(",")
 }
 
 /// Returns true if a requirement can be converted to a selector. A field requirement must have exactly one value.

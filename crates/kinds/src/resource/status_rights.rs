@@ -70,6 +70,7 @@ fn refusal(context: &WriteContext<'_>, verb: &str, subresource: &str, namespace:
             namespace,
             name,
             field_selector: &[],
+            label_selector: "",
         }),
     };
     let decision = context.access.authorizer.authorize(context.user, &attributes);

@@ -57,6 +57,11 @@ impl LabelSelector {
         Ok(Self { requirements })
     }
 
+    /// Returns the requirements, sorted by key.
+    pub fn requirements(&self) -> &[LabelRequirement] {
+        &self.requirements
+    }
+
     /// Reads a `LabelSelector` object, which has `matchLabels` and `matchExpressions`. Malformed parts are skipped;
     /// validation has rejected them before.
     ///

@@ -115,6 +115,7 @@ fn authorize(context: &Context, request: &ResourceRequest) -> Result<(), ApiErro
         namespace: &request.namespace,
         name: &request.name,
         field_selector: &[],
+        label_selector: "",
     };
     let attributes = Attributes {
         verb: VERB,

@@ -8,6 +8,7 @@ mod cache;
 mod fetch;
 mod issuer;
 mod jwt;
+pub(crate) mod post;
 mod webhook;
 
 use std::sync::Arc;
@@ -17,7 +18,8 @@ use holdfast_resource::access::{RemoteTokenAuthenticator, TokenError, TokenFutur
 
 use self::cache::{TokenCache, TokenKey};
 pub use self::jwt::{JwtAuthenticators, JwtIssuers};
-pub use self::webhook::{PostError, ReviewPost, ReviewVersion, TokenWebhook};
+pub use self::post::{PostError, ReviewPost};
+pub use self::webhook::{ReviewVersion, TokenWebhook};
 
 /// Time for which an accepted token is cached.
 const SUCCESS_TTL: Duration = Duration::from_secs(10);

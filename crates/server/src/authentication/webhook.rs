@@ -11,11 +11,11 @@ use futures_util::future::{BoxFuture, Shared};
 use holdfast_authorization::User;
 use holdfast_resource::access::{RemoteTokenAuthenticator, TokenError, TokenFuture, TokenUser};
 use holdfast_value::{Limits, List, Map, Value, json};
-use http::StatusCode;
 use parking_lot::Mutex;
 use smol_str::SmolStr;
 
 use super::cache::{Outcome, TokenCache, TokenKey};
+use super::post::{AttemptError, ReviewPost, successful, with_retries};
 use crate::identity::authenticated;
 
 /// Time limit of a lookup with all its attempts.
@@ -24,34 +24,12 @@ const LOOKUP_LIMIT: Duration = Duration::from_secs(30);
 /// Maximum number of lookups at the same time. Further ones fail.
 const MAX_LOOKUPS: usize = 1024;
 
-/// Maximum number of attempts, the wait after the first, and the growth of the wait and its random part.
-const ATTEMPTS: usize = 5;
-const FIRST_WAIT: Duration = Duration::from_millis(500);
-const FACTOR: f64 = 1.5;
-const JITTER: f64 = 0.2;
-
 /// Limits of a review in an answer.
 const LIMITS: Limits = Limits {
     max_bytes: 256 << 10,
     max_depth: 32,
     max_nodes: 20_000,
 };
-
-/// Reason why a webhook gave no answer.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{why}")]
-pub struct PostError {
-    /// Description of the failure.
-    pub why: String,
-    /// True if the connection was reset, so that another attempt may succeed.
-    pub is_reset: bool,
-}
-
-/// Sender of reviews to a webhook.
-pub trait ReviewPost: Send + Sync {
-    /// Posts JSON and returns the status and the body of the answer.
-    fn post(&self, body: Bytes) -> BoxFuture<'_, Result<(StatusCode, Bytes), PostError>>;
-}
 
 /// API version of the reviews.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,24 +187,14 @@ impl Reviewer {
         Value::Map(review)
     }
 
-    /// Posts a review until there is an answer, waiting longer after each failure that may pass.
-    ///
-    /// upstream: k8s.io/apiserver/pkg/util/webhook#WithExponentialBackoff
     async fn ask(&self, key: &TokenKey, body: Bytes) -> Result<Bytes, String> {
-        let mut wait = FIRST_WAIT;
-        for attempt in 1.. {
-            let (why, may_pass) = match self.post.post(body.clone()).await {
-                Ok((status, body)) if status.is_success() => return Ok(body),
-                Ok((status, _)) => (format!("the webhook answered {status}"), is_transient(status)),
-                Err(error) => (error.why, error.is_reset),
-            };
-            if !may_pass || attempt >= ATTEMPTS {
-                return Err(why);
+        let attempt = || async {
+            match self.post.post(body.clone()).await {
+                Ok((status, body)) => successful(status, body),
+                Err(error) => Err(AttemptError::from(error)),
             }
-            tokio::time::sleep(wait.mul_f64(1.0 + JITTER * key.fraction())).await;
-            wait = wait.mul_f64(FACTOR);
-        }
-        Err("the webhook was not asked".to_owned())
+        };
+        with_retries(key.fraction(), attempt).await.map_err(|error| error.why)
     }
 
     fn read(&self, answer: &[u8], wanted: &[SmolStr]) -> Outcome {
@@ -301,20 +269,13 @@ fn extra(review: &Value) -> Result<Vec<(SmolStr, Vec<SmolStr>)>, TokenError> {
     entries.collect()
 }
 
-/// Returns true if another attempt may succeed.
-///
-/// upstream: k8s.io/apiserver/pkg/util/webhook#DefaultShouldRetry
-fn is_transient(status: StatusCode) -> bool {
-    matches!(
-        status,
-        StatusCode::INTERNAL_SERVER_ERROR | StatusCode::GATEWAY_TIMEOUT | StatusCode::TOO_MANY_REQUESTS
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use http::StatusCode;
+
+    use super::super::post::{ATTEMPTS, PostError};
     use super::*;
 
     /// A webhook that gives these answers in turn, and the last one again and again.

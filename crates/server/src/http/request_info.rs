@@ -142,6 +142,10 @@ impl RequestInfo {
                     &target.name
                 },
                 field_selector: self.field_selector.requirements(),
+                label_selector: match &*self.verb {
+                    "list" | "watch" | "deletecollection" => self.query.get("labelSelector").unwrap_or_default(),
+                    _ => "",
+                },
             }),
         };
         Attributes {

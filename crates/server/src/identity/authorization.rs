@@ -1,43 +1,76 @@
 //! Authorization of a request.
 
+use std::sync::Arc;
+
 use holdfast_audit::Recorder;
-use holdfast_authorization::{Attributes, Authorizer, Decision, User};
+use holdfast_authorization::{Attributes, Authorization, Authorizer, User, Verdict};
 use holdfast_resource::AuditAnnotations as _;
 use http::Method;
 
 use crate::http::ApiError;
 use crate::http::request_info::RequestInfo;
 
-/// Rejects a request that `authorizer` does not allow, in the words of the reference. Reports the decision to the audit
-/// log and to `count`.
+/// Begins the authorization of a request.
+pub(crate) fn start(authorizer: &dyn Authorizer, user: &User, request: &RequestInfo, method: &Method) -> Verdict {
+    let verb = path_verb(request, method);
+    authorizer.start(user, &attributes(request, verb.as_deref()))
+}
+
+/// Returns the verb of a request that is not for a resource: its method.
+fn path_verb(request: &RequestInfo, method: &Method) -> Option<String> {
+    (!request.is_resource()).then(|| method.as_str().to_ascii_lowercase())
+}
+
+fn attributes<'r>(request: &'r RequestInfo, path_verb: Option<&'r str>) -> Attributes<'r> {
+    let attributes = request.attributes();
+    Attributes {
+        verb: path_verb.unwrap_or(attributes.verb),
+        ..attributes
+    }
+}
+
+/// Reason why a request is rejected.
+#[derive(Debug)]
+pub(crate) enum Rejection {
+    /// It is not allowed.
+    Forbidden(ApiError),
+    /// It is not allowed, and an authorizer that might allow it failed.
+    Failed(Arc<str>),
+}
+
+/// Rejects a request that `answer` does not allow, in the words of the reference. Reports the decision to the audit log.
 ///
 /// # Errors
-/// If the request is not allowed (403).
-pub fn check(
-    authorizer: &dyn Authorizer,
+/// If the request is not allowed.
+///
+/// upstream: k8s.io/apiserver/pkg/endpoints/filters#withAuthorization
+pub(crate) fn conclude(
+    answer: &Authorization,
     user: &User,
     request: &RequestInfo,
     method: &Method,
     audit: Option<&Recorder>,
-    count: impl FnOnce(Decision),
-) -> Result<(), ApiError> {
-    let attributes = request.attributes();
-    let verb = (!request.is_resource()).then(|| method.as_str().to_ascii_lowercase());
-    let attributes = Attributes {
-        verb: verb.as_deref().unwrap_or(attributes.verb),
-        ..attributes
+) -> Result<(), Rejection> {
+    let annotate = |decision: Option<&str>, reason: &str| {
+        let Some(audit) = audit else { return };
+        if let Some(decision) = decision {
+            audit.annotate("authorization.k8s.io/decision", decision.to_owned());
+        }
+        audit.annotate("authorization.k8s.io/reason", reason.to_owned());
     };
-    let decision = authorizer.authorize(user, &attributes);
-    count(decision.decision);
-    if let Some(audit) = audit {
-        let verdict = if decision.allows() { "allow" } else { "forbid" };
-        audit.annotate("authorization.k8s.io/decision", verdict.to_owned());
-        audit.annotate("authorization.k8s.io/reason", decision.reason().to_owned());
-    }
-    if decision.allows() {
+    if answer.allows() {
+        annotate(Some("allow"), answer.reason());
         return Ok(());
     }
-    Err(ApiError::unauthorized_for(&user.name, &attributes, decision.reason()))
+    if let Some(error) = &answer.error {
+        annotate(None, "internal error");
+        return Err(Rejection::Failed(Arc::clone(error)));
+    }
+    annotate(Some("forbid"), answer.reason());
+    let verb = path_verb(request, method);
+    let attributes = attributes(request, verb.as_deref());
+    let error = ApiError::unauthorized_for(&user.name, &attributes, answer.reason());
+    Err(Rejection::Forbidden(error))
 }
 
 /// Rejects `attributes` that `authorizer` does not allow.
@@ -68,7 +101,13 @@ mod tests {
     fn ask(authorizer: &dyn Authorizer, user: &User, method: &str, uri: &str) -> Result<(), String> {
         let method = Method::from_bytes(method.as_bytes()).unwrap();
         let request = RequestInfo::parse(&method, &uri.parse().unwrap()).unwrap();
-        check(authorizer, user, &request, &method, None, |_| {}).map_err(|error| error.to_string())
+        let Verdict::Decided(answer) = start(authorizer, user, &request, &method) else {
+            unreachable!("local authorizers decide at once")
+        };
+        conclude(&answer, user, &request, &method, None).map_err(|rejection| match rejection {
+            Rejection::Forbidden(error) => error.to_string(),
+            Rejection::Failed(why) => why.to_string(),
+        })
     }
 
     #[test]

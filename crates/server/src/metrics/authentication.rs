@@ -162,13 +162,14 @@ impl AuthenticationMetrics {
     }
 }
 
-fn now() -> f64 {
+/// Returns the time in seconds.
+pub(super) fn now() -> f64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.unwrap_or_default().as_secs_f64()
 }
 
 /// Returns the hash of a text as labels show it; empty for an empty text.
-fn hash(text: &[u8]) -> String {
+pub(super) fn hash(text: &[u8]) -> String {
     if text.is_empty() {
         return String::new();
     }

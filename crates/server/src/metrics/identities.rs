@@ -1,7 +1,7 @@
 //! Metrics of authentication and authorization. The counters of all outcomes exist from the start, so that a request
 //! needs no lookup.
 
-use holdfast_authorization::Decision;
+use holdfast_authorization::{Authorization, Decision};
 use prometheus::{IntCounter, IntCounterVec, Opts};
 
 use super::{Families, registered};
@@ -26,6 +26,7 @@ pub(crate) struct Identities {
     allowed: IntCounter,
     denied: IntCounter,
     undecided: IntCounter,
+    failed: IntCounter,
 }
 
 impl Identities {
@@ -58,6 +59,7 @@ impl Identities {
             allowed: decisions.get_metric_with_label_values(&["allowed"])?,
             denied: decisions.get_metric_with_label_values(&["denied"])?,
             undecided: decisions.get_metric_with_label_values(&["no-opinion"])?,
+            failed: decisions.get_metric_with_label_values(&["error"])?,
         })
     }
 
@@ -79,9 +81,12 @@ impl Identities {
     }
 
     /// Counts a request that authorizers decided about.
-    pub(crate) fn authorized(&self, decision: Decision) {
-        match decision {
+    ///
+    /// upstream: k8s.io/apiserver/pkg/endpoints/filters#recordAuthorizationMetrics
+    pub(crate) fn authorized(&self, answer: &Authorization) {
+        match answer.decision {
             Decision::Allow => self.allowed.inc(),
+            _ if answer.error.is_some() => self.failed.inc(),
             Decision::Deny => self.denied.inc(),
             Decision::NoOpinion => self.undecided.inc(),
         }
@@ -103,7 +108,7 @@ mod tests {
         }
         identities.unauthenticated();
         for decision in [Decision::Allow, Decision::NoOpinion, Decision::Deny, Decision::Allow] {
-            identities.authorized(decision);
+            identities.authorized(&Authorization::new(decision));
         }
         let text = TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
         for line in [

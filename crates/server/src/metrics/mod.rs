@@ -7,6 +7,7 @@ mod admission;
 mod aggregation;
 mod audit;
 mod authentication;
+mod authorization;
 mod conditions;
 mod conversions;
 mod etcd;
@@ -50,6 +51,7 @@ use crate::wire::in_flight::InFlight;
 use aggregation::Aggregation;
 pub use audit::AuditCounters;
 pub use authentication::AuthenticationMetrics;
+pub use authorization::AuthorizationMetrics;
 pub(crate) use conditions::ConditionLabels;
 use conditions::Conditions;
 use conversions::Conversions;
@@ -318,6 +320,14 @@ impl Metrics {
         AuthenticationMetrics::new(&self.families, server)
     }
 
+    /// Exposes the authorizers of the server whose name has this hash.
+    ///
+    /// # Errors
+    /// If two metrics have the same name, as for [`Metrics::new`].
+    pub fn follow_authorization(&self, server: &str) -> prometheus::Result<AuthorizationMetrics> {
+        AuthorizationMetrics::new(&self.families, server)
+    }
+
     /// Exposes the build information.
     ///
     /// # Errors
@@ -362,6 +372,7 @@ pub fn families(kinds: Vec<Arc<CounterFamily>>) -> prometheus::Result<Vec<Family
     metrics.time_rules(Arc::default())?;
     metrics.count_kinds(kinds)?;
     metrics.follow_authentication("")?;
+    metrics.follow_authorization("")?;
     let mut families = metrics.families.known();
     families.extend(fairness::families());
     for (name, kind, labels, help) in [

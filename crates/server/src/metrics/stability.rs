@@ -25,9 +25,11 @@ const STABLE: [&str; 13] = [
 ];
 
 /// Metrics that may get additional labels.
-const BETA: [&str; 17] = [
+const BETA: [&str; 19] = [
     "apiserver_authentication_config_controller_automatic_reload_last_timestamp_seconds",
     "apiserver_authentication_config_controller_automatic_reloads_total",
+    "apiserver_authorization_config_controller_automatic_reload_last_timestamp_seconds",
+    "apiserver_authorization_config_controller_automatic_reloads_total",
     "apiserver_cel_compilation_duration_seconds",
     "apiserver_cel_evaluation_duration_seconds",
     "apiserver_flowcontrol_current_executing_requests",

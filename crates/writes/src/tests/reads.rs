@@ -46,6 +46,7 @@ fn authorize(call: &Call<'_>) {
         namespace: "",
         name: "",
         field_selector: &[],
+        label_selector: "",
     };
     let attributes = Attributes {
         verb: "get",

@@ -308,6 +308,7 @@ fn attribute<'a>(
             namespace,
             name,
             field_selector: &[],
+            label_selector: "",
         }),
     }
 }

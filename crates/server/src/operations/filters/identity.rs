@@ -1,10 +1,10 @@
 //! Filters of the user: authentication, impersonation and authorization.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use holdfast_audit::Layer;
-use holdfast_authorization::{Authorizer, User};
+use holdfast_authorization::{Authorization, Authorizer, User, Verdict};
 use holdfast_proto::Messages;
 use holdfast_resource::access::TokenAuthenticator;
 use http::Version;
@@ -13,6 +13,7 @@ use super::audit::AuditLog;
 use super::{Completion, Exchange, Filter, Step};
 use crate::http::ApiError;
 use crate::http::response::{self, Response};
+use crate::identity::authorization::Rejection;
 use crate::identity::{
     self, Authenticated, Authentication, Authenticator, ClientCertificate, ConnectionCredentials, Impersonation,
     Judged, authorization,
@@ -150,21 +151,44 @@ pub(super) struct WithAuthorization<'a> {
 }
 
 impl WithAuthorization<'_> {
-    fn check(&self, exchange: &Exchange<'_>) -> Result<(), ApiError> {
+    fn start(&self, exchange: &Exchange<'_>) -> Result<Verdict, ApiError> {
         let (user, info, method) = (exchange.user()?, &exchange.info, &exchange.head.method);
-        exchange.timed(Layer::Authorization, || {
-            let count = |decision| self.counters.authorized(decision);
-            authorization::check(self.authorizer, user, info, method, exchange.recorder(), count)
-        })
+        Ok(exchange.timed(Layer::Authorization, || {
+            authorization::start(self.authorizer, user, info, method)
+        }))
+    }
+
+    /// Counts the answer, and lets the request pass or rejects it.
+    fn conclude(&self, exchange: &Exchange<'_>, answer: &Authorization) -> Step<'static> {
+        self.counters.authorized(answer);
+        let user = match exchange.user() {
+            Ok(user) => user,
+            Err(error) => return Step::rejection(exchange, self.serializer, &error),
+        };
+        let (info, method) = (&exchange.info, &exchange.head.method);
+        match authorization::conclude(answer, user, info, method, exchange.recorder()) {
+            Ok(()) => Step::Pass,
+            Err(Rejection::Forbidden(error)) => Step::rejection(exchange, self.serializer, &error),
+            Err(Rejection::Failed(why)) => Step::answer(response::internal_error(&exchange.head.uri, &why)),
+        }
     }
 }
 
 impl Filter for WithAuthorization<'_> {
     fn request<'f>(&'f self, exchange: &'f mut Exchange<'_>) -> Step<'f> {
-        match self.check(exchange) {
-            Ok(()) => Step::Pass,
-            Err(error) => Step::rejection(exchange, self.serializer, &error),
-        }
+        let pending = match self.start(exchange) {
+            Ok(Verdict::Decided(answer)) => return self.conclude(exchange, &answer),
+            Ok(Verdict::Ask(pending)) => pending,
+            Err(error) => return Step::rejection(exchange, self.serializer, &error),
+        };
+        Step::Wait(Box::pin(async move {
+            let began = Instant::now();
+            let answer = pending.await;
+            if let Some(recorder) = exchange.recorder() {
+                recorder.took(Layer::Authorization, began.elapsed());
+            }
+            self.conclude(exchange, &answer).finished().await
+        }))
     }
 }
 
