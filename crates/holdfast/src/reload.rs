@@ -41,9 +41,13 @@ pub(crate) fn watch<E: std::fmt::Display>(
 
 /// Reloads the server certificate and the trusted authorities whenever their files change.
 pub(crate) fn follow_tls(service: &Service, files: TlsFiles, current: Arc<CurrentTls>) {
-    let paths = [&files.certificate, &files.key];
+    let own = [&files.certificate, &files.key];
     let authorities = files.client_authorities.iter().chain(&files.other_authorities);
-    let paths = paths.into_iter().chain(authorities).cloned().collect();
+    let sources = own.into_iter().chain(authorities);
+    let paths: Vec<PathBuf> = sources.filter_map(|source| source.file().map(Path::to_owned)).collect();
+    if paths.is_empty() {
+        return;
+    }
     watch(service, paths, move || files.load().map(|tls| current.replace(tls)));
 }
 

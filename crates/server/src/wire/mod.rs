@@ -10,6 +10,7 @@ pub(crate) mod heads;
 pub mod in_flight;
 pub(crate) mod keep_alive;
 pub(crate) mod passed;
+pub mod pem_source;
 pub(crate) mod slow_clients;
 pub mod tls;
 pub(crate) mod upgrade;
