@@ -81,7 +81,12 @@ async fn rustls_configuration_opens_a_connection_as_administrator() {
 async fn applies_are_watched_and_conflict_between_managers() {
     let server = Server::builder().start().await.unwrap();
     let config_maps: Api<ConfigMap> = Api::default_namespaced(client(&server));
-    let mut events = Box::pin(config_maps.watch(&WatchParams::default(), "0").await.unwrap());
+    let mut events = Box::pin(
+        config_maps
+            .watch(&WatchParams::default().disable_bookmarks(), "0")
+            .await
+            .unwrap(),
+    );
     let settings = |value: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"colour": value}});
     let one = PatchParams::apply("one");
     config_maps
