@@ -103,8 +103,8 @@ impl Server {
         let key = PrivateKeyDer::from_pem_slice(&self.administrator.key).map_err(anyhow::Error::from)?;
         let provider = Arc::new(aws_lc_rs::default_provider());
         let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-        let builder = builder.map_err(anyhow::Error::from)?.with_root_certificates(roots);
-        let config = builder.with_client_auth_cert(certificates(&self.administrator.certificate)?, key);
+        let verifying = builder.map_err(anyhow::Error::from)?.with_root_certificates(roots);
+        let config = verifying.with_client_auth_cert(certificates(&self.administrator.certificate)?, key);
         Ok(config.map_err(anyhow::Error::from)?)
     }
 
@@ -193,8 +193,8 @@ impl ServerBuilder {
     /// If a flag is invalid, a file that a flag names cannot be read, or the port is in use.
     pub async fn start(self) -> Result<Server, Error> {
         let flags = self.parse()?;
-        let started = start_server(&flags, std::future::pending::<()>()).await?;
-        let started = started.context("the start was cancelled")?;
+        let outcome = start_server(&flags, std::future::pending::<()>()).await?;
+        let started = outcome.context("the start was cancelled")?;
         Ok(Server::from_started(&flags, started)?)
     }
 
@@ -221,8 +221,8 @@ impl ServerBuilder {
 
 impl Server {
     fn from_started(flags: &Serve, started: Started) -> anyhow::Result<Self> {
-        let administrator = started.certificates.administrator.clone();
-        let administrator = administrator.context("the server has no administrator")?;
+        let made = started.certificates.administrator.clone();
+        let administrator = made.context("the server has no administrator")?;
         let (service, tls) = (Arc::clone(&started.service), started.tls.current());
         let presented = certificates(&administrator.certificate)?;
         let client = tls

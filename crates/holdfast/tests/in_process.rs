@@ -66,12 +66,12 @@ async fn rustls_configuration_opens_a_connection_as_administrator() {
     let address: SocketAddr = server.url().strip_prefix("https://").unwrap().parse().unwrap();
     let connector = tokio_rustls::TlsConnector::from(std::sync::Arc::new(server.rustls().unwrap()));
     let stream = tokio::net::TcpStream::connect(address).await.unwrap();
-    let stream = connector.connect(address.ip().into(), stream).await.unwrap();
-    let io = hyper_util::rt::TokioIo::new(stream);
+    let tls = connector.connect(address.ip().into(), stream).await.unwrap();
+    let io = hyper_util::rt::TokioIo::new(tls);
     let (mut sender, connection) = hyper::client::conn::http1::handshake(io).await.unwrap();
     tokio::spawn(connection);
-    let request = http::Request::get("/api/v1/namespaces/kube-system/secrets").header("host", "localhost");
-    let request = request.body(http_body_util::Empty::<bytes::Bytes>::new()).unwrap();
+    let head = http::Request::get("/api/v1/namespaces/kube-system/secrets").header("host", "localhost");
+    let request = head.body(http_body_util::Empty::<bytes::Bytes>::new()).unwrap();
     assert_eq!(sender.send_request(request).await.unwrap().status(), 200);
     drop(sender);
     server.shutdown().await.unwrap();

@@ -159,9 +159,9 @@ impl TlsFiles {
     /// If a file cannot be read or has unexpected content.
     pub fn load(&self) -> Result<Tls, TlsError> {
         let certificates = certificates(&self.certificate)?;
-        let key = self.key.read().map_err(pem::Error::Io);
-        let key = key.and_then(|text| PrivateKeyDer::from_pem_slice(&text));
-        let key = key.map_err(|source| TlsError::Read {
+        let text = self.key.read().map_err(pem::Error::Io);
+        let parsed = text.and_then(|text| PrivateKeyDer::from_pem_slice(&text));
+        let key = parsed.map_err(|source| TlsError::Read {
             what: "a private key",
             path: self.key.path().to_owned(),
             source,
