@@ -17,6 +17,7 @@ use holdfast_server::operations::service::Service;
 use holdfast_server::runtime::shutdown::Shutdown;
 use holdfast_server::webhooks::Routing;
 use holdfast_server::wire::client_authorities::ClientAuthorities;
+use holdfast_server::wire::pem_source::PemSource;
 use http::HeaderName;
 
 use crate::reload;
@@ -178,14 +179,14 @@ impl AggregationFlags {
 
     /// Returns the authorities that aggregated servers receive, if a flag names trusted authorities.
     /// `client_authorities` are the authorities of all client certificates.
-    pub(crate) fn trust(&self, flagged: bool, client_authorities: Vec<PathBuf>) -> Option<Arc<ClusterTrust>> {
+    pub(crate) fn trust(&self, flagged: bool, client_authorities: Vec<PemSource>) -> Option<Arc<ClusterTrust>> {
         if !flagged && self.requestheader_client_ca_file.is_none() {
             return None;
         }
         let names = |names: &[String]| names.iter().map(|name| name.trim().to_owned()).collect();
         Some(Arc::new(ClusterTrust {
             client_authorities,
-            proxy_authorities: self.requestheader_client_ca_file.clone(),
+            proxy_authorities: self.requestheader_client_ca_file.clone().map(PemSource::from),
             allowed_names: names(&self.requestheader_allowed_names),
             username_headers: names(&self.requestheader_username_headers),
             uid_headers: names(&self.requestheader_uid_headers),

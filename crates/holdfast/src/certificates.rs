@@ -5,30 +5,37 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow};
+use holdfast_server::wire::pem_source::PemSource;
 use holdfast_server::wire::tls::{Tls, TlsFiles, TlsRules};
 use time::OffsetDateTime;
 use tokio::task::JoinHandle;
 
+use crate::files;
 use crate::flags::Serve;
-use crate::pki::{Names, Pair, Pki};
-use crate::{files, kubeconfig};
+use crate::kubeconfig::{self, Administrator};
+use crate::pki::{self, Names, Pair, PairText, Pki, PkiInMemory};
 
 /// Certificates that the server and its clients present to each other.
 pub(crate) struct Certificates {
     /// Files of the TLS configuration for accepted connections.
     pub(crate) tls: TlsFiles,
-    /// Certificate that the server creates for itself; `None` if it creates none.
-    pub(crate) own: Option<Pair>,
+    /// Expiration time of the certificate that the server creates for itself; `None` if it creates none.
+    pub(crate) end: Option<OffsetDateTime>,
     /// Certificate with which clients verify the server: its authority, or the certificate that the flags provide.
-    root: PathBuf,
-    /// The administrator's kubeconfig; `None` if there is no administrator.
+    root: PemSource,
+    /// File of the administrator's kubeconfig, if there is one.
     pub(crate) kubeconfig: Option<PathBuf>,
+    /// The administrator's credentials; `None` if there is no administrator.
+    pub(crate) administrator: Option<Administrator>,
 }
 
 impl Certificates {
     /// Returns the text of the certificate with which clients verify the server.
     pub(crate) fn root(&self) -> Result<Arc<str>> {
-        Ok(files::read_text(&self.root)?.into())
+        match &self.root {
+            PemSource::File(path) => Ok(files::read_text(path)?.into()),
+            PemSource::Memory(text) => Ok(Arc::clone(text)),
+        }
     }
 }
 
@@ -46,18 +53,18 @@ pub(crate) fn certificates(flags: &Serve, url: &str, rules: TlsRules) -> JoinHan
     let cert_dir = flags.cert_dir.clone();
     let client_authority = flags.client_ca_file.clone();
     let proxies = flags.aggregation.requestheader_client_ca_file.clone();
-    let stands_alone = flags.as_kube_apiserver;
+    let (stands_alone, in_memory) = (flags.as_kube_apiserver, flags.in_memory);
     let named = flags.transport.tls_sni_cert_key.clone();
     tokio::task::spawn_blocking(move || {
         let now = OffsetDateTime::now_utc();
         if let Some(brought) = &brought {
             files::read(&brought.certificate).context("--tls-cert-file")?;
         }
-        let tls_files = |server: &Pair, client_authorities: Vec<PathBuf>| TlsFiles {
-            certificate: server.certificate.clone(),
-            key: server.key.clone(),
+        let tls_files = |server: SourcePair, client_authorities: Vec<PemSource>| TlsFiles {
+            certificate: server.certificate,
+            key: server.key,
             client_authorities,
-            other_authorities: proxies.into_iter().collect(),
+            other_authorities: proxies.into_iter().map(PemSource::from).collect(),
             named,
             rules,
         };
@@ -67,11 +74,21 @@ pub(crate) fn certificates(flags: &Serve, url: &str, rules: TlsRules) -> JoinHan
         };
         if let (true, Some(served)) = (stands_alone, &served) {
             return Ok(Certificates {
-                tls: tls_files(served, client_authority.into_iter().collect()),
-                own: None,
-                root: served.certificate.clone(),
+                tls: tls_files(
+                    served.into(),
+                    client_authority.map(PemSource::from).into_iter().collect(),
+                ),
+                end: None,
+                root: served.certificate.clone().into(),
                 kubeconfig: None,
+                administrator: None,
             });
+        }
+        if in_memory {
+            let pki = PkiInMemory::new(&names, now)?;
+            let mut authorities = vec![PemSource::from(pki.authority.clone())];
+            authorities.extend(client_authority.map(PemSource::from));
+            return self::in_memory(pki, served.as_ref(), |pair| tls_files(pair, authorities));
         }
         let pki = Pki::ensure(&folder.join("pki"), &names, now)?;
         let root = served
@@ -80,16 +97,66 @@ pub(crate) fn certificates(flags: &Serve, url: &str, rules: TlsRules) -> JoinHan
             .certificate
             .clone();
         let kubeconfig = folder.join("kubeconfig");
-        kubeconfig::write(&kubeconfig, &url, &root, &pki)?;
-        let mut authorities = vec![pki.authority.certificate];
-        authorities.extend(client_authority);
+        let administrator = Administrator::read(&root, &pki)?;
+        kubeconfig::write(&kubeconfig, &administrator.kubeconfig(&url))?;
+        let mut authorities = vec![PemSource::from(pki.authority.certificate)];
+        authorities.extend(client_authority.map(PemSource::from));
         Ok(Certificates {
-            tls: tls_files(served.as_ref().unwrap_or(&pki.server), authorities),
-            own: Some(pki.server),
-            root,
+            tls: tls_files(served.as_ref().unwrap_or(&pki.server).into(), authorities),
+            end: Some(pki::end(&pki.server)?),
+            root: root.into(),
             kubeconfig: Some(kubeconfig),
+            administrator: Some(administrator),
         })
     })
+}
+
+/// Returns the certificates of a server without files of its own. It presents `served` if the flags name one.
+fn in_memory(
+    pki: PkiInMemory,
+    served: Option<&Pair>,
+    tls: impl FnOnce(SourcePair) -> TlsFiles,
+) -> Result<Certificates> {
+    let (pair, root) = match served {
+        Some(served) => (served.into(), served.certificate.clone().into()),
+        None => (pki.server.into(), PemSource::from(pki.authority)),
+    };
+    let authority = root.read().context("--tls-cert-file")?.into_owned();
+    Ok(Certificates {
+        tls: tls(pair),
+        end: Some(pki.end),
+        root,
+        kubeconfig: None,
+        administrator: Some(Administrator {
+            authority,
+            certificate: pki.administrator.certificate.into_bytes(),
+            key: pki.administrator.key.into_bytes(),
+        }),
+    })
+}
+
+/// A certificate and its key, in files or in memory.
+struct SourcePair {
+    certificate: PemSource,
+    key: PemSource,
+}
+
+impl From<&Pair> for SourcePair {
+    fn from(pair: &Pair) -> Self {
+        Self {
+            certificate: pair.certificate.clone().into(),
+            key: pair.key.clone().into(),
+        }
+    }
+}
+
+impl From<PairText> for SourcePair {
+    fn from(pair: PairText) -> Self {
+        Self {
+            certificate: pair.certificate.into(),
+            key: pair.key.into(),
+        }
+    }
 }
 
 /// Reads the files of TLS. Errors name the flag of the file.

@@ -340,6 +340,10 @@ pub(crate) struct Serve {
     /// True if the binary was invoked as kube-apiserver. It then creates no authority, administrator or kubeconfig.
     #[arg(skip)]
     pub(crate) as_kube_apiserver: bool,
+
+    /// True if objects, certificates and keys exist in memory only. The data directory is not used.
+    #[arg(skip)]
+    pub(crate) in_memory: bool,
 }
 
 /// The form of log lines.

@@ -16,12 +16,31 @@ use rustls::pki_types::pem::PemObject as _;
 use crate::files;
 use crate::pki::Pki;
 
-/// Writes the administrator's kubeconfig of the server at `url`, unless it exists with the same content. Clients verify
-/// the server with the certificates in `authority`.
-pub(crate) fn write(path: &Path, url: &str, authority: &Path, pki: &Pki) -> Result<()> {
-    let encoded = |path: &Path| -> Result<String> { Ok(STANDARD.encode(files::read(path)?)) };
-    let text = format!(
-        "\
+/// Credentials of the administrator, in PEM.
+#[derive(Clone)]
+pub(crate) struct Administrator {
+    /// Certificates with which clients verify the server.
+    pub(crate) authority: Vec<u8>,
+    /// Client certificate.
+    pub(crate) certificate: Vec<u8>,
+    /// Private key of the client certificate.
+    pub(crate) key: Vec<u8>,
+}
+
+impl Administrator {
+    /// Reads the credentials in `pki`. Clients verify the server with the certificates in `authority`.
+    pub(crate) fn read(authority: &Path, pki: &Pki) -> Result<Self> {
+        Ok(Self {
+            authority: files::read(authority)?,
+            certificate: files::read(&pki.administrator.certificate)?,
+            key: files::read(&pki.administrator.key)?,
+        })
+    }
+
+    /// Returns the kubeconfig for the server at `url`.
+    pub(crate) fn kubeconfig(&self, url: &str) -> String {
+        format!(
+            "\
 apiVersion: v1
 kind: Config
 current-context: holdfast
@@ -41,15 +60,20 @@ contexts:
     cluster: holdfast
     user: holdfast-admin
 ",
-        authority = encoded(authority)?,
-        certificate = encoded(&pki.administrator.certificate)?,
-        key = STANDARD.encode(client_key(files::read(&pki.administrator.key)?)),
-    );
+            authority = STANDARD.encode(&self.authority),
+            certificate = STANDARD.encode(&self.certificate),
+            key = STANDARD.encode(client_key(self.key.clone())),
+        )
+    }
+}
+
+/// Writes a kubeconfig, unless it exists with the same content.
+pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
     files::restrict(path);
     if fs::read_to_string(path).is_ok_and(|old| old == text) {
         return Ok(());
     }
-    files::write_private(path, &text)
+    files::write_private(path, text)
 }
 
 /// Converts a key to the older of its two encodings, whose label names an elliptic-curve key: fabric8's client parses
@@ -73,7 +97,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let pki = Pki::ensure(folder.path(), &Names::default(), time::OffsetDateTime::now_utc()).unwrap();
         let path = folder.path().join("kubeconfig");
-        write(&path, "https://127.0.0.1:6443", &pki.authority.certificate, &pki).unwrap();
+        let administrator = Administrator::read(&pki.authority.certificate, &pki).unwrap();
+        write(&path, &administrator.kubeconfig("https://127.0.0.1:6443")).unwrap();
         let flags = crate::remote::AccessFlags {
             kubeconfig: Some(path),
             ..Default::default()

@@ -113,6 +113,51 @@ impl Pki {
     }
 }
 
+/// A certificate and its key in memory, in PEM.
+#[derive(Clone)]
+pub(crate) struct PairText {
+    /// The certificate.
+    pub(crate) certificate: String,
+    /// Its key.
+    pub(crate) key: String,
+}
+
+/// The certificates of a server without files. They end with the server.
+#[derive(Clone)]
+pub(crate) struct PkiInMemory {
+    /// Certificate of the CA that signs the others, in PEM.
+    pub(crate) authority: String,
+    /// Certificate that the server presents to clients.
+    pub(crate) server: PairText,
+    /// Certificate that the administrator presents to the server.
+    pub(crate) administrator: PairText,
+    /// Expiration time of the server's certificate.
+    pub(crate) end: OffsetDateTime,
+}
+
+impl PkiInMemory {
+    /// Creates the certificates of a server with these names.
+    pub(crate) fn new(names: &Names, now: OffsetDateTime) -> Result<Self> {
+        let authority_key = KeyPair::generate()?;
+        let authority = authority_parameters(now);
+        let root = authority.self_signed(&authority_key)?.pem();
+        let issuer = Issuer::new(authority, authority_key);
+        let sign = |parameters: CertificateParams| -> Result<PairText> {
+            let key = KeyPair::generate()?;
+            Ok(PairText {
+                certificate: parameters.signed_by(&key, &issuer)?.pem(),
+                key: key.serialize_pem(),
+            })
+        };
+        Ok(Self {
+            authority: root,
+            server: sign(server_parameters(names, now))?,
+            administrator: sign(administrator_parameters(now))?,
+            end: now + LIFE,
+        })
+    }
+}
+
 /// Names of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Names {

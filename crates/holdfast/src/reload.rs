@@ -9,6 +9,7 @@ use holdfast_server::operations::service::Service;
 use holdfast_server::runtime::background;
 use holdfast_server::runtime::shutdown::Shutdown;
 use holdfast_server::wire::connection::CurrentTls;
+use holdfast_server::wire::pem_source::PemSource;
 use holdfast_server::wire::tls::TlsFiles;
 
 /// Health check that fails if files are no longer watched.
@@ -41,10 +42,14 @@ pub(crate) fn watch<E: std::fmt::Display>(
 
 /// Reloads the server certificate and the trusted authorities whenever their files change.
 pub(crate) fn follow_tls(service: &Service, files: TlsFiles, current: Arc<CurrentTls>) {
+    let own = [&files.certificate, &files.key];
     let authorities = files.client_authorities.iter().chain(&files.other_authorities);
-    let named = files.named.iter().flat_map(|files| [&files.certificate, &files.key]);
-    let own = [&files.certificate, &files.key].into_iter();
-    let paths = own.chain(authorities).chain(named).cloned().collect();
+    let sources = own.into_iter().chain(authorities).filter_map(PemSource::file);
+    let named = files.named.iter().flat_map(|files| [&*files.certificate, &*files.key]);
+    let paths: Vec<PathBuf> = sources.chain(named).map(Path::to_owned).collect();
+    if paths.is_empty() {
+        return;
+    }
     watch(service, paths, move || files.load().map(|tls| current.replace(tls)));
 }
 

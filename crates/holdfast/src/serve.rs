@@ -17,7 +17,7 @@ use holdfast_server::operations::fairness;
 use holdfast_server::operations::node_graph;
 use holdfast_server::operations::service::Service;
 use holdfast_server::operations::start;
-use holdfast_server::runtime::shutdown::ShutdownTrigger;
+use holdfast_server::runtime::shutdown::{Shutdown, ShutdownTrigger};
 use holdfast_server::wire::connection::{self, CurrentTls, Limits};
 use holdfast_server::wire::tls::TlsRules;
 use tokio::net::TcpListener;
@@ -33,7 +33,7 @@ use crate::presence::{self, Presence, RELEASE_LIMIT};
 use crate::service::Assembly;
 use crate::store;
 use crate::waiting::Waiting;
-use crate::{audit, compatible, encryption, files, logging, pki, reload, validation};
+use crate::{audit, compatible, encryption, files, logging, reload, validation};
 
 /// Serves until a termination signal.
 pub(crate) fn run(flags: &Serve) -> Result<()> {
@@ -62,21 +62,59 @@ fn raise_file_limit() {
 async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     // Signals that come during the start count, too.
     let mut signals = Signals::new()?;
+    let Some(server) = start_server(flags, signals.next()).await? else {
+        return Ok(());
+    };
+    tracing::info!(url = %server.url, took = ?started.elapsed(), "ready");
+    announce(&server.url, server.certificates.kubeconfig.as_deref())?;
+    if let Some(path) = &flags.ready_file {
+        files::write_private(path, &format!("{}\n", server.url))?;
+    }
+    server.begin(flags)?.end(flags, &mut signals).await
+}
+
+/// A server that serves clients, before its background tasks run.
+pub(crate) struct Started {
+    /// URL of the server.
+    pub(crate) url: String,
+    /// Certificates of the server and its first clients.
+    pub(crate) certificates: Certificates,
+    /// Current TLS configuration.
+    pub(crate) tls: Arc<CurrentTls>,
+    /// The service.
+    pub(crate) service: Arc<Service>,
+    trigger: ClosingTrigger,
+    server: JoinHandle<()>,
+    settings: Settings,
+    reached: SocketAddr,
+}
+
+impl Started {
+    /// Starts the tasks that no client waits for.
+    pub(crate) fn begin(self, flags: &Serve) -> Result<Serving> {
+        Serving::begin(flags, self)
+    }
+}
+
+/// Starts a server: opens the store, creates what is missing, and accepts connections. `None` if `cancelled` completes
+/// while the store is opened.
+pub(crate) async fn start_server<T>(flags: &Serve, cancelled: impl Future<Output = T>) -> Result<Option<Started>> {
     let settings = Settings::read(flags)?;
     let (listener, reached) = listen(flags).await?;
     let url = format!("https://{reached}");
-    let trigger = ShutdownTrigger::new();
     // A failed start stops the tasks that already run. Only the reason for the failure is worth reporting.
-    let _ended = CloseAtEnd(&trigger);
+    let trigger = ClosingTrigger(ShutdownTrigger::new());
     let kinds = settings.kinds(flags, reached)?;
     let registry = holdfast_kinds::registry(&kinds).context("cannot read the built-in kinds")?;
     let registry = Arc::new(ArcSwap::from_pointee(registry));
     // The store's lock is acquired first: nothing in the directory is written while another process holds it.
-    files::private_folder(&flags.data_dir)?;
+    if !flags.in_memory {
+        files::private_folder(&flags.data_dir)?;
+    }
     let (listener, waiting) = wait_for_store(flags, listener, &url, &settings.rules).await?;
     let opened = tokio::select! {
         opened = store::open(flags, &registry, &kinds.apis) => opened,
-        _ = signals.next() => return Ok(()),
+        _ = cancelled => return Ok(None),
     };
     drop(waiting);
     let opened = opened?;
@@ -96,7 +134,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
         authorization: &settings.authorization,
         milestones: &milestones,
         reached,
-        shutdown: trigger.shutdown(),
+        shutdown: trigger.0.shutdown(),
     };
     let (service, aggregation) = assembly.service()?;
     prepare(flags, &service, &aggregation, &milestones).await?;
@@ -108,29 +146,37 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
         .read(kinds.features, &service.context.write.admission)?;
     static_admission.begin(&service, &kinds, &settings.host).await?;
     let certificates = certificates.await.context("cannot make certificates")??;
-    if let Some(own) = &certificates.own {
-        let end = pki::end(own)?;
+    if let Some(end) = certificates.end {
         milestones.certificate_end.get_or_init(|| end);
     }
     let tls: Arc<CurrentTls> = load_tls(flags, &certificates.tls)?.into();
     encryption::follow(&flags.storage.encryption, &opened, &service);
     reload::follow_tls(&service, certificates.tls.clone(), Arc::clone(&tls));
-    let accepted = connection::serve(listener, tls, Arc::clone(&service), limits(flags), trigger.shutdown());
+    let shutdown = trigger.0.shutdown();
+    let accepted = connection::serve(
+        listener,
+        Arc::clone(&tls),
+        Arc::clone(&service),
+        limits(flags),
+        shutdown,
+    );
     let server = tokio::spawn(accepted);
-    tracing::info!(%url, took = ?started.elapsed(), "ready");
-    announce(&url, certificates.kubeconfig.as_deref())?;
-    if let Some(path) = &flags.ready_file {
-        files::write_private(path, &format!("{url}\n"))?;
-    }
-    let serving = Serving::begin(flags, server, &service, certificates, settings, reached)?;
-    drop(service);
-    serving.end(flags, &mut signals, &trigger).await
+    Ok(Some(Started {
+        url,
+        certificates,
+        tls,
+        service,
+        trigger,
+        server,
+        settings,
+        reached,
+    }))
 }
 
-/// Guard that stops the tasks alongside the server when the server ends for any reason.
-struct CloseAtEnd<'a>(&'a ShutdownTrigger);
+/// Trigger of the shutdown that stops the tasks alongside the server when the server ends for any reason.
+struct ClosingTrigger(ShutdownTrigger);
 
-impl Drop for CloseAtEnd<'_> {
+impl Drop for ClosingTrigger {
     fn drop(&mut self) {
         self.0.close();
     }
@@ -276,7 +322,8 @@ async fn prepare(
     Ok(())
 }
 
-fn limits(flags: &Serve) -> Limits {
+/// Returns the limits of connections.
+pub(crate) fn limits(flags: &Serve) -> Limits {
     Limits {
         concurrent_streams: flags.http2_max_streams_per_connection,
         connections_per_address: flags.max_connections_per_address,
@@ -288,7 +335,8 @@ fn limits(flags: &Serve) -> Limits {
 }
 
 /// A server at work, and all that has to end with it.
-struct Serving {
+pub(crate) struct Serving {
+    trigger: ClosingTrigger,
     server: JoinHandle<()>,
     store: Arc<Store>,
     presence: Presence,
@@ -299,14 +347,17 @@ struct Serving {
 
 impl Serving {
     /// Starts the tasks that no client waits for: controllers, and in a shared store the presence of this server.
-    fn begin(
-        flags: &Serve,
-        server: JoinHandle<()>,
-        service: &Arc<Service>,
-        certificates: Certificates,
-        settings: Settings,
-        reached: SocketAddr,
-    ) -> Result<Self> {
+    fn begin(flags: &Serve, started: Started) -> Result<Self> {
+        let Started {
+            certificates,
+            service,
+            trigger,
+            server,
+            settings,
+            reached,
+            ..
+        } = started;
+        let service = &service;
         let (store, features) = (&service.context.shared.store, settings.gates.features());
         let context = ControllerContext {
             root_ca: certificates.root()?,
@@ -320,6 +371,7 @@ impl Serving {
         let presence = Presence::begin(flags, service, features, settings.host, reached);
         let released = settings.controllers.run(service, &context, settings.election);
         Ok(Self {
+            trigger,
             server,
             store: Arc::clone(store),
             presence,
@@ -329,7 +381,7 @@ impl Serving {
     }
 
     /// Waits for a signal, and then for the end of all tasks.
-    async fn end(mut self, flags: &Serve, signals: &mut Signals, trigger: &ShutdownTrigger) -> Result<()> {
+    async fn end(mut self, flags: &Serve, signals: &mut Signals) -> Result<()> {
         let name = tokio::select! {
             name = signals.next() => name,
             // A server that accepts no connections has to be restarted.
@@ -339,16 +391,30 @@ impl Serving {
             }
         };
         tracing::info!(signal = name, "ending");
-        trigger.not_ready();
+        self.trigger.0.not_ready();
         if let Some(path) = &flags.ready_file {
             let _ = std::fs::remove_file(path);
         }
+        let delay = async {
+            tokio::select! {
+                () = tokio::time::sleep(flags.shutdown_delay_duration) => {}
+                _ = signals.next() => {}
+            }
+        };
+        self.stop(delay).await
+    }
+
+    /// Returns the receiver of the phases of the shutdown.
+    pub(crate) fn shutdown(&self) -> Shutdown {
+        self.trigger.0.shutdown()
+    }
+
+    /// Stops serving new clients after `delay`, and waits for the end of all tasks.
+    pub(crate) async fn stop(self, delay: impl Future<Output = ()>) -> Result<()> {
+        self.trigger.0.not_ready();
         self.presence.end().await;
-        tokio::select! {
-            () = tokio::time::sleep(flags.shutdown_delay_duration) => {}
-            _ = signals.next() => {}
-        }
-        trigger.close();
+        delay.await;
+        self.trigger.0.close();
         self.server.await.context("the server failed")?;
         if let Some(released) = self.released {
             // The next leader need not wait until the lease expires.

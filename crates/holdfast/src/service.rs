@@ -204,8 +204,9 @@ impl Assembly<'_> {
     /// Returns the authenticators of service accounts and the public documents of their issuer.
     fn accounts(&self) -> Result<Accounts> {
         let flags = self.flags;
+        let folder = flags.data_dir.join("pki");
         let keys = TokenKeys::load(
-            &flags.data_dir.join("pki"),
+            (!flags.in_memory).then_some(folder.as_path()),
             flags.service_account_signing_key_file.as_deref(),
             &flags.service_account_key_file,
         )?;

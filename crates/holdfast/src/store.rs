@@ -10,7 +10,9 @@ use holdfast_kind_tables::apis::Apis;
 use holdfast_resource::Registry;
 use holdfast_server::metrics::EtcdCalls;
 use holdfast_server::objects::{Objects, Store};
-use holdfast_store::{CodecError, ENCRYPTED_WITHOUT_PROVIDER, Etcd, EtcdConfig, OpenError, Transformer};
+use holdfast_store::{
+    CodecError, ENCRYPTED_WITHOUT_PROVIDER, Etcd, EtcdConfig, HistoryLimits, OpenError, SystemClock, Transformer,
+};
 
 use crate::encryption::{Decode, decode_stored};
 use crate::flags::Serve;
@@ -62,6 +64,15 @@ pub(crate) async fn open(flags: &Serve, registry: &Arc<ArcSwap<Registry>>, apis:
             clusters,
             encryption,
             decode,
+        });
+    }
+    if flags.in_memory {
+        let (history, clock) = (HistoryLimits::default(), Arc::new(SystemClock));
+        return Ok(Opened {
+            store: Arc::new(Store::in_memory(history, clock, Objects::new(Arc::clone(registry)))),
+            clusters: None,
+            decode: Arc::new(|key, _| Err(CodecError::untransformable(key, ENCRYPTED_WITHOUT_PROVIDER))),
+            encryption: None,
         });
     }
     let config = holdfast_store::Config {

@@ -25,10 +25,17 @@ pub(crate) struct TokenKeys {
 
 impl TokenKeys {
     /// Loads the keys in the files of the flags. Without any, loads the key in `folder`, and creates it if it is
-    /// missing.
-    pub(crate) fn load(folder: &Path, signing: Option<&Path>, verifying: &[PathBuf]) -> Result<Self> {
+    /// missing. Without a folder the key exists in memory only.
+    pub(crate) fn load<'a>(
+        folder: impl Into<Option<&'a Path>>,
+        signing: Option<&Path>,
+        verifying: &[PathBuf],
+    ) -> Result<Self> {
         let signing = match (signing, verifying) {
-            (None, []) => Some(own(folder)?),
+            (None, []) => Some(match folder.into() {
+                Some(folder) => own(folder)?,
+                None => signing_key(&KeyPair::generate()?.serialize_pem())?,
+            }),
             (None, _) => None,
             (Some(path), _) => Some(read(path, signing_key).context("--service-account-signing-key-file")?),
         };

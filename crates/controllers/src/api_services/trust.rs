@@ -4,7 +4,6 @@
 //!
 //! If several servers share a store, it contains the values of all of them.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use holdfast_resource::Resource;
 use holdfast_schema::metadata::new_object;
 use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Object, Objects, RequestError};
 use holdfast_server::wire::certificates;
+use holdfast_server::wire::pem_source::PemSource;
 use holdfast_value::{Limits, Value, json};
 use tokio::time::Instant;
 
@@ -29,9 +29,9 @@ const PERIOD: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug, Default)]
 pub struct ClusterTrust {
     /// Authorities of client certificates, in PEM.
-    pub client_authorities: Vec<PathBuf>,
+    pub client_authorities: Vec<PemSource>,
     /// Authorities of front proxies, in PEM; without them the headers are omitted.
-    pub proxy_authorities: Option<PathBuf>,
+    pub proxy_authorities: Option<PemSource>,
     /// Common names that front proxies may have; any name if empty.
     pub allowed_names: Vec<String>,
     /// Headers of user names.
@@ -118,9 +118,10 @@ fn unreadable(why: String) -> RequestError {
 
 /// Returns the new ConfigMap if the stored one differs.
 fn next(trust: &ClusterTrust, there: Option<&Value>, client: &Client) -> Result<Option<Value>, String> {
-    let read = |path: &PathBuf| {
-        let text = std::fs::read_to_string(path);
-        text.map_err(|error| format!("cannot read {}: {error}", path.display()))
+    let read = |source: &PemSource| {
+        let unreadable = |error: &dyn std::fmt::Display| format!("cannot read {source}: {error}");
+        let text = source.read().map_err(|error| unreadable(&error))?;
+        String::from_utf8(text.into_owned()).map_err(|error| unreadable(&error))
     };
     let own: Vec<String> = trust.client_authorities.iter().map(read).collect::<Result<_, _>>()?;
     let proxies = trust.proxy_authorities.as_ref().map(read).transpose()?;

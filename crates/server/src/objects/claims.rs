@@ -83,7 +83,7 @@ pub fn repair(store: &Arc<Store>, registry: &Registry, background: &Background, 
                 tokio::time::sleep(OFTEN).await;
             }
         };
-        background.spawn(CHECK, "repair of claims", shutdown, work);
+        background.spawn_until_shutdown(CHECK, "repair of claims", shutdown, work);
     }
 }
 

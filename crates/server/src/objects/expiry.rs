@@ -50,7 +50,7 @@ pub fn expire_events(store: &Arc<Store>, background: &Background, shutdown: &Shu
             remove_due(&store, &queue).await;
         }
     };
-    background.spawn(background::OBSERVERS, "expiry of events", shutdown, work);
+    background.spawn_until_shutdown(background::OBSERVERS, "expiry of events", shutdown, work);
 }
 
 /// Queue of the objects to remove, with their times.

@@ -49,6 +49,25 @@ impl Background {
         });
     }
 
+    /// Runs a task as [`Background::spawn`] does, and drops it when the server shuts down. For work that never ends by
+    /// itself: a server in the process of a test would remain in memory with it.
+    pub fn spawn_until_shutdown(
+        &self,
+        check: &'static str,
+        task: impl Into<SmolStr>,
+        shutdown: &Shutdown,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let closing = shutdown.clone();
+        let bounded = async move {
+            tokio::select! {
+                () = work => {}
+                () = closing.closing() => {}
+            }
+        };
+        self.spawn(check, task, shutdown, bounded);
+    }
+
     /// Returns the outcome of the check of that name.
     ///
     /// # Errors
@@ -99,6 +118,25 @@ impl Drop for EndWatch {
 mod tests {
     use super::*;
     use crate::runtime::shutdown::ShutdownTrigger;
+
+    #[tokio::test]
+    async fn endless_task_is_dropped_at_shutdown() {
+        let (background, trigger) = (Background::default(), ShutdownTrigger::new());
+        let held = Arc::new(());
+        let work = {
+            let held = Arc::clone(&held);
+            async move {
+                let _held = held;
+                std::future::pending::<()>().await;
+            }
+        };
+        background.spawn_until_shutdown("lives", "one", &trigger.shutdown(), work);
+        trigger.close();
+        while Arc::strong_count(&held) > 1 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(background.all(), Ok(()));
+    }
 
     #[tokio::test]
     async fn a_task_that_ends_fails_its_check_and_no_other() {

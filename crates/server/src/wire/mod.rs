@@ -11,6 +11,7 @@ pub mod in_flight;
 pub(crate) mod keep_alive;
 mod named_certificates;
 pub(crate) mod passed;
+pub mod pem_source;
 pub(crate) mod slow_clients;
 pub mod tls;
 pub(crate) mod upgrade;

@@ -21,19 +21,20 @@ use tokio::net::TcpStream;
 
 use crate::wire::client_authorities::ClientAuthorities;
 use crate::wire::named_certificates::{NamedCertificate, Resolver};
+use crate::wire::pem_source::PemSource;
 use crate::wire::x509;
 
-/// The files of a server's TLS.
+/// The files of a server's TLS, or their content.
 #[derive(Clone, Debug)]
 pub struct TlsFiles {
     /// Certificate of the server and its intermediates, in PEM.
-    pub certificate: PathBuf,
+    pub certificate: PemSource,
     /// The key of the certificate, in PEM.
-    pub key: PathBuf,
+    pub key: PemSource,
     /// Authorities whose client certificates are trusted, in PEM; if empty, clients are asked for no certificates.
-    pub client_authorities: Vec<PathBuf>,
+    pub client_authorities: Vec<PemSource>,
     /// Further authorities named to clients in the handshake, so that clients send certificates of these too, in PEM.
-    pub other_authorities: Vec<PathBuf>,
+    pub other_authorities: Vec<PemSource>,
     /// Further certificates, for clients that request their names. The first one of a name applies.
     pub named: Vec<NamedFiles>,
     /// Protocol rules of handshakes.
@@ -54,7 +55,7 @@ pub struct NamedFiles {
 impl NamedFiles {
     fn load(&self, provider: &CryptoProvider) -> Result<NamedCertificate, TlsError> {
         Ok(NamedCertificate {
-            certificate: certified_key(&self.certificate, &self.key, provider)?,
+            certificate: certified_key(&self.certificate.clone().into(), &self.key.clone().into(), provider)?,
             names: self.names.clone(),
         })
     }
@@ -201,7 +202,7 @@ impl TlsFiles {
     pub fn load(&self) -> Result<Tls, TlsError> {
         let provider = Arc::new(self.rules.provider());
         let invalid = |source| TlsError::Certificate {
-            path: self.certificate.clone(),
+            path: self.certificate.path().to_owned(),
             source,
         };
         let with_provider = ServerConfig::builder_with_provider(Arc::clone(&provider));
@@ -215,8 +216,8 @@ impl TlsFiles {
                 let algorithms = provider.signature_verification_algorithms;
                 let (roots, authorities) = read_authorities(&self.client_authorities, Arc::clone(&provider))?;
                 let mut hints = roots.subjects();
-                for path in &self.other_authorities {
-                    hints.extend(roots_of(path)?.1.subjects());
+                for authority in &self.other_authorities {
+                    hints.extend(roots_of(authority)?.1.subjects());
                 }
                 let asking = AnyCertificate { hints, algorithms };
                 let builder = builder.with_client_cert_verifier(Arc::new(asking));
@@ -249,15 +250,21 @@ impl TlsFiles {
 ///
 /// # Errors
 /// If a file cannot be read, or the key is not that of the certificate.
-fn certified_key(certificate: &Path, key: &Path, provider: &CryptoProvider) -> Result<Arc<CertifiedKey>, TlsError> {
+fn certified_key(
+    certificate: &PemSource,
+    key: &PemSource,
+    provider: &CryptoProvider,
+) -> Result<Arc<CertifiedKey>, TlsError> {
     let chain = certificates(certificate)?;
-    let key = PrivateKeyDer::from_pem_file(key).map_err(|source| TlsError::Read {
+    let text = key.read().map_err(pem::Error::Io);
+    let parsed = text.and_then(|text| PrivateKeyDer::from_pem_slice(&text));
+    let key = parsed.map_err(|source| TlsError::Read {
         what: "a private key",
-        path: key.to_owned(),
+        path: key.path().to_owned(),
         source,
     })?;
     let certified = CertifiedKey::from_der(chain, key, provider).map_err(|source| TlsError::Certificate {
-        path: certificate.to_owned(),
+        path: certificate.path().to_owned(),
         source,
     })?;
     Ok(Arc::new(certified))
@@ -270,18 +277,18 @@ impl ClientAuthorities {
     /// If it cannot be read or has unexpected content.
     pub fn load(path: &Path) -> Result<Self, TlsError> {
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let (_, authorities) = read_authorities(&[path.to_owned()], provider)?;
+        let (_, authorities) = read_authorities(&[PemSource::from(path.to_owned())], provider)?;
         Ok(authorities)
     }
 }
 
-/// Returns the certificates in a file, and those of them that may sign.
-fn roots_of(path: &Path) -> Result<(Vec<CertificateDer<'static>>, RootCertStore), TlsError> {
+/// Returns the certificates in `source`, and those of them that may sign.
+fn roots_of(source: &PemSource) -> Result<(Vec<CertificateDer<'static>>, RootCertStore), TlsError> {
     let invalid = |reason: String| TlsError::Authority {
-        path: path.to_owned(),
+        path: source.path().to_owned(),
         reason,
     };
-    let (all, mut roots) = (certificates(path)?, RootCertStore::empty());
+    let (all, mut roots) = (certificates(source)?, RootCertStore::empty());
     for certificate in &all {
         x509::parse(certificate).map_err(|error| invalid(error.to_string()))?;
         if x509::may_sign(certificate) {
@@ -293,14 +300,14 @@ fn roots_of(path: &Path) -> Result<(Vec<CertificateDer<'static>>, RootCertStore)
 }
 
 fn read_authorities(
-    paths: &[PathBuf],
+    sources: &[PemSource],
     provider: Arc<CryptoProvider>,
 ) -> Result<(Arc<RootCertStore>, ClientAuthorities), TlsError> {
     let (mut all, mut roots) = (Vec::new(), RootCertStore::empty());
-    for path in paths {
-        let (certificates, of_path) = roots_of(path)?;
+    for source in sources {
+        let (certificates, of_source) = roots_of(source)?;
         all.extend(certificates);
-        roots.extend(of_path.roots);
+        roots.extend(of_source.roots);
     }
     let roots = Arc::new(roots);
     let chains = match roots.is_empty() {
@@ -398,16 +405,18 @@ impl ClientCertVerifier for AnyCertificate {
     verify_signatures!();
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let read = |source| TlsError::Read {
+fn certificates(source: &PemSource) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let path = || source.path().to_owned();
+    let unreadable = |source| TlsError::Read {
         what: "certificates",
-        path: path.to_owned(),
+        path: path(),
         source,
     };
-    let parsed: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).map_err(read)?.collect();
-    let certificates = parsed.map_err(read)?;
+    let text = source.read().map_err(|error| unreadable(pem::Error::Io(error)))?;
+    let parsed: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    let certificates = parsed.map_err(unreadable)?;
     if certificates.is_empty() {
-        return Err(TlsError::Empty { path: path.to_owned() });
+        return Err(TlsError::Empty { path: path() });
     }
     Ok(certificates)
 }

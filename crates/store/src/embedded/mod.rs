@@ -8,6 +8,7 @@ mod directory;
 )]
 mod disk;
 mod image;
+mod memory;
 mod replay;
 mod salvage;
 mod sqlite;
@@ -49,8 +50,8 @@ const MAX_LOG_AGE: Duration = Duration::from_secs(30);
 /// The engine of a data directory. If it is dropped without [`Engine::close`], it finishes in the background.
 pub struct Embedded<X: Indexer> {
     commands: mpsc::Sender<Command<X>>,
-    /// The database and its write-ahead log.
-    files: [PathBuf; 2],
+    /// The database and its write-ahead log; `None` for a store in memory.
+    files: Option<[PathBuf; 2]>,
     transformer: Option<Arc<dyn Transformer>>,
 }
 
@@ -110,10 +111,9 @@ impl<X: Indexer> Embedded<X> {
             .map_err(cannot_start)?;
         let mut log = file.clone().into_os_string();
         log.push("-wal");
-        let files = [file, log.into()];
         let engine = Self {
             commands,
-            files,
+            files: Some([file, log.into()]),
             transformer,
         };
         Ok((state, engine))
@@ -140,7 +140,7 @@ impl<X: Indexer> Engine<X> for Embedded<X> {
     }
 
     fn size_on_disk(&self) -> Option<u64> {
-        let sizes = self.files.iter().filter_map(|file| file.metadata().ok());
+        let sizes = self.files.as_ref()?.iter().filter_map(|file| file.metadata().ok());
         Some(sizes.map(|file| file.len()).sum())
     }
 

@@ -65,7 +65,7 @@ pub fn open<X: Indexer, D: Disk>(
     let (sender, commands) = mpsc::channel(WAITING);
     let engine = Embedded {
         commands: sender,
-        files: Default::default(),
+        files: None,
         transformer: None,
     };
     let writer = Writer::new(disk, publisher, clock);

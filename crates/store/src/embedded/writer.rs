@@ -1,4 +1,4 @@
-//! The single writer: a thread, or in a simulation a task.
+//! The single writer: a thread, or in a simulation and for a store in memory a task.
 //!
 //! It collects all waiting transactions, applies them to a draft of the state, writes the draft's changes in one
 //! durable step, publishes the draft, and only then responds. Writers that arrive meanwhile wait for the next step, so
@@ -175,7 +175,6 @@ impl<X: Indexer, D: Disk> Writer<X, D> {
 
     /// Does the same as [`Writer::run`] in a task, and pauses where other tasks may run or a process may end: before it
     /// collects a group, before it writes the group, and between the write and the answers.
-    #[cfg(feature = "testing")]
     pub(crate) async fn run_as_task<P: Future<Output = ()>>(
         mut self,
         mut commands: mpsc::Receiver<Command<X>>,

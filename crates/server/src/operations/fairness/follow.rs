@@ -63,13 +63,13 @@ pub fn follow(context: &Arc<Context>, fairness: &Arc<PriorityAndFairness>) {
     let _ = fairness.shared.set(context.shared.clone());
     let (minded, counted, of_all) = (Arc::clone(fairness), Arc::clone(fairness), Arc::clone(context));
     let (background, shutdown) = (&context.background, &context.shutdown);
-    background.spawn(
+    background.spawn_until_shutdown(
         FILTER,
         "priority and fairness",
         shutdown,
         async move { minded.mind().await },
     );
-    background.spawn(COUNTS, "counting of objects", shutdown, async move {
+    background.spawn_until_shutdown(COUNTS, "counting of objects", shutdown, async move {
         loop {
             counted.count(&of_all).await;
             tokio::time::sleep(COUNTING).await;

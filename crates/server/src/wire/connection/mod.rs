@@ -6,7 +6,7 @@
 mod addresses;
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::pki_types::CertificateDer;
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_rustls::TlsAcceptor;
@@ -69,6 +70,11 @@ pub struct LastOnConnection;
 pub struct CurrentTls(ArcSwap<Tls>);
 
 impl CurrentTls {
+    /// Returns the configuration for the next connection.
+    pub fn current(&self) -> Arc<Tls> {
+        self.0.load_full()
+    }
+
     /// Uses `tls` for connections from now on.
     pub fn replace(&self, tls: Tls) {
         self.0.store(Arc::new(tls));
@@ -152,14 +158,8 @@ pub async fn serve<S: Service>(
     limits: Limits,
     shutdown: Shutdown,
 ) {
-    let settings = Acceptor {
-        tls: tls.into(),
-        service,
-        heads: HeadBudget::new(limits.pending_head_bytes),
-        limits: limits.clone(),
-        shutdown: shutdown.clone(),
-    };
-    let acceptor = Arc::new(settings);
+    let tls = tls.into();
+    let acceptor = Arc::new(Acceptor::new(service, limits.clone(), shutdown.clone()));
     let places = Arc::new(Semaphore::new(limits.connections));
     let addresses = Arc::new(Addresses::new(limits.connections_per_address));
     // Every connection holds a sender; when all are gone, the receiver knows.
@@ -176,17 +176,53 @@ pub async fn serve<S: Service>(
             tracing::debug!(%peer, "too many connections from one address");
             continue;
         };
-        let (acceptor, open) = (Arc::clone(&acceptor), open.clone());
+        let (acceptor, tls, open) = (Arc::clone(&acceptor), Arc::clone(&tls), open.clone());
         tokio::spawn(async move {
-            acceptor
-                .connection(stream, peer, Held::new((open, place, address)))
-                .await;
+            let held = Held::new((open, place, address));
+            acceptor.tls_connection(&tls, stream, peer, held).await;
         });
     }
     drop((listener, open));
-    if tokio::time::timeout(limits.drain, all_closed.recv()).await.is_err() {
-        tracing::warn!(after = ?limits.drain, "requests did not end in time and are cancelled");
+    drain(&mut all_closed, limits.drain).await;
+}
+
+/// Waits until all connections are closed, at most for `limit`.
+async fn drain(all_closed: &mut mpsc::Receiver<Infallible>, limit: Duration) {
+    if tokio::time::timeout(limit, all_closed.recv()).await.is_err() {
+        tracing::warn!(after = ?limit, "requests did not end in time and are cancelled");
     }
+}
+
+/// Peer address of clients in this process.
+const IN_PROCESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// Serves the connections that clients in this process send to `streams`, without a port and without TLS. All of them
+/// belong to `client`. Ends as [`serve`] does.
+pub async fn serve_in_process<S: Service>(
+    mut streams: mpsc::Receiver<DuplexStream>,
+    client: Option<S::Client>,
+    service: Arc<S>,
+    limits: Limits,
+    shutdown: Shutdown,
+) {
+    let acceptor = Arc::new(Acceptor::new(service, limits.clone(), shutdown.clone()));
+    let (open, mut all_closed) = mpsc::channel::<Infallible>(1);
+    let closing = shutdown.closing();
+    tokio::pin!(closing);
+    loop {
+        let stream = tokio::select! {
+            biased;
+            () = &mut closing => break,
+            received = streams.recv() => match received {
+                Some(stream) => stream,
+                None => break,
+            },
+        };
+        let (acceptor, client, held) = (Arc::clone(&acceptor), client.clone(), Held::new(open.clone()));
+        tokio::spawn(async move { acceptor.connection(stream, false, client, IN_PROCESS, held).await });
+    }
+    drop((streams, open));
+    drain(&mut all_closed, limits.drain).await;
 }
 
 /// Accepts the next connection, once the limit allows it.
@@ -208,7 +244,6 @@ async fn accept(
 }
 
 struct Acceptor<S> {
-    tls: Arc<CurrentTls>,
     service: Arc<S>,
     heads: Arc<HeadBudget>,
     limits: Limits,
@@ -216,8 +251,17 @@ struct Acceptor<S> {
 }
 
 impl<S: Service> Acceptor<S> {
-    /// Serves a connection. If it becomes a WebSocket, the WebSocket keeps `held`.
-    async fn connection(&self, stream: TcpStream, peer: SocketAddr, held: Held) {
+    fn new(service: Arc<S>, limits: Limits, shutdown: Shutdown) -> Self {
+        Self {
+            service,
+            heads: HeadBudget::new(limits.pending_head_bytes),
+            limits,
+            shutdown,
+        }
+    }
+
+    /// Serves a connection after its TLS handshake. If it becomes a WebSocket, the WebSocket keeps `held`.
+    async fn tls_connection(&self, tls: &CurrentTls, stream: TcpStream, peer: SocketAddr, held: Held) {
         // Responses are written as a whole, so small packets need not be gathered.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%peer, %error, "cannot set TCP_NODELAY");
@@ -225,10 +269,18 @@ impl<S: Service> Acceptor<S> {
         if let Err(error) = keep_alive::enable(&stream) {
             tracing::debug!(%peer, %error, "cannot enable TCP keep-alive");
         }
-        let Some((stream, client)) = self.handshake(stream, peer).await else {
+        let Some((stream, client)) = self.handshake(tls, stream, peer).await else {
             return;
         };
         let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+        self.connection(stream, http2, client, peer, held).await;
+    }
+
+    /// Serves a connection of `client` that speaks HTTP/2 or HTTP/1.1.
+    async fn connection<I>(&self, stream: I, http2: bool, client: Option<S::Client>, peer: SocketAddr, held: Held)
+    where
+        I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let span = tracing::debug_span!("connection", %peer);
         let last = Arc::new(Notify::new());
         let head = PendingHead::new(&self.heads);
@@ -291,10 +343,11 @@ impl<S: Service> Acceptor<S> {
     /// Returns the connection after its TLS handshake, and its client.
     async fn handshake(
         &self,
+        tls: &CurrentTls,
         stream: TcpStream,
         peer: SocketAddr,
     ) -> Option<(TlsStream<TcpStream>, Option<S::Client>)> {
-        let tls = self.tls.0.load_full();
+        let tls = tls.current();
         let handshake = TlsAcceptor::from(tls.config_of(&stream)).accept(stream);
         match tokio::time::timeout(self.limits.handshake, handshake).await {
             Ok(Ok(stream)) => {

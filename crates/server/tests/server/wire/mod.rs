@@ -105,18 +105,19 @@ impl Authority {
 
     pub fn tls(&self, folder: &Path) -> TlsFiles {
         let (certificate, key) = self.sign("server", "servers", ExtendedKeyUsagePurpose::ServerAuth);
+        let path = |name: &str| folder.join(name);
         let files = TlsFiles {
-            certificate: folder.join("server.crt"),
-            key: folder.join("server.key"),
-            client_authorities: vec![folder.join("ca.crt")],
+            certificate: path("server.crt").into(),
+            key: path("server.key").into(),
+            client_authorities: vec![path("ca.crt").into()],
             other_authorities: Vec::new(),
             named: Vec::new(),
             rules: TlsRules::default(),
         };
         let authority = Self::parameters().self_signed(&self.key).unwrap();
-        std::fs::write(&files.certificate, certificate.pem()).unwrap();
-        std::fs::write(&files.key, key.serialize_pem()).unwrap();
-        std::fs::write(&files.client_authorities[0], authority.pem()).unwrap();
+        std::fs::write(path("server.crt"), certificate.pem()).unwrap();
+        std::fs::write(path("server.key"), key.serialize_pem()).unwrap();
+        std::fs::write(path("ca.crt"), authority.pem()).unwrap();
         files
     }
 }

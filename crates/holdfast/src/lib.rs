@@ -1,0 +1,60 @@
+#![forbid(unsafe_code)]
+#![warn(clippy::indexing_slicing)]
+//! A Kubernetes-compatible API server inside the process of a test.
+//!
+//! [`Server::builder`] configures a server and [`ServerBuilder::start`] starts it: in memory, on a free port of
+//! 127.0.0.1, without files. Several servers run in one process. They share no objects and no settings: the library
+//! installs no logger, handles no signals and changes no limits of the process.
+//!
+//! The binary `holdfast` is a thin program around the same code.
+
+mod admission;
+mod aggregation;
+mod audit;
+mod authentication;
+mod authorization;
+mod blame;
+mod certificates;
+mod command_line;
+mod compatible;
+mod connection;
+mod controllers;
+mod copy;
+mod documents;
+mod election;
+mod encryption;
+mod endpoints;
+mod envtest;
+mod error;
+mod fairness;
+mod files;
+mod flags;
+mod health;
+mod kubeconfig;
+mod kubelets;
+mod logging;
+mod openapi;
+mod pki;
+mod presence;
+#[doc(hidden)]
+pub mod program;
+mod progress;
+mod reload;
+mod remote;
+mod serve;
+mod served;
+mod server;
+mod service;
+mod snapshot;
+mod static_admission;
+mod storage;
+mod store;
+mod token_keys;
+mod transport;
+mod validation;
+mod waiting;
+mod webhook;
+
+pub use connection::{Connection, ConnectionError};
+pub use error::Error;
+pub use server::{Server, ServerBuilder};
