@@ -25,7 +25,7 @@ pub struct TlsFiles {
     pub certificate: PathBuf,
     /// The key of the certificate, in PEM.
     pub key: PathBuf,
-    /// Authorities whose client certificates are trusted, in PEM; if empty, clients are asked for no certificates.
+    /// Authorities whose client certificates are trusted, in PEM; if empty, the server requests no client certificates.
     pub client_authorities: Vec<PathBuf>,
     /// Further authorities named to clients in the handshake, so that clients send certificates of these too, in PEM.
     pub other_authorities: Vec<PathBuf>,
