@@ -67,8 +67,8 @@ fn main() {
     } else {
         Stamp::none()
     };
-    let compiler = env::var("RUSTC").ok().and_then(|rustc| output(&rustc, &["--version"]));
-    let compiler = compiler.iter().flat_map(|version| version.split(' ')).take(2);
+    let compiler_version = env::var("RUSTC").ok().and_then(|rustc| output(&rustc, &["--version"]));
+    let compiler = compiler_version.iter().flat_map(|version| version.split(' ')).take(2);
     for (variable, value) in [
         (COMMIT, stamp.commit),
         (TREE_STATE, stamp.tree_state),

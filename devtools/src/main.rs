@@ -52,7 +52,7 @@ enum Command {
     /// Run the suites of published Go modules that test with envtest, with this server instead of envtest's binaries.
     Suites(suites::Arguments),
     /// Run Kubernetes' own end-to-end tests against a server, except for those that need running Pods; building them
-    /// takes ten minutes, once.
+    /// needs ten minutes, once.
     E2e(e2e::Arguments),
     /// Compare two releases of Kubernetes, and check that `upstream:` lines name declarations of the first one.
     Upstream(upstream::Arguments),

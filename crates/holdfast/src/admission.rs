@@ -80,8 +80,8 @@ pub(crate) fn faults(on: &[String], off: &[String]) -> Vec<String> {
         .map(String::as_str)
         .collect();
     if !both.is_empty() {
-        let both: Vec<&str> = both.into_iter().collect();
-        let both = both.join(" ");
+        let names: Vec<&str> = both.into_iter().collect();
+        let both = names.join(" ");
         faults.push(format!(
             "[{both}] in enable-admission-plugins and disable-admission-plugins overlapped"
         ));
@@ -132,8 +132,8 @@ mod tests {
     fn chain_of(on: &[&str], off: &[&str]) -> Result<AdmissionChain, String> {
         let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<String>>();
         let gates = FeatureGates::set(&["GenericWorkload=true,ClusterTrustBundle=true".to_owned()]).unwrap();
-        let limits = "{limits: [{type: Server, qps: 1, burst: 1}]}";
-        let limits = yaml::parse(limits.as_bytes(), &Limits::default()).unwrap();
+        let text = "{limits: [{type: Server, qps: 1, burst: 1}]}";
+        let limits = yaml::parse(text.as_bytes(), &Limits::default()).unwrap();
         let settings = PluginSettings {
             features: gates.features(),
             event_limits: EventLimit::from_configuration(&limits).unwrap(),
@@ -168,8 +168,8 @@ mod tests {
             refused(&["Priority", "LimitRanger"], &["LimitRanger", "Priority"]),
             "[LimitRanger Priority] in enable-admission-plugins and disable-admission-plugins overlapped"
         );
-        let missing = chain(&["EventRateLimit".to_owned()], &[], &PluginSettings::default());
-        let missing = missing.map(drop).unwrap_err().to_string();
+        let result = chain(&["EventRateLimit".to_owned()], &[], &PluginSettings::default());
+        let missing = result.map(drop).unwrap_err().to_string();
         assert!(
             missing.ends_with("limits: Invalid value: null: must not be empty"),
             "{missing}"

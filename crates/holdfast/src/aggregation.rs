@@ -29,7 +29,7 @@ pub(crate) struct AggregationFlags {
     #[arg(long, value_name = "FILE", requires = "proxy_client_key_file")]
     pub(crate) proxy_client_cert_file: Option<PathBuf>,
 
-    /// Private key of that certificate (PEM)
+    /// Private key of --proxy-client-cert-file (PEM)
     #[arg(long, value_name = "FILE", requires = "proxy_client_cert_file")]
     pub(crate) proxy_client_key_file: Option<PathBuf>,
 
@@ -199,8 +199,8 @@ impl AggregationFlags {
     pub(crate) fn follow(&self, aggregation: &Aggregation, service: &Service) {
         let context = &service.context;
         aggregation.aggregator.follow(context);
-        let identity = aggregation.identity.clone().zip(self.proxy_client_cert_file.clone());
-        let identity = identity.zip(self.proxy_client_key_file.clone());
+        let with_certificate = aggregation.identity.clone().zip(self.proxy_client_cert_file.clone());
+        let identity = with_certificate.zip(self.proxy_client_key_file.clone());
         if let Some(((identity, certificate), key)) = identity {
             let aggregator = Arc::clone(&aggregation.aggregator);
             let reload = move || identity.reload().map(|()| aggregator.identity_changed());
@@ -249,11 +249,11 @@ mod tests {
 
     #[test]
     fn headers_are_named_as_kube_apiserver_takes_them() {
-        let headers = flags(&[
+        let parsed = flags(&[
             "--requestheader-username-headers=X-Remote-User, X-Own",
             "--requestheader-extra-headers-prefix=X-Remote-Extra-",
         ]);
-        let headers = headers.headers().unwrap();
+        let headers = parsed.headers().unwrap();
         assert_eq!(headers.usernames, ["x-remote-user", "x-own"]);
         assert_eq!(headers.extra_prefixes, ["x-remote-extra-"]);
         assert_eq!(

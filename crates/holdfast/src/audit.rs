@@ -285,8 +285,8 @@ impl AuditFlags {
             ends.push(("audit log", ended.context("cannot start the thread of the audit log")?));
         }
         if let Some(path) = webhook {
-            let hook = Webhook::read(path).context("initializing audit webhook")?;
-            let hook = Arc::new(Hook(hook));
+            let webhook = Webhook::read(path).context("initializing audit webhook")?;
+            let hook = Arc::new(Hook(webhook));
             let ended = sink.add_webhook(hook, self.audit_webhook_initial_backoff, &self.webhook().config());
             ends.push(("audit webhook", ended));
         }
@@ -420,10 +420,10 @@ mod tests {
     }
 
     fn fault(flags: &str) -> String {
-        let line = ["holdfast", "--audit-log-path=/log"]
+        let words = ["holdfast", "--audit-log-path=/log"]
             .into_iter()
             .chain(flags.split_whitespace());
-        let line = Line::try_parse_from(line).unwrap();
+        let line = Line::try_parse_from(words).unwrap();
         aggregate(&line.audit.faults())
     }
 

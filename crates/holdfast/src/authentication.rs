@@ -45,11 +45,11 @@ pub(crate) struct AuthenticationFlags {
     #[arg(long, value_name = "URL")]
     oidc_issuer_url: Option<String>,
 
-    /// Client ID that ID tokens must be issued for. Required with --oidc-issuer-url
+    /// Client ID for which ID tokens must be issued. Required with --oidc-issuer-url
     #[arg(long, value_name = "ID")]
     oidc_client_id: Option<String>,
 
-    /// Certificate authorities of the issuer (PEM). The default are those of the system
+    /// Certificate authorities of the issuer (PEM). The default is the authorities of the system
     #[arg(long, value_name = "FILE")]
     oidc_ca_file: Option<PathBuf>,
 
@@ -57,7 +57,7 @@ pub(crate) struct AuthenticationFlags {
     #[arg(long, value_name = "CLAIM")]
     oidc_username_claim: Option<String>,
 
-    /// Prefix of user names. The default is the issuer's URL and #, except for the claim email. - for no prefix
+    /// Prefix of user names. The default is the issuer's URL and #, except for the claim email; - for no prefix
     #[arg(long, value_name = "PREFIX", allow_hyphen_values = true)]
     oidc_username_prefix: Option<String>,
 

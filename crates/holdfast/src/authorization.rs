@@ -202,8 +202,8 @@ impl AuthorizationFlags {
             ),
             (distinct.len() != self.authorization_mode.len(), &repeated),
         ];
-        let faults = faults.into_iter().filter(|(is_fault, _)| *is_fault);
-        faults.map(|(_, why)| why.to_owned()).collect()
+        let violated = faults.into_iter().filter(|(is_violated, _)| *is_violated);
+        violated.map(|(_, why)| why.to_owned()).collect()
     }
 
     /// Reads the configuration: the file, or that which results from the other flags.
@@ -283,7 +283,7 @@ impl AuthorizationFlags {
             return Ok(Arc::new(chain?));
         };
         let chain = chain.with_context(|| format!("--authorization-config: {}", path.display()))?;
-        let chain = Arc::new(ReloadableChain::new(chain));
+        let reloadable = Arc::new(ReloadableChain::new(chain));
         builder.metrics.in_force(text);
         let file = path.clone();
         let changes = Changes::new(parts.shutdown, move || reload::state(&file));
@@ -293,13 +293,13 @@ impl AuthorizationFlags {
             configuration: configured.configuration.clone(),
             required: local_types(&configured.configuration),
             builder,
-            chain: Arc::clone(&chain),
+            chain: Arc::clone(&reloadable),
         };
         let work = follower.follow(changes);
         parts
             .background
             .spawn(reload::CHECK, "authorization", parts.shutdown, work);
-        Ok(chain)
+        Ok(reloadable)
     }
 
     /// Returns the policies of the mode `ABAC`, if it is in the chain.
@@ -307,8 +307,8 @@ impl AuthorizationFlags {
         if !configured.has(AuthorizationMode::Abac) {
             return Ok(None);
         }
-        let path = self.authorization_policy_file.as_deref();
-        let path = path.context("the authorizer ABAC needs --authorization-policy-file")?;
+        let file = self.authorization_policy_file.as_deref();
+        let path = file.context("the authorizer ABAC needs --authorization-policy-file")?;
         let failed = || format!("error reading policy file {}", path.display());
         let policies = PolicyList::read(&files::read(path).with_context(failed)?).with_context(failed)?;
         if policies.has_unversioned() {
@@ -382,8 +382,8 @@ impl Builder {
             .map(|(config, conditions)| {
                 let authorizer = self.authorizer(config, conditions)?;
                 let counted = Counted::new(authorizer, &config.kind, &config.name, &self.metrics);
-                let counted = counted.map_err(|error| error.to_string())?;
-                Ok(Arc::new(counted) as Arc<dyn Authorizer>)
+                let authorizer = counted.map_err(|error| error.to_string())?;
+                Ok(Arc::new(authorizer) as Arc<dyn Authorizer>)
             });
         Ok(Chain::new(links.collect::<Result<Vec<_>, String>>()?))
     }
@@ -467,8 +467,8 @@ impl Follower {
     /// upstream: pkg/kubeapiserver/authorizer#reloadableAuthorizerResolver.checkFile
     fn reload(&mut self) {
         let path = self.path.display().to_string();
-        let outcome = files::read(&self.path).map_err(|error| format!("{error:#}"));
-        let outcome = outcome.and_then(|text| self.apply(text));
+        let text = files::read(&self.path).map_err(|error| format!("{error:#}"));
+        let outcome = text.and_then(|text| self.apply(text));
         match outcome {
             Ok(true) => tracing::info!(path, "the authorization configuration has changed and was read again"),
             Ok(false) => {}

@@ -39,10 +39,10 @@ pub(crate) fn try_read(words: Vec<OsString>) -> Result<Arguments, clap::Error> {
 
 /// Returns the flags of the server with their values, as the server shows them to authorized users.
 fn stated(command: &clap::Command, matches: &clap::ArgMatches) -> BTreeMap<String, String> {
-    let flags = command.get_arguments().filter(|flag| !flag.is_hide_set());
-    let flags = flags.filter_map(|flag| {
-        let values = matches.get_raw(flag.get_id().as_str()).into_iter().flatten();
-        let values: Vec<String> = values.map(|value| value.to_string_lossy().into_owned()).collect();
+    let visible = command.get_arguments().filter(|flag| !flag.is_hide_set());
+    let flags = visible.filter_map(|flag| {
+        let raw_values = matches.get_raw(flag.get_id().as_str()).into_iter().flatten();
+        let values: Vec<String> = raw_values.map(|value| value.to_string_lossy().into_owned()).collect();
         let value = match flag.get_action() {
             clap::ArgAction::Append => format!("[{}]", values.join(",")),
             clap::ArgAction::SetTrue => matches.get_flag(flag.get_id().as_str()).to_string(),

@@ -175,8 +175,8 @@ mod tests {
             .chain(words.iter().copied())
             .map(OsString::from);
         let reduced = reduce(words, &Arguments::command());
-        let words = reduced.words.into_iter().skip(1);
-        let words = words.map(|word| word.into_string().unwrap()).collect();
+        let arguments = reduced.words.into_iter().skip(1);
+        let words = arguments.map(|word| word.into_string().unwrap()).collect();
         (words, reduced.ignored.into_iter().collect())
     }
 

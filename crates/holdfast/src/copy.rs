@@ -201,8 +201,8 @@ struct Opened {
 
 async fn open(flags: &CopyFlags, servers: &[String], encryption: Option<&Arc<Encryption>>) -> Result<Opened> {
     let kinds = flags.kinds()?;
-    let registry = holdfast_kinds::registry(&kinds).context("cannot read the built-in kinds")?;
-    let registry = Arc::new(ArcSwap::from_pointee(registry));
+    let built_in = holdfast_kinds::registry(&kinds).context("cannot read the built-in kinds")?;
+    let registry = Arc::new(ArcSwap::from_pointee(built_in));
     let storage = StorageFlags {
         etcd_servers: servers.to_vec(),
         // The server that serves it compacts it.
@@ -351,8 +351,8 @@ async fn to_etcd(objects: &Copied, flags: &CopyFlags, servers: &[String], recodi
     // Objects that claim others are written last and one by one, so that the claimed objects exist unchanged.
     for (claims, most, parallel) in [(false, BATCH, PARALLEL), (true, 1, 1)] {
         let part = objects.iter().filter(|(key, _)| key.starts_with(CLAIMANTS) == claims);
-        let writes = stream::iter(batches(part, most)).map(|batch| write(&store, batch));
-        let mut writes = writes.buffer_unordered(parallel);
+        let pending = stream::iter(batches(part, most)).map(|batch| write(&store, batch));
+        let mut writes = pending.buffer_unordered(parallel);
         while let Some(written) = writes.try_next().await? {
             done += written;
             progress.reached(done);
@@ -363,8 +363,8 @@ async fn to_etcd(objects: &Copied, flags: &CopyFlags, servers: &[String], recodi
     let there = open(flags, servers, recoding.to.as_ref()).await?.store;
     let snapshot = there.snapshot();
     for (key, object) in objects {
-        let entry = snapshot.get(key.as_bytes());
-        let entry = entry.with_context(|| format!("{key} is missing in etcd; run the copy again"))?;
+        let found = snapshot.get(key.as_bytes());
+        let entry = found.with_context(|| format!("{key} is missing in etcd; run the copy again"))?;
         ensure!(
             is_same(&entry.value(), &object.value),
             "{key} is not in etcd what it was"
@@ -379,8 +379,8 @@ async fn to_etcd(objects: &Copied, flags: &CopyFlags, servers: &[String], recodi
 fn check_form(objects: &Copied, codec: &dyn Codec) -> Result<()> {
     for (key, object) in objects {
         let kept = codec.encode(key.as_bytes(), &object.value, None);
-        let back = kept.and_then(|kept| codec.decode(key.as_bytes(), &kept));
-        let back = back.context("an object has no form in etcd; nothing was written")?;
+        let decoded = kept.and_then(|kept| codec.decode(key.as_bytes(), &kept));
+        let back = decoded.context("an object has no form in etcd; nothing was written")?;
         ensure!(
             is_same(&back, &object.value),
             "{key} would not be in etcd what it is; nothing was written"

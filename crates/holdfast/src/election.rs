@@ -40,7 +40,7 @@ pub(crate) struct ElectionFlags {
 }
 
 impl ElectionFlags {
-    /// Returns the election in which a server on this host takes part, if there is one.
+    /// Returns the settings of leader election for a server on this host; `None` without `--leader-elect`.
     pub(crate) fn election(&self, host: &str) -> Result<Option<Election>> {
         if !self.leader_elect {
             return Ok(None);

@@ -16,7 +16,7 @@ use holdfast_value::{Value, json};
 /// Flags about the endpoints of the service `kubernetes`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct EndpointFlags {
-    /// Endpoint reconciler for the Service kubernetes of servers that share an etcd: lease, master-count or none
+    /// Endpoint reconciler for the Service kubernetes of servers that share an etcd
     #[arg(long, value_name = "TYPE", default_value = "lease")]
     endpoint_reconciler_type: ReconcilerType,
 

@@ -155,8 +155,8 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE")]
     pub(crate) service_account_signing_key_file: Option<PathBuf>,
 
-    /// Issuer of service account tokens. If repeated, tokens of all issuers are accepted, and the first signs new
-    /// tokens
+    /// Issuer of service account tokens. If repeated, tokens of all issuers are accepted, and new tokens have the
+    /// first
     #[arg(long, value_name = "ISSUER", default_value = "https://kubernetes.default.svc")]
     pub(crate) service_account_issuer: Vec<String>,
 

@@ -220,11 +220,11 @@ pub(crate) fn checks(sources: Sources<'_>) -> Health {
         }
         None => hooks,
     };
-    let hooks = match storage_versions {
+    let storage_hooks = match storage_versions {
         Some(barrier) => with_storage_versions(hooks, barrier, background),
         None => hooks,
     };
-    let hooks = hooks.with_tasks(controllers.names(), background);
+    let hooks = storage_hooks.with_tasks(controllers.names(), background);
     hooks.with("shutdown", &[Endpoint::Readyz], move || {
         if ending.is_ready() {
             Ok(())

@@ -79,8 +79,8 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
 /// Converts a key to the older of its two encodings, whose label names an elliptic-curve key: fabric8's client parses
 /// the newer encoding as an RSA key. Returns keys of other types unchanged.
 fn client_key(text: Vec<u8>) -> Vec<u8> {
-    let key = PrivateKeyDer::from_pem_slice(&text).ok();
-    let key = key.and_then(|key| PrivateKey::from_private_key_der(&ECDH_P256, key.secret_der()).ok());
+    let pkcs8 = PrivateKeyDer::from_pem_slice(&text).ok();
+    let key = pkcs8.and_then(|key| PrivateKey::from_private_key_der(&ECDH_P256, key.secret_der()).ok());
     let Some(Ok(der)) = key.map(|key| -> Result<EcPrivateKeyRfc5915Der<'_>, _> { key.as_der() }) else {
         return text;
     };

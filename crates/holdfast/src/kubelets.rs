@@ -19,7 +19,7 @@ pub(crate) struct KubeletFlags {
     #[arg(long, value_name = "FILE", requires = "kubelet_client_key")]
     pub(crate) kubelet_client_certificate: Option<PathBuf>,
 
-    /// Private key of that certificate (PEM)
+    /// Private key of --kubelet-client-certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "kubelet_client_certificate")]
     pub(crate) kubelet_client_key: Option<PathBuf>,
 
@@ -27,12 +27,12 @@ pub(crate) struct KubeletFlags {
     #[arg(long, value_name = "FILE")]
     pub(crate) kubelet_certificate_authority: Option<PathBuf>,
 
-    /// Types of node addresses by which kubelets are reached, in order of preference
+    /// Types of node addresses for connections to kubelets, in order of preference
     #[arg(long, value_name = "TYPES", value_delimiter = ',',
           default_values_t = KubeletAddresses::PREFERRED_TYPES.map(String::from))]
     pub(crate) kubelet_preferred_address_types: Vec<String>,
 
-    /// Port of kubelets whose node reports none. Deprecated
+    /// Port of the kubelet on nodes that report no port. Deprecated
     #[arg(long, value_name = "PORT", default_value_t = KubeletAddresses::PORT)]
     pub(crate) kubelet_port: u16,
 }

@@ -240,8 +240,8 @@ fn is_usable(pair: &Pair, names: Option<&Names>, now: OffsetDateTime) -> Result<
     }
     files::restrict(&pair.key);
     let Some(names) = names else { return Ok(true) };
-    let held = certificate.subject_alternative_name();
-    let held = held.with_context(|| format!("{shown} cannot be read"))?;
+    let result = certificate.subject_alternative_name();
+    let held = result.with_context(|| format!("{shown} cannot be read"))?;
     let mut wanted = names.clone();
     for name in held.iter().flat_map(|extension| &extension.value.general_names) {
         match name {

@@ -105,8 +105,8 @@ pub(crate) async fn start_server<T>(flags: &Serve, cancelled: impl Future<Output
     // A failed start stops the tasks that already run. Only the reason for the failure is worth reporting.
     let trigger = ClosingTrigger(ShutdownTrigger::new());
     let kinds = settings.kinds(flags, reached)?;
-    let registry = holdfast_kinds::registry(&kinds).context("cannot read the built-in kinds")?;
-    let registry = Arc::new(ArcSwap::from_pointee(registry));
+    let built_in = holdfast_kinds::registry(&kinds).context("cannot read the built-in kinds")?;
+    let registry = Arc::new(ArcSwap::from_pointee(built_in));
     // The store's lock is acquired first: nothing in the directory is written while another process holds it.
     if !flags.in_memory {
         files::private_folder(&flags.data_dir)?;
@@ -224,7 +224,7 @@ impl Settings {
         let authorization = flags.authorization.read()?;
         let rules = flags.transport.tls()?;
         let host = hostname();
-        // A server with its own store does not take part in leader election.
+        // A server with its own store needs no leader election.
         let election = match flags.storage.etcd_servers.is_empty() {
             true => None,
             false => flags.election.election(&host)?,
@@ -260,8 +260,8 @@ impl Settings {
 /// Starts to listen and returns the address at which clients reach the server.
 async fn listen(flags: &Serve) -> Result<(TcpListener, SocketAddr)> {
     let address = SocketAddr::new(flags.bind_address, flags.secure_port);
-    let listener = TcpListener::bind(address).await;
-    let listener = listener.with_context(|| format!("cannot listen on {address}"))?;
+    let bound = TcpListener::bind(address).await;
+    let listener = bound.with_context(|| format!("cannot listen on {address}"))?;
     let port = listener.local_addr().context("cannot tell where it listens")?.port();
     Ok((listener, SocketAddr::new(reached_at(flags), port)))
 }

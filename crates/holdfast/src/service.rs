@@ -96,11 +96,11 @@ impl Assembly<'_> {
     /// Assembles the service.
     pub(crate) fn service(&self) -> Result<(Arc<Service>, Aggregation)> {
         let (flags, registry) = (self.flags, &self.registry);
-        let token_file = flags
+        let loaded = flags
             .token_auth_file
             .as_deref()
             .map(|path| TokenFile::load(path).with_context(|| format!("--token-auth-file: {}", path.display())));
-        let token_file = token_file.transpose()?;
+        let token_file = loaded.transpose()?;
         let has = |feature| self.kinds.features.has(feature);
         let Accounts {
             current: accounts,
@@ -136,8 +136,8 @@ impl Assembly<'_> {
             &self.shutdown,
         )?;
         let types = Arc::clone(registry.load().types().table());
-        let documents = Documents::new(Arc::clone(registry), types, self.kinds.features);
-        let documents = aggregation.aggregator.documents(Arc::new(documents));
+        let own_documents = Documents::new(Arc::clone(registry), types, self.kinds.features);
+        let documents = aggregation.aggregator.documents(Arc::new(own_documents));
         let limits = [flags.max_requests_inflight, flags.max_mutating_requests_inflight];
         let levels = flags
             .fairness

@@ -421,8 +421,8 @@ mod tests {
         let flags = "/events#http://c:1;http://b:1,apps/deployments#http://b:1;http://c:1,/pods#http://a:1,x.io/none#http://c:1";
         let flag = format!("--etcd-servers-overrides={flags}");
         let arguments = Arguments::try_parse_from(["holdfast", "--etcd-servers=http://a:1", &flag]).unwrap();
-        let registry = holdfast_kinds::registry(&holdfast_kinds::Config::default()).unwrap();
-        let registry = Arc::new(ArcSwap::from_pointee(registry));
+        let built_in = holdfast_kinds::registry(&holdfast_kinds::Config::default()).unwrap();
+        let registry = Arc::new(ArcSwap::from_pointee(built_in));
         let clusters = arguments
             .serve
             .storage

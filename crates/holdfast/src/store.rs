@@ -81,8 +81,8 @@ pub(crate) async fn open(flags: &Serve, registry: &Arc<ArcSwap<Registry>>, apis:
         transformer: encryption.clone().map(|encryption| encryption as Arc<dyn Transformer>),
         ..holdfast_store::Config::new(&flags.data_dir)
     };
-    let store = Store::open(config, Objects::new(Arc::clone(registry)));
-    let store = store.map_err(|error| match error {
+    let opened = Store::open(config, Objects::new(Arc::clone(registry)));
+    let store = opened.map_err(|error| match error {
         OpenError::Damaged { .. } => anyhow!(
             "{error}. Nothing was changed: bring back a backup, or start with --accept-data-loss to go on with what can \
              still be read"

@@ -126,8 +126,8 @@ fn modern(key: &[u8]) -> Result<Vec<u8>> {
     let mut read = curves
         .into_iter()
         .map(|curve| EcdsaKeyPair::from_private_key_der(curve, key));
-    let key = read.find_map(Result::ok).context("its curve is not known")?;
-    let key = key.to_pkcs8v1().map_err(|_| anyhow!("it cannot be written anew"))?;
+    let parsed = read.find_map(Result::ok).context("its curve is not known")?;
+    let key = parsed.to_pkcs8v1().map_err(|_| anyhow!("it cannot be written anew"))?;
     Ok(key.as_ref().to_vec())
 }
 
@@ -187,13 +187,13 @@ mod tests {
 
     #[test]
     fn keys_are_taken_in_all_forms_that_the_reference_takes() {
-        let modern = rsa::KeyPair::generate(rsa::KeySize::Rsa2048).unwrap();
-        let modern: Pkcs8V1Der<'_> = modern.as_der().unwrap();
+        let rsa_pair = rsa::KeyPair::generate(rsa::KeySize::Rsa2048).unwrap();
+        let modern: Pkcs8V1Der<'_> = rsa_pair.as_der().unwrap();
         // The PKCS #8 header of a key of this size has 26 bytes.
         let classic = pem("RSA PRIVATE KEY", &modern.as_ref()[26..]);
-        let elliptic = EcdsaKeyPair::generate(&ECDSA_P384_SHA384_FIXED_SIGNING).unwrap();
-        let elliptic: EcPrivateKeyRfc5915Der<'_> = elliptic.private_key().as_der().unwrap();
-        let elliptic = pem("EC PARAMETERS", b"x") + &pem("EC PRIVATE KEY", elliptic.as_ref());
+        let elliptic_pair = EcdsaKeyPair::generate(&ECDSA_P384_SHA384_FIXED_SIGNING).unwrap();
+        let elliptic_der: EcPrivateKeyRfc5915Der<'_> = elliptic_pair.private_key().as_der().unwrap();
+        let elliptic = pem("EC PARAMETERS", b"x") + &pem("EC PRIVATE KEY", elliptic_der.as_ref());
         let forms = [
             ("PKCS #1", classic),
             ("PKCS #8", pem("PRIVATE KEY", modern.as_ref())),

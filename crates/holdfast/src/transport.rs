@@ -17,7 +17,7 @@ pub(crate) struct TransportFlags {
     #[arg(long, value_name = "VERSION", default_value = "VersionTLS12", value_parser = min_version)]
     tls_min_version: MinVersion,
 
-    /// TLS 1.2 cipher suites by Go's names. Those of TLS 1.3 are always enabled
+    /// Allowed TLS 1.2 cipher suites, with Go's names. Those of TLS 1.3 are always enabled
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     tls_cipher_suites: Vec<String>,
 
@@ -127,12 +127,12 @@ impl TransportFlags {
 
     /// Returns the reference's validation errors for probabilities, directives and origins.
     pub(crate) fn faults(&self) -> Vec<String> {
-        let directives = self.strict_transport_security_directives.iter();
-        let directives = directives.map(|directive| check_directive(directive));
+        let listed = self.strict_transport_security_directives.iter();
+        let directives = listed.map(|directive| check_directive(directive));
         // The reference stops at the first origin.
         let mut origins = self.cors_allowed_origins.iter().map(|origin| check_origin(origin));
-        let checks = std::iter::once(self.go_away().map(drop)).chain(directives);
-        let checks = checks.chain(origins.find(Result::is_err));
+        let directive_checks = std::iter::once(self.go_away().map(drop)).chain(directives);
+        let checks = directive_checks.chain(origins.find(Result::is_err));
         checks.filter_map(|check| Some(check.err()?.to_string())).collect()
     }
 

@@ -146,8 +146,8 @@ mod tests {
     use crate::flags::Arguments;
 
     fn checked(flags: &[&str]) -> Result<(), String> {
-        let arguments = Arguments::try_parse_from(["holdfast"].iter().chain(flags));
-        let arguments = arguments.map_err(|error| error.to_string())?;
+        let parsed = Arguments::try_parse_from(["holdfast"].iter().chain(flags));
+        let arguments = parsed.map_err(|error| error.to_string())?;
         check(&arguments.serve).map_err(|error| error.to_string())
     }
 

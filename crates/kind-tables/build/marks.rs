@@ -7,7 +7,7 @@
 //! fields.ingressClassName = ["optional", { format = "k8s-long-name" }]
 //! ```
 //! A tag is its name, or a table of its name and its value. Other keys of that table are further arguments: `detail`,
-//! `alone`, `inPlace`, `withHolder` and `unless`. In the tables of types, tags have the form
+//! `shortCircuit`, `inPlace`, `withHolder` and `unless`. In the tables of types, tags have the form
 //! `+minimum(1,"must be positive")`.
 
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use crate::source::{Source, Table, Value};
 /// Keys of a tag that are no name, with the text before their value.
 const ARGUMENTS: [(&str, &str); 5] = [
     ("detail", ","),
-    ("alone", ",alone"),
+    ("shortCircuit", ",shortCircuit"),
     ("inPlace", ",inPlace"),
     ("withHolder", ",withHolder"),
     ("unless", ",unless="),

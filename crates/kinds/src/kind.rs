@@ -286,7 +286,7 @@ impl<S: Strategy + 'static> KindBuilder<S> {
     }
 
     /// Declares a part at `path` that is validated independently of the rest; see
-    /// [`Check::alone`](holdfast_schema::Check::alone).
+    /// [`Check::independent_part`](holdfast_schema::Check::independent_part).
     pub(crate) fn part(mut self, path: &'static [&'static str]) -> Self {
         self.kind.capabilities.parts.push(path);
         self

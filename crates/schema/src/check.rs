@@ -97,9 +97,9 @@ impl<'t> Check<'t> {
         }
     }
 
-    /// Checks a part whose validation depends only on its own content, unless it is known to be valid; see
+    /// Validates a part whose validity depends only on its own content, unless it is known to be valid; see
     /// `Capabilities::parts`.
-    pub fn alone(&mut self, part: &Field<'_, '_>, check: impl FnOnce(&mut Self)) {
+    pub fn independent_part(&mut self, part: &Field<'_, '_>, check: impl FnOnce(&mut Self)) {
         // Fields given as empty count only in this write.
         let parts = self.parts.filter(|_| !self.provenance.has_empties());
         if parts.is_some_and(|parts| parts.knows(Fact::Right, part)) {

@@ -154,8 +154,8 @@ async fn ask(
 ) -> Vec<u8> {
     let response = server.respond(method, path, media_type, body, accept).await;
     let found = response.status().as_u16();
-    let answer = response.into_body().collect().await.expect("a body never fails");
-    let answer = answer.to_bytes();
+    let collected = response.into_body().collect().await.expect("a body never fails");
+    let answer = collected.to_bytes();
     assert_eq!(found, code, "{method} {path}: {}", String::from_utf8_lossy(&answer));
     answer.to_vec()
 }
@@ -282,8 +282,8 @@ async fn from_protobuf(server: &Server, count: usize) {
     let sent = format!("{PROTOBUF};drop=metadata.managedFields");
     let message = ask(server, "POST", &dry, JSON, &body, &sent, 201).await;
     let first = name(0).into_bytes();
-    let places = 0..=message.len() - first.len();
-    let places: Vec<usize> = places.filter(|at| message[*at..].starts_with(&first)).collect();
+    let offsets = 0..=message.len() - first.len();
+    let places: Vec<usize> = offsets.filter(|at| message[*at..].starts_with(&first)).collect();
     for at in 0..count {
         // All names have the same length, so nothing else in the message changes.
         let (mut bytes, name) = (message.clone(), name(at));

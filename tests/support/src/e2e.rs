@@ -19,7 +19,7 @@ const PROGRAM: Program = Program {
 /// The version of Kubernetes whose tests these are.
 pub const VERSION: &str = PROGRAM.version;
 
-/// Returns the path of the program in `target/e2e` of the repository. Builds it if it is absent, which takes ten
+/// Returns the path of the program in `target/e2e` of the repository. Builds it if it is absent, which needs ten
 /// minutes.
 ///
 /// # Errors

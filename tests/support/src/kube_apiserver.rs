@@ -24,7 +24,7 @@ pub fn named() -> Option<PathBuf> {
 }
 
 /// Returns the path of a kube-apiserver: the one that is [`named`], else the one in `target/kube-apiserver` of the
-/// repository. Builds the latter if it is absent, which takes ten minutes.
+/// repository. Builds the latter if it is absent, which needs ten minutes.
 ///
 /// # Errors
 /// If it cannot be built; the error has the reason.

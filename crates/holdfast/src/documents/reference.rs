@@ -126,8 +126,8 @@ fn value(argument: &Arg) -> String {
 }
 
 fn default(argument: &Arg) -> String {
-    let defaults = argument.get_default_values().iter();
-    let defaults: Vec<String> = defaults.map(|value| format!("`{}`", value.to_string_lossy())).collect();
+    let values = argument.get_default_values().iter();
+    let defaults: Vec<String> = values.map(|value| format!("`{}`", value.to_string_lossy())).collect();
     match argument.get_action().takes_values() {
         true => cell(&defaults.join(", ")),
         false => String::new(),
@@ -135,8 +135,8 @@ fn default(argument: &Arg) -> String {
 }
 
 fn help(argument: &Arg) -> String {
-    let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
-    let mut help = cell(&help);
+    let text = argument.get_help().map(ToString::to_string).unwrap_or_default();
+    let mut help = cell(&text);
     let chosen: Vec<String> = argument
         .get_possible_values()
         .iter()

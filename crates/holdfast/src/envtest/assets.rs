@@ -60,8 +60,8 @@ fn usual_directory() -> Result<PathBuf> {
             .map(PathBuf::from)
             .filter(|path| path.is_absolute())
     };
-    let data = absolute("XDG_DATA_HOME").or_else(|| Some(absolute("HOME")?.join(".local/share")));
-    let data = data.context("there is no home directory: use --dir")?;
+    let folder = absolute("XDG_DATA_HOME").or_else(|| Some(absolute("HOME")?.join(".local/share")));
+    let data = folder.context("there is no home directory: use --dir")?;
     Ok(data.join("holdfast").join("envtest"))
 }
 
@@ -103,8 +103,8 @@ fn find(name: &str, directory: &Path) -> Option<PathBuf> {
 
 /// Quotes a path for a shell.
 fn quoted(path: &Path) -> Result<String> {
-    let text = path.to_str();
-    let text = text.with_context(|| format!("{} is not UTF-8, which a shell may not take", path.display()))?;
+    let utf8 = path.to_str();
+    let text = utf8.with_context(|| format!("{} is not UTF-8, which a shell may not accept", path.display()))?;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+,@%:".contains(&byte);
     if !text.is_empty() && text.bytes().all(plain) {
         return Ok(text.to_owned());

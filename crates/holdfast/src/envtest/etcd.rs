@@ -74,8 +74,8 @@ async fn serve(flags: Flags) -> Result<()> {
     let answers: &'static Answers = Box::leak(Box::new(Answers::new(&flags)?));
     let mut listening = JoinSet::new();
     for address in flags.addresses()? {
-        let listener = TcpListener::bind(address).await;
-        let listener = listener.with_context(|| format!("cannot listen on {address}"))?;
+        let bound = TcpListener::bind(address).await;
+        let listener = bound.with_context(|| format!("cannot listen on {address}"))?;
         listening.spawn(accept(listener, answers));
     }
     tokio::select! {
@@ -180,8 +180,8 @@ impl Flags {
             let (name, value) = match flag.split_once('=') {
                 Some((name, value)) => (name, value.to_owned()),
                 None => {
-                    let following = words.next_if(|next| !next.as_encoded_bytes().starts_with(b"-"));
-                    let following = following.map_or("true", |value| value.to_str().unwrap_or_default());
+                    let argument = words.next_if(|next| !next.as_encoded_bytes().starts_with(b"-"));
+                    let following = argument.map_or("true", |value| value.to_str().unwrap_or_default());
                     (flag, following.to_owned())
                 }
             };
@@ -221,8 +221,8 @@ fn address_of(url: &str) -> Result<Option<SocketAddr>> {
     if uri.scheme_str() != Some("http") {
         return Ok(None);
     }
-    let host = uri.host().with_context(unreadable)?;
-    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let bracketed = uri.host().with_context(unreadable)?;
+    let host = bracketed.trim_start_matches('[').trim_end_matches(']');
     let mut found = (host, uri.port_u16().unwrap_or(80))
         .to_socket_addrs()
         .with_context(unreadable)?;

@@ -104,8 +104,8 @@ impl Access {
     /// Reads `context`, or the current context, from `config`. File names are relative to `folder`.
     fn from_config(config: &Value, context: Option<&str>, folder: &Path) -> Result<Self> {
         check_version(config)?;
-        let context = context.or(config.str_at(&["current-context"])).unwrap_or_default();
-        let context = member(config, "contexts", "context", context)?;
+        let context_name = context.or(config.str_at(&["current-context"])).unwrap_or_default();
+        let context = member(config, "contexts", "context", context_name)?;
         let cluster = member(
             config,
             "clusters",
@@ -124,8 +124,8 @@ impl Access {
             (None, Some(file)) => Some(String::from_utf8(files::read(&folder.join(file))?)?.trim().to_owned()),
             (None, None) => None,
         };
-        let certificate = data(user, "client-certificate", folder)?;
-        let certificate = certificate.zip(data(user, "client-key", folder)?);
+        let certificate_data = data(user, "client-certificate", folder)?;
+        let certificate = certificate_data.zip(data(user, "client-key", folder)?);
         let text = |value: &Value, key: &str| value.str_at(&[key]).map(str::to_owned);
         Ok(Self {
             server: text(cluster, "server").context("the cluster names no server")?,
@@ -155,8 +155,8 @@ pub(super) fn check_version(config: &Value) -> Result<()> {
 /// Returns the content, under `key`, of the entry `name` of the list `list`.
 pub(super) fn member<'a>(config: &'a Value, list: &str, key: &str, name: &str) -> Result<&'a Value> {
     let entries = config.get(list).and_then(Value::as_list);
-    let found = entries.into_iter().flat_map(|entries| entries.iter());
-    let mut found = found.filter(|entry| entry.str_at(&["name"]) == Some(name));
+    let candidates = entries.into_iter().flat_map(|entries| entries.iter());
+    let mut found = candidates.filter(|entry| entry.str_at(&["name"]) == Some(name));
     let entry = found.next().and_then(|entry| entry.get(key));
     entry.with_context(|| format!("there is no {key} {name:?}"))
 }
@@ -178,8 +178,8 @@ pub(super) fn data(value: &Value, key: &str, folder: &Path) -> Result<Option<Vec
 
 /// Returns the default kubeconfig: the first of `KUBECONFIG` that exists, or that of the home folder.
 fn usual_kubeconfig() -> Option<PathBuf> {
-    let named = std::env::var_os("KUBECONFIG").unwrap_or_default();
-    let named: Vec<PathBuf> = std::env::split_paths(&named)
+    let variable = std::env::var_os("KUBECONFIG").unwrap_or_default();
+    let named: Vec<PathBuf> = std::env::split_paths(&variable)
         .filter(|path| !path.as_os_str().is_empty())
         .collect();
     let home = std::env::home_dir().map(|home| home.join(".kube/config"));

@@ -61,15 +61,15 @@ impl Client {
             if !secure {
                 return anyhow::Ok(Box::new(socket) as Box<dyn Stream>);
             }
-            let name = access.server_name.clone().unwrap_or_else(|| host.clone());
-            let name = ServerName::try_from(name).map_err(std::io::Error::other)?;
+            let host_name = access.server_name.clone().unwrap_or_else(|| host.clone());
+            let name = ServerName::try_from(host_name).map_err(std::io::Error::other)?;
             let stream = TlsConnector::from(Arc::new(tls(access)?)).connect(name, socket).await;
             anyhow::Ok(Box::new(stream.context("TLS")?) as Box<dyn Stream>)
         };
-        let stream = tokio::time::timeout(TIMEOUT, connect)
+        let connected = tokio::time::timeout(TIMEOUT, connect)
             .await
             .context("the server does not answer");
-        let stream = stream
+        let stream = connected
             .flatten()
             .with_context(|| format!("cannot connect to {}", access.server))?;
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
@@ -126,8 +126,8 @@ impl Client {
         let answer = async {
             self.sender.ready().await?;
             let (head, body) = self.sender.send_request(request).await?.into_parts();
-            let body = Limited::new(body, max_bytes).collect().await;
-            let body = body.map_err(|error| anyhow::anyhow!("{error}"))?;
+            let collected = Limited::new(body, max_bytes).collect().await;
+            let body = collected.map_err(|error| anyhow::anyhow!("{error}"))?;
             anyhow::Ok((head.status, body.to_bytes()))
         };
         let answer = tokio::time::timeout(TIMEOUT, answer)

@@ -102,8 +102,8 @@ impl Wanted {
     }
 
     fn fits(&self, resource: &Value) -> bool {
-        let names = [&["resource"][..], &["singularResource"], &["responseKind", "kind"]];
-        let mut names = names.iter().filter_map(|path| resource.str_at(path));
+        let paths = [&["resource"][..], &["singularResource"], &["responseKind", "kind"]];
+        let mut names = paths.iter().filter_map(|path| resource.str_at(path));
         let short = list(resource, "shortNames").filter_map(Value::as_str);
         names.any(|name| name.eq_ignore_ascii_case(&self.resource))
             || short.into_iter().any(|name| name == self.resource)

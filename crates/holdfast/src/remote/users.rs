@@ -29,13 +29,13 @@ fn from_config(config: &Value, folder: &Path) -> Result<WebhookUsers> {
     for entry in items(config, &["users"]) {
         let name = entry.str_at(&["name"]).unwrap_or_default();
         let user = entry.get("user").unwrap_or(&Value::Null);
-        let read = fields(user, folder).and_then(|fields| WebhookUser::new(fields).map_err(|why| anyhow!(why)));
-        let read = read.with_context(|| format!("user {name:?}"))?;
+        let result = fields(user, folder).and_then(|fields| WebhookUser::new(fields).map_err(|why| anyhow!(why)));
+        let read = result.with_context(|| format!("user {name:?}"))?;
         // The first of several entries of one name counts.
         users.users.entry(name.to_owned()).or_insert(Arc::new(read));
     }
-    let context = config.str_at(&["current-context"]).filter(|name| !name.is_empty());
-    let context = context.and_then(|name| member(config, "contexts", "context", name).ok());
+    let current = config.str_at(&["current-context"]).filter(|name| !name.is_empty());
+    let context = current.and_then(|name| member(config, "contexts", "context", name).ok());
     users.current = context
         .and_then(|context| context.str_at(&["user"]))
         .filter(|name| !name.is_empty())

@@ -103,8 +103,8 @@ pub(super) fn folders(configurations: &Configurations, allowed: bool) -> Result<
         let Some(Configuration { value, place }) = configurations.get(plugin.name()) else {
             continue;
         };
-        let folder = folder_of(plugin, value, allowed);
-        let folder = folder.map_err(|why| anyhow!("{place}: {why}"))?;
+        let result = folder_of(plugin, value, allowed);
+        let folder = result.map_err(|why| anyhow!("{place}: {why}"))?;
         folders.extend(folder.map(|folder| (plugin, folder)));
     }
     Ok(folders)
@@ -173,8 +173,8 @@ pub(crate) fn webhook_credentials(configurations: &Configurations) -> Result<Web
 /// Reads the configuration of the webhook that decides about images.
 pub(crate) fn image_policy(configurations: &Configurations) -> Result<ImagePolicy> {
     let why = |why: String| anyhow!("couldn't init admission plugin {IMAGES:?}: {why}");
-    let configuration = configurations.get(IMAGES);
-    let configuration = configuration.ok_or_else(|| why("no config specified".to_owned()))?;
+    let entry = configurations.get(IMAGES);
+    let configuration = entry.ok_or_else(|| why("no config specified".to_owned()))?;
     let policy = configuration.value.get(IMAGE_POLICY).cloned().unwrap_or_default();
     let settings = ImagePolicySettings::from_configuration(&policy).map_err(why)?;
     let path = policy.str_at(&["kubeConfigFile"]).unwrap_or_default();
@@ -238,8 +238,8 @@ fn folder_of(plugin: Plugin, configuration: &Value, allowed: bool) -> Result<Opt
 
 fn read(path: &Path) -> Result<Value> {
     let bytes = read_file(path).map_err(|why| anyhow!(why))?;
-    let parsed = yaml::parse_with_findings(&bytes, &Limits::default());
-    let parsed = parsed.map_err(|error| anyhow!("{}: {error}", path.display()))?;
+    let result = yaml::parse_with_findings(&bytes, &Limits::default());
+    let parsed = result.map_err(|error| anyhow!("{}: {error}", path.display()))?;
     ensure!(parsed.findings.is_empty(), "{}: a key stands twice", path.display());
     Ok(parsed.value)
 }

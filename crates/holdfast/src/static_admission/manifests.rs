@@ -70,8 +70,8 @@ fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
 /// Reads the manifests of a directory, in the order of their names, and the hash of its files; empty if the files are
 /// empty.
 pub(super) fn read(folder: &Path, plugin: Plugin) -> Result<(Vec<Manifest>, String), String> {
-    let files = files(folder);
-    let files = files.map_err(|error| {
+    let listing = files(folder);
+    let files = listing.map_err(|error| {
         format!(
             "failed to read manifest directory {:?}: {error}",
             folder.display().to_string()

@@ -105,8 +105,8 @@ impl StaticAdmissionFlags {
             return Ok(StaticAdmission::default());
         };
         let allowed = features.has(Feature::ManifestBasedAdmissionControlConfig);
-        let folders = config::folders(&self.configurations()?, allowed);
-        let folders = folders.with_context(|| format!("--admission-control-config-file: {}", path.display()))?;
+        let result = config::folders(&self.configurations()?, allowed);
+        let folders = result.with_context(|| format!("--admission-control-config-file: {}", path.display()))?;
         let is_on = |plugin: &Plugin| chain.names().any(|name| name == plugin.name());
         Ok(StaticAdmission {
             folders: folders.into_iter().filter(|(plugin, _)| is_on(plugin)).collect(),
@@ -114,7 +114,7 @@ impl StaticAdmissionFlags {
     }
 }
 
-/// The user whose name checks go by.
+/// Name of the user in requests that validate manifests.
 const USER: &str = "static-admission-manifests";
 
 impl StaticAdmission {
@@ -127,8 +127,8 @@ impl StaticAdmission {
             return Ok(());
         }
         let server = HEXLOWER.encode(&Sha256::digest(Identity::name_of(host)));
-        let metrics = &service.context.shared.metrics;
-        let metrics = metrics.follow_manifests(&format!("sha256:{server}"))?;
+        let server_metrics = &service.context.shared.metrics;
+        let metrics = server_metrics.follow_manifests(&format!("sha256:{server}"))?;
         let context = &service.context;
         for (plugin, folder) in self.folders {
             let files = folder.clone();
@@ -203,8 +203,8 @@ impl Follower {
         }
         let (mut objects, mut bindings) = (Vec::new(), Vec::new());
         for manifest in manifests {
-            let object = check(&self.client, &manifest).await;
-            let object = object.map_err(|why| format!("error loading {}: {why}", manifest.path.display()))?;
+            let checked = check(&self.client, &manifest).await;
+            let object = checked.map_err(|why| format!("error loading {}: {why}", manifest.path.display()))?;
             match manifest.is_binding() {
                 true => bindings.push(object),
                 false => objects.push(object),
@@ -232,8 +232,8 @@ async fn check(client: &Client, manifest: &Manifest) -> Result<Value, String> {
     // Names with this suffix are reserved for files, so the dry run needs another name.
     let name = format!("{}.{}", manifest.name, RandomIdentifiers::default().uid());
     object.set_at(&["metadata", "name"], name.as_str().into());
-    let made = client.create(&path, &object).await;
-    let mut made = made.map_err(|error| error.to_string().replace(&name, &manifest.name))?;
+    let created = client.create(&path, &object).await;
+    let mut made = created.map_err(|error| error.to_string().replace(&name, &manifest.name))?;
     made.set_at(&["metadata", "name"], manifest.name.as_str().into());
     Ok(made)
 }

@@ -76,8 +76,8 @@ impl Review for AccessReview {
         if !authorization.reason().is_empty() {
             status.insert("reason", Value::from(authorization.reason()));
         }
-        let errors = authorization.error().map(str::to_owned).into_iter();
-        let errors: Vec<String> = errors.chain(unheard_selectors(&resource)).collect();
+        let error = authorization.error().map(str::to_owned).into_iter();
+        let errors: Vec<String> = error.chain(unheard_selectors(&resource)).collect();
         if !errors.is_empty() {
             status.insert("evaluationError", Value::from(aggregate(&errors)));
         }

@@ -82,7 +82,7 @@ pub(crate) fn validate_template_metadata(template: &Field<'_, '_>, features: Fea
 ///
 /// upstream: pkg/apis/core/validation#ValidatePodTemplateSpec
 pub(crate) fn validate_template(template: &Part<'_, '_>, settings: PodSettings, check: &mut Check<'_>) {
-    check.alone(template, |check| validate_whole_template(template, settings, check));
+    check.independent_part(template, |check| validate_whole_template(template, settings, check));
 }
 
 /// upstream: pkg/apis/core/validation#ValidatePodTemplateSpec

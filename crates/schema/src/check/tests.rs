@@ -26,7 +26,7 @@ type a.Source struct +union("kind of source")
   name string 1 +required
   file a.File 2 pointer +unionMember
   text a.Text 3 pointer +unionMember
-  inner []a.Source 4 +maxItems(2,alone) +distinct(name)
+  inner []a.Source 4 +maxItems(2,shortCircuit) +distinct(name)
 
 type a.File struct
   path string 1 +required
@@ -184,7 +184,7 @@ fn items_differ_unless_there_are_too_many() {
 }
 
 #[test]
-fn a_status_is_looked_at_in_writes_to_it_alone() {
+fn status_is_validated_only_in_status_writes() {
     let types = TypeTable::parse_with_rules(TYPES, &RULES).unwrap();
     let mut check = Check::new(&types);
     check.object(&read(""), Some("status"), &NoRules);

@@ -91,7 +91,7 @@ pub enum Mark {
     Format(&'static Format),
     /// Maximum number of items of a list or a map.
     MaxItems(usize),
-    /// The same; no other error is reported for a list with more items: `+maxItems(n,alone)`.
+    /// The same; no other error is reported for a list with more items: `+maxItems(n,shortCircuit)`.
     MaxItemsAlone(usize),
     /// Maximum length of a text in bytes, and the error detail, if it is not that of the reference's tag.
     MaxLength(usize, SmolStr),
@@ -127,7 +127,7 @@ impl Mark {
             }
             "enum" => Self::Enum(items(inside)?),
             "format" => Self::Format(Format::named(inside).ok_or("no such format")?),
-            "maxItems" => match inside.strip_suffix(",alone") {
+            "maxItems" => match inside.strip_suffix(",shortCircuit") {
                 Some(most) => Self::MaxItemsAlone(most.parse().map_err(|_| NUMBER)?),
                 None => Self::MaxItems(count()?),
             },
@@ -323,7 +323,7 @@ mod tests {
     fn a_mark_that_is_none_is_refused() {
         for mark in [
             "odd",
-            "maxItems(x,alone)",
+            "maxItems(x,shortCircuit)",
             "gate",
             "minimum(x)",
             "range(1)",

@@ -54,8 +54,8 @@ pub(super) fn delete_options(context: &Context, request: &ResourceRequest, optio
         let mut options = options.clone();
         options.set_at(&["kind"], "DeleteOptions".into());
         options.set_at(&["apiVersion"], "v1".into());
-        let text = objects::encode_answer(context.write.types(), &options);
-        let text = String::from_utf8_lossy(&text);
+        let encoded = objects::encode_answer(context.write.types(), &options);
+        let text = String::from_utf8_lossy(&encoded);
         text.replacen("\"apiVersion\":\"v1\"", "\"apiVersion\":\"meta.k8s.io/__internal\"", 1)
             .into_bytes()
             .into()

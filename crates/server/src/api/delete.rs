@@ -31,9 +31,9 @@ pub(super) async fn delete(context: &Arc<Context>, mut request: ResourceRequest)
         return unsafe_delete::delete(context, &request).await;
     }
     let own_warnings = warnings(&request, &options);
-    let result = write::delete(&context.write, target(&request, &options), options.clone()).await;
+    let outcome = write::delete(&context.write, target(&request, &options), options.clone()).await;
     // Rejections carry warnings too.
-    let result = result.map_err(|error| error.with_warnings(own_warnings.clone()))?;
+    let result = outcome.map_err(|error| error.with_warnings(own_warnings.clone()))?;
     let mut answer = if result.removed && !request.served.resource.rules.delete_returns_object {
         let status = success(&request, &result);
         let mut answer = response::encoded(context.messages(), StatusCode::OK, &request.representation, status)?;

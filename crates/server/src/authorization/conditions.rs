@@ -39,8 +39,8 @@ impl MatchConditions {
     ///
     /// upstream: k8s.io/apiserver/pkg/authorization/cel#compiler.CompileCELExpression
     pub(super) fn add(&mut self, expression: &str) -> Result<(), String> {
-        let program = ENVIRONMENT.compile(expression, &[Type::Bool]);
-        let program = program.map_err(|error: CompileError| error.to_string())?;
+        let compiled = ENVIRONMENT.compile(expression, &[Type::Bool]);
+        let program = compiled.map_err(|error: CompileError| error.to_string())?;
         let text = expression.to_owned();
         self.0.push(Condition { text, program });
         Ok(())

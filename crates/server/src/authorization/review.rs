@@ -296,7 +296,7 @@ mod tests {
         });
         let attributes = Attributes { verb: "list", target };
         let spec = |version: AccessReviewVersion| json::to_string(&version.spec(&alice(), &attributes));
-        let expected = r#"{"resourceAttributes":{"namespace":"a","verb":"list","version":"v1","resource":"pods","fieldSelector":{"requirements":[{"key":"spec.nodeName","operator":"NotIn","values":["n1"]}]},"labelSelector":{"requirements":[{"key":"app","operator":"In","values":["web"]},{"key":"old","operator":"DoesNotExist"},{"key":"tier","operator":"In","values":["x","y"]}]}},"user":"alice","groups":["devs"],"extra":{"k":["v"]},"uid":"7"}"#;
+        let expected = r#"{"extra":{"k":["v"]},"groups":["devs"],"resourceAttributes":{"fieldSelector":{"requirements":[{"key":"spec.nodeName","operator":"NotIn","values":["n1"]}]},"labelSelector":{"requirements":[{"key":"app","operator":"In","values":["web"]},{"key":"old","operator":"DoesNotExist"},{"key":"tier","operator":"In","values":["x","y"]}]},"namespace":"a","resource":"pods","verb":"list","version":"v1"},"uid":"7","user":"alice"}"#;
         assert_eq!(spec(AccessReviewVersion::V1), expected);
         assert_eq!(
             spec(AccessReviewVersion::V1Beta1),

@@ -15,9 +15,9 @@ static THREADS: Semaphore = Semaphore::const_new(MAX_THREADS);
 /// # Errors
 /// If too many threads wait already, or if no other thread could serve requests in the meantime.
 pub(super) fn wait(pending: Pending) -> Result<Authorization, &'static str> {
-    let runtime = Handle::try_current().ok();
-    let runtime = runtime.filter(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
-    let runtime = runtime.ok_or("there is no thread to wait for an authorization webhook")?;
+    let current = Handle::try_current().ok();
+    let with_threads = current.filter(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
+    let runtime = with_threads.ok_or("there is no thread to wait for an authorization webhook")?;
     let place = THREADS.try_acquire();
     let _place = place.map_err(|_| "too many requests wait for an authorization webhook")?;
     Ok(tokio::task::block_in_place(|| runtime.block_on(pending)))

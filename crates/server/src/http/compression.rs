@@ -20,7 +20,7 @@ use crate::wire::body::ResponseBody;
 /// Size up to which responses are not compressed, as in the reference.
 const THRESHOLD: usize = 128 * 1024;
 
-/// Maximum number of bytes that are compressed at once; takes some tenths of a millisecond.
+/// Maximum number of bytes that are compressed at once, which needs some tenths of a millisecond.
 const RUN: usize = 32 * 1024;
 
 /// Returns true if a client accepts gzip. Weights are not parsed: with one the response is not compressed, as in the

@@ -39,7 +39,7 @@ pub struct UpdateOptions {
 pub struct PatchOptions {
     /// Options of all writes.
     pub write: WriteOptions,
-    /// True if an apply takes over fields of other managers.
+    /// True if an apply becomes the owner of fields that conflict with other managers (`force`).
     pub force: bool,
 }
 

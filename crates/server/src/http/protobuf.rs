@@ -103,8 +103,8 @@ pub(crate) fn list(
     items: &[Vec<u8>],
 ) -> Result<Vec<u8>, ApiError> {
     let parsed = json::parse(metadata.as_bytes(), &Limits::TRUSTED);
-    let metadata = parsed.map_err(|error| ApiError::internal(error.to_string()))?;
-    let metadata = encode(messages, list_meta(messages)?, &metadata)?;
+    let fields = parsed.map_err(|error| ApiError::internal(error.to_string()))?;
+    let metadata = encode(messages, list_meta(messages)?, &fields)?;
     let mut out = Vec::new();
     write_list(api_version, kind, &metadata, items.iter().map(Vec::as_slice), &mut out);
     Ok(out)

@@ -290,12 +290,12 @@ impl ApiError {
                     message,
                     field: String::new(),
                 });
-                let details = Details {
+                let all_details = Details {
                     causes: causes.collect(),
                     retry_after_seconds,
                     ..Details::default()
                 };
-                let details = says_more.then_some(details);
+                let details = says_more.then_some(all_details);
                 Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message, details)
             }
             Refusal::Unavailable(message) => Self::unavailable(message),
@@ -484,7 +484,7 @@ mod tests {
                 .map(|at| FieldError::required(&root.index(at), text))
                 .collect()
         };
-        // A search for each error among all of them would take too long.
+        // Comparing each error with all others would be too slow.
         let error = ApiError::invalid(&kind, "", &errors(200_000, ""));
         let message = error.to_string();
         assert!(message.len() < 2 * MESSAGE_BYTES && message.ends_with(" more errors]"));

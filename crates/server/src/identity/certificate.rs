@@ -88,8 +88,8 @@ pub(super) fn common_name(der: &CertificateDer<'_>) -> Option<SmolStr> {
 /// # Errors
 /// If it names no user.
 pub fn user_of_certificate(der: &[u8], with_uid: bool) -> Result<User, CertificateError> {
-    let certificate = CertificateDer::from(der);
-    let certificate = x509::parse(&certificate).map_err(|_| CertificateError::Unreadable)?;
+    let encoded = CertificateDer::from(der);
+    let certificate = x509::parse(&encoded).map_err(|_| CertificateError::Unreadable)?;
     let subject = certificate.subject();
     // Of several names the last one counts, as in Go.
     let name = subject

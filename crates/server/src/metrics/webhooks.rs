@@ -64,8 +64,8 @@ impl Webhooks {
         })
     }
 
-    /// Counts a call that ended with `code` and had the duration `taken`.
-    pub(crate) fn called(&self, labels: WebhookLabels<'_>, taken: Duration, code: u16, rejected: bool) {
+    /// Counts a call that ended with `code`, and records its duration.
+    pub(crate) fn called(&self, labels: WebhookLabels<'_>, duration: Duration, code: u16, rejected: bool) {
         let rejected = if rejected { "true" } else { "false" };
         let WebhookLabels {
             name,
@@ -76,7 +76,7 @@ impl Webhooks {
             .durations
             .get_metric_with_label_values(&[name, operation, rejected, webhook_type])
         {
-            histogram.observe(taken.as_secs_f64());
+            histogram.observe(duration.as_secs_f64());
         }
         let code = code.min(HIGHEST_CODE).to_string();
         count(&self.requests, &[&code, name, operation, rejected, webhook_type]);

@@ -23,7 +23,7 @@ use crate::objects::{self, Entry, Store};
 use crate::runtime::background::{self, Background};
 use crate::runtime::shutdown::Shutdown;
 
-/// Maximum wait for the registry to catch up. It takes milliseconds; a bug must not block writes for ever.
+/// Maximum wait for the registry to catch up. This needs milliseconds; a bug must not block writes forever.
 const REGISTRY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The registry that follows the CRDs, and its progress behind the store.

@@ -61,12 +61,12 @@ pub async fn start(context: &Arc<Context>) -> Result<(), ApiError> {
     // Objects that are created together share writes to the disk; namespaced objects need their namespaces first.
     for namespaced in [false, true] {
         let of_scope = made.iter().filter(|made| made.resource.namespaced() == namespaced);
-        let writes = of_scope.flat_map(|made| {
+        let pending = of_scope.flat_map(|made| {
             made.objects
                 .iter()
                 .map(|object| ensure(context, &made.resource, object))
         });
-        let writes = stream::iter(writes.map(Ok));
+        let writes = stream::iter(pending.map(Ok));
         writes.try_for_each_concurrent(TOGETHER, |write| write).await?;
     }
     // The observers start after the creation, so that they see the new objects immediately.

@@ -72,8 +72,8 @@ impl Statusz<'_> {
 
     /// Returns the first segments of the paths, each once, in alphabetical order.
     fn folders(&self) -> Vec<String> {
-        let first = |path: &String| path.split('/').nth(1).map(str::to_owned);
-        let first: BTreeSet<String> = self.paths.iter().filter_map(first).collect();
+        let first_segment = |path: &String| path.split('/').nth(1).map(str::to_owned);
+        let first: BTreeSet<String> = self.paths.iter().filter_map(first_segment).collect();
         let listed = first
             .iter()
             .filter(|part| !part.is_empty() && !OF_CLIENTS.contains(&part.as_str()));

@@ -107,8 +107,8 @@ pub(super) fn respond<P: Page>(page: &P, request: &PageRequest<'_>) -> Result<Re
         content: page.content(),
     };
     let body = response::document_bytes(messages, &representation, &document)?;
-    let media_type = format!("{};g={GROUP};v={version};as={}", format.media_type(), P::KIND);
-    let media_type = HeaderValue::try_from(media_type).map_err(|error| ApiError::internal(error.to_string()))?;
+    let content_type = format!("{};g={GROUP};v={version};as={}", format.media_type(), P::KIND);
+    let media_type = HeaderValue::try_from(content_type).map_err(|error| ApiError::internal(error.to_string()))?;
     let mut answer = response::bytes(StatusCode::OK, media_type, body);
     if version == "v1alpha1" {
         let name = P::KIND.to_lowercase();

@@ -266,8 +266,8 @@ fn refusal(code: StatusCode, body: &[u8], is_text: bool) -> String {
     {
         return message.to_owned();
     }
-    let said = String::from_utf8_lossy(&body[..body.len().min(MESSAGE_BYTES)]);
-    let said = if is_text { said.trim() } else { "unknown" };
+    let beginning = String::from_utf8_lossy(&body[..body.len().min(MESSAGE_BYTES)]);
+    let said = if is_text { beginning.trim() } else { "unknown" };
     let message = match code.as_u16() {
         400 => "the server rejected our request for an unknown reason",
         401 => "the server has asked for the client to provide credentials",

@@ -61,7 +61,7 @@ pub struct RequestBody {
 type Source = UnsyncBoxBody<Bytes, std::io::Error>;
 
 impl RequestBody {
-    /// Wraps the body `source`; reading it may take `read_timeout` in total.
+    /// Wraps the body `source`; reading it fails after `read_timeout` in total.
     pub fn new<B>(source: B, read_timeout: Duration) -> Self
     where
         B: Body<Data = Bytes> + Send + 'static,
@@ -97,8 +97,8 @@ impl RequestBody {
 
     /// Returns the body as a stream to pass on. It has no size limit, because none of it is kept.
     pub(crate) fn pass_on(mut self) -> Source {
-        let source = self.source.lock().take();
-        let source = match (source, self.exchange.take()) {
+        let inner = self.source.lock().take();
+        let source = match (inner, self.exchange.take()) {
             (Some(source), Some(exchange)) => Some(
                 source
                     .map_frame(move |frame| {

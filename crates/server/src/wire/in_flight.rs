@@ -30,7 +30,7 @@ pub struct InFlight {
     bytes: Mutex<Shares>,
     /// Responses whose clients read slowly, so that they have given their seats back.
     untaken: Mutex<Shares>,
-    /// Work of served requests that takes long.
+    /// Long work of served requests.
     pub(crate) long_work: LongWork,
 }
 

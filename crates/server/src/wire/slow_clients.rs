@@ -114,7 +114,7 @@ const FAREWELL: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(500);
 
 impl Streams {
-    /// Creates streams whose requests and responses may take `limit` together.
+    /// Creates streams with a time limit for a request and its response together.
     pub(crate) fn new(limit: Duration) -> Self {
         Self {
             limit,

@@ -31,7 +31,7 @@ pub struct TlsFiles {
     pub certificate: PemSource,
     /// The key of the certificate, in PEM.
     pub key: PemSource,
-    /// Authorities whose client certificates are trusted, in PEM; if empty, clients are asked for no certificates.
+    /// Authorities whose client certificates are trusted, in PEM; if empty, the server requests no client certificates.
     pub client_authorities: Vec<PemSource>,
     /// Further authorities named to clients in the handshake, so that clients send certificates of these too, in PEM.
     pub other_authorities: Vec<PemSource>,

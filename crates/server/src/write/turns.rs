@@ -126,7 +126,7 @@ impl Turn<'_> {
     /// Waits for the turn again if it was given up. Returns true if it was, because others may have written meanwhile.
     ///
     /// # Errors
-    /// If [`Turns::take`] fails.
+    /// If too many writers wait, or the deadline passes.
     pub(super) async fn retake(&mut self) -> Result<bool, ApiError> {
         let Some(key) = self.key.filter(|_| self.held.is_none()) else {
             return Ok(false);
@@ -152,7 +152,7 @@ impl Turn<'_> {
         self.held = None;
     }
 
-    /// Returns the outcome of `run`, which only waits for webhooks. Gives the turn up if that takes too long.
+    /// Returns the outcome of `run`, which only waits for webhooks. Gives the turn up if that lasts too long.
     pub(super) async fn over<T>(&mut self, run: impl Future<Output = T>) -> T {
         let mut run = pin!(run);
         if let Poll::Ready(outcome) = poll_fn(|context| Poll::Ready(run.as_mut().poll(context))).await {

@@ -479,8 +479,8 @@ async fn approving_and_signing_require_permission_for_the_signer() {
     )
     .await;
     let key = rcgen::KeyPair::generate().unwrap();
-    let certificate = rcgen::CertificateParams::default().self_signed(&key).unwrap();
-    let certificate = base64::engine::general_purpose::STANDARD.encode(certificate.pem());
+    let self_signed = rcgen::CertificateParams::default().self_signed(&key).unwrap();
+    let certificate = base64::engine::general_purpose::STANDARD.encode(self_signed.pem());
     let patch = async |subresource: &str, body: serde_json::Value| {
         let path = format!("{REQUESTS}/a/{subresource}");
         server.send_as("ann", "PATCH", &path, MERGE, &body.to_string()).await
@@ -532,8 +532,8 @@ async fn csr_is_applied_by_requester_approver_and_signer() {
     );
 
     let key = rcgen::KeyPair::generate().unwrap();
-    let certificate = rcgen::CertificateParams::default().self_signed(&key).unwrap();
-    let certificate = base64::engine::general_purpose::STANDARD.encode(certificate.pem());
+    let self_signed = rcgen::CertificateParams::default().self_signed(&key).unwrap();
+    let certificate = base64::engine::general_purpose::STANDARD.encode(self_signed.pem());
     let approval =
         json!({"conditions": [{"type": "Approved", "status": "True", "reason": "Known"}], "certificate": certificate});
     let approved = apply("approver", "/approval", "status", &approval).await;

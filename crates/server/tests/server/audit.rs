@@ -64,8 +64,8 @@ fn auditor(folder: &tempfile::TempDir) -> Arc<Auditor> {
         truncation: None,
     };
     drop(sink.add_log(target.open().unwrap(), Format::Json, &config).unwrap());
-    let policy = "{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: Metadata}]}";
-    let policy = Policy::read(policy.as_bytes()).unwrap();
+    let text = "{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: Metadata}]}";
+    let policy = Policy::read(text.as_bytes()).unwrap();
     Arc::new(Auditor::new(policy, sink, observer, SystemTime::now))
 }
 

@@ -115,8 +115,8 @@ fn unknown(field: &str) -> String {
 /// Returns the warnings and the body that the client receives.
 async fn warned(server: &Server, method: &str, path: &str, content_type: &str, body: &str) -> (Vec<String>, String) {
     let response = server.respond(method, path, content_type, body, JSON).await;
-    let warnings = response.headers().get_all("warning").iter();
-    let warnings = warnings.map(|warning| warning.to_str().unwrap().to_owned()).collect();
+    let headers = response.headers().get_all("warning").iter();
+    let warnings = headers.map(|warning| warning.to_str().unwrap().to_owned()).collect();
     let body = response.into_body().collect().await.unwrap().to_bytes();
     let status: serde_json::Value = serde_json::from_slice(&body).unwrap();
     (warnings, status["message"].as_str().unwrap().to_owned())

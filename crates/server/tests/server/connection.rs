@@ -60,7 +60,7 @@ async fn user_is_authenticated_by_client_certificate() {
         let stream = server.connect(b"h2", Some(certificate)).await.unwrap();
         let mut client = Client::http2(stream).await;
         assert_eq!(client.get("/", "").await.0, code, "{group}");
-        // The certificate takes precedence over a token.
+        // The certificate has precedence over a token.
         assert_eq!(client.get("/", "wrongtoken").await.0, code, "{group}");
     }
 }
@@ -326,11 +326,11 @@ async fn a_client_that_answers_nothing_does_not_hold_up_the_end() {
 async fn a_body_that_is_too_large_is_answered_and_not_cut_off() {
     let mut client = Server::start().await.client().await;
     let large = Bytes::from(vec![b' '; 4 << 20]);
-    let request = Request::post("/api/v1/namespaces/default/configmaps")
+    let builder = Request::post("/api/v1/namespaces/default/configmaps")
         .header("host", "localhost")
         .header("content-type", "application/json")
         .header("authorization", format!("Bearer {ADMIN}"));
-    let request = request.body(Full::new(large)).unwrap();
+    let request = builder.body(Full::new(large)).unwrap();
     let (code, _, body) = client.send(request).await.unwrap();
     assert_eq!(code, StatusCode::PAYLOAD_TOO_LARGE, "{body}");
     assert_eq!(client.get("/livez", "").await.0, 200);
@@ -353,9 +353,9 @@ async fn answers_bear_the_headers_that_proxies_and_logs_need() {
 async fn an_unread_body_does_not_end_the_connection() {
     let mut client = Server::start().await.client().await;
     for _ in 0..50 {
-        let request = Request::post("/api/v1/gadgets").header("host", "localhost");
-        let request = request.header("authorization", format!("Bearer {ADMIN}"));
-        let request = request.body(Full::new(Bytes::from(vec![b' '; 100_000]))).unwrap();
+        let builder = Request::post("/api/v1/gadgets").header("host", "localhost");
+        let authorized = builder.header("authorization", format!("Bearer {ADMIN}"));
+        let request = authorized.body(Full::new(Bytes::from(vec![b' '; 100_000]))).unwrap();
         let (code, _, _) = client.send(request).await.unwrap();
         assert_eq!(code, StatusCode::NOT_FOUND);
     }

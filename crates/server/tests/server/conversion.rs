@@ -95,8 +95,8 @@ fn moved(object: &Value, api_version: &str) -> Value {
 
 fn moving(review: &Value) -> Reply {
     let wanted = review["request"]["desiredAPIVersion"].as_str().unwrap();
-    let objects = review["request"]["objects"].as_array().unwrap();
-    let objects: Vec<Value> = objects.iter().map(|object| moved(object, wanted)).collect();
+    let sent = review["request"]["objects"].as_array().unwrap();
+    let objects: Vec<Value> = sent.iter().map(|object| moved(object, wanted)).collect();
     converted(review, &objects)
 }
 
@@ -140,8 +140,8 @@ async fn spec(server: &Server, version: &str, name: &str) -> Value {
 
 /// Returns the number of objects in each conversion review that the webhook received.
 fn questions(hook: &Hook) -> Vec<usize> {
-    let lengths = hook.calls();
-    let lengths = lengths
+    let reviews = hook.calls();
+    let lengths = reviews
         .iter()
         .map(|review| review["request"]["objects"].as_array().unwrap().len());
     lengths.collect()
@@ -450,7 +450,7 @@ async fn managers_of_other_versions_own_the_converted_fields() {
     let three = r#"three {"f:address":{}}"#;
     assert_eq!(owners(&forced), [three.to_owned()], "{}", forced.body);
 
-    // An update in one version takes the fields that it changes from a manager in another.
+    // An update in one version becomes the owner of the fields that it changes; a manager in another version loses them.
     let updated = server
         .patch(&path("v1", "a"), MERGE, r#"{"spec":{"hostPort":"c:1"}}"#)
         .await;

@@ -53,8 +53,8 @@ fn assert_same(name: &str, ours: &Value, theirs: &Value) {
 #[needs(shared)]
 #[test]
 fn legacy_documents_are_those_of_the_reference() {
-    let facts = shared("facts/discovery");
-    let facts = facts.join("legacy");
+    let folder = shared("facts/discovery");
+    let facts = folder.join("legacy");
     let registry = Arc::new(holdfast_kinds::registry(&holdfast_kinds::Config::default()).unwrap());
     let catalog = Catalog::new(Arc::clone(&registry), None);
     assert_same(

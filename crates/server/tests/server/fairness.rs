@@ -145,10 +145,10 @@ async fn answers_name_the_schema_and_the_level_of_their_request() {
     // Unauthenticated requests are not classified, nor are long-running connections.
     let path = "/api/v1/namespaces/default/pods/none/exec?command=a";
     assert_eq!(header(&server.get(path).await, SCHEMA_UID), None);
-    let unknown = http::Request::get("/version")
+    let request = http::Request::get("/version")
         .body(RequestBody::from_bytes(""))
         .unwrap();
-    let unknown = server.service.respond(unknown, None, None).await;
+    let unknown = server.service.respond(request, None, None).await;
     assert_eq!(unknown.status(), 401);
     assert!(!unknown.headers().contains_key(SCHEMA_UID));
     let watch = server

@@ -279,8 +279,8 @@ async fn stream_with_unread_answer_is_reset_but_not_a_watch() {
     let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
     tokio::spawn(connection);
 
-    let watch = format!("{CONFIG_MAPS}?watch=true&fieldSelector=metadata.name%3Dlate");
-    let watch = sender.send_request(request(Method::GET, &watch, ADMIN)).await.unwrap();
+    let path = format!("{CONFIG_MAPS}?watch=true&fieldSelector=metadata.name%3Dlate");
+    let watch = sender.send_request(request(Method::GET, &path, ADMIN)).await.unwrap();
     let held = sender
         .send_request(request(Method::GET, CONFIG_MAPS, ADMIN))
         .await

@@ -100,17 +100,17 @@ async fn a_write_is_answered_in_protobuf_as_a_read_of_what_it_stored() {
     let text =
         r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","annotations":{"a":"<b>"}},"data":{"k":"v"}}"#;
     let path = format!("{CONFIG_MAPS}/a");
-    let created = server
+    let create_response = server
         .respond("POST", CONFIG_MAPS, "application/json", text, PROTOBUF)
         .await;
-    let created = created.into_body().collect().await.unwrap().to_bytes();
+    let created = create_response.into_body().collect().await.unwrap().to_bytes();
     let (_, _, read) = ask(&server, &path, PROTOBUF).await;
     assert_eq!(created, read);
     let merge = "application/merge-patch+json";
     for at in 0..2 {
         let patch = format!(r#"{{"data":{{"k":"{at}"}}}}"#);
-        let patched = server.respond("PATCH", &path, merge, &patch, PROTOBUF).await;
-        let patched = patched.into_body().collect().await.unwrap().to_bytes();
+        let patch_response = server.respond("PATCH", &path, merge, &patch, PROTOBUF).await;
+        let patched = patch_response.into_body().collect().await.unwrap().to_bytes();
         let (_, _, read) = ask(&server, &path, PROTOBUF).await;
         assert_eq!(patched, read);
     }

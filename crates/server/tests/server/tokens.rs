@@ -33,8 +33,8 @@ struct World {
 impl World {
     async fn new(key: &KeyPair) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let registry = holdfast_kinds::registry(&holdfast_kinds::Config::default()).unwrap();
-        let registry = Arc::new(ArcSwap::from_pointee(registry));
+        let built_in = holdfast_kinds::registry(&holdfast_kinds::Config::default()).unwrap();
+        let registry = Arc::new(ArcSwap::from_pointee(built_in));
         let config = holdfast_store::Config::new(folder.path());
         let store = Arc::new(Store::open(config, Objects::new(Arc::clone(&registry))).unwrap());
         let clock = Arc::new(Hand(Mutex::new(

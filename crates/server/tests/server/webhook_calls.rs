@@ -138,10 +138,10 @@ async fn a_certificate_is_checked_as_go_does() {
         )
     );
 
-    let nameless = Identity::with(|params| {
+    let identity = Identity::with(|params| {
         params.subject_alt_names = vec![SanType::DnsName("a.example".try_into().unwrap())];
     });
-    let nameless = Hook::start_as(nameless, |_| allow()).await;
+    let nameless = Hook::start_as(identity, |_| allow()).await;
     let url = nameless.url("/x");
     assert_eq!(
         reported(&server, webhook(&nameless, &url, &nameless.bundle)).await,
@@ -151,12 +151,12 @@ async fn a_certificate_is_checked_as_go_does() {
         )
     );
 
-    let expired = Identity::with(|params| {
+    let identity = Identity::with(|params| {
         params.subject_alt_names = vec![SanType::IpAddress([127, 0, 0, 1].into())];
         params.not_before = rcgen::date_time_ymd(2000, 1, 1);
         params.not_after = rcgen::date_time_ymd(2001, 2, 3);
     });
-    let expired = Hook::start_as(expired, |_| allow()).await;
+    let expired = Hook::start_as(identity, |_| allow()).await;
     let said = reported(&server, webhook(&expired, &expired.url("/x"), &expired.bundle)).await;
     assert!(
         said.contains("x509: certificate has expired or is not yet valid: current time "),
@@ -231,7 +231,7 @@ async fn a_certificate_in_the_bundle_is_still_checked() {
 #[tokio::test]
 async fn unreachable_webhook_reports_the_network_error() {
     let (server, hook) = (Server::start().await, Hook::start(|_| allow()).await);
-    // The lookup of a name that does not exist may take many seconds.
+    // The lookup of a name that does not exist may last many seconds.
     let webhook = |url: &str| {
         hook.webhook(
             "a.b.c",

@@ -48,13 +48,13 @@ impl Node {
         BufReader::new(kubelet.stdout.take().unwrap())
             .read_line(&mut port)
             .unwrap();
-        let flags = [
+        let owned_flags = [
             format!("--kubelet-client-certificate={}", file("proxy.crt")),
             format!("--kubelet-client-key={}", file("proxy.key")),
             format!("--kubelet-certificate-authority={}", file("back-ca.crt")),
             format!("--kubelet-port={}", port.trim()),
         ];
-        let flags = flags.each_ref().map(String::as_str);
+        let flags = owned_flags.each_ref().map(String::as_str);
         let server = Server::start(&Binary::debug().unwrap(), &flags).unwrap();
         let node = Self {
             kubectl: Tool::with_server("kubectl", server),

@@ -279,7 +279,7 @@ impl Pod {
         let name = metadata.child("name");
         let old_spec = old.and_then(|old| old.get("spec"));
         // Values that `old` has stay allowed, and the name does not change.
-        check.alone(&spec, |check| {
+        check.independent_part(&spec, |check| {
             let rules = PodRules::new(self.config.pods(), Some(name.text()), old_spec);
             validate_pod_spec(&spec, rules, check);
             validate_only_for_pod(&spec, &mut check.errors);

@@ -254,8 +254,8 @@ mod tests {
 
     #[test]
     fn forwarded_uri_keeps_query_and_redirects_become_absolute() {
-        let uri: Uri = "/apis/a.example/v1/things?labelSelector=a%3Db".parse().unwrap();
-        let uri = request("10.0.0.5:443", &uri).unwrap();
+        let original: Uri = "/apis/a.example/v1/things?labelSelector=a%3Db".parse().unwrap();
+        let uri = request("10.0.0.5:443", &original).unwrap();
         assert_eq!(
             uri.to_string(),
             "https://10.0.0.5:443/apis/a.example/v1/things?labelSelector=a%3Db"

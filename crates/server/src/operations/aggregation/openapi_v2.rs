@@ -204,7 +204,7 @@ impl Added {
         }
     }
 
-    /// Passes the parts of the document to `take`, including the additions.
+    /// Passes the parts of the document to the callback, including the additions.
     pub(super) fn write(mut self, take: Take<'_>, document: impl FnOnce(Take<'_>)) {
         // Definitions of this document that other documents use for further kinds.
         let kinds = std::mem::take(&mut self.kinds);

@@ -477,11 +477,11 @@ mod tests {
 
     #[test]
     fn legacy_remote_discovery_converts_to_aggregated_form() {
-        let said = r#"{"resources":[
+        let json = r#"{"resources":[
             {"name":"pods/log","singularName":"","namespaced":true,"kind":"Log","verbs":["get"]},
             {"name":"nodes","singularName":"node","namespaced":false,"kind":"NodeMetrics","verbs":["get","list"]},
             {"name":"nodes/status","singularName":"","namespaced":false,"group":"a","version":"v1","kind":"S","verbs":[]}]}"#;
-        let said = VersionDiscovery::of_older_form("v1".into(), serde_json::from_str(said).unwrap());
+        let said = VersionDiscovery::of_older_form("v1".into(), serde_json::from_str(json).unwrap());
         let listed: Vec<String> = said
             .resources
             .iter()

@@ -81,7 +81,7 @@ pub(crate) struct Admitted {
 }
 
 impl PriorityAndFairness {
-    /// Creates priority and fairness for a server of `seats` seats, whose requests may take `request_timeout`.
+    /// Creates priority and fairness for a server of `seats` seats, whose requests end after `request_timeout`.
     pub fn new(seats: u64, request_timeout: Duration) -> Self {
         let origin = Instant::now();
         let clock = Arc::new(SteadyClock::new(origin));

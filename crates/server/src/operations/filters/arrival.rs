@@ -231,8 +231,8 @@ mod tests {
         handler.handle(&mut exchange("GET", "/api/v1/pods")).await;
         let in_flight = std::sync::Arc::new(crate::wire::in_flight::InFlight::new(1, 1));
         let page = metrics.respond(&in_flight, None).unwrap().into_body();
-        let text = http_body_util::BodyExt::collect(page).await.unwrap().to_bytes();
-        let text = String::from_utf8(text.to_vec()).unwrap();
+        let bytes = http_body_util::BodyExt::collect(page).await.unwrap().to_bytes();
+        let text = String::from_utf8(bytes.to_vec()).unwrap();
         for metric in ["apiserver_request_total", "apiserver_request_terminations_total"] {
             let is_counted =
                 |line: &str| line.starts_with(metric) && line.contains("code=\"429\"") && line.ends_with(" 1");

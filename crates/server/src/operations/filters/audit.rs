@@ -129,9 +129,9 @@ mod tests {
                 truncation: None,
             };
             drop(sink.add_log(target.open().unwrap(), Format::Json, &config).unwrap());
-            let policy = "{apiVersion: audit.k8s.io/v1, kind: Policy, rules: \
+            let text = "{apiVersion: audit.k8s.io/v1, kind: Policy, rules: \
                           [{level: None, nonResourceURLs: [/livez]}, {level: Metadata}]}";
-            let policy = Policy::read(policy.as_bytes()).unwrap();
+            let policy = Policy::read(text.as_bytes()).unwrap();
             Self {
                 auditor: Arc::new(Auditor::new(policy, sink, observer, SystemTime::now)),
                 folder,

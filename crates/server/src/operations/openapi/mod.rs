@@ -53,8 +53,8 @@ pub trait Source: Send + Sync {
     /// Returns the document of version 3 of one of these paths, as JSON.
     fn version_3(&self, path: &str) -> Option<Vec<u8>>;
 
-    /// Passes the parts of the document of version 2 to `take`: the name of a member and its content. Consecutive maps
-    /// of the same member form one map.
+    /// Passes the parts of the document of version 2 to the callback: the name of a member and its content.
+    /// Consecutive maps of the same member form one map.
     fn version_2(&self, take: &mut dyn FnMut(&'static str, Value));
 }
 

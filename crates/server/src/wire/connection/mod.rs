@@ -296,8 +296,8 @@ impl<S: Service> Acceptor<S> {
             let (service, last) = (Arc::clone(&self.service), Arc::clone(&last));
             respond(service, request, client.clone(), peer, Connected { last, exchange }).instrument(span.clone())
         });
-        let stream = WriteTimeout::new(stream, self.limits.exchange);
-        let stream = BoundedHeads::new(stream, Arc::clone(&head), http2, self.limits.head_arrival);
+        let timed = WriteTimeout::new(stream, self.limits.exchange);
+        let stream = BoundedHeads::new(timed, Arc::clone(&head), http2, self.limits.head_arrival);
         let streams = Streams::new(self.limits.exchange);
         let untaken = streams.untaken();
         // Both kinds of connections end in the same way, but have different types.

@@ -174,8 +174,9 @@ impl Hook {
         answer: impl Fn(&Value) -> Reply + Send + Sync + 'static,
     ) -> Self {
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(identity.key.serialize_der()));
-        let builder = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
-        let builder = builder
+        let with_provider =
+            ServerConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
+        let builder = with_provider
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_no_client_auth();
@@ -274,8 +275,8 @@ async fn respond(
     calls: &Mutex<Vec<Call>>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let path = request.uri().to_string();
-    let authorization = request.headers().get(http::header::AUTHORIZATION);
-    let authorization = authorization
+    let header_value = request.headers().get(http::header::AUTHORIZATION);
+    let authorization = header_value
         .and_then(|header| header.to_str().ok())
         .unwrap_or_default()
         .to_owned();

@@ -122,16 +122,16 @@ impl Server {
     ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let kinds = holdfast_kinds::Config::default();
-        let registry = holdfast_kinds::registry(&kinds).unwrap();
-        let registry = Arc::new(ArcSwap::from_pointee(registry));
+        let built_in = holdfast_kinds::registry(&kinds).unwrap();
+        let registry = Arc::new(ArcSwap::from_pointee(built_in));
         let types = Arc::clone(registry.load().types());
         let objects = Objects::new(Arc::clone(&registry));
         let of_store = holdfast_store::Config {
             history,
             ..holdfast_store::Config::new(folder.path())
         };
-        let store = Store::open(of_store, objects).unwrap();
-        let store = Arc::new(store);
+        let opened = Store::open(of_store, objects).unwrap();
+        let store = Arc::new(opened);
         let context = Arc::new(Context::new(Parts {
             shared: Shared {
                 registry: Arc::clone(&registry),

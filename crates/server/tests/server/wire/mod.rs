@@ -153,8 +153,8 @@ impl Server {
         let folder = tempfile::tempdir().unwrap();
         let tls = authority.tls(folder.path()).load().unwrap();
         let kinds = holdfast_kinds::Config::default();
-        let registry = holdfast_kinds::registry(&kinds).unwrap();
-        let registry = Arc::new(ArcSwap::from_pointee(registry));
+        let built_in = holdfast_kinds::registry(&kinds).unwrap();
+        let registry = Arc::new(ArcSwap::from_pointee(built_in));
         let objects = Objects::new(Arc::clone(&registry));
         let store = Store::open(holdfast_store::Config::new(folder.path()), objects).unwrap();
         let trigger = ShutdownTrigger::new();
@@ -242,8 +242,9 @@ impl Server {
     ) -> std::io::Result<TlsStream<TcpStream>> {
         let mut roots = RootCertStore::empty();
         roots.add(self.authority.certificate.clone()).unwrap();
-        let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
-        let builder = builder
+        let with_provider =
+            ClientConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
+        let builder = with_provider
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_root_certificates(roots);
