@@ -39,6 +39,9 @@ struct Suite {
     module: &'static str,
     version: &'static str,
     packages: &'static [&'static str],
+    /// Folders of the repository that are modules of their own. The archive of the module does not contain them, and its
+    /// `go.mod` refers to them by path.
+    nested: &'static [&'static str],
     /// Tests that are not run.
     skipped: &'static [Skipped],
 }
@@ -52,7 +55,7 @@ struct Skipped {
 }
 
 /// Packages whose suites start an environment.
-const SUITES: [Suite; 3] = [
+const SUITES: [Suite; 4] = [
     Suite {
         module: "sigs.k8s.io/controller-runtime",
         version: "v0.25.2",
@@ -77,6 +80,7 @@ const SUITES: [Suite; 3] = [
             "./pkg/source",
             "./pkg/webhook",
         ],
+        nested: &[],
         skipped: &[Skipped {
             package: "./pkg/client/apiutil",
             tests: "/aggregatedDiscovery=false",
@@ -87,12 +91,21 @@ const SUITES: [Suite; 3] = [
         module: "github.com/open-policy-agent/cert-controller",
         version: "v0.16.0",
         packages: &["./pkg/rotator"],
+        nested: &[],
         skipped: &[],
     },
     Suite {
         module: "github.com/fluxcd/pkg/ssa",
         version: "v0.78.0",
         packages: &[".", "./jsondiff"],
+        nested: &[],
+        skipped: &[],
+    },
+    Suite {
+        module: "sigs.k8s.io/cluster-api",
+        version: "v1.14.0",
+        packages: &["./controllers/crdmigrator"],
+        nested: &["api"],
         skipped: &[],
     },
 ];
@@ -187,25 +200,12 @@ impl Suite {
         if folder.join("go.mod").is_file() {
             return Ok(folder);
         }
-        let scratch = tempfile::tempdir()?;
-        std::fs::write(scratch.path().join("go.mod"), "module suites\n")?;
-        let wanted = format!("{}@{}", self.module, self.version);
-        let printed = output(
-            Command::new("go")
-                .args(["mod", "download", "-json", &wanted])
-                .current_dir(scratch.path()),
-        )?;
-        let listing: serde_json::Value = serde_json::from_str(&printed).context("what go says of the module")?;
-        let module_folder = listing
-            .get("Dir")
-            .and_then(serde_json::Value::as_str)
-            .with_context(|| format!("go has no sources of {wanted}"))?;
         std::fs::create_dir_all(folder.parent().unwrap_or(&folder))?;
-        output(
-            Command::new("cp")
-                .args(["-r", "--no-preserve=mode", module_folder])
-                .arg(&folder),
-        )?;
+        copy(&module_folder(self.module, self.version)?, &folder)?;
+        for nested in self.nested {
+            let module = format!("{}/{nested}", self.module);
+            copy(&module_folder(&module, self.version)?, &folder.join(nested))?;
+        }
         // Archives of modules do not keep file permissions.
         let scripts = ["-name", "*.sh", "-exec", "chmod", "+x", "{}", "+"];
         output(Command::new("find").arg(&folder).args(scripts))?;
@@ -219,6 +219,8 @@ impl Suite {
             .args(skipped.map(|skipped| format!("-skip={}", skipped.tests)))
             .arg(package)
             .current_dir(folder)
+            // The sums of nested modules are not in `go.sum`.
+            .envs((!self.nested.is_empty()).then_some(("GOFLAGS", "-mod=mod")))
             .env("KUBEBUILDER_ASSETS", assets)
             // Without this, colour codes surround the counts.
             .env("GINKGO_NO_COLOR", "TRUE")
@@ -240,6 +242,27 @@ impl Suite {
             skipped,
         })
     }
+}
+
+/// Downloads a module, and returns the folder of its sources.
+fn module_folder(module: &str, version: &str) -> Result<PathBuf> {
+    let scratch = tempfile::tempdir()?;
+    std::fs::write(scratch.path().join("go.mod"), "module suites\n")?;
+    let wanted = format!("{module}@{version}");
+    let printed = output(
+        Command::new("go")
+            .args(["mod", "download", "-json", &wanted])
+            .current_dir(scratch.path()),
+    )?;
+    let listing: serde_json::Value = serde_json::from_str(&printed).context("the listing of the module")?;
+    let folder = listing.get("Dir").and_then(serde_json::Value::as_str);
+    Ok(folder.with_context(|| format!("go has no sources of {wanted}"))?.into())
+}
+
+/// Copies a folder, so that its owner may write in the copy.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    output(Command::new("cp").args(["-r", "--no-preserve=mode"]).arg(from).arg(to))?;
+    Ok(())
 }
 
 impl Outcome {
