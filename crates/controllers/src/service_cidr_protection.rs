@@ -17,6 +17,7 @@ use holdfast_value::{SmolStr, Value};
 use tokio::time::Instant;
 
 use crate::conditions;
+use crate::events::Warning;
 use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};
 use crate::rejection::unless_gone;
@@ -154,7 +155,17 @@ impl Reconcile for Protection {
         let applied = condition.applied(name, &client.now());
         let path = format!("{path}/status?fieldManager={NAME}&force=true");
         Some(Box::pin(async move {
-            unless_gone(client.patch(&path, PatchType::Apply, &applied).await)
+            let set = unless_gone(client.patch(&path, PatchType::Apply, &applied).await);
+            if set.is_err() && condition == Ready::TRUE {
+                let warning = Warning {
+                    object: &service_cidr,
+                    reason: "KubernetesServiceCIDRError",
+                    message: "The ServiceCIDR Status can not be set to Ready=True",
+                    component: NAME,
+                };
+                warning.send(&client).await;
+            }
+            set
         }))
     }
 }
@@ -164,7 +175,7 @@ fn finalizers(object: &Value) -> &[Value] {
 }
 
 /// State of the condition `Ready`.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Ready {
     status: &'static str,
     reason: &'static str,

@@ -723,6 +723,38 @@ async fn issued_certificates_are_counted_by_duration() {
     }
 }
 
+#[tokio::test]
+async fn rejected_status_of_a_service_cidr_is_an_event() {
+    const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
+    const BINDINGS: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings";
+    let server = Server::start(&Binary::debug().unwrap(), &["--controllers=*,service-cidr-controller"]).unwrap();
+    let mut client = Client::new(&server).await;
+    let policy = serde_json::json!({"metadata": {"name": "no-status"}, "spec": {
+        "matchConstraints": {"resourceRules": [{"apiGroups": ["networking.k8s.io"], "apiVersions": ["v1"],
+            "operations": ["UPDATE"], "resources": ["servicecidrs/status"]}]},
+        "validations": [{"expression": "false"}]}});
+    client.make(POLICIES, policy).await;
+    let binding = serde_json::json!({"metadata": {"name": "no-status"},
+        "spec": {"policyName": "no-status", "validationActions": ["Deny"]}});
+    client.make(BINDINGS, binding).await;
+    // A policy takes effect a little after its creation.
+    let events = "/api/v1/namespaces/default/events?fieldSelector=reason=KubernetesServiceCIDRError";
+    for number in 0..100 {
+        let cidr = serde_json::json!({"metadata": {"name": format!("other-{number}")},
+            "spec": {"cidrs": [format!("10.{number}.0.0/24")]}});
+        client.make(SERVICE_CIDRS, cidr).await;
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        let (_, list) = client.get(events).await;
+        let event = &list["items"][0];
+        if event.is_object() {
+            assert_eq!(event["message"], "The ServiceCIDR Status can not be set to Ready=True");
+            assert_eq!(event["source"]["component"], "service-cidr-controller");
+            return;
+        }
+    }
+    panic!("no event reports the rejected status");
+}
+
 /// Texts of events are those of kube-apiserver.
 #[tokio::test]
 async fn default_service_cidr_follows_flags_to_dual_stack_only() {
