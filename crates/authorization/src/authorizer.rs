@@ -111,6 +111,14 @@ pub trait Authorizer: Send + Sync {
 
     /// Lists the permissions of `user` in `namespace`; cluster-wide if it is empty.
     fn rules(&self, user: &User, namespace: &str) -> UserRules;
+
+    /// Lists the permissions of `user` that roles grant. Only these may be granted to others: permissions from elsewhere,
+    /// such as policies in a file, must not become roles that outlive them.
+    ///
+    /// upstream: pkg/registry/rbac/validation#AuthorizationRuleResolver
+    fn role_rules(&self, _user: &User, _namespace: &str) -> UserRules {
+        UserRules::default()
+    }
 }
 
 /// Authorizer that allows everything: the mode `AlwaysAllow`.

@@ -128,19 +128,22 @@ impl Authorizer for Chain {
     }
 
     fn rules(&self, user: &User, namespace: &str) -> UserRules {
-        let mut all = UserRules::default();
-        for authorizer in self.0.iter() {
-            let UserRules {
-                rules,
-                incomplete,
-                errors,
-            } = authorizer.rules(user, namespace);
-            all.rules.extend(rules);
-            all.incomplete |= incomplete;
-            all.errors.extend(errors);
-        }
-        all
+        joined(self.0.iter().map(|authorizer| authorizer.rules(user, namespace)))
     }
+
+    fn role_rules(&self, user: &User, namespace: &str) -> UserRules {
+        joined(self.0.iter().map(|authorizer| authorizer.role_rules(user, namespace)))
+    }
+}
+
+fn joined(parts: impl Iterator<Item = UserRules>) -> UserRules {
+    let mut all = UserRules::default();
+    for part in parts {
+        all.rules.extend(part.rules);
+        all.incomplete |= part.incomplete;
+        all.errors.extend(part.errors);
+    }
+    all
 }
 
 #[cfg(test)]
@@ -199,6 +202,13 @@ mod tests {
         fn rules(&self, _user: &User, _namespace: &str) -> UserRules {
             UserRules::default()
         }
+    }
+
+    #[test]
+    fn only_permissions_of_roles_may_be_granted_to_others() {
+        let chain = Chain::new([Arc::new(AlwaysAllow) as Arc<dyn Authorizer>]);
+        assert!(!chain.rules(&User::default(), "").rules.is_empty());
+        assert!(chain.role_rules(&User::default(), "").rules.is_empty());
     }
 
     fn remote() -> Arc<dyn Authorizer> {

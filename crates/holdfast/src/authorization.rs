@@ -493,7 +493,12 @@ impl Follower {
         if configuration == self.configuration {
             return Ok(false);
         }
-        self.chain.replace(self.builder.chain(&configuration)?);
+        let chain = self.builder.chain(&configuration);
+        if chain.is_err() {
+            // A file that this one names may be readable later.
+            self.text.clear();
+        }
+        self.chain.replace(chain?);
         self.configuration = configuration;
         self.builder.metrics.reloaded(&self.text);
         Ok(true)

@@ -220,6 +220,11 @@ impl Authorizer for Environment<'_> {
         self.record(Read::Permissions);
         self.services.access.authorizer.rules(user, namespace)
     }
+
+    fn role_rules(&self, user: &User, namespace: &str) -> UserRules {
+        self.record(Read::Permissions);
+        self.services.access.authorizer.role_rules(user, namespace)
+    }
 }
 
 impl TokenAuthenticator for Environment<'_> {

@@ -737,7 +737,7 @@ async fn rejected_status_of_a_service_cidr_is_an_event() {
     let binding = serde_json::json!({"metadata": {"name": "no-status"},
         "spec": {"policyName": "no-status", "validationActions": ["Deny"]}});
     client.make(BINDINGS, binding).await;
-    // A policy takes effect a little after its creation.
+    // A policy is in force a little after its creation.
     let events = "/api/v1/namespaces/default/events?fieldSelector=reason=KubernetesServiceCIDRError";
     for number in 0..100 {
         let cidr = serde_json::json!({"metadata": {"name": format!("other-{number}")},

@@ -158,6 +158,10 @@ impl Authorizer for RuleIndex {
         }
         found
     }
+
+    fn role_rules(&self, user: &User, namespace: &str) -> UserRules {
+        self.rules(user, namespace)
+    }
 }
 
 fn note_missing(role: &RoleRef, missing: &mut Vec<String>) {

@@ -54,7 +54,7 @@ pub fn changes_ownership_alone(object: &Value, old: &Value) -> bool {
 ///
 /// upstream: pkg/registry/rbac/validation#ConfirmNoEscalation
 pub(super) fn check(context: &WriteContext<'_>, rules: &[Rule]) -> Result<(), Refusal> {
-    let held = context.access.authorizer.rules(context.user, context.namespace);
+    let held = context.access.authorizer.role_rules(context.user, context.namespace);
     let Some(missing) = missing(&held.rules, rules) else {
         let why =
             format!("the rules name more than {MOST_PERMISSIONS} permissions, which takes the verb escalate or bind");

@@ -88,7 +88,7 @@ impl Role {
         };
         if gathers(object) || old.is_some_and(gathers) {
             // An aggregated role can select any role, and its owner can keep others from changing it back.
-            let held = context.access.authorizer.rules(context.user, context.namespace);
+            let held = context.access.authorizer.role_rules(context.user, context.namespace);
             if !escalation::covers(&held.rules, &escalation::full_authority()) {
                 let why = "must have cluster-admin privileges to use the aggregationRule";
                 return Err(Refusal::forbidden(why));

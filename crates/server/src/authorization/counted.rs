@@ -76,4 +76,8 @@ impl Authorizer for Counted {
     fn rules(&self, user: &User, namespace: &str) -> UserRules {
         self.authorizer.rules(user, namespace)
     }
+
+    fn role_rules(&self, user: &User, namespace: &str) -> UserRules {
+        self.authorizer.role_rules(user, namespace)
+    }
 }

@@ -50,4 +50,8 @@ impl Authorizer for ReloadableChain {
     fn rules(&self, user: &User, namespace: &str) -> UserRules {
         self.0.load().rules(user, namespace)
     }
+
+    fn role_rules(&self, user: &User, namespace: &str) -> UserRules {
+        self.0.load().role_rules(user, namespace)
+    }
 }

@@ -114,7 +114,9 @@ impl AccessReviewVersion {
             Some(_) => Err(malformed(path)),
         };
         let (kind, version) = (text(&["kind"])?, text(&["apiVersion"])?);
-        if kind != "SubjectAccessReview" || version != self.api_version() {
+        // The reference fills empty fields from the type that it expects.
+        let is_other = |text: &str, expected: &str| !text.is_empty() && text != expected;
+        if is_other(&kind, "SubjectAccessReview") || is_other(&version, self.api_version()) {
             return Err(format!(
                 "the webhook answered with kind {kind:?} of version {version:?}"
             ));
@@ -191,7 +193,11 @@ fn resource(verb: &str, target: &ResourceTarget<'_>, with_empty: bool) -> Map {
         ),
         (
             "labelSelector",
-            labels.requirements().iter().filter_map(of_label).collect::<List>(),
+            labels
+                .requirements()
+                .iter()
+                .filter_map(|label| of_label(label, with_empty))
+                .collect::<List>(),
         ),
     ] {
         if !requirements.is_empty() {
@@ -202,11 +208,11 @@ fn resource(verb: &str, target: &ResourceTarget<'_>, with_empty: bool) -> Map {
     attributes
 }
 
-fn requirement(key: &SmolStr, operator: &str, values: &[SmolStr]) -> Value {
+fn requirement(key: &SmolStr, operator: &str, values: &[SmolStr], with_empty: bool) -> Value {
     let mut requirement = Map::new();
     requirement.insert("key", key.clone());
     requirement.insert("operator", operator);
-    if !values.is_empty() {
+    if with_empty || !values.is_empty() {
         requirement.insert("values", texts(values));
     }
     Value::Map(requirement)
@@ -215,13 +221,13 @@ fn requirement(key: &SmolStr, operator: &str, values: &[SmolStr]) -> Value {
 /// upstream: k8s.io/apiserver/plugin/pkg/authorizer/webhook#fieldSelectorToAuthorizationAPI
 fn of_field(field: &FieldRequirement) -> Value {
     let operator = if field.is_equal { "In" } else { "NotIn" };
-    requirement(&field.field, operator, std::slice::from_ref(&field.value))
+    requirement(&field.field, operator, std::slice::from_ref(&field.value), false)
 }
 
 /// Returns a requirement on a label, unless reviews have no operator for it.
 ///
 /// upstream: k8s.io/apiserver/plugin/pkg/authorizer/webhook#labelSelectorToAuthorizationAPI
-fn of_label(label: &LabelRequirement) -> Option<Value> {
+fn of_label(label: &LabelRequirement, with_empty: bool) -> Option<Value> {
     let operator = match label.operator {
         LabelOperator::In | LabelOperator::Equals | LabelOperator::DoubleEquals => "In",
         LabelOperator::NotIn | LabelOperator::NotEquals => "NotIn",
@@ -229,7 +235,7 @@ fn of_label(label: &LabelRequirement) -> Option<Value> {
         LabelOperator::DoesNotExist => "DoesNotExist",
         LabelOperator::GreaterThan | LabelOperator::LessThan => return None,
     };
-    Some(requirement(&label.key, operator, &label.values))
+    Some(requirement(&label.key, operator, &label.values, with_empty))
 }
 
 /// Status of a review.
@@ -334,7 +340,7 @@ mod tests {
         );
         for other in [
             &b"{"[..],
-            b"{}",
+            br#"{"kind":"Status"}"#,
             br#"{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1beta1"}"#,
         ] {
             AccessReviewVersion::V1.read(other).unwrap_err();

@@ -76,7 +76,7 @@ impl Authorizer for AuthorizationWebhook {
     fn authorize(&self, user: &User, attributes: &Attributes<'_>) -> Authorization {
         match self.start(user, attributes) {
             Verdict::Decided(answer) => answer,
-            Verdict::Ask(pending) => waiting::wait(pending).unwrap_or_else(|why| self.0.failure(why)),
+            Verdict::Ask(pending) => waiting::wait(pending).unwrap_or_else(|why| self.0.overload(why)),
         }
     }
 
@@ -125,10 +125,27 @@ impl Reviewer {
         }
     }
 
+    /// Returns the decision if this server cannot ask. The policy for failures of the webhook does not apply: a user who
+    /// causes many calls must not get around a webhook that denies.
+    fn overload(&self, why: &str) -> Authorization {
+        tracing::error!(
+            name = &*self.rules.name,
+            why,
+            "a request is denied without an answer of its authorization webhook"
+        );
+        Authorization {
+            error: Some(why.into()),
+            ..Authorization::new(Decision::Deny)
+        }
+    }
+
     fn ask(self: Arc<Self>, key: ReviewKey, spec: Value, is_cacheable: bool) -> Pending {
         Box::pin(async move {
             let review = self.rules.version.review(spec);
             let body = Bytes::from(json::to_string(&review).into_bytes());
+            let Ok(_place) = tokio::time::timeout(REVIEW_LIMIT, self.calls.acquire()).await else {
+                return self.overload("too many calls of the authorization webhook are in progress");
+            };
             let asked = with_retries(key.fraction(), || self.attempt(body.clone()));
             let answered = tokio::time::timeout(REVIEW_LIMIT, asked).await;
             match answered.unwrap_or_else(|_| Err(AttemptError::timeout())) {
@@ -158,8 +175,6 @@ impl Reviewer {
     async fn attempt(&self, body: Bytes) -> Result<ReviewStatus, AttemptError> {
         let mut call = Call::begin(self);
         let exchange = async {
-            // The semaphore is never closed.
-            let _place = self.calls.acquire().await;
             let (status, body) = self.post.post(body).await?;
             let body = successful(status, body)?;
             self.rules.version.read(&body).map_err(AttemptError::new)
@@ -343,7 +358,10 @@ mod tests {
         for (answer, why) in [
             ((0, ""), "context deadline exceeded"),
             ((403, ""), "the webhook answered 403 Forbidden"),
-            ((200, "{}"), "the webhook answered with kind \"\" of version \"\""),
+            (
+                (200, r#"{"kind":"Status","apiVersion":"v1"}"#),
+                "the webhook answered with kind \"Status\" of version \"v1\"",
+            ),
         ] {
             for on_error in [Decision::Deny, Decision::NoOpinion] {
                 let world = World::new(&[answer], on_error, LONG);
