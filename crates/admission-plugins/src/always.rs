@@ -2,7 +2,7 @@
 
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_authorization::User;
-use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Rejection, WriteContext};
 use holdfast_value::Value;
 
 /// Plugin that admits every write.
@@ -62,10 +62,10 @@ impl AdmissionPlugin for AlwaysDeny {
         context: &WriteContext<'_>,
         _object: Option<&mut Value>,
         _old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Rejection> {
         match context.user.name == User::server().name {
             true => Ok(()),
-            false => Err(Refusal::forbidden("admission control is denying all modifications")),
+            false => Err(Rejection::forbidden("admission control is denying all modifications")),
         }
     }
 
@@ -75,7 +75,7 @@ impl AdmissionPlugin for AlwaysDeny {
         context: &WriteContext<'_>,
         _object: Option<&Value>,
         old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Rejection> {
         self.mutate(context, None, old)
     }
 }

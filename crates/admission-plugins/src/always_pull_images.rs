@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Rejection, WriteContext};
 use holdfast_schema::{Field, FieldError};
 use holdfast_value::Value;
 
@@ -38,7 +38,7 @@ impl AdmissionPlugin for AlwaysPullImages {
         _context: &WriteContext<'_>,
         object: Option<&mut Value>,
         old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Rejection> {
         let Some(pod) = object.filter(|pod| has_new_image(pod, old)) else {
             return Ok(());
         };
@@ -61,7 +61,12 @@ impl AdmissionPlugin for AlwaysPullImages {
     /// Validates the pull policies again, since webhooks may have changed them.
     ///
     /// upstream: plugin/pkg/admission/alwayspullimages#AlwaysPullImages.Validate
-    fn validate(&self, context: &WriteContext<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), Refusal> {
+    fn validate(
+        &self,
+        context: &WriteContext<'_>,
+        object: Option<&Value>,
+        old: Option<&Value>,
+    ) -> Result<(), Rejection> {
         let Some(pod) = object.filter(|pod| has_new_image(pod, old)) else {
             return Ok(());
         };
@@ -71,10 +76,10 @@ impl AdmissionPlugin for AlwaysPullImages {
         }
         let said: BTreeSet<String> = errors
             .iter()
-            .map(|fault| format!("pods {:?} is forbidden: {fault}", context.name))
+            .map(|message| format!("pods {:?} is forbidden: {message}", context.name))
             .collect();
         // The reference aggregates its errors, and an aggregate has no status.
-        Err(Refusal::Failed(match said.len() {
+        Err(Rejection::Failed(match said.len() {
             1 => said.into_iter().collect(),
             _ => format!("[{}]", said.into_iter().collect::<Vec<_>>().join(", ")),
         }))

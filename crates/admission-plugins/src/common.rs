@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use holdfast_resource::table::items;
-use holdfast_resource::{Refusal, WriteContext};
+use holdfast_resource::{Rejection, WriteContext};
 use holdfast_schema::{Field, GroupResource};
 use holdfast_value::Value;
 
@@ -59,9 +59,9 @@ impl<'a> PodUpdate<'a> {
     }
 
     /// Returns the node of the Pod.
-    pub(crate) fn node(&self, context: &WriteContext<'_>) -> Result<Value, Refusal> {
+    pub(crate) fn node(&self, context: &WriteContext<'_>) -> Result<Value, Rejection> {
         let node = context.lookup.get(&group_resource("", "nodes"), "", self.node);
-        node.ok_or_else(|| Refusal::forbidden(format!("node {:?} not found", self.node)))
+        node.ok_or_else(|| Rejection::forbidden(format!("node {:?} not found", self.node)))
     }
 }
 

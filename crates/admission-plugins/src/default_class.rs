@@ -1,5 +1,5 @@
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Rejection, WriteContext};
 use holdfast_value::Value;
 
 use crate::common::default_class;
@@ -60,7 +60,7 @@ impl AdmissionPlugin for DefaultClass {
         context: &WriteContext<'_>,
         object: Option<&mut Value>,
         _old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Rejection> {
         let Some(object) = object else {
             return Ok(());
         };

@@ -1,5 +1,5 @@
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Rejection, WriteContext};
 use holdfast_value::Value;
 
 /// Plugin that rejects new external addresses of Services.
@@ -28,11 +28,13 @@ impl AdmissionPlugin for DenyServiceExternalIPs {
         _context: &WriteContext<'_>,
         object: Option<&Value>,
         old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Rejection> {
         let before = addresses(old);
         match addresses(object).iter().all(|address| before.contains(address)) {
             true => Ok(()),
-            false => Err(Refusal::forbidden("Use of external IPs is denied by admission control")),
+            false => Err(Rejection::forbidden(
+                "Use of external IPs is denied by admission control",
+            )),
         }
     }
 }

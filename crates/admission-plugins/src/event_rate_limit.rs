@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_resource::table::items;
-use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Rejection, WriteContext};
 use holdfast_schema::Field;
 use holdfast_value::Value;
 use parking_lot::Mutex;
@@ -146,7 +146,7 @@ impl AdmissionPlugin for EventRateLimit {
         context: &WriteContext<'_>,
         object: Option<&Value>,
         _old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Rejection> {
         if context.dry_run {
             return Ok(());
         }
@@ -165,7 +165,7 @@ impl AdmissionPlugin for EventRateLimit {
             [only] => only.clone(),
             several => format!("[{}]", several.join(", ")),
         };
-        Err(Refusal::TooManyRequests {
+        Err(Rejection::TooManyRequests {
             message: format!("Too many requests: {said}"),
             retry_after_seconds: 0,
             causes: Vec::new(),

@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Rejection, WriteContext};
 use holdfast_schema::Field;
 use holdfast_value::{Map, Value};
 
@@ -34,7 +34,7 @@ impl AdmissionPlugin for ExtendedResourceToleration {
         _context: &WriteContext<'_>,
         object: Option<&mut Value>,
         _old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Rejection> {
         let Some(pod) = object else {
             return Ok(());
         };

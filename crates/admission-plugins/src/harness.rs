@@ -6,7 +6,7 @@ use futures_util::FutureExt as _;
 use holdfast_admission::AdmissionPlugin;
 use holdfast_kind_tables::features::FeatureGates;
 use holdfast_kinds::harness::{self, named};
-use holdfast_resource::{Operation, Refusal};
+use holdfast_resource::{Operation, Rejection};
 use holdfast_value::Value;
 
 pub(crate) use holdfast_kinds::harness::at;
@@ -101,7 +101,7 @@ impl Harness {
         });
         match result {
             Ok(()) => Ok(object),
-            Err(Refusal::Forbidden { message, .. }) => Err(message),
+            Err(Rejection::Forbidden { message, .. }) => Err(message),
             Err(rejection) => Err(format!("{rejection:?}")),
         }
     }
@@ -122,7 +122,7 @@ impl Harness {
             plugin.validate(context, Some(&object), Some(&old))
         });
         result.map_err(|rejection| match rejection {
-            Refusal::Forbidden { message, causes } => causes
+            Rejection::Forbidden { message, causes } => causes
                 .iter()
                 .fold(message, |message, (reason, ..)| format!("{message} ({reason})")),
             rejection => format!("{rejection:?}"),
@@ -188,7 +188,7 @@ impl Harness {
                 });
             match admitted {
                 Ok(()) => None,
-                Err(Refusal::TooManyRequests { message, .. }) => Some(message),
+                Err(Rejection::TooManyRequests { message, .. }) => Some(message),
                 Err(rejection) => Some(said(rejection)),
             }
         };
@@ -211,7 +211,7 @@ impl Harness {
     }
 
     /// Runs an admission plugin on the update of `old` to `text`. Returns the resulting object, or the rejection.
-    pub(crate) fn change(&self, plugin: &str, old: &str, text: &str) -> Result<Value, Refusal> {
+    pub(crate) fn change(&self, plugin: &str, old: &str, text: &str) -> Result<Value, Rejection> {
         let plugin = self.plugin(plugin);
         let (old, mut object) = (self.read(old), self.read(text));
         let shown = object.clone();
@@ -249,7 +249,7 @@ impl Harness {
                 .iter()
                 .map(|reserve| at(&reserve.object, "status.used"))
                 .collect()),
-            Err(Refusal::Forbidden { message, .. }) => Err(message),
+            Err(Rejection::Forbidden { message, .. }) => Err(message),
             Err(rejection) => Err(format!("{rejection:?}")),
         }
     }
@@ -266,9 +266,9 @@ impl Harness {
 }
 
 /// Returns the message of a plugin that rejects a write.
-fn said(rejection: Refusal) -> String {
+fn said(rejection: Rejection) -> String {
     match rejection {
-        Refusal::Forbidden { message, .. } => message,
+        Rejection::Forbidden { message, .. } => message,
         rejection => format!("{rejection:?}"),
     }
 }

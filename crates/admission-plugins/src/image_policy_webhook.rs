@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use holdfast_admission::{AdmissionPlugin, Calls, Consultation, Interest};
 use holdfast_resource::table::items;
-use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Rejection, WriteContext};
 use holdfast_schema::Field;
 use holdfast_value::{Limits, Map, Value, json};
 use parking_lot::Mutex;
@@ -124,7 +124,7 @@ impl ImagePolicy {
     }
 
     /// upstream: plugin/pkg/admission/imagepolicy#Plugin.admitPod
-    async fn decide(&self, context: &WriteContext<'_>, images: Value) -> Result<(), Refusal> {
+    async fn decide(&self, context: &WriteContext<'_>, images: Value) -> Result<(), Rejection> {
         let key = json::to_string(&images);
         let (answer, kept) = match self.known(&key, context.now()) {
             Some(answer) => (answer, true),
@@ -134,7 +134,7 @@ impl ImagePolicy {
                     note(context, "failed-open", "true");
                     return Ok(());
                 }
-                Err(why) => return Err(Refusal::forbidden(why)),
+                Err(why) => return Err(Rejection::forbidden(why)),
             },
         };
         if !kept {
@@ -151,8 +151,8 @@ impl ImagePolicy {
         }
         match (answer.allowed, answer.reason.as_str()) {
             (true, _) => Ok(()),
-            (false, "") => Err(Refusal::forbidden("one or more images rejected by webhook backend")),
-            (false, reason) => Err(Refusal::forbidden(format!(
+            (false, "") => Err(Rejection::forbidden("one or more images rejected by webhook backend")),
+            (false, reason) => Err(Rejection::forbidden(format!(
                 "image policy webhook backend denied one or more images: {reason}"
             ))),
         }

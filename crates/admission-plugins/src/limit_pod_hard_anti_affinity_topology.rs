@@ -1,5 +1,5 @@
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Rejection, WriteContext};
 use holdfast_schema::Field;
 use holdfast_value::Value;
 
@@ -31,7 +31,7 @@ impl AdmissionPlugin for LimitPodHardAntiAffinityTopology {
         _context: &WriteContext<'_>,
         object: Option<&Value>,
         _old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Rejection> {
         let required = object.and_then(|pod| {
             pod.at(&[
                 "spec",
@@ -44,7 +44,7 @@ impl AdmissionPlugin for LimitPodHardAntiAffinityTopology {
         for term in terms.items() {
             let key = term.child("topologyKey").text();
             if key != HOST {
-                return Err(Refusal::forbidden(format!(
+                return Err(Rejection::forbidden(format!(
                     "affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey {key} but only key {HOST} is allowed"
                 )));
             }

@@ -7,7 +7,7 @@ use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_gotext::errors::aggregate;
 use holdfast_gotext::quantity::Quantity;
 use holdfast_resource::quota::{Amounts, amounts};
-use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Rejection, WriteContext};
 use holdfast_schema::Field;
 use holdfast_value::Value;
 use parking_lot::Mutex;
@@ -60,7 +60,7 @@ impl AdmissionPlugin for LimitRanger {
         context: &WriteContext<'_>,
         object: Option<&mut Value>,
         old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Rejection> {
         let Some(pod) = object.filter(|_| context.resource.plural != CLAIMS && !is_going(old)) else {
             return Ok(());
         };
@@ -71,7 +71,12 @@ impl AdmissionPlugin for LimitRanger {
     }
 
     /// upstream: plugin/pkg/admission/limitranger#LimitRanger.Validate
-    fn validate(&self, context: &WriteContext<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), Refusal> {
+    fn validate(
+        &self,
+        context: &WriteContext<'_>,
+        object: Option<&Value>,
+        old: Option<&Value>,
+    ) -> Result<(), Rejection> {
         let Some(object) = object.filter(|_| !is_going(old)) else {
             return Ok(());
         };
@@ -86,7 +91,7 @@ impl AdmissionPlugin for LimitRanger {
                 }
             }
             if !findings.is_empty() {
-                return Err(Refusal::forbidden(aggregate(&findings)));
+                return Err(Rejection::forbidden(aggregate(&findings)));
             }
         }
         Ok(())

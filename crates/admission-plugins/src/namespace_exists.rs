@@ -1,5 +1,5 @@
 use holdfast_admission::{AdmissionPlugin, Calls};
-use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Rejection, WriteContext};
 use holdfast_value::Value;
 
 use crate::common::group_resource;
@@ -26,14 +26,14 @@ impl AdmissionPlugin for NamespaceExists {
         context: &WriteContext<'_>,
         _object: Option<&Value>,
         _old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Rejection> {
         if context.namespace.is_empty() || !context.resource.namespaced() {
             return Ok(());
         }
         let namespaces = group_resource("", "namespaces");
         match context.lookup.get(&namespaces, "", context.namespace) {
             Some(_) => Ok(()),
-            None => Err(Refusal::NotFound {
+            None => Err(Rejection::NotFound {
                 resource: namespaces,
                 name: context.namespace.to_owned(),
             }),

@@ -1,5 +1,5 @@
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Rejection, WriteContext};
 use holdfast_value::Value;
 
 use crate::common::group_resource;
@@ -36,12 +36,12 @@ impl AdmissionPlugin for NamespaceLifecycle {
         context: &WriteContext<'_>,
         _object: Option<&mut Value>,
         _old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Rejection> {
         let of_namespaces = context.resource.group.is_empty() && context.resource.plural == "namespaces";
         if of_namespaces {
             let deletes = context.operation == Operation::Delete;
             return match deletes && UNDELETABLE.contains(&context.name) {
-                true => Err(Refusal::forbidden("this namespace may not be deleted")),
+                true => Err(Rejection::forbidden("this namespace may not be deleted")),
                 false => Ok(()),
             };
         }
@@ -51,7 +51,7 @@ impl AdmissionPlugin for NamespaceLifecycle {
         }
         let namespaces = group_resource("", "namespaces");
         let Some(namespace) = context.lookup.get(&namespaces, "", context.namespace) else {
-            return Err(Refusal::NotFound {
+            return Err(Rejection::NotFound {
                 resource: namespaces,
                 name: context.namespace.to_owned(),
             });
@@ -60,7 +60,7 @@ impl AdmissionPlugin for NamespaceLifecycle {
             return Ok(());
         }
         let name = context.namespace;
-        Err(Refusal::Forbidden {
+        Err(Rejection::Forbidden {
             message: format!("unable to create new content in namespace {name} because it is being terminated"),
             causes: vec![(
                 "NamespaceTerminating".to_owned(),

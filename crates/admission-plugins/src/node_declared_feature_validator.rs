@@ -1,5 +1,5 @@
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Rejection, WriteContext};
 use holdfast_schema::Field;
 use holdfast_value::Value;
 
@@ -58,7 +58,12 @@ impl AdmissionPlugin for NodeDeclaredFeatureValidator {
     }
 
     /// upstream: plugin/pkg/admission/nodedeclaredfeatures#Plugin.Validate
-    fn validate(&self, context: &WriteContext<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), Refusal> {
+    fn validate(
+        &self,
+        context: &WriteContext<'_>,
+        object: Option<&Value>,
+        old: Option<&Value>,
+    ) -> Result<(), Rejection> {
         let Some(update) = PodUpdate::new(object, old) else {
             return Ok(());
         };
@@ -82,7 +87,7 @@ impl AdmissionPlugin for NodeDeclaredFeatureValidator {
         if missing.is_empty() {
             return Ok(());
         }
-        Err(Refusal::forbidden(format!(
+        Err(Rejection::forbidden(format!(
             "pod update requires features {} which are not available on node {:?}",
             missing.join(", "),
             update.node

@@ -3,7 +3,7 @@ use std::collections::HashMap;
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget};
 use holdfast_resource::table::items;
-use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Rejection, WriteContext};
 use holdfast_schema::{GroupKind, GroupVersion};
 use holdfast_value::Value;
 
@@ -35,7 +35,12 @@ impl AdmissionPlugin for OwnerReferencesPermissionEnforcement {
     }
 
     /// upstream: plugin/pkg/admission/gc#gcPermissionsEnforcement.Validate
-    fn validate(&self, context: &WriteContext<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), Refusal> {
+    fn validate(
+        &self,
+        context: &WriteContext<'_>,
+        object: Option<&Value>,
+        old: Option<&Value>,
+    ) -> Result<(), Rejection> {
         // Nodes write the status of Pods, but may not delete Pods of others.
         let of_status = context.resource.group.is_empty()
             && context.resource.plural == "pods"
@@ -103,7 +108,7 @@ fn may(context: &WriteContext<'_>, attributes: &Attributes<'_>) -> Result<(), St
 }
 
 /// upstream: plugin/pkg/admission/gc#gcPermissionsEnforcement.Validate
-fn check_may_delete(context: &WriteContext<'_>) -> Result<(), Refusal> {
+fn check_may_delete(context: &WriteContext<'_>) -> Result<(), Rejection> {
     let attributes = Attributes {
         verb: "delete",
         target: AccessTarget::Resource(ResourceTarget {
@@ -118,15 +123,15 @@ fn check_may_delete(context: &WriteContext<'_>) -> Result<(), Refusal> {
         }),
     };
     may(context, &attributes)
-        .map_err(|why| Refusal::forbidden(format!("cannot set an ownerRef on a resource you can't delete: {why}")))
+        .map_err(|why| Rejection::forbidden(format!("cannot set an ownerRef on a resource you can't delete: {why}")))
 }
 
 /// upstream: plugin/pkg/admission/gc#gcPermissionsEnforcement.Validate
-fn check_may_hold_up(context: &WriteContext<'_>, owner: &Value) -> Result<(), Refusal> {
+fn check_may_hold_up(context: &WriteContext<'_>, owner: &Value) -> Result<(), Rejection> {
     let text = |field: &str| owner.str_at(&[field]).unwrap_or_default();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
     let unknown = |why: String| {
-        Refusal::forbidden(format!(
+        Rejection::forbidden(format!(
             "cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion {api_version} Kind {kind}: \
              {why}"
         ))
@@ -155,7 +160,7 @@ fn check_may_hold_up(context: &WriteContext<'_>, owner: &Value) -> Result<(), Re
         }),
     };
     may(context, &attributes).map_err(|why| {
-        Refusal::forbidden(format!(
+        Rejection::forbidden(format!(
             "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: {why}"
         ))
     })

@@ -1,5 +1,5 @@
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Rejection, WriteContext};
 use holdfast_schema::Field;
 use holdfast_value::Value;
 
@@ -23,7 +23,12 @@ impl AdmissionPlugin for PersistentVolumeClaimResize {
     }
 
     /// upstream: plugin/pkg/admission/storage/persistentvolume/resize#persistentVolumeClaimResize.Validate
-    fn validate(&self, context: &WriteContext<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), Refusal> {
+    fn validate(
+        &self,
+        context: &WriteContext<'_>,
+        object: Option<&Value>,
+        old: Option<&Value>,
+    ) -> Result<(), Rejection> {
         let (Some(claim), Some(old)) = (object, old) else {
             return Ok(());
         };
@@ -38,7 +43,7 @@ impl AdmissionPlugin for PersistentVolumeClaimResize {
             return Ok(());
         }
         if old.str_at(&["status", "phase"]) != Some("Bound") {
-            return Err(Refusal::forbidden(
+            return Err(Rejection::forbidden(
                 "Only bound persistent volume claims can be expanded",
             ));
         }
@@ -49,7 +54,7 @@ impl AdmissionPlugin for PersistentVolumeClaimResize {
         if class.is_some_and(|class| Field::root(&class).child("allowVolumeExpansion").is_true()) {
             return Ok(());
         }
-        Err(Refusal::forbidden(
+        Err(Rejection::forbidden(
             "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize",
         ))
     }

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_resource::table::items;
-use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Rejection, WriteContext};
 use holdfast_value::Value;
 
 use crate::common::{add_finalizer, group_resource};
@@ -40,14 +40,14 @@ impl AdmissionPlugin for PodGroupWorkloadExists {
         context: &WriteContext<'_>,
         object: Option<&Value>,
         _old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Rejection> {
         let workload = object.and_then(|group| group.at(&["spec", "podGroupTemplateRef", "workload"]));
         let Some(reference) = workload.filter(|workload| !workload.is_null()) else {
             return Ok(());
         };
         let text = |name| reference.str_at(&[name]).unwrap_or_default();
         let (name, template) = (text("workloadName"), text("podGroupTemplateName"));
-        let reject = |why: String| Err(Refusal::forbidden(format!("PodGroup rejected: {why}")));
+        let reject = |why: String| Err(Rejection::forbidden(format!("PodGroup rejected: {why}")));
         let workloads = group_resource(GROUP, "workloads");
         let Some(workload) = context.lookup.get(&workloads, context.namespace, name) else {
             return reject(format!("Workload {name:?} not found"));
@@ -91,7 +91,7 @@ impl AdmissionPlugin for PodGroupProtection {
         _context: &WriteContext<'_>,
         object: Option<&mut Value>,
         _old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Rejection> {
         if let Some(group) = object {
             add_finalizer(group, PROTECTION);
         }
@@ -120,7 +120,12 @@ impl AdmissionPlugin for JobValidation {
     }
 
     /// upstream: plugin/pkg/admission/job#Plugin.Validate
-    fn validate(&self, context: &WriteContext<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), Refusal> {
+    fn validate(
+        &self,
+        context: &WriteContext<'_>,
+        object: Option<&Value>,
+        old: Option<&Value>,
+    ) -> Result<(), Rejection> {
         let (Some(job), Some(old)) = (object, old) else {
             return Ok(());
         };
@@ -128,7 +133,7 @@ impl AdmissionPlugin for JobValidation {
             return Ok(());
         }
         match gang_of(context, old) {
-            Some(name) => Err(Refusal::forbidden(format!(
+            Some(name) => Err(Rejection::forbidden(format!(
                 "cannot change parallelism for a Job referencing gang-scheduled PodGroup {name:?}"
             ))),
             None => Ok(()),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Rejection, WriteContext};
 use holdfast_schema::metadata::formats::{label_value, qualified_name};
 use holdfast_schema::{Field, FieldError, FieldPath};
 use holdfast_value::Value;
@@ -47,7 +47,7 @@ impl AdmissionPlugin for PodNodeSelector {
         context: &WriteContext<'_>,
         object: Option<&mut Value>,
         _old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Rejection> {
         let Some(pod) = object else {
             return Ok(());
         };
@@ -65,7 +65,7 @@ impl AdmissionPlugin for PodNodeSelector {
         context: &WriteContext<'_>,
         object: Option<&Value>,
         _old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Rejection> {
         let Some(pod) = object else {
             return Ok(());
         };
@@ -75,17 +75,17 @@ impl AdmissionPlugin for PodNodeSelector {
 }
 
 impl PodNodeSelector {
-    fn selector(&self, name: &str) -> Result<Labels, Refusal> {
+    fn selector(&self, name: &str) -> Result<Labels, Rejection> {
         labels_of(self.selectors.get(name).map_or("", String::as_str))
     }
 
     /// Returns the node labels of the namespace of the write.
-    fn of_namespace(&self, context: &WriteContext<'_>) -> Result<Labels, Refusal> {
+    fn of_namespace(&self, context: &WriteContext<'_>) -> Result<Labels, Rejection> {
         let name = context.namespace;
         let namespace = context
             .lookup
             .get(&group_resource("", "namespaces"), "", name)
-            .ok_or_else(|| Refusal::Internal(format!("namespace {name} does not exist")))?;
+            .ok_or_else(|| Rejection::Internal(format!("namespace {name} does not exist")))?;
         match namespace.str_at(&ANNOTATION) {
             Some(selector) => labels_of(selector),
             None => self.selector(OF_OTHERS),
@@ -93,7 +93,7 @@ impl PodNodeSelector {
     }
 
     /// upstream: plugin/pkg/admission/podnodeselector#Plugin.Validate
-    fn check(&self, context: &WriteContext<'_>, wanted: &Labels, pod: &Value) -> Result<(), Refusal> {
+    fn check(&self, context: &WriteContext<'_>, wanted: &Labels, pod: &Value) -> Result<(), Rejection> {
         check_conflicts(wanted, pod)?;
         let allowed = self.selector(context.namespace)?;
         let selector = Field::placed(pod.at(&SELECTOR), "");
@@ -110,7 +110,7 @@ impl PodNodeSelector {
 }
 
 /// upstream: plugin/pkg/admission/podnodeselector#Plugin.Admit
-fn check_conflicts(wanted: &Labels, pod: &Value) -> Result<(), Refusal> {
+fn check_conflicts(wanted: &Labels, pod: &Value) -> Result<(), Rejection> {
     let selector = Field::placed(pod.at(&SELECTOR), "");
     let differs =
         |(label, value): (&str, Field<'_, '_>)| wanted.get(label).is_some_and(|wanted| wanted != value.text());
@@ -124,8 +124,8 @@ fn check_conflicts(wanted: &Labels, pod: &Value) -> Result<(), Refusal> {
 }
 
 /// Returns an error that names the Pod, without the prefix of a name that is not generated yet.
-fn reject(pod: &Value, why: &str) -> Refusal {
-    Refusal::ForbiddenOn {
+fn reject(pod: &Value, why: &str) -> Rejection {
+    Rejection::ForbiddenOn {
         resource: group_resource("", "pods"),
         name: pod.str_at(&["metadata", "name"]).unwrap_or_default().to_owned(),
         message: why.to_owned(),
@@ -133,7 +133,7 @@ fn reject(pod: &Value, why: &str) -> Refusal {
 }
 
 /// Returns the labels of a selector of the form `a=b,c=d`. Its errors have no status in the reference.
-fn labels_of(selector: &str) -> Result<Labels, Refusal> {
+fn labels_of(selector: &str) -> Result<Labels, Rejection> {
     let mut labels = Labels::new();
     if selector.is_empty() {
         return Ok(labels);
@@ -141,12 +141,12 @@ fn labels_of(selector: &str) -> Result<Labels, Refusal> {
     for label in selector.split(',') {
         let parts: Vec<&str> = label.split('=').collect();
         let [key, value] = parts.as_slice() else {
-            return Err(Refusal::Failed(format!("invalid selector: [{}]", parts.join(" "))));
+            return Err(Rejection::Failed(format!("invalid selector: [{}]", parts.join(" "))));
         };
         let (key, value) = (key.trim(), value.trim());
         let invalid = |place: String, value: &str, errors: Vec<_>| {
             let error = FieldError::invalid(&FieldPath::new(&place), value, errors.join("; "));
-            Refusal::Failed(error.to_string())
+            Rejection::Failed(error.to_string())
         };
         let errors = qualified_name(key);
         if !errors.is_empty() {

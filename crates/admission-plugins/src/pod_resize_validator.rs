@@ -1,7 +1,7 @@
 use holdfast_admission::Interest;
 use holdfast_admission::{AdmissionPlugin, Calls};
 use holdfast_resource::quota::Amounts;
-use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Rejection, WriteContext};
 use holdfast_schema::Field;
 use holdfast_value::Value;
 
@@ -32,7 +32,12 @@ impl AdmissionPlugin for PodResizeValidator {
     }
 
     /// upstream: plugin/pkg/admission/podresize#Plugin.Validate
-    fn validate(&self, context: &WriteContext<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), Refusal> {
+    fn validate(
+        &self,
+        context: &WriteContext<'_>,
+        object: Option<&Value>,
+        old: Option<&Value>,
+    ) -> Result<(), Rejection> {
         let Some(update) = PodUpdate::new(object, old) else {
             return Ok(());
         };
@@ -53,8 +58,8 @@ impl AdmissionPlugin for PodResizeValidator {
 }
 
 /// Returns an error with a cause that only has a reason.
-fn rejected(reason: &str, message: String) -> Refusal {
-    Refusal::Forbidden {
+fn rejected(reason: &str, message: String) -> Rejection {
+    Rejection::Forbidden {
         message,
         causes: vec![(reason.to_owned(), String::new(), String::new())],
     }
@@ -63,7 +68,7 @@ fn rejected(reason: &str, message: String) -> Refusal {
 /// Checks that the allocatable cpu and memory of a node cover the requests of a Pod.
 ///
 /// upstream: plugin/pkg/admission/podresize#validateRequestsWithinAllocatable
-fn within_allocatable(requests: &Amounts, node: &Value) -> Result<(), Refusal> {
+fn within_allocatable(requests: &Amounts, node: &Value) -> Result<(), Rejection> {
     let mut errors = Vec::new();
     for (name, thousandths) in [("cpu", true), ("memory", false)] {
         let Some(requested) = requests.get(name) else {

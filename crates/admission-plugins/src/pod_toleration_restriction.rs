@@ -1,7 +1,7 @@
 //! Tolerations of namespaces.
 
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Rejection, WriteContext};
 use holdfast_schema::Field;
 use holdfast_value::{Map, Value};
 
@@ -79,7 +79,7 @@ impl AdmissionPlugin for PodTolerationRestriction {
         context: &WriteContext<'_>,
         object: Option<&mut Value>,
         old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Rejection> {
         let Some(pod) = object else {
             return Ok(());
         };
@@ -111,7 +111,7 @@ impl AdmissionPlugin for PodTolerationRestriction {
         context: &WriteContext<'_>,
         object: Option<&Value>,
         _old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Rejection> {
         let tolerations = object.map(of_pod).unwrap_or_default();
         if tolerations.is_empty() {
             return Ok(());
@@ -125,7 +125,7 @@ impl AdmissionPlugin for PodTolerationRestriction {
         if allowed.is_empty() || tolerations.iter().all(fits) {
             return Ok(());
         }
-        Err(Refusal::Failed(format!(
+        Err(Rejection::Failed(format!(
             "pod tolerations (possibly merged with namespace default tolerations) conflict with its {scope} whitelist"
         )))
     }
@@ -213,10 +213,10 @@ fn of_pod(pod: &Value) -> Vec<Toleration> {
 }
 
 /// Returns the tolerations in an annotation of the namespace, or `None` if the annotation is missing.
-fn of_namespace(context: &WriteContext<'_>, annotation: &str) -> Result<Option<Vec<Toleration>>, Refusal> {
+fn of_namespace(context: &WriteContext<'_>, annotation: &str) -> Result<Option<Vec<Toleration>>, Rejection> {
     let namespaces = group_resource("", "namespaces");
     let Some(namespace) = context.lookup.get(&namespaces, "", context.namespace) else {
-        return Err(Refusal::NotFound {
+        return Err(Rejection::NotFound {
             resource: namespaces,
             name: context.namespace.to_owned(),
         });
@@ -228,7 +228,7 @@ fn of_namespace(context: &WriteContext<'_>, annotation: &str) -> Result<Option<V
         return Ok(Some(Vec::new()));
     }
     let list = read_json(text).and_then(|list| tolerations_of(&list));
-    list.map(Some).map_err(Refusal::Failed)
+    list.map(Some).map_err(Rejection::Failed)
 }
 
 /// Decodes a list of tolerations as Go does: case-insensitive field names, no unknown fields.

@@ -1,5 +1,5 @@
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Rejection, WriteContext};
 use holdfast_value::Value;
 
 use crate::common::group_resource;
@@ -51,7 +51,7 @@ impl AdmissionPlugin for PodTopologyLabels {
         context: &WriteContext<'_>,
         object: Option<&mut Value>,
         _old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Rejection> {
         let Some(object) = object else {
             return Ok(());
         };

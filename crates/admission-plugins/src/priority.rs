@@ -1,7 +1,7 @@
 use std::ops::ControlFlow;
 
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Rejection, WriteContext};
 use holdfast_schema::Field;
 use holdfast_value::Value;
 
@@ -54,12 +54,12 @@ impl AdmissionPlugin for Priority {
         context: &WriteContext<'_>,
         object: Option<&mut Value>,
         old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Rejection> {
         // The reference rejects this before all other checks of the object, including preconditions.
         let of_system = || SYSTEM_CLASSES.iter().any(|(name, ..)| *name == context.name);
         if context.operation == Operation::Delete && context.resource.plural == CLASSES && of_system() {
             let why = "this is a system priority class and cannot be deleted";
-            return Err(Refusal::forbidden(why));
+            return Err(Rejection::forbidden(why));
         }
         let pod = match (object, context.resource.plural.as_str()) {
             (Some(pod), PODS) => pod,
@@ -86,7 +86,7 @@ impl AdmissionPlugin for Priority {
         context: &WriteContext<'_>,
         object: Option<&Value>,
         _old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Rejection> {
         if [PODS, POD_GROUPS].contains(&context.resource.plural.as_str()) {
             return Ok(());
         }
@@ -96,7 +96,7 @@ impl AdmissionPlugin for Priority {
         };
         match default_class(context) {
             Some(other) if Some(other.name.as_str()) != class.str_at(&["metadata", "name"]) => {
-                Err(Refusal::forbidden(format!(
+                Err(Rejection::forbidden(format!(
                     "PriorityClass {} is already marked as default. Only one default can exist",
                     other.name
                 )))
@@ -109,13 +109,13 @@ impl AdmissionPlugin for Priority {
 /// Returns the class that an object names, or else the default class.
 ///
 /// upstream: plugin/pkg/admission/priority#Plugin.resolvePriorityClass
-fn class_of(context: &WriteContext<'_>, object: &Value) -> Result<Class, Refusal> {
+fn class_of(context: &WriteContext<'_>, object: &Value) -> Result<Class, Rejection> {
     let requested = object.str_at(&["spec", "priorityClassName"]).unwrap_or_default();
     let class = if requested.is_empty() {
         default_class(context)
     } else {
         let found = class_of_name(context, requested);
-        Some(found.ok_or_else(|| Refusal::forbidden(format!("no PriorityClass with name {requested} was found")))?)
+        Some(found.ok_or_else(|| Rejection::forbidden(format!("no PriorityClass with name {requested} was found")))?)
     };
     Ok(class.unwrap_or(Class {
         name: String::new(),
@@ -127,11 +127,11 @@ fn class_of(context: &WriteContext<'_>, object: &Value) -> Result<Class, Refusal
 /// Sets the priority of a PodGroup from its class.
 ///
 /// upstream: plugin/pkg/admission/priority#Plugin.admitPodGroup
-fn admit_group(context: &WriteContext<'_>, group: &mut Value) -> Result<(), Refusal> {
+fn admit_group(context: &WriteContext<'_>, group: &mut Value) -> Result<(), Rejection> {
     let class = class_of(context, group)?;
     let stated = group.at(&["spec", "priority"]).and_then(Value::as_i64);
     if let Some(priority) = stated.filter(|priority| *priority != class.value) {
-        return Err(Refusal::forbidden(format!(
+        return Err(Rejection::forbidden(format!(
             "priority set in the pod group ({priority}) must match the priority computed ({}) based on the priority class set in \
              the spec",
             class.value
@@ -145,11 +145,11 @@ fn admit_group(context: &WriteContext<'_>, group: &mut Value) -> Result<(), Refu
 }
 
 /// upstream: plugin/pkg/admission/priority#Plugin.admitPod
-fn admit_new(context: &WriteContext<'_>, pod: &mut Value) -> Result<(), Refusal> {
+fn admit_new(context: &WriteContext<'_>, pod: &mut Value) -> Result<(), Rejection> {
     let class = class_of(context, pod)?;
     let stated = pod.at(&["spec", "priority"]).and_then(Value::as_i64);
     if let Some(priority) = stated.filter(|priority| *priority != class.value) {
-        return Err(Refusal::forbidden(format!(
+        return Err(Rejection::forbidden(format!(
             "the integer value of priority ({priority}) must not be provided in pod spec; priority admission controller \
              computed {} from the given PriorityClass name",
             class.value
@@ -157,7 +157,7 @@ fn admit_new(context: &WriteContext<'_>, pod: &mut Value) -> Result<(), Refusal>
     }
     let preemption = pod.str_at(&["spec", "preemptionPolicy"]);
     if let Some(policy) = preemption.filter(|policy| *policy != class.preemption) {
-        return Err(Refusal::forbidden(format!(
+        return Err(Rejection::forbidden(format!(
             "the string value of PreemptionPolicy ({policy}) must not be provided in pod spec; priority admission controller \
              computed {} from the given PriorityClass name",
             class.preemption

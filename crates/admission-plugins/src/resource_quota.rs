@@ -12,7 +12,7 @@ use holdfast_gotext::errors::aggregate;
 use holdfast_gotext::quantity::Quantity;
 use holdfast_resource::quota::{Amounts, amounts};
 use holdfast_resource::table::items;
-use holdfast_resource::{Counted, Operation, Refusal, WriteContext};
+use holdfast_resource::{Counted, Operation, Rejection, WriteContext};
 use holdfast_schema::Field;
 use holdfast_value::Value;
 
@@ -156,7 +156,7 @@ impl AdmissionPlugin for ResourceQuota {
         context: &WriteContext<'_>,
         object: &Value,
         old: Option<&dyn Fn() -> Value>,
-    ) -> Result<Vec<Reservation>, Refusal> {
+    ) -> Result<Vec<Reservation>, Rejection> {
         let Some(counted) = Counted::for_resource(context.resource).filter(|counted| may_take(context, counted)) else {
             return Ok(Vec::new());
         };
@@ -227,7 +227,7 @@ impl ResourceQuota {
         taken: &Amounts,
         quotas: &[Value],
         covered_scopes: &[String],
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Rejection> {
         let of_resource = self
             .limited
             .iter()
@@ -244,7 +244,7 @@ impl ResourceQuota {
             .map(|(name, _)| name.as_str())
             .collect();
         if !uncovered.is_empty() {
-            return Err(Refusal::forbidden(format!(
+            return Err(Rejection::forbidden(format!(
                 "insufficient quota to consume: {}",
                 uncovered.join(",")
             )));
@@ -257,7 +257,7 @@ impl ResourceQuota {
             .collect();
         match uncovered.is_empty() {
             true => Ok(()),
-            false => Err(Refusal::Failed(format!(
+            false => Err(Rejection::Failed(format!(
                 "insufficient quota to match these scopes: [{}]",
                 uncovered.join(" ")
             ))),
@@ -297,7 +297,7 @@ fn counts(quota: &Value, counted: &Counted<'_>, object: &Value) -> bool {
 /// Rejects a Pod without an amount that the quota counts, and any object while the usage of the quota is unknown.
 ///
 /// upstream: k8s.io/apiserver/pkg/admission/plugin/resourcequota#CheckRequest
-fn check_status(quota: &Value, counted: &Counted<'_>, object: &Value) -> Result<(), Refusal> {
+fn check_status(quota: &Value, counted: &Counted<'_>, object: &Value) -> Result<(), Rejection> {
     let root = Field::root(quota);
     let status = root.child("status");
     let (hard, used) = (status.child("hard"), status.child("used"));
@@ -309,13 +309,13 @@ fn check_status(quota: &Value, counted: &Counted<'_>, object: &Value) -> Result<
     let name = quota.str_at(&["metadata", "name"]).unwrap_or_default();
     let usage = counted.beyond_number();
     if let Some(missing) = usage.and_then(|usage| usage.unstated(&taken, object)) {
-        return Err(Refusal::forbidden(format!(
+        return Err(Rejection::forbidden(format!(
             "failed quota: {name}: must specify {missing}"
         )));
     }
     if taken.iter().any(|resource| !used.entry(resource).is_set()) {
         taken.sort_unstable();
-        return Err(Refusal::forbidden(format!(
+        return Err(Rejection::forbidden(format!(
             "status unknown for quota: {name}, resources: {}",
             taken.join(",")
         )));
@@ -335,7 +335,7 @@ fn growth(now: &Amounts, before: &Amounts) -> Amounts {
 /// Returns the quota with `more` added to its usage, or `None` if it counts none of it.
 ///
 /// upstream: k8s.io/apiserver/pkg/admission/plugin/resourcequota#CheckRequest
-fn reserved(mut quota: Value, more: &Amounts) -> Result<Option<Value>, Refusal> {
+fn reserved(mut quota: Value, more: &Amounts) -> Result<Option<Value>, Rejection> {
     let root = Field::root(&quota);
     let status = root.child("status");
     let (hard, used) = (amounts(&status.child("hard")), amounts(&status.child("used")));
@@ -357,7 +357,7 @@ fn reserved(mut quota: Value, more: &Amounts) -> Result<Option<Value>, Refusal> 
                 .filter_map(|name| Some(format!("{name}={}", list.get(*name)?)));
             amounts.collect::<Vec<_>>().join(",")
         };
-        return Err(Refusal::forbidden(format!(
+        return Err(Rejection::forbidden(format!(
             "exceeded quota: {}, requested: {}, used: {}, limited: {}",
             quota.str_at(&["metadata", "name"]).unwrap_or_default(),
             shown(more),

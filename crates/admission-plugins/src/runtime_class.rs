@@ -1,5 +1,5 @@
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Rejection, WriteContext};
 use holdfast_schema::Field;
 use holdfast_schema::metadata::formats::path_segment;
 use holdfast_value::Value;
@@ -31,7 +31,7 @@ impl AdmissionPlugin for RuntimeClass {
         context: &WriteContext<'_>,
         object: Option<&mut Value>,
         _old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Rejection> {
         let Some(pod) = object else {
             return Ok(());
         };
@@ -48,7 +48,7 @@ impl AdmissionPlugin for RuntimeClass {
         context: &WriteContext<'_>,
         object: Option<&Value>,
         _old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Rejection> {
         let Some(pod) = object else {
             return Ok(());
         };
@@ -73,8 +73,8 @@ impl AdmissionPlugin for RuntimeClass {
     }
 }
 
-fn rejected(reason: &str) -> Refusal {
-    Refusal::forbidden(format!("pod rejected: {reason}"))
+fn rejected(reason: &str) -> Rejection {
+    Rejection::forbidden(format!("pod rejected: {reason}"))
 }
 
 /// Returns the error with which the reference's client rejects a name without a request.
@@ -86,12 +86,12 @@ fn unaddressable(name: &str) -> Option<String> {
     (!errors.is_empty()).then(|| format!("invalid resource name {name:?}: [{}]", errors.join(" ")))
 }
 
-fn class_of(context: &WriteContext<'_>, pod: &Value) -> Result<Option<Value>, Refusal> {
+fn class_of(context: &WriteContext<'_>, pod: &Value) -> Result<Option<Value>, Rejection> {
     let Some(name) = pod.str_at(&["spec", "runtimeClassName"]) else {
         return Ok(None);
     };
-    if let Some(fault) = unaddressable(name) {
-        return Err(Refusal::Failed(fault));
+    if let Some(message) = unaddressable(name) {
+        return Err(Rejection::Failed(message));
     }
     let found = context
         .lookup
@@ -102,7 +102,7 @@ fn class_of(context: &WriteContext<'_>, pod: &Value) -> Result<Option<Value>, Re
 }
 
 /// upstream: plugin/pkg/admission/runtimeclass#setOverhead
-fn set_overhead(pod: &mut Value, class: &Value) -> Result<(), Refusal> {
+fn set_overhead(pod: &mut Value, class: &Value) -> Result<(), Rejection> {
     let Some(fixed) = class
         .at(&["overhead", "podFixed"])
         .filter(|fixed| !is_zero(Some(fixed)))
@@ -118,14 +118,14 @@ fn set_overhead(pod: &mut Value, class: &Value) -> Result<(), Refusal> {
 }
 
 /// upstream: plugin/pkg/admission/runtimeclass#setScheduling
-fn set_scheduling(pod: &mut Value, class: &Value) -> Result<(), Refusal> {
+fn set_scheduling(pod: &mut Value, class: &Value) -> Result<(), Rejection> {
     let class = Field::root(class);
     let scheduling = class.child("scheduling");
     for (label, value) in scheduling.child("nodeSelector").entries() {
         let place = ["spec", "nodeSelector", label];
         match pod.str_at(&place) {
             Some(stated) if stated != value.text() => {
-                return Err(Refusal::forbidden(format!(
+                return Err(Rejection::forbidden(format!(
                     "conflict: runtimeClass.scheduling.nodeSelector[{label}] = {}; pod.spec.nodeSelector[{label}] = {stated}",
                     value.text()
                 )));

@@ -1,7 +1,7 @@
 //! Admission of Pods by their service account: <https://kubernetes.io/docs/concepts/security/service-accounts/>.
 
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Rejection, WriteContext};
 use holdfast_schema::Field;
 use holdfast_value::{Map, Value};
 
@@ -59,7 +59,7 @@ impl AdmissionPlugin for ServiceAccount {
         context: &WriteContext<'_>,
         object: Option<&mut Value>,
         _old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Rejection> {
         let Some(pod) = object.filter(|_| context.operation == Operation::Create) else {
             return Ok(());
         };
@@ -92,7 +92,7 @@ impl AdmissionPlugin for ServiceAccount {
         context: &WriteContext<'_>,
         object: Option<&Value>,
         _old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Rejection> {
         let Some(pod) = object else {
             return Ok(());
         };
@@ -119,19 +119,19 @@ fn account_of(pod: &Value) -> &str {
     pod.str_at(&["spec", "serviceAccountName"]).unwrap_or_default()
 }
 
-fn account(context: &WriteContext<'_>, name: &str) -> Result<Value, Refusal> {
+fn account(context: &WriteContext<'_>, name: &str) -> Result<Value, Rejection> {
     let accounts = group_resource("", "serviceaccounts");
     context.lookup.get(&accounts, context.namespace, name).ok_or_else(|| {
-        Refusal::forbidden(format!(
+        Rejection::forbidden(format!(
             "error looking up service account {}/{name}: serviceaccount {name:?} not found",
             context.namespace
         ))
     })
 }
 
-fn account_required(context: &WriteContext<'_>, pod: &Value) -> Result<Value, Refusal> {
+fn account_required(context: &WriteContext<'_>, pod: &Value) -> Result<Value, Rejection> {
     match account_of(pod) {
-        "" => Err(Refusal::forbidden(format!(
+        "" => Err(Rejection::forbidden(format!(
             "no service account specified for pod {}/{}",
             context.namespace,
             pod.str_at(&["metadata", "name"]).unwrap_or_default()
@@ -143,7 +143,7 @@ fn account_required(context: &WriteContext<'_>, pod: &Value) -> Result<Value, Re
 /// Rejects a Pod whose account is missing or does not list the secrets that the Pod references.
 ///
 /// upstream: plugin/pkg/admission/serviceaccount#Plugin.limitSecretReferences
-fn check(context: &WriteContext<'_>, pod: &Value) -> Result<(), Refusal> {
+fn check(context: &WriteContext<'_>, pod: &Value) -> Result<(), Rejection> {
     let account = account_required(context, pod)?;
     if !keeps_to_own_secrets(&account) {
         return Ok(());
@@ -156,7 +156,7 @@ fn check(context: &WriteContext<'_>, pod: &Value) -> Result<(), Refusal> {
         let source = volume.child("secret");
         let secret = source.child("secretName").text();
         if source.is_set() && !own.contains(&secret) {
-            return Err(Refusal::forbidden(format!(
+            return Err(Rejection::forbidden(format!(
                 "volume with secret.secretName=\"{secret}\" is not allowed because service account {name} does not reference \
                  that secret"
             )));
@@ -167,7 +167,7 @@ fn check(context: &WriteContext<'_>, pod: &Value) -> Result<(), Refusal> {
     for (at, secret) in spec.child("imagePullSecrets").items().enumerate() {
         let secret = secret.child("name").text();
         if !own.contains(&secret) {
-            return Err(Refusal::forbidden(format!(
+            return Err(Rejection::forbidden(format!(
                 "imagePullSecrets[{at}].name=\"{secret}\" is not allowed because service account {name} does not reference \
                  that imagePullSecret"
             )));
@@ -179,7 +179,7 @@ fn check(context: &WriteContext<'_>, pod: &Value) -> Result<(), Refusal> {
 /// Rejects variables from secrets that the account does not list.
 ///
 /// upstream: plugin/pkg/admission/serviceaccount#Plugin.limitSecretReferences
-fn check_variables(account: &Value, pod: &Value, lists: &[(&str, &str)]) -> Result<(), Refusal> {
+fn check_variables(account: &Value, pod: &Value, lists: &[(&str, &str)]) -> Result<(), Rejection> {
     let name = account.str_at(&["metadata", "name"]).unwrap_or_default();
     let own: Vec<&str> = names_in(account, "secrets").collect();
     let root = Field::root(pod);
@@ -191,7 +191,7 @@ fn check_variables(account: &Value, pod: &Value, lists: &[(&str, &str)]) -> Resu
                 let reference = from.child("secretKeyRef");
                 let secret = reference.child("name").text();
                 if reference.is_set() && !own.contains(&secret) {
-                    return Err(Refusal::forbidden(format!(
+                    return Err(Rejection::forbidden(format!(
                         "{called} {} with envVar {} referencing secret.secretName=\"{secret}\" is not allowed because service \
                          account {name} does not reference that secret",
                         container.child("name").text(),
@@ -207,14 +207,14 @@ fn check_variables(account: &Value, pod: &Value, lists: &[(&str, &str)]) -> Resu
 /// Rejects mirror Pods that reference service accounts, secrets or service account tokens.
 ///
 /// upstream: plugin/pkg/admission/serviceaccount#Plugin.Validate
-fn check_mirror(pod: &Value) -> Result<(), Refusal> {
+fn check_mirror(pod: &Value) -> Result<(), Rejection> {
     if !account_of(pod).is_empty() {
-        return Err(Refusal::forbidden("a mirror pod may not reference service accounts"));
+        return Err(Rejection::forbidden("a mirror pod may not reference service accounts"));
     }
     let root = Field::root(pod);
     let spec = root.child("spec");
     if names_secret(&spec) {
-        return Err(Refusal::forbidden("a mirror pod may not reference secrets"));
+        return Err(Rejection::forbidden("a mirror pod may not reference secrets"));
     }
     let has_token = spec.child("volumes").items().any(|volume| {
         let projected = volume.child("projected");
@@ -224,7 +224,7 @@ fn check_mirror(pod: &Value) -> Result<(), Refusal> {
             .any(|source| source.child("serviceAccountToken").is_set())
     });
     match has_token {
-        true => Err(Refusal::forbidden(
+        true => Err(Rejection::forbidden(
             "a mirror pod may not use ServiceAccountToken volume projections",
         )),
         false => Ok(()),

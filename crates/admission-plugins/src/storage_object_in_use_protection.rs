@@ -1,5 +1,5 @@
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Rejection, WriteContext};
 use holdfast_value::Value;
 
 use crate::common::add_finalizer;
@@ -38,7 +38,7 @@ impl AdmissionPlugin for StorageObjectInUseProtection {
         context: &WriteContext<'_>,
         object: Option<&mut Value>,
         _old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Rejection> {
         let protection = FINALIZERS.iter().find(|(plural, _)| context.resource.plural == *plural);
         let (Some((_, finalizer)), Some(object)) = (protection, object) else {
             return Ok(());

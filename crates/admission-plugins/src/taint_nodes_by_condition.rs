@@ -1,5 +1,5 @@
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Rejection, WriteContext};
 use holdfast_schema::Field;
 use holdfast_value::{Map, Value};
 
@@ -28,7 +28,7 @@ impl AdmissionPlugin for TaintNodesByCondition {
         _context: &WriteContext<'_>,
         object: Option<&mut Value>,
         _old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Rejection> {
         let Some(node) = object else {
             return Ok(());
         };

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Rejection, WriteContext};
 use holdfast_value::Value;
 
 use crate::plugin::ANY;
@@ -194,8 +194,8 @@ impl AdmissionChain {
         &self,
         mut pass: Pass<'_>,
         context: &WriteContext<'_>,
-        mut call: impl FnMut(&dyn AdmissionPlugin) -> Result<(), Refusal>,
-    ) -> Result<(), Refusal> {
+        mut call: impl FnMut(&dyn AdmissionPlugin) -> Result<(), Rejection>,
+    ) -> Result<(), Rejection> {
         for (place, plugin) in self.concerned(context, false) {
             let outcome = call(plugin);
             pass.called(place, outcome.is_err());
@@ -213,7 +213,7 @@ impl AdmissionChain {
         context: &WriteContext<'_>,
         mut object: Option<&mut Value>,
         old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Rejection> {
         let pass = self.timings.pass(Step::Admit, context.operation);
         self.call(pass, context, |plugin| {
             plugin.mutate(context, object.as_deref_mut(), old)
@@ -231,7 +231,7 @@ impl AdmissionChain {
         context: &WriteContext<'_>,
         object: Option<&Value>,
         old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Rejection> {
         let pass = self.timings.pass(Step::Validate, context.operation);
         self.call(pass, context, |plugin| plugin.validate(context, object, old))
     }
@@ -240,7 +240,7 @@ impl AdmissionChain {
     ///
     /// # Errors
     /// If a plugin rejects the write; the first rejection.
-    pub async fn consult(&self, context: &WriteContext<'_>, object: Option<&Value>) -> Result<(), Refusal> {
+    pub async fn consult(&self, context: &WriteContext<'_>, object: Option<&Value>) -> Result<(), Rejection> {
         let asking = self.asking.iter().filter_map(|place| self.plugins.get(*place));
         for plugin in asking.filter(|plugin| plugin.concerns(context)) {
             plugin.consult(context, object).await?;
@@ -257,7 +257,7 @@ impl AdmissionChain {
         context: &WriteContext<'_>,
         object: &Value,
         old: Option<&dyn Fn() -> Value>,
-    ) -> Result<Vec<Reservation>, Refusal> {
+    ) -> Result<Vec<Reservation>, Rejection> {
         let mut reservations = Vec::new();
         for (place, plugin) in self.concerned(context, true) {
             let mut calls = self.timings.calls(Step::Validate, context.operation);

@@ -3,7 +3,7 @@
 
 use std::pin::Pin;
 
-use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Rejection, WriteContext};
 use holdfast_schema::GroupResource;
 use holdfast_value::Value;
 
@@ -126,7 +126,7 @@ pub struct Reservation {
 }
 
 /// Pending decision of others on a write.
-pub type Consultation<'a> = Pin<Box<dyn Future<Output = Result<(), Refusal>> + Send + 'a>>;
+pub type Consultation<'a> = Pin<Box<dyn Future<Output = Result<(), Rejection>> + Send + 'a>>;
 
 /// An admission plugin: it may change a write, reject it, or reserve quotas for it.
 pub trait AdmissionPlugin: Send + Sync {
@@ -170,13 +170,18 @@ pub trait AdmissionPlugin: Send + Sync {
         context: &WriteContext<'_>,
         object: Option<&mut Value>,
         old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Rejection> {
         let _ = (context, object, old);
         Ok(())
     }
 
     /// Validates the write after all changes are made. `object` is `None` for deletions, `old` for creations.
-    fn validate(&self, context: &WriteContext<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), Refusal> {
+    fn validate(
+        &self,
+        context: &WriteContext<'_>,
+        object: Option<&Value>,
+        old: Option<&Value>,
+    ) -> Result<(), Rejection> {
         let _ = (context, object, old);
         Ok(())
     }
@@ -208,7 +213,7 @@ pub trait AdmissionPlugin: Send + Sync {
         context: &WriteContext<'_>,
         object: &Value,
         old: Option<&dyn Fn() -> Value>,
-    ) -> Result<Vec<Reservation>, Refusal> {
+    ) -> Result<Vec<Reservation>, Rejection> {
         let _ = (context, object, old);
         Ok(Vec::new())
     }

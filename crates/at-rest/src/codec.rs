@@ -8,7 +8,7 @@ use holdfast_schema::types::{self, TypeId, TypeTable};
 use holdfast_store::{Codec, CodecError, ENCRYPTED_WITHOUT_PROVIDER, TimeToLive, Value as Served, is_encrypted};
 use holdfast_value::{Growth, Limits, SmolStr, Value, json};
 
-use crate::Fault;
+use crate::AtRestError;
 use crate::custom::{self, write_served};
 
 /// Kind in a version that is not served, whose objects have the type of a served one.
@@ -57,7 +57,7 @@ impl StorageCodec {
     ///
     /// # Errors
     /// Fails if the object does not have the kind that its key requires.
-    pub fn to_rest(&self, key: &[u8], served: &Served, old: Option<&[u8]>) -> Result<Vec<u8>, Fault> {
+    pub fn to_rest(&self, key: &[u8], served: &Served, old: Option<&[u8]>) -> Result<Vec<u8>, AtRestError> {
         let Some((resource, storage)) = self.stored_around(key) else {
             return match is_of_group(key) {
                 true => Ok(custom::encode(served)),
@@ -86,7 +86,7 @@ impl StorageCodec {
     }
 
     /// Returns the stored form of an object without a resource, such as a range of allocated addresses.
-    fn unlisted_to_rest(&self, served: &Served) -> Result<Vec<u8>, Fault> {
+    fn unlisted_to_rest(&self, served: &Served) -> Result<Vec<u8>, AtRestError> {
         let Ok(mut object) = json::parse(served.bytes(), &Limits::TRUSTED) else {
             return Ok(served.bytes().to_vec());
         };
@@ -95,7 +95,7 @@ impl StorageCodec {
         self.write(self.encoding, &api_version, &kind, &object)
     }
 
-    fn write(&self, encoding: Encoding, api_version: &str, kind: &str, object: &Value) -> Result<Vec<u8>, Fault> {
+    fn write(&self, encoding: Encoding, api_version: &str, kind: &str, object: &Value) -> Result<Vec<u8>, AtRestError> {
         let type_id = self.type_of(api_version, kind)?;
         let mut bytes = Vec::new();
         match encoding {
@@ -116,7 +116,7 @@ impl StorageCodec {
     ///
     /// # Errors
     /// Fails if no server can have written these bytes at this key.
-    pub fn from_rest(&self, key: &[u8], stored_bytes: &[u8]) -> Result<Served, Fault> {
+    pub fn from_rest(&self, key: &[u8], stored_bytes: &[u8]) -> Result<Served, AtRestError> {
         let types = self.messages.types();
         let Some((resource, storage)) = self.stored_around(key) else {
             return match is_of_group(key) {
@@ -128,7 +128,7 @@ impl StorageCodec {
         let (_, kind) = identity(&object)?;
         if kind != resource.kind {
             let expected = resource.kind.clone();
-            return Err(Fault::OtherKind { found: kind, expected });
+            return Err(AtRestError::OtherKind { found: kind, expected });
         }
         let stored = object.clone();
         let mut object = resource.from_rest(object);
@@ -156,7 +156,7 @@ impl StorageCodec {
     }
 
     /// Decodes an object without a resource if its type is known; otherwise returns it unchanged.
-    fn unlisted_from_rest(&self, stored_bytes: &[u8]) -> Result<Served, Fault> {
+    fn unlisted_from_rest(&self, stored_bytes: &[u8]) -> Result<Served, AtRestError> {
         match self.read(stored_bytes) {
             Ok(object) => {
                 let (api_version, kind) = identity(&object)?;
@@ -174,7 +174,7 @@ impl StorageCodec {
     }
 
     /// Reads an object in its stored version.
-    fn read(&self, stored_bytes: &[u8]) -> Result<Value, Fault> {
+    fn read(&self, stored_bytes: &[u8]) -> Result<Value, AtRestError> {
         if stored_bytes.starts_with(&MAGIC) {
             let envelope = Envelope::read(stored_bytes)?;
             let type_id = self.type_of(&envelope.api_version, &envelope.kind)?;
@@ -189,14 +189,14 @@ impl StorageCodec {
         Ok(types::decode(self.messages.types(), type_id, &object)?.value)
     }
 
-    fn type_of(&self, api_version: &str, kind: &str) -> Result<TypeId, Fault> {
+    fn type_of(&self, api_version: &str, kind: &str) -> Result<TypeId, AtRestError> {
         let known = self.messages.types().id_of_object(api_version, kind);
         let older = || {
             self.older
                 .get(&(SmolStr::new(api_version), SmolStr::new(kind)))
                 .copied()
         };
-        known.or_else(older).ok_or_else(|| Fault::UnknownKind {
+        known.or_else(older).ok_or_else(|| AtRestError::UnknownKind {
             api_version: SmolStr::new(api_version),
             kind: SmolStr::new(kind),
         })
@@ -214,14 +214,14 @@ impl Codec for StorageCodec {
         let stored_bytes = self.to_rest(key, value, old.map(|old| &old[..]));
         stored_bytes
             .map(Bytes::from)
-            .map_err(|fault| CodecError::new(key, fault))
+            .map_err(|error| CodecError::new(key, error))
     }
 
     fn decode(&self, key: &[u8], stored: &[u8]) -> Result<Served, CodecError> {
         if is_encrypted(stored) {
             return Err(CodecError::untransformable(key, ENCRYPTED_WITHOUT_PROVIDER));
         }
-        self.from_rest(key, stored).map_err(|fault| CodecError::new(key, fault))
+        self.from_rest(key, stored).map_err(|error| CodecError::new(key, error))
     }
 
     fn time_to_live(&self, key: &[u8]) -> TimeToLive {
@@ -247,10 +247,10 @@ fn is_of_group(key: &[u8]) -> bool {
     segments.nth(2).is_some_and(|segment| segment.contains(&b'.'))
 }
 
-fn identity(object: &Value) -> Result<(SmolStr, SmolStr), Fault> {
+fn identity(object: &Value) -> Result<(SmolStr, SmolStr), AtRestError> {
     let text = |name, said| match object.str_at(&[name]) {
         Some(text) if !text.is_empty() => Ok(SmolStr::new(text)),
-        _ => Err(Fault::Unidentified(said)),
+        _ => Err(AtRestError::Unidentified(said)),
     };
     let kind = text("kind", "Kind")?;
     Ok((text("apiVersion", "apiVersion")?, kind))

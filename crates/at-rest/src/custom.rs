@@ -4,7 +4,7 @@ use holdfast_schema::types::{TypeTable, write_object_with_room};
 use holdfast_store::Value as Served;
 use holdfast_value::{Limits, Value, cbor, json};
 
-use crate::Fault;
+use crate::AtRestError;
 
 /// Member of a served object that is not stored.
 const REVISION: &[u8] = br#""resourceVersion":""#;
@@ -36,11 +36,15 @@ fn around_revision(bytes: &[u8], at: usize) -> Option<(&[u8], &[u8])> {
 }
 
 /// Returns the served form of a stored object.
-pub(crate) fn decode(types: &TypeTable, stored: &[u8]) -> Result<Served, Fault> {
+pub(crate) fn decode(types: &TypeTable, stored: &[u8]) -> Result<Served, AtRestError> {
     let object = tree(stored)?;
     for name in ["kind", "apiVersion"] {
         if object.str_at(&[name]).unwrap_or_default().is_empty() {
-            return Err(Fault::Unidentified(if name == "kind" { "Kind" } else { "apiVersion" }));
+            return Err(AtRestError::Unidentified(if name == "kind" {
+                "Kind"
+            } else {
+                "apiVersion"
+            }));
         }
     }
     Ok(write_served(types, None, &object, stored.len() + 32, &[]))
@@ -111,9 +115,9 @@ mod tests {
 
     #[test]
     fn object_without_kind_is_rejected() {
-        let fault = |text: &str| decode(&TypeTable::default(), text.as_bytes()).unwrap_err().to_string();
-        assert_eq!(fault(r#"{"apiVersion":"a.io/v1"}"#), "Object 'Kind' is missing");
-        assert_eq!(fault(r#"{"kind":"A"}"#), "Object 'apiVersion' is missing");
-        assert!(!fault("{").is_empty());
+        let error = |text: &str| decode(&TypeTable::default(), text.as_bytes()).unwrap_err().to_string();
+        assert_eq!(error(r#"{"apiVersion":"a.io/v1"}"#), "Object 'Kind' is missing");
+        assert_eq!(error(r#"{"kind":"A"}"#), "Object 'apiVersion' is missing");
+        assert!(!error("{").is_empty());
     }
 }

@@ -4,7 +4,7 @@ use holdfast_value::SmolStr;
 
 /// Error of converting an object.
 #[derive(Debug, thiserror::Error)]
-pub enum Fault {
+pub enum AtRestError {
     /// The stored bytes are neither protobuf nor JSON.
     #[error(transparent)]
     Protobuf(#[from] DecodeError),

@@ -20,4 +20,4 @@ pub mod encryption;
 mod error;
 
 pub use codec::{OlderKind, StorageCodec};
-pub use error::Fault;
+pub use error::AtRestError;

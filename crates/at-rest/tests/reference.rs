@@ -91,7 +91,7 @@ fn before<'a>(entries: &'a [Stored], stored: &Stored) -> Option<&'a Stored> {
 fn reads(codec: &StorageCodec, stored: &Stored) -> Result<(), String> {
     let served = codec
         .from_rest(stored.key.as_bytes(), &stored.bytes)
-        .map_err(|fault| format!("reading: {fault}"))?;
+        .map_err(|detail| format!("reading: {detail}"))?;
     let Some(mut expected) = stored.expected() else {
         return Ok(());
     };
@@ -110,13 +110,13 @@ fn writes(codec: &StorageCodec, stored: &Stored, old: Option<&Stored>) -> Result
         Some(object) => holdfast_store::Value::plain(json::to_string(&object)),
         None => codec
             .from_rest(stored.key.as_bytes(), &stored.bytes)
-            .map_err(|fault| format!("reading: {fault}"))?,
+            .map_err(|detail| format!("reading: {detail}"))?,
     };
     let served = with_room(decoded);
     let old = old.and_then(Stored::expected).map(|old| json::to_string(&old));
     let written = codec
         .to_rest(stored.key.as_bytes(), &served, old.as_deref().map(str::as_bytes))
-        .map_err(|fault| format!("writing: {fault}"))?;
+        .map_err(|detail| format!("writing: {detail}"))?;
     if written == stored.bytes {
         return Ok(());
     }
@@ -173,15 +173,15 @@ fn reference_objects_round_trip_exactly() {
         count[0] += 1;
         count[1] += usize::from(read.is_ok());
         count[2] += usize::from(written.is_ok());
-        if let Err(fault) = read.and(written) {
-            failing.insert(name, fault);
+        if let Err(detail) = read.and(written) {
+            failing.insert(name, detail);
         }
     }
     for (family, [all, read, written]) in &counts {
         println!("{family}: {all} entries, {read} read, {written} written");
     }
-    for (name, fault) in &failing {
-        println!("{name}: {fault}\n");
+    for (name, detail) in &failing {
+        println!("{name}: {detail}\n");
     }
     let passing: BTreeSet<String> = (0..entries.len())
         .map(|at| format!("{} {}", at, entries[at].key))
@@ -226,7 +226,7 @@ fn copied_objects_keep_their_bytes() {
                 back.escape_ascii(),
                 stored.bytes.escape_ascii()
             )),
-            Err(fault) => failing.push(format!("{at} {}: {fault}", stored.key)),
+            Err(detail) => failing.push(format!("{at} {}: {detail}", stored.key)),
         }
     }
     assert!(
@@ -372,8 +372,8 @@ fn objects_of_older_versions_are_read_as_those_of_today() {
         };
         let served = match codec.from_rest(key.as_bytes(), &bytes) {
             Ok(served) => json::parse(served.bytes(), &Limits::TRUSTED).unwrap(),
-            Err(fault) => {
-                odd.push(format!("{name}: {fault}"));
+            Err(detail) => {
+                odd.push(format!("{name}: {detail}"));
                 continue;
             }
         };

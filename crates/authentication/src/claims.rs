@@ -50,15 +50,15 @@ impl<'a> Mapper<'a> {
             extra: self.extra()?,
         };
         self.check_required_claims()?;
-        let fault = |why: String| format!("oidc: error evaluating claim validation expression: {why}");
+        let detail = |why: String| format!("oidc: error evaluating claim validation expression: {why}");
         for (rule, message) in &self.compiled.claim_rules {
-            check(self.evaluate(rule).map_err(fault)?, rule, message).map_err(fault)?;
+            check(self.evaluate(rule).map_err(detail)?, rule, message).map_err(detail)?;
         }
         if !self.compiled.user_rules.is_empty() {
-            let fault = |why: String| format!("oidc: error evaluating user info validation rule: {why}");
-            let activation = user_activation(&user).map_err(|error| fault(error.to_string()))?;
+            let detail = |why: String| format!("oidc: error evaluating user info validation rule: {why}");
+            let activation = user_activation(&user).map_err(|error| detail(error.to_string()))?;
             for (rule, message) in &self.compiled.user_rules {
-                check(rule.evaluate(&activation).map_err(fault)?, rule, message).map_err(fault)?;
+                check(rule.evaluate(&activation).map_err(detail)?, rule, message).map_err(detail)?;
             }
         }
         Ok(user)
@@ -85,10 +85,10 @@ impl<'a> Mapper<'a> {
     /// upstream: k8s.io/apiserver/plugin/pkg/authenticator/token/oidc#jwtAuthenticator.getUsername
     fn username(&self) -> Result<SmolStr, String> {
         if let Some(expression) = &self.compiled.username {
-            let fault = |why: String| format!("oidc: error evaluating username claim expression: {why}");
-            let value = self.evaluate(expression).map_err(fault)?;
+            let detail = |why: String| format!("oidc: error evaluating username claim expression: {why}");
+            let value = self.evaluate(expression).map_err(detail)?;
             let text = value.as_str();
-            let name = text.ok_or_else(|| fault("username claim expression must return a string".to_owned()))?;
+            let name = text.ok_or_else(|| detail("username claim expression must return a string".to_owned()))?;
             return match name.is_empty() {
                 true => Err("oidc: empty username via CEL expression is not allowed".to_owned()),
                 false => Ok(SmolStr::new(name)),
@@ -96,14 +96,14 @@ impl<'a> Mapper<'a> {
         }
         let mapping = &self.mappings().username;
         let claim = mapping.claim.as_str();
-        let fault = |why: String| format!("oidc: parse username claims {}: {why}", quote(claim));
-        let name = self.text(claim).map_err(fault)?;
+        let detail = |why: String| format!("oidc: parse username claims {}: {why}", quote(claim));
+        let name = self.text(claim).map_err(detail)?;
         if claim == "email" {
             self.check_email()?;
         }
         // The reference accepts an empty name, whose user would have no identity.
         if name.is_empty() {
-            return Err(fault("the claim is empty".to_owned()));
+            return Err(detail("the claim is empty".to_owned()));
         }
         let prefix = mapping.prefix.as_deref().unwrap_or_default();
         Ok(SmolStr::from(format!("{prefix}{name}")))
@@ -126,9 +126,9 @@ impl<'a> Mapper<'a> {
         if !mapping.claim.is_empty()
             && let Some(value) = self.claims.get(&mapping.claim)
         {
-            let fault = |why: String| format!("oidc: parse groups claim {}: {why}", quote(&mapping.claim));
+            let detail = |why: String| format!("oidc: parse groups claim {}: {why}", quote(&mapping.claim));
             let prefix = mapping.prefix.as_deref().unwrap_or_default();
-            let groups = texts_of_claim(value).map_err(fault)?.into_iter();
+            let groups = texts_of_claim(value).map_err(detail)?.into_iter();
             return Ok(groups.map(|group| SmolStr::from(format!("{prefix}{group}"))).collect());
         }
         let Some(expression) = &self.compiled.groups else {
@@ -143,16 +143,16 @@ impl<'a> Mapper<'a> {
         let claim = self.mappings().uid.claim.as_str();
         if !claim.is_empty() {
             let uid = self.text(claim);
-            let fault = |why| format!("oidc: parse uid claim {}: {why}", quote(claim));
-            return uid.map(SmolStr::new).map_err(fault);
+            let detail = |why| format!("oidc: parse uid claim {}: {why}", quote(claim));
+            return uid.map(SmolStr::new).map_err(detail);
         }
         let Some(expression) = &self.compiled.uid else {
             return Ok(SmolStr::default());
         };
-        let fault = |why: String| format!("oidc: error evaluating uid claim expression: {why}");
-        let value = self.evaluate(expression).map_err(fault)?;
+        let detail = |why: String| format!("oidc: error evaluating uid claim expression: {why}");
+        let value = self.evaluate(expression).map_err(detail)?;
         let uid = value.as_str().map(SmolStr::new);
-        uid.ok_or_else(|| fault("uid claim expression must return a string".to_owned()))
+        uid.ok_or_else(|| detail("uid claim expression must return a string".to_owned()))
     }
 
     /// upstream: k8s.io/apiserver/plugin/pkg/authenticator/token/oidc#jwtAuthenticator.getExtra

@@ -115,7 +115,7 @@ impl JwtAuthenticator {
             .iter()
             .any(|audience| accepted.iter().any(|one| one == audience));
         if !has_audience {
-            return Err(audience_fault(accepted, &audiences));
+            return Err(audience_error(accepted, &audiences));
         }
         check_times(&jws.claims, now)?;
         let is_allowed = Algorithm::named(&jws.algorithm).is_some_and(|named| self.algorithms.contains(&named));
@@ -148,7 +148,7 @@ impl JwtAuthenticator {
     }
 }
 
-fn audience_fault(accepted: &[String], audiences: &[&str]) -> String {
+fn audience_error(accepted: &[String], audiences: &[&str]) -> String {
     let got = listed(audiences);
     match accepted {
         [only] => format!("oidc: expected audience {} got {got}", quote(only)),
@@ -167,16 +167,16 @@ fn listed(texts: &[&str]) -> String {
 }
 
 fn audiences(claims: &Value) -> Result<Vec<&str>, String> {
-    let fault =
+    let detail =
         || "oidc: failed to unmarshal claims: the audience is neither a string nor a list of strings".to_owned();
     match claims.get("aud") {
         None | Some(Value::Null) => Ok(Vec::new()),
         Some(Value::String(audience)) => Ok(vec![audience]),
         Some(Value::List(audiences)) => {
             let audiences: Option<Vec<&str>> = audiences.iter().map(Value::as_str).collect();
-            audiences.ok_or_else(fault)
+            audiences.ok_or_else(detail)
         }
-        Some(_) => Err(fault()),
+        Some(_) => Err(detail()),
     }
 }
 
@@ -223,8 +223,8 @@ fn seconds(claims: &Value, name: &str) -> Result<Option<i64>, String> {
         }
         Some(_) => None,
     };
-    let fault = || format!("oidc: failed to unmarshal claims: {name} is no number");
-    seconds.map(Some).ok_or_else(fault)
+    let detail = || format!("oidc: failed to unmarshal claims: {name} is no number");
+    seconds.map(Some).ok_or_else(detail)
 }
 
 /// Returns a time as Go prints it.

@@ -142,7 +142,7 @@ impl<'a> Validator<'a> {
         }
         self.discovery_url(issuer, &path.child("discoveryURL"));
         self.audiences(issuer, &path.child("audiences"), &path.child("audienceMatchPolicy"));
-        if let Some(why) = authority_fault(&issuer.certificate_authority) {
+        if let Some(why) = authority_error(&issuer.certificate_authority) {
             self.invalid(&path.child("certificateAuthority"), "<omitted>", why);
         }
         let egress = issuer.egress_selector_type.as_str();
@@ -386,7 +386,7 @@ fn is_of_kubernetes(key: &str) -> bool {
 /// Returns the error of authorities in PEM that cannot be read; empty text has none.
 ///
 /// upstream: k8s.io/client-go/util/cert#NewPoolFromBytes
-fn authority_fault(pem: &str) -> Option<String> {
+fn authority_error(pem: &str) -> Option<String> {
     if pem.is_empty() {
         return None;
     }
@@ -395,8 +395,8 @@ fn authority_fault(pem: &str) -> Option<String> {
     if certificates.peek().is_none() {
         return Some("data does not contain any valid RSA or ECDSA certificates".to_owned());
     }
-    let mut faults = certificates.filter_map(|block| block.parse_x509().err().map(|error| error.to_string()));
-    faults.next().map(|_| "x509: malformed certificate".to_owned())
+    let mut details = certificates.filter_map(|block| block.parse_x509().err().map(|error| error.to_string()));
+    details.next().map(|_| "x509: malformed certificate".to_owned())
 }
 
 #[cfg(test)]

@@ -69,7 +69,7 @@ pub fn atoi<T: FromStr<Err = ParseIntError>>(text: &str) -> Result<T, String> {
 /// Returns Go's message if the text is not such a number.
 pub fn parse_uint<T: FromStr<Err = ParseIntError>>(text: &str) -> Result<T, String> {
     match text.strip_prefix('+') {
-        Some(_) => Err(fault("ParseUint", text, "invalid syntax")),
+        Some(_) => Err(failure_message("ParseUint", text, "invalid syntax")),
         None => parse("ParseUint", text),
     }
 }
@@ -80,11 +80,11 @@ fn parse<T: FromStr<Err = ParseIntError>>(function: &str, text: &str) -> Result<
             IntErrorKind::NegOverflow | IntErrorKind::PosOverflow => "value out of range",
             _ => "invalid syntax",
         };
-        fault(function, text, why)
+        failure_message(function, text, why)
     })
 }
 
-fn fault(function: &str, text: &str, why: &str) -> String {
+fn failure_message(function: &str, text: &str, why: &str) -> String {
     format!("strconv.{function}: parsing {}: {why}", quote(text))
 }
 

@@ -66,13 +66,13 @@ pub(crate) fn settings(flags: &Serve, kinds: &holdfast_kinds::Config) -> Result<
 const DEPRECATED: [&str; 2] = ["AlwaysAdmit", "AlwaysDeny"];
 
 /// Returns the reference's validation errors for the names of enabled and disabled plugins.
-pub(crate) fn faults(on: &[String], off: &[String]) -> Vec<String> {
+pub(crate) fn errors(on: &[String], off: &[String]) -> Vec<String> {
     let known = names();
     let is_known = |name: &str| known.contains(&name);
-    let mut faults = Vec::new();
+    let mut messages = Vec::new();
     for (flag, named) in [("enable", on), ("disable", off)] {
         let unknown = named.iter().filter(|name| !is_known(name.as_str()));
-        faults.extend(unknown.map(|name| format!("{flag}-admission-plugins plugin {name:?} is unknown")));
+        messages.extend(unknown.map(|name| format!("{flag}-admission-plugins plugin {name:?} is unknown")));
     }
     let both: BTreeSet<&str> = on
         .iter()
@@ -82,11 +82,11 @@ pub(crate) fn faults(on: &[String], off: &[String]) -> Vec<String> {
     if !both.is_empty() {
         let names: Vec<&str> = both.into_iter().collect();
         let both = names.join(" ");
-        faults.push(format!(
+        messages.push(format!(
             "[{both}] in enable-admission-plugins and disable-admission-plugins overlapped"
         ));
     }
-    faults
+    messages
 }
 
 /// Returns the enabled plugins if `on` are enabled and `off` are disabled.
@@ -94,9 +94,9 @@ pub(crate) fn faults(on: &[String], off: &[String]) -> Vec<String> {
 /// # Errors
 /// If a name is unknown, or both enabled and disabled, or if an enabled plugin lacks its configuration.
 pub(crate) fn chain(on: &[String], off: &[String], settings: &PluginSettings) -> Result<AdmissionChain> {
-    let faults = faults(on, off);
-    if !faults.is_empty() {
-        bail!(aggregate(&faults));
+    let messages = errors(on, off);
+    if !messages.is_empty() {
+        bail!(aggregate(&messages));
     }
     let plugins = all_plugins(settings);
     let off_by_default: Vec<&str> = plugins

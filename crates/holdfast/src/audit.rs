@@ -192,27 +192,27 @@ struct BackendFlags<'a> {
 
 impl BackendFlags<'_> {
     /// Returns the validation errors, with the reference's messages.
-    fn faults(&self) -> Vec<String> {
-        let mut faults: Vec<String> = self.batch_fault().into_iter().collect();
+    fn errors(&self) -> Vec<String> {
+        let mut details: Vec<String> = self.batch_error().into_iter().collect();
         let (name, event, batch) = (self.name, self.max_event_bytes, self.max_batch_bytes);
         if event <= 0 {
-            faults.push(format!(
+            details.push(format!(
                 "invalid audit truncate {name} max event size {event}, must be a positive number"
             ));
         } else if batch < event {
-            faults.push(format!(
+            details.push(format!(
                 "invalid audit truncate {name} max batch size {batch}, must be greater than max event size ({event})"
             ));
         }
         if self.version.matches('/').count() > 1 {
-            faults.push(format!("unexpected GroupVersion string: {}", self.version));
+            details.push(format!("unexpected GroupVersion string: {}", self.version));
         } else if self.version != VERSION {
-            faults.push(format!("invalid group version, allowed versions are [{VERSION:?}]"));
+            details.push(format!("invalid group version, allowed versions are [{VERSION:?}]"));
         }
-        faults
+        details
     }
 
-    fn batch_fault(&self) -> Option<String> {
+    fn batch_error(&self) -> Option<String> {
         let name = self.name;
         let Some(mode) = Mode::named(self.mode) else {
             let known: Vec<&str> = Mode::ALL.iter().map(|(_, known)| *known).collect();
@@ -324,13 +324,13 @@ impl AuditFlags {
     }
 
     /// Returns the reference's validation errors for the flags.
-    pub(crate) fn faults(&self) -> Vec<String> {
-        let mut faults = Vec::new();
+    pub(crate) fn errors(&self) -> Vec<String> {
+        let mut details = Vec::new();
         if self.target().is_some() {
-            faults.extend(self.log().faults());
+            details.extend(self.log().errors());
             if Format::named(&self.audit_log_format).is_none() {
                 let known: Vec<&str> = Format::ALL.iter().map(|(_, known)| *known).collect();
-                faults.push(format!(
+                details.push(format!(
                     "invalid audit log format {}, allowed formats are {:?}",
                     self.audit_log_format,
                     known.join(",")
@@ -342,14 +342,14 @@ impl AuditFlags {
                 ("maxsize", self.audit_log_maxsize),
             ] {
                 if number < 0 {
-                    faults.push(format!("--audit-log-{flag} {number} can't be a negative number"));
+                    details.push(format!("--audit-log-{flag} {number} can't be a negative number"));
                 }
             }
         }
         if named(self.audit_webhook_config_file.as_ref()).is_some() {
-            faults.extend(self.webhook().faults());
+            details.extend(self.webhook().errors());
         }
-        faults
+        details
     }
 
     fn log(&self) -> BackendFlags<'_> {
@@ -419,12 +419,12 @@ mod tests {
         audit: AuditFlags,
     }
 
-    fn fault(flags: &str) -> String {
+    fn error(flags: &str) -> String {
         let words = ["holdfast", "--audit-log-path=/log"]
             .into_iter()
             .chain(flags.split_whitespace());
         let line = Line::try_parse_from(words).unwrap();
-        aggregate(&line.audit.faults())
+        aggregate(&line.audit.errors())
     }
 
     #[test]
@@ -467,15 +467,15 @@ mod tests {
                 "invalid audit batch webhook max batch size -1, must be a positive number",
             ),
         ] {
-            assert_eq!(fault(flags), message, "{flags}");
+            assert_eq!(error(flags), message, "{flags}");
         }
     }
 
     #[test]
     fn unused_flags_are_not_validated() {
         let line = ["holdfast", "--audit-log-mode=foo", "--audit-webhook-mode=foo"];
-        assert!(Line::try_parse_from(line).unwrap().audit.faults().is_empty());
+        assert!(Line::try_parse_from(line).unwrap().audit.errors().is_empty());
         let line = ["holdfast", "--audit-log-path=/log", "--audit-log-batch-buffer-size=0"];
-        assert!(Line::try_parse_from(line).unwrap().audit.faults().is_empty());
+        assert!(Line::try_parse_from(line).unwrap().audit.errors().is_empty());
     }
 }

@@ -126,19 +126,19 @@ impl AuthenticationFlags {
     /// Returns the errors of combinations of flags.
     ///
     /// upstream: pkg/kubeapiserver/options#BuiltInAuthenticationOptions.validateOIDCOptions
-    pub(crate) fn faults(&self) -> Vec<String> {
+    pub(crate) fn errors(&self) -> Vec<String> {
         let is_missing = |flag: &Option<String>| flag.as_deref().unwrap_or_default().is_empty();
-        let mut faults = Vec::new();
+        let mut messages = Vec::new();
         if self.authentication_config.is_some() {
             if self.is_oidc_set() {
                 let why = "authentication-config file and oidc-* flags are mutually exclusive";
-                faults.push(why.to_owned());
+                messages.push(why.to_owned());
             }
         } else if self.is_oidc_set() && (is_missing(&self.oidc_issuer_url) || is_missing(&self.oidc_client_id)) {
             let why = "oidc-issuer-url and oidc-client-id must be specified together when any oidc-* flags are set";
-            faults.push(why.to_owned());
+            messages.push(why.to_owned());
         }
-        faults
+        messages
     }
 
     fn is_oidc_set(&self) -> bool {
@@ -444,17 +444,17 @@ mod tests {
 
     #[test]
     fn contradictory_flags_are_reported() {
-        assert_eq!(flags(&ISSUER).faults(), [""; 0]);
-        assert_eq!(flags(&[]).faults(), [""; 0]);
+        assert_eq!(flags(&ISSUER).errors(), [""; 0]);
+        assert_eq!(flags(&[]).errors(), [""; 0]);
         for incomplete in [&ISSUER[..1], &ISSUER[1..], &["--oidc-groups-claim=a"]] {
-            let [fault] = &flags(incomplete).faults()[..] else {
+            let [message] = &flags(incomplete).errors()[..] else {
                 unreachable!("one fault")
             };
-            assert!(fault.contains("must be specified together"), "{fault}");
+            assert!(message.contains("must be specified together"), "{message}");
         }
         let both = flags(&["--authentication-config=f", "--oidc-client-id=x"]);
         assert_eq!(
-            both.faults(),
+            both.errors(),
             ["authentication-config file and oidc-* flags are mutually exclusive"]
         );
     }

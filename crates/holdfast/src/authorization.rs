@@ -168,7 +168,7 @@ impl AuthorizationFlags {
     /// Returns the errors of combinations of flags.
     ///
     /// upstream: pkg/kubeapiserver/options#BuiltInAuthorizationOptions.Validate
-    pub(crate) fn faults(&self) -> Vec<String> {
+    pub(crate) fn errors(&self) -> Vec<String> {
         if self.authorization_config.is_some() {
             let why = "--authorization-config can not be specified when --authorization-mode or --authorization-webhook-* \
                        flags are defined";
@@ -183,7 +183,7 @@ impl AuthorizationFlags {
             "authorization-mode [{}] has mode specified more than once",
             names.collect::<Vec<_>>().join(" ")
         );
-        let faults = [
+        let messages = [
             (
                 has_abac && policies.is_none(),
                 "authorization-mode ABAC's authorization policy file not passed",
@@ -202,7 +202,7 @@ impl AuthorizationFlags {
             ),
             (distinct.len() != self.authorization_mode.len(), &repeated),
         ];
-        let violated = faults.into_iter().filter(|(is_violated, _)| *is_violated);
+        let violated = messages.into_iter().filter(|(is_violated, _)| *is_violated);
         violated.map(|(_, why)| why.to_owned()).collect()
     }
 
@@ -539,7 +539,7 @@ mod tests {
 
     #[test]
     fn contradictory_flags_are_reported() {
-        let faults = |arguments: &[&str]| flags(arguments).faults().join("; ");
+        let messages = |arguments: &[&str]| flags(arguments).errors().join("; ");
         for (arguments, expected) in [
             (&["--authorization-mode=Node,RBAC"][..], ""),
             (
@@ -564,11 +564,11 @@ mod tests {
             ),
             (&["--authorization-config=f", "--authorization-policy-file=f"], ""),
         ] {
-            assert_eq!(faults(arguments), expected);
+            assert_eq!(messages(arguments), expected);
         }
         let mut both = flags(&["--authorization-config=f", "--authorization-mode=RBAC"]);
         both.has_mode_flags = true;
-        assert!(both.faults()[0].starts_with("--authorization-config can not be specified when"));
+        assert!(both.errors()[0].starts_with("--authorization-config can not be specified when"));
     }
 
     #[test]

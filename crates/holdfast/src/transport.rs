@@ -126,7 +126,7 @@ impl TransportFlags {
     }
 
     /// Returns the reference's validation errors for probabilities, directives and origins.
-    pub(crate) fn faults(&self) -> Vec<String> {
+    pub(crate) fn errors(&self) -> Vec<String> {
         let listed = self.strict_transport_security_directives.iter();
         let directives = listed.map(|directive| check_directive(directive));
         // The reference stops at the first origin.

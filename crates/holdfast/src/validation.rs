@@ -15,24 +15,24 @@ use rustls::pki_types::pem::PemObject as _;
 use crate::admission;
 use crate::flags::Serve;
 
-/// Parses a number that must not be negative; `refusal` is the error message.
-pub(crate) fn number<N>(refusal: &'static str) -> impl Fn(&str) -> Result<N, String> + Clone
+/// Parses a number that must not be negative; `rejection` is the error message.
+pub(crate) fn number<N>(rejection: &'static str) -> impl Fn(&str) -> Result<N, String> + Clone
 where
     N: FromStr<Err: Display>,
 {
     move |text: &str| {
         if text.parse().is_ok_and(|number: i64| number < 0) {
-            return Err(refusal.to_owned());
+            return Err(rejection.to_owned());
         }
         text.parse().map_err(|error: N::Err| error.to_string())
     }
 }
 
-/// Parses a duration that must not be negative; `refusal` is the error message.
-pub(crate) fn time(refusal: &'static str) -> impl Fn(&str) -> Result<Duration, String> + Clone {
+/// Parses a duration that must not be negative; `rejection` is the error message.
+pub(crate) fn time(rejection: &'static str) -> impl Fn(&str) -> Result<Duration, String> + Clone {
     move |text: &str| {
         let nanoseconds = u64::try_from(duration::parse(text)?);
-        nanoseconds.map(Duration::from_nanos).map_err(|_| refusal.to_owned())
+        nanoseconds.map(Duration::from_nanos).map_err(|_| rejection.to_owned())
     }
 }
 
@@ -41,30 +41,30 @@ pub(crate) fn time(refusal: &'static str) -> impl Fn(&str) -> Result<Duration, S
 /// # Errors
 /// If any value is invalid; the error lists all of them.
 pub(crate) fn check(flags: &Serve) -> Result<()> {
-    let mut faults = flags.transport.faults();
+    let mut messages = flags.transport.errors();
     if flags.fairness.enable_priority_and_fairness {
-        faults.extend(fairness_fault(&flags.served.runtime_config));
+        messages.extend(fairness_error(&flags.served.runtime_config));
     }
-    faults.extend(issuer_faults(&flags.service_account_issuer));
-    faults.extend(flags.service_account_jwks_uri.as_deref().and_then(keys_fault));
-    faults.extend(overlap(flags));
-    faults.extend(flags.audit.faults());
-    faults.extend(flags.authentication.faults());
-    faults.extend(flags.authorization.faults());
-    faults.extend(admission::faults(
+    messages.extend(issuer_errors(&flags.service_account_issuer));
+    messages.extend(flags.service_account_jwks_uri.as_deref().and_then(keys_error));
+    messages.extend(overlap(flags));
+    messages.extend(flags.audit.errors());
+    messages.extend(flags.authentication.errors());
+    messages.extend(flags.authorization.errors());
+    messages.extend(admission::errors(
         &flags.enable_admission_plugins,
         &flags.disable_admission_plugins,
     ));
-    faults.extend(flags.served.apis().err().map(|fault| fault.to_string()));
-    match faults.is_empty() {
+    messages.extend(flags.served.apis().err().map(|message| message.to_string()));
+    match messages.is_empty() {
         true => Ok(()),
-        false => bail!(aggregate(&faults)),
+        false => bail!(aggregate(&messages)),
     }
 }
 
-fn issuer_faults(issuers: &[String]) -> Vec<String> {
+fn issuer_errors(issuers: &[String]) -> Vec<String> {
     let mut seen = BTreeSet::new();
-    let fault = |issuer: &String| {
+    let message = |issuer: &String| {
         if issuer.contains(':')
             && let Err(why) = url::parse(issuer)
         {
@@ -77,10 +77,10 @@ fn issuer_faults(issuers: &[String]) -> Vec<String> {
         }
         (!seen.insert(issuer.clone())).then(|| format!("service-account-issuer {issuer:?} is already specified"))
     };
-    issuers.iter().filter_map(fault).collect()
+    issuers.iter().filter_map(message).collect()
 }
 
-fn keys_fault(address: &str) -> Option<String> {
+fn keys_error(address: &str) -> Option<String> {
     if address.is_empty() {
         return None;
     }
@@ -117,7 +117,7 @@ fn certificates(path: &Path) -> Option<Vec<CertificateDer<'static>>> {
 }
 
 /// Returns an error if the API of priority levels is not served.
-fn fairness_fault(runtime_config: &[String]) -> Option<String> {
+fn fairness_error(runtime_config: &[String]) -> Option<String> {
     let words = runtime_config.iter().flat_map(|flag| flag.split(','));
     let pairs: Vec<(&str, &str)> = words
         .map(|word| word.split_once('=').unwrap_or((word, "")))
@@ -158,10 +158,10 @@ mod tests {
             "max-mutating-requests-inflight",
             "min-request-timeout",
         ] {
-            let refusal = checked(&[&format!("--{flag}=-1")]).unwrap_err();
+            let rejection = checked(&[&format!("--{flag}=-1")]).unwrap_err();
             assert!(
-                refusal.contains(&format!("--{flag} can not be negative value")),
-                "{refusal}"
+                rejection.contains(&format!("--{flag} can not be negative value")),
+                "{rejection}"
             );
         }
         for (flag, what) in [
@@ -169,14 +169,17 @@ mod tests {
             ("shutdown-delay-duration", "negative value"),
             ("livez-grace-period", "a negative value"),
         ] {
-            let refusal = checked(&[&format!("--{flag}=-1s")]).unwrap_err();
-            assert!(refusal.contains(&format!("--{flag} can not be {what}")), "{refusal}");
+            let rejection = checked(&[&format!("--{flag}=-1s")]).unwrap_err();
+            assert!(
+                rejection.contains(&format!("--{flag} can not be {what}")),
+                "{rejection}"
+            );
         }
         assert_eq!(checked(&["--max-requests-inflight=1", "--request-timeout=1s"]), Ok(()));
     }
 
     #[test]
-    fn all_faults_are_reported_at_once() {
+    fn all_errors_are_reported_at_once() {
         let flags = [
             "--goaway-chance=1",
             "--strict-transport-security-directives=",
@@ -206,8 +209,11 @@ mod tests {
             checked(&["--service-account-issuer="]).unwrap_err(),
             "service-account-issuer should not be an empty string"
         );
-        let refusal = checked(&["--service-account-issuer=:a"]).unwrap_err();
-        assert!(refusal.contains("contained a ':' but was not a valid URL"), "{refusal}");
+        let rejection = checked(&["--service-account-issuer=:a"]).unwrap_err();
+        assert!(
+            rejection.contains("contained a ':' but was not a valid URL"),
+            "{rejection}"
+        );
         assert_eq!(
             checked(&["--service-account-jwks-uri=http://a/b"]).unwrap_err(),
             "service-account-jwks-uri requires https scheme, parsed as: http://a/b"
@@ -261,8 +267,8 @@ mod tests {
         let clients = format!("--client-ca-file={}", file("clients", format!("{one}{other}")));
         let same = format!("--requestheader-client-ca-file={}", file("same", other));
         let third = format!("--requestheader-client-ca-file={}", file("third", certificate()));
-        let refusal = checked(&[&clients, &same]).unwrap_err();
-        assert!(refusal.contains("contain overlapping certificates"), "{refusal}");
+        let rejection = checked(&[&clients, &same]).unwrap_err();
+        assert!(rejection.contains("contain overlapping certificates"), "{rejection}");
         assert_eq!(checked(&[&clients, &third]), Ok(()));
         assert_eq!(
             checked(&[&clients, &same, "--requestheader-allowed-names=proxy"]),

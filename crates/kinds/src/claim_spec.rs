@@ -109,8 +109,12 @@ fn validate_source(source: &Field<'_, '_>, errors: &mut Errors) {
         ));
     }
     if !group.is_empty() {
-        let faults = dns_subdomain(group);
-        errors.extend(faults.into_iter().map(|fault| source.child("apiGroup").invalid(fault)));
+        let messages = dns_subdomain(group);
+        errors.extend(
+            messages
+                .into_iter()
+                .map(|message| source.child("apiGroup").invalid(message)),
+        );
     }
     optional_text(&source.child("namespace"), dns_label, errors);
 }

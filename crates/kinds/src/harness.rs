@@ -11,7 +11,7 @@ use holdfast_kind_tables::apis::Apis;
 use holdfast_kind_tables::features::{FeatureGates, Features};
 use holdfast_kind_tables::written_types;
 use holdfast_resource::access::Access;
-use holdfast_resource::{ActionStep, ComputedObjects, Operation, Refusal, Resource, Responder, Review, WriteContext};
+use holdfast_resource::{ActionStep, ComputedObjects, Operation, Rejection, Resource, Responder, Review, WriteContext};
 use holdfast_schema::metadata::new_object;
 use holdfast_schema::types::EmptyField;
 use holdfast_schema::{FieldError, GroupKind, GroupResource, GroupVersion, GroupVersionKind, TableTypes};
@@ -134,8 +134,8 @@ impl Harness {
         });
         match answer {
             Ok(answer) => Ok(at(&answer, path)),
-            Err(Refusal::Invalid(errors)) => Err(texts(&errors)),
-            Err(refusal) => Err(vec![format!("{refusal:?}")]),
+            Err(Rejection::Invalid(errors)) => Err(texts(&errors)),
+            Err(rejection) => Err(vec![format!("{rejection:?}")]),
         }
     }
 
@@ -181,9 +181,9 @@ impl Harness {
     pub fn errors(&self, text: &str) -> Vec<String> {
         let mut object = self.read(text);
         match self.prepare(&mut object, None, None) {
-            Ok(()) => texts(&self.run(&object, None, None, |stage, call| stage.faults_of_new(call, &object))),
-            Err(Refusal::Invalid(errors)) => texts(&errors),
-            Err(refusal) => vec![format!("{refusal:?}")],
+            Ok(()) => texts(&self.run(&object, None, None, |stage, call| stage.errors_of_new(call, &object))),
+            Err(Rejection::Invalid(errors)) => texts(&errors),
+            Err(rejection) => vec![format!("{rejection:?}")],
         }
     }
 
@@ -201,10 +201,10 @@ impl Harness {
         }
         match self.prepare(&mut object, Some(&old), subresource) {
             Ok(()) => texts(&self.run(&object, Some(&old), subresource, |stage, call| {
-                stage.faults_of_changed(call, &object, &old)
+                stage.errors_of_changed(call, &object, &old)
             })),
-            Err(Refusal::Invalid(errors)) => texts(&errors),
-            Err(refusal) => vec![format!("{refusal:?}")],
+            Err(Rejection::Invalid(errors)) => texts(&errors),
+            Err(rejection) => vec![format!("{rejection:?}")],
         }
     }
 
@@ -220,7 +220,7 @@ impl Harness {
             action.check(context, &body)?;
             action.plan(context, &body)
         });
-        planned.map_err(|refusal| format!("{refusal:?}"))
+        planned.map_err(|rejection| format!("{rejection:?}"))
     }
 
     /// Returns the response to a POST of `body` to a review below the object `name` with its warnings, or its error.
@@ -238,7 +238,7 @@ impl Harness {
             let answer = answered(review(resource, subresource), context, body)?;
             Ok((answer, std::mem::take(&mut context.beside.lock().warnings)))
         });
-        answer.map_err(|refusal: Refusal| format!("{refusal:?}"))
+        answer.map_err(|rejection: Rejection| format!("{rejection:?}"))
     }
 
     /// Returns the result of a request through a subresource of the object `name`, with one option.
@@ -272,7 +272,7 @@ impl Harness {
     /// Returns the errors of an update of `old` to `object`, both used as they are.
     pub fn check_update(&self, subresource: Option<&str>, old: &Value, object: &Value) -> Vec<String> {
         texts(&self.run(object, Some(old), subresource, |stage, call| {
-            stage.faults_of_changed(call, object, old)
+            stage.errors_of_changed(call, object, old)
         }))
     }
 
@@ -313,7 +313,7 @@ impl Harness {
         })
     }
 
-    fn prepare(&self, object: &mut Value, old: Option<&Value>, subresource: Option<&str>) -> Result<(), Refusal> {
+    fn prepare(&self, object: &mut Value, old: Option<&Value>, subresource: Option<&str>) -> Result<(), Rejection> {
         let shown = object.clone();
         self.run(&shown, old, subresource, |stage, call| match old {
             Some(old) => {
@@ -391,7 +391,7 @@ impl Harness {
 }
 
 /// Returns the response of a review, with the steps of the server.
-fn answered(review: &dyn Review, context: &WriteContext<'_>, mut object: Value) -> Result<Value, Refusal> {
+fn answered(review: &dyn Review, context: &WriteContext<'_>, mut object: Value) -> Result<Value, Rejection> {
     review.prepare(context, &mut object)?;
     review.review(context, object)
 }

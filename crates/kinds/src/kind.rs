@@ -10,7 +10,7 @@ use holdfast_resource::{
     InitialObjects, Old, RawExtensions, Responder, Review, RowRules, SelectorWords, Strategy, SubresourceAction,
     TokenClaim,
 };
-use holdfast_schema::metadata::formats::Faults;
+use holdfast_schema::metadata::formats::Messages;
 use holdfast_schema::{MetadataChecks, NameRule};
 use holdfast_value::Value;
 
@@ -126,8 +126,8 @@ impl<S: Strategy + 'static> KindBuilder<S> {
     }
 
     /// Sets the rule for names of objects of the kind.
-    pub(crate) fn named_by(mut self, faults: fn(&Value, &str) -> Faults) -> Self {
-        self.kind.capabilities.name_faults = Some(faults);
+    pub(crate) fn named_by(mut self, errors: fn(&Value, &str) -> Messages) -> Self {
+        self.kind.capabilities.name_errors = Some(errors);
         self
     }
 

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use holdfast_kind_tables::Kind;
 use holdfast_resource::table::{NamedCell, items};
 use holdfast_resource::{Strategy, WriteContext};
-use holdfast_schema::metadata::formats::{Faults, dns_label_1035, dns_subdomain, qualified_name};
+use holdfast_schema::metadata::formats::{Messages, dns_label_1035, dns_subdomain, qualified_name};
 use holdfast_schema::{Field, FieldError};
 use holdfast_value::Value;
 
@@ -18,7 +18,7 @@ use crate::validation::{Errors, report};
 pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
     let storage_versions = || {
         kind(StorageVersion)
-            .named_by(name_faults)
+            .named_by(name_errors)
             .cells(CELLS)
             .empty_status()
             .done()
@@ -68,19 +68,19 @@ impl Strategy for StorageVersion {
 /// Returns the errors of a name that is not `group.resource`.
 ///
 /// upstream: pkg/apis/apiserverinternal/validation#ValidateStorageVersionName
-fn name_faults(_object: &Value, name: &str) -> Faults {
+fn name_errors(_object: &Value, name: &str) -> Messages {
     let Some((group, resource)) = name.rsplit_once('.') else {
         return vec!["name must be in the form of <group>.<resource>".into()];
     };
-    let segment = |part: &str, faults: Faults| -> Faults {
-        let messages = faults.into_iter();
+    let segment = |part: &str, details: Messages| -> Messages {
+        let messages = details.into_iter();
         messages
-            .map(|fault| format!("the {part} segment {fault}").into())
+            .map(|detail| format!("the {part} segment {detail}").into())
             .collect()
     };
-    let mut faults = segment("group", dns_subdomain(group));
-    faults.extend(segment("resource", dns_label_1035(resource)));
-    faults
+    let mut details = segment("group", dns_subdomain(group));
+    details.extend(segment("resource", dns_label_1035(resource)));
+    details
 }
 
 /// Validates the status of a StorageVersion.
@@ -141,9 +141,9 @@ fn validate_api_version(field: &Field<'_, '_>, errors: &mut Errors) {
          validation is '[a-z]([-a-z0-9]*[a-z0-9])?') with an optional DNS subdomain prefix and '/' (e.g. \
          'example.com/MyVersion')";
     let mut messages = Vec::new();
-    let mut part = |name: &str, text: &str, faults: fn(&str) -> Faults| match text {
+    let mut part = |name: &str, text: &str, details: fn(&str) -> Messages| match text {
         "" => messages.push(format!("{name} part: must be non-empty")),
-        text => messages.extend(faults(text).iter().map(|fault| format!("{name} part: {fault}"))),
+        text => messages.extend(details(text).iter().map(|detail| format!("{name} part: {detail}"))),
     };
     match field.text().split('/').collect::<Vec<_>>().as_slice() {
         [version] => part("version", version, dns_label_1035),
@@ -200,8 +200,8 @@ fn validate_conditions(status: &Field<'_, '_>, errors: &mut Errors) {
         }
         seen.push(type_name);
         for name in ["type", "status"] {
-            let faults = qualified_name(text(name)).into_iter();
-            errors.extend(faults.map(|fault| FieldError::invalid(&path.child(name), text(name), fault)));
+            let details = qualified_name(text(name)).into_iter();
+            errors.extend(details.map(|detail| FieldError::invalid(&path.child(name), text(name), detail)));
         }
         for name in ["reason", "message"].iter().filter(|name| text(name).is_empty()) {
             errors.push(FieldError::required(&path.child(name), ""));
@@ -222,11 +222,11 @@ mod tests {
             )
         };
         assert_eq!(
-            super::name_faults(&Default::default(), "core.pods"),
+            super::name_errors(&Default::default(), "core.pods"),
             Vec::<String>::new()
         );
         assert_eq!(
-            super::name_faults(&Default::default(), "pods"),
+            super::name_errors(&Default::default(), "pods"),
             ["name must be in the form of <group>.<resource>"]
         );
         assert_eq!(harness.errors(&named("apps.deployments")), Vec::<String>::new());

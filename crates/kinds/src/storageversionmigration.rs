@@ -82,15 +82,15 @@ fn validate_spec(spec: &Field<'_, '_>, errors: &mut Errors) {
     if resource.text().is_empty() {
         errors.push(resource.required("resource is required to be set"));
     } else {
-        let faults = dns_label_1035(resource.text());
-        if !faults.is_empty() {
-            errors.push(resource.invalid(faults.join(",")));
+        let messages = dns_label_1035(resource.text());
+        if !messages.is_empty() {
+            errors.push(resource.invalid(messages.join(",")));
         }
     }
     if !group.text().is_empty() {
-        let faults = dns_subdomain(group.text());
-        if !faults.is_empty() {
-            errors.push(group.invalid(faults.join(",")));
+        let messages = dns_subdomain(group.text());
+        if !messages.is_empty() {
+            errors.push(group.invalid(messages.join(",")));
         }
     }
 }
@@ -101,7 +101,7 @@ fn validate_spec(spec: &Field<'_, '_>, errors: &mut Errors) {
 fn validate_status(status: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let (version, before) = (status.child("resourceVersion"), old.child("resourceVersion"));
     if !version.text().is_empty()
-        && let Some(why) = version_fault(version.text())
+        && let Some(why) = version_error(version.text())
     {
         errors.push(version.invalid(why));
     }
@@ -123,7 +123,7 @@ fn validate_status(status: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Err
 }
 
 /// Returns the error of an invalid resource version, with the message of `CompareResourceVersion`.
-fn version_fault(text: &str) -> Option<String> {
+fn version_error(text: &str) -> Option<String> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     let well_formed = digits && !text.starts_with('0');
     (!well_formed).then(|| format!("resource version is not well formed: {text}"))

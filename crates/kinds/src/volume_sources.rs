@@ -119,7 +119,7 @@ fn absolute_path(source: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 /// Returns the description of valid iSCSI initiator and target names if `text` is not one.
-fn iscsi_name_fault(text: &str, unknown: &'static str) -> Option<&'static str> {
+fn iscsi_name_error(text: &str, unknown: &'static str) -> Option<&'static str> {
     let plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric());
     let well_formed = match text.get(..3) {
         Some("iqn") => is_qualified_iscsi_name(text),
@@ -157,8 +157,8 @@ fn iscsi_name(source: &Field<'_, '_>, unknown: &'static str, errors: &mut Errors
     let iqn = source.child("iqn");
     if iqn.text().is_empty() {
         errors.push(iqn.required(""));
-    } else if let Some(fault) = iscsi_name_fault(iqn.text(), unknown) {
-        errors.push(iqn.invalid(fault));
+    } else if let Some(message) = iscsi_name_error(iqn.text(), unknown) {
+        errors.push(iqn.invalid(message));
     }
 }
 
@@ -174,10 +174,10 @@ fn iscsi_secret(source: &Field<'_, '_>, errors: &mut Errors) {
 fn iscsi_initiator(source: &Field<'_, '_>, unknown: &'static str, errors: &mut Errors) {
     let initiator = source.child("initiatorName");
     if initiator.is_set()
-        && let Some(fault) = iscsi_name_fault(initiator.text(), unknown)
+        && let Some(message) = iscsi_name_error(initiator.text(), unknown)
     {
         let shown = source.child("initiatorname");
-        errors.push(shown.invalid_as(initiator.text(), fault));
+        errors.push(shown.invalid_as(initiator.text(), message));
     }
 }
 
@@ -196,9 +196,9 @@ pub(crate) fn iscsi_too_long(source: &Field<'_, '_>, name: &str) -> Option<&'sta
 ///
 /// upstream: pkg/apis/core/validation#validateISCSIPersistentVolumeSource
 fn total_length(source: &Field<'_, '_>, name: &str, errors: &mut Errors) {
-    if let Some(fault) = iscsi_too_long(source, name) {
+    if let Some(message) = iscsi_too_long(source, name) {
         let portal = source.child("targetPortal").text();
-        errors.push(source.child("targetportal").invalid_as(portal, fault));
+        errors.push(source.child("targetportal").invalid_as(portal, message));
     }
 }
 
@@ -352,11 +352,11 @@ fn csi_secret(source: &Field<'_, '_>, errors: &mut Errors) {
         errors.push(name.required(""));
     } else {
         // The reference reports the name next to the secret reference, not inside it.
-        let faults = dns_subdomain(name.text());
+        let messages = dns_subdomain(name.text());
         errors.extend(
-            faults
+            messages
                 .into_iter()
-                .map(|fault| source.child("name").invalid_as(name.text(), fault)),
+                .map(|message| source.child("name").invalid_as(name.text(), message)),
         );
     }
 }
@@ -385,15 +385,15 @@ mod tests {
 
     #[test]
     fn iscsi_names_have_one_of_three_forms() {
-        let fault = |text| iscsi_name_fault(text, "unknown");
+        let message = |text| iscsi_name_error(text, "unknown");
         for good in [
             "iqn.2015-02.example.com:test",
             "eui.0123456789abcdef",
             "naa.62004567BA64678D0123456789ABCDEF",
         ] {
-            assert_eq!(fault(good), None, "{good}");
+            assert_eq!(message(good), None, "{good}");
         }
-        assert_eq!(fault("x"), Some("unknown"));
+        assert_eq!(message("x"), Some("unknown"));
         for bad in [
             "iqn.15-02.a:b",
             "iqn.2015-02.a",
@@ -401,7 +401,7 @@ mod tests {
             "eui.0",
             "naa.xyz",
         ] {
-            assert_eq!(fault(bad), Some("must be valid format"), "{bad}");
+            assert_eq!(message(bad), Some("must be valid format"), "{bad}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use holdfast_resource::{Refusal, Strategy, WriteContext};
+use holdfast_resource::{Rejection, Strategy, WriteContext};
 use holdfast_schema::metadata::formats::dns_label;
 use holdfast_schema::metadata::labels::{LabelSelector, invalid_selector, validate_label_selector};
 use holdfast_schema::{AnyChanges, AnyRules, Check, Field, FieldError, Part};
@@ -121,12 +121,12 @@ pub(crate) fn collisions_only_grow(status: &Field<'_, '_>, old: &Field<'_, '_>, 
 /// upstream: pkg/registry/apps/deployment#deploymentStrategy.WarningsOnCreate
 /// upstream: pkg/registry/apps/replicaset#rsStrategy.WarningsOnCreate
 pub(crate) fn name_warnings(context: &WriteContext<'_>, subject: &str, warnings: &mut Vec<String>) {
-    let faults = dns_label(context.name);
-    if !faults.is_empty() {
+    let messages = dns_label(context.name);
+    if !messages.is_empty() {
         warnings.push(format!(
             "metadata.name: this is used in {subject}, which can result in surprising behavior; a DNS label is recommended: \
              [{}]",
-            faults.join(" ")
+            messages.join(" ")
         ));
     }
 }
@@ -189,15 +189,15 @@ impl<S: Strategy + ?Sized> Strategy for WithPodTemplate<S> {
         self.kind.default_fields(version, object);
     }
 
-    fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+    fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Rejection> {
         self.kind.prepare_for_create(context, object)
     }
 
-    fn authorize_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Result<(), Refusal> {
+    fn authorize_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Result<(), Rejection> {
         self.kind.authorize_update(context, object, old)
     }
 
-    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Rejection> {
         self.kind.prepare_for_update(context, object, old)
     }
 

@@ -30,7 +30,7 @@ pub use descriptor::{
     ActionStep, AdmissionExemptions, AtRest, AtRestRules, AuditAnnotations, BackendTls, Capabilities, Claim, Claims,
     CommandStreams, ComputedObjects, ConnectParameter, Connecter, Connection, Converts, Defines, DefiningObject,
     Definition, DeletionRules, Destination, Encoding, ExchangeKind, Followed, GarbageCollection, Generation, Generic,
-    HiddenField, InitialObjects, Lookup, Old, Operation, OutcomeCall, ParameterForm, RawExtensions, RawForm, Refusal,
+    HiddenField, InitialObjects, Lookup, Old, Operation, OutcomeCall, ParameterForm, RawExtensions, RawForm, Rejection,
     Resource, ResourceRules, ResourceVersion, Responder, Review, RowConditions, RowRules, SchemaViolation, Scope,
     SelectorWords, SideResults, Storage, Strategy, Subresource, SubresourceAction, TokenClaim, Verb, WriteClock,
     WriteContext, is_global_unicast,

@@ -396,7 +396,7 @@ impl<'t> Check<'t> {
                 Mark::Optional if missing || matches!(shape, Shape::String) && field.text().is_empty() => return false,
                 // An unset pointer has nothing to validate.
                 _ if pointer && missing => return false,
-                mark => self.errors.extend(fault(field, mark)),
+                mark => self.errors.extend(error(field, mark)),
             }
             match mark {
                 Mark::Format(format) => self.format(field, &format.check),
@@ -410,10 +410,10 @@ impl<'t> Check<'t> {
     fn format(&mut self, field: &Field<'_, '_>, format: &FormatCheck) {
         match format {
             FormatCheck::Value(report) => report(field, &mut self.errors),
-            FormatCheck::Text(faults) => {
-                let faults = faults(field.text());
+            FormatCheck::Text(messages) => {
+                let messages = messages(field.text());
                 self.errors
-                    .extend(faults.into_iter().map(|fault| field.invalid_text(fault)));
+                    .extend(messages.into_iter().map(|message| field.invalid_text(message)));
             }
         }
     }
@@ -478,7 +478,7 @@ fn is_missing(field: &Field<'_, '_>, shape: &Shape, pointer: bool) -> bool {
 }
 
 /// Returns the validation error of a field by a tag of a single value.
-fn fault(field: &Field<'_, '_>, mark: &Mark) -> Option<FieldError> {
+fn error(field: &Field<'_, '_>, mark: &Mark) -> Option<FieldError> {
     let number = || field.number().unwrap_or_default();
     match mark {
         Mark::Minimum(least, said) => (number() < *least).then(|| field.invalid_number(said.as_str())),

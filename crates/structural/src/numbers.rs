@@ -18,7 +18,7 @@ impl Range<'_> {
     /// number.
     ///
     /// upstream: k8s.io/kube-openapi/pkg/validation/validate#IsValueValidAgainstRange
-    pub(super) fn fault(&self, what: &str, value: &Value) -> Option<String> {
+    pub(super) fn error(&self, what: &str, value: &Value) -> Option<String> {
         // Together with a named type, `x-kubernetes-int-or-string` makes it one of two types, which does not bound
         // numbers.
         let integer = self.node.kind == Some(JsonType::Integer) && !self.node.int_or_string;

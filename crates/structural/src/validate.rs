@@ -312,11 +312,11 @@ impl Validation<'_> {
             format: &checks.format,
             place,
         };
-        if let Some(error) = range.fault("Checked", value) {
+        if let Some(error) = range.error("Checked", value) {
             outcome.merge(self.of_root(error));
         }
         // A bound that is not a number of the type is reported, and then compared as a float.
-        let bound = |what: &str, bound: f64, outcome: &mut Outcome| match range.fault(what, &Value::Float(bound)) {
+        let bound = |what: &str, bound: f64, outcome: &mut Outcome| match range.error(what, &Value::Float(bound)) {
             Some(error) => {
                 outcome.merge(self.of_root(error));
                 float(value).map_or(value.clone(), Value::Float)

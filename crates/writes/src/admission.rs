@@ -1,7 +1,7 @@
 //! The admission of a write: plugins, which are built in, and webhooks, which are not.
 
 use holdfast_admission::timings::Step;
-use holdfast_resource::Refusal;
+use holdfast_resource::Rejection;
 use holdfast_value::Value;
 
 use crate::attributes::Attributes;
@@ -11,7 +11,7 @@ use crate::stage::Stage;
 use crate::webhooks::Rounds;
 
 /// Converts a plugin's rejection to the error that the client receives.
-pub(crate) type Refuse<'a> = &'a (dyn Fn(Refusal) -> Error + Sync);
+pub(crate) type Refuse<'a> = &'a (dyn Fn(Rejection) -> Error + Sync);
 
 impl Stage<'_> {
     /// Calls plugins, policies and webhooks, which may change an object. Plugins run again after a webhook that changed

@@ -1,7 +1,7 @@
 //! The run of a request that stores no object of its own: reviews and requests for an action.
 
 use holdfast_resource::access::{self, TokenError, TokenUser};
-use holdfast_resource::{Operation, Refusal, Review, SubresourceAction};
+use holdfast_resource::{Operation, Rejection, Review, SubresourceAction};
 use holdfast_value::{SmolStr, Value};
 
 use crate::admission::Refuse;
@@ -21,7 +21,7 @@ impl Stage<'_> {
         metadata::wipe(&mut object);
         check_namespace(&mut object, &target.namespace)?;
         let call = self.call(Operation::Create, &target.name);
-        let refuse = |refusal| self.refusal_of_answer(refusal, review.named_when_invalid());
+        let refuse = |rejection| self.rejection_of_answer(rejection, review.named_when_invalid());
         tracking::update_as(self.environment.field_managers(), target, None, &mut object);
         if !target.name.is_empty() {
             target.check_key()?;
@@ -34,7 +34,7 @@ impl Stage<'_> {
             Some(outcome) => review.review_token(&call, object, outcome),
             None => review.review(&call, object),
         };
-        let answer = result.map_err(|refusal| call.refused(refuse(refusal)))?;
+        let answer = result.map_err(|rejection| call.refused(refuse(rejection)))?;
         let warnings = call.warnings();
         call.after_commit().stored();
         Ok((answer, warnings))
@@ -60,7 +60,7 @@ impl Stage<'_> {
         let target = self.target;
         check_namespace(request, &target.namespace)?;
         let call = self.call(Operation::Create, &target.name);
-        let refuse = |refusal| self.refusal(refusal, &target.name);
+        let refuse = |rejection| self.rejection(rejection, &target.name);
         tracking::update_as(self.environment.field_managers(), target, None, request);
         let admitted = self
             .admit_request(&call, request, |request| action.check(&call, request), &refuse)
@@ -76,7 +76,7 @@ impl Stage<'_> {
         &self,
         call: &Call<'_>,
         request: &mut Value,
-        prepare: impl FnOnce(&mut Value) -> Result<(), Refusal>,
+        prepare: impl FnOnce(&mut Value) -> Result<(), Rejection>,
         refuse: Refuse<'_>,
     ) -> Result<(), Error> {
         let name = match self.target.name.as_str() {

@@ -24,7 +24,7 @@ impl Stage<'_> {
         let call = self.call(Operation::Connect, &target.name);
         if connecter.connects() {
             let attributes = attributes::Attributes::new("CONNECT", &target.name, Options::Nothing);
-            let refuse = |refusal| self.refusal(refusal, &target.name);
+            let refuse = |rejection| self.rejection(rejection, &target.name);
             let admitted = async {
                 self.mutate(&call, &attributes, Some(&mut options), None, Some(&refuse))
                     .await?;

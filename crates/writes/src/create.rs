@@ -1,7 +1,7 @@
 //! The run of a creation, by a POST or by an update of an object that does not exist.
 
 use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget};
-use holdfast_resource::{Operation, Refusal, Verb};
+use holdfast_resource::{Operation, Rejection, Verb};
 use holdfast_schema::metadata::validate_metadata;
 use holdfast_schema::{CreationChecks, FieldError, Provenance};
 use holdfast_value::{SmolStr, Value};
@@ -99,7 +99,7 @@ impl Stage<'_> {
         let target = self.target;
         let name = SmolStr::new(metadata::name(object));
         let attributes = self.attributes("CREATE", &name);
-        let refuse = |refusal| self.refusal(refusal, call.name);
+        let refuse = |rejection| self.rejection(rejection, call.name);
         let mutated = self.mutate(call, &attributes, Some(object), None, Some(&refuse));
         if mutated.await? {
             if !self.resource().capabilities.keeps_reset_fields_at_creation {
@@ -127,12 +127,12 @@ impl Stage<'_> {
     async fn check_new(&self, call: &Call<'_>, object: &mut Value, by_update: bool) -> Result<(), Error> {
         self.target.check_deadline()?;
         let name = call.name;
-        let refuse = |refusal| self.refusal(refusal, name);
+        let refuse = |rejection| self.rejection(rejection, name);
         self.prepare_new(call, object).map_err(refuse)?;
         self.refuse_unidentified(name, object)?;
         // Some kinds set the name of an object without one.
         let named = SmolStr::new(metadata::name(object));
-        self.refuse_invalid(&named, self.faults_of_new(call, object))?;
+        self.refuse_invalid(&named, self.errors_of_new(call, object))?;
         // Rejections by the steps after the kind's validation carry the kind's warnings.
         call.warn_all(self.resource().strategy.warnings(call, object, None));
         if by_update {
@@ -148,7 +148,7 @@ impl Stage<'_> {
     ///
     /// # Errors
     /// If the kind rejects it.
-    pub fn prepare_new(&self, call: &Call<'_>, object: &mut Value) -> Result<(), Refusal> {
+    pub fn prepare_new(&self, call: &Call<'_>, object: &mut Value) -> Result<(), Rejection> {
         let resource = self.resource();
         metadata::first_generation(object, &resource.rules);
         if let Some(status) = &resource.rules.initial_status {
@@ -159,7 +159,7 @@ impl Stage<'_> {
     }
 
     /// Returns the validation errors of a new object that is prepared.
-    pub fn faults_of_new(&self, call: &Call<'_>, object: &Value) -> Vec<FieldError> {
+    pub fn errors_of_new(&self, call: &Call<'_>, object: &Value) -> Vec<FieldError> {
         let resource = self.resource();
         let of_metadata = || validate_metadata(&resource.metadata_rules(), object);
         let of_kind = || resource.strategy.validate(call, object);

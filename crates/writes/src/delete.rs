@@ -22,7 +22,7 @@ impl Stage<'_> {
         let reported_name = if self.target.request.of_collection { "" } else { name };
         let call = self.call(Operation::Delete, reported_name);
         let attributes = Attributes::new("DELETE", reported_name, Options::Delete(options));
-        let refuse = |refusal| self.refusal(refusal, name);
+        let refuse = |rejection| self.rejection(rejection, name);
         let admitted = async {
             deletion::check_preconditions(self.resource(), options, &existing)?;
             self.mutate(&call, &attributes, None, Some(&existing), Some(&refuse))

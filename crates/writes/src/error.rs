@@ -1,6 +1,6 @@
 use std::fmt;
 
-use holdfast_resource::{ConversionError, Refusal};
+use holdfast_resource::{ConversionError, Rejection};
 use holdfast_schema::{FieldError, GroupKind, GroupResource};
 use holdfast_value::{SmolStr, Value};
 
@@ -69,9 +69,9 @@ pub enum ErrorKind {
         reason: String,
     },
     /// A kind or an admission plugin rejects the write; the message names the written object.
-    Refusal {
+    Rejection {
         /// Reason.
-        refusal: Refusal,
+        rejection: Rejection,
         /// The resource.
         resource: GroupResource,
         /// Kind that the message names.

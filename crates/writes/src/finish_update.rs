@@ -1,6 +1,6 @@
 //! Last steps of an update, which writes to an object and to its Scale share.
 
-use holdfast_resource::{Operation, RawForm, Refusal, Resource};
+use holdfast_resource::{Operation, RawForm, Rejection, Resource};
 use holdfast_schema::metadata::validate_metadata_update;
 use holdfast_schema::{FieldError, FieldPath, GroupKind, Origin, ScaleFields};
 use holdfast_value::{SmolStr, Value};
@@ -100,7 +100,7 @@ impl Stage<'_> {
     ) -> Result<(), Error> {
         let (resource, target, name) = (self.resource(), self.target, call.name);
         let plugins = self.environment.plugins();
-        let refuse = |refusal| self.refusal(refusal, name);
+        let refuse = |rejection| self.rejection(rejection, name);
         let attributes = self.attributes("UPDATE", name);
         match scaled {
             // Policies and webhooks received the Scale that was sent.
@@ -122,7 +122,7 @@ impl Stage<'_> {
         self.check_version(updated, existing)?;
         self.prepare_changed(call, updated, existing).map_err(refuse)?;
         self.refuse_unidentified(name, updated)?;
-        self.refuse_invalid(name, self.faults_of_changed(call, updated, existing))?;
+        self.refuse_invalid(name, self.errors_of_changed(call, updated, existing))?;
         // Rejections by the steps after the kind's validation carry the kind's warnings.
         call.warn_all(resource.strategy.warnings(call, updated, Some(existing)));
         let pair = |object, old| AdmissionObjects {
@@ -145,7 +145,7 @@ impl Stage<'_> {
     ///
     /// # Errors
     /// If the kind rejects it.
-    pub fn prepare_changed(&self, call: &Call<'_>, updated: &mut Value, existing: &Value) -> Result<(), Refusal> {
+    pub fn prepare_changed(&self, call: &Call<'_>, updated: &mut Value, existing: &Value) -> Result<(), Rejection> {
         let resource = self.resource();
         let bears_self_link = updated.at(&["metadata", "selfLink"]).is_some();
         metadata::keep(updated, existing);
@@ -169,7 +169,7 @@ impl Stage<'_> {
     }
 
     /// Returns the validation errors of a prepared object that replaces `existing`.
-    pub fn faults_of_changed(&self, call: &Call<'_>, updated: &Value, existing: &Value) -> Vec<FieldError> {
+    pub fn errors_of_changed(&self, call: &Call<'_>, updated: &Value, existing: &Value) -> Vec<FieldError> {
         let resource = self.resource();
         let mut errors = validate_metadata_update(&resource.metadata_rules(), self.address(), updated, existing);
         errors.extend(resource.strategy.validate_update(call, updated, existing));

@@ -53,7 +53,7 @@ impl Stage<'_> {
             self.environment.callers().evaluated(WebhookType::Mutating, check);
         }
         self.count_conditions(&outcome.conditions, attributes);
-        match outcome.fault {
+        match outcome.detail {
             Some(MutationError::Overgrown(error)) => return Err(Error::too_large_because(error)),
             Some(MutationError::Misfit(why)) => return Err(Error::internal(why)),
             None => {}
@@ -118,8 +118,8 @@ impl Stage<'_> {
         };
         let resource = self.resource().group_resource();
         let name = reported_name(attributes, object);
-        let refusal = format!("{resource} {name:?} is forbidden: {message}");
-        Err(self.denied(code, reason, refusal, name, vec![message]))
+        let rejection = format!("{resource} {name:?} is forbidden: {message}");
+        Err(self.denied(code, reason, rejection, name, vec![message]))
     }
 
     fn count_conditions(&self, checks: &[ConditionCheck], attributes: &Attributes<'_>) {

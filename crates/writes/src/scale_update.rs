@@ -97,7 +97,7 @@ fn check(resource: &Resource, scale: &Value, stored: &Value) -> Result<(), Error
     let errors = if resource.conventions.untyped_scale {
         Vec::new()
     } else {
-        faults(scale)
+        errors(scale)
     };
     if !errors.is_empty() {
         let kind = GroupKind {
@@ -121,7 +121,7 @@ fn check(resource: &Resource, scale: &Value, stored: &Value) -> Result<(), Error
 /// Returns the validation errors of the metadata of a Scale and of its replicas.
 ///
 /// upstream: pkg/apis/autoscaling/validation#ValidateScale
-fn faults(scale: &Value) -> Vec<FieldError> {
+fn errors(scale: &Value) -> Vec<FieldError> {
     let mut errors = validate_scale_metadata(scale);
     let replicas = scale
         .at(&["spec", "replicas"])
@@ -148,7 +148,7 @@ mod tests {
     fn the_metadata_of_a_scale_is_looked_at_before_its_number() {
         let text = r#"{"metadata":{"name":"a","namespace":"n","labels":{"/x":"y"}},"spec":{"replicas":-1}}"#;
         let scale = json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap();
-        let fields: Vec<String> = faults(&scale).iter().map(|error| error.field.to_string()).collect();
+        let fields: Vec<String> = errors(&scale).iter().map(|error| error.field.to_string()).collect();
         assert_eq!(fields, ["metadata.labels", "spec.replicas"]);
     }
 }

@@ -4,7 +4,7 @@
 use std::time::SystemTime;
 
 use holdfast_gotext::number::parse_uint;
-use holdfast_resource::{Encoding, Operation, Refusal, Resource, WriteClock, WriteContext, convert};
+use holdfast_resource::{Encoding, Operation, Rejection, Resource, WriteClock, WriteContext, convert};
 use holdfast_schema::{FieldError, FieldPath, GroupKind, GroupVersion, KindType, Parts, StoredFacts};
 use holdfast_value::{SmolStr, Value};
 
@@ -107,10 +107,10 @@ impl<'a> Stage<'a> {
     }
 
     /// Returns the error for a client whose write is rejected by a kind or a plugin.
-    pub fn refusal(&self, refusal: Refusal, name: &str) -> Error {
+    pub fn rejection(&self, rejection: Rejection, name: &str) -> Error {
         let resource = self.resource();
-        ErrorKind::Refusal {
-            refusal,
+        ErrorKind::Rejection {
+            rejection,
             resource: resource.group_resource(),
             kind: resource.stored_kind(),
             name: name.to_owned(),
@@ -120,15 +120,15 @@ impl<'a> Stage<'a> {
 
     /// Returns the error for a client whose request is rejected by a kind that is answered and not stored. For an
     /// invalid object, it names the kind `named` rather than that of the object.
-    pub fn refusal_of_answer(&self, refusal: Refusal, named: Option<&'static str>) -> Error {
+    pub fn rejection_of_answer(&self, rejection: Rejection, named: Option<&'static str>) -> Error {
         let (resource, body) = (self.resource(), &self.target.body.kind);
         let group = GroupVersion::parse(&self.target.body.api_version).map(|version| version.group);
         let kind = GroupKind {
             group: group.unwrap_or_default(),
             kind: named.map_or_else(|| body.clone(), SmolStr::new_static),
         };
-        ErrorKind::Refusal {
-            refusal,
+        ErrorKind::Rejection {
+            rejection,
             resource: resource.group_resource(),
             kind,
             name: self.target.name.to_string(),

@@ -149,7 +149,7 @@ fn new_object_gets_an_identity_from_the_server() {
 }
 
 #[test]
-fn an_invalid_object_is_refused_with_its_faults() {
+fn an_invalid_object_is_refused_with_its_errors() {
     let error = create(
         &world(),
         "{apiVersion: v1, kind: ConfigMap, metadata: {name: A}, data: {'/': x}}",
@@ -409,7 +409,7 @@ fn patches_change_raw_extensions_by_their_form() {
         assert_eq!(outcome, (merges, merges_strategically), "{raw_form:?}");
     }
     let ErrorKind::Invalid { errors, .. } = kind_of(patched(revision, RawForm::Verbatim, Patch::Merge(label()))) else {
-        panic!("another refusal")
+        panic!("another rejection")
     };
     let messages: Vec<String> = errors.iter().map(ToString::to_string).collect();
     assert_eq!(messages, [r#"data: Invalid value: {"a":1}: field is immutable"#]);

@@ -127,14 +127,14 @@ impl Stage<'_> {
             };
             callers.called(call, ending);
         };
-        let fault = match outcome {
+        let detail = match outcome {
             Ok(value) => {
                 called(200, Ending::Passed);
                 return Ok(value);
             }
-            Err(fault) => fault,
+            Err(detail) => detail,
         };
-        match fault {
+        match detail {
             Fault::Unanswered(Unanswered { code, why }) if webhook.fails_open => {
                 tracing::warn!(webhook = %webhook.name, why, "a webhook could not be called; the write continues");
                 called(code, Ending::FailedOpen);
@@ -298,11 +298,11 @@ impl Stage<'_> {
         if object.at(&PATH) == before {
             return;
         }
-        let faults = validate_managed_fields(object);
-        let why = if faults.is_empty() {
+        let details = validate_managed_fields(object);
+        let why = if details.is_empty() {
             check_managed_fields(object).err().map(|error| error.to_string())
         } else {
-            Some(Aggregate(&faults).to_string())
+            Some(Aggregate(&details).to_string())
         };
         let Some(why) = why else { return };
         match before {
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_has_the_code_and_the_words_of_the_webhook() {
+    fn a_rejection_has_the_code_and_the_words_of_the_webhook() {
         let denied = "admission webhook \"a.b.c\" denied the request";
         assert_eq!(rejected(None).2, format!("{denied} without explanation"));
         let odd = rejected(Some(r#"{"code":422,"reason":"Invalid","message":"odd"}"#));

@@ -206,14 +206,14 @@ impl Stage<'_> {
                 (decided, warnings)
             }
         });
-        let mut refusal = None;
+        let mut rejection = None;
         for (decided, said) in Box::pin(join_all(questions)).await {
             warnings.extend(said);
             if let Err(error) = decided {
-                refusal.get_or_insert(error);
+                rejection.get_or_insert(error);
             }
         }
-        refusal.map_or(Ok(()), Err)
+        rejection.map_or(Ok(()), Err)
     }
 
     /// Begins a call of a dynamic plugin.

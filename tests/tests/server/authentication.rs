@@ -261,8 +261,8 @@ async fn invalid_configuration_ends_the_start() {
             "oidc: egress lookup required with egress selector type \"cluster\"",
         ),
     ] {
-        let refusal = binary.rejection(&[write(folder.path(), text)]).unwrap();
-        assert!(refusal.contains(why), "{refusal}");
+        let rejection = binary.rejection(&[write(folder.path(), text)]).unwrap();
+        assert!(rejection.contains(why), "{rejection}");
     }
     let flag = write(folder.path(), &good);
     for (flags, why) in [
@@ -277,8 +277,8 @@ async fn invalid_configuration_ends_the_start() {
         (&["--authentication-config=/nowhere"], "/nowhere"),
         (&["--authentication-token-webhook-config-file=/nowhere"], "/nowhere"),
     ] {
-        let refusal = binary.rejection(flags).unwrap();
-        assert!(refusal.contains(why), "{refusal}");
+        let rejection = binary.rejection(flags).unwrap();
+        assert!(rejection.contains(why), "{rejection}");
     }
 }
 
@@ -312,9 +312,9 @@ async fn anonymous_requests_are_limited_to_paths() {
                 [{path: /livez}]}\n";
     let flag = write(folder.path(), text);
     let binary = Binary::debug().unwrap();
-    let refusal = binary.rejection(&[flag.as_str(), "--anonymous-auth=true"]).unwrap();
+    let rejection = binary.rejection(&[flag.as_str(), "--anonymous-auth=true"]).unwrap();
     let why = "anonymous: Forbidden: --anonymous-auth flag cannot be set when anonymous field is configured";
-    assert!(refusal.contains(why), "{refusal}");
+    assert!(rejection.contains(why), "{rejection}");
     let server = Server::start(&binary, &[&flag]).unwrap();
     let mut anonymous = Target::new(&server).unwrap().anonymous().connect().await.unwrap();
     for (path, expected) in [

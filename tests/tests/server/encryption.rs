@@ -246,8 +246,8 @@ async fn changed_configuration_is_reloaded_if_valid() {
 #[test]
 fn start_with_invalid_configuration_names_file_and_field() {
     let configuration = Configuration::new("  - aescbc: {keys: [{name: a, secret: AAAA}]}\n");
-    let refusal = |flags: &[String]| Binary::debug().unwrap().rejection(flags).unwrap();
-    let error = refusal(&[configuration.flag()]);
+    let rejection = |flags: &[String]| Binary::debug().unwrap().rejection(flags).unwrap();
+    let error = rejection(&[configuration.flag()]);
     for part in [
         configuration.path().to_str().unwrap(),
         "resources[0].providers[0].aescbc.keys[0].secret: Invalid value: \"REDACTED\": secret is not of the expected length, \
@@ -255,9 +255,9 @@ fn start_with_invalid_configuration_names_file_and_field() {
     ] {
         assert!(error.contains(part), "{error}");
     }
-    let error = refusal(&["--encryption-provider-config=/nonexistent/file".to_owned()]);
+    let error = rejection(&["--encryption-provider-config=/nonexistent/file".to_owned()]);
     assert!(error.contains("/nonexistent/file"), "{error}");
-    let error = refusal(&["--encryption-provider-config-automatic-reload".to_owned()]);
+    let error = rejection(&["--encryption-provider-config-automatic-reload".to_owned()]);
     assert!(
         error.contains("must be set with --encryption-provider-config"),
         "{error}"

@@ -81,7 +81,7 @@ impl Cluster {
 #[tokio::test]
 async fn kubelet_reads_the_secrets_of_its_pods_only() {
     let mut cluster = Cluster::start().await;
-    let refusal = |verb: &str, name: &str, why: &str| {
+    let rejection = |verb: &str, name: &str, why: &str| {
         format!(
             "secrets{name} is forbidden: User \"system:node:n\" cannot {verb} resource \"secrets\" in API group \"\" in the \
              namespace \"team\": {why}"
@@ -89,7 +89,7 @@ async fn kubelet_reads_the_secrets_of_its_pods_only() {
     };
     let unrelated = "no relationship found between node 'n' and this object";
     let (mine, other) = (format!("{SECRETS}/mine"), format!("{SECRETS}/other"));
-    let no_pod = refusal("get", " \"mine\"", unrelated);
+    let no_pod = rejection("get", " \"mine\"", unrelated);
     cluster.refused(Method::GET, &mine, Value::Null, &no_pod).await;
 
     cluster.pod("far", "m").await;
@@ -100,16 +100,16 @@ async fn kubelet_reads_the_secrets_of_its_pods_only() {
     let watch = format!("{selected}&watch=1&timeoutSeconds=1");
     assert!(cluster.allowed(&watch).await.to_string().contains("mine"));
     for (path, message) in [
-        (other.as_str(), refusal("get", " \"other\"", unrelated)),
-        (SECRETS, refusal("list", "", "No Object name found")),
+        (other.as_str(), rejection("get", " \"other\"", unrelated)),
+        (SECRETS, rejection("list", "", "No Object name found")),
         (
             &format!("{SECRETS}?watch=1"),
-            refusal("watch", "", "No Object name found"),
+            rejection("watch", "", "No Object name found"),
         ),
     ] {
         cluster.refused(Method::GET, path, Value::Null, &message).await;
     }
-    let message = refusal("delete", " \"mine\"", "can only read resources of this type");
+    let message = rejection("delete", " \"mine\"", "can only read resources of this type");
     cluster.refused(Method::DELETE, &mine, Value::Null, &message).await;
 
     // The graph is complete again when a restarted server answers.

@@ -1,5 +1,5 @@
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Rejection, WriteContext};
 use holdfast_value::Value;
 
 use super::{GROUP, REQUESTS, check_signer};
@@ -33,7 +33,7 @@ impl AdmissionPlugin for CertificateApproval {
         context: &WriteContext<'_>,
         _object: Option<&Value>,
         old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Rejection> {
         // The signer of the existing request counts, not that of the update.
         old.map_or(Ok(()), |old| check_signer(context, "approve", old))
     }

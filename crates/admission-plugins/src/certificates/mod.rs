@@ -7,7 +7,7 @@ mod subject_restriction;
 mod trust_bundles;
 
 use holdfast_kinds::may_use_signer;
-use holdfast_resource::{Refusal, WriteContext};
+use holdfast_resource::{Rejection, WriteContext};
 use holdfast_value::Value;
 
 pub(crate) use approval::CertificateApproval;
@@ -26,12 +26,12 @@ fn signer(request: &Value) -> &str {
 ///
 /// upstream: plugin/pkg/admission/certificates/approval#Plugin.Validate
 /// upstream: plugin/pkg/admission/certificates/signing#Plugin.Validate
-fn check_signer(context: &WriteContext<'_>, verb: &str, request: &Value) -> Result<(), Refusal> {
+fn check_signer(context: &WriteContext<'_>, verb: &str, request: &Value) -> Result<(), Rejection> {
     let signer = signer(request);
     if may_use_signer(context, verb, signer) {
         return Ok(());
     }
-    Err(Refusal::forbidden(format!(
+    Err(Rejection::forbidden(format!(
         "user not permitted to {verb} requests with signerName {signer:?}"
     )))
 }

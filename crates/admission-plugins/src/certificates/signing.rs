@@ -1,5 +1,5 @@
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Rejection, WriteContext};
 use holdfast_value::Value;
 
 use super::{GROUP, REQUESTS, check_signer};
@@ -29,7 +29,12 @@ impl AdmissionPlugin for CertificateSigning {
     }
 
     /// upstream: plugin/pkg/admission/certificates/signing#Plugin.Validate
-    fn validate(&self, context: &WriteContext<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), Refusal> {
+    fn validate(
+        &self,
+        context: &WriteContext<'_>,
+        object: Option<&Value>,
+        old: Option<&Value>,
+    ) -> Result<(), Rejection> {
         let (Some(object), Some(old)) = (object, old) else {
             return Ok(());
         };

@@ -1,6 +1,6 @@
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_authorization::MASTERS;
-use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Rejection, WriteContext};
 use holdfast_value::Value;
 
 use super::{GROUP, REQUESTS, signer};
@@ -30,16 +30,16 @@ impl AdmissionPlugin for CertificateSubjectRestriction {
         _context: &WriteContext<'_>,
         object: Option<&Value>,
         _old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Rejection> {
         let Some(request) = object.filter(|request| signer(request) == OF_CLIENTS) else {
             return Ok(());
         };
         let text = request.str_at(&["spec", "request"]).unwrap_or_default();
         let groups =
-            pem::organizations(text).map_err(|why| Refusal::forbidden(format!("failed to parse CSR: {why}")))?;
+            pem::organizations(text).map_err(|why| Rejection::forbidden(format!("failed to parse CSR: {why}")))?;
         if groups.iter().any(|group| group == MASTERS) {
             let why = format!("use of {OF_CLIENTS} signer with {MASTERS} group is not allowed");
-            return Err(Refusal::forbidden(why));
+            return Err(Rejection::forbidden(why));
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Rejection, WriteContext};
 use holdfast_value::Value;
 
 use super::{GROUP, signer};
@@ -32,7 +32,12 @@ impl AdmissionPlugin for ClusterTrustBundleAttest {
     }
 
     /// upstream: plugin/pkg/admission/certificates/ctbattest#Plugin.Validate
-    fn validate(&self, context: &WriteContext<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), Refusal> {
+    fn validate(
+        &self,
+        context: &WriteContext<'_>,
+        object: Option<&Value>,
+        old: Option<&Value>,
+    ) -> Result<(), Rejection> {
         let Some(bundle) = object.filter(|bundle| !signer(bundle).is_empty()) else {
             return Ok(());
         };
@@ -42,7 +47,7 @@ impl AdmissionPlugin for ClusterTrustBundleAttest {
         let signer = signer(bundle);
         match may_use_signer(context, "attest", signer) {
             true => Ok(()),
-            false => Err(Refusal::forbidden(format!(
+            false => Err(Rejection::forbidden(format!(
                 "user not permitted to attest for signerName {signer:?}"
             ))),
         }

@@ -1,7 +1,7 @@
 //! Certificates of nodes and of the Pods that run on them.
 
 use holdfast_gotext::quote::quote;
-use holdfast_resource::{Operation, Refusal};
+use holdfast_resource::{Operation, Rejection};
 use holdfast_value::Value;
 
 use super::pods::NODE_NAME;
@@ -19,7 +19,7 @@ const UID: [&str; 2] = ["metadata", "uid"];
 
 impl Write<'_> {
     /// upstream: plugin/pkg/admission/noderestriction#Plugin.admitCSR
-    pub(super) fn admit_signing_request(&self) -> Result<(), Refusal> {
+    pub(super) fn admit_signing_request(&self) -> Result<(), Rejection> {
         let asks = self.context.operation == Operation::Create
             && !self
                 .features
@@ -38,7 +38,7 @@ impl Write<'_> {
     /// Admits a certificate request of a node for a Pod that runs on it.
     ///
     /// upstream: plugin/pkg/admission/noderestriction#Plugin.admitPodCertificateRequest
-    pub(super) fn admit_pod_certificate(&self) -> Result<(), Refusal> {
+    pub(super) fn admit_pod_certificate(&self) -> Result<(), Rejection> {
         if !self.features.has(Feature::PodCertificateRequest) {
             return reject("PodCertificateRequest feature gate is disabled");
         }
@@ -63,7 +63,7 @@ impl Write<'_> {
             .map_err(|_| missing("node", &quote(node_name), "node", node_name))?;
         let (stated, uid) = (self.requested("nodeUID"), text(Some(&node), &UID));
         if stated != uid {
-            return Err(Refusal::Failed(format!(
+            return Err(Rejection::Failed(format!(
                 "PodCertificateRequest for pod {shown} names node UID {}, inconsistent with the running node ({})",
                 quote(stated),
                 quote(uid)
@@ -74,7 +74,7 @@ impl Write<'_> {
             .map_err(|_| missing("pod", &shown, "pod", pod_name))?;
         let (stated, uid) = (self.requested("podUID"), text(Some(&pod), &UID));
         if stated != uid {
-            return Err(Refusal::Failed(format!(
+            return Err(Rejection::Failed(format!(
                 "PodCertificateRequest for pod {shown} contains pod UID ({}) which differs from running pod {}",
                 quote(stated),
                 quote(uid)
@@ -87,7 +87,7 @@ impl Write<'_> {
     /// that the request names.
     ///
     /// upstream: plugin/pkg/admission/noderestriction#Plugin.admitPodCertificateRequest
-    fn check_running_pod(&self, pod: &Value, node_name: &str, shown: &str) -> Result<(), Refusal> {
+    fn check_running_pod(&self, pod: &Value, node_name: &str, shown: &str) -> Result<(), Rejection> {
         if text(Some(pod), &NODE_NAME) != node_name {
             return reject(format!(
                 "pod {shown} is not running on node {} named in the PodCertificateRequest",
@@ -137,8 +137,8 @@ impl Write<'_> {
 /// Returns the error for a request that names a missing object. The reference wraps the error, which loses its status.
 ///
 /// upstream: plugin/pkg/admission/noderestriction#Plugin.admitPodCertificateRequest
-fn missing(what: &str, shown: &str, kind: &str, name: &str) -> Refusal {
-    Refusal::Failed(format!(
+fn missing(what: &str, shown: &str, kind: &str, name: &str) -> Rejection {
+    Rejection::Failed(format!(
         "while retrieving {what} {shown} named in the PodCertificateRequest: {kind} {} not found",
         quote(name)
     ))

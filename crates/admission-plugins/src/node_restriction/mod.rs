@@ -10,7 +10,7 @@ use holdfast_admission::timings::operation_name;
 use holdfast_admission::{AdmissionPlugin, Calls};
 use holdfast_authorization::node::node_of;
 use holdfast_gotext::quote::quote;
-use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Rejection, WriteContext};
 use holdfast_value::Value;
 
 use crate::common::group_resource;
@@ -40,7 +40,7 @@ impl AdmissionPlugin for NodeRestriction {
         context: &WriteContext<'_>,
         object: Option<&mut Value>,
         old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Rejection> {
         let Some(name) = node_of(context.user) else {
             return Ok(());
         };
@@ -104,22 +104,28 @@ impl Write<'_> {
     }
 
     /// Returns another object.
-    fn find(&self, resource: &'static str, kind: &'static str, namespace: &str, name: &str) -> Result<Value, Refusal> {
+    fn find(
+        &self,
+        resource: &'static str,
+        kind: &'static str,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Value, Rejection> {
         let found = self.context.lookup.get(&group_resource("", resource), namespace, name);
         // The reference names the kind, not the resource.
-        found.ok_or_else(|| Refusal::NotFound {
+        found.ok_or_else(|| Rejection::NotFound {
             resource: group_resource("", kind),
             name: name.to_owned(),
         })
     }
 
-    fn pod(&self, name: &str) -> Result<Value, Refusal> {
+    fn pod(&self, name: &str) -> Result<Value, Rejection> {
         self.find("pods", "pod", self.context.namespace, name)
     }
 }
 
-fn reject(why: impl Into<String>) -> Result<(), Refusal> {
-    Err(Refusal::forbidden(why))
+fn reject(why: impl Into<String>) -> Result<(), Rejection> {
+    Err(Rejection::forbidden(why))
 }
 
 fn text<'v>(object: Option<&'v Value>, path: &[&str]) -> &'v str {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use holdfast_gotext::quote::quote;
-use holdfast_resource::{Operation, Refusal};
+use holdfast_resource::{Operation, Rejection};
 use holdfast_schema::Field;
 use holdfast_value::Value;
 
@@ -32,7 +32,7 @@ const DOMAINS: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
 
 impl Write<'_> {
     /// upstream: plugin/pkg/admission/noderestriction#Plugin.admitNode
-    pub(super) fn admit_node(&self) -> Result<(), Refusal> {
+    pub(super) fn admit_node(&self) -> Result<(), Rejection> {
         let (node, requested) = (self.node(), self.object_name());
         if requested != self.name {
             return reject(format!(
@@ -74,7 +74,7 @@ impl Write<'_> {
     /// Admits an update of the status of a claim that changes only the fields for kubelets.
     ///
     /// upstream: plugin/pkg/admission/noderestriction#Plugin.admitPVCStatus
-    pub(super) fn admit_claim(&self) -> Result<(), Refusal> {
+    pub(super) fn admit_claim(&self) -> Result<(), Rejection> {
         if self.subresource() != "status" {
             return reject("may only update PVC status");
         }
@@ -112,7 +112,7 @@ impl Write<'_> {
     }
 
     /// upstream: plugin/pkg/admission/noderestriction#Plugin.admitLease
-    pub(super) fn admit_lease(&self) -> Result<(), Refusal> {
+    pub(super) fn admit_lease(&self) -> Result<(), Rejection> {
         if self.context.namespace != OF_LEASES {
             return reject(format!(
                 "can only access leases in the \"{OF_LEASES}\" system namespace"
@@ -122,13 +122,13 @@ impl Write<'_> {
     }
 
     /// upstream: plugin/pkg/admission/noderestriction#Plugin.admitCSINode
-    pub(super) fn admit_csi_node(&self) -> Result<(), Refusal> {
+    pub(super) fn admit_csi_node(&self) -> Result<(), Rejection> {
         self.check_own_name("can only access CSINode with the same name as the requesting node")
     }
 
     /// upstream: plugin/pkg/admission/noderestriction#Plugin.admitLease
     /// upstream: plugin/pkg/admission/noderestriction#Plugin.admitCSINode
-    fn check_own_name(&self, why: &str) -> Result<(), Refusal> {
+    fn check_own_name(&self, why: &str) -> Result<(), Rejection> {
         match self.object_name() == self.name {
             true => Ok(()),
             false => reject(why),
@@ -136,7 +136,7 @@ impl Write<'_> {
     }
 
     /// upstream: plugin/pkg/admission/noderestriction#Plugin.admitResourceSlice
-    pub(super) fn admit_slice(&self) -> Result<(), Refusal> {
+    pub(super) fn admit_slice(&self) -> Result<(), Rejection> {
         let (slice, done) = match self.context.operation {
             Operation::Create => (self.object, "create"),
             Operation::Delete => (self.old, "delete"),

@@ -2,7 +2,7 @@
 
 use holdfast_gotext::quote::quote;
 use holdfast_resource::table::items;
-use holdfast_resource::{Operation, Refusal};
+use holdfast_resource::{Operation, Rejection};
 use holdfast_schema::Field;
 use holdfast_value::Value;
 
@@ -14,7 +14,7 @@ pub(super) const NODE_NAME: [&str; 2] = ["spec", "nodeName"];
 
 impl Write<'_> {
     /// upstream: plugin/pkg/admission/noderestriction#Plugin.admitPod
-    pub(super) fn admit_pod(&self) -> Result<(), Refusal> {
+    pub(super) fn admit_pod(&self) -> Result<(), Rejection> {
         match (self.subresource(), self.context.operation) {
             ("", Operation::Create) => self.admit_new_pod(),
             ("", Operation::Delete) => {
@@ -44,7 +44,7 @@ impl Write<'_> {
 
     /// upstream: plugin/pkg/admission/noderestriction#Plugin.admitPodStatus
     /// upstream: plugin/pkg/admission/noderestriction#Plugin.admitPodEviction
-    fn check_runs_here(&self, pod: &Value, why: impl FnOnce() -> String) -> Result<(), Refusal> {
+    fn check_runs_here(&self, pod: &Value, why: impl FnOnce() -> String) -> Result<(), Rejection> {
         match text(Some(pod), &NODE_NAME) == self.name {
             true => Ok(()),
             false => reject(why()),
@@ -54,7 +54,7 @@ impl Write<'_> {
     /// Admits the creation of a mirror Pod by its node.
     ///
     /// upstream: plugin/pkg/admission/noderestriction#Plugin.admitPodCreate
-    fn admit_new_pod(&self) -> Result<(), Refusal> {
+    fn admit_new_pod(&self) -> Result<(), Rejection> {
         let node = self.node();
         let Some(pod) = self.object else {
             return Ok(());
@@ -83,7 +83,7 @@ impl Write<'_> {
     }
 
     /// upstream: plugin/pkg/admission/noderestriction#Plugin.admitPodCreate
-    fn check_owner(&self, owner: &Value) -> Result<(), Refusal> {
+    fn check_owner(&self, owner: &Value) -> Result<(), Rejection> {
         let (node, owner) = (self.node(), Field::root(owner));
         let reference = ["apiVersion", "kind", "name"].map(|field| owner.child(field).text());
         if reference != ["v1", "Node", self.name] {
@@ -111,7 +111,7 @@ impl Write<'_> {
     }
 
     /// upstream: plugin/pkg/admission/noderestriction#Plugin.admitPodStatus
-    fn admit_pod_status(&self) -> Result<(), Refusal> {
+    fn admit_pod_status(&self) -> Result<(), Rejection> {
         let (Some(old), Some(new)) = (self.old, self.object) else {
             return Ok(());
         };
@@ -133,7 +133,7 @@ impl Write<'_> {
     }
 
     /// upstream: plugin/pkg/admission/noderestriction#Plugin.admitPodEviction
-    fn admit_eviction(&self) -> Result<(), Refusal> {
+    fn admit_eviction(&self) -> Result<(), Rejection> {
         let name = match self.context.name {
             "" => text(self.object, &["metadata", "name"]),
             name => name,

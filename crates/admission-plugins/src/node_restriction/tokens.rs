@@ -3,7 +3,7 @@
 use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget};
 use holdfast_gotext::quote::quote;
 use holdfast_resource::table::items;
-use holdfast_resource::{Operation, Refusal};
+use holdfast_resource::{Operation, Rejection};
 use holdfast_schema::Field;
 use holdfast_value::Value;
 
@@ -27,7 +27,7 @@ impl Write<'_> {
     /// Admits a token request of a node for a Pod that runs on it and for an audience that the Pod uses.
     ///
     /// upstream: plugin/pkg/admission/noderestriction#Plugin.admitServiceAccount
-    pub(super) fn admit_token(&self) -> Result<(), Refusal> {
+    pub(super) fn admit_token(&self) -> Result<(), Rejection> {
         if self.context.operation != Operation::Create || self.subresource() != "token" {
             return Ok(());
         }

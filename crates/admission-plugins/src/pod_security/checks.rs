@@ -92,10 +92,10 @@ impl Checked<'_> {
     }
 
     /// Returns the names of the containers with a violation.
-    pub(super) fn containers(&self, fault: &dyn Fn(&Field<'_, '_>, &Field<'_, '_>) -> bool) -> Vec<String> {
+    pub(super) fn containers(&self, error: &dyn Fn(&Field<'_, '_>, &Field<'_, '_>) -> bool) -> Vec<String> {
         let mut names = Vec::new();
         self.each_container(&mut |container, security| {
-            if fault(container, security) {
+            if error(container, security) {
                 names.push(container.child("name").text().to_owned());
             }
         });
@@ -103,12 +103,12 @@ impl Checked<'_> {
     }
 
     /// Returns a description of the violators among the Pod and its containers, or `None` if there is none.
-    pub(super) fn setters(&self, fault: &dyn Fn(&Field<'_, '_>) -> bool) -> Option<String> {
+    pub(super) fn setters(&self, error: &dyn Fn(&Field<'_, '_>) -> bool) -> Option<String> {
         let mut setters = Vec::new();
-        if fault(&self.spec.child("securityContext")) {
+        if error(&self.spec.child("securityContext")) {
             setters.push("pod".to_owned());
         }
-        let containers = self.containers(&|_, security| fault(security));
+        let containers = self.containers(&|_, security| error(security));
         if !containers.is_empty() {
             setters.push(named("container", &containers));
         }
@@ -163,7 +163,7 @@ pub(super) fn of_containers(reason: &'static str, names: &[String], what: &str) 
 fn app_armor(checked: &Checked<'_>) -> Option<Violation> {
     const ANNOTATION: &str = "container.apparmor.security.beta.kubernetes.io/";
     let mut types = BTreeSet::new();
-    let mut faults = Vec::new();
+    let mut errors = Vec::new();
     let odd = |security: &Field<'_, '_>| {
         let profile = security.child("appArmorProfile");
         profile.is_set() && !matches!(profile.child("type").text(), "RuntimeDefault" | "Localhost")
@@ -176,7 +176,7 @@ fn app_armor(checked: &Checked<'_>) -> Option<Violation> {
     note(&checked.spec.child("securityContext"));
     checked.each_container(&mut |_, security| note(security));
     if let Some(setters) = checked.setters(&odd) {
-        faults.push(format!(
+        errors.push(format!(
             "{setters} must not set AppArmor profile type to {}",
             quoted(&types)
         ));
@@ -193,18 +193,18 @@ fn app_armor(checked: &Checked<'_>) -> Option<Violation> {
         .collect();
     annotated.sort();
     if !annotated.is_empty() {
-        faults.push(format!(
+        errors.push(format!(
             "{} {}",
             plural("annotation", annotated.len()),
             annotated.join(", ")
         ));
     }
-    let reason = match faults.len() + annotated.len().saturating_sub(1) {
+    let reason = match errors.len() + annotated.len().saturating_sub(1) {
         0 => return None,
         1 => "forbidden AppArmor profile",
         _ => "forbidden AppArmor profiles",
     };
-    violation(reason, faults.join("; "))
+    violation(reason, errors.join("; "))
 }
 
 /// Returns the description of containers that add capabilities other than the allowed ones.
@@ -416,7 +416,7 @@ fn seccomp_annotations(checked: &Checked<'_>) -> Option<Violation> {
             container.child("name").text()
         ));
     });
-    let faults: BTreeSet<String> = keys
+    let errors: BTreeSet<String> = keys
         .iter()
         .filter_map(|key| {
             let profile = annotations.entry(key).value()?.as_str()?;
@@ -424,11 +424,11 @@ fn seccomp_annotations(checked: &Checked<'_>) -> Option<Violation> {
             (!allowed).then(|| format!("{key}={profile:?}"))
         })
         .collect();
-    if faults.is_empty() {
+    if errors.is_empty() {
         return None;
     }
-    let annotation = plural("annotation", faults.len());
-    let list = faults.into_iter().collect::<Vec<_>>().join(", ");
+    let annotation = plural("annotation", errors.len());
+    let list = errors.into_iter().collect::<Vec<_>>().join(", ");
     violation("seccompProfile", format!("forbidden {annotation} {list}"))
 }
 

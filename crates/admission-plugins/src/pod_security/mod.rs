@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Rejection, WriteContext};
 use holdfast_schema::{Aggregate, Field, FieldError};
 use holdfast_value::Value;
 
@@ -54,7 +54,12 @@ impl AdmissionPlugin for PodSecurity {
     }
 
     /// upstream: plugin/pkg/admission/security/podsecurity#Plugin.Validate
-    fn validate(&self, context: &WriteContext<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), Refusal> {
+    fn validate(
+        &self,
+        context: &WriteContext<'_>,
+        object: Option<&Value>,
+        old: Option<&Value>,
+    ) -> Result<(), Rejection> {
         let Some(object) = object else {
             return Ok(());
         };
@@ -135,7 +140,7 @@ impl PodSecurity {
     }
 
     /// upstream: k8s.io/pod-security-admission/admission#Admission.ValidatePod
-    fn check_pod(&self, context: &WriteContext<'_>, pod: &Value, old: Option<&Value>) -> Result<(), Refusal> {
+    fn check_pod(&self, context: &WriteContext<'_>, pod: &Value, old: Option<&Value>) -> Result<(), Rejection> {
         if self.exempts_request(context) {
             return Ok(());
         }
@@ -158,7 +163,7 @@ impl PodSecurity {
         self.count(context, policy.enforce, Mode::Enforce, found.is_empty());
         self.audit(context, pod, policy.audit, &errors);
         if !found.is_empty() {
-            return Err(Refusal::forbidden(format!(
+            return Err(Rejection::forbidden(format!(
                 "violates PodSecurity \"{}\": {}",
                 policy.enforce,
                 checks::violations_text(&found)
@@ -279,7 +284,7 @@ impl PodSecurity {
         context: &WriteContext<'_>,
         namespace: &Value,
         old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Rejection> {
         let policy_of = |namespace: &Value| Policy::of_namespace(namespace, self.settings.defaults);
         let (policy, errors) = policy_of(namespace);
         let before = old.map(policy_of);
@@ -289,7 +294,7 @@ impl PodSecurity {
             texts(before) == texts(&errors)
         });
         if !errors.is_empty() && !known {
-            return Err(Refusal::Invalid(errors));
+            return Err(Rejection::Invalid(errors));
         }
         let is_exempt = self.settings.exempts_namespace(context.name);
         let Some((before, _)) = before.filter(|_| context.operation == Operation::Update) else {

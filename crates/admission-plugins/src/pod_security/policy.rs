@@ -154,14 +154,14 @@ fn standard(
     if let Some(text) = level {
         standard.level = Level::from_name(text).unwrap_or_else(|| {
             let why = "must be one of privileged, baseline, restricted";
-            errors.push(fault(mode.level, text, why));
+            errors.push(error(mode.level, text, why));
             unreadable
         });
     }
     if let Some(text) = labels.str_at(&[mode.version]) {
         standard.version = Version(minor(text));
         if standard.version.0.is_none() && text != "latest" {
-            errors.push(fault(mode.version, text, "must be \"latest\" or \"v1.x\""));
+            errors.push(error(mode.version, text, "must be \"latest\" or \"v1.x\""));
         }
     }
     (standard, level.is_some())
@@ -174,7 +174,7 @@ pub(super) fn minor(text: &str) -> Option<u32> {
     if well_formed { digits.parse().ok() } else { None }
 }
 
-fn fault(label: &str, value: &str, why: &str) -> FieldError {
+fn error(label: &str, value: &str, why: &str) -> FieldError {
     let place = FieldPath::new("metadata").child("labels").key(label);
     FieldError::invalid(&place, value, why)
 }

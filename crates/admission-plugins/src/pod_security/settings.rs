@@ -123,7 +123,7 @@ impl PodSecuritySettings {
 }
 
 fn joined(messages: impl IntoIterator<Item = impl ToString>) -> String {
-    let messages: Vec<String> = messages.into_iter().map(|fault| fault.to_string()).collect();
+    let messages: Vec<String> = messages.into_iter().map(|detail| detail.to_string()).collect();
     messages.join(", ")
 }
 
@@ -154,12 +154,17 @@ fn default_standard(defaults: &Value, mode: &str, errors: &mut Vec<FieldError>) 
     standard
 }
 
-/// Reads a list of exemptions. `fault` returns the reason why a name is invalid; empty if it is valid.
-fn exempt(exemptions: &Value, list: &str, fault: &dyn Fn(&str) -> String, errors: &mut Vec<FieldError>) -> Vec<String> {
+/// Reads a list of exemptions. `error` returns the reason why a name is invalid; empty if it is valid.
+fn exempt(
+    exemptions: &Value,
+    list: &str,
+    detail: &dyn Fn(&str) -> String,
+    errors: &mut Vec<FieldError>,
+) -> Vec<String> {
     let names = texts(exemptions, list);
     for (at, name) in names.iter().enumerate() {
         let field = FieldPath::new("exemptions").child(list).index(at);
-        let why = fault(name);
+        let why = detail(name);
         if !why.is_empty() {
             errors.push(FieldError::invalid(&field, name.as_str(), why));
         } else if names.iter().take(at).any(|other| other == name) {

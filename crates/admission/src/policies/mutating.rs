@@ -103,7 +103,7 @@ pub struct Outcome {
     /// one.
     pub rejections: Vec<MutationRejection>,
     /// Error that ends the write.
-    pub fault: Option<MutationError>,
+    pub detail: Option<MutationError>,
     /// True if the object changed.
     pub changed: bool,
     /// Evaluations to count in metrics.
@@ -142,7 +142,7 @@ pub fn mutate(
     let calls = mutating.calls(active);
     for call in calls {
         mutating.carry_out(&call);
-        if mutating.outcome.fault.is_some() {
+        if mutating.outcome.detail.is_some() {
             break;
         }
     }
@@ -289,8 +289,8 @@ impl<'a> Mutating<'a, '_> {
             });
             match outcome {
                 Ok(()) => self.patched = true,
-                Err(Trouble::Error(fault)) => {
-                    self.outcome.fault = Some(fault);
+                Err(Trouble::Error(detail)) => {
+                    self.outcome.detail = Some(detail);
                     return;
                 }
                 Err(Trouble::Failed(why)) => self.reject(policy, Some(binding), &why, true),

@@ -50,12 +50,12 @@ const HTTPS: u16 = 443;
 
 /// Returns the validation error of a `caBundle`, with the reference's message. An empty bundle means the system's
 /// authorities.
-pub fn authorities_fault(bundle: &str) -> Option<String> {
+pub fn authorities_error(bundle: &str) -> Option<String> {
     let pem = STANDARD.decode(bundle).unwrap_or_default();
     if pem.is_empty() {
         return None;
     }
-    let fault = |why: &dyn fmt::Display| Some(format!("unable to load root certificates: {why}"));
+    let message = |why: &dyn fmt::Display| Some(format!("unable to load root certificates: {why}"));
     let mut fit = false;
     for block in Pem::iter_from_buffer(&pem) {
         let Ok(block) = block else { break };
@@ -64,14 +64,14 @@ pub fn authorities_fault(bundle: &str) -> Option<String> {
         }
         match X509Certificate::from_der(&block.contents) {
             Ok(_) => fit = true,
-            Err(error) if !fit => return fault(&format_args!("failed to parse certificate: {error}")),
+            Err(error) if !fit => return message(&format_args!("failed to parse certificate: {error}")),
             Err(_) => {}
         }
     }
     if fit {
         None
     } else {
-        fault(&"unable to parse bytes as PEM block")
+        message(&"unable to parse bytes as PEM block")
     }
 }
 
@@ -198,7 +198,7 @@ mod tests {
     fn a_bundle_holds_a_certificate() {
         let key = rcgen::KeyPair::generate().unwrap();
         let certificate = rcgen::CertificateParams::default().self_signed(&key).unwrap();
-        let error = |pem: &str| authorities_fault(&STANDARD.encode(pem));
+        let error = |pem: &str| authorities_error(&STANDARD.encode(pem));
         assert_eq!(error(&certificate.pem()), None);
         assert_eq!(error(""), None);
         let start = "unable to load root certificates: ";

@@ -23,7 +23,7 @@ use holdfast_value::{SmolStr, Value};
 
 use crate::Origin;
 use crate::policies::conditions::Gate;
-pub use client_config::{Address, Authorities, ClientConfig, authorities_fault};
+pub use client_config::{Address, Authorities, ClientConfig, authorities_error};
 pub use matching::Rule;
 pub use review::ReviewVersion;
 

@@ -17,7 +17,7 @@ pub(crate) fn entry(codec: &StorageCodec, key: &[u8], stored: &[u8]) -> bool {
         let Ok(written) = codec.to_rest(key, &served, old) else {
             continue;
         };
-        let again = codec.from_rest(key, &written).map_err(|fault| fault.to_string());
+        let again = codec.from_rest(key, &written).map_err(|error| error.to_string());
         assert_eq!(
             again.as_ref(),
             Ok(&served),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use holdfast_gotext::errors::aggregate;
 use holdfast_resource::Resource;
 use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Object, Objects, path_of};
-use holdfast_server::webhooks::authorities_fault;
+use holdfast_server::webhooks::authorities_error;
 use holdfast_value::{SmolStr, Value};
 
 use super::crds;
@@ -192,7 +192,7 @@ fn reconcile_names<'a>(crd: &mut Value, others: impl Iterator<Item = &'a Accepte
 /// Returns true if no webhook can be called with the CA bundle of the CRD.
 fn has_unfit_authorities(crd: &Value) -> bool {
     let bundle = crd.str_at(&["spec", "conversion", "webhook", "clientConfig", "caBundle"]);
-    bundle.is_some_and(|bundle| authorities_fault(bundle).is_some())
+    bundle.is_some_and(|bundle| authorities_error(bundle).is_some())
 }
 
 /// Returns the names that the CRD may have, and the last conflict with others, as reason and message.

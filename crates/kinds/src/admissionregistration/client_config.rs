@@ -90,8 +90,8 @@ fn validate_path(path: &Field<'_, '_>, errors: &mut Errors) {
             errors.push(path.invalid(format!("segment[{at}] may not be empty")));
             continue;
         }
-        for fault in dns_subdomain(segment) {
-            errors.push(path.invalid(format!("segment[{at}]: {fault}")));
+        for message in dns_subdomain(segment) {
+            errors.push(path.invalid(format!("segment[{at}]: {message}")));
         }
     }
 }

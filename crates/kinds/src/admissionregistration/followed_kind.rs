@@ -24,7 +24,7 @@ pub(super) struct FollowedKind {
 impl Strategy for FollowedKind {
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let mut errors = (self.errors)(context, object, None);
-        errors.extend(self.static_names.faults(object));
+        errors.extend(self.static_names.errors(object));
         errors
     }
 

@@ -4,7 +4,7 @@
 const MAX_DEPTH: usize = 16;
 
 /// Returns the reason why `path` cannot be parsed.
-pub(super) fn fault(path: &str) -> Option<String> {
+pub(super) fn error(path: &str) -> Option<String> {
     action(path, 0).err()
 }
 
@@ -205,7 +205,7 @@ impl Reader {
 
 #[cfg(test)]
 mod tests {
-    use super::fault;
+    use super::error;
 
     #[test]
     fn paths_are_read_as_templates_are() {
@@ -216,7 +216,7 @@ mod tests {
             "$.a['b.c'][1:2,-1]",
             "-1.5",
         ] {
-            assert_eq!(fault(path), None, "{path}");
+            assert_eq!(error(path), None, "{path}");
         }
         for (path, message) in [
             ("-a", "cannot parse number -"),
@@ -227,8 +227,8 @@ mod tests {
             ("'a", "unterminated quoted string"),
             ("a,b", "unrecognized character in action: U+002C ','"),
         ] {
-            assert_eq!(fault(path).as_deref(), Some(message), "{path}");
+            assert_eq!(error(path).as_deref(), Some(message), "{path}");
         }
-        assert!(fault(&format!("{}@", ".a[?(".repeat(99))).is_some());
+        assert!(error(&format!("{}@", ".a[?(".repeat(99))).is_some());
     }
 }

@@ -10,7 +10,7 @@ use holdfast_schema::{Check, Field, Part, Rules};
 use holdfast_value::Value;
 
 use super::policy::{
-    BindingRules, check_parameter_kind, check_reference, compiler, fault_of, validate_constraints,
+    BindingRules, check_parameter_kind, check_reference, compiler, error_of, validate_constraints,
     validate_match_conditions, validate_parameter_kind, validate_variables,
 };
 use crate::rules::MutatingPolicyRule;
@@ -110,7 +110,7 @@ fn validate_expression(expression: &Field<'_, '_>, expected: Type, compiler: &mu
             compiler
                 .mutation(text, &[expected])
                 .err()
-                .map(|error| fault_of(expression, text, &error)),
+                .map(|error| error_of(expression, text, &error)),
         ),
     }
 }

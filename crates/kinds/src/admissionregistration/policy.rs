@@ -41,12 +41,12 @@ pub(super) fn validate_constraints(spec: &Part<'_, '_>, check: &mut Check<'_>) {
 }
 
 /// Reports an expression that does not compile.
-pub(super) fn report_fault(expression: &Field<'_, '_>, fault: Option<CompileError>, errors: &mut Errors) {
-    errors.extend(fault.map(|error| fault_of(expression, expression.text(), &error)));
+pub(super) fn report_error(expression: &Field<'_, '_>, message: Option<CompileError>, errors: &mut Errors) {
+    errors.extend(message.map(|error| error_of(expression, expression.text(), &error)));
 }
 
 /// Returns the error of an expression, shown as `text`. The reference reports an invalid constant as an internal error.
-pub(crate) fn fault_of(expression: &Field<'_, '_>, text: &str, error: &CompileError) -> FieldError {
+pub(crate) fn error_of(expression: &Field<'_, '_>, text: &str, error: &CompileError) -> FieldError {
     match error {
         CompileError::Instantiation(_) => FieldError::internal(&expression.path(), error.to_string()),
         _ => expression.invalid_as(text, error.to_string()),
@@ -70,7 +70,7 @@ pub(super) fn validate_match_conditions(conditions: &Field<'_, '_>, compiler: &m
                 compiler
                     .condition(text)
                     .err()
-                    .map(|error| fault_of(&expression, text, &error)),
+                    .map(|error| error_of(&expression, text, &error)),
             ),
         }
         let name = condition.child("name");
@@ -87,7 +87,7 @@ pub(super) fn validate_match_conditions(conditions: &Field<'_, '_>, compiler: &m
 
 /// upstream: pkg/apis/admissionregistration/validation#validateVariable
 pub(super) fn validate_variables(variables: &Field<'_, '_>, compiler: &mut Compiler, errors: &mut Errors) {
-    let mut faults = compiler.add_variables(variables).into_iter().peekable();
+    let mut messages = compiler.add_variables(variables).into_iter().peekable();
     for (at, variable) in variables.items().enumerate() {
         let (name, expression) = (variable.child("name"), variable.child("expression"));
         if name.text().trim().is_empty() {
@@ -98,8 +98,8 @@ pub(super) fn validate_variables(variables: &Field<'_, '_>, compiler: &mut Compi
         if expression.text().trim().is_empty() {
             errors.push(expression.required("expression is not specified"));
         }
-        let fault = faults.next_if(|(of, _)| *of == at).map(|(_, error)| error);
-        report_fault(&expression, fault, errors);
+        let message = messages.next_if(|(of, _)| *of == at).map(|(_, error)| error);
+        report_error(&expression, message, errors);
     }
 }
 
@@ -122,9 +122,9 @@ pub(super) fn validate_parameter_kind(kind: &Field<'_, '_>, errors: &mut Errors)
         (_, [only]) => validate_version(&version, only, errors),
         (_, [group, number]) => {
             if !group.is_empty() {
-                let faults = dns_subdomain(group);
-                if !faults.is_empty() {
-                    errors.push(version.invalid_as(*group, faults.join(",")));
+                let messages = dns_subdomain(group);
+                if !messages.is_empty() {
+                    errors.push(version.invalid_as(*group, messages.join(",")));
                 }
             }
             validate_version(&version, number, errors);
@@ -135,9 +135,12 @@ pub(super) fn validate_parameter_kind(kind: &Field<'_, '_>, errors: &mut Errors)
         errors.push(name.required(""));
         return;
     }
-    let faults = dns_label_1035(&name.text().to_lowercase());
-    if !faults.is_empty() {
-        let detail = format!("may have mixed case, but should otherwise match: {}", faults.join(","));
+    let messages = dns_label_1035(&name.text().to_lowercase());
+    if !messages.is_empty() {
+        let detail = format!(
+            "may have mixed case, but should otherwise match: {}",
+            messages.join(",")
+        );
         errors.push(name.invalid(detail));
     }
 }
@@ -148,9 +151,9 @@ fn validate_version(field: &Field<'_, '_>, version: &str, errors: &mut Errors) {
         errors.push(field.invalid("version must be specified"));
         return;
     }
-    let faults = dns_label_1035(version);
-    if !faults.is_empty() {
-        errors.push(field.invalid_as(version, faults.join(",")));
+    let messages = dns_label_1035(version);
+    if !messages.is_empty() {
+        errors.push(field.invalid_as(version, messages.join(",")));
     }
 }
 

@@ -26,7 +26,7 @@ impl StaticNames {
     }
 
     /// upstream: pkg/apis/admissionregistration/validation#ValidateStaticSuffix
-    pub(super) fn faults(self, object: &Value) -> Option<FieldError> {
+    pub(super) fn errors(self, object: &Value) -> Option<FieldError> {
         let root = Field::root(object);
         let metadata = root.child("metadata");
         let name = metadata.child("name");

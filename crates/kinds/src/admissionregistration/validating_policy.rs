@@ -14,7 +14,7 @@ use holdfast_value::Value;
 
 use super::json_path;
 use super::policy::{
-    BindingRules, check_parameter_kind, check_reference, compiler, report_fault, validate_constraints,
+    BindingRules, check_parameter_kind, check_reference, compiler, report_error, validate_constraints,
     validate_match_conditions, validate_parameter_kind, validate_variables,
 };
 use crate::rules::ValidatingPolicyRule;
@@ -95,15 +95,15 @@ fn validate_validation(validation: &Field<'_, '_>, compiler: &mut Compiler, erro
     if expression.text().trim().is_empty() {
         errors.push(expression.required("expression is not specified"));
     } else {
-        let fault = compiler.expression(expression.text(), &[Type::Bool]).err();
-        report_fault(&expression, fault, errors);
+        let detail = compiler.expression(expression.text(), &[Type::Bool]).err();
+        report_error(&expression, detail, errors);
     }
     let message = validation.child("messageExpression");
     if !message.text().is_empty() {
         if message.text().trim().is_empty() {
             errors.push(message.invalid("must be non-empty if specified"));
         } else {
-            report_fault(&message, compiler.message(message.text()).err(), errors);
+            report_error(&message, compiler.message(message.text()).err(), errors);
         }
     }
     let message = validation.child("message");
@@ -127,8 +127,8 @@ fn validate_annotations(annotations: &Field<'_, '_>, name: &str, compiler: &mut 
             errors.push(key.invalid_text("requires metadata.name be non-empty"));
         } else {
             let qualified = format!("{name}/{}", key.text());
-            let faults = qualified_name(&qualified).into_iter();
-            errors.extend(faults.map(|fault| key.invalid_as(qualified.as_str(), fault)));
+            let details = qualified_name(&qualified).into_iter();
+            errors.extend(details.map(|detail| key.invalid_as(qualified.as_str(), detail)));
         }
         let expression = annotation.child("valueExpression");
         match expression.text().trim() {
@@ -137,8 +137,8 @@ fn validate_annotations(annotations: &Field<'_, '_>, name: &str, compiler: &mut 
                 errors.push(expression.required(format!("must not exceed {ANNOTATION_BYTES} bytes in length")));
             }
             text => {
-                let fault = compiler.expression(text, &[Type::String, Type::Null]).err();
-                report_fault(&expression, fault, errors);
+                let detail = compiler.expression(text, &[Type::String, Type::Null]).err();
+                report_error(&expression, detail, errors);
             }
         }
         if !keys.insert(key.text()) {
@@ -182,7 +182,7 @@ fn validate_status(object: &Value) -> Errors {
         let path = place.text().trim();
         if path.is_empty() {
             errors.push(place.required(""));
-        } else if let Some(why) = json_path::fault(path) {
+        } else if let Some(why) = json_path::error(path) {
             errors.push(place.invalid_as(path, format!("invalid JSONPath: {why}")));
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use holdfast_admission::policies::environment::Compiler;
 use holdfast_admission::webhooks::{WebhookType, Webhooks};
 use holdfast_cel::PatternMemory;
-use holdfast_resource::{Followed, Operation, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Followed, Operation, Rejection, Strategy, WriteContext};
 use holdfast_schema::metadata::formats::{dns_label_1035, dns_subdomain};
 use holdfast_schema::{AnyRules, Check, Field, FieldError, Part, Rules};
 use holdfast_value::Value;
@@ -33,7 +33,7 @@ const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 impl Strategy for WebhookConfiguration {
     /// upstream: pkg/registry/admissionregistration/validatingwebhookconfiguration#validatingWebhookConfigurationStrategy.PrepareForUpdate
     /// upstream: pkg/registry/admissionregistration/mutatingwebhookconfiguration#mutatingWebhookConfigurationStrategy.PrepareForUpdate
-    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Rejection> {
         count_given_empties(context, object, old, "webhooks");
         Ok(())
     }
@@ -48,7 +48,7 @@ impl Strategy for WebhookConfiguration {
         let mut errors = context.check(object, self);
         // An existing object may keep a reserved name.
         if context.operation == Operation::Create {
-            errors.extend(self.static_names.faults(object));
+            errors.extend(self.static_names.errors(object));
         }
         errors
     }
@@ -108,11 +108,11 @@ fn validate_name(name: &Field<'_, '_>, errors: &mut Errors) {
     match name.text() {
         "" => errors.push(name.required("")),
         text => {
-            let faults = dns_subdomain(text);
-            if faults.is_empty() && text.split('.').count() < 3 {
+            let details = dns_subdomain(text);
+            if details.is_empty() && text.split('.').count() < 3 {
                 errors.push(name.invalid("should be a domain with at least three segments separated by dots"));
             }
-            report(name, faults, errors);
+            report(name, details, errors);
         }
     }
 }

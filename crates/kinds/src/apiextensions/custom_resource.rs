@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use holdfast_resource::{ConversionError, Converts, Refusal, Strategy, WriteContext};
+use holdfast_resource::{ConversionError, Converts, Rejection, Strategy, WriteContext};
 use holdfast_schema::{FieldError, KindType as _, NoRules, ScaleFields};
 use holdfast_structural::CustomSchema;
 use holdfast_value::{SmolStr, Value};
@@ -61,17 +61,17 @@ impl CustomResource {
 
 impl Strategy for CustomResource {
     /// upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresource#customResourceStrategy.PrepareForCreate
-    fn prepare_for_create(&self, _context: &WriteContext<'_>, _object: &mut Value) -> Result<(), Refusal> {
+    fn prepare_for_create(&self, _context: &WriteContext<'_>, _object: &mut Value) -> Result<(), Rejection> {
         if self.terminating {
             let why = "create not allowed while custom resource definition is terminating";
-            return Err(Refusal::forbidden(why));
+            return Err(Rejection::forbidden(why));
         }
         Ok(())
     }
 
     /// upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresource#customResourceStrategy.PrepareForUpdate
     /// upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresource#statusStrategy.PrepareForUpdate
-    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Rejection> {
         if context.subresource == Some("status") {
             keep_all_but_status(object, old);
         }

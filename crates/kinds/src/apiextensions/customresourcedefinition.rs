@@ -9,7 +9,7 @@ use holdfast_gotext::quote::quote;
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::of_apimachinery;
 use holdfast_resource::{
-    AtRestRules, Defines, DefiningObject, DeletionRules, Refusal, Resource, SchemaViolation, Strategy, WriteContext,
+    AtRestRules, Defines, DefiningObject, DeletionRules, Rejection, Resource, SchemaViolation, Strategy, WriteContext,
 };
 use holdfast_schema::FieldError;
 use holdfast_structural::{CompileContext, read_embedded_defaults, unknown_formats};
@@ -42,7 +42,7 @@ pub(super) fn declare(config: &Config) -> Kind {
             timings: Arc::clone(&config.rule_timings),
         },
     })
-    .named_by(super::validation::name_faults)
+    .named_by(super::validation::name_errors)
     .defines()
     // The reference prunes the defaults of schemas after it has counted the generation.
     .counts_dropped_fields()
@@ -96,7 +96,7 @@ impl Strategy for CustomResourceDefinition {
     }
 
     /// upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition#strategy.PrepareForCreate
-    fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+    fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Rejection> {
         read_defaults(context, object);
         let stored: Vec<Value> = storage_version(object).into_iter().collect();
         let mut status = Value::empty_map();
@@ -143,7 +143,12 @@ impl Strategy for CustomResourceDefinition {
 
     /// upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition#strategy.PrepareForUpdate
     /// upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition#statusStrategy.PrepareForUpdate
-    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, _old: &Value) -> Result<(), Refusal> {
+    fn prepare_for_update(
+        &self,
+        context: &WriteContext<'_>,
+        object: &mut Value,
+        _old: &Value,
+    ) -> Result<(), Rejection> {
         if context.subresource.is_some() {
             return Ok(());
         }

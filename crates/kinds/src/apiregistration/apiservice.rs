@@ -6,8 +6,8 @@ use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::apis::Apis;
 use holdfast_kind_tables::metadata_checks::of_apimachinery;
 use holdfast_resource::table::{NamedCell, condition};
-use holdfast_resource::{InitialObjects, Refusal, Strategy, WriteContext};
-use holdfast_schema::metadata::formats::{Faults, path_segment};
+use holdfast_resource::{InitialObjects, Rejection, Strategy, WriteContext};
+use holdfast_schema::metadata::formats::{Messages, path_segment};
 use holdfast_schema::metadata::new_object;
 use holdfast_schema::{AnyRules, Check, Field, FieldError, GroupVersion, Part, Rules};
 use holdfast_value::Value;
@@ -29,7 +29,7 @@ pub(super) fn declare(config: &Config) -> Kind {
     kind(ApiService::new(config))
         .initial_objects()
         .cells(CELLS)
-        .named_by(name_faults)
+        .named_by(name_errors)
         .empty_status()
         .metadata_checks(of_apimachinery(1, 1))
         .done()
@@ -107,7 +107,7 @@ impl Strategy for ApiService {
     /// Marks group versions that this server itself serves as available.
     ///
     /// upstream: k8s.io/kube-aggregator/pkg/registry/apiservice#apiServerStrategy.PrepareForCreate
-    fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+    fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Rejection> {
         if object
             .at(&["spec", "service"])
             .is_some_and(|service| !service.is_null())
@@ -138,7 +138,7 @@ impl Strategy for ApiService {
         let mut errors = Errors::new();
         report(
             &Field::placed(Some(&name.into()), "metadata.name"),
-            name_faults(object, name),
+            name_errors(object, name),
             &mut errors,
         );
         errors.extend(self.validate(context, object));
@@ -172,12 +172,12 @@ impl InitialObjects for ApiService {
 /// Validates that the name is `VERSION.GROUP`. A name that is not a valid path segment gets only that error.
 ///
 /// upstream: k8s.io/kube-aggregator/pkg/apis/apiregistration/validation#ValidateAPIService
-pub(super) fn name_faults(object: &Value, name: &str) -> Faults {
-    let faults = path_segment(name);
+pub(super) fn name_errors(object: &Value, name: &str) -> Messages {
+    let details = path_segment(name);
     let part = |part: &str| object.str_at(&["spec", part]).unwrap_or_default();
     let wanted = format!("{}.{}", part("version"), part("group"));
-    if !faults.is_empty() || name == wanted {
-        return faults;
+    if !details.is_empty() || name == wanted {
+        return details;
     }
     vec![format!("must be `spec.version+\".\"+spec.group`: {wanted:?}").into()]
 }

@@ -2,7 +2,7 @@
 
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::of_core;
-use holdfast_resource::{Refusal, RowRules, Strategy, WriteContext};
+use holdfast_resource::{Rejection, RowRules, Strategy, WriteContext};
 use holdfast_schema::metadata::labels::{LabelSelector, invalid_selector, validate_label_selector};
 use holdfast_schema::{AnyRules, Changes, Check, Field, FieldError, Part, Rules};
 use holdfast_value::Value;
@@ -58,7 +58,7 @@ impl Strategy for DaemonSet {
     }
 
     /// upstream: pkg/registry/apps/daemonset#daemonSetStrategy.PrepareForCreate
-    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Rejection> {
         if template_generation(object).unwrap_or_default() < 1 {
             set_template_generation(object, 1);
         }
@@ -67,7 +67,7 @@ impl Strategy for DaemonSet {
 
     /// upstream: pkg/registry/apps/daemonset#daemonSetStrategy.PrepareForUpdate
     /// upstream: pkg/registry/apps/daemonset#daemonSetStatusStrategy.PrepareForUpdate
-    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Rejection> {
         // A status write has the whole old spec, which holds the count.
         let template = ["spec", "template"];
         let changed = context.subresource.is_none() && !same(object.at(&template), old.at(&template));

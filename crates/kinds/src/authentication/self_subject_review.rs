@@ -1,7 +1,7 @@
 //! SelfSubjectReview: the requester's identity, which `kubectl auth whoami` shows.
 
 use holdfast_kind_tables::Kind;
-use holdfast_resource::{Refusal, Review, WriteContext};
+use holdfast_resource::{Rejection, Review, WriteContext};
 use holdfast_value::Value;
 
 use super::user_info;
@@ -17,7 +17,7 @@ pub(super) fn declare() -> Kind {
 }
 
 impl Review for SelfSubjectReview {
-    fn review(&self, context: &WriteContext<'_>, object: Value) -> Result<Value, Refusal> {
+    fn review(&self, context: &WriteContext<'_>, object: Value) -> Result<Value, Rejection> {
         // The response is a new object without the fields of the request.
         let mut answer = Value::empty_map();
         for field in ["kind", "apiVersion"] {

@@ -3,7 +3,7 @@
 use holdfast_kind_tables::Kind;
 use holdfast_resource::access::{TokenError, TokenUser};
 use holdfast_resource::table::items;
-use holdfast_resource::{Refusal, Review, WriteContext};
+use holdfast_resource::{Rejection, Review, WriteContext};
 use holdfast_value::{List, Value};
 
 use super::user_info;
@@ -19,10 +19,10 @@ pub(super) fn declare() -> Kind {
 
 impl Review for TokenReview {
     /// upstream: pkg/registry/authentication/tokenreview#REST.Create
-    fn review(&self, context: &WriteContext<'_>, object: Value) -> Result<Value, Refusal> {
+    fn review(&self, context: &WriteContext<'_>, object: Value) -> Result<Value, Rejection> {
         let Some((token, audiences)) = self.token_question(&object) else {
             let why = "token is required for TokenReview in authentication";
-            return Err(Refusal::BadRequest(why.to_owned()));
+            return Err(Rejection::BadRequest(why.to_owned()));
         };
         let outcome = context.access.tokens.authenticate(token, &audiences);
         self.review_token(context, object, outcome)
@@ -39,7 +39,7 @@ impl Review for TokenReview {
         context: &WriteContext<'_>,
         mut object: Value,
         outcome: Result<TokenUser, TokenError>,
-    ) -> Result<Value, Refusal> {
+    ) -> Result<Value, Rejection> {
         // If the token belongs to no user, the user that the client sent stays.
         let mut status = object
             .get("status")

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use holdfast_authorization::{AccessTarget, Attributes, Decision, FieldRequirement, ResourceTarget, User};
 use holdfast_gotext::errors::aggregate;
 use holdfast_resource::selector::LabelSelector;
-use holdfast_resource::{FieldSelector, Refusal, Review, WriteContext};
+use holdfast_resource::{FieldSelector, Rejection, Review, WriteContext};
 use holdfast_schema::metadata::formats::label_value;
 use holdfast_schema::metadata::labels::validate_label_name;
 use holdfast_schema::{Field, FieldError};
@@ -29,15 +29,15 @@ pub(super) struct AccessReview(pub(super) About);
 
 impl Review for AccessReview {
     /// upstream: pkg/registry/authorization/subjectaccessreview#REST.Create
-    fn prepare(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
-        let errors = self.faults(object);
+    fn prepare(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Rejection> {
+        let errors = self.errors(object);
         match errors.is_empty() {
             true => Ok(()),
-            false => Err(Refusal::Invalid(errors)),
+            false => Err(Rejection::Invalid(errors)),
         }
     }
 
-    fn review(&self, context: &WriteContext<'_>, mut object: Value) -> Result<Value, Refusal> {
+    fn review(&self, context: &WriteContext<'_>, mut object: Value) -> Result<Value, Rejection> {
         let root = Field::root(&object);
         let spec = root.child("spec");
         let user = match self.0 {
@@ -91,7 +91,7 @@ impl Review for AccessReview {
 }
 
 impl AccessReview {
-    fn faults(&self, object: &Value) -> Vec<FieldError> {
+    fn errors(&self, object: &Value) -> Vec<FieldError> {
         let root = Field::root(object);
         let spec = root.child("spec");
         let (resource, path) = (spec.child("resourceAttributes"), spec.child("nonResourceAttributes"));
@@ -111,8 +111,8 @@ impl AccessReview {
         if self.0 != About::Asker && user.text().is_empty() && spec.child("groups").is_empty() {
             errors.push(user.invalid_as("", "at least one of user or group must be specified"));
         }
-        selector_faults(&resource.child("fieldSelector"), false, &mut errors);
-        selector_faults(&resource.child("labelSelector"), true, &mut errors);
+        selector_errors(&resource.child("fieldSelector"), false, &mut errors);
+        selector_errors(&resource.child("labelSelector"), true, &mut errors);
         let metadata = metadata_beyond(object, self.0 == About::UserInNamespace);
         if let Some(metadata) = metadata {
             let why = match self.0 {
@@ -262,7 +262,7 @@ fn can_be_read(requirement: &Field<'_, '_>, of_labels: bool) -> bool {
 }
 
 /// Validates a selector. Unknown operators are accepted, since newer clients may send them.
-fn selector_faults(selector: &Field<'_, '_>, of_labels: bool, errors: &mut Errors) {
+fn selector_errors(selector: &Field<'_, '_>, of_labels: bool, errors: &mut Errors) {
     if !selector.is_set() {
         return;
     }

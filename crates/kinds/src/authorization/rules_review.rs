@@ -3,7 +3,7 @@
 use holdfast_authorization::Rule;
 use holdfast_gotext::errors::aggregate;
 use holdfast_kind_tables::Kind;
-use holdfast_resource::{Refusal, Review, WriteContext};
+use holdfast_resource::{Rejection, Review, WriteContext};
 use holdfast_value::{List, Map, SmolStr, Value};
 
 use crate::kind::generic;
@@ -18,10 +18,10 @@ pub(super) fn declare() -> Kind {
 
 impl Review for RulesReview {
     /// upstream: pkg/registry/authorization/selfsubjectrulesreview#REST.Create
-    fn review(&self, context: &WriteContext<'_>, object: Value) -> Result<Value, Refusal> {
+    fn review(&self, context: &WriteContext<'_>, object: Value) -> Result<Value, Rejection> {
         let namespace = object.str_at(&["spec", "namespace"]).unwrap_or_default();
         if namespace.is_empty() {
-            return Err(Refusal::BadRequest("no namespace on request".to_owned()));
+            return Err(Rejection::BadRequest("no namespace on request".to_owned()));
         }
         let found = context.access.authorizer.rules(context.user, namespace);
         let mut status = Map::new();

@@ -140,8 +140,8 @@ impl SpecRules<'_> {
 fn validate_time_zone(zone: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let kept = old.is_set() && same(zone.value(), old.child("timeZone").value());
     if zone.is_set() && !kept {
-        let faults = schedule::check_time_zone(zone.text()).into_iter();
-        errors.extend(faults.map(|fault| zone.invalid(fault)));
+        let messages = schedule::check_time_zone(zone.text()).into_iter();
+        errors.extend(messages.map(|message| zone.invalid(message)));
     }
 }
 
@@ -154,8 +154,8 @@ fn validate_schedule(spec: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Err
         errors.push(line.required(""));
         return;
     }
-    if let Err(fault) = schedule::check(line.text()) {
-        errors.push(line.invalid(fault));
+    if let Err(message) = schedule::check(line.text()) {
+        errors.push(line.invalid(message));
     }
     if !line.text().contains("TZ") {
         return;

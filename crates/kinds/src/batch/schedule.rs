@@ -149,9 +149,9 @@ pub(super) fn check_time_zone(name: &str) -> Vec<String> {
     if name.is_empty() {
         return vec!["timeZone must be nil or non-empty string".to_owned()];
     }
-    let mut faults = Vec::new();
+    let mut errors = Vec::new();
     if name.eq_ignore_ascii_case("local") {
-        faults.push("timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones".to_owned());
+        errors.push("timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones".to_owned());
     }
     let well_formed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+/".contains(&byte);
     let loaded = if name.starts_with(['/', '.']) || !name.bytes().all(well_formed) {
@@ -159,8 +159,8 @@ pub(super) fn check_time_zone(name: &str) -> Vec<String> {
     } else {
         load_zone(name)
     };
-    faults.extend(loaded.err());
-    faults
+    errors.extend(loaded.err());
+    errors
 }
 
 /// Validates that Go can load a time zone: the database must have this exact name.
@@ -196,7 +196,7 @@ mod tests {
         ] {
             assert_eq!(check(good), Ok(()), "{good}");
         }
-        for (odd, fault) in [
+        for (odd, error) in [
             ("bad", "expected exactly 5 fields, found 1: [bad]"),
             ("61 * * * *", "end of range (61) above maximum (59): 61"),
             ("* * 0 * *", "beginning of range (0) below minimum (1): 0"),
@@ -212,7 +212,7 @@ mod tests {
                 "provided bad location Nowhere: unknown time zone Nowhere",
             ),
         ] {
-            assert_eq!(check(odd), Err(fault.to_owned()));
+            assert_eq!(check(odd), Err(error.to_owned()));
         }
     }
 

@@ -5,11 +5,11 @@ use std::collections::HashSet;
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, in_order, with_status};
 use holdfast_resource::table::{NamedCell, condition, duration};
-use holdfast_resource::{Refusal, Strategy, WriteContext};
+use holdfast_resource::{Rejection, Strategy, WriteContext};
 use holdfast_schema::{Check, Field, FieldError, Part, Rules, UpdateOrder};
 use holdfast_value::{SmolStr, Value};
 
-use super::pem::{certificate_fault, lifetime_seconds, request_fault};
+use super::pem::{certificate_error, lifetime_seconds, request_error};
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::defaults::is_zero;
@@ -48,7 +48,7 @@ pub(super) fn declare(config: &Config) -> Kind {
 
 impl Strategy for CertificateSigningRequest {
     /// upstream: pkg/registry/certificates/certificates#csrStrategy.PrepareForCreate
-    fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+    fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Rejection> {
         for field in OF_USER {
             object.remove_at(&["spec", field]);
         }
@@ -70,7 +70,7 @@ impl Strategy for CertificateSigningRequest {
     /// upstream: pkg/registry/certificates/certificates#csrStrategy.PrepareForUpdate
     /// upstream: pkg/registry/certificates/certificates#csrApprovalStrategy.PrepareForUpdate
     /// upstream: pkg/registry/certificates/certificates#csrStatusStrategy.PrepareForUpdate
-    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Rejection> {
         if context.subresource == Some("status") {
             for type_name in [APPROVED, DENIED] {
                 keep_conditions(object, old, type_name);
@@ -242,8 +242,8 @@ impl<'v> Rules<'v> for CertificateSigningRequest {
         match rule {
             CertificateSigningRequestRule::Request => {
                 let request = part.child("request");
-                if let Some(fault) = request_fault(request.text()) {
-                    check.errors.push(request.invalid(fault));
+                if let Some(message) = request_error(request.text()) {
+                    check.errors.push(request.invalid(message));
                 }
             }
             CertificateSigningRequestRule::Signer => validate_signer(&part.child("signerName"), &mut check.errors),
@@ -265,9 +265,9 @@ fn validate_status(status: &Field<'_, '_>, errors: &mut Errors) {
     validate_conditions(&status.child("conditions"), errors);
     let certificate = status.child("certificate");
     if !certificate.text().is_empty()
-        && let Some(fault) = certificate_fault(certificate.text())
+        && let Some(message) = certificate_error(certificate.text())
     {
-        errors.push(certificate.invalid_as("<certificate data>", fault));
+        errors.push(certificate.invalid_as("<certificate data>", message));
     }
 }
 
@@ -415,17 +415,17 @@ mod tests {
 
     #[test]
     fn certificates_are_pem_of_certificates() {
-        let fault = certificate_fault("bm90IHBlbQ==");
+        let message = certificate_error("bm90IHBlbQ==");
         assert_eq!(
-            fault.as_deref(),
+            message.as_deref(),
             Some("must contain at least one CERTIFICATE PEM block")
         );
         let key = rcgen::KeyPair::generate().unwrap();
         let certificate = rcgen::CertificateParams::default().self_signed(&key).unwrap();
-        assert_eq!(certificate_fault(&STANDARD.encode(certificate.pem())), None);
+        assert_eq!(certificate_error(&STANDARD.encode(certificate.pem())), None);
         let key = STANDARD.encode(key.serialize_pem());
         assert!(
-            certificate_fault(&key)
+            certificate_error(&key)
                 .unwrap()
                 .starts_with("only CERTIFICATE PEM blocks are allowed")
         );

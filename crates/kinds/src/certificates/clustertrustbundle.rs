@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use holdfast_kind_tables::Kind;
 use holdfast_resource::{Strategy, WriteContext};
-use holdfast_schema::metadata::formats::{Faults, dns_subdomain};
+use holdfast_schema::metadata::formats::{Messages, dns_subdomain};
 use holdfast_schema::{Field, FieldError, NoRules};
 use holdfast_value::Value;
 
@@ -30,7 +30,7 @@ const BUNDLES: Versions = Versions::alike(&["certificates.k8s.io/v1beta1", "cert
 /// Returns the kind with its capabilities.
 pub(super) fn declare(config: &Config) -> Kind {
     kind(ClusterTrustBundle)
-        .named_by(name_faults)
+        .named_by(name_errors)
         .converts_by(config, "certificates.k8s.io", BUNDLES)
         .done()
 }
@@ -55,7 +55,7 @@ impl Strategy for ClusterTrustBundle {
 /// Checks that the name begins with the signer's name if the bundle has a signer.
 ///
 /// upstream: pkg/apis/core/validation#ValidateClusterTrustBundleName
-pub(super) fn name_faults(object: &Value, name: &str) -> Faults {
+pub(super) fn name_errors(object: &Value, name: &str) -> Messages {
     let signer = object.str_at(&["spec", "signerName"]).unwrap_or_default();
     if signer.is_empty() {
         return match name.contains(':') {

@@ -26,11 +26,11 @@ struct Head {
 }
 
 /// Returns the error in the two outermost sequences of a certification request: the request and its signed part.
-pub(super) fn request_frame_fault(der: &[u8]) -> Option<String> {
-    frame_fault(der).err()
+pub(super) fn request_frame_error(der: &[u8]) -> Option<String> {
+    frame_error(der).err()
 }
 
-fn frame_fault(der: &[u8]) -> Result<(), String> {
+fn frame_error(der: &[u8]) -> Result<(), String> {
     let request = sequence(der, 0, "certificateRequest")?;
     let end = request.start + request.length;
     if request.length == 0 {
@@ -158,8 +158,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faults_of_the_frame_are_those_of_the_reference() {
-        let fault = |der: &[u8]| request_frame_fault(der).unwrap_or_default();
+    fn errors_of_the_frame_are_those_of_the_reference() {
+        let message = |der: &[u8]| request_frame_error(der).unwrap_or_default();
         let tags = |of: &str, place: &str| {
             format!(
                 "asn1: structure error: tags don't match (16 vs {{{of}}}) {{optional:false explicit:false application:false \
@@ -167,15 +167,15 @@ mod tests {
             )
         };
         assert_eq!(
-            fault(&[2, 1, 0]),
+            message(&[2, 1, 0]),
             tags("class:0 tag:2 length:1 isCompound:false", "certificateRequest @2")
         );
         assert_eq!(
-            fault(&[0x30, 3, 2, 1, 0]),
+            message(&[0x30, 3, 2, 1, 0]),
             tags("class:0 tag:2 length:1 isCompound:false", "tbsCertificateRequest @2")
         );
         assert_eq!(
-            fault(&[0x3f, 0x81, 1, 0]),
+            message(&[0x3f, 0x81, 1, 0]),
             tags("class:0 tag:129 length:0 isCompound:true", "certificateRequest @4")
         );
         for (der, why) in [
@@ -191,7 +191,7 @@ mod tests {
             (&[0x30, 0x81, 1, 0], "structure error: non-minimal length"),
             (&[0x30, 5, 0x30, 1], "syntax error: data truncated"),
         ] {
-            assert_eq!(fault(der), format!("asn1: {why}"), "{der:?}");
+            assert_eq!(message(der), format!("asn1: {why}"), "{der:?}");
         }
     }
 

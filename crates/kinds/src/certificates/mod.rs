@@ -8,7 +8,7 @@ pub mod pem;
 mod podcertificaterequest;
 mod signers;
 
-pub(crate) use pem::key_pair_fault;
+pub(crate) use pem::key_pair_error;
 pub use signers::may_use_signer;
 
 use holdfast_kind_tables::Kind;

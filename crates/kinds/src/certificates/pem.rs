@@ -11,15 +11,15 @@ const REQUEST: &str = "CERTIFICATE REQUEST";
 const CERTIFICATE: &str = "CERTIFICATE";
 
 /// Returns the error in a request, given as the base64 of its PEM.
-pub(super) fn request_fault(encoded: &str) -> Option<String> {
+pub(super) fn request_error(encoded: &str) -> Option<String> {
     check_request(encoded).err()
 }
 
 /// upstream: pkg/apis/certificates#ParseCSR
 fn check_request(encoded: &str) -> Result<(), String> {
     let block = request_block(encoded)?;
-    if let Some(fault) = der::request_frame_fault(&block.contents) {
-        return Err(fault);
+    if let Some(message) = der::request_frame_error(&block.contents) {
+        return Err(message);
     }
     let request = request_in(&block)?;
     request.verify_signature().map_err(|_| unverified(&request))
@@ -85,7 +85,7 @@ fn subject_of(block: &Block) -> Result<X509Name<'_>, String> {
 
 /// Returns the error of Go's `tls.X509KeyPair` for a certificate and a key, each given as the base64 of its PEM. Only
 /// problems that their PEM shows are found.
-pub(crate) fn key_pair_fault(certificate: &str, key: &str) -> Option<String> {
+pub(crate) fn key_pair_error(certificate: &str, key: &str) -> Option<String> {
     let labels = |encoded: &str| -> Vec<String> {
         let text = STANDARD.decode(encoded).unwrap_or_default();
         blocks(&text).map(|block| block.label).collect()
@@ -131,7 +131,7 @@ pub(crate) fn key_pair_fault(certificate: &str, key: &str) -> Option<String> {
 /// Returns the error in issued certificates, given as the base64 of their PEM.
 ///
 /// upstream: pkg/apis/certificates/validation#validateCertificate
-pub(super) fn certificate_fault(encoded: &str) -> Option<String> {
+pub(super) fn certificate_error(encoded: &str) -> Option<String> {
     let text = STANDARD.decode(encoded).unwrap_or_default();
     let mut found = 0;
     for block in blocks(&text) {
@@ -146,7 +146,7 @@ pub(super) fn certificate_fault(encoded: &str) -> Option<String> {
         }
         let certificates = match der::certificates(&block.contents) {
             Ok(certificates) => certificates,
-            Err(fault) => return Some(fault),
+            Err(message) => return Some(message),
         };
         if certificates.is_empty() {
             return Some("found CERTIFICATE PEM block containing 0 certificates".to_owned());
@@ -213,31 +213,31 @@ mod tests {
         format!("-----BEGIN {label}-----\nAQI=\n-----END {label}-----\n")
     }
 
-    fn fault(certificate: &str, key: &str) -> Option<String> {
-        key_pair_fault(&STANDARD.encode(certificate), &STANDARD.encode(key))
+    fn error(certificate: &str, key: &str) -> Option<String> {
+        key_pair_error(&STANDARD.encode(certificate), &STANDARD.encode(key))
     }
 
     #[test]
     fn a_pair_is_found_behind_what_is_no_block_and_with_headers() {
         let (certificate, key) = (block(CERTIFICATE), block("EC PRIVATE KEY"));
-        assert_eq!(fault(&certificate, &key), None);
-        assert_eq!(fault(&format!("{BROKEN}text\n{certificate}"), &key), None);
+        assert_eq!(error(&certificate, &key), None);
+        assert_eq!(error(&format!("{BROKEN}text\n{certificate}"), &key), None);
         let encrypted = key.replace("AQI=", "Proc-Type: 4,ENCRYPTED\n\nAQI=");
-        assert_eq!(fault(&certificate, &encrypted), None);
+        assert_eq!(error(&certificate, &encrypted), None);
         let parameters = block("EC PARAMETERS");
-        assert_eq!(fault(&certificate, &format!("{parameters}{key}")), None);
+        assert_eq!(error(&certificate, &format!("{parameters}{key}")), None);
     }
 
     #[test]
     fn key_pair_with_wrong_block_types_is_reported() {
         let (certificate, key) = (block(CERTIFICATE), block("PRIVATE KEY"));
         let none = "tls: failed to find any PEM data in certificate input";
-        assert_eq!(fault(BROKEN, &key).as_deref(), Some(none));
-        let switched = fault(&key, &certificate).unwrap_or_default();
+        assert_eq!(error(BROKEN, &key).as_deref(), Some(none));
+        let switched = error(&key, &certificate).unwrap_or_default();
         assert!(switched.ends_with("PEM inputs may have been switched"), "{switched}");
         let twice = "tls: found a certificate rather than a key in the PEM for the private key";
-        assert_eq!(fault(&certificate, &certificate).as_deref(), Some(twice));
-        let others = fault(&certificate, &format!("{}{}", block("A"), block("B"))).unwrap_or_default();
+        assert_eq!(error(&certificate, &certificate).as_deref(), Some(twice));
+        let others = error(&certificate, &format!("{}{}", block("A"), block("B"))).unwrap_or_default();
         assert!(others.ends_with("of the following types: [A B]"), "{others}");
     }
 

@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use holdfast_kind_tables::Kind;
 use holdfast_resource::table::{NamedCell, items, parse_time};
-use holdfast_resource::{Refusal, Strategy, WriteContext};
+use holdfast_resource::{Rejection, Strategy, WriteContext};
 use holdfast_schema::metadata::conditions::validate_conditions;
 use holdfast_schema::metadata::formats::{dns_subdomain, domain_prefixed_path};
 use holdfast_schema::{Field, FieldError, FieldPath, NoRules};
@@ -61,7 +61,7 @@ pub(super) fn declare() -> Kind {
 impl Strategy for PodCertificateRequest {
     /// upstream: pkg/registry/certificates/podcertificaterequest#Strategy.PrepareForUpdate
     /// upstream: pkg/registry/certificates/podcertificaterequest#StatusStrategy.PrepareForUpdate
-    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Rejection> {
         if context.subresource.is_none() {
             let status = old.get("status").cloned().unwrap_or_else(Value::empty_map);
             object.set_at(&["status"], status);
@@ -216,7 +216,7 @@ impl Key {
         curves: &str,
         errors: &mut Errors,
     ) -> Option<&'static dyn VerificationAlgorithm> {
-        let refusal = match Self::from_info(info) {
+        let rejection = match Self::from_info(info) {
             Self::Supported(algorithm) => return Some(algorithm),
             Self::Curve => field.invalid_as("curve", format!("elliptic public keys must use curve {curves}")),
             Self::Rsa(bits) => field.invalid_as(
@@ -225,7 +225,7 @@ impl Key {
             ),
             Self::Unknown => field.invalid("unknown public key type; supported types are Ed25519, ECDSA, and RSA"),
         };
-        errors.push(refusal);
+        errors.push(rejection);
         None
     }
 }
@@ -456,7 +456,7 @@ fn validate_times(
     let shown = holdfast_gotext::duration::text(life);
     let chain = status.child("certificateChain").path();
     let of_life = |why: &str| FieldError::invalid_shown(&chain, shown.clone(), why);
-    let refusal = if begins != first {
+    let rejection = if begins != first {
         begin.invalid("must be set to the NotBefore time encoded in the leaf certificate")
     } else if apart.is_ok_and(|apart| apart >= SKEW) {
         begin.invalid("must be set to within 5 minutes of kube-apiserver's current time")
@@ -475,7 +475,7 @@ fn validate_times(
     } else {
         return;
     };
-    errors.push(refusal);
+    errors.push(rejection);
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use holdfast_kind_tables::Kind;
 use holdfast_resource::table::{NamedCell, items};
-use holdfast_resource::{ComputedObjects, Refusal, SelectorWords, WriteContext};
+use holdfast_resource::{ComputedObjects, Rejection, SelectorWords, WriteContext};
 use holdfast_schema::GroupResource;
 use holdfast_schema::metadata::new_object;
 use holdfast_value::{List, SmolStr, Value};
@@ -26,12 +26,12 @@ pub(super) fn declare() -> Kind {
 }
 
 impl ComputedObjects for ComponentStatus {
-    fn get(&self, context: &WriteContext<'_>, name: &str) -> Result<Value, Refusal> {
+    fn get(&self, context: &WriteContext<'_>, name: &str) -> Result<Value, Rejection> {
         if name == STORE {
             return Ok(store(context));
         }
         // The reference omits the plural here.
-        Err(Refusal::NotFound {
+        Err(Rejection::NotFound {
             resource: GroupResource {
                 group: SmolStr::default(),
                 resource: SmolStr::new_static("componentstatus"),
@@ -40,7 +40,7 @@ impl ComputedObjects for ComponentStatus {
         })
     }
 
-    fn list(&self, context: &WriteContext<'_>) -> Result<Vec<Value>, Refusal> {
+    fn list(&self, context: &WriteContext<'_>) -> Result<Vec<Value>, Rejection> {
         Ok(vec![store(context)])
     }
 }

@@ -38,14 +38,22 @@ impl Strategy for ConfigMap {
         let (data, binary) = (root.child("data"), root.child("binaryData"));
         let mut size = 0;
         for (key, value) in data.entries() {
-            errors.extend(config_key(key).into_iter().map(|fault| value.invalid_as(key, fault)));
+            errors.extend(
+                config_key(key)
+                    .into_iter()
+                    .map(|message| value.invalid_as(key, message)),
+            );
             if binary.entry(key).is_set() {
                 errors.push(value.invalid_as(key, "duplicate of key present in binaryData"));
             }
             size += value.text().len();
         }
         for (key, value) in binary.entries() {
-            errors.extend(config_key(key).into_iter().map(|fault| value.invalid_as(key, fault)));
+            errors.extend(
+                config_key(key)
+                    .into_iter()
+                    .map(|message| value.invalid_as(key, message)),
+            );
             size += decoded_length(value.text());
         }
         if size > DATA_SIZE {
@@ -118,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_of_a_change_are_reported_before_those_of_the_whole() {
+    fn errors_of_a_change_are_reported_before_those_of_the_whole() {
         let frozen = SETTINGS.replace(", data:", ", immutable: true, data:");
         let wrong = frozen
             .replace("name: a}", "name: a, labels: {a: '-'}}")

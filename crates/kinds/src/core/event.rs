@@ -402,7 +402,7 @@ mod tests {
 
     #[test]
     fn event_about_cluster_scoped_object_needs_system_namespace() {
-        let fault_text = |namespace: &str, about: &str, timed: bool| {
+        let error_text = |namespace: &str, about: &str, timed: bool| {
             let mut event = Value::empty_map();
             event.set_at(&["involvedObject", "namespace"], about.into());
             let (root, mut errors) = (Field::root(&event), Errors::new());
@@ -416,7 +416,7 @@ mod tests {
             ("a", "a", true, true),
             ("a", "b", false, true),
         ] {
-            let fits = [fault_text(namespace, about, false), fault_text(namespace, about, true)];
+            let fits = [error_text(namespace, about, false), error_text(namespace, about, true)];
             assert_eq!(fits, [untimed, timed], "{namespace} {about}");
         }
     }

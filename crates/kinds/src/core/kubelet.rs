@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use holdfast_kind_tables::features::Feature;
 use holdfast_resource::table::items;
-use holdfast_resource::{BackendTls, Connection, Destination, ExchangeKind, Refusal};
+use holdfast_resource::{BackendTls, Connection, Destination, ExchangeKind, Rejection};
 use holdfast_value::Value;
 
 use crate::config::{Config, KubeletAddresses};
@@ -53,12 +53,14 @@ impl Kubelets {
     ///
     /// # Errors
     /// If the node has no address of a preferred type.
-    pub(crate) fn find(&self, node: &Value) -> Result<Kubelet, Refusal> {
+    pub(crate) fn find(&self, node: &Value) -> Result<Kubelet, Rejection> {
         let host = self.address(node)?;
         let endpoint = ["status", "daemonEndpoints", "kubeletEndpoint", "Port"];
         let reported = node.at(&endpoint).and_then(Value::as_i64).filter(|port| *port > 0);
         let port = match reported {
-            Some(port) => u16::try_from(port).map_err(|_| Refusal::Failed(format!("invalid port {port} of a node")))?,
+            Some(port) => {
+                u16::try_from(port).map_err(|_| Rejection::Failed(format!("invalid port {port} of a node")))?
+            }
             None => self.addresses.port,
         };
         let declared = items(node, &["status", "declaredFeatures"])
@@ -76,7 +78,7 @@ impl Kubelets {
     /// Returns the first address of the most preferred type.
     ///
     /// upstream: pkg/util/node#GetPreferredNodeAddress
-    fn address(&self, node: &Value) -> Result<String, Refusal> {
+    fn address(&self, node: &Value) -> Result<String, Rejection> {
         let known: Vec<(&str, &str)> = items(node, &["status", "addresses"])
             .iter()
             .map(|one| {
@@ -94,7 +96,7 @@ impl Kubelets {
             .map(|(kind, address)| format!("{{{kind} {address}}}"))
             .collect();
         let shown = pairs.join(" ");
-        Err(Refusal::Failed(format!(
+        Err(Rejection::Failed(format!(
             "no preferred addresses found; known addresses: [{shown}]"
         )))
     }
@@ -137,7 +139,7 @@ impl<'n> ProxyTarget<'n> {
     ///
     /// # Errors
     /// If there are too many parts, no name, or an unknown scheme.
-    pub(crate) fn parse(text: &'n str, kind: &str) -> Result<Self, Refusal> {
+    pub(crate) fn parse(text: &'n str, kind: &str) -> Result<Self, Rejection> {
         let parts: Vec<&str> = text.split(':').collect();
         let (scheme, name, port) = match parts.as_slice() {
             [name] => ("", *name, ""),
@@ -146,7 +148,7 @@ impl<'n> ProxyTarget<'n> {
             _ => ("", "", ""),
         };
         if name.is_empty() || !matches!(scheme, "" | "http" | "https") {
-            return Err(Refusal::BadRequest(format!("invalid {kind} request {text:?}")));
+            return Err(Rejection::BadRequest(format!("invalid {kind} request {text:?}")));
         }
         Ok(Self {
             secure: scheme == "https",
@@ -166,7 +168,7 @@ impl<'n> ProxyTarget<'n> {
         port: &str,
         options: &Value,
         checks_addresses: bool,
-    ) -> Result<Connection, Refusal> {
+    ) -> Result<Connection, Rejection> {
         let number = match port {
             "" => None,
             port => Some(port.parse().map_err(|_| unknown_port(port))?),
@@ -182,8 +184,8 @@ impl<'n> ProxyTarget<'n> {
     }
 }
 
-fn unknown_port(port: &str) -> Refusal {
-    Refusal::Unavailable(format!(
+fn unknown_port(port: &str) -> Rejection {
+    Rejection::Unavailable(format!(
         "error trying to reach service: dial tcp: lookup tcp/{port}: unknown port"
     ))
 }
@@ -217,7 +219,7 @@ mod tests {
 
     use super::*;
 
-    fn found(node: &str) -> Result<Kubelet, Refusal> {
+    fn found(node: &str) -> Result<Kubelet, Rejection> {
         let node = yaml::parse(node.as_bytes(), &Limits::TRUSTED).unwrap();
         Kubelets::new(&Config::default()).find(&node)
     }

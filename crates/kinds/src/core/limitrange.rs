@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use holdfast_gotext::quantity::Quantity;
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::of_core;
-use holdfast_resource::{Refusal, Strategy, WriteContext};
+use holdfast_resource::{Rejection, Strategy, WriteContext};
 use holdfast_schema::metadata::formats::qualified_name;
 use holdfast_schema::{Field, FieldError};
 use holdfast_value::{Map, Value};
@@ -37,7 +37,7 @@ impl Strategy for LimitRange {
     }
 
     /// upstream: pkg/registry/core/limitrange#limitrangeStrategy.PrepareForCreate
-    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Rejection> {
         let is_nameless = object.str_at(&["metadata", "name"]).unwrap_or_default().is_empty();
         let uid = object.str_at(&["metadata", "uid"]).filter(|_| is_nameless);
         if let Some((head, tail)) = uid.and_then(|uid| uid.rsplit_once('-')) {
@@ -95,9 +95,9 @@ fn fill(list: &mut Map, from: &Map) {
 
 /// upstream: pkg/apis/core/validation#validateLimitRangeTypeName
 fn validate_type(type_field: &Field<'_, '_>, errors: &mut Errors) {
-    let faults = qualified_name(type_field.text());
-    if !faults.is_empty() {
-        errors.extend(faults.into_iter().map(|fault| type_field.invalid_text(fault)));
+    let details = qualified_name(type_field.text());
+    if !details.is_empty() {
+        errors.extend(details.into_iter().map(|detail| type_field.invalid_text(detail)));
         return;
     }
     if !type_field.text().contains('/') && !TYPES.contains(&type_field.text()) {

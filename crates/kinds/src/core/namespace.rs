@@ -2,7 +2,7 @@
 
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, in_order};
-use holdfast_resource::{DeletionRules, InitialObjects, Refusal, Strategy, WriteContext};
+use holdfast_resource::{DeletionRules, InitialObjects, Rejection, Strategy, WriteContext};
 use holdfast_schema::metadata::formats::qualified_name;
 use holdfast_schema::metadata::new_object;
 use holdfast_schema::{Field, FieldError, UpdateOrder};
@@ -46,7 +46,7 @@ impl Strategy for Namespace {
     }
 
     /// upstream: pkg/registry/core/namespace#namespaceStrategy.PrepareForCreate
-    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Rejection> {
         // A generated name was not known yet when defaults were set.
         label_by_name(object);
         let mut status = Value::empty_map();
@@ -67,7 +67,7 @@ impl Strategy for Namespace {
     /// upstream: pkg/registry/core/namespace#namespaceStrategy.PrepareForUpdate
     /// upstream: pkg/registry/core/namespace#namespaceFinalizeStrategy.PrepareForUpdate
     /// upstream: pkg/registry/core/namespace#namespaceStatusStrategy.PrepareForUpdate
-    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Rejection> {
         // Only the `finalize` subresource changes the finalizers of the specification.
         if context.subresource != Some("finalize")
             && let Some(finalizers) = old.at(&["spec", "finalizers"])
@@ -168,8 +168,8 @@ fn validate_finalize_update(finalizers: &Field<'_, '_>, errors: &mut Errors) {
 /// upstream: pkg/apis/core/validation#validateKubeFinalizerName
 fn validate_finalizer(finalizer: &Field<'_, '_>, errors: &mut Errors) {
     let name = finalizer.text();
-    let faults = qualified_name(name);
-    errors.extend(faults.into_iter().map(|fault| finalizer.invalid_text(fault)));
+    let messages = qualified_name(name);
+    errors.extend(messages.into_iter().map(|message| finalizer.invalid_text(message)));
     if !name.contains('/') && !STANDARD_FINALIZERS.contains(&name) {
         errors.push(finalizer.invalid_text("name is neither a standard finalizer name nor is it fully qualified"));
     }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, in_order};
 use holdfast_resource::table::{NamedCell, condition, items, scalar_text};
-use holdfast_resource::{ConnectParameter, Connecter, Connection, ExchangeKind, Refusal, Strategy, WriteContext};
+use holdfast_resource::{ConnectParameter, Connecter, Connection, ExchangeKind, Rejection, Strategy, WriteContext};
 use holdfast_schema::metadata::formats::{label_value, qualified_name};
 use holdfast_schema::{Field, FieldError, FieldPath, UpdateOrder};
 use holdfast_value::Value;
@@ -55,10 +55,10 @@ impl Proxy {
     /// Returns the destination of a request: the kubelet, unless another port is requested.
     ///
     /// upstream: pkg/registry/core/node#ResourceLocation
-    fn destination(&self, context: &WriteContext<'_>, options: &Value) -> Result<Connection, Refusal> {
+    fn destination(&self, context: &WriteContext<'_>, options: &Value) -> Result<Connection, Rejection> {
         let target = ProxyTarget::parse(context.name, "node")?;
         let found = context.lookup.get(&super::of_core("nodes"), "", target.name);
-        let node = found.ok_or_else(|| Refusal::NotFound {
+        let node = found.ok_or_else(|| Rejection::NotFound {
             resource: super::of_core("nodes"),
             name: target.name.to_owned(),
         })?;
@@ -98,7 +98,7 @@ impl Strategy for Node {
     }
 
     /// upstream: pkg/registry/core/node#nodeStrategy.PrepareForCreate
-    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Rejection> {
         for field in CONFIGURATION {
             object.remove_at(&field);
         }
@@ -106,7 +106,12 @@ impl Strategy for Node {
     }
 
     /// upstream: pkg/registry/core/node#nodeStrategy.PrepareForUpdate
-    fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+    fn prepare_for_update(
+        &self,
+        _context: &WriteContext<'_>,
+        object: &mut Value,
+        old: &Value,
+    ) -> Result<(), Rejection> {
         for field in CONFIGURATION {
             if old.at(&field).is_none() {
                 object.remove_at(&field);
@@ -282,14 +287,14 @@ fn validate_annotations(node: &Field<'_, '_>, errors: &mut Errors) {
     let taints = annotations.entry(TAINTS).text();
     if !taints.is_empty() {
         match read_json(taints) {
-            Err(fault) => errors.push(annotations.invalid_as(TAINTS, fault)),
+            Err(message) => errors.push(annotations.invalid_as(TAINTS, message)),
             Ok(taints) => validate_taints(&Field::placed(Some(&taints), place.child(TAINTS).as_str()), errors),
         }
     }
     let avoids = annotations.entry(AVOIDS).text();
     if !avoids.is_empty() {
         match read_json(avoids) {
-            Err(fault) => errors.push(FieldError::invalid(&place.child("AvoidPods"), AVOIDS, fault)),
+            Err(message) => errors.push(FieldError::invalid(&place.child("AvoidPods"), AVOIDS, message)),
             Ok(avoids) => validate_avoids(&avoids, &place.child(AVOIDS), errors),
         }
     }
@@ -360,11 +365,11 @@ fn validate_taints(taints: &Field<'_, '_>, errors: &mut Errors) {
     let mut seen = HashSet::new();
     for taint in taints.items() {
         let (key, value, effect) = (taint.child("key"), taint.child("value"), taint.child("effect"));
-        let faults = qualified_name(key.text());
-        errors.extend(faults.into_iter().map(|fault| key.invalid_text(fault)));
-        let faults = label_value(value.text());
-        if !faults.is_empty() {
-            errors.push(value.invalid_text(faults.join(";")));
+        let messages = qualified_name(key.text());
+        errors.extend(messages.into_iter().map(|message| key.invalid_text(message)));
+        let messages = label_value(value.text());
+        if !messages.is_empty() {
+            errors.push(value.invalid_text(messages.join(";")));
         }
         validate_taint_effect(&effect, errors);
         if !seen.insert((key.text(), effect.text())) {

@@ -4,7 +4,7 @@ use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::features::{Feature, Features};
 use holdfast_kind_tables::metadata_checks::of_core;
 use holdfast_resource::table::NamedCell;
-use holdfast_resource::{Refusal, Strategy, WriteContext};
+use holdfast_resource::{Rejection, Strategy, WriteContext};
 use holdfast_schema::metadata::formats::dns_subdomain;
 use holdfast_schema::metadata::validate_metadata_whole;
 use holdfast_schema::{Check, Field, FieldError, FieldPath, Part, Rules};
@@ -92,7 +92,7 @@ pub(super) fn declare(config: &Config) -> Kind {
 
 impl Strategy for PersistentVolume {
     /// upstream: pkg/registry/core/persistentvolume#persistentvolumeStrategy.PrepareForCreate
-    fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+    fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Rejection> {
         let mut status = Value::empty_map();
         status.set_at(&["phase"], "Pending".into());
         status.set_at(&["lastPhaseTransitionTime"], time_text(context.now()));
@@ -102,7 +102,7 @@ impl Strategy for PersistentVolume {
 
     /// upstream: pkg/registry/core/persistentvolume#persistentvolumeStrategy.PrepareForUpdate
     /// upstream: pkg/registry/core/persistentvolume#persistentvolumeStatusStrategy.PrepareForUpdate
-    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Rejection> {
         const PHASE: [&str; 2] = ["status", "phase"];
         const CHANGED: [&str; 2] = ["status", "lastPhaseTransitionTime"];
         if context.subresource != Some("status") {

@@ -6,7 +6,7 @@ use holdfast_gotext::quantity::Quantity;
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::features::{Feature, Features};
 use holdfast_resource::table::NamedCell;
-use holdfast_resource::{Old, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Old, Rejection, Strategy, WriteContext};
 use holdfast_schema::metadata::formats::qualified_name;
 use holdfast_schema::{Field, FieldError};
 use holdfast_value::{Value, json};
@@ -49,7 +49,7 @@ pub(super) fn declare(config: &Config) -> Kind {
 
 impl Strategy for PersistentVolumeClaim {
     /// upstream: pkg/registry/core/persistentvolumeclaim#persistentvolumeclaimStrategy.PrepareForCreate
-    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Rejection> {
         let mut status = Value::empty_map();
         status.set_at(&["phase"], "Pending".into());
         object.set_at(&["status"], status);
@@ -61,7 +61,7 @@ impl Strategy for PersistentVolumeClaim {
 
     /// upstream: pkg/registry/core/persistentvolumeclaim#persistentvolumeclaimStrategy.PrepareForUpdate
     /// upstream: pkg/registry/core/persistentvolumeclaim#persistentvolumeclaimStatusStrategy.PrepareForUpdate
-    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Rejection> {
         if context.subresource.is_none() {
             self.drop_disabled(object, Some(old));
             if source(old, "dataSource").is_none() && source(old, "dataSourceRef").is_none() {
@@ -318,11 +318,11 @@ fn validate_status(claim: &Field<'_, '_>) -> Errors {
 ///
 /// upstream: pkg/apis/core/validation#validatePersistentVolumeClaimResourceKey
 fn validate_own_name(name: &str, list: &Field<'_, '_>, errors: &mut Errors) {
-    let faults = qualified_name(name);
-    if faults.is_empty() && is_native(name) && name != "storage" {
+    let details = qualified_name(name);
+    if details.is_empty() && is_native(name) && name != "storage" {
         errors.push(FieldError::not_supported(&list.path(), name, &["storage"]));
     }
-    errors.extend(faults.into_iter().map(|fault| list.invalid_as(name, fault)));
+    errors.extend(details.into_iter().map(|detail| list.invalid_as(name, detail)));
 }
 
 /// Validates that an amount is not negative.

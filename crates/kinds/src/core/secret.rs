@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, in_order};
-use holdfast_resource::{Refusal, Strategy, WriteContext};
+use holdfast_resource::{Rejection, Strategy, WriteContext};
 use holdfast_schema::metadata::formats::config_key;
 use holdfast_schema::{Field, FieldError, NoRules, UpdateOrder};
 use holdfast_value::{Limits, Value, json};
@@ -40,7 +40,12 @@ impl Strategy for Secret {
     }
 
     /// upstream: pkg/registry/core/secret#strategy.PrepareForUpdate
-    fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+    fn prepare_for_update(
+        &self,
+        _context: &WriteContext<'_>,
+        object: &mut Value,
+        old: &Value,
+    ) -> Result<(), Rejection> {
         if object.str_at(&["type"]).unwrap_or_default().is_empty()
             && let Some(secret_type) = old.get("type")
         {
@@ -56,7 +61,11 @@ impl Strategy for Secret {
         let mut errors = Errors::new();
         let mut size = 0;
         for (key, value) in data.entries() {
-            errors.extend(config_key(key).into_iter().map(|fault| value.invalid_as(key, fault)));
+            errors.extend(
+                config_key(key)
+                    .into_iter()
+                    .map(|message| value.invalid_as(key, message)),
+            );
             size += decoded_length(value.text());
         }
         if size > DATA_SIZE {
@@ -73,8 +82,8 @@ impl Strategy for Secret {
             return Vec::new();
         }
         let part = |key: &str| object.str_at(&["data", key]).unwrap_or_default();
-        let fault = crate::certificates::key_pair_fault(part("tls.crt"), part("tls.key"));
-        fault.into_iter().collect()
+        let message = crate::certificates::key_pair_error(part("tls.crt"), part("tls.key"));
+        message.into_iter().collect()
     }
 
     /// upstream: pkg/registry/core/secret#strategy.ValidateUpdate
@@ -131,12 +140,12 @@ fn require_json(data: &Field<'_, '_>, key: &str, errors: &mut Errors) {
         return;
     }
     let decoded = STANDARD.decode(entry.text()).unwrap_or_default();
-    let fault = match json::parse(&decoded, &Limits::default()) {
+    let message = match json::parse(&decoded, &Limits::default()) {
         Ok(Value::Map(_) | Value::Null) => return,
         Err(error) => error.to_string(),
         Ok(_) => "json: cannot unmarshal into Go value of type map[string]interface {}".to_owned(),
     };
-    errors.push(entry.invalid_as("<secret contents redacted>", fault));
+    errors.push(entry.invalid_as("<secret contents redacted>", message));
 }
 
 #[cfg(test)]

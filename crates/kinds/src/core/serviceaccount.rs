@@ -1,7 +1,7 @@
 //! ServiceAccounts: <https://kubernetes.io/docs/concepts/security/service-accounts/>.
 
 use holdfast_kind_tables::Kind;
-use holdfast_resource::{Refusal, Strategy, WriteContext};
+use holdfast_resource::{Rejection, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::config::Config;
@@ -28,13 +28,18 @@ pub(super) fn declare(config: &Config) -> Kind {
 
 impl Strategy for ServiceAccount {
     /// upstream: pkg/registry/core/serviceaccount#strategy.PrepareForCreate
-    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Rejection> {
         keep_names_of_secrets(object);
         Ok(())
     }
 
     /// upstream: pkg/registry/core/serviceaccount#strategy.PrepareForUpdate
-    fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, _old: &Value) -> Result<(), Refusal> {
+    fn prepare_for_update(
+        &self,
+        _context: &WriteContext<'_>,
+        object: &mut Value,
+        _old: &Value,
+    ) -> Result<(), Rejection> {
         keep_names_of_secrets(object);
         Ok(())
     }

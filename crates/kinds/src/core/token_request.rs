@@ -3,7 +3,7 @@
 
 use holdfast_kind_tables::features::{Feature, Features};
 use holdfast_resource::access::{BoundObject, ServiceAccountToken};
-use holdfast_resource::{Refusal, Review, WriteContext};
+use holdfast_resource::{Rejection, Review, WriteContext};
 use holdfast_schema::metadata::formats::check_key;
 use holdfast_schema::{Field, FieldError, FieldPath, GroupKind, GroupResource};
 use holdfast_value::{SmolStr, Value};
@@ -28,7 +28,7 @@ const EXTENDED: i64 = 365 * 24 * 60 * 60;
 
 impl Review for TokenRequest {
     /// upstream: pkg/registry/core/serviceaccount/storage#TokenREST.Create
-    fn prepare(&self, context: &WriteContext<'_>, request: &mut Value) -> Result<(), Refusal> {
+    fn prepare(&self, context: &WriteContext<'_>, request: &mut Value) -> Result<(), Rejection> {
         check_metadata(context, request)?;
         let account = get(context, "serviceaccounts", context.name)?;
         self.check_uid(context, request, &account)?;
@@ -53,7 +53,7 @@ impl Review for TokenRequest {
     }
 
     /// upstream: pkg/registry/core/serviceaccount/storage#TokenREST.Create
-    fn review(&self, context: &WriteContext<'_>, mut request: Value) -> Result<Value, Refusal> {
+    fn review(&self, context: &WriteContext<'_>, mut request: Value) -> Result<Value, Rejection> {
         let issuer = context.access.issuer;
         let account = get(context, "serviceaccounts", context.name)?;
         let mut seconds = lifetime(&request)?;
@@ -81,7 +81,7 @@ impl Review for TokenRequest {
                 node: bound.node,
                 secret: bound.secret,
             })
-            .map_err(|why| Refusal::Failed(format!("failed to generate token: {why}")))?;
+            .map_err(|why| Rejection::Failed(format!("failed to generate token: {why}")))?;
         context.annotate(ISSUED, || token.credential);
         // The response contains the requested expiration, even if the token is valid for longer.
         let end = context.now() + std::time::Duration::from_secs(seconds.unsigned_abs());
@@ -97,14 +97,14 @@ impl TokenRequest {
     /// Checks that a uid in the body is that of the account. While the gate is off, a mismatch only causes a warning.
     ///
     /// upstream: pkg/registry/core/serviceaccount/storage#TokenREST.Create
-    fn check_uid(&self, context: &WriteContext<'_>, request: &Value, account: &Value) -> Result<(), Refusal> {
+    fn check_uid(&self, context: &WriteContext<'_>, request: &Value, account: &Value) -> Result<(), Rejection> {
         let [uid, own] = [request, account].map(|object| object.str_at(&["metadata", "uid"]).unwrap_or_default());
         if uid.is_empty() || uid == own {
             return Ok(());
         }
         let why = format!("the UID in the token request ({uid}) does not match the UID of the service account ({own})");
         if self.features.has(Feature::TokenRequestServiceAccountUIDValidation) {
-            return Err(Refusal::ConflictOn {
+            return Err(Rejection::ConflictOn {
                 resource: GroupResource {
                     group: SmolStr::new_static(GROUP),
                     resource: SmolStr::new_static(KIND),
@@ -137,7 +137,7 @@ fn texts(list: &Field<'_, '_>) -> Vec<SmolStr> {
 /// Checks that a name and a namespace in the body match the request path.
 ///
 /// upstream: pkg/registry/core/serviceaccount/storage#TokenREST.Create
-fn check_metadata(context: &WriteContext<'_>, request: &Value) -> Result<(), Refusal> {
+fn check_metadata(context: &WriteContext<'_>, request: &Value) -> Result<(), Rejection> {
     for (field, wanted) in [("name", context.name), ("namespace", context.namespace)] {
         let found = request.str_at(&["metadata", field]).unwrap_or_default();
         if !found.is_empty() && found != wanted {
@@ -149,8 +149,8 @@ fn check_metadata(context: &WriteContext<'_>, request: &Value) -> Result<(), Ref
     Ok(())
 }
 
-fn invalid(name: &str, error: FieldError) -> Refusal {
-    Refusal::InvalidAs {
+fn invalid(name: &str, error: FieldError) -> Rejection {
+    Rejection::InvalidAs {
         kind: GroupKind {
             group: SmolStr::new_static(GROUP),
             kind: SmolStr::new_static(KIND),
@@ -161,7 +161,7 @@ fn invalid(name: &str, error: FieldError) -> Refusal {
 }
 
 /// Returns the requested lifetime in seconds.
-fn lifetime(request: &Value) -> Result<i64, Refusal> {
+fn lifetime(request: &Value) -> Result<i64, Rejection> {
     let root = Field::root(request);
     let spec = root.child("spec");
     let seconds = spec.child("expirationSeconds");
@@ -184,7 +184,7 @@ struct Bound {
 
 impl Bound {
     /// upstream: pkg/registry/core/serviceaccount/storage#TokenREST.Create
-    fn read(context: &WriteContext<'_>, request: &Value) -> Result<Self, Refusal> {
+    fn read(context: &WriteContext<'_>, request: &Value) -> Result<Self, Rejection> {
         let root = Field::root(request);
         let spec = root.child("spec");
         let reference = spec.child("boundObjectRef");
@@ -203,7 +203,7 @@ impl Bound {
                 let pod = get(context, "pods", name)?;
                 let account = pod.str_at(&["spec", "serviceAccountName"]).unwrap_or_default();
                 if account != context.name {
-                    return Err(Refusal::BadRequest(format!(
+                    return Err(Rejection::BadRequest(format!(
                         "cannot bind token for serviceaccount {:?} to pod running with different serviceaccount name.",
                         context.name
                     )));
@@ -214,14 +214,14 @@ impl Bound {
             ("", "Node") => bound.node.insert(identity(&get(context, "nodes", name)?)).clone(),
             ("", "Secret") => bound.secret.insert(identity(&get(context, "secrets", name)?)).clone(),
             _ => {
-                return Err(Refusal::BadRequest(format!(
+                return Err(Rejection::BadRequest(format!(
                     "cannot bind token to object of type {group}/{version}, Kind={kind}"
                 )));
             }
         };
         let uid = reference.child("uid").text();
         if !uid.is_empty() && uid != object.uid {
-            return Err(Refusal::ConflictOn {
+            return Err(Rejection::ConflictOn {
                 resource: GroupResource {
                     group: SmolStr::default(),
                     resource: kind.into(),
@@ -260,11 +260,11 @@ fn node_of(context: &WriteContext<'_>, pod: &Value) -> Option<BoundObject> {
     ))
 }
 
-fn get(context: &WriteContext<'_>, resource: &'static str, name: &str) -> Result<Value, Refusal> {
+fn get(context: &WriteContext<'_>, resource: &'static str, name: &str) -> Result<Value, Rejection> {
     let namespace = if resource == "nodes" { "" } else { context.namespace };
-    check_key(resource != "nodes", namespace, name).map_err(Refusal::BadRequest)?;
+    check_key(resource != "nodes", namespace, name).map_err(Rejection::BadRequest)?;
     let object = context.lookup.get(&of_core(resource), namespace, name);
-    object.ok_or_else(|| Refusal::NotFound {
+    object.ok_or_else(|| Rejection::NotFound {
         resource: of_core(resource),
         name: name.to_owned(),
     })

@@ -6,8 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::of_core;
 use holdfast_resource::table::{NamedCell, items, scalar_text};
-use holdfast_resource::{InitialObjects, Refusal, Strategy, WriteContext};
-use holdfast_schema::metadata::formats::{Faults, dns_label, dns_subdomain, label_value};
+use holdfast_resource::{InitialObjects, Rejection, Strategy, WriteContext};
+use holdfast_schema::metadata::formats::{Messages, dns_label, dns_subdomain, label_value};
 use holdfast_schema::metadata::new_object;
 use holdfast_schema::{Check, Field, FieldError, NoRules, Part, Rules};
 use holdfast_value::Value;
@@ -61,13 +61,18 @@ pub(super) fn declare(config: &Config) -> Kind {
 
 impl Strategy for EndpointSlice {
     /// upstream: pkg/registry/discovery/endpointslice#endpointSliceStrategy.PrepareForCreate
-    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Rejection> {
         drop_topology(object);
         Ok(())
     }
 
     /// upstream: pkg/registry/discovery/endpointslice#endpointSliceStrategy.PrepareForUpdate
-    fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+    fn prepare_for_update(
+        &self,
+        _context: &WriteContext<'_>,
+        object: &mut Value,
+        old: &Value,
+    ) -> Result<(), Rejection> {
         if !same(object.get("endpoints"), old.get("endpoints")) {
             drop_topology(object);
         }
@@ -282,18 +287,18 @@ fn drop_topology(object: &mut Value) {
 /// upstream: k8s.io/apimachinery/pkg/util/validation#IsFullyQualifiedDomainName
 fn validate_domain(domain: &Field<'_, '_>, errors: &mut Errors) {
     let name = domain.text().strip_suffix('.').unwrap_or(domain.text());
-    let faults = dns_subdomain(name);
+    let messages = dns_subdomain(name);
     if domain.text().is_empty() {
         errors.push(domain.required(""));
-    } else if !faults.is_empty() {
-        errors.push(domain.invalid_as(name, faults.join(",")));
+    } else if !messages.is_empty() {
+        errors.push(domain.invalid_as(name, messages.join(",")));
     } else if !name.contains('.') {
         errors.push(domain.invalid_as(name, "should be a domain with at least two segments separated by dots"));
     } else {
         for label in name.split('.') {
-            let faults = dns_label(label);
-            if !faults.is_empty() {
-                errors.push(domain.invalid_as(label, faults.join(",")));
+            let messages = dns_label(label);
+            if !messages.is_empty() {
+                errors.push(domain.invalid_as(label, messages.join(",")));
             }
         }
     }
@@ -302,7 +307,7 @@ fn validate_domain(domain: &Field<'_, '_>, errors: &mut Errors) {
 /// Validates hints of one type. Returns true if their number is within the limit, so that validation continues.
 ///
 /// upstream: pkg/apis/discovery/validation#validateHints
-fn validate_hints(hints: &Field<'_, '_>, form: impl Fn(&str) -> Faults, errors: &mut Errors) -> bool {
+fn validate_hints(hints: &Field<'_, '_>, form: impl Fn(&str) -> Messages, errors: &mut Errors) -> bool {
     if hints.len() > HINTS {
         errors.push(hints.too_many(HINTS));
         return false;

@@ -89,10 +89,10 @@ fn validate_namespaces(rule: &Field<'_, '_>, errors: &mut Errors) {
         errors.push(namespaces.required(why));
     } else if all_alone(&namespaces, "other namespaces", errors).is_continue() {
         for namespace in namespaces.items() {
-            let faults = dns_label(namespace.text()).into_iter();
-            errors.extend(faults.map(|fault| {
+            let messages = dns_label(namespace.text()).into_iter();
+            errors.extend(messages.map(|message| {
                 namespace.invalid(format!(
-                    "each member of this list must be '*' or a DNS-1123 label; {fault}"
+                    "each member of this list must be '*' or a DNS-1123 label; {message}"
                 ))
             }));
         }
@@ -103,8 +103,8 @@ fn validate_namespaces(rule: &Field<'_, '_>, errors: &mut Errors) {
 fn validate_paths(paths: &Field<'_, '_>, errors: &mut Errors) {
     if all_alone(paths, "other non-resource URLs", errors).is_continue() {
         for path in paths.items() {
-            if let Some(fault) = path_fault(path.text()) {
-                errors.push(path.invalid(fault));
+            if let Some(message) = path_error(path.text()) {
+                errors.push(path.invalid(message));
             }
         }
     }
@@ -181,7 +181,7 @@ fn all_alone(list: &Field<'_, '_>, others: &str, errors: &mut Errors) -> Control
 /// Returns the error in a non-resource path.
 ///
 /// upstream: pkg/apis/flowcontrol/validation#ValidateNonResourceURLPath
-fn path_fault(path: &str) -> Option<&'static str> {
+fn path_error(path: &str) -> Option<&'static str> {
     let stars = path.matches('*').count();
     Some(match path {
         "" => "must not be empty",

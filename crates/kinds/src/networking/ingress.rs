@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use holdfast_kind_tables::Kind;
 use holdfast_resource::table::{NamedCell, items};
 use holdfast_resource::{Strategy, WriteContext};
-use holdfast_schema::metadata::formats::{Faults, dns_label, dns_subdomain, path_segment, wildcard_subdomain};
+use holdfast_schema::metadata::formats::{Messages, dns_label, dns_subdomain, path_segment, wildcard_subdomain};
 use holdfast_schema::types::EmptyField;
 use holdfast_schema::{Check, Field, FieldError, FieldPath, Part, Rules};
 use holdfast_value::{SeenValues, Value};
@@ -187,7 +187,7 @@ fn validate_host(host: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-fn host_form(host: &str) -> Faults {
+fn host_form(host: &str) -> Messages {
     if host.contains('*') {
         wildcard_subdomain(host)
     } else {

@@ -47,8 +47,8 @@ impl<'v> Rules<'v> for IngressClass {
             IngressClassRule::Path => {
                 let controller = part.child("controller");
                 if !controller.text().is_empty() {
-                    let faults = domain_prefixed_path(&controller.path(), controller.text());
-                    check.errors.extend(faults);
+                    let messages = domain_prefixed_path(&controller.path(), controller.text());
+                    check.errors.extend(messages);
                 }
             }
             IngressClassRule::Parameters => validate_parameters(&part.child("parameters"), &mut check.errors),

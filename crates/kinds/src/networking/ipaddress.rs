@@ -6,14 +6,14 @@ use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, in_order};
 use holdfast_resource::table::NamedCell;
 use holdfast_resource::{InitialObjects, Strategy, WriteContext};
-use holdfast_schema::metadata::formats::Faults;
+use holdfast_schema::metadata::formats::Messages;
 use holdfast_schema::metadata::new_object;
 use holdfast_schema::{Field, FieldError, NoRules, UpdateOrder};
 use holdfast_value::Value;
 
 use crate::config::Config;
 use crate::kind::kind;
-use crate::validation::addresses::canonical_address_faults;
+use crate::validation::addresses::canonical_address_errors;
 use crate::validation::{Errors, optional_text};
 
 /// Strategy of IPAddresses.
@@ -28,7 +28,7 @@ pub(super) fn declare(config: &Config) -> Kind {
         first: config.service_cidr.nth(1),
     })
     .initial_objects()
-    .named_by(name_faults)
+    .named_by(name_errors)
     .cells(CELLS)
     .metadata_checks(in_order(UpdateOrder::ObjectFirst, COMMON_CHECKS))
     .converts_by(config, super::GROUP, super::VERSIONS)
@@ -41,7 +41,7 @@ impl Strategy for IpAddress {
         let root = Field::root(object);
         let metadata = root.child("metadata");
         let mut errors = Errors::new();
-        optional_text(&metadata.child("name"), |name| name_faults(object, name), &mut errors);
+        optional_text(&metadata.child("name"), |name| name_errors(object, name), &mut errors);
         errors.extend(self.validate(context, object));
         errors.extend(context.rest_of_metadata(object, old));
         errors.extend(context.check_changes(object, old, &NoRules));
@@ -73,8 +73,8 @@ impl InitialObjects for IpAddress {
 }
 
 /// Validates that the name is an address in canonical form.
-pub(super) fn name_faults(_object: &Value, name: &str) -> Faults {
-    canonical_address_faults(name)
+pub(super) fn name_errors(_object: &Value, name: &str) -> Messages {
+    canonical_address_errors(name)
 }
 
 /// Table cells that are not just the value at a path.
@@ -115,12 +115,12 @@ mod tests {
 
     #[test]
     fn a_name_is_an_address_as_it_is_written_everywhere() {
-        let faults = |name: &str| {
+        let messages = |name: &str| {
             let object = address(name, SERVICE);
             Harness::new().update_errors(&object, &object).len()
         };
         for name in ["1.2.3.4", "2001:db8::1"] {
-            assert_eq!(faults(name), 0, "{name}");
+            assert_eq!(messages(name), 0, "{name}");
         }
         for name in [
             "x",
@@ -130,7 +130,7 @@ mod tests {
             "2001:DB8::1",
             "::ffff:1.2.3.4",
         ] {
-            assert_eq!(faults(name), 1, "{name}");
+            assert_eq!(messages(name), 1, "{name}");
         }
     }
 

@@ -3,7 +3,7 @@
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::of_core;
 use holdfast_resource::table::items;
-use holdfast_resource::{Refusal, Strategy, WriteContext};
+use holdfast_resource::{Rejection, Strategy, WriteContext};
 use holdfast_schema::{Check, Field, FieldError, Part, Rules};
 use holdfast_value::{SeenValues, Value};
 
@@ -44,7 +44,7 @@ impl Strategy for NetworkPolicy {
     }
 
     /// upstream: pkg/registry/networking/networkpolicy#networkPolicyStrategy.PrepareForUpdate
-    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Rejection> {
         // An empty list of types is filled with defaults, so it is not a change.
         let mut changes = context.provenance.empties().iter().map(|empty| empty.path.as_str());
         if changes.any(|path| path != "spec.policyTypes") {

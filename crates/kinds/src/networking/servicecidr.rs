@@ -4,7 +4,7 @@ use holdfast_gotext::cidr::Cidr;
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::features::Feature;
 use holdfast_kind_tables::metadata_checks::of_core;
-use holdfast_resource::{InitialObjects, Refusal, Strategy, WriteContext};
+use holdfast_resource::{InitialObjects, Rejection, Strategy, WriteContext};
 use holdfast_schema::metadata::new_object;
 use holdfast_schema::{AnyRules, Check, Field, FieldError, Part, Rules};
 use holdfast_value::Value;
@@ -43,7 +43,7 @@ pub(super) fn declare(config: &Config) -> Kind {
 
 impl Strategy for ServiceCidr {
     /// upstream: pkg/registry/networking/servicecidr#serviceCIDRStrategy.PrepareForCreate
-    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Rejection> {
         if !self.wipes_status && object.get("status").is_none() {
             object.set_at(&["status"], Value::empty_map());
         }

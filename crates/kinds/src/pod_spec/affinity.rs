@@ -25,8 +25,12 @@ pub(super) fn validate_required(affinity: &Field<'_, '_>, errors: &mut Errors) {
 pub(super) fn validate_namespaces(term: &Field<'_, '_>, errors: &mut Errors) {
     let namespace = term.child("namespace");
     for name in term.child("namespaces").items() {
-        let faults = dns_label(name.text());
-        errors.extend(faults.into_iter().map(|fault| namespace.invalid_as(name.text(), fault)));
+        let messages = dns_label(name.text());
+        errors.extend(
+            messages
+                .into_iter()
+                .map(|message| namespace.invalid_as(name.text(), message)),
+        );
     }
     validate_term_keys(term, errors);
 }

@@ -63,7 +63,7 @@ pub(crate) fn validate_pod_annotations(
 /// upstream: pkg/apis/core/validation#ValidateTolerationsInPodAnnotations
 fn validate_tolerations_text(annotations: &Field<'_, '_>, text: &str, errors: &mut Errors) {
     match read_json(text) {
-        Err(fault) => errors.push(annotations.invalid_as(TOLERATIONS, fault)),
+        Err(message) => errors.push(annotations.invalid_as(TOLERATIONS, message)),
         Ok(list) => {
             let place = annotations.path().child(TOLERATIONS);
             validate_tolerations(&Field::placed(Some(&list), place.as_str()), false, errors);

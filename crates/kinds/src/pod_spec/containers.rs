@@ -122,8 +122,8 @@ fn validate_init<'v>(
         for part in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
             let field = container.child(part);
             if field.is_set() {
-                let fault = "may not be set for init containers without restartPolicy=Always";
-                check.errors.push(field.forbidden(fault));
+                let message = "may not be set for init containers without restartPolicy=Always";
+                check.errors.push(field.forbidden(message));
             }
         }
     }
@@ -206,11 +206,11 @@ pub(super) fn validate_ports<'v>(container: &Part<'v, '_>, pod: &PodParts<'_, 'v
     for port in check.items(container, "ports", &ports) {
         let name = port.child("name");
         if !name.text().is_empty() {
-            let faults = port_name(name.text());
-            if faults.is_empty() && !names.insert(name.text()) {
+            let messages = port_name(name.text());
+            if messages.is_empty() && !names.insert(name.text()) {
                 check.errors.push(name.duplicate());
             }
-            report(&name, faults, &mut check.errors);
+            report(&name, messages, &mut check.errors);
         }
         check.values(&port, pod);
     }
@@ -258,8 +258,8 @@ fn validate_restart_policy<'v>(container: &Part<'v, '_>, pod: &PodParts<'_, 'v>,
 fn require_restart_policy<'v>(container: &Part<'v, '_>, check: &mut Check<'_>) {
     let policy = container.child("restartPolicy");
     if !policy.is_set() && !container.child("restartPolicyRules").is_empty() {
-        let fault = "must specify restartPolicy when restart rules are used";
-        check.errors.push(policy.required(fault));
+        let message = "must specify restartPolicy when restart rules are used";
+        check.errors.push(policy.required(message));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Environment of a container, and field and resource selectors as values.
 
-use holdfast_schema::metadata::formats::{Faults, dns_subdomain, qualified_name};
+use holdfast_schema::metadata::formats::{Messages, dns_subdomain, qualified_name};
 use holdfast_schema::{AnyRules, Check, Field, Part};
 
 use super::volumes::Volumes;
@@ -101,13 +101,13 @@ fn validate_value_from<'v>(variable: &Part<'v, '_>, rules: &dyn AnyRules<'v>, ch
         sources += usize::from(from.child(part).is_set());
         check.field(&from, part, rules);
     }
-    let fault = match sources {
+    let message = match sources {
         0 => "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`",
         _ if !variable.child("value").text().is_empty() => "may not be specified when `value` is not empty",
         1 => return,
         _ => "may not have more than one field specified at a time",
     };
-    check.errors.push(from.invalid_as("", fault));
+    check.errors.push(from.invalid_as("", message));
 }
 
 /// Validates that the files that variables are read from are in emptyDir volumes of the Pod.
@@ -150,7 +150,7 @@ pub(super) fn validate_env_from(sources: &Field<'_, '_>, errors: &mut Errors) {
             if reference.is_set() {
                 found += 1;
                 // The reference validates the name like a name prefix.
-                required_text(&reference.child("name"), prefix_faults, errors);
+                required_text(&reference.child("name"), prefix_errors, errors);
             }
         }
         match found {
@@ -162,7 +162,7 @@ pub(super) fn validate_env_from(sources: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 /// Returns the errors of a name prefix.
-fn prefix_faults(name: &str) -> Faults {
+fn prefix_errors(name: &str) -> Messages {
     match name.strip_suffix('-') {
         Some(head) if !head.is_empty() => dns_subdomain(&format!("{head}a")),
         _ => dns_subdomain(name),
@@ -202,8 +202,8 @@ pub(super) fn validate_field_selector(selector: &Field<'_, '_>, to: DownwardTo, 
                 return;
             }
         };
-        let faults = qualified_name(key);
-        errors.extend(faults.into_iter().map(|fault| selector.invalid_as(key, fault)));
+        let messages = qualified_name(key);
+        errors.extend(messages.into_iter().map(|message| selector.invalid_as(key, message)));
         return;
     }
     let known = if text == "spec.host" { "spec.nodeName" } else { text };

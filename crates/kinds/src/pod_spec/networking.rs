@@ -89,8 +89,8 @@ pub(super) fn validate_dns_config(spec: &Field<'_, '_>, reading: Reading, errors
     for search in searches.items() {
         if search.text() != "." {
             let name = search.text().strip_suffix('.').unwrap_or(search.text());
-            let faults = underscored_subdomain(name);
-            errors.extend(faults.into_iter().map(|fault| search.invalid_as(name, fault)));
+            let messages = underscored_subdomain(name);
+            errors.extend(messages.into_iter().map(|message| search.invalid_as(name, message)));
         }
     }
     for option in config.child("options").items() {

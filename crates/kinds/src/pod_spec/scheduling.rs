@@ -90,9 +90,9 @@ pub fn validate_tolerations(tolerations: &Field<'_, '_>, compares: bool, errors:
         }
         match operator.text() {
             "" | "Equal" => {
-                let faults = label_value(value.text());
-                if !faults.is_empty() {
-                    errors.push(operator.invalid_as(value.text(), faults.join(";")));
+                let messages = label_value(value.text());
+                if !messages.is_empty() {
+                    errors.push(operator.invalid_as(value.text(), messages.join(";")));
                 }
             }
             "Exists" if !value.text().is_empty() => {
@@ -148,7 +148,7 @@ pub(super) fn validate_gates(spec: &Field<'_, '_>, errors: &mut Errors) {
         errors.extend(
             qualified_name(name)
                 .into_iter()
-                .map(|fault| gate.invalid_as(name, fault)),
+                .map(|message| gate.invalid_as(name, message)),
         );
         if !names.insert(name) {
             errors.push(FieldError::duplicate(&gate.path(), name));

@@ -23,8 +23,8 @@ pub(super) fn validate_pod_security<'v>(spec: &Part<'v, '_>, pod: &PodParts<'_, 
     if shared.is_true() && spec.child("hostPID").is_true() {
         // The reference has the fields of host namespaces in the security context.
         let place = context.child("shareProcessNamespace");
-        let fault = "ShareProcessNamespace and HostPID cannot both be enabled";
-        check.errors.push(place.invalid_as(true, fault));
+        let message = "ShareProcessNamespace and HostPID cannot both be enabled";
+        check.errors.push(place.invalid_as(true, message));
     }
     validate_sysctls(spec, &context.child("sysctls"), &mut check.errors);
     check.field(&context, "fsGroupChangePolicy", pod);

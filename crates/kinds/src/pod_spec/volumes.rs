@@ -93,8 +93,8 @@ pub(super) fn validate_volumes<'v>(spec: &Part<'v, '_>, pod_name: &str, check: &
         let source = volume.child("persistentVolumeClaim");
         let claim = source.child("claimName");
         if made.contains(claim.text()) {
-            let fault = "must not reference a PVC that gets created for an ephemeral volume";
-            check.errors.push(claim.invalid(fault));
+            let detail = "must not reference a PVC that gets created for an ephemeral volume";
+            check.errors.push(claim.invalid(detail));
         }
     }
     known
@@ -117,14 +117,16 @@ fn validate_source(volume: &Part<'_, '_>, pod_name: &str, check: &mut Check<'_>)
     validate_one_source(volume, &SOURCES, &VolumeRules, check, &|found, errors| {
         if found == "ephemeral" && !pod_name.is_empty() && !name.text().is_empty() {
             let claim = format!("{pod_name}-{}", name.text());
-            let faults = dns_subdomain(&claim);
-            let messages = faults.into_iter().map(|fault| format!("PVC name {claim:?}: {fault}"));
-            errors.extend(messages.map(|fault| name.invalid(fault)));
+            let details = dns_subdomain(&claim);
+            let messages = details
+                .into_iter()
+                .map(|detail| format!("PVC name {claim:?}: {detail}"));
+            errors.extend(messages.map(|detail| name.invalid(detail)));
         }
     });
     let target = volume.child("iscsi");
-    if let Some(fault) = iscsi_too_long(&target, name.text()) {
-        check.errors.push(name.invalid_text(fault));
+    if let Some(detail) = iscsi_too_long(&target, name.text()) {
+        check.errors.push(name.invalid_text(detail));
     }
 }
 
@@ -198,8 +200,8 @@ fn validate_projections(volume: &Part<'_, '_>, check: &mut Check<'_>) {
             }
         }
         if found > 1 {
-            let fault = "may not specify more than 1 volume type per source";
-            check.errors.push(projection.forbidden(fault));
+            let detail = "may not specify more than 1 volume type per source";
+            check.errors.push(projection.forbidden(detail));
         }
     }
 }
@@ -279,11 +281,11 @@ fn project_trust_bundle<'v>(one: &Part<'v, '_>, volume: &Field<'_, '_>, paths: &
             if name.text().is_empty() {
                 errors.push(name.required("must be a valid object name"));
             }
-            let faults = dns_subdomain(name.text().rsplit_once(':').map_or(name.text(), |(_, last)| last));
+            let details = dns_subdomain(name.text().rsplit_once(':').map_or(name.text(), |(_, last)| last));
             errors.extend(
-                faults
+                details
                     .into_iter()
-                    .map(|fault| name.invalid_text(format!("not a valid clustertrustbundlename: {fault}"))),
+                    .map(|detail| name.invalid_text(format!("not a valid clustertrustbundlename: {detail}"))),
             );
             if selector.is_set() {
                 errors.push(selector.invalid("labelSelector must be unset if name is specified"));

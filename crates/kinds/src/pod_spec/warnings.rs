@@ -232,8 +232,8 @@ fn node_affinity(spec: &Field<'_, '_>, warnings: &mut Vec<String>) {
         for expression in term.child("matchExpressions").items() {
             deprecated_key(&expression, warnings);
             for value in expression.child("values").items() {
-                for fault in label_value(value.text()) {
-                    warnings.push(format!("{}: {} is invalid, {fault}", value.path(), value.text()));
+                for error in label_value(value.text()) {
+                    warnings.push(format!("{}: {} is invalid, {error}", value.path(), value.text()));
                 }
             }
         }

@@ -32,13 +32,13 @@ pub(super) fn validate_options(options: &Field<'_, '_>, errors: &mut Errors) {
     }
     let user = options.child("runAsUserName");
     if user.is_set() {
-        let invalid = |fault| FieldError::invalid_pointer(&user.path(), user.text(), fault);
-        errors.extend(user_faults(user.text()).into_iter().map(invalid));
+        let invalid = |message| FieldError::invalid_pointer(&user.path(), user.text(), message);
+        errors.extend(user_errors(user.text()).into_iter().map(invalid));
     }
 }
 
 /// upstream: pkg/apis/core/validation#validateWindowsSecurityContextOptions
-fn user_faults(text: &str) -> Vec<&'static str> {
+fn user_errors(text: &str) -> Vec<&'static str> {
     if text.is_empty() {
         return vec!["runAsUserName cannot be an empty string"];
     }
@@ -51,27 +51,27 @@ fn user_faults(text: &str) -> Vec<&'static str> {
         [domain, user] => (Some(*domain), *user),
         _ => return vec!["runAsUserName cannot contain more than one backslash"],
     };
-    let mut faults = Vec::new();
+    let mut messages = Vec::new();
     if let Some(domain) = domain {
         if domain.len() >= DOMAIN_LENGTH {
-            faults.push("runAsUserName's Domain length must be under 256 characters");
+            messages.push("runAsUserName's Domain length must be under 256 characters");
         }
         if !is_net_bios(domain) && !is_dns(domain) {
-            faults.push("runAsUserName's Domain doesn't match the NetBios nor the DNS format");
+            messages.push("runAsUserName's Domain doesn't match the NetBios nor the DNS format");
         }
     }
     if user.is_empty() {
-        faults.push("runAsUserName's User cannot be empty");
+        messages.push("runAsUserName's User cannot be empty");
     } else if user.len() > USER_LENGTH {
-        faults.push("runAsUserName's User length must not be longer than 104 characters");
+        messages.push("runAsUserName's User length must not be longer than 104 characters");
     }
     if !user.is_empty() && user.bytes().all(|byte| matches!(byte, b'.' | b' ')) {
-        faults.push("runAsUserName's User cannot contain only periods or spaces");
+        messages.push("runAsUserName's User cannot contain only periods or spaces");
     }
     if user.contains(|letter| "\"/\\:;|=,+*?<>@[]".contains(letter)) {
-        faults.push("runAsUserName's User cannot contain the following characters: \"/\\:;|=,+*?<>@[]");
+        messages.push("runAsUserName's User cannot contain the following characters: \"/\\:;|=,+*?<>@[]");
     }
-    faults
+    messages
 }
 
 fn is_net_bios(domain: &str) -> bool {
@@ -109,8 +109,8 @@ pub(super) fn validate_host_processes(spec: &Field<'_, '_>, rules: PodRules<'_>,
             && pod != own
         {
             let options = context.child("windowsOptions");
-            let fault = format!("pod hostProcess value must be identical if both are specified, was {pod}");
-            errors.push(options.child("hostProcess").invalid_as(own, fault));
+            let message = format!("pod hostProcess value must be identical if both are specified, was {pod}");
+            errors.push(options.child("hostProcess").invalid_as(own, message));
         }
         if own.or(of_pod) == Some(true) {
             of_host += 1;
@@ -138,7 +138,7 @@ pub(super) fn validate_host_processes(spec: &Field<'_, '_>, rules: PodRules<'_>,
 
 #[cfg(test)]
 mod tests {
-    use super::user_faults;
+    use super::user_errors;
 
     #[test]
     fn users_are_names_with_or_without_a_domain() {
@@ -149,9 +149,9 @@ mod tests {
             "dom.ain\\user",
             "a b",
         ] {
-            assert!(user_faults(good).is_empty(), "{good}");
+            assert!(user_errors(good).is_empty(), "{good}");
         }
-        for (bad, fault) in [
+        for (bad, message) in [
             ("", "runAsUserName cannot be an empty string"),
             ("a\\b\\c", "runAsUserName cannot contain more than one backslash"),
             (
@@ -162,7 +162,7 @@ mod tests {
             ("..", "runAsUserName's User cannot contain only periods or spaces"),
             ("u\u{0}", "runAsUserName cannot contain control characters"),
         ] {
-            assert_eq!(user_faults(bad), [fault], "{bad}");
+            assert_eq!(user_errors(bad), [message], "{bad}");
         }
     }
 }

@@ -6,7 +6,7 @@ use holdfast_authorization::rbac::RuleIndex;
 use holdfast_authorization::rbac::rule::rules_of;
 use holdfast_gotext::quote::quote;
 use holdfast_resource::table::{NamedCell, items};
-use holdfast_resource::{Followed, InitialObjects, Refusal, Scope, Strategy, WriteContext};
+use holdfast_resource::{Followed, InitialObjects, Rejection, Scope, Strategy, WriteContext};
 use holdfast_schema::metadata::formats::{check_key, dns_subdomain};
 use holdfast_schema::{AnyRules, Check, Field, FieldError, GroupResource, Part, Rules};
 use holdfast_value::{Map, SmolStr, Value};
@@ -41,13 +41,13 @@ impl Strategy for Binding {
 
     /// upstream: pkg/registry/rbac/rolebinding/policybased#Storage.Create
     /// upstream: pkg/registry/rbac/clusterrolebinding/policybased#Storage.Create
-    fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+    fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Rejection> {
         self.check_binding(context, object)
     }
 
     /// upstream: pkg/registry/rbac/rolebinding/policybased#Storage.Update
     /// upstream: pkg/registry/rbac/clusterrolebinding/policybased#Storage.Update
-    fn authorize_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Result<(), Refusal> {
+    fn authorize_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Result<(), Rejection> {
         if escalation::changes_ownership_alone(object, old) {
             return Ok(());
         }
@@ -112,7 +112,7 @@ impl Binding {
     ///
     /// upstream: pkg/registry/rbac/rolebinding/policybased#Storage.Create
     /// upstream: pkg/registry/rbac/clusterrolebinding/policybased#Storage.Create
-    fn check_binding(&self, context: &WriteContext<'_>, object: &Value) -> Result<(), Refusal> {
+    fn check_binding(&self, context: &WriteContext<'_>, object: &Value) -> Result<(), Rejection> {
         let root = Field::root(object);
         let role = root.child("roleRef");
         if escalation::may_do_everything(context) {
@@ -124,14 +124,14 @@ impl Binding {
             "Role" => "roles",
             other => {
                 let why = format!("unsupported role reference kind: {}", quote(other));
-                return Err(Refusal::Failed(why));
+                return Err(Rejection::Failed(why));
             }
         };
         let namespace = if kind == "Role" { context.namespace } else { "" };
         if escalation::is_exempt(context, "bind", role.child("apiGroup").text(), resource, name) {
             return Ok(());
         }
-        check_key(kind == "Role", namespace, name).map_err(Refusal::BadRequest)?;
+        check_key(kind == "Role", namespace, name).map_err(Rejection::BadRequest)?;
         let named = |resource: &'static str| GroupResource {
             group: SmolStr::new_static(GROUP),
             resource: SmolStr::new_static(resource),
@@ -142,7 +142,7 @@ impl Binding {
                 Scope::Cluster => "clusterrolebindings",
                 Scope::Namespaced => "rolebindings",
             };
-            return Err(Refusal::NotFound {
+            return Err(Rejection::NotFound {
                 resource: named(resource),
                 name: name.to_owned(),
             });

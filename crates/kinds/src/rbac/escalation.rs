@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use holdfast_authorization::rbac::rule::{has, url_covers};
 use holdfast_authorization::{AccessTarget, Attributes, MASTERS, ResourceTarget, Rule};
-use holdfast_resource::{Refusal, WriteContext};
+use holdfast_resource::{Rejection, WriteContext};
 use holdfast_schema::same;
 use holdfast_value::{SmolStr, Value};
 
@@ -53,12 +53,12 @@ pub fn changes_ownership_alone(object: &Value, old: &Value) -> bool {
 /// Denies the write unless the user holds all of `rules` in its namespace.
 ///
 /// upstream: pkg/registry/rbac/validation#ConfirmNoEscalation
-pub(super) fn check(context: &WriteContext<'_>, rules: &[Rule]) -> Result<(), Refusal> {
+pub(super) fn check(context: &WriteContext<'_>, rules: &[Rule]) -> Result<(), Rejection> {
     let held = context.access.authorizer.role_rules(context.user, context.namespace);
     let Some(missing) = missing(&held.rules, rules) else {
         let why =
             format!("the rules name more than {MOST_PERMISSIONS} permissions, which takes the verb escalate or bind");
-        return Err(Refusal::forbidden(why));
+        return Err(Rejection::forbidden(why));
     };
     if missing.is_empty() {
         return Ok(());
@@ -74,7 +74,7 @@ pub(super) fn check(context: &WriteContext<'_>, rules: &[Rule]) -> Result<(), Re
     if !held.errors.is_empty() {
         message.push_str(&format!("; resolution errors: [{}]", held.errors.join(" ")));
     }
-    Err(Refusal::forbidden(message))
+    Err(Rejection::forbidden(message))
 }
 
 /// Returns the rules that permit everything.

@@ -17,7 +17,7 @@ use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, in_order};
 use holdfast_resource::Scope;
 use holdfast_schema::UpdateOrder;
-use holdfast_schema::metadata::formats::{Faults, path_segment};
+use holdfast_schema::metadata::formats::{Messages, path_segment};
 
 use crate::config::Config;
 use crate::kind::kind;
@@ -30,7 +30,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     let binding = |scope| {
         let policy = policy();
         let binding = kind(binding::Binding { scope, policy })
-            .named_by(name_faults)
+            .named_by(name_errors)
             .initial_objects()
             .followed();
         binding
@@ -45,7 +45,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             policy,
             features,
         })
-        .named_by(name_faults)
+        .named_by(name_errors)
         .initial_objects()
         .followed();
         role.metadata_checks(in_order(UpdateOrder::ObjectFirst, COMMON_CHECKS))
@@ -63,7 +63,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
 /// Validates a name. The prefix of a generated name follows the same rule.
 ///
 /// upstream: pkg/apis/rbac/validation#ValidateRBACName
-fn name_faults(_object: &holdfast_value::Value, name: &str) -> Faults {
+fn name_errors(_object: &holdfast_value::Value, name: &str) -> Messages {
     path_segment(name)
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use holdfast_authorization::rbac::RuleIndex;
 use holdfast_authorization::rbac::rule::rules_of;
 use holdfast_kind_tables::features::Features;
-use holdfast_resource::{Followed, InitialObjects, Refusal, Scope, Strategy, WriteContext};
+use holdfast_resource::{Followed, InitialObjects, Rejection, Scope, Strategy, WriteContext};
 use holdfast_schema::metadata::labels::{LabelSelector, validate_label_selector};
 use holdfast_schema::{AnyRules, Check, Field, Part, Rules};
 use holdfast_value::Value;
@@ -23,13 +23,13 @@ pub(crate) struct Role {
 
 impl Strategy for Role {
     /// upstream: pkg/registry/rbac/role#strategy.PrepareForCreate
-    fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+    fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Rejection> {
         self.check_escalation(context, "", object, None)
     }
 
     /// upstream: pkg/registry/rbac/role/policybased#Storage.Update
     /// upstream: pkg/registry/rbac/clusterrole/policybased#Storage.Update
-    fn authorize_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Result<(), Refusal> {
+    fn authorize_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Result<(), Rejection> {
         if escalation::changes_ownership_alone(object, old) {
             return Ok(());
         }
@@ -71,7 +71,7 @@ impl Role {
         name: &str,
         object: &Value,
         old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Rejection> {
         let resource = match self.scope {
             Scope::Cluster => "clusterroles",
             Scope::Namespaced => "roles",
@@ -91,7 +91,7 @@ impl Role {
             let held = context.access.authorizer.role_rules(context.user, context.namespace);
             if !escalation::covers(&held.rules, &escalation::full_authority()) {
                 let why = "must have cluster-admin privileges to use the aggregationRule";
-                return Err(Refusal::forbidden(why));
+                return Err(Rejection::forbidden(why));
             }
         }
         Ok(())

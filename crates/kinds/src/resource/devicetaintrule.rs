@@ -1,7 +1,7 @@
 //! DeviceTaintRules: taints that an administrator adds to devices.
 
 use holdfast_kind_tables::Kind;
-use holdfast_resource::{Refusal, Strategy, WriteContext};
+use holdfast_resource::{Rejection, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::config::Config;
@@ -23,14 +23,14 @@ pub(super) fn declare(config: &Config) -> Kind {
 
 impl Strategy for DeviceTaintRule {
     /// upstream: pkg/registry/resource/devicetaintrule#deviceTaintRuleStrategy.PrepareForCreate
-    fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+    fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Rejection> {
         stamp(context, object, None);
         Ok(())
     }
 
     /// upstream: pkg/registry/resource/devicetaintrule#deviceTaintRuleStrategy.PrepareForUpdate
     /// upstream: pkg/registry/resource/devicetaintrule#deviceTaintRuleStatusStrategy.PrepareForUpdate
-    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Rejection> {
         if context.subresource.is_none() {
             stamp(context, object, old.at(&TAINT));
         }

@@ -28,8 +28,8 @@ fn validate_driver_name(at: &Field<'_, '_>, name: &str, errors: &mut Errors) {
     if name.len() > DRIVER_NAME {
         errors.push(at.too_long(DRIVER_NAME));
     }
-    let faults = dns_subdomain(&name.to_lowercase());
-    errors.extend(faults.into_iter().map(|fault| at.invalid_as(name, fault)));
+    let messages = dns_subdomain(&name.to_lowercase());
+    errors.extend(messages.into_iter().map(|message| at.invalid_as(name, message)));
 }
 
 /// Reports an attribute name that is invalid or has no domain.
@@ -82,16 +82,16 @@ fn validate_identifier(at: &Field<'_, '_>, identifier: &str, errors: &mut Errors
 /// upstream: pkg/apis/resource/validation#validateUID
 pub(super) fn validate_uid(uid: &Field<'_, '_>, errors: &mut Errors) {
     let text = uid.text();
-    let fault = match uuid_fault(text) {
-        Some(fault) => Cow::from(format!("error validating uid: {fault}")),
+    let message = match uuid_error(text) {
+        Some(message) => Cow::from(format!("error validating uid: {message}")),
         None if text.len() != 36 || text.bytes().any(|byte| byte.is_ascii_uppercase()) => NORMALIZED.into(),
         None => return,
     };
-    errors.push(uid.invalid_text(fault));
+    errors.push(uid.invalid_text(message));
 }
 
 /// Returns the reason why a text is not a UUID in any of its forms.
-fn uuid_fault(text: &str) -> Option<Cow<'static, str>> {
+fn uuid_error(text: &str) -> Option<Cow<'static, str>> {
     const FORM: &str = "invalid UUID format";
     const URN: &str = "urn:uuid:";
     let bare = match text.len() {
@@ -269,14 +269,14 @@ mod tests {
         ] {
             assert!(errors_for(normal)[0].ends_with(NORMALIZED), "{normal}");
         }
-        for (odd, fault) in [
+        for (odd, message) in [
             ("00000000x0000-4000-8000-00000000000a", "invalid UUID format"),
             (
                 "(00000000-0000-4000-8000-00000000000a)",
                 "invalid bracketed UUID format",
             ),
         ] {
-            assert!(errors_for(odd)[0].ends_with(fault), "{odd}");
+            assert!(errors_for(odd)[0].ends_with(message), "{odd}");
         }
     }
 

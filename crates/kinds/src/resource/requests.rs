@@ -255,8 +255,12 @@ impl<'v> RequestNames<'v> {
             return;
         }
         for segment in segments {
-            let faults = dns_label(segment);
-            errors.extend(faults.into_iter().map(|fault| reference.invalid_as(segment, fault)));
+            let messages = dns_label(segment);
+            errors.extend(
+                messages
+                    .into_iter()
+                    .map(|message| reference.invalid_as(segment, message)),
+            );
         }
         if !self.has(reference.text()) {
             errors.push(reference.invalid_text(NO_REQUEST));

@@ -4,7 +4,7 @@ use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::features::{Feature, Features};
 use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, at_creation, in_order};
 use holdfast_resource::table::{NamedCell, items};
-use holdfast_resource::{Refusal, Strategy, WriteContext};
+use holdfast_resource::{Rejection, Strategy, WriteContext};
 use holdfast_schema::metadata::validate_metadata;
 use holdfast_schema::{CreationChecks, Field, FieldError, NoRules, UpdateOrder};
 use holdfast_value::Value;
@@ -55,14 +55,14 @@ impl Strategy for ResourceClaim {
     }
 
     /// upstream: pkg/registry/resource/resourceclaim#resourceclaimStrategy.PrepareForCreate
-    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Rejection> {
         prepare_spec(object, &["spec"]);
         Ok(())
     }
 
     /// upstream: pkg/registry/resource/resourceclaim#resourceclaimStrategy.PrepareForUpdate
     /// upstream: pkg/registry/resource/resourceclaim#resourceclaimStatusStrategy.PrepareForUpdate
-    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Rejection> {
         if context.subresource == Some("status") {
             prepare_status(object, old);
         } else {

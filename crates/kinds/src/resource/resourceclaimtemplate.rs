@@ -2,7 +2,7 @@
 
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, at_creation, in_order};
-use holdfast_resource::{Refusal, Strategy, WriteContext};
+use holdfast_resource::{Rejection, Strategy, WriteContext};
 use holdfast_schema::metadata::validate_metadata;
 use holdfast_schema::{Check, CreationChecks, Field, FieldError, NoRules, Part, Rules, UpdateOrder};
 use holdfast_value::Value;
@@ -44,13 +44,18 @@ impl Strategy for ResourceClaimTemplate {
     }
 
     /// upstream: pkg/registry/resource/resourceclaimtemplate#resourceClaimTemplateStrategy.PrepareForCreate
-    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Rejection> {
         prepare_spec(object, &["spec", "spec"]);
         Ok(())
     }
 
     /// upstream: pkg/registry/resource/resourceclaimtemplate#resourceClaimTemplateStrategy.PrepareForUpdate
-    fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, _old: &Value) -> Result<(), Refusal> {
+    fn prepare_for_update(
+        &self,
+        _context: &WriteContext<'_>,
+        object: &mut Value,
+        _old: &Value,
+    ) -> Result<(), Rejection> {
         prepare_spec(object, &["spec", "spec"]);
         Ok(())
     }

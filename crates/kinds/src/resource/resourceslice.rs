@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use holdfast_gotext::quote::quote;
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::of_core;
-use holdfast_resource::{Refusal, SelectorWords, Strategy, WriteContext};
+use holdfast_resource::{Rejection, SelectorWords, Strategy, WriteContext};
 use holdfast_schema::metadata::formats::dns_subdomain;
 use holdfast_schema::{Check, Field, FieldError, Part, Rules};
 use holdfast_value::Value;
@@ -38,13 +38,18 @@ pub(super) fn declare(config: &Config) -> Kind {
 
 impl Strategy for ResourceSlice {
     /// upstream: pkg/registry/resource/resourceslice#resourceSliceStrategy.PrepareForCreate
-    fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+    fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Rejection> {
         prepare(context, object);
         Ok(())
     }
 
     /// upstream: pkg/registry/resource/resourceslice#resourceSliceStrategy.PrepareForUpdate
-    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, _old: &Value) -> Result<(), Refusal> {
+    fn prepare_for_update(
+        &self,
+        context: &WriteContext<'_>,
+        object: &mut Value,
+        _old: &Value,
+    ) -> Result<(), Rejection> {
         prepare(context, object);
         Ok(())
     }

@@ -7,7 +7,7 @@ use holdfast_cel::limits::PER_CALL;
 use holdfast_cel::{CompileError, DeclField, DeclType, Environment, Type};
 use holdfast_schema::Field;
 
-use crate::admissionregistration::policy::fault_of;
+use crate::admissionregistration::policy::error_of;
 use crate::validation::Errors;
 
 /// Maximum length of a selector expression in bytes.
@@ -36,7 +36,7 @@ pub(super) fn validate_expression(expression: &Field<'_, '_>, errors: &mut Error
             let why = format!("must evaluate to bool or the unknown type, not {actual}");
             Some(expression.invalid_text(why))
         }
-        Err(error) => Some(fault_of(expression, expression.text(), &error)),
+        Err(error) => Some(error_of(expression, expression.text(), &error)),
     });
 }
 

@@ -29,7 +29,7 @@ pub(super) fn validate(
     let verb = if context.patches { "patch" } else { "update" };
     let changes = |part: &str| !same(status.child(part).value(), old.child(part).value());
     if (changes("allocation") || changes("reservedFor"))
-        && let Some(why) = refusal(context, verb, "binding", "", "")
+        && let Some(why) = rejection(context, verb, "binding", "", "")
     {
         let allocation = status.child("allocation");
         errors.push(allocation.forbidden(format!(
@@ -45,11 +45,11 @@ pub(super) fn validate(
         false => vec![format!("arbitrary-node:{verb}")],
     };
     for driver in changed_drivers(status, old) {
-        let refusals: Option<Vec<String>> = verbs
+        let rejections: Option<Vec<String>> = verbs
             .iter()
-            .map(|verb| refusal(context, verb, "driver", context.namespace, driver))
+            .map(|verb| rejection(context, verb, "driver", context.namespace, driver))
             .collect();
-        if let Some(first) = refusals.and_then(|refusals| refusals.into_iter().next()) {
+        if let Some(first) = rejections.and_then(|rejections| rejections.into_iter().next()) {
             errors.push(status.child("devices").forbidden(format!(
                 "changing status.devices requires resource=\"resourceclaims/driver\", verb=\"[{}]\" permission: {first}",
                 verbs.join(" ")
@@ -59,7 +59,7 @@ pub(super) fn validate(
 }
 
 /// Returns the reason why the user may not change a part of claims; `None` if the user may.
-fn refusal(context: &WriteContext<'_>, verb: &str, subresource: &str, namespace: &str, name: &str) -> Option<String> {
+fn rejection(context: &WriteContext<'_>, verb: &str, subresource: &str, namespace: &str, name: &str) -> Option<String> {
     let attributes = Attributes {
         verb,
         target: AccessTarget::Resource(ResourceTarget {

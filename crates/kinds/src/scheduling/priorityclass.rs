@@ -68,21 +68,21 @@ fn validate_name_and_value(class: &Part<'_, '_>, check: &mut Check<'_>) {
     let (name, value) = (metadata.child("name"), class.child("value"));
     if name.text().starts_with(SYSTEM) {
         let known = SYSTEM_CLASSES.iter().find(|(known, ..)| *known == name.text());
-        let fault = match known {
+        let message = match known {
             None => Some(format!("{} is not a known system priority class", name.text())),
             Some((known, fixed, _)) if value.number() != Some(*fixed) => {
                 Some(format!("value of {known} PriorityClass must be {fixed}"))
             }
             Some(_) => None,
         };
-        if let Some(fault) = fault {
+        if let Some(message) = message {
             check.errors.push(name.forbidden(format!(
-                "priority class names with '{SYSTEM}' prefix are reserved for system use only. error: {fault}"
+                "priority class names with '{SYSTEM}' prefix are reserved for system use only. error: {message}"
             )));
         }
     } else if value.number().is_some_and(|number| number > HIGHEST) {
-        let fault = format!("maximum allowed value of a user defined priority is {HIGHEST}");
-        check.errors.push(value.forbidden(fault));
+        let message = format!("maximum allowed value of a user defined priority is {HIGHEST}");
+        check.errors.push(value.forbidden(message));
     }
 }
 

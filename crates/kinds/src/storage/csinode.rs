@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::{of_core, with_status};
-use holdfast_resource::{Refusal, Strategy, WriteContext};
+use holdfast_resource::{Rejection, Strategy, WriteContext};
 use holdfast_schema::metadata::formats::qualified_name;
 use holdfast_schema::{AnyRules, Check, Field, FieldError, Part, Rules};
 use holdfast_value::Value;
@@ -28,13 +28,18 @@ pub(super) fn declare() -> Kind {
 
 impl Strategy for CsiNode {
     /// upstream: pkg/registry/storage/csinode#csiNodeStrategy.PrepareForCreate
-    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Rejection> {
         prepare(object);
         Ok(())
     }
 
     /// upstream: pkg/registry/storage/csinode#csiNodeStrategy.PrepareForUpdate
-    fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, _old: &Value) -> Result<(), Refusal> {
+    fn prepare_for_update(
+        &self,
+        _context: &WriteContext<'_>,
+        object: &mut Value,
+        _old: &Value,
+    ) -> Result<(), Rejection> {
         prepare(object);
         Ok(())
     }
@@ -116,8 +121,8 @@ fn validate_topology_keys(driver: &Field<'_, '_>, errors: &mut Errors) {
         if !keys.insert(key) {
             errors.push(FieldError::duplicate(&driver.path(), key));
         }
-        let faults = qualified_name(key);
-        errors.extend(faults.into_iter().map(|fault| driver.invalid_as(key, fault)));
+        let messages = qualified_name(key);
+        errors.extend(messages.into_iter().map(|message| driver.invalid_as(key, message)));
     }
 }
 

@@ -77,8 +77,8 @@ pub(super) fn validate_provisioner(provisioner: &Field<'_, '_>, errors: &mut Err
         return;
     }
     let lower = provisioner.text().to_lowercase();
-    let faults = qualified_name(&lower).into_iter();
-    errors.extend(faults.map(|fault| provisioner.invalid_as(lower.as_str(), fault)));
+    let messages = qualified_name(&lower).into_iter();
+    errors.extend(messages.map(|message| provisioner.invalid_as(lower.as_str(), message)));
 }
 
 /// Validates the parameters for the driver.

@@ -7,7 +7,7 @@ use holdfast_gotext::address::without_leading_zeros;
 use holdfast_gotext::cidr::Cidr;
 use holdfast_kind_tables::features::{Feature, Features};
 use holdfast_schema::Field;
-use holdfast_schema::metadata::formats::Faults;
+use holdfast_schema::metadata::formats::Messages;
 
 use super::{Errors, report};
 
@@ -59,50 +59,50 @@ impl Reading {
 
     /// Reports the CIDR `text` at `field` if it is invalid.
     pub(crate) fn block_text(self, field: &Field<'_, '_>, text: &str, errors: &mut Errors) {
-        let fault = match self {
-            Self::Strict => block_fault(text),
+        let message = match self {
+            Self::Strict => block_error(text),
             Self::Lenient => lenient_block(text).is_none().then_some(NOT_A_BLOCK),
         };
-        errors.extend(fault.map(|fault| field.invalid_as(text, fault)));
+        errors.extend(message.map(|message| field.invalid_as(text, message)));
     }
 }
 
 /// Reports an invalid IP address, leading zeros, or an IPv4-mapped IPv6 address.
 fn address(field: &Field<'_, '_>, errors: &mut Errors) {
-    report(field, address_faults(field.text()), errors);
+    report(field, address_errors(field.text()), errors);
 }
 
 /// Returns the errors of a text that is not an unambiguous IP address.
 ///
 /// upstream: k8s.io/apimachinery/pkg/util/validation#parseIP
-fn address_faults(text: &str) -> Faults {
-    let fault = match (lenient_address(text), text.parse::<IpAddr>()) {
+fn address_errors(text: &str) -> Messages {
+    let message = match (lenient_address(text), text.parse::<IpAddr>()) {
         (None, _) => NOT_AN_ADDRESS,
         (Some(_), Err(_)) => "must not have leading 0s",
         (Some(_), Ok(strict)) if is_mapped(strict) => "must not be an IPv4-mapped IPv6 address",
-        (Some(_), Ok(_)) => return Faults::new(),
+        (Some(_), Ok(_)) => return Messages::new(),
     };
-    vec![fault.into()]
+    vec![message.into()]
 }
 
 /// Reports an address that [`Reading::Strict`] rejects or that is not in canonical form.
 ///
 /// upstream: k8s.io/apimachinery/pkg/util/validation#IsValidIP
 pub(crate) fn canonical_address(field: &Field<'_, '_>, errors: &mut Errors) {
-    report(field, canonical_address_faults(field.text()), errors);
+    report(field, canonical_address_errors(field.text()), errors);
 }
 
 /// Returns the errors of a text that is not an IP address in canonical form.
 ///
 /// upstream: k8s.io/apimachinery/pkg/util/validation#IsValidIP
-pub(crate) fn canonical_address_faults(text: &str) -> Faults {
-    let mut faults = address_faults(text);
+pub(crate) fn canonical_address_errors(text: &str) -> Messages {
+    let mut messages = address_errors(text);
     let canonical = text.parse::<IpAddr>().map(|address| address.to_string());
-    if faults.is_empty() && canonical.as_deref() != Ok(text) {
+    if messages.is_empty() && canonical.as_deref() != Ok(text) {
         let canonical = canonical.unwrap_or_default();
-        faults.push(format!("must be in canonical form ({canonical:?})").into());
+        messages.push(format!("must be in canonical form ({canonical:?})").into());
     }
-    faults
+    messages
 }
 
 /// Reports a CIDR that [`Reading::Strict`] rejects or that is not in canonical form.
@@ -128,7 +128,7 @@ pub(crate) fn stands_in(text: &str, list: &Field<'_, '_>) -> bool {
 /// Returns the error of a text that is not a CIDR, has leading zeros, or has bits beyond its prefix.
 ///
 /// upstream: k8s.io/apimachinery/pkg/util/validation#parseCIDR
-fn block_fault(text: &str) -> Option<&'static str> {
+fn block_error(text: &str) -> Option<&'static str> {
     match (lenient_block(text), Cidr::read(text)) {
         (None, _) => Some(NOT_A_BLOCK),
         (Some(_), None) => Some("must not have leading 0s in IP or prefix length"),
@@ -257,7 +257,7 @@ pub(crate) fn endpoint_address(field: &Field<'_, '_>, own: Option<IpAddr>, error
         ranges
             .iter()
             .filter(|(within, _)| *within)
-            .map(|(_, fault)| field.invalid_text(*fault)),
+            .map(|(_, message)| field.invalid_text(*message)),
     );
 }
 

@@ -8,7 +8,7 @@ pub mod resources;
 pub(crate) mod signers;
 pub(crate) mod template_metadata;
 
-use holdfast_schema::metadata::formats::Faults;
+use holdfast_schema::metadata::formats::Messages;
 pub(crate) use holdfast_schema::same;
 use holdfast_schema::{Field, FieldError, FieldErrorKind};
 use holdfast_value::{Limits, Value, json};
@@ -17,12 +17,12 @@ use holdfast_value::{Limits, Value, json};
 pub type Errors = Vec<FieldError>;
 
 /// Reports each error of the text at `field`.
-pub(crate) fn report(field: &Field<'_, '_>, faults: Faults, errors: &mut Errors) {
-    errors.extend(faults.into_iter().map(|fault| field.invalid_text(fault)));
+pub(crate) fn report(field: &Field<'_, '_>, messages: Messages, errors: &mut Errors) {
+    errors.extend(messages.into_iter().map(|message| field.invalid_text(message)));
 }
 
 /// Reports a missing text, or else its errors.
-pub(crate) fn required_text(field: &Field<'_, '_>, form: impl Fn(&str) -> Faults, errors: &mut Errors) {
+pub(crate) fn required_text(field: &Field<'_, '_>, form: impl Fn(&str) -> Messages, errors: &mut Errors) {
     match field.text() {
         "" => errors.push(field.required("")),
         text => report(field, form(text), errors),
@@ -30,7 +30,7 @@ pub(crate) fn required_text(field: &Field<'_, '_>, form: impl Fn(&str) -> Faults
 }
 
 /// Reports the errors of an optional text.
-pub(crate) fn optional_text(field: &Field<'_, '_>, form: impl Fn(&str) -> Faults, errors: &mut Errors) {
+pub(crate) fn optional_text(field: &Field<'_, '_>, form: impl Fn(&str) -> Messages, errors: &mut Errors) {
     match field.text() {
         "" => {}
         text => report(field, form(text), errors),

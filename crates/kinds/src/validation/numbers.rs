@@ -22,8 +22,8 @@ pub(crate) fn not_negative(field: &Field<'_, '_>, errors: &mut Errors) {
 pub(crate) fn number_or_percent(field: &Field<'_, '_>, errors: &mut Errors) {
     match field.value() {
         Some(Value::String(text)) => {
-            if let Some(fault) = percent_fault(text) {
-                errors.push(field.invalid(fault));
+            if let Some(message) = percent_error(text) {
+                errors.push(field.invalid(message));
             }
         }
         _ => not_negative(field, errors),
@@ -50,7 +50,7 @@ pub(crate) fn percent(field: &Field<'_, '_>) -> Option<i64> {
     all_digits.then(|| digits.parse().unwrap_or(i64::MAX))
 }
 
-fn percent_fault(text: &str) -> Option<Cow<'static, str>> {
+fn percent_error(text: &str) -> Option<Cow<'static, str>> {
     let digits = text.strip_suffix('%').unwrap_or_default();
     let well_formed = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     (!well_formed).then(|| PERCENT.into())

@@ -1,7 +1,7 @@
 //! Port numbers and port names.
 
 use holdfast_schema::Field;
-use holdfast_schema::metadata::formats::Faults;
+use holdfast_schema::metadata::formats::Messages;
 use holdfast_value::Value;
 
 use super::{Errors, report};
@@ -29,25 +29,25 @@ pub(crate) fn port_number_or_name(field: &Field<'_, '_>, errors: &mut Errors) {
 /// Returns the errors of a port name (an IANA service name, RFC 6335).
 ///
 /// upstream: k8s.io/apimachinery/pkg/util/validation#IsValidPortName
-pub(crate) fn port_name(name: &str) -> Faults {
-    let mut faults = Faults::new();
+pub(crate) fn port_name(name: &str) -> Messages {
+    let mut messages = Messages::new();
     if name.len() > NAME_LENGTH {
-        faults.push("must be no more than 15 characters".into());
+        messages.push("must be no more than 15 characters".into());
     }
     let allowed = |byte: u8| byte == b'-' || byte.is_ascii_lowercase() || byte.is_ascii_digit();
     if name.is_empty() || !name.bytes().all(allowed) {
-        faults.push("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".into());
+        messages.push("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".into());
     }
     if !name.bytes().any(|byte| byte.is_ascii_lowercase()) {
-        faults.push("must contain at least one letter (a-z)".into());
+        messages.push("must contain at least one letter (a-z)".into());
     }
     if name.contains("--") {
-        faults.push("must not contain consecutive hyphens".into());
+        messages.push("must not contain consecutive hyphens".into());
     }
     if name.starts_with('-') || name.ends_with('-') {
-        faults.push("must not begin or end with a hyphen".into());
+        messages.push("must not begin or end with a hyphen".into());
     }
-    faults
+    messages
 }
 
 #[cfg(test)]

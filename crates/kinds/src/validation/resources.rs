@@ -85,9 +85,9 @@ pub(crate) fn is_standard(name: &str) -> bool {
 ///
 /// upstream: pkg/apis/core/validation#validateResourceName
 pub(crate) fn validate_name(name: &str, field: &Field<'_, '_>, errors: &mut Errors) -> bool {
-    let faults = qualified_name(name);
-    let malformed = !faults.is_empty();
-    errors.extend(faults.into_iter().map(|fault| field.invalid_as(name, fault)));
+    let messages = qualified_name(name);
+    let malformed = !messages.is_empty();
+    errors.extend(messages.into_iter().map(|message| field.invalid_as(name, message)));
     if malformed {
         return false;
     }
@@ -242,7 +242,7 @@ fn validate_request(
     errors: &mut Errors,
 ) {
     let limit = limits.entry(name);
-    let fault = match (quantity(request), quantity(&limit)) {
+    let message = match (quantity(request), quantity(&limit)) {
         (Some(requested), Some(most)) if !may_overcommit(name) && requested != most => "equal to",
         (Some(requested), Some(most)) if requested > most => "less than or equal to",
         (Some(_), None) if !may_overcommit(name) => {
@@ -252,7 +252,7 @@ fn validate_request(
         _ => return,
     };
     let limit = limit.text();
-    errors.push(requests.invalid_as(request.text(), format!("must be {fault} {name} limit of {limit}")));
+    errors.push(requests.invalid_as(request.text(), format!("must be {message} {name} limit of {limit}")));
 }
 
 /// Validates that huge pages are requested in whole pages.
@@ -352,8 +352,8 @@ fn validate_limits_within(spec: &Field<'_, '_>, resources: &Field<'_, '_>, error
             {
                 let place = resources.path().child("containers").index(at).key(name).child("limits");
                 let most = most.text();
-                let fault = format!("must be less than or equal to pod limits of {most}");
-                errors.push(FieldError::invalid(&place, limit.text(), fault));
+                let message = format!("must be less than or equal to pod limits of {most}");
+                errors.push(FieldError::invalid(&place, limit.text(), message));
             }
         }
     }
@@ -396,8 +396,8 @@ pub(crate) fn validate_divisor(resource: &str, divisor: &Field<'_, '_>, errors: 
     };
     if !supported.contains(&divisor.text()) {
         // The reference prints the resource as the invalid value.
-        let fault = format!("only divisor's values {values} are supported with the {kind} resource");
-        errors.push(divisor.invalid_as(resource, fault));
+        let message = format!("only divisor's values {values} are supported with the {kind} resource");
+        errors.push(divisor.invalid_as(resource, message));
     }
 }
 

@@ -27,12 +27,12 @@ pub(crate) fn validate_signer_name(signer: &Field<'_, '_>, errors: &mut Errors) 
         let faulty = segment
             .split('.')
             .map(|label| (label, form(label)))
-            .find(|(_, faults)| !faults.is_empty());
-        if let Some((label, faults)) = faulty {
-            let reported = faults
+            .find(|(_, messages)| !messages.is_empty());
+        if let Some((label, messages)) = faulty {
+            let reported = messages
                 .into_iter()
-                .map(|fault| format!("validating label {label:?}: {fault}"));
-            errors.extend(reported.map(|fault| signer.invalid_as(segment, fault)));
+                .map(|message| format!("validating label {label:?}: {message}"));
+            errors.extend(reported.map(|message| signer.invalid_as(segment, message)));
         }
     };
     check(domain, dns_label, errors);

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use holdfast_schema::metadata::formats::Faults;
+use holdfast_schema::metadata::formats::Messages;
 use holdfast_schema::types::TypeTable;
 use holdfast_value::{Limits, Value, json};
 
@@ -31,7 +31,7 @@ pub struct Capabilities {
     pub responders: Vec<(&'static str, Responder)>,
     /// Validation of a name, or of the beginning of one. It applies if the name rule of the resource is
     /// [`NameRule::Own`](holdfast_schema::NameRule::Own).
-    pub name_faults: Option<fn(&Value, &str) -> Faults>,
+    pub name_errors: Option<fn(&Value, &str) -> Messages>,
     /// True if objects of the kind are the namespaces in which other objects live.
     pub is_namespace: bool,
     /// Parts of admission that do not apply to writes to the kind.

@@ -23,5 +23,6 @@ pub use responder::{
     ActionStep, ComputedObjects, ConnectParameter, Connecter, Connection, ParameterForm, Review, SubresourceAction,
 };
 pub use strategy::{
-    AuditAnnotations, Generic, Lookup, Operation, OutcomeCall, Refusal, SideResults, Strategy, WriteClock, WriteContext,
+    AuditAnnotations, Generic, Lookup, Operation, OutcomeCall, Rejection, SideResults, Strategy, WriteClock,
+    WriteContext,
 };

@@ -237,7 +237,7 @@ impl Resource {
         MetadataRules {
             namespaced: self.namespaced(),
             name: self.rules.name,
-            own_name: self.capabilities.name_faults,
+            own_name: self.capabilities.name_errors,
             checks: &self.rules.metadata_checks,
         }
     }

@@ -5,7 +5,7 @@ use holdfast_schema::GroupResource;
 use holdfast_value::Value;
 
 use super::destination::Destination;
-use super::strategy::{Refusal, WriteContext};
+use super::strategy::{Rejection, WriteContext};
 use crate::access::{TokenError, TokenUser};
 
 /// Create-only storage: objects that are answered at once and never stored, such as a review or a token request.
@@ -17,7 +17,7 @@ pub trait Review: Send + Sync {
     ///
     /// # Errors
     /// If there is no response, with the reason.
-    fn prepare(&self, _context: &WriteContext<'_>, _object: &mut Value) -> Result<(), Refusal> {
+    fn prepare(&self, _context: &WriteContext<'_>, _object: &mut Value) -> Result<(), Rejection> {
         Ok(())
     }
 
@@ -25,7 +25,7 @@ pub trait Review: Send + Sync {
     ///
     /// # Errors
     /// If there is no response, with the reason.
-    fn review(&self, context: &WriteContext<'_>, object: Value) -> Result<Value, Refusal>;
+    fn review(&self, context: &WriteContext<'_>, object: Value) -> Result<Value, Rejection>;
 
     /// Returns the token that `object` asks about, and the audiences; `None` if the review is not about a token, or
     /// answers without one.
@@ -42,7 +42,7 @@ pub trait Review: Send + Sync {
         context: &WriteContext<'_>,
         object: Value,
         _outcome: Result<TokenUser, TokenError>,
-    ) -> Result<Value, Refusal> {
+    ) -> Result<Value, Rejection> {
         self.review(context, object)
     }
 
@@ -58,13 +58,13 @@ pub trait ComputedObjects: Send + Sync {
     ///
     /// # Errors
     /// If there is no object, with the reason.
-    fn get(&self, context: &WriteContext<'_>, name: &str) -> Result<Value, Refusal>;
+    fn get(&self, context: &WriteContext<'_>, name: &str) -> Result<Value, Rejection>;
 
     /// Returns the objects of a list.
     ///
     /// # Errors
     /// If there is no list, with the reason.
-    fn list(&self, context: &WriteContext<'_>) -> Result<Vec<Value>, Refusal>;
+    fn list(&self, context: &WriteContext<'_>) -> Result<Vec<Value>, Rejection>;
 }
 
 /// A POST that changes stored objects rather than adding one: a binding, an eviction.
@@ -75,7 +75,7 @@ pub trait SubresourceAction: Send + Sync {
     ///
     /// # Errors
     /// If the request is rejected.
-    fn check(&self, _context: &WriteContext<'_>, _request: &Value) -> Result<(), Refusal> {
+    fn check(&self, _context: &WriteContext<'_>, _request: &Value) -> Result<(), Rejection> {
         Ok(())
     }
 
@@ -84,7 +84,7 @@ pub trait SubresourceAction: Send + Sync {
     ///
     /// # Errors
     /// If the request is rejected.
-    fn plan(&self, context: &WriteContext<'_>, request: &Value) -> Result<Vec<ActionStep>, Refusal>;
+    fn plan(&self, context: &WriteContext<'_>, request: &Value) -> Result<Vec<ActionStep>, Rejection>;
 
     /// Returns the versions other than that of the descriptor in which requests may be sent; their fields are the same.
     fn other_versions(&self) -> &'static [&'static str] {
@@ -121,7 +121,7 @@ pub enum ActionStep {
         /// The `DeleteOptions`.
         options: Value,
         /// Error for the client if the object no longer meets the requirements of the options.
-        conflict: Option<Refusal>,
+        conflict: Option<Rejection>,
     },
 }
 
@@ -131,7 +131,7 @@ pub enum Connection {
     /// The request is passed on.
     Open(Box<Destination>),
     /// The request ends here, for this reason.
-    Refused(Refusal),
+    Refused(Rejection),
     /// There is nothing to read.
     Nothing,
 }

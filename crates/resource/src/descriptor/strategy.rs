@@ -34,14 +34,14 @@ pub trait Strategy: Send + Sync {
     /// whose feature gate is off.
     ///
     /// upstream: k8s.io/apiserver/pkg/registry/rest#RESTCreateStrategy
-    fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+    fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Rejection> {
         let _ = (context, object);
         Ok(())
     }
 
     /// Checks that the user may make this update, on the object after mutating admission: fields that the update left
     /// out, such as the uid or the resource version, are not filled in yet.
-    fn authorize_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Result<(), Refusal> {
+    fn authorize_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Result<(), Rejection> {
         let _ = (context, object, old);
         Ok(())
     }
@@ -51,7 +51,7 @@ pub trait Strategy: Send + Sync {
     /// fields whose feature gate is off are already removed.
     ///
     /// upstream: k8s.io/apiserver/pkg/registry/rest#RESTUpdateStrategy
-    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Rejection> {
         let _ = (context, object, old);
         Ok(())
     }
@@ -352,7 +352,7 @@ pub trait Lookup: Sync {
 
 /// A rejected write, in the terms of the API's Status; the server builds the frame of the message.
 #[derive(Clone, Debug)]
-pub enum Refusal {
+pub enum Rejection {
     /// 422 with causes.
     Invalid(Vec<FieldError>),
     /// 403: `RESOURCE "NAME" is forbidden: MESSAGE`, with causes if there are any.
@@ -417,7 +417,7 @@ pub enum Refusal {
     Failed(String),
 }
 
-impl Refusal {
+impl Rejection {
     /// Returns a 403 without causes.
     pub fn forbidden(message: impl Into<String>) -> Self {
         Self::Forbidden {

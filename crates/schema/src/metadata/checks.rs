@@ -2,7 +2,7 @@
 
 use holdfast_value::Value;
 
-use super::formats::Faults;
+use super::formats::Messages;
 use super::name::{NameRule, without_dash};
 
 /// Rules for the metadata of the objects of one resource.
@@ -13,32 +13,32 @@ pub struct MetadataRules<'r> {
     /// Rule for valid names.
     pub name: NameRule,
     /// Validation of a name, or of the beginning of one, if the rule is [`NameRule::Own`].
-    pub own_name: Option<fn(&Value, &str) -> Faults>,
+    pub own_name: Option<fn(&Value, &str) -> Messages>,
     /// Repetitions of the metadata checks by the kind's own validation.
     pub checks: &'r MetadataChecks,
 }
 
 impl MetadataRules<'_> {
     /// Validates the name of an object.
-    pub(super) fn name_faults(&self, object: &Value, name: &str) -> Faults {
+    pub(super) fn name_errors(&self, object: &Value, name: &str) -> Messages {
         match self.name {
-            NameRule::Own => self.own_name_faults(object, name),
+            NameRule::Own => self.own_name_errors(object, name),
             rule => rule.check(name),
         }
     }
 
     /// Validates the beginning of the name of an object.
-    pub(super) fn prefix_faults(&self, object: &Value, prefix: &str) -> Faults {
+    pub(super) fn prefix_errors(&self, object: &Value, prefix: &str) -> Messages {
         if !self.checks.generated_names {
-            return Faults::default();
+            return Messages::default();
         }
         match self.name {
-            NameRule::Own => self.own_name_faults(object, &without_dash(prefix)),
+            NameRule::Own => self.own_name_errors(object, &without_dash(prefix)),
             rule => rule.check_prefix(prefix),
         }
     }
 
-    fn own_name_faults(&self, object: &Value, name: &str) -> Faults {
+    fn own_name_errors(&self, object: &Value, name: &str) -> Messages {
         self.own_name.map(|of| of(object, name)).unwrap_or_default()
     }
 }

@@ -72,7 +72,7 @@ mod tests {
 
     use super::*;
 
-    fn faults(conditions: &str) -> Vec<String> {
+    fn errors(conditions: &str) -> Vec<String> {
         let value = yaml::parse(conditions.as_bytes(), &Limits::default()).unwrap_or(Value::Null);
         let mut errors = Vec::new();
         validate_conditions(&Field::placed(Some(&value), "c"), &mut errors);
@@ -86,15 +86,15 @@ mod tests {
 
     #[test]
     fn a_condition_has_type_status_reason_and_time() {
-        assert!(faults(&format!("[{GOOD}]")).is_empty());
+        assert!(errors(&format!("[{GOOD}]")).is_empty());
         let missing = ["type", "type", "status", "lastTransitionTime", "reason"];
-        let fields: Vec<String> = faults("[{}]").iter().map(|fault| fault[5..].to_owned()).collect();
+        let fields: Vec<String> = errors("[{}]").iter().map(|detail| detail[5..].to_owned()).collect();
         let names: Vec<&str> = fields.iter().filter_map(|field| field.split(' ').next()).collect();
         assert_eq!(names, missing);
-        assert_eq!(faults(&format!("[{GOOD}, {GOOD}]")), ["c[1].type FieldValueDuplicate"]);
+        assert_eq!(errors(&format!("[{GOOD}, {GOOD}]")), ["c[1].type FieldValueDuplicate"]);
         let odd = GOOD.replace("reason: R", "reason: x y, observedGeneration: -1");
         assert_eq!(
-            faults(&format!("[{odd}]")),
+            errors(&format!("[{odd}]")),
             [
                 "c[0].observedGeneration FieldValueInvalid",
                 "c[0].reason FieldValueInvalid"

@@ -10,7 +10,7 @@ use holdfast_gotext::quote::quote;
 use crate::field_error::{FieldError, FieldPath};
 
 /// Validation errors of a text; empty if it is valid.
-pub type Faults = Vec<Cow<'static, str>>;
+pub type Messages = Vec<Cow<'static, str>>;
 
 const UNDERSCORED_SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' \
      or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
@@ -48,14 +48,14 @@ const DOMAIN_PREFIXED: &str = "must be a domain-prefixed path (such as \"acme.io
 const HTTP_PATH: &str = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
 
 /// Validates a DNS label of RFC 1123: lower case letters, digits and inner hyphens, at most 63.
-pub fn dns_label(text: &str) -> Faults {
-    let mut faults = Faults::new();
+pub fn dns_label(text: &str) -> Messages {
+    let mut details = Messages::new();
     if text.len() > DNS_LABEL_LENGTH {
-        faults.push("must be no more than 63 characters".into());
+        details.push("must be no more than 63 characters".into());
     }
     if !is_label(text.as_bytes()) {
         // A subdomain where a label is expected is an error of its own.
-        faults.push(
+        details.push(
             if is_subdomain(text) {
                 "must not contain dots"
             } else {
@@ -64,38 +64,38 @@ pub fn dns_label(text: &str) -> Faults {
             .into(),
         );
     }
-    faults
+    details
 }
 
 /// Validates a DNS label of RFC 1035: like [`dns_label`], but beginning with a letter.
-pub fn dns_label_1035(text: &str) -> Faults {
-    let mut faults = Faults::new();
+pub fn dns_label_1035(text: &str) -> Messages {
+    let mut details = Messages::new();
     if text.len() > DNS_LABEL_LENGTH {
-        faults.push("must be no more than 63 characters".into());
+        details.push("must be no more than 63 characters".into());
     }
     if !is_label(text.as_bytes()) || text.starts_with(|first: char| first.is_ascii_digit()) {
-        faults.push(LABEL_1035.into());
+        details.push(LABEL_1035.into());
     }
-    faults
+    details
 }
 
 /// Validates a DNS subdomain of RFC 1123: DNS labels with dots between them, at most 253 characters.
-pub fn dns_subdomain(text: &str) -> Faults {
-    let mut faults = Faults::new();
+pub fn dns_subdomain(text: &str) -> Messages {
+    let mut details = Messages::new();
     if text.len() > DNS_SUBDOMAIN_LENGTH {
-        faults.push("must be no more than 253 characters".into());
+        details.push("must be no more than 253 characters".into());
     }
     if !is_subdomain(text) {
-        faults.push(SUBDOMAIN.into());
+        details.push(SUBDOMAIN.into());
     }
-    faults
+    details
 }
 
 /// Validates a DNS subdomain whose labels may begin with `_` and contain it.
-pub fn underscored_subdomain(text: &str) -> Faults {
-    let mut faults = Faults::new();
+pub fn underscored_subdomain(text: &str) -> Messages {
+    let mut details = Messages::new();
     if text.len() > DNS_SUBDOMAIN_LENGTH {
-        faults.push("must be no more than 253 characters".into());
+        details.push("must be no more than 253 characters".into());
     }
     let is_label = |label: &str| {
         let label = label.strip_prefix('_').unwrap_or(label).as_bytes();
@@ -104,104 +104,104 @@ pub fn underscored_subdomain(text: &str) -> Faults {
         ends(label.first()) && ends(label.last()) && label.iter().all(inner)
     };
     if !text.split('.').all(is_label) {
-        faults.push(UNDERSCORED_SUBDOMAIN.into());
+        details.push(UNDERSCORED_SUBDOMAIN.into());
     }
-    faults
+    details
 }
 
 /// Validates a DNS subdomain after `*.`.
-pub fn wildcard_subdomain(text: &str) -> Faults {
-    let mut faults = Faults::new();
+pub fn wildcard_subdomain(text: &str) -> Messages {
+    let mut details = Messages::new();
     if text.len() > DNS_SUBDOMAIN_LENGTH {
-        faults.push("must be no more than 253 characters".into());
+        details.push("must be no more than 253 characters".into());
     }
     if !text.strip_prefix("*.").is_some_and(is_subdomain) {
-        faults.push(WILDCARD_SUBDOMAIN.into());
+        details.push(WILDCARD_SUBDOMAIN.into());
     }
-    faults
+    details
 }
 
 /// Validates a qualified name such as `example.com/MyName` or `MyName`: the keys of labels and annotations, taints,
 /// conditions.
-pub fn qualified_name(text: &str) -> Faults {
-    let mut faults = Faults::new();
+pub fn qualified_name(text: &str) -> Messages {
+    let mut details = Messages::new();
     let slash = text.bytes().position(|byte| byte == b'/');
     let name = match slash.and_then(|at| Some((text.get(..at)?, text.get(at + 1..)?))) {
         None => text,
         Some((_, name)) if name.bytes().any(|byte| byte == b'/') => return vec![TWO_SLASHES.into()],
         Some(("", name)) => {
-            faults.push("prefix part must be non-empty".into());
+            details.push("prefix part must be non-empty".into());
             name
         }
         Some((prefix, name)) => {
             if prefix.len() > DNS_SUBDOMAIN_LENGTH {
-                faults.push("prefix part must be no more than 253 bytes".into());
+                details.push("prefix part must be no more than 253 bytes".into());
             }
             if !is_subdomain(prefix) {
-                faults.push(format!("prefix part {SUBDOMAIN}").into());
+                details.push(format!("prefix part {SUBDOMAIN}").into());
             }
             name
         }
     };
     if name.is_empty() {
-        faults.push("name part must be non-empty".into());
+        details.push("name part must be non-empty".into());
     } else if name.len() > NAME_PART_LENGTH {
-        faults.push("name part must be no more than 63 bytes".into());
+        details.push("name part must be no more than 63 bytes".into());
     }
     if !is_name_part(name.as_bytes()) {
-        faults.push(NAME_PART.into());
+        details.push(NAME_PART.into());
     }
-    faults
+    details
 }
 
 /// Validates the value of a label: empty, or like the name part of a qualified name.
-pub fn label_value(text: &str) -> Faults {
-    let mut faults = Faults::new();
+pub fn label_value(text: &str) -> Messages {
+    let mut details = Messages::new();
     if text.len() > NAME_PART_LENGTH {
-        faults.push("must be no more than 63 bytes".into());
+        details.push("must be no more than 63 bytes".into());
     }
     if !text.is_empty() && !is_name_part(text.as_bytes()) {
-        faults.push(LABEL_VALUE.into());
+        details.push(LABEL_VALUE.into());
     }
-    faults
+    details
 }
 
 /// Validates a key of a ConfigMap or Secret, which can be the name of a file.
 ///
 /// upstream: k8s.io/apimachinery/pkg/util/validation#IsConfigMapKey
-pub fn config_key(text: &str) -> Faults {
-    let mut faults = Faults::new();
+pub fn config_key(text: &str) -> Messages {
+    let mut details = Messages::new();
     if text.len() > DNS_SUBDOMAIN_LENGTH {
-        faults.push("must be no more than 253 characters".into());
+        details.push("must be no more than 253 characters".into());
     }
     let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     if text.is_empty() || !text.as_bytes().iter().all(allowed) {
-        faults.push(CONFIG_KEY.into());
+        details.push(CONFIG_KEY.into());
     }
     match text {
-        "." => faults.push("must not be '.'".into()),
-        ".." => faults.push("must not be '..'".into()),
-        _ if text.starts_with("..") => faults.push("must not start with '..'".into()),
+        "." => details.push("must not be '.'".into()),
+        ".." => details.push("must not be '..'".into()),
+        _ if text.starts_with("..") => details.push("must not start with '..'".into()),
         _ => {}
     }
-    faults
+    details
 }
 
 /// Validates a name that can be a segment of a path.
-pub fn path_segment(text: &str) -> Faults {
-    let mut faults = Faults::new();
+pub fn path_segment(text: &str) -> Messages {
+    let mut details = Messages::new();
     match text {
         "." => return vec!["may not be '.'".into()],
         ".." => return vec!["may not be '..'".into()],
         _ => {}
     }
     if text.contains('/') {
-        faults.push("may not contain '/'".into());
+        details.push("may not contain '/'".into());
     }
     if text.contains('%') {
-        faults.push("may not contain '%'".into());
+        details.push("may not contain '%'".into());
     }
-    faults
+    details
 }
 
 /// Rejects names under which no object can be stored: an empty name, or one with a meaning in paths.
@@ -219,7 +219,11 @@ pub fn check_key(namespaced: bool, namespace: &str, name: &str) -> Result<(), St
     }
     match path_segment(name).as_slice() {
         [] => Ok(()),
-        faults => Err(format!("Name parameter invalid: {}: {}", quote(name), faults.join(";"))),
+        details => Err(format!(
+            "Name parameter invalid: {}: {}",
+            quote(name),
+            details.join(";")
+        )),
     }
 }
 
@@ -234,8 +238,10 @@ pub fn domain_prefixed_path(field: &FieldPath, text: &str) -> Vec<FieldError> {
     let Some((domain, path)) = parts else {
         return vec![FieldError::invalid(field, text, DOMAIN_PREFIXED)];
     };
-    let faults = dns_subdomain(domain).into_iter();
-    let mut errors: Vec<_> = faults.map(|fault| FieldError::invalid(field, domain, fault)).collect();
+    let details = dns_subdomain(domain).into_iter();
+    let mut errors: Vec<_> = details
+        .map(|detail| FieldError::invalid(field, domain, detail))
+        .collect();
     let of_path = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&byte);
     if !path.bytes().all(of_path) {
         errors.push(FieldError::invalid(field, path, HTTP_PATH));

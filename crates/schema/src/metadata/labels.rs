@@ -16,13 +16,13 @@ pub fn validate_labels(labels: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
         errors.extend(
             qualified_name(key)
                 .into_iter()
-                .map(|fault| labels.invalid_as(key, fault)),
+                .map(|message| labels.invalid_as(key, message)),
         );
         let text = value.text();
         errors.extend(
             label_value(text)
                 .into_iter()
-                .map(|fault| labels.invalid_as(text, fault)),
+                .map(|message| labels.invalid_as(text, message)),
         );
     }
 }
@@ -34,7 +34,7 @@ pub fn validate_label_name(name: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
     errors.extend(
         qualified_name(name.text())
             .into_iter()
-            .map(|fault| name.invalid_text(fault)),
+            .map(|message| name.invalid_text(message)),
     );
 }
 
@@ -53,7 +53,7 @@ pub fn validate_label_selector(selector: &Field<'_, '_>, errors: &mut Vec<FieldE
             errors.extend(
                 label_value(value.text())
                     .into_iter()
-                    .map(|fault| value.invalid_text(fault)),
+                    .map(|message| value.invalid_text(message)),
             );
         }
     }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::formats::{self, Faults};
+use super::formats::{self, Messages};
 
 /// Rule for the names of the objects of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,22 +25,22 @@ impl NameRule {
     /// Validates `name` as the name of an object.
     ///
     /// upstream: k8s.io/apimachinery/pkg/api/validation#ValidateNameFunc
-    pub fn check(self, name: &str) -> Faults {
+    pub fn check(self, name: &str) -> Messages {
         match self {
             NameRule::Subdomain => formats::dns_subdomain(name),
             NameRule::LongName => {
-                let faults = formats::dns_subdomain(name).into_iter();
-                faults
-                    .map(|fault| match &*fault {
+                let errors = formats::dns_subdomain(name).into_iter();
+                errors
+                    .map(|error| match &*error {
                         "must be no more than 253 characters" => "must be no more than 253 bytes".into(),
-                        _ => fault,
+                        _ => error,
                     })
                     .collect()
             }
             NameRule::Label => formats::dns_label(name),
             NameRule::Label1035 => formats::dns_label_1035(name),
             NameRule::PathSegment => formats::path_segment(name),
-            NameRule::Own => Faults::new(),
+            NameRule::Own => Messages::new(),
         }
     }
 
@@ -48,10 +48,10 @@ impl NameRule {
     /// or a digit follows.
     ///
     /// upstream: k8s.io/apimachinery/pkg/api/validation#maskTrailingDash
-    pub fn check_prefix(self, prefix: &str) -> Faults {
+    pub fn check_prefix(self, prefix: &str) -> Messages {
         if self == NameRule::PathSegment {
             return match prefix {
-                "." | ".." => Faults::new(),
+                "." | ".." => Messages::new(),
                 _ => self.check(prefix),
             };
         }

@@ -29,8 +29,8 @@ const SUBRESOURCE_MAX: usize = 256;
 pub fn validate_metadata(rules: &MetadataRules<'_>, object: &Value) -> Vec<FieldError> {
     let names = Names {
         namespaced: rules.namespaced,
-        name: &|name| rules.name_faults(object, name),
-        prefix: &|prefix| rules.prefix_faults(object, prefix),
+        name: &|name| rules.name_errors(object, name),
+        prefix: &|prefix| rules.prefix_errors(object, prefix),
     };
     whole_metadata(object, &names, rules.checks.finalizer_names)
 }
@@ -50,8 +50,8 @@ pub fn validate_scale_metadata(scale: &Value) -> Vec<FieldError> {
 /// The name rules that apply to an object.
 struct Names<'r> {
     namespaced: bool,
-    name: &'r dyn Fn(&str) -> formats::Faults,
-    prefix: &'r dyn Fn(&str) -> formats::Faults,
+    name: &'r dyn Fn(&str) -> formats::Messages,
+    prefix: &'r dyn Fn(&str) -> formats::Messages,
 }
 
 fn whole_metadata(object: &Value, names: &Names<'_>, finalizers_by_name: bool) -> Vec<FieldError> {
@@ -113,14 +113,14 @@ fn whole_metadata(object: &Value, names: &Names<'_>, finalizers_by_name: bool) -
 fn generated_name(
     root: &FieldPath,
     metadata: &Value,
-    rule: impl FnOnce(&str) -> formats::Faults,
+    rule: impl FnOnce(&str) -> formats::Messages,
     errors: &mut Vec<FieldError>,
 ) {
     let prefix = metadata.str_at(&["generateName"]).unwrap_or_default();
     if !prefix.is_empty() {
         let field = root.child("generateName");
-        let faults = rule(prefix).into_iter();
-        errors.extend(faults.map(|why| FieldError::invalid(&field, prefix, why)));
+        let messages = rule(prefix).into_iter();
+        errors.extend(messages.map(|why| FieldError::invalid(&field, prefix, why)));
     }
 }
 
@@ -173,9 +173,9 @@ pub fn validate_metadata_update(
         let in_paths = |prefix: &str| NameRule::PathSegment.check_prefix(prefix);
         generated_name(&FieldPath::new("metadata"), metadata, in_paths, &mut of_all);
     }
-    let of_kind = own_prefix_faults(rules, object);
+    let of_kind = own_prefix_errors(rules, object);
     let checks = rules.checks;
-    repeated_faults(checks, subresource, of_all, of_kind, object, old).first
+    repeated_errors(checks, subresource, of_all, of_kind, object, old).first
 }
 
 /// Returns the errors that [`validate_metadata_update`] leaves out for kinds that report them between other errors; see
@@ -190,15 +190,15 @@ pub fn rest_of_metadata_update(
     if matches!(checks.update_order, UpdateOrder::ChangeFirst | UpdateOrder::WholeFirst) {
         return Vec::new();
     }
-    let of_kind = own_prefix_faults(rules, object);
-    repeated_faults(checks, subresource, Vec::new(), of_kind, object, old).rest
+    let of_kind = own_prefix_errors(rules, object);
+    repeated_errors(checks, subresource, Vec::new(), of_kind, object, old).rest
 }
 
 /// Validates `generateName` by the kind's own name rule.
-fn own_prefix_faults(rules: &MetadataRules<'_>, object: &Value) -> Vec<FieldError> {
+fn own_prefix_errors(rules: &MetadataRules<'_>, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if let Some(metadata) = object.get("metadata") {
-        let rule = |prefix: &str| rules.prefix_faults(object, prefix);
+        let rule = |prefix: &str| rules.prefix_errors(object, prefix);
         generated_name(&FieldPath::new("metadata"), metadata, rule, &mut errors);
     }
     errors
@@ -211,7 +211,7 @@ fn own_prefix_faults(rules: &MetadataRules<'_>, object: &Value) -> Vec<FieldErro
 pub fn validate_metadata_whole(rules: &MetadataRules<'_>, object: &Value) -> Vec<FieldError> {
     let root = FieldPath::new("metadata");
     let metadata = object.get("metadata").unwrap_or(&Value::Null);
-    let mut errors = own_prefix_faults(rules, object);
+    let mut errors = own_prefix_errors(rules, object);
     shape(&root, metadata, &mut errors);
     finalizers(&root, metadata, &mut errors);
     if rules.checks.finalizer_names {
@@ -230,7 +230,7 @@ struct UpdateFaults {
 
 /// Returns the errors of an update, repeated as often as in the reference. The errors of the beginning of a name are
 /// passed in.
-fn repeated_faults(
+fn repeated_errors(
     checks: &MetadataChecks,
     subresource: &str,
     of_all: Vec<FieldError>,

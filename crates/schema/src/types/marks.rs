@@ -16,7 +16,7 @@ use holdfast_value::SmolStr;
 use crate::field::Field;
 use crate::field_error::FieldError;
 use crate::metadata::conditions::validate_conditions;
-use crate::metadata::formats::{self, Faults};
+use crate::metadata::formats::{self, Messages};
 use crate::metadata::labels::{validate_label_selector, validate_labels};
 use crate::rule_names::{RuleId, RuleNames};
 use crate::types::Gate;
@@ -147,7 +147,7 @@ pub struct Format {
 /// Check of a value's format.
 pub(crate) enum FormatCheck {
     /// Returns the errors of a text.
-    Text(fn(&str) -> Faults),
+    Text(fn(&str) -> Messages),
     /// Reports the errors of the value of a field.
     Value(fn(&Field<'_, '_>, &mut Vec<FieldError>)),
 }
@@ -157,8 +157,8 @@ impl Format {
         FORMATS.iter().find(|format| format.name == name)
     }
 
-    const fn text(name: &'static str, faults: fn(&str) -> Faults) -> Self {
-        let check = FormatCheck::Text(faults);
+    const fn text(name: &'static str, messages: fn(&str) -> Messages) -> Self {
+        let check = FormatCheck::Text(messages);
         Self { name, check }
     }
 
@@ -208,8 +208,8 @@ fn device_pool_name(field: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
         errors.push(field.too_long(POOL_NAME));
     }
     for part in field.text().split('/') {
-        let faults = formats::dns_subdomain(part).into_iter();
-        errors.extend(faults.map(|fault| field.invalid_as(part, fault)));
+        let messages = formats::dns_subdomain(part).into_iter();
+        errors.extend(messages.map(|message| field.invalid_as(part, message)));
     }
 }
 
@@ -225,8 +225,8 @@ fn resource_pool_name(field: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
             errors.push(field.invalid(format!("segment {at}: must not be empty")));
             continue;
         }
-        let faults = formats::dns_subdomain(part).into_iter();
-        errors.extend(faults.map(|fault| field.invalid_as(part, format!("segment {at}: {fault}"))));
+        let messages = formats::dns_subdomain(part).into_iter();
+        errors.extend(messages.map(|message| field.invalid_as(part, format!("segment {at}: {message}"))));
     }
 }
 

@@ -35,7 +35,7 @@ pub(super) fn read(
             GetOptions::parse(query)?;
             let object = write::compute(&context.write, &target, Operation::Update, |stage, call| {
                 let object = kind.get(call, &request.name);
-                object.map_err(|refusal| stage.refusal_of_answer(refusal, None).into())
+                object.map_err(|rejection| stage.rejection_of_answer(rejection, None).into())
             })?;
             representation::object(
                 &context.representation,
@@ -51,7 +51,7 @@ pub(super) fn read(
             let selection = list::selection(request, &options)?;
             let mut objects = write::compute(&context.write, &target, Operation::Update, |stage, call| {
                 let objects = kind.list(call);
-                objects.map_err(|refusal| stage.refusal_of_answer(refusal, None).into())
+                objects.map_err(|rejection| stage.rejection_of_answer(rejection, None).into())
             })?;
             objects.retain(|object| selection.selects_tree(&request.served.resource, object));
             list_answer::of_trees(

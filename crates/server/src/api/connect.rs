@@ -70,10 +70,10 @@ pub(super) async fn connect(
             response::add_warnings(answer.headers_mut(), &warnings);
             Ok(answer)
         }
-        Connection::Refused(refusal) => {
+        Connection::Refused(rejection) => {
             let resource = &request.served.resource;
             let (named, kind) = (resource.group_resource(), resource.stored_kind());
-            Err(ApiError::refusal(refusal, &named, &kind, &request.name).with_warnings(warnings))
+            Err(ApiError::rejection(rejection, &named, &kind, &request.name).with_warnings(warnings))
         }
     }
 }

@@ -186,10 +186,10 @@ impl RemoteIssuer {
         if self.keys_url.get().is_none() {
             return Err("oidc: authenticator not initialized".to_owned());
         }
-        let fault = |why: String| format!("oidc: verify token: {why}");
-        let received = self.jwt.receive(token, SystemTime::now()).map_err(fault)?;
+        let message = |why: String| format!("oidc: verify token: {why}");
+        let received = self.jwt.receive(token, SystemTime::now()).map_err(message)?;
         let verified = self.verify(&received).await;
-        verified.map_err(|why| fault(format!("failed to verify signature: {why}")))?;
+        verified.map_err(|why| message(format!("failed to verify signature: {why}")))?;
         if let Some(source) = self.jwt.distributed_groups(received.claims()) {
             return Err(format!(
                 "oidc: could not expand distributed claims: the source {source:?} of groups is not supported"

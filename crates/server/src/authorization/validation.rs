@@ -120,10 +120,10 @@ impl Validator {
             self.errors.push(FieldError::duplicate(&self.path.child("name"), name));
             return;
         }
-        let faults = dns_subdomain(name);
-        if !faults.is_empty() {
-            let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
-            let why = format!("authorizer name is invalid: {}", faults.join(", "));
+        let messages = dns_subdomain(name);
+        if !messages.is_empty() {
+            let messages: Vec<String> = messages.iter().map(ToString::to_string).collect();
+            let why = format!("authorizer name is invalid: {}", messages.join(", "));
             self.invalid("name", name, &why);
         }
     }

@@ -56,19 +56,19 @@ pub(crate) fn document_bytes(
     representation: &Representation,
     document: &impl Serialize,
 ) -> Result<Bytes, ApiError> {
-    let fault = |error: &dyn std::fmt::Display| ApiError::internal(error.to_string());
+    let detail = |error: &dyn std::fmt::Display| ApiError::internal(error.to_string());
     let body = match (representation.format, representation.pretty) {
         (Format::Json, false) => {
-            let mut text = json::html_safe(serde_json::to_vec(document).map_err(|error| fault(&error))?);
+            let mut text = json::html_safe(serde_json::to_vec(document).map_err(|error| detail(&error))?);
             text.push(b'\n');
             text
         }
         (Format::Json, true) => {
-            let text = serde_json::to_vec_pretty(document).map_err(|error| fault(&error))?;
+            let text = serde_json::to_vec_pretty(document).map_err(|error| detail(&error))?;
             json::html_safe(text)
         }
         (format, _) => {
-            let text = serde_json::to_vec(document).map_err(|error| fault(&error))?;
+            let text = serde_json::to_vec(document).map_err(|error| detail(&error))?;
             return converted(messages, format, text.into());
         }
     };
@@ -187,8 +187,8 @@ pub(crate) fn internal_error(uri: &Uri, why: &str) -> Response {
 }
 
 /// Returns the response to a request for a WebSocket whose handshake is rejected.
-pub(crate) fn handshake_refused(refusal: websocket::Refusal) -> Response {
-    let mut answer = text(refusal.code, refusal.why);
+pub(crate) fn handshake_refused(rejection: websocket::Rejection) -> Response {
+    let mut answer = text(rejection.code, rejection.why);
     let version = HeaderValue::from_static(websocket::VERSION);
     answer.headers_mut().insert(header::SEC_WEBSOCKET_VERSION, version);
     answer
@@ -333,8 +333,8 @@ mod tests {
     #[test]
     fn an_error_warns_once() {
         let messages = Messages::new(Arc::new(holdfast_kind_tables::types().unwrap()));
-        let refusal = ApiError::bad_request("no").with_warnings(vec!["odd".to_owned()]);
-        let response = error(&messages, &refusal, &Representation::default());
+        let rejection = ApiError::bad_request("no").with_warnings(vec!["odd".to_owned()]);
+        let response = error(&messages, &rejection, &Representation::default());
         assert_eq!(response.headers().get_all(header::WARNING).iter().count(), 1);
     }
 
@@ -372,8 +372,8 @@ mod tests {
     #[test]
     fn an_error_with_advice_says_when_to_come_back() {
         let messages = Messages::new(Arc::new(holdfast_kind_tables::types().unwrap()));
-        let refusal = ApiError::too_large_resource_version(9, 1);
-        let response = error(&messages, &refusal, &Representation::default());
+        let rejection = ApiError::too_large_resource_version(9, 1);
+        let response = error(&messages, &rejection, &Representation::default());
         assert_eq!(response.status(), StatusCode::GATEWAY_TIMEOUT);
         assert_eq!(response.headers()[header::RETRY_AFTER], "1");
     }

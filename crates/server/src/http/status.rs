@@ -12,7 +12,7 @@ use std::fmt::{self, Write as _};
 
 use holdfast_authorization::{AccessTarget, Attributes};
 use holdfast_gotext::quote::quote;
-use holdfast_resource::Refusal;
+use holdfast_resource::Rejection;
 use holdfast_schema::field_error::{Aggregate, MESSAGE_BYTES, fits_in_message};
 use holdfast_schema::{FieldError, GroupKind, GroupResource};
 use holdfast_value::json;
@@ -257,10 +257,10 @@ impl ApiError {
     }
 
     /// Converts the rejection by a kind or an admission plugin to an error about the object that is written.
-    pub fn refusal(refusal: Refusal, resource: &GroupResource, kind: &GroupKind, name: &str) -> Self {
-        match refusal {
-            Refusal::Invalid(errors) => Self::invalid(kind, name, &errors),
-            Refusal::Forbidden { message, causes } => {
+    pub fn rejection(rejection: Rejection, resource: &GroupResource, kind: &GroupKind, name: &str) -> Self {
+        match rejection {
+            Rejection::Invalid(errors) => Self::invalid(kind, name, &errors),
+            Rejection::Forbidden { message, causes } => {
                 let causes = causes
                     .into_iter()
                     .map(|(reason, message, field)| Cause { reason, message, field });
@@ -268,17 +268,17 @@ impl ApiError {
                 let name = if name.is_empty() { "Unknown" } else { name };
                 Self::forbidden_with_causes(resource, name, message, causes.collect())
             }
-            Refusal::ForbiddenOn {
+            Rejection::ForbiddenOn {
                 resource,
                 name,
                 message,
             } => Self::forbidden(&resource, &name, message),
-            Refusal::NotFound { resource, name } => Self::not_found(&resource, &name),
-            Refusal::Conflict(why) => Self::conflict(resource, name, why),
-            Refusal::ConflictOn { resource, name, why } => Self::conflict(&resource, &name, why),
-            Refusal::InvalidAs { kind, name, errors } => Self::invalid(&kind, &name, &errors),
-            Refusal::BadRequest(message) => Self::bad_request(message),
-            Refusal::TooManyRequests {
+            Rejection::NotFound { resource, name } => Self::not_found(&resource, &name),
+            Rejection::Conflict(why) => Self::conflict(resource, name, why),
+            Rejection::ConflictOn { resource, name, why } => Self::conflict(&resource, &name, why),
+            Rejection::InvalidAs { kind, name, errors } => Self::invalid(&kind, &name, &errors),
+            Rejection::BadRequest(message) => Self::bad_request(message),
+            Rejection::TooManyRequests {
                 message,
                 retry_after_seconds,
                 causes,
@@ -298,9 +298,9 @@ impl ApiError {
                 let details = says_more.then_some(all_details);
                 Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message, details)
             }
-            Refusal::Unavailable(message) => Self::unavailable(message),
-            Refusal::Internal(why) => Self::internal(why),
-            Refusal::Failed(message) => Self::unclassified(message),
+            Rejection::Unavailable(message) => Self::unavailable(message),
+            Rejection::Internal(why) => Self::internal(why),
+            Rejection::Failed(message) => Self::unclassified(message),
         }
     }
 
@@ -400,16 +400,19 @@ mod tests {
 
     #[test]
     fn a_body_that_is_not_read_is_refused_by_its_cause() {
-        let refusal = |error| {
+        let rejection = |error| {
             let error = ApiError::from(error);
             (error.code().as_u16(), error.to_string())
         };
         let large = "Request entity too large: limit is 3145728";
-        assert_eq!(refusal(BodyError::TooLarge(3 << 20)), (413, large.to_owned()));
+        assert_eq!(rejection(BodyError::TooLarge(3 << 20)), (413, large.to_owned()));
         let broken = std::io::Error::other("connection reset");
-        assert_eq!(refusal(BodyError::Broken(broken)), (400, "connection reset".to_owned()));
-        assert_eq!(refusal(BodyError::Slow).0, 408);
-        assert_eq!(refusal(BodyError::TooMany), (429, TOO_MANY.to_owned()));
+        assert_eq!(
+            rejection(BodyError::Broken(broken)),
+            (400, "connection reset".to_owned())
+        );
+        assert_eq!(rejection(BodyError::Slow).0, 408);
+        assert_eq!(rejection(BodyError::TooMany), (429, TOO_MANY.to_owned()));
     }
 
     fn resource(group: &str, plural: &str) -> GroupResource {
@@ -446,7 +449,7 @@ mod tests {
             group: "".into(),
             kind: "Pod".into(),
         };
-        let error = ApiError::refusal(Refusal::forbidden("no"), &resource("", "pods"), &kind, "");
+        let error = ApiError::rejection(Rejection::forbidden("no"), &resource("", "pods"), &kind, "");
         assert_eq!(error.to_string(), r#"pods "Unknown" is forbidden: no"#);
     }
 
@@ -515,7 +518,7 @@ mod tests {
 
     #[test]
     fn a_taken_name_that_was_made_up_may_be_tried_again() {
-        let refusal = |generated| {
+        let rejection = |generated| {
             let taken = TakenName {
                 name: "a",
                 deleting: true,
@@ -526,9 +529,9 @@ mod tests {
             (error.to_string(), seconds)
         };
         let plain = "object is being deleted: events \"a\" already exists";
-        assert_eq!(refusal(false), (plain.to_owned(), 0));
+        assert_eq!(rejection(false), (plain.to_owned(), 0));
         let generated = format!("{plain}, the server was not able to generate a unique name for the object");
-        assert_eq!(refusal(true), (generated, 1));
+        assert_eq!(rejection(true), (generated, 1));
     }
 
     #[test]

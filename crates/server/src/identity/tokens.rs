@@ -184,15 +184,15 @@ impl Tokens {
 
 impl TokenAuthenticator for Tokens {
     fn authenticate(&self, token: &str, audiences: &[&str]) -> Result<TokenUser, TokenError> {
-        let mut refusal = TokenError::Unknown;
+        let mut rejection = TokenError::Unknown;
         for authenticator in &self.local {
             match authenticator.authenticate(token, audiences) {
                 Err(TokenError::Unknown) => {}
-                Err(rejected) => refusal = rejected,
+                Err(rejected) => rejection = rejected,
                 known => return known,
             }
         }
-        Err(refusal)
+        Err(rejection)
     }
 
     fn remote(&self) -> Option<&dyn RemoteTokenAuthenticator> {

@@ -100,7 +100,7 @@ pub(super) fn open(
     };
     let handshake = match Handshake::negotiate(&client.headers, is_translated) {
         Ok((handshake, _)) => handshake,
-        Err(refusal) => return Ok(response::handshake_refused(refusal)),
+        Err(rejection) => return Ok(response::handshake_refused(rejection)),
     };
     let command = Command {
         backend: backend.clone(),

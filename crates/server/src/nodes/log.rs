@@ -60,7 +60,7 @@ pub(super) async fn open(
         let supports = |protocol: &str| protocol == BASE64 || BINARY.contains(&protocol);
         let (handshake, chosen) = match Handshake::negotiate(&client.headers, supports) {
             Ok(negotiated) => negotiated,
-            Err(refusal) => return Ok(response::handshake_refused(refusal)),
+            Err(rejection) => return Ok(response::handshake_refused(rejection)),
         };
         let session = serve(switching, client.shutdown.clone(), body, chosen == BASE64);
         return Ok(upgrade::switching(handshake.headers(), session));

@@ -61,7 +61,7 @@ pub(super) async fn open(
         .collect();
     let handshake = match Handshake::negotiate(&client.headers, is_unpacked) {
         Ok((handshake, _)) => handshake,
-        Err(refusal) => return Ok(response::handshake_refused(refusal)),
+        Err(rejection) => return Ok(response::handshake_refused(rejection)),
     };
     let mut headers = client.forwarded_headers(false)?;
     for name in [SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, SEC_WEBSOCKET_PROTOCOL] {

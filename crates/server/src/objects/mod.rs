@@ -304,7 +304,7 @@ pub fn is_unreadable(entry: &Entry) -> bool {
 ///
 /// # Errors
 /// If it cannot be read (500 with its key).
-pub fn tree_or_refusal(entry: &Entry) -> Result<Value, ApiError> {
+pub fn tree_or_rejection(entry: &Entry) -> Result<Value, ApiError> {
     if let Some(tree) = entry.known_index().and_then(Index::remembered) {
         return Ok(tree);
     }
@@ -326,7 +326,7 @@ pub fn tree_or_refusal(entry: &Entry) -> Result<Value, ApiError> {
 /// If it is unreadable (500 with its key).
 pub fn check_readable(entry: &Entry) -> Result<(), ApiError> {
     if is_unreadable(entry) {
-        tree_or_refusal(entry)?;
+        tree_or_rejection(entry)?;
     }
     Ok(())
 }
@@ -380,7 +380,7 @@ const UID: [&str; 2] = ["metadata", "uid"];
 
 /// Returns the tree of a stored object, if it can be read.
 pub fn readable(entry: &Entry) -> Option<Value> {
-    tree_or_refusal(entry).ok()
+    tree_or_rejection(entry).ok()
 }
 
 #[cfg(test)]

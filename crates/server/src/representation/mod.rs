@@ -293,7 +293,7 @@ pub(crate) async fn entry(
     {
         let tree = match tree_at_hand {
             Some(tree) => objects::at_revision(tree.clone(), entry),
-            None => objects::tree_or_refusal(entry)?,
+            None => objects::tree_or_rejection(entry)?,
         };
         return response::protobuf(&context.messages, code, &tree);
     }

@@ -151,7 +151,7 @@ impl Client {
                 }
                 Ok(body)
             } else {
-                Err(failed(status, refusal(status, &body, is_text)))
+                Err(failed(status, rejection(status, &body, is_text)))
             }
         };
         match tokio::time::timeout(timeout, exchange).await {
@@ -258,7 +258,7 @@ fn empty(code: StatusCode, content_type: Option<&HeaderValue>) -> String {
 /// Returns the message for a response with an error code, in the words of the reference's client, which shows only
 /// bodies that are text.
 #[expect(clippy::indexing_slicing, reason = "no more than there is")]
-fn refusal(code: StatusCode, body: &[u8], is_text: bool) -> String {
+fn rejection(code: StatusCode, body: &[u8], is_text: bool) -> String {
     if let Ok(status) = json::parse(body, &Limits::REQUEST)
         && status.str_at(&["kind"]) == Some("Status")
         && status.str_at(&["status"]) != Some("Success")
@@ -313,25 +313,26 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_recognized_by_its_status_or_its_code() {
-        let refusal_text = |code: u16, body: &str| refusal(StatusCode::from_u16(code).unwrap(), body.as_bytes(), true);
+    fn a_rejection_is_recognized_by_its_status_or_its_code() {
+        let rejection_text =
+            |code: u16, body: &str| rejection(StatusCode::from_u16(code).unwrap(), body.as_bytes(), true);
         let status = r#"{"kind":"Status","status":"Failure","message":"no"}"#;
-        assert_eq!(refusal_text(500, status), "no");
+        assert_eq!(rejection_text(500, status), "no");
         assert_eq!(
-            refusal_text(503, "oh no"),
+            rejection_text(503, "oh no"),
             "the server is currently unable to handle the request"
         );
         assert_eq!(
-            refusal_text(500, "oh no"),
+            rejection_text(500, "oh no"),
             r#"an error on the server ("oh no") has prevented the request from succeeding"#
         );
         assert_eq!(
-            refusal(StatusCode::INTERNAL_SERVER_ERROR, b"{}", false),
+            rejection(StatusCode::INTERNAL_SERVER_ERROR, b"{}", false),
             r#"an error on the server ("unknown") has prevented the request from succeeding"#
         );
-        assert_eq!(refusal_text(403, ""), "forbidden");
+        assert_eq!(rejection_text(403, ""), "forbidden");
         assert_eq!(
-            refusal_text(307, ""),
+            rejection_text(307, ""),
             "the server responded with the status code 307 but did not return more information"
         );
     }

@@ -26,7 +26,7 @@ pub use client::Client;
 pub(crate) use client::{CallError, pool_error_text};
 pub(crate) use connector::Connector;
 pub use credentials::{UserFields, WebhookCredentials, WebhookUser, WebhookUsers};
-pub use holdfast_admission::webhooks::authorities_fault;
+pub use holdfast_admission::webhooks::authorities_error;
 pub use routing::Routing;
 
 /// Admission webhooks and their client.

@@ -148,15 +148,15 @@ fn check_service(
     if service_type(service) != "ClusterIP" {
         return Ok(());
     }
-    let fault = |reason, message| Err(ServiceFault { reason, message });
+    let error = |reason, message| Err(ServiceFault { reason, message });
     let Some(port_name) = port_name(service, port) else {
         let message = format!("service/{name} in {namespace:?} is not listening on port {port}");
-        return fault("ServicePortError", message);
+        return error("ServicePortError", message);
     };
     let slices = slices();
     if slices.is_empty() {
         let message = format!("cannot find endpointslices for service/{name} in {namespace:?}");
-        return fault("EndpointsNotFound", message);
+        return error("EndpointsNotFound", message);
     }
     let active = |slice: &Value| {
         items(slice.get("endpoints")).any(is_ready) && numbered(slice.get("ports"), port_name).is_some()
@@ -166,7 +166,7 @@ fn check_service(
     }
     let message =
         format!("endpointslices for service/{name} in {namespace:?} have no addresses with port name {port_name:?}");
-    fault("MissingEndpoints", message)
+    error("MissingEndpoints", message)
 }
 
 #[cfg(test)]
@@ -239,17 +239,17 @@ mod tests {
 
     #[test]
     fn service_problem_is_reported_in_the_reference_words() {
-        let fault_text = |service: &str, slices: &[&str]| {
+        let error_text = |service: &str, slices: &[&str]| {
             let slices = slices.iter().map(|slice| parse(slice)).collect();
-            let fault = check_service(&parse(service), || slices, "ns", "s", 443);
-            fault.map_err(|fault| format!("{}: {}", fault.reason, fault.message))
+            let error = check_service(&parse(service), || slices, "ns", "s", 443);
+            error.map_err(|error| format!("{}: {}", error.reason, error.message))
         };
         let service = format!("{{spec: {{type: ClusterIP, {PORTS}}}}}");
         let ready = "{ports: [{name: web, port: 1}], endpoints: [{addresses: [10.0.0.1]}]}";
-        assert_eq!(fault_text(&service, &[ready]), Ok(()));
-        assert_eq!(fault_text("{spec: {type: ExternalName}}", &[]), Ok(()));
+        assert_eq!(error_text(&service, &[ready]), Ok(()));
+        assert_eq!(error_text("{spec: {type: ExternalName}}", &[]), Ok(()));
         let fails =
-            |service: &str, slices: &[&str], why: &str| assert_eq!(fault_text(service, slices).unwrap_err(), why);
+            |service: &str, slices: &[&str], why: &str| assert_eq!(error_text(service, slices).unwrap_err(), why);
         fails(
             "{spec: {type: ClusterIP, ports: [{port: 80}]}}",
             &[],

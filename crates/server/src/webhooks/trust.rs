@@ -129,8 +129,8 @@ impl ServerCertVerifier for Verifier {
 /// Returns the reason why TLS failed, in Go's words.
 pub(super) fn tls_error_text(error: &std::io::Error) -> String {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
-        Some(Error::InvalidCertificate(fault)) => {
-            format!("tls: failed to verify certificate: x509: {}", of_certificate(fault))
+        Some(Error::InvalidCertificate(detail)) => {
+            format!("tls: failed to verify certificate: x509: {}", of_certificate(detail))
         }
         Some(Error::InvalidMessage(InvalidMessage::InvalidContentType)) => {
             "http: server gave HTTP response to HTTPS client".to_owned()
@@ -141,14 +141,14 @@ pub(super) fn tls_error_text(error: &std::io::Error) -> String {
     }
 }
 
-fn of_certificate(fault: &CertificateError) -> String {
+fn of_certificate(detail: &CertificateError) -> String {
     let text = |time: SystemTime| Timestamp::from(time).text(Precision::Seconds);
     let date = |time: &UnixTime| text(UNIX_EPOCH + Duration::from_secs(time.as_secs()));
     let outside = |time: &UnixTime, how: &str, limit: &UnixTime| {
         let (time, limit) = (date(time), date(limit));
         format!("certificate has expired or is not yet valid: current time {time} is {how} {limit}")
     };
-    match fault {
+    match detail {
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             "certificate signed by unknown authority".to_owned()
         }

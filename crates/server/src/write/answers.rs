@@ -63,7 +63,7 @@ pub(crate) async fn connect(
 
 #[cfg(test)]
 mod tests {
-    use holdfast_resource::{Refusal, Responder};
+    use holdfast_resource::{Rejection, Responder};
 
     use super::super::testing::{CONFIG, World, rejection};
     use super::*;
@@ -89,7 +89,7 @@ mod tests {
         let target = world.target(CONFIG, "");
         let outcome = compute(&world.context, &target, Operation::Update, |stage, call| {
             let found = call.lookup.get(&stage.resource().group_resource(), "default", "a");
-            found.ok_or_else(|| stage.refusal(Refusal::Failed("none".to_owned()), "a").into())
+            found.ok_or_else(|| stage.rejection(Rejection::Failed("none".to_owned()), "a").into())
         });
         assert_eq!(outcome.ok().unwrap().str_at(&["data", "k"]), Some("1"));
     }

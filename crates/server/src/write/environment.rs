@@ -56,7 +56,7 @@ pub(super) fn observed_stage<'a>(
 pub(super) fn stored_object(target: &Target, stored: &Entry) -> Result<StoredObject, ApiError> {
     // The first access to the bytes keeps them unpacked for the following ones.
     let raw_form = RawForm::from_suffix(stored.bytes());
-    let mut object = objects::tree_or_refusal(stored)?;
+    let mut object = objects::tree_or_rejection(stored)?;
     if let Some(raw) = target.resource.capabilities.raw
         && raw_form != RawForm::Marshalled
     {

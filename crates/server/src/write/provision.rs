@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use holdfast_resource::Refusal;
+use holdfast_resource::Rejection;
 use holdfast_schema::metadata::new_object;
 use holdfast_value::SmolStr;
 use holdfast_writes::Target;
@@ -55,8 +55,8 @@ pub(super) async fn provide(
         Err(error) if error.code() == StatusCode::FORBIDDEN => Err(error),
         Err(error) => {
             let (resource, kind) = (&target.resource, target.resource.stored_kind());
-            let refusal = Refusal::forbidden(error.status().message.clone());
-            Err(ApiError::refusal(refusal, &resource.group_resource(), &kind, name))
+            let rejection = Rejection::forbidden(error.status().message.clone());
+            Err(ApiError::rejection(rejection, &resource.group_resource(), &kind, name))
         }
     }
 }

@@ -47,7 +47,7 @@ pub(super) fn reserve(
     let reservations = context
         .admission
         .reserve(&call, object, old)
-        .map_err(|refusal| stage.refusal(refusal, name))?;
+        .map_err(|rejection| stage.rejection(rejection, name))?;
     reservations
         .into_iter()
         .map(|reserve| Reserved::new(context, target, snapshot, reserve))

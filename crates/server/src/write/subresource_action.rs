@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use holdfast_resource::{ActionStep, Operation, Refusal, Resource, SubresourceAction};
+use holdfast_resource::{ActionStep, Operation, Rejection, Resource, SubresourceAction};
 use holdfast_schema::GroupResource;
 use holdfast_store::Transaction;
 use holdfast_value::{SmolStr, Value};
@@ -111,7 +111,7 @@ fn plan(
     let stage = stage(context, target, &lookup);
     let call = stage.call(Operation::Create, &target.name);
     let planned = action.plan(&call, request);
-    let steps = planned.map_err(|refusal| call.refused(stage.refusal(refusal, &target.name)))?;
+    let steps = planned.map_err(|rejection| call.refused(stage.rejection(rejection, &target.name)))?;
     let warnings = call.warnings();
     call.after_commit().stored();
     Ok((steps, warnings))
@@ -270,7 +270,7 @@ struct Deletion<'a> {
     name: &'a str,
     options: &'a Value,
     /// Error for the client if another write changed the object.
-    conflict: Option<Refusal>,
+    conflict: Option<Rejection>,
 }
 
 impl Deletion<'_> {
@@ -286,8 +286,8 @@ impl Deletion<'_> {
         let outcome = delete_in_turn(context, &of_user, &options, turn).await;
         match (outcome, self.conflict) {
             (Ok(_), _) => Ok(()),
-            (Err(error), Some(refusal)) if error.code() == StatusCode::CONFLICT => Err(ApiError::refusal(
-                refusal,
+            (Err(error), Some(rejection)) if error.code() == StatusCode::CONFLICT => Err(ApiError::rejection(
+                rejection,
                 &resource.group_resource(),
                 &resource.stored_kind(),
                 self.name,
@@ -318,7 +318,7 @@ mod tests {
     struct Steps(Vec<ActionStep>);
 
     impl SubresourceAction for Steps {
-        fn plan(&self, _: &holdfast_resource::WriteContext<'_>, _: &Value) -> Result<Vec<ActionStep>, Refusal> {
+        fn plan(&self, _: &holdfast_resource::WriteContext<'_>, _: &Value) -> Result<Vec<ActionStep>, Rejection> {
             Ok(self.0.clone())
         }
     }
@@ -337,7 +337,7 @@ mod tests {
         }
     }
 
-    fn deleting(options: &str, conflict: Option<Refusal>) -> ActionStep {
+    fn deleting(options: &str, conflict: Option<Rejection>) -> ActionStep {
         ActionStep::Delete {
             resource: config_maps(),
             namespace: "default".to_owned(),
@@ -404,7 +404,7 @@ mod tests {
         let options = "{preconditions: {uid: other}}";
         let plain = perform_steps(&world, vec![deleting(options, None)], false).await;
         assert_eq!(rejection(plain).0, 409);
-        let planned = Refusal::forbidden("it is another one by now");
+        let planned = Rejection::forbidden("it is another one by now");
         let dry = perform_steps(&world, vec![deleting(options, Some(planned))], false).await;
         assert_eq!(rejection(dry).0, 403);
         assert!(world.entry(CONFIG).is_some());

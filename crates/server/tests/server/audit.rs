@@ -8,7 +8,7 @@ use holdfast_admission::{AdmissionPlugin, Interest};
 use holdfast_audit::sink::log::{Format, Retention, Target};
 use holdfast_audit::sink::{BackendConfig, Batching};
 use holdfast_audit::{Auditor, Level, Mode, Observer, Policy, Sink};
-use holdfast_resource::{Operation, Refusal, WriteContext};
+use holdfast_resource::{Operation, Rejection, WriteContext};
 use holdfast_value::Value as Tree;
 use serde_json::Value;
 
@@ -29,7 +29,7 @@ impl AdmissionPlugin for Fails {
         _context: &WriteContext<'_>,
         _object: Option<&mut Tree>,
         _old: Option<&Tree>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Rejection> {
         panic!("on purpose")
     }
 }

@@ -207,7 +207,7 @@ async fn options_of_a_delete_are_read_as_any_object() {
 }
 
 #[tokio::test]
-async fn names_are_quoted_in_refusals() {
+async fn names_are_quoted_in_rejections() {
     let server = Server::start().await;
     let answer = server.post(CONFIG_MAPS, &config_map("a\\nb", "1")).await;
     let begin = "ConfigMap \"a\\nb\" is invalid: metadata.name: Invalid value: \"a\\nb\":";

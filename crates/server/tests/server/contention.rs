@@ -8,7 +8,7 @@ use crate::hook::Hook;
 use crate::support::{APPLY, Answer, CONFIG_MAPS, MERGE, Server, config_map};
 use futures_util::future::join_all;
 use holdfast_admission::{AdmissionPlugin, Interest};
-use holdfast_resource::{Refusal, WriteContext};
+use holdfast_resource::{Rejection, WriteContext};
 use holdfast_value::Value;
 use serde_json::json;
 use tokio::runtime::Handle;
@@ -28,7 +28,7 @@ impl AdmissionPlugin for Runs {
         &[Interest::EVERYTHING]
     }
 
-    fn mutate(&self, context: &WriteContext<'_>, _: Option<&mut Value>, _: Option<&Value>) -> Result<(), Refusal> {
+    fn mutate(&self, context: &WriteContext<'_>, _: Option<&mut Value>, _: Option<&Value>) -> Result<(), Rejection> {
         if context.resource.plural == "configmaps" {
             self.0.fetch_add(1, Ordering::Relaxed);
         }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::support::{APPLY, Answer, CONFIG_MAPS, MERGE, Server};
 use holdfast_admission::{AdmissionPlugin, Interest};
-use holdfast_resource::{Refusal, WriteContext};
+use holdfast_resource::{Rejection, WriteContext};
 use holdfast_schema::GroupResource;
 use holdfast_value::Value;
 use serde_json::json;
@@ -27,7 +27,7 @@ impl AdmissionPlugin for Runs {
         &[Interest::EVERYTHING]
     }
 
-    fn mutate(&self, context: &WriteContext<'_>, _: Option<&mut Value>, _: Option<&Value>) -> Result<(), Refusal> {
+    fn mutate(&self, context: &WriteContext<'_>, _: Option<&mut Value>, _: Option<&Value>) -> Result<(), Rejection> {
         if context.resource.plural == "configmaps" {
             self.0.fetch_add(1, Ordering::Relaxed);
             self.1(context);

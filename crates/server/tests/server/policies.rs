@@ -73,7 +73,7 @@ fn config_map(name: &str, rest: &str) -> String {
     format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}"}}{rest}}}"#)
 }
 
-fn refusal(answer: &Answer) -> (u16, &str, &str) {
+fn rejection(answer: &Answer) -> (u16, &str, &str) {
     let reason = answer.at("/reason").as_str().unwrap_or_default();
     (answer.code, reason, answer.message())
 }
@@ -94,7 +94,7 @@ async fn a_policy_refuses_what_does_not_pass_and_nothing_else() {
         .post(CONFIG_MAPS, &config_map("one", r#","data":{"a":"1"}"#))
         .await;
     assert_eq!(
-        refusal(&answer),
+        rejection(&answer),
         (422, "Invalid", denied("one", "configmaps", "no a").as_str())
     );
     let cause = answer.at("/details/causes/0/message").as_str().unwrap_or_default();
@@ -106,7 +106,7 @@ async fn a_policy_refuses_what_does_not_pass_and_nothing_else() {
         .post(CONFIG_MAPS, &config_map("one", r#","data":{"b":"x"}"#))
         .await;
     assert_eq!(
-        refusal(&answer),
+        rejection(&answer),
         (403, "Forbidden", denied("one", "configmaps", "b is x").as_str())
     );
     assert_eq!(server.post(CONFIG_MAPS, &config_map("one", "")).await.code, 201);
@@ -151,7 +151,7 @@ async fn policy_on_delete_sees_the_old_object() {
     assert_eq!(server.post(CONFIG_MAPS, &config_map("free", "")).await.code, 201);
     let answer = server.delete(&format!("{CONFIG_MAPS}/kept")).await;
     assert_eq!(
-        refusal(&answer),
+        rejection(&answer),
         (422, "Invalid", denied("kept", "configmaps", "kept").as_str())
     );
     assert_eq!(server.delete(&format!("{CONFIG_MAPS}/free")).await.code, 200);
@@ -322,7 +322,7 @@ async fn connect_policies_run_before_the_pod_lookup() {
     let exec = |command: &str| format!("/api/v1/namespaces/default/pods/none/exec?{command}");
     let answer = server.post(&exec("command=sh&command=-c"), "").await;
     assert_eq!(
-        refusal(&answer),
+        rejection(&answer),
         (422, "Invalid", &*denied("none", "pods", "no shells"))
     );
     assert_eq!(
@@ -501,7 +501,7 @@ async fn policy_apply_merges_lists_by_key_but_not_atomic_ones() {
     mutating(&server, "q", &args).await;
     let answer = server.post(&format!("{pods}?dryRun=All"), pod).await;
     assert_eq!(
-        refusal(&answer),
+        rejection(&answer),
         (
             403,
             "Invalid",
@@ -584,7 +584,7 @@ async fn a_failure_refuses_the_write_unless_the_policy_ignores_it() {
     mutating(&server, "p", &(on(r#""configmaps""#) + failing)).await;
     let answer = server.post(CONFIG_MAPS, &object).await;
     assert_eq!(
-        refusal(&answer),
+        rejection(&answer),
         (
             403,
             "Invalid",

@@ -57,7 +57,7 @@ async fn writes_that_create_no_object_use_no_quota() {
 }
 
 #[tokio::test]
-async fn a_refusal_comes_with_the_warnings_of_the_kind() {
+async fn a_rejection_comes_with_the_warnings_of_the_kind() {
     let server = Server::start().await;
     let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}});
     assert_eq!(server.post(QUOTAS, &quota.to_string()).await.code, 201);

@@ -310,7 +310,7 @@ async fn a_service_is_called_by_its_name_wherever_it_is() {
 }
 
 #[tokio::test]
-async fn answers_that_are_none_are_reported_by_their_faults() {
+async fn answers_that_are_none_are_reported_by_their_errors() {
     let server = Server::start().await;
     let cases: [(u16, &str, &str); 6] = [
         (

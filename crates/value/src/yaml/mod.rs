@@ -59,9 +59,9 @@ pub fn parse_with(bytes: &[u8], limits: &Limits, documents: Documents) -> Result
                 findings: Vec::new(),
             })
         }
-        Some(Err(fault)) => {
+        Some(Err(detail)) => {
             let read = read::read(text, limits, documents);
-            read.map_err(|error| syntax::of_json(text, &fault).unwrap_or(error))
+            read.map_err(|error| syntax::of_json(text, &detail).unwrap_or(error))
         }
         None => read::read(text, limits, documents),
     }

@@ -141,10 +141,10 @@ fn webhook_is_reinvoked_after_a_later_change_if_needed() {
 }
 
 #[test]
-fn a_refusal_has_the_words_of_the_webhook_and_its_warnings() {
-    let refusal = answer("allowed: false, status: {code: 418, message: no tea}, warnings: [careful]");
+fn a_rejection_has_the_words_of_the_webhook_and_its_warnings() {
+    let rejection = answer("allowed: false, status: {code: 418, message: no tea}, warnings: [careful]");
     for webhook_type in [WebhookType::Mutating, WebhookType::Validating] {
-        let (world, hooks) = world_of(webhook_type, "", std::slice::from_ref(&refusal));
+        let (world, hooks) = world_of(webhook_type, "", std::slice::from_ref(&rejection));
         let (kind, warnings) = create(&world, CONFIG).err().unwrap().into_parts();
         let ErrorKind::Rejected { code, message, .. } = kind else {
             panic!("{kind:?}")

@@ -14,9 +14,9 @@ mod version;
 
 use std::collections::HashSet;
 
-use holdfast_admission::webhooks::authorities_fault;
+use holdfast_admission::webhooks::authorities_error;
 use holdfast_gotext::quote::is_printable;
-use holdfast_schema::metadata::formats::{Faults, dns_label_1035, dns_subdomain};
+use holdfast_schema::metadata::formats::{Messages, dns_label_1035, dns_subdomain};
 use holdfast_schema::types::TypeTable;
 use holdfast_schema::{Field, FieldError, FieldPath};
 use holdfast_structural::{Node, RuleTimings};
@@ -85,29 +85,29 @@ fn is_true(value: &Value, name: &str) -> bool {
 /// Validates the name of a CRD, which must be `PLURAL.GROUP`.
 ///
 /// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#ValidateCustomResourceDefinition
-pub(super) fn name_faults(crd: &Value, name: &str) -> Faults {
+pub(super) fn name_errors(crd: &Value, name: &str) -> Messages {
     let part = |path: &[&str]| crd.str_at(path).unwrap_or_default();
     let wanted = format!("{}.{}", part(&["spec", "names", "plural"]), part(&["spec", "group"]));
-    let mut faults = dns_subdomain(name);
+    let mut messages = dns_subdomain(name);
     if name != wanted {
-        faults.push("must be spec.names.plural+\".\"+spec.group".into());
+        messages.push("must be spec.names.plural+\".\"+spec.group".into());
     }
-    faults
+    messages
 }
 
-fn joined(faults: &Faults) -> String {
-    faults.join(",")
+fn joined(messages: &Messages) -> String {
+    messages.join(",")
 }
 
 /// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#validateCustomResourceDefinitionSpec
 fn validate_spec(spec: &Value, known: &SchemaContext<'_>, errors: &mut Errors) {
     let root = FieldPath::new("spec");
     let (group, field) = (text(spec, "group"), root.child("group"));
-    let faults = dns_subdomain(group);
+    let messages = dns_subdomain(group);
     if group.is_empty() {
         errors.push(FieldError::required(&field, ""));
-    } else if !faults.is_empty() {
-        errors.push(FieldError::invalid(&field, group, joined(&faults)));
+    } else if !messages.is_empty() {
+        errors.push(FieldError::invalid(&field, group, joined(&messages)));
     } else if !group.contains('.') {
         errors.push(FieldError::invalid(
             &field,
@@ -246,9 +246,9 @@ fn versions(spec: &Value, root: &FieldPath, shared: &Shared, known: &SchemaConte
         let (field, name) = (field.index(at), text(version, "name"));
         stored += usize::from(is_true(version, "storage"));
         unique &= names.insert(name);
-        let faults = dns_label_1035(name);
-        if !faults.is_empty() {
-            errors.push(FieldError::invalid(&field.child("name"), name, joined(&faults)));
+        let messages = dns_label_1035(name);
+        if !messages.is_empty() {
+            errors.push(FieldError::invalid(&field.child("name"), name, joined(&messages)));
         }
         deprecation(version, &field.child("deprecationWarning"), errors);
         shared.validate_within(version, &field, known, errors);
@@ -268,9 +268,9 @@ fn versions(spec: &Value, root: &FieldPath, shared: &Shared, known: &SchemaConte
     // The reference also stores the name of the first version in the spec.
     let first = versions.first().map(|version| text(version, "name"));
     if let Some(name) = first.filter(|name| !name.is_empty()) {
-        let faults = dns_label_1035(name);
-        if !faults.is_empty() {
-            errors.push(FieldError::invalid(&root.child("version"), name, joined(&faults)));
+        let messages = dns_label_1035(name);
+        if !messages.is_empty() {
+            errors.push(FieldError::invalid(&root.child("version"), name, joined(&messages)));
         }
     }
 }
@@ -301,9 +301,9 @@ fn deprecation(version: &Value, field: &FieldPath, errors: &mut Errors) {
 /// upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation#ValidateCustomResourceDefinitionNames
 fn names(names: &Value, root: &FieldPath, errors: &mut Errors) {
     let mut label = |field: FieldPath, name: &str| {
-        let faults = dns_label_1035(name);
-        if !name.is_empty() && !faults.is_empty() {
-            errors.push(FieldError::invalid(&field, name, joined(&faults)));
+        let messages = dns_label_1035(name);
+        if !name.is_empty() && !messages.is_empty() {
+            errors.push(FieldError::invalid(&field, name, joined(&messages)));
         }
     };
     for name in ["plural", "singular"] {
@@ -311,18 +311,22 @@ fn names(names: &Value, root: &FieldPath, errors: &mut Errors) {
     }
     for name in ["kind", "listKind"] {
         let found = text(names, name);
-        let faults = dns_label_1035(&found.to_lowercase());
-        if !found.is_empty() && !faults.is_empty() {
-            let why = format!("may have mixed case, but should otherwise match: {}", joined(&faults));
+        let messages = dns_label_1035(&found.to_lowercase());
+        if !found.is_empty() && !messages.is_empty() {
+            let why = format!("may have mixed case, but should otherwise match: {}", joined(&messages));
             errors.push(FieldError::invalid(&root.child(name), found, why));
         }
     }
     let labels = |list: &str, errors: &mut Errors| {
         for (at, name) in items(names, list).iter().enumerate() {
             let name = name.as_str().unwrap_or_default();
-            let faults = dns_label_1035(name);
-            if !faults.is_empty() {
-                errors.push(FieldError::invalid(&root.child(list).index(at), name, joined(&faults)));
+            let messages = dns_label_1035(name);
+            if !messages.is_empty() {
+                errors.push(FieldError::invalid(
+                    &root.child(list).index(at),
+                    name,
+                    joined(&messages),
+                ));
             }
         }
     };
@@ -481,8 +485,8 @@ fn conversion(spec: &Value, root: &FieldPath, replaced: Replaced<'_>, errors: &m
             errors.push(FieldError::invalid(&field, name, "duplicate version"));
             continue;
         }
-        let faults = dns_label_1035(name);
-        errors.extend(faults.into_iter().map(|why| FieldError::invalid(&field, name, why)));
+        let messages = dns_label_1035(name);
+        errors.extend(messages.into_iter().map(|why| FieldError::invalid(&field, name, why)));
     }
     if !has_recognized_review_version(versions) && !replaced.allows_unrecognized_reviews() {
         let why = "must include at least one of v1, v1beta1";
@@ -504,11 +508,11 @@ fn authorities(spec: &Value, old: &Value, errors: &mut Errors) {
         .at(&["spec"])
         .and_then(|spec| spec.str_at(&BUNDLE))
         .unwrap_or_default();
-    if !condition(old, "Established") || authorities_fault(before).is_some() {
+    if !condition(old, "Established") || authorities_error(before).is_some() {
         return;
     }
     let bundle = spec.str_at(&BUNDLE).unwrap_or_default();
-    if let Some(why) = authorities_fault(bundle) {
+    if let Some(why) = authorities_error(bundle) {
         let field = FieldPath::new("spec.conversion.webhookClientConfig.caBundle");
         errors.push(FieldError::invalid(&field, bundle, why));
     }

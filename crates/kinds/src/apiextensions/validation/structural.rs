@@ -384,7 +384,7 @@ mod tests {
 
     use super::*;
 
-    fn faults(schema: &str) -> Vec<String> {
+    fn errors(schema: &str) -> Vec<String> {
         let schema = json::parse(schema.as_bytes(), &Limits::TRUSTED).unwrap();
         validate(&schema, &FieldPath::new("s"))
             .iter()
@@ -394,13 +394,13 @@ mod tests {
 
     #[test]
     fn keywords_that_there_is_no_place_for_make_a_schema_unreadable() {
-        let faults = |schema: &str| unreadable(&json::parse(schema.as_bytes(), &Limits::TRUSTED).unwrap());
+        let reason = |schema: &str| unreadable(&json::parse(schema.as_bytes(), &Limits::TRUSTED).unwrap());
         assert_eq!(
-            faults(r#"{"properties":{"a":{"not":{"$schema":"x"}}}}"#),
+            reason(r#"{"properties":{"a":{"not":{"$schema":"x"}}}}"#),
             Some("OpenAPIV3Schema 'schema' is not supported")
         );
-        assert!(faults(r#"{"properties":{"a":{"items":[{}]}}}"#).is_some());
-        assert_eq!(faults(r#"{"properties":{"a":{"items":[]},"id":{}}}"#), None);
+        assert!(reason(r#"{"properties":{"a":{"items":[{}]}}}"#).is_some());
+        assert_eq!(reason(r#"{"properties":{"a":{"items":[]},"id":{}}}"#), None);
     }
 
     #[test]
@@ -457,7 +457,7 @@ mod tests {
                 vec!["s.properties[a].pattern"],
             ),
         ] {
-            let found = faults(schema);
+            let found = errors(schema);
             assert_eq!(found.len(), expected.len(), "{schema}: {found:?}");
             for (found, expected) in found.iter().zip(&expected) {
                 assert!(found.starts_with(expected), "{found}");

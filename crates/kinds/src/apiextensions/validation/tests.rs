@@ -5,7 +5,7 @@ use holdfast_schema::types::TypeTable;
 use holdfast_structural::RuleTimings;
 use holdfast_value::{Limits, Value, json};
 
-use super::{Errors, name_faults};
+use super::{Errors, name_errors};
 
 const WIDGETS: &str = r#"{"metadata":{"name":"widgets.example.com"},"spec":{"group":"example.com","scope":"Namespaced",
     "names":{"plural":"widgets","singular":"widget","kind":"Widget","listKind":"WidgetList"},"conversion":{"strategy":"None"},
@@ -50,12 +50,12 @@ fn widgets_with(path: &str, part: &str) -> Value {
 #[test]
 fn the_name_says_what_is_defined() {
     let widgets = value(WIDGETS);
-    assert!(name_faults(&widgets, "widgets.example.com").is_empty());
+    assert!(name_errors(&widgets, "widgets.example.com").is_empty());
     assert_eq!(
-        name_faults(&widgets, "others.example.com"),
+        name_errors(&widgets, "others.example.com"),
         [r#"must be spec.names.plural+"."+spec.group"#]
     );
-    assert_eq!(name_faults(&widgets, "Widgets").len(), 2);
+    assert_eq!(name_errors(&widgets, "Widgets").len(), 2);
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn a_protected_group_says_whether_it_was_reviewed() {
 }
 
 /// Returns the errors in the rules of the spec of widgets with the given `schema`.
-fn faults_of_rules(schema: &str) -> Vec<String> {
+fn errors_of_rules(schema: &str) -> Vec<String> {
     let found = messages("version.schema.openAPIV3Schema.properties.spec", schema);
     let place = "spec.validation.openAPIV3Schema.properties[spec]";
     found.into_iter().map(|error| error.replace(place, "SPEC")).collect()
@@ -296,7 +296,7 @@ fn the_words_of_a_rule_are_checked() {
             .iter()
             .map(|error| format!("SPEC.x-kubernetes-validations[0].{error}"))
             .collect();
-        assert_eq!(faults_of_rules(&with_rule(rule)), errors, "{rule}");
+        assert_eq!(errors_of_rules(&with_rule(rule)), errors, "{rule}");
     }
 }
 
@@ -344,12 +344,12 @@ fn expressions_are_compiled_where_a_crd_is_written() {
         ),
     ] {
         assert_eq!(
-            faults_of_rules(&with_rule(rule)),
+            errors_of_rules(&with_rule(rule)),
             [format!("SPEC.x-kubernetes-validations[0].{field}: {error}")]
         );
     }
     let optional = r#"{"rule":"!oldSelf.hasValue() || self.n == oldSelf.value().n","optionalOldSelf":true}"#;
-    assert!(faults_of_rules(&with_rule(optional)).is_empty());
+    assert!(errors_of_rules(&with_rule(optional)).is_empty());
 }
 
 #[test]
@@ -361,9 +361,9 @@ fn a_rule_about_changes_needs_to_know_what_was_there() {
         )
     };
     let by_key = r#","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["k"]"#;
-    assert!(faults_of_rules(&list(by_key)).is_empty());
+    assert!(errors_of_rules(&list(by_key)).is_empty());
     assert_eq!(
-        faults_of_rules(&list("")),
+        errors_of_rules(&list("")),
         [
             r#"SPEC.properties[l].items.properties[n].x-kubernetes-validations[0].rule: Invalid value: "self >= oldSelf": oldSelf cannot be used on the uncorrelatable portion of the schema within SPEC.properties[l]"#
         ]
@@ -379,9 +379,9 @@ fn parts_of_a_map_are_distinguished_unless_its_type_is_unknown() {
         )
     };
     for known in ["atomic", "granular"] {
-        assert!(faults_of_rules(&map(known)).is_empty(), "{known}");
+        assert!(errors_of_rules(&map(known)).is_empty(), "{known}");
     }
-    let unknown = faults_of_rules(&map("future"));
+    let unknown = errors_of_rules(&map("future"));
     assert!(
         unknown.last().is_some_and(|message| message.contains("uncorrelatable")),
         "{unknown:?}"
@@ -410,15 +410,15 @@ fn rules_that_may_cost_too_much_are_refused() {
         ]
     };
     let bounded = [r#","maxLength":1000"#, r#","maxItems":1000"#];
-    assert_eq!(faults_of_rules(&quadratic(bounded)), dear("40.5x", "4.1x"));
+    assert_eq!(errors_of_rules(&quadratic(bounded)), dear("40.5x", "4.1x"));
     assert_eq!(
-        faults_of_rules(&quadratic(["", ""])),
+        errors_of_rules(&quadratic(["", ""])),
         dear("more than 100x", "more than 100x")
     );
-    assert!(faults_of_rules(&quadratic([r#","maxLength":10"#, r#","maxItems":10"#])).is_empty());
+    assert!(errors_of_rules(&quadratic([r#","maxLength":10"#, r#","maxItems":10"#])).is_empty());
     // The cost of a rule below a list is multiplied by the list's bound, or by the number of items that fit a request.
     let below = |bound: &str| {
-        faults_of_rules(&format!(
+        errors_of_rules(&format!(
             r#"{{"type":"object","properties":{{"l":{{"type":"array"{bound},"items":{{"type":"string","maxLength":1000,
             "x-kubernetes-validations":[{{"rule":"self.contains('x')"}}]}}}}}}}}"#
         ))
@@ -447,7 +447,7 @@ fn an_unchanged_schema_may_cost_what_it_costs() {
 
 #[test]
 fn rules_above_what_is_wrong_otherwise_wait() {
-    let errors = faults_of_rules(
+    let errors = errors_of_rules(
         r#"{"type":"object","properties":{"a":{"type":"string","uniqueItems":true},"b":{"type":"string",
         "x-kubernetes-validations":[{"rule":"nothing"}]}},"x-kubernetes-validations":[{"rule":"nothing"}]}"#,
     );
@@ -464,7 +464,7 @@ fn rules_above_what_is_wrong_otherwise_wait() {
 #[test]
 fn a_default_satisfies_the_rules_of_its_schema() {
     assert_eq!(
-        faults_of_rules(r#"{"type":"string","default":"b","x-kubernetes-validations":[{"rule":"self == 'a'"}]}"#),
+        errors_of_rules(r#"{"type":"string","default":"b","x-kubernetes-validations":[{"rule":"self == 'a'"}]}"#),
         [r#"SPEC.default: Invalid value: "b": failed rule: self == 'a'"#]
     );
 }

@@ -12,7 +12,7 @@ use validation::AutoscalerRules;
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::features::Features;
 use holdfast_kind_tables::metadata_checks::of_core;
-use holdfast_resource::{ConversionError, Converts, Refusal, RowRules, Strategy, WriteContext};
+use holdfast_resource::{ConversionError, Converts, Rejection, RowRules, Strategy, WriteContext};
 use holdfast_schema::{Field, FieldError};
 use holdfast_value::{Map, Value};
 
@@ -76,7 +76,7 @@ impl Strategy for HorizontalPodAutoscaler {
 
     /// upstream: pkg/registry/autoscaling/horizontalpodautoscaler#autoscalerStatusStrategy.PrepareForUpdate
     /// upstream: pkg/registry/autoscaling/horizontalpodautoscaler#autoscalerStrategy.PrepareForUpdate
-    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Rejection> {
         // A version with fields in annotations cannot express that they are unchanged.
         let kept = match context.subresource {
             None => "status",

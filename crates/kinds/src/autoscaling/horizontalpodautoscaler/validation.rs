@@ -27,13 +27,13 @@ impl AutoscalerRules {
         let odd_object = |metric: Field<'_, '_>| {
             let described = metric.child("object");
             metric.child("type").text() == "Object"
-                && version_fault(&described.child("describedObject"), true).is_some()
+                && version_error(&described.child("describedObject"), true).is_some()
         };
         let before = |is: &dyn Fn(&Field<'_, '_>) -> bool| old.is_some_and(|old| is(&old.child("spec")));
         let had_none = before(&|spec| spec.child("minReplicas").number() == Some(0));
         Self {
             least_replicas: i64::from(!features.has(Feature::HPAScaleToZero) && !had_none),
-            keeps_target_version: before(&|spec| version_fault(&spec.child("scaleTargetRef"), false).is_some()),
+            keeps_target_version: before(&|spec| version_error(&spec.child("scaleTargetRef"), false).is_some()),
             keeps_object_version: before(&|spec| spec.child("metrics").items().any(odd_object)),
         }
     }
@@ -163,15 +163,15 @@ fn validate_scaling_to_zero(spec: &Field<'_, '_>, errors: &mut Errors) {
 
 /// upstream: pkg/apis/autoscaling/validation#ValidateAPIVersion
 fn validate_api_version(reference: &Field<'_, '_>, takes_core: bool, errors: &mut Errors) {
-    if let Some(fault) = version_fault(reference, takes_core) {
-        errors.push(reference.child("apiVersion").invalid_text(fault));
+    if let Some(message) = version_error(reference, takes_core) {
+        errors.push(reference.child("apiVersion").invalid_text(message));
     }
 }
 
 /// Returns the error in the version of a reference. If `takes_core`, the group is optional.
 ///
 /// upstream: pkg/apis/autoscaling/validation#ValidateAPIVersion
-fn version_fault(reference: &Field<'_, '_>, takes_core: bool) -> Option<String> {
+fn version_error(reference: &Field<'_, '_>, takes_core: bool) -> Option<String> {
     let version = reference.child("apiVersion").text();
     match version.split_once('/') {
         Some((_, number)) if number.contains('/') => Some(format!("unexpected GroupVersion string: {version}")),

@@ -95,8 +95,8 @@ pub(super) fn validate_indexes(
         return None;
     }
     let counted = count_indexes(indexes.text(), completions);
-    Some(counted.unwrap_or_else(|fault| {
-        errors.push(indexes.invalid(format!("error parsing {name}: {fault}")));
+    Some(counted.unwrap_or_else(|message| {
+        errors.push(indexes.invalid(format!("error parsing {name}: {message}")));
         0
     }))
 }
@@ -266,14 +266,14 @@ mod tests {
     fn lists_of_indexes_increase() {
         assert_eq!(count_indexes("0-2,4", 5), Ok(4));
         assert_eq!(count_indexes("", 5), Ok(0));
-        for (list, fault) in [
+        for (list, message) in [
             ("3-1", "non-increasing order, previous: 3, current: 1"),
             ("0,0", "non-increasing order, previous: 0, current: 0"),
             ("0-9", "too large index: \"9\""),
             ("1,", "cannot convert string to integer for index: \"\""),
             (" 1", "cannot convert string to integer for index: \" 1\""),
         ] {
-            assert_eq!(count_indexes(list, 5), Err(fault.to_owned()), "{list}");
+            assert_eq!(count_indexes(list, 5), Err(message.to_owned()), "{list}");
         }
         assert_eq!(overlap("0-2,4", "3", 5), None);
         assert_eq!(overlap("0,a,2-3", "1,3-4", 5), Some(3));

@@ -9,7 +9,7 @@ pub(super) use cells::CELLS;
 
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::metadata_checks::{COMMON_CHECKS, in_order};
-use holdfast_resource::{DeletionRules, Old, Refusal, SelectorWords, Strategy, WriteContext};
+use holdfast_resource::{DeletionRules, Old, Rejection, SelectorWords, Strategy, WriteContext};
 use holdfast_schema::metadata::formats::label_value;
 use holdfast_schema::{Field, FieldError, UpdateOrder};
 use holdfast_value::Value;
@@ -77,7 +77,7 @@ impl Strategy for Job {
     }
 
     /// upstream: pkg/registry/batch/job#jobStrategy.PrepareForCreate
-    fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+    fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Rejection> {
         let manual = object
             .at(&["spec", "manualSelector"])
             .and_then(Value::as_bool)

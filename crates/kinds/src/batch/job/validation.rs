@@ -178,8 +178,8 @@ impl SpecRules<'_, '_> {
         let is_named = |one: &Value| one.str_at(&["name"]) == Some(container.text());
         let known = |list| pod.child(list).slice().iter().any(is_named);
         if container.is_set() && !["containers", "initContainers"].into_iter().any(known) {
-            let fault = "must be one of the container or initContainer names in the pod template";
-            errors.push(container.invalid(fault));
+            let message = "must be one of the container or initContainer names in the pod template";
+            errors.push(container.invalid(message));
         }
     }
 }
@@ -252,7 +252,7 @@ pub(super) fn invalid_without_value(field: &Field<'_, '_>, detail: &str) -> Fiel
 ///
 /// upstream: pkg/apis/batch/validation#validatePodFailurePolicyRule
 fn validate_one_requirement(rule: &Field<'_, '_>, errors: &mut Errors) {
-    let fault = match (
+    let message = match (
         rule.child("onExitCodes").is_set(),
         !rule.child("onPodConditions").is_empty(),
     ) {
@@ -260,7 +260,7 @@ fn validate_one_requirement(rule: &Field<'_, '_>, errors: &mut Errors) {
         (false, false) => "specifying one of OnExitCodes and OnPodConditions is required",
         _ => return,
     };
-    errors.push(invalid_without_value(rule, fault));
+    errors.push(invalid_without_value(rule, message));
 }
 
 /// Validates the exit codes of a rule: at least one, ascending and distinct.

@@ -1,7 +1,7 @@
 //! Bindings: a scheduler assigns a Pod to a node.
 
 use holdfast_gotext::errors::aggregate;
-use holdfast_resource::{ActionStep, Refusal, SubresourceAction, WriteContext};
+use holdfast_resource::{ActionStep, Rejection, SubresourceAction, WriteContext};
 use holdfast_schema::metadata::formats::check_key;
 use holdfast_schema::{Field, FieldError};
 use holdfast_value::Value;
@@ -16,29 +16,29 @@ pub(crate) struct Binding;
 
 impl SubresourceAction for Binding {
     /// upstream: pkg/registry/core/pod/storage#BindingREST.Create
-    fn check(&self, context: &WriteContext<'_>, request: &Value) -> Result<(), Refusal> {
+    fn check(&self, context: &WriteContext<'_>, request: &Value) -> Result<(), Rejection> {
         let name = request.str_at(&["metadata", "name"]).unwrap_or_default();
         if !context.name.is_empty() && context.name != name {
-            return Err(Refusal::BadRequest(
+            return Err(Rejection::BadRequest(
                 "name in URL does not match name in Binding object".to_owned(),
             ));
         }
         validate(request)
     }
 
-    fn plan(&self, context: &WriteContext<'_>, request: &Value) -> Result<Vec<ActionStep>, Refusal> {
+    fn plan(&self, context: &WriteContext<'_>, request: &Value) -> Result<Vec<ActionStep>, Rejection> {
         let name = request.str_at(&["metadata", "name"]).unwrap_or_default();
-        check_key(true, context.namespace, name).map_err(Refusal::BadRequest)?;
+        check_key(true, context.namespace, name).map_err(Rejection::BadRequest)?;
         let pods = of_core("pods");
         let Some(pod) = context.lookup.get(&pods, context.namespace, name) else {
-            return Err(Refusal::NotFound {
+            return Err(Rejection::NotFound {
                 resource: pods,
                 name: name.to_owned(),
             });
         };
         check_preconditions(context, request, &pod)?;
         if let Some(why) = unassignable(&pod) {
-            return Err(Refusal::ConflictOn {
+            return Err(Rejection::ConflictOn {
                 resource: of_core("pods/binding"),
                 name: name.to_owned(),
                 why,
@@ -54,7 +54,7 @@ impl SubresourceAction for Binding {
 /// Validates a binding. Like the reference, it returns an error without a status reason.
 ///
 /// upstream: pkg/apis/core/validation#ValidatePodBinding
-fn validate(request: &Value) -> Result<(), Refusal> {
+fn validate(request: &Value) -> Result<(), Rejection> {
     let root = Field::root(request);
     let target = root.child("target");
     let (kind, name) = (target.child("kind"), target.child("name"));
@@ -68,12 +68,12 @@ fn validate(request: &Value) -> Result<(), Refusal> {
     let texts: Vec<String> = errors.iter().map(FieldError::to_string).collect();
     match texts.is_empty() {
         true => Ok(()),
-        false => Err(Refusal::Failed(aggregate(&texts))),
+        false => Err(Rejection::Failed(aggregate(&texts))),
     }
 }
 
 /// upstream: pkg/registry/core/pod/storage#BindingREST.setPodNodeAndMetadata
-fn check_preconditions(context: &WriteContext<'_>, request: &Value, pod: &Value) -> Result<(), Refusal> {
+fn check_preconditions(context: &WriteContext<'_>, request: &Value, pod: &Value) -> Result<(), Rejection> {
     let name = context_name(pod);
     // A dry run of the reference does not reach the layer that prefixes keys.
     let prefix = if context.dry_run { "" } else { "/registry" };
@@ -84,7 +84,7 @@ fn check_preconditions(context: &WriteContext<'_>, request: &Value, pod: &Value)
         let text = |object: &Value| object.str_at(&["metadata", field]).unwrap_or_default().to_owned();
         let (wanted, present) = (text(request), text(pod));
         if !wanted.is_empty() && wanted != present {
-            return Err(Refusal::ConflictOn {
+            return Err(Rejection::ConflictOn {
                 resource: of_core("pods"),
                 name: name.to_owned(),
                 why: format!(

@@ -4,7 +4,7 @@ use holdfast_kind_tables::features::Feature;
 use holdfast_resource::ParameterForm::{Flag, Number, Ports, Text, Texts, Time};
 use holdfast_resource::table::items;
 use holdfast_resource::{
-    BackendTls, CommandStreams, ConnectParameter, Connecter, Connection, ExchangeKind, Refusal, WriteContext,
+    BackendTls, CommandStreams, ConnectParameter, Connecter, Connection, ExchangeKind, Rejection, WriteContext,
     is_global_unicast,
 };
 use holdfast_schema::{FieldError, FieldPath, GroupKind};
@@ -160,7 +160,7 @@ impl OfPod {
     /// upstream: pkg/registry/core/pod#LogLocation
     /// upstream: pkg/registry/core/pod#streamLocation
     /// upstream: pkg/registry/core/pod#PortForwardLocation
-    fn to_kubelet(&self, context: &WriteContext<'_>, options: &Value) -> Result<Connection, Refusal> {
+    fn to_kubelet(&self, context: &WriteContext<'_>, options: &Value) -> Result<Connection, Rejection> {
         if self.name == LOG {
             check_log_options(context.name, options)?;
         }
@@ -174,7 +174,11 @@ impl OfPod {
         let node_name = pod.str_at(&["spec", "nodeName"]).unwrap_or_default();
         match (node_name, self.name) {
             ("", LOG) => return Ok(Connection::Nothing),
-            ("", _) => return Err(Refusal::BadRequest(format!("pod {name} does not have a host assigned"))),
+            ("", _) => {
+                return Err(Rejection::BadRequest(format!(
+                    "pod {name} does not have a host assigned"
+                )));
+            }
             _ => {}
         }
         // The reference reports a missing pod of the name of the node.
@@ -208,8 +212,8 @@ impl OfPod {
     }
 }
 
-fn missing_pod(name: &str) -> Refusal {
-    Refusal::NotFound {
+fn missing_pod(name: &str) -> Rejection {
+    Rejection::NotFound {
         resource: of_core("pods"),
         name: name.to_owned(),
     }
@@ -218,7 +222,7 @@ fn missing_pod(name: &str) -> Refusal {
 /// Returns the destination of a request to a Pod.
 ///
 /// upstream: pkg/registry/core/pod#ResourceLocation
-fn proxy(context: &WriteContext<'_>, options: &Value) -> Result<Connection, Refusal> {
+fn proxy(context: &WriteContext<'_>, options: &Value) -> Result<Connection, Rejection> {
     let target = ProxyTarget::parse(context.name, "pod")?;
     let found = context.lookup.get(&of_core("pods"), context.namespace, target.name);
     let pod = found.ok_or_else(|| missing_pod(target.name))?;
@@ -230,7 +234,7 @@ fn proxy(context: &WriteContext<'_>, options: &Value) -> Result<Connection, Refu
     let address = first
         .and_then(|ip| lenient_address(ip.str_at(&["ip"])?))
         .filter(|address| is_global_unicast(*address))
-        .ok_or_else(|| Refusal::BadRequest("address not allowed".to_owned()))?;
+        .ok_or_else(|| Rejection::BadRequest("address not allowed".to_owned()))?;
     target.destination(address.to_string(), &port, options, false)
 }
 
@@ -300,7 +304,7 @@ fn ports(options: &Value) -> Vec<(&'static str, String)> {
 /// Rejects invalid log options.
 ///
 /// upstream: pkg/apis/core/validation#ValidatePodLogOptions
-fn check_log_options(name: &str, options: &Value) -> Result<(), Refusal> {
+fn check_log_options(name: &str, options: &Value) -> Result<(), Rejection> {
     let number = |field: &str| options.at(&[field]).and_then(Value::as_i64);
     let mut errors = Vec::new();
     let mut at_least = |field: &str, least: i64, detail: &str| {
@@ -327,7 +331,7 @@ fn check_log_options(name: &str, options: &Value) -> Result<(), Refusal> {
         group: "".into(),
         kind: "PodLogOptions".into(),
     };
-    Err(Refusal::InvalidAs {
+    Err(Rejection::InvalidAs {
         kind,
         name: name.to_owned(),
         errors,
@@ -337,7 +341,7 @@ fn check_log_options(name: &str, options: &Value) -> Result<(), Refusal> {
 /// Returns the requested container of a Pod, or its only one.
 ///
 /// upstream: pkg/registry/core/pod#validateContainer
-fn container(pod: &Value, requested: &str) -> Result<String, Refusal> {
+fn container(pod: &Value, requested: &str) -> Result<String, Rejection> {
     let name = pod.str_at(&["metadata", "name"]).unwrap_or_default();
     let names = |list: &str| {
         let list = items(pod, &["spec", list]).iter();
@@ -351,7 +355,7 @@ fn container(pod: &Value, requested: &str) -> Result<String, Refusal> {
     if !requested.is_empty() {
         return match all().any(|known| known == requested) {
             true => Ok(requested.to_owned()),
-            false => Err(Refusal::BadRequest(format!(
+            false => Err(Rejection::BadRequest(format!(
                 "container {requested} is not valid for pod {name}"
             ))),
         };
@@ -359,12 +363,12 @@ fn container(pod: &Value, requested: &str) -> Result<String, Refusal> {
     let mut containers = names("containers");
     match (containers.next(), containers.next()) {
         (Some(only), None) => Ok(only.to_owned()),
-        (None, _) => Err(Refusal::BadRequest(format!(
+        (None, _) => Err(Rejection::BadRequest(format!(
             "a container name must be specified for pod {name}"
         ))),
         _ => {
             let choice: Vec<&str> = all().collect();
-            Err(Refusal::BadRequest(format!(
+            Err(Rejection::BadRequest(format!(
                 "a container name must be specified for pod {name}, choose one of: [{}]",
                 choice.join(" ")
             )))

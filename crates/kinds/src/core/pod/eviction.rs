@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use holdfast_resource::table::condition;
-use holdfast_resource::{ActionStep, Refusal, SubresourceAction, WriteContext};
+use holdfast_resource::{ActionStep, Rejection, SubresourceAction, WriteContext};
 use holdfast_schema::metadata::labels::LabelSelector;
 use holdfast_schema::{Field, FieldError, FieldPath, GroupKind, GroupResource};
 use holdfast_value::{SmolStr, Value};
@@ -32,22 +32,22 @@ const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
 
 impl SubresourceAction for Eviction {
     /// upstream: pkg/registry/core/pod/storage#EvictionREST.Create
-    fn check(&self, context: &WriteContext<'_>, request: &Value) -> Result<(), Refusal> {
+    fn check(&self, context: &WriteContext<'_>, request: &Value) -> Result<(), Rejection> {
         let name = request.str_at(&["metadata", "name"]).unwrap_or_default();
         if context.name != name {
-            return Err(Refusal::BadRequest(
+            return Err(Rejection::BadRequest(
                 "name in URL does not match name in Eviction object".to_owned(),
             ));
         }
         options(context, request).map(drop)
     }
 
-    fn plan(&self, context: &WriteContext<'_>, request: &Value) -> Result<Vec<ActionStep>, Refusal> {
+    fn plan(&self, context: &WriteContext<'_>, request: &Value) -> Result<Vec<ActionStep>, Rejection> {
         let name = request.str_at(&["metadata", "name"]).unwrap_or_default();
         let options = options(context, request)?;
         check_options(&options, name)?;
         let Some(pod) = context.lookup.get(&of_core("pods"), context.namespace, name) else {
-            return Err(Refusal::NotFound {
+            return Err(Rejection::NotFound {
                 resource: of_core("pods"),
                 name: name.to_owned(),
             });
@@ -80,7 +80,7 @@ impl SubresourceAction for Eviction {
 }
 
 /// Returns the delete options. A dry run may be requested there or in the query.
-fn options(context: &WriteContext<'_>, request: &Value) -> Result<Value, Refusal> {
+fn options(context: &WriteContext<'_>, request: &Value) -> Result<Value, Rejection> {
     let sent = request.get("deleteOptions").filter(|options| !options.is_null());
     let mut options = sent.cloned().unwrap_or_else(Value::empty_map);
     let dry = options.at(&["dryRun"]).and_then(Value::as_list);
@@ -90,7 +90,7 @@ fn options(context: &WriteContext<'_>, request: &Value) -> Result<Value, Refusal
         .filter_map(Value::as_str)
         .collect();
     if context.dry_run && !listed.is_empty() && listed != ["All"] {
-        return Err(Refusal::Failed(format!(
+        return Err(Rejection::Failed(format!(
             "Non-matching dry-run options in request and content: [All] and [{}]",
             listed.join(" ")
         )));
@@ -104,14 +104,14 @@ fn options(context: &WriteContext<'_>, request: &Value) -> Result<Value, Refusal
 /// Rejects the option for deleting unreadable objects.
 ///
 /// upstream: pkg/registry/core/pod/storage#EvictionREST.Create
-fn check_options(options: &Value, name: &str) -> Result<(), Refusal> {
+fn check_options(options: &Value, name: &str) -> Result<(), Rejection> {
     const UNSAFE: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
     if options.get(UNSAFE).and_then(Value::as_bool) != Some(true) {
         return Ok(());
     }
     let field = FieldPath::new("deleteOptions").child(UNSAFE);
     let why = "can not be set for pod eviction, try after removing the option";
-    Err(Refusal::InvalidAs {
+    Err(Rejection::InvalidAs {
         kind: GroupKind {
             group: SmolStr::new_static("policy"),
             kind: SmolStr::new_static("Eviction"),
@@ -148,7 +148,7 @@ fn mark_and_delete(
     pod: Value,
     options: Value,
     fixed: bool,
-    conflict: Option<Refusal>,
+    conflict: Option<Rejection>,
 ) -> Vec<ActionStep> {
     let as_required = ["uid", "resourceVersion"].into_iter().all(|field| {
         let required = options
@@ -184,7 +184,7 @@ fn delete(
     pod: &Value,
     mut options: Value,
     fixed: bool,
-    conflict: Option<Refusal>,
+    conflict: Option<Rejection>,
 ) -> ActionStep {
     let version = ["preconditions", "resourceVersion"];
     let own = options.at(&version).is_some_and(|version| !version.is_null());
@@ -204,7 +204,7 @@ fn delete(
 /// Returns the budget that selects a Pod, if there is one.
 ///
 /// upstream: pkg/registry/core/pod/storage#EvictionREST.Create
-fn budget_of(context: &WriteContext<'_>, pod: &Value) -> Result<Option<Value>, Refusal> {
+fn budget_of(context: &WriteContext<'_>, pod: &Value) -> Result<Option<Value>, Rejection> {
     let mut found: Vec<Value> = Vec::new();
     let root = Field::root(pod);
     let metadata = root.child("metadata");
@@ -220,7 +220,7 @@ fn budget_of(context: &WriteContext<'_>, pod: &Value) -> Result<Option<Value>, R
         ControlFlow::Continue(())
     });
     if found.len() > 1 {
-        return Err(Refusal::Failed(
+        return Err(Rejection::Failed(
             "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
                 .to_owned(),
         ));
@@ -258,7 +258,7 @@ fn name_of(budget: &Value) -> &str {
 /// Returns the budget with one allowed disruption less.
 ///
 /// upstream: pkg/registry/core/pod/storage#EvictionREST.checkAndDecrement
-fn disrupt(context: &WriteContext<'_>, pod: &str, mut budget: Value) -> Result<Value, Refusal> {
+fn disrupt(context: &WriteContext<'_>, pod: &str, mut budget: Value) -> Result<Value, Rejection> {
     let generation = budget
         .at(&["metadata", "generation"])
         .and_then(Value::as_i64)
@@ -266,7 +266,7 @@ fn disrupt(context: &WriteContext<'_>, pod: &str, mut budget: Value) -> Result<V
     if count(&budget, "observedGeneration") < generation {
         return Err(still_processed(&budget));
     }
-    let forbidden = |why: &str| Refusal::ForbiddenOn {
+    let forbidden = |why: &str| Rejection::ForbiddenOn {
         resource: BUDGET,
         name: name_of(&budget).to_owned(),
         message: why.to_owned(),
@@ -347,7 +347,7 @@ fn set_no_more_allowed(context: &WriteContext<'_>, budget: &mut Value) {
 }
 
 /// upstream: pkg/registry/core/pod/storage#createTooManyRequestsError
-fn still_processed(budget: &Value) -> Refusal {
+fn still_processed(budget: &Value) -> Rejection {
     too_many(
         RETRY_SECONDS,
         format!(
@@ -357,8 +357,8 @@ fn still_processed(budget: &Value) -> Refusal {
     )
 }
 
-fn too_many(retry_after_seconds: u32, cause: String) -> Refusal {
-    Refusal::TooManyRequests {
+fn too_many(retry_after_seconds: u32, cause: String) -> Rejection {
+    Rejection::TooManyRequests {
         message: "Cannot evict pod as it would violate the pod's disruption budget.".to_owned(),
         retry_after_seconds,
         causes: vec![("DisruptionBudget".to_owned(), cause)],

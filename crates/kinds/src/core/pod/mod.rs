@@ -13,7 +13,7 @@ use std::time::SystemTime;
 
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::features::{Feature, Features};
-use holdfast_resource::{DeletionRules, Refusal, RowConditions, RowRules, Strategy, WriteContext};
+use holdfast_resource::{DeletionRules, Rejection, RowConditions, RowRules, Strategy, WriteContext};
 use holdfast_schema::{Field, FieldError};
 use holdfast_value::{Map, Value};
 
@@ -91,7 +91,7 @@ impl Strategy for Pod {
     }
 
     /// upstream: pkg/registry/core/pod#podStrategy.PrepareForCreate
-    fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+    fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Rejection> {
         let grace = ["spec", "terminationGracePeriodSeconds"];
         if object
             .at(&grace)
@@ -127,7 +127,7 @@ impl Strategy for Pod {
     /// upstream: pkg/registry/core/pod#podEphemeralContainersStrategy.PrepareForUpdate
     /// upstream: pkg/registry/core/pod#podResizeStrategy.PrepareForUpdate
     /// upstream: pkg/registry/core/pod#podStatusStrategy.PrepareForUpdate
-    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Rejection> {
         match context.subresource {
             None => {
                 if let Some(status) = old.get("status")

@@ -166,8 +166,8 @@ fn validate_conditions(status: &Field<'_, '_>, errors: &mut Errors) {
             continue;
         }
         let shown = condition.child("Type");
-        let faults = qualified_name(type_name);
-        errors.extend(faults.into_iter().map(|fault| shown.invalid_as(type_name, fault)));
+        let details = qualified_name(type_name);
+        errors.extend(details.into_iter().map(|detail| shown.invalid_as(type_name, detail)));
     }
     not_negative_generation(status, errors);
 }
@@ -313,8 +313,12 @@ fn validate_extended_claim(pod: &Part<'_, '_>, spec: &Field<'_, '_>, check: &mut
         }
         // The reference omits the mapping from this path.
         let shown = status.child("requestName");
-        let faults = dns_label(request.text());
-        errors.extend(faults.into_iter().map(|fault| shown.invalid_as(request.text(), fault)));
+        let details = dns_label(request.text());
+        errors.extend(
+            details
+                .into_iter()
+                .map(|detail| shown.invalid_as(request.text(), detail)),
+        );
     }
     check.field(&status, "resourceClaimName", &NoRules);
 }

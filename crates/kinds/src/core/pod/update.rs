@@ -249,12 +249,14 @@ pub(super) fn validate_ephemeral_update(new: &Field<'_, '_>, old: &Field<'_, '_>
     for earlier in before.items() {
         let name = earlier.child("name").text();
         let now = by_name.get(name).copied();
-        let fault = match now {
+        let message = match now {
             None => "removed",
             Some(now) if !same(Some(now), earlier.value()) => "changed",
             Some(_) => continue,
         };
-        errors.push(containers.forbidden(format!("existing ephemeral containers \"{name}\" may not be {fault}\n")));
+        errors.push(containers.forbidden(format!(
+            "existing ephemeral containers \"{name}\" may not be {message}\n"
+        )));
     }
 }
 

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::features::Feature;
 use holdfast_kind_tables::metadata_checks::of_core;
-use holdfast_resource::{Followed, HiddenField, InitialObjects, Lookup, Old, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Followed, HiddenField, InitialObjects, Lookup, Old, Rejection, Strategy, WriteContext};
 use holdfast_schema::metadata::new_object;
 use holdfast_schema::{Field, FieldError, GroupResource, NameRule};
 use holdfast_value::{List, Value};
@@ -123,7 +123,7 @@ impl Strategy for Service {
     }
 
     /// upstream: pkg/registry/core/service#svcStrategy.PrepareForCreate
-    fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+    fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Rejection> {
         mirror_cluster_ip(object, None);
         self.allocate(context, object, None)?;
         hide_internal_policy(object);
@@ -132,7 +132,7 @@ impl Strategy for Service {
 
     /// upstream: pkg/registry/core/service#svcStrategy.PrepareForUpdate
     /// upstream: pkg/registry/core/service#serviceStatusStrategy.PrepareForUpdate
-    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Rejection> {
         if context.subresource.is_some() {
             return Ok(());
         }
@@ -202,8 +202,8 @@ impl InitialObjects for Service {
 impl Service {
     /// Sets the address families and allocates the addresses and ports that the Service lacks; they are released if
     /// the write fails. Errors found here are reported before those of validation.
-    fn allocate(&self, context: &WriteContext<'_>, object: &mut Value, old: Option<&Value>) -> Result<(), Refusal> {
-        families::complete(object, old, &self.allocations.families(), self.reading()).map_err(Refusal::Invalid)?;
+    fn allocate(&self, context: &WriteContext<'_>, object: &mut Value, old: Option<&Value>) -> Result<(), Rejection> {
+        families::complete(object, old, &self.allocations.families(), self.reading()).map_err(Rejection::Invalid)?;
         let requested = texts_at(object, "clusterIPs");
         let blocks = || self.allocations.ready_blocks(&service_cidrs(context.lookup));
         let taken = self.allocations.allocate_from(&blocks, object, old, context.dry_run)?;

@@ -1,7 +1,7 @@
 //! Proxy to a Service: requests are passed on to a pod among its endpoints.
 
 use holdfast_resource::table::items;
-use holdfast_resource::{ConnectParameter, Connecter, Connection, Refusal, WriteContext, is_global_unicast};
+use holdfast_resource::{ConnectParameter, Connecter, Connection, Rejection, WriteContext, is_global_unicast};
 use holdfast_value::Value;
 
 use super::super::kubelet::ProxyTarget;
@@ -28,9 +28,9 @@ impl Proxy {
     /// Returns the destination of a request: the address of a pod.
     ///
     /// upstream: pkg/registry/core/service/storage#REST.ResourceLocation
-    fn destination(&self, context: &WriteContext<'_>, options: &Value) -> Result<Connection, Refusal> {
+    fn destination(&self, context: &WriteContext<'_>, options: &Value) -> Result<Connection, Rejection> {
         let target = ProxyTarget::parse(context.name, "service")?;
-        let missing = || Refusal::NotFound {
+        let missing = || Rejection::NotFound {
             resource: of_core("services"),
             name: target.name.to_owned(),
         };
@@ -69,17 +69,17 @@ impl Proxy {
 }
 
 /// Returns the name of the port of a Service with that number.
-fn port_name(service: &Value, name: &str, number: i64) -> Result<String, Refusal> {
+fn port_name(service: &Value, name: &str, number: i64) -> Result<String, Rejection> {
     let ports = items(service, &["spec", "ports"]).iter();
     let mut numbered = ports.filter(|port| port.get("port").and_then(Value::as_i64) == Some(number));
     let found = numbered
         .next()
         .map(|port| port.str_at(&["name"]).unwrap_or_default().to_owned());
-    found.ok_or_else(|| Refusal::Unavailable(format!("no service port {number} found for service {name:?}")))
+    found.ok_or_else(|| Rejection::Unavailable(format!("no service port {number} found for service {name:?}")))
 }
 
-fn no_endpoints(name: &str) -> Refusal {
-    Refusal::Unavailable(format!("no endpoints available for service {name:?}"))
+fn no_endpoints(name: &str) -> Rejection {
+    Rejection::Unavailable(format!("no endpoints available for service {name:?}"))
 }
 
 /// Returns all items, beginning with a random one.

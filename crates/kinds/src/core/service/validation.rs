@@ -157,7 +157,7 @@ fn validate_type(spec: &Field<'_, '_>, headless: bool, errors: &mut Errors) {
                 errors.extend(
                     dns_subdomain(text)
                         .into_iter()
-                        .map(|fault| name.invalid_as(text, fault)),
+                        .map(|message| name.invalid_as(text, message)),
                 );
             }
         }
@@ -305,8 +305,8 @@ fn validate_traffic<'v>(spec: &Part<'v, '_>, rules: &dyn AnyRules<'v>, check: &m
     if reachable {
         check.field(spec, "externalTrafficPolicy", rules);
     } else if !policy.text().is_empty() {
-        let fault = "may only be set for externally-accessible services";
-        check.errors.push(policy.invalid(fault));
+        let message = "may only be set for externally-accessible services";
+        check.errors.push(policy.invalid(message));
     }
     validate_health_check(spec, &mut check.errors);
     let internal = spec.child("internalTrafficPolicy");

@@ -93,7 +93,7 @@ fn a_finalizer_without_a_domain_must_be_a_standard_one() {
 fn an_object_that_goes_takes_no_new_finalizer() {
     let old = metadata(r#"{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["a/b"]}}"#);
     let new = metadata(r#"{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["a/b","c/d"]}}"#);
-    let errors = repeated_faults(&COMMON_CHECKS, "", Vec::new(), Vec::new(), &new, &old);
+    let errors = repeated_errors(&COMMON_CHECKS, "", Vec::new(), Vec::new(), &new, &old);
     assert_eq!(
         errors.first[0].to_string(),
         "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{\"c/d\"}"
@@ -102,7 +102,7 @@ fn an_object_that_goes_takes_no_new_finalizer() {
 
 #[test]
 fn a_change_of_the_uid_is_reported_twice() {
-    let errors = repeated_faults(
+    let errors = repeated_errors(
         &COMMON_CHECKS,
         "",
         Vec::new(),
@@ -124,11 +124,11 @@ const COMMON_CHECKS: MetadataChecks = MetadataChecks {
 };
 
 #[test]
-fn faults_are_reported_as_often_as_a_kind_looks() {
+fn errors_are_reported_as_often_as_a_kind_looks() {
     let new = metadata(r#"{"metadata":{"labels":{"a":"-"},"finalizers":["plain"]}}"#);
     let old = metadata(r#"{"metadata":{}}"#);
     let fields = |checks: &MetadataChecks, subresource: &str| {
-        let errors = repeated_faults(checks, subresource, Vec::new(), Vec::new(), &new, &old).first;
+        let errors = repeated_errors(checks, subresource, Vec::new(), Vec::new(), &new, &old).first;
         let fields: Vec<String> = errors.iter().map(|error| error.field.to_string()).collect();
         fields.join(" ")
     };
@@ -145,7 +145,7 @@ fn faults_are_reported_as_often_as_a_kind_looks() {
 }
 
 #[test]
-fn each_kind_reports_the_faults_of_an_update_in_its_order() {
+fn each_kind_reports_the_errors_of_an_update_in_its_order() {
     let new = metadata(r#"{"metadata":{"uid":"2","labels":{"a":"-"}}}"#);
     let old = metadata(r#"{"metadata":{"uid":"1"}}"#);
     let order = |subresource: &str, update_order: UpdateOrder| {
@@ -153,8 +153,8 @@ fn each_kind_reports_the_faults_of_an_update_in_its_order() {
             update_order,
             ..COMMON_CHECKS
         };
-        let faults = repeated_faults(&checks, subresource, Vec::new(), Vec::new(), &new, &old);
-        [faults.first, faults.rest].map(|errors| {
+        let details = repeated_errors(&checks, subresource, Vec::new(), Vec::new(), &new, &old);
+        [details.first, details.rest].map(|errors| {
             let fields = errors
                 .iter()
                 .map(|error| error.field.as_str())
@@ -195,7 +195,7 @@ fn annotations_have_a_size_in_total() {
 fn the_beginning_of_a_name_is_checked_in_updates_too() {
     let wrong = |why: &str| FieldError::invalid(&FieldPath::new("metadata.generateName"), "a/", why.to_owned());
     let object = metadata(r#"{"metadata":{}}"#);
-    let errors = repeated_faults(
+    let errors = repeated_errors(
         &COMMON_CHECKS,
         "",
         vec![wrong("path")],

@@ -64,12 +64,12 @@ impl From<ErrorKind> for ApiError {
                 });
                 Self::unauthorized_for(&user, &Attributes { verb, target }, &reason)
             }
-            ErrorKind::Refusal {
-                refusal,
+            ErrorKind::Rejection {
+                rejection,
                 resource,
                 kind,
                 name,
-            } => Self::refusal(refusal, &resource, &kind, &name),
+            } => Self::rejection(rejection, &resource, &kind, &name),
             ErrorKind::Denied {
                 resource,
                 name,

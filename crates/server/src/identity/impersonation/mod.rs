@@ -118,7 +118,7 @@ impl Impersonation {
         }
         let last = self.last.lock().get(&user.name).copied();
         let others = Mode::ALL.into_iter().filter(|mode| Some(*mode) != last);
-        let mut first_refusal = None;
+        let mut first_rejection = None;
         for mode in last.into_iter().chain(others) {
             let is_off = self.unconstrained_alone && mode != Mode::Unconstrained;
             if is_off || !wanted.goes(mode, &user) {
@@ -132,10 +132,10 @@ impl Impersonation {
                         impersonated: Some(mode.verb()),
                     });
                 }
-                Err(refusal) => first_refusal = first_refusal.or(Some(refusal)),
+                Err(rejection) => first_rejection = first_rejection.or(Some(rejection)),
             }
         }
-        Err(first_refusal.unwrap_or_else(ApiError::unauthorized))
+        Err(first_rejection.unwrap_or_else(ApiError::unauthorized))
     }
 
     fn remember(&self, name: &SmolStr, mode: Mode, last: Option<Mode>) {

@@ -158,7 +158,7 @@ impl RequestedUser {
             self.of_groups(verb, GROUP_OF_USERS)
                 .try_for_each(|group| check(&group))?;
         }
-        if let Some(why) = self.extra.iter().find_map(|(key, values)| fault_of_extra(key, values)) {
+        if let Some(why) = self.extra.iter().find_map(|(key, values)| error_of_extra(key, values)) {
             return reject("userextras", "", &why);
         }
         let values: usize = self.extra.iter().map(|(_, values)| values.len()).sum();
@@ -269,14 +269,14 @@ fn extra_key(text: &str) -> Result<String, ApiError> {
 }
 
 /// Returns the reason why constrained modes deny an extra.
-fn fault_of_extra(key: &str, values: &[String]) -> Option<String> {
+fn error_of_extra(key: &str, values: &[String]) -> Option<String> {
     if key.is_empty() {
         return Some("impersonating the empty string key in extra is not allowed".to_owned());
     }
     let path = FieldPath::new("extra").child("key");
-    let faults = domain_prefixed_path(&path, key);
-    if !faults.is_empty() {
-        let why = Aggregate(&faults);
+    let errors = domain_prefixed_path(&path, key);
+    if !errors.is_empty() {
+        let why = Aggregate(&errors);
         return Some(format!("impersonating an invalid key in extra is not allowed: {why}"));
     }
     if key.to_lowercase() != key {

@@ -79,7 +79,7 @@ fn a_constrained_mode_is_chosen_by_its_verb() {
 }
 
 #[test]
-fn the_mode_that_worked_last_words_the_next_refusal() {
+fn the_mode_that_worked_last_words_the_next_rejection() {
     let impersonation = Impersonation::default();
     let rules = Listed(&["impersonate  users/  bob"]);
     let eve = || ask_as(&impersonation, &rules, &[("impersonate-user", "eve")]).unwrap_err();

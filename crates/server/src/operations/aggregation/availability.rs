@@ -53,11 +53,11 @@ impl Aggregator {
                 .then(Availability::local);
         };
         let remote = proxied.service.remote.as_ref()?;
-        if let Err(fault) = self.services.check(&remote.namespace, &remote.service, remote.port) {
+        if let Err(error) = self.services.check(&remote.namespace, &remote.service, remote.port) {
             return Some(Availability {
                 available: false,
-                reason: fault.reason,
-                message: fault.message,
+                reason: error.reason,
+                message: error.message,
             });
         }
         let mut attempts: FuturesUnordered<_> = (0..ATTEMPTS).map(|_| self.ask_for_group_version(&proxied)).collect();

@@ -160,12 +160,12 @@ impl WatchEncoder {
     }
 
     /// Returns the frame of an error, after which the watch ends.
-    pub(crate) fn error(&self, refusal: &ApiError) -> Bytes {
-        let mut refusal = refusal.clone();
-        if refusal.reason().is_empty() {
-            refusal.status_mut().reason = SmolStr::new_static("InternalError");
+    pub(crate) fn error(&self, rejection: &ApiError) -> Bytes {
+        let mut rejection = rejection.clone();
+        if rejection.reason().is_empty() {
+            rejection.status_mut().reason = SmolStr::new_static("InternalError");
         }
-        error(&self.context.representation.messages, self.form.format, &refusal)
+        error(&self.context.representation.messages, self.form.format, &rejection)
     }
 
     /// Returns true if the next frame has the columns of a table, which is only the first one.

@@ -38,7 +38,7 @@ pub(crate) struct Handshake {
 
 /// Reason why a handshake is rejected.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub(crate) struct Rejection {
     /// Status code of the response.
     pub(crate) code: StatusCode,
     /// Message to the client.
@@ -51,7 +51,7 @@ impl Handshake {
     /// # Errors
     /// If the key or the version is missing, if it offers more than one subprotocol, because the server chooses none,
     /// or if its origin is invalid.
-    pub(super) fn read(headers: &HeaderMap) -> Result<Self, Refusal> {
+    pub(super) fn read(headers: &HeaderMap) -> Result<Self, Rejection> {
         let key = read_key(headers)?;
         let protocol = headers
             .get(SEC_WEBSOCKET_PROTOCOL)
@@ -72,16 +72,19 @@ impl Handshake {
     ///
     /// # Errors
     /// If the handshake is invalid, or no subprotocol is supported.
-    pub(crate) fn negotiate(headers: &HeaderMap, supports: impl Fn(&str) -> bool) -> Result<(Self, String), Refusal> {
+    pub(crate) fn negotiate(headers: &HeaderMap, supports: impl Fn(&str) -> bool) -> Result<(Self, String), Rejection> {
         let key = read_key(headers)?;
         let mut offered = protocols(headers);
         if offered.is_empty() {
             offered.push(String::new());
         }
-        let chosen = offered.into_iter().find(|protocol| supports(protocol)).ok_or(Refusal {
-            code: StatusCode::FORBIDDEN,
-            why: "requested protocol(s) are not supported",
-        })?;
+        let chosen = offered
+            .into_iter()
+            .find(|protocol| supports(protocol))
+            .ok_or(Rejection {
+                code: StatusCode::FORBIDDEN,
+                why: "requested protocol(s) are not supported",
+            })?;
         let protocol = Some(&chosen).filter(|chosen| !chosen.is_empty());
         let handshake = Self {
             key,
@@ -132,7 +135,7 @@ pub(crate) fn protocols(headers: &HeaderMap) -> Vec<String> {
 }
 
 /// Returns the key of the client, after the checks that apply to every handshake.
-fn read_key(headers: &HeaderMap) -> Result<HeaderValue, Refusal> {
+fn read_key(headers: &HeaderMap) -> Result<HeaderValue, Rejection> {
     let stated = headers.get(SEC_WEBSOCKET_KEY).filter(|key| !key.is_empty());
     let key = stated.ok_or(bad_request("mismatch challenge/response"))?;
     if headers
@@ -145,8 +148,8 @@ fn read_key(headers: &HeaderMap) -> Result<HeaderValue, Refusal> {
     Ok(key.clone())
 }
 
-fn bad_request(why: &'static str) -> Refusal {
-    Refusal {
+fn bad_request(why: &'static str) -> Rejection {
+    Rejection {
         code: StatusCode::BAD_REQUEST,
         why,
     }
@@ -154,7 +157,7 @@ fn bad_request(why: &'static str) -> Refusal {
 
 /// Rejects an origin that is not a URL. Any URL is accepted, as in the reference; a client that is not a browser sends
 /// none.
-fn check_origin(headers: &HeaderMap) -> Result<(), Refusal> {
+fn check_origin(headers: &HeaderMap) -> Result<(), Rejection> {
     let Some(origin) = headers.get(ORIGIN).filter(|origin| !origin.is_empty()) else {
         return Ok(());
     };
@@ -162,7 +165,7 @@ fn check_origin(headers: &HeaderMap) -> Result<(), Refusal> {
     if address.is_ok_and(|address| address.scheme().is_some() || address.path().starts_with('/')) {
         return Ok(());
     }
-    Err(Refusal {
+    Err(Rejection {
         code: StatusCode::FORBIDDEN,
         why: "invalid origin",
     })
@@ -195,7 +198,7 @@ mod tests {
         let key = (SEC_WEBSOCKET_KEY, "dGhlIHNhbXBsZSBub25jZQ==");
         let version = (SEC_WEBSOCKET_VERSION, VERSION);
         let read = |pairs: &[(HeaderName, &'static str)]| {
-            Handshake::read(&headers(pairs)).map_err(|refusal| refusal.code.as_u16())
+            Handshake::read(&headers(pairs)).map_err(|rejection| rejection.code.as_u16())
         };
         assert!(read(&[key.clone(), version.clone(), (ORIGIN, "https://example.org")]).is_ok());
         assert!(read(&[key.clone(), version.clone()]).is_ok());

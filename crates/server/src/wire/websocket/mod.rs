@@ -25,7 +25,7 @@ use tokio_tungstenite::tungstenite::{self, Message};
 
 use crate::wire::body::{Response, ResponseBody};
 
-pub(crate) use handshake::{Handshake, Refusal, VERSION, is_requested, protocols};
+pub(crate) use handshake::{Handshake, Rejection, VERSION, is_requested, protocols};
 
 /// The kind of the messages of a WebSocket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl Upgrade {
         headers: &HeaderMap,
         messages: MessageKind,
         frames: ResponseBody,
-    ) -> Result<Response, Refusal> {
+    ) -> Result<Response, Rejection> {
         let mut response = Handshake::read(headers)?.response(frames);
         response.extensions_mut().insert(Accepted {
             connection: self.connection,

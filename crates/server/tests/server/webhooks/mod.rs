@@ -84,7 +84,7 @@ async fn every_write_is_heard_of_with_the_object_before_and_after() {
 }
 
 #[tokio::test]
-async fn a_refusal_has_the_code_and_the_words_of_the_webhook() {
+async fn a_rejection_has_the_code_and_the_words_of_the_webhook() {
     let server = Server::start().await;
     let hook = Hook::start(|_| {
         Reply::Response(json!({"allowed": false, "warnings": ["mind"], "status": {

@@ -12,7 +12,7 @@ use std::ops::RangeInclusive;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use holdfast_gotext::cidr::Cidr;
-use holdfast_resource::Refusal;
+use holdfast_resource::Rejection;
 use holdfast_resource::table::items;
 use holdfast_schema::Field;
 use holdfast_value::Value;
@@ -155,7 +155,7 @@ impl Allocations {
         object: &mut Value,
         old: Option<&Value>,
         dry_run: bool,
-    ) -> Result<Vec<Reservation>, Refusal> {
+    ) -> Result<Vec<Reservation>, Rejection> {
         let mut taking = Taking {
             allocations: self,
             blocks,
@@ -169,9 +169,9 @@ impl Allocations {
             .and_then(|()| taking.take_health_check(object, old));
         match result {
             Ok(()) => Ok(taking.made),
-            Err(refusal) => {
+            Err(rejection) => {
                 self.finish(&taking.made, false);
-                Err(refusal)
+                Err(rejection)
             }
         }
     }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use holdfast_gotext::cidr::Cidr;
 use holdfast_gotext::quote::quote;
-use holdfast_resource::Refusal;
+use holdfast_resource::Rejection;
 use holdfast_schema::{FieldError, FieldPath};
 use holdfast_value::Value;
 
@@ -29,7 +29,7 @@ impl Taking<'_> {
     /// Allocates the addresses of a Service that is new or whose old type had none, and the second address of one that
     /// becomes dual-stack; others keep theirs.
     #[expect(clippy::indexing_slicing, reason = "the list has an entry for each family")]
-    pub(super) fn take_addresses(&mut self, object: &mut Value, old: Option<&Value>) -> Result<(), Refusal> {
+    pub(super) fn take_addresses(&mut self, object: &mut Value, old: Option<&Value>) -> Result<(), Rejection> {
         let first = match old.filter(|old| !is_external(old)) {
             _ if is_external(object) => return Ok(()),
             Some(old) if adds_family(object, old) => 1,
@@ -65,7 +65,7 @@ impl Taking<'_> {
             let taken = self
                 .address(&requested)
                 .and_then(|()| self.check_parent(object, &requested));
-            taken.map_err(|fault| refused_address_of(shown.clone(), &requested, &fault))?;
+            taken.map_err(|error| refused_address_of(shown.clone(), &requested, &error))?;
         }
         if first == 0 {
             object.set_at(&["spec", "clusterIP"], addresses[0].as_str().into());
@@ -75,20 +75,20 @@ impl Taking<'_> {
     }
 
     /// upstream: pkg/registry/core/service/storage#Allocators.allocIPs
-    fn draw_address(&mut self, object: &Value, family: &str, shown: &Value) -> Result<String, Refusal> {
+    fn draw_address(&mut self, object: &Value, family: &str, shown: &Value) -> Result<String, Rejection> {
         let address = self.next_address(family).ok_or_else(|| {
             let name = quote(object.str_at(&["metadata", "name"]).unwrap_or_default());
-            Refusal::Internal(format!(
+            Rejection::Internal(format!(
                 "failed to allocate a serviceIP for Service {name}: range is full"
             ))
         })?;
         let address = address.to_string();
         match self.check_parent(object, &address) {
             Ok(()) => Ok(address),
-            Err(fault) => {
-                let detail = format!("failed to allocate IP: {fault}");
+            Err(error) => {
+                let detail = format!("failed to allocate IP: {error}");
                 let place = FieldPath::new("spec.clusterIPs");
-                Err(Refusal::Invalid(vec![FieldError::invalid(
+                Err(Rejection::Invalid(vec![FieldError::invalid(
                     &place,
                     shown.clone(),
                     detail,
@@ -144,7 +144,7 @@ impl Taking<'_> {
         Some(address)
     }
 
-    pub(super) fn take_ports(&mut self, object: &mut Value, old: Option<&Value>) -> Result<(), Refusal> {
+    pub(super) fn take_ports(&mut self, object: &mut Value, old: Option<&Value>) -> Result<(), Rejection> {
         if !takes_node_ports(sort_of(object)) {
             return Ok(());
         }
@@ -156,7 +156,7 @@ impl Taking<'_> {
 
     /// Allocates the node ports of a new Service. Ports with the same number and different protocols share one node
     /// port.
-    fn take_first_ports(&mut self, object: &mut Value) -> Result<(), Refusal> {
+    fn take_first_ports(&mut self, object: &mut Value) -> Result<(), Rejection> {
         let ports = numbers_of(object);
         let mut requested: HashMap<i64, i64> = HashMap::new();
         for (port, node_port) in ports.iter().filter(|(_, node_port)| *node_port != 0) {
@@ -189,7 +189,7 @@ impl Taking<'_> {
 
     /// Allocates the node ports that a Service lacks.
     #[expect(clippy::indexing_slicing, reason = "the place of one of the ports")]
-    fn take_further_ports(&mut self, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+    fn take_further_ports(&mut self, object: &mut Value, old: &Value) -> Result<(), Rejection> {
         let draws = draws_node_ports(object);
         let kept: HashSet<i64> = if takes_node_ports(sort_of(old)) {
             numbers_of(old).into_iter().map(|(_, node_port)| node_port).collect()
@@ -213,40 +213,40 @@ impl Taking<'_> {
             };
             let protocol = ports_of(object)[index].str_at(&["protocol"]).unwrap_or_default();
             if !seen.insert((protocol.to_owned(), taken)) {
-                return Err(Refusal::Failed(format!("duplicate nodePort: {{{protocol} {taken}}}")));
+                return Err(Rejection::Failed(format!("duplicate nodePort: {{{protocol} {taken}}}")));
             }
         }
         Ok(())
     }
 
     /// upstream: pkg/registry/core/service/storage#Allocators.allocHealthCheckNodePort
-    pub(super) fn take_health_check(&mut self, object: &mut Value, old: Option<&Value>) -> Result<(), Refusal> {
+    pub(super) fn take_health_check(&mut self, object: &mut Value, old: Option<&Value>) -> Result<(), Rejection> {
         if !needs_health_check(object) || old.is_some_and(needs_health_check) {
             return Ok(());
         }
         let path = ["spec", "healthCheckNodePort"];
         let requested = object.at(&path).and_then(Value::as_i64).unwrap_or_default();
         if requested != 0 {
-            return self.port(requested).map_err(|fault| {
-                Refusal::Internal(format!(
-                    "failed to allocate requested HealthCheck NodePort {requested}: {fault}"
+            return self.port(requested).map_err(|error| {
+                Rejection::Internal(format!(
+                    "failed to allocate requested HealthCheck NodePort {requested}: {error}"
                 ))
             });
         }
-        let full = || Refusal::Internal("failed to allocate a HealthCheck NodePort 0: range is full".to_owned());
+        let full = || Rejection::Internal("failed to allocate a HealthCheck NodePort 0: range is full".to_owned());
         object.set_at(&path, self.next_port().ok_or_else(full)?.into());
         Ok(())
     }
 
-    fn node_port(&mut self, index: usize, number: i64) -> Result<(), Refusal> {
-        self.port(number).map_err(|fault| {
+    fn node_port(&mut self, index: usize, number: i64) -> Result<(), Rejection> {
+        self.port(number).map_err(|error| {
             let place = FieldPath::new("spec.ports").index(index).child("nodePort");
-            Refusal::Invalid(vec![FieldError::invalid(&place, number, fault)])
+            Rejection::Invalid(vec![FieldError::invalid(&place, number, error)])
         })
     }
 
-    fn next_node_port(&mut self) -> Result<i64, Refusal> {
-        let full = || Refusal::Internal("failed to allocate a nodePort: range is full".to_owned());
+    fn next_node_port(&mut self) -> Result<i64, Rejection> {
+        let full = || Rejection::Internal("failed to allocate a nodePort: range is full".to_owned());
         self.next_port().ok_or_else(full)
     }
 
@@ -277,16 +277,16 @@ impl Taking<'_> {
 }
 
 /// Returns the error for a requested address that cannot be allocated.
-pub(in super::super) fn refused_address(object: &Value, requested: &str, fault: &str) -> Refusal {
+pub(in super::super) fn refused_address(object: &Value, requested: &str, error: &str) -> Rejection {
     let shown = object.at(&["spec", "clusterIPs"]).cloned().unwrap_or_default();
-    refused_address_of(shown, requested, fault)
+    refused_address_of(shown, requested, error)
 }
 
 /// upstream: pkg/registry/core/service/storage#Allocators.allocIPs
-fn refused_address_of(shown: Value, requested: &str, fault: &str) -> Refusal {
-    let detail = format!("failed to allocate IP {requested}: {fault}");
+fn refused_address_of(shown: Value, requested: &str, error: &str) -> Rejection {
+    let detail = format!("failed to allocate IP {requested}: {error}");
     let place = FieldPath::new("spec.clusterIPs");
-    Refusal::Invalid(vec![FieldError::invalid(&place, shown, detail)])
+    Rejection::Invalid(vec![FieldError::invalid(&place, shown, detail)])
 }
 
 /// Returns true if an update makes a single-stack Service dual-stack.

@@ -4,7 +4,7 @@ use super::*;
 
 impl Allocations {
     /// Allocates from the CIDRs of the flags.
-    fn allocate(&self, object: &mut Value, old: Option<&Value>, dry_run: bool) -> Result<Vec<Reservation>, Refusal> {
+    fn allocate(&self, object: &mut Value, old: Option<&Value>, dry_run: bool) -> Result<Vec<Reservation>, Rejection> {
         self.allocate_from(&|| self.ready_blocks(&[]), object, old, dry_run)
     }
 }
@@ -37,7 +37,7 @@ fn an_address_is_for_a_service_with_a_name() {
         let mut nameless = service("ClusterIP", requested);
         nameless.remove_at(&["metadata", "name"]);
         assert!(allocations.allocate(&mut nameless.clone(), None, true).is_ok());
-        let Err(Refusal::Invalid(errors)) = allocations.allocate(&mut nameless, None, false) else {
+        let Err(Rejection::Invalid(errors)) = allocations.allocate(&mut nameless, None, false) else {
             unreachable!()
         };
         let error = errors.first().unwrap().to_string();
@@ -58,7 +58,7 @@ fn failed_write_releases_its_allocations() {
     let mut wanted = service("ClusterIP", "10.9.8.3");
     let taken = allocations.allocate(&mut wanted, None, false).unwrap();
     let again = allocations.allocate(&mut service("ClusterIP", "10.9.8.3"), None, false);
-    let Err(Refusal::Invalid(errors)) = again else {
+    let Err(Rejection::Invalid(errors)) = again else {
         unreachable!()
     };
     assert_eq!(
@@ -82,7 +82,7 @@ fn every_address_is_given_once_and_then_none() {
         let mut object = service("ClusterIP", "");
         match allocations.allocate(&mut object, None, false) {
             Ok(_) => assert!(seen.insert(object.str_at(&["spec", "clusterIP"]).unwrap().to_owned())),
-            Err(Refusal::Internal(text)) => {
+            Err(Rejection::Internal(text)) => {
                 assert!(text.ends_with("range is full"));
                 break;
             }
@@ -130,7 +130,7 @@ fn a_dry_run_takes_nothing_and_sees_what_is_taken() {
                 let port = ports_of(&object)[0].get("nodePort").and_then(Value::as_i64);
                 Ok((object.str_at(&["spec", "clusterIP"]).unwrap().to_owned(), port.unwrap()))
             }
-            Err(Refusal::Invalid(errors)) => Err(errors[0].to_string()),
+            Err(Rejection::Invalid(errors)) => Err(errors[0].to_string()),
             Err(_) => unreachable!(),
         }
     };
