@@ -11,12 +11,12 @@
 mod columns;
 #[path = "build/facts.rs"]
 mod facts;
-#[path = "build/marks.rs"]
-mod marks;
 #[path = "build/rules.rs"]
 mod rules;
 #[path = "build/source.rs"]
 mod source;
+#[path = "build/tags.rs"]
+mod tags;
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -55,7 +55,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "build.rs",
         "build/columns.rs",
         "build/facts.rs",
-        "build/marks.rs",
+        "build/tags.rs",
         "build/rules.rs",
         "build/source.rs",
         "tables",
@@ -91,23 +91,20 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// Writes the tables of types with their validation tags, and the rules in code that the tags name.
 fn write_types(out: &Path) -> Result<(), Box<dyn Error>> {
     let tables = Path::new("tables");
-    let (marks, more_marks) = (
-        marks::read(tables, "marks.toml")?,
-        marks::read(tables, "more_marks.toml")?,
-    );
+    let (tags, more_tags) = (tags::read(tables, "tags.toml")?, tags::read(tables, "more_tags.toml")?);
     let types = std::fs::read_to_string(tables.join("types.txt"))?;
-    std::fs::write(out.join("types.txt"), marks.joined(&types))?;
+    std::fs::write(out.join("types.txt"), tags.joined(&types))?;
     let mut all_types = types.clone();
     std::fs::create_dir_all(out.join("more"))?;
     for entry in std::fs::read_dir(tables.join("more"))? {
         let entry = entry?;
         let more = std::fs::read_to_string(entry.path())?;
-        std::fs::write(out.join("more").join(entry.file_name()), more_marks.joined(&more))?;
+        std::fs::write(out.join("more").join(entry.file_name()), more_tags.joined(&more))?;
         all_types += &more;
     }
     let mut rules = RuleSets::default();
-    rules.add(&marks, &types)?;
-    rules.add(&more_marks, &all_types)?;
+    rules.add(&tags, &types)?;
+    rules.add(&more_tags, &all_types)?;
     std::fs::write(out.join("rules.rs"), rules.names())?;
     let enums = out.join("rule_enums.rs");
     std::fs::write(&enums, rules.enums()?)?;

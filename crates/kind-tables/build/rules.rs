@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 
-use crate::marks::{Marks, Tags};
+use crate::tags::{TagTable, Tags};
 
 /// Rules by name. Each has the types that name it, with file and line.
 type Rules = BTreeMap<String, Vec<String>>;
@@ -30,17 +30,17 @@ pub(crate) struct RuleSets(BTreeMap<String, RuleSet>);
 type Named<'s> = (&'s str, &'s str);
 
 impl RuleSets {
-    /// Adds the rules that `marks` name. `types` is the table of the types.
+    /// Adds the rules that `tag_table` name. `types` is the table of the types.
     ///
     /// # Errors
     /// If a name cannot be resolved, with its file and line.
-    pub(crate) fn add(&mut self, marks: &Marks, types: &str) -> Result<(), String> {
-        let types = Types::read(types, marks);
-        for (of, tags) in &marks.types {
+    pub(crate) fn add(&mut self, tag_table: &TagTable, types: &str) -> Result<(), String> {
+        let types = Types::read(types, tag_table);
+        for (of, tags) in &tag_table.types {
             types.check_names(of, tags)?;
             self.add_type(of, tags)?;
         }
-        for (set, (place, others)) in &marks.includes {
+        for (set, (place, others)) in &tag_table.includes {
             if let Some(odd) = others.iter().chain([set]).find(|name| !self.0.contains_key(*name)) {
                 return Err(format!("{place}: no type has the rules {odd}"));
             }
@@ -70,7 +70,7 @@ impl RuleSets {
     }
 
     fn check_nesting(&self, types: &Types<'_>) -> Result<(), String> {
-        for (of, tags) in &types.marks.types {
+        for (of, tags) in &types.tag_table.types {
             let Some(set) = &tags.rules else { continue };
             let includes = self
                 .0
@@ -200,7 +200,7 @@ impl Enum<'_> {
 
 /// Fields of types, and their tags.
 struct Types<'t> {
-    marks: &'t Marks,
+    tag_table: &'t TagTable,
     fields: BTreeMap<&'t str, Vec<Field<'t>>>,
 }
 
@@ -214,7 +214,7 @@ struct Field<'t> {
 }
 
 impl<'t> Types<'t> {
-    fn read(types: &'t str, marks: &'t Marks) -> Self {
+    fn read(types: &'t str, tag_table: &'t TagTable) -> Self {
         let mut fields = BTreeMap::<&str, Vec<Field<'_>>>::new();
         let mut of = "";
         for line in types.lines() {
@@ -234,7 +234,7 @@ impl<'t> Types<'t> {
                 });
             }
         }
-        Self { marks, fields }
+        Self { tag_table, fields }
     }
 
     /// Checks that the tags are of fields of the type, and that its orders name its fields and rules of its set.
@@ -275,7 +275,7 @@ impl<'t> Types<'t> {
     /// Collects the types that a check of `of` walks to with the same rules, each with the set of its rules if it has any.
     fn reach(&self, of: &str, is_change: bool, reached: &mut BTreeMap<&'t str, Option<&'t String>>) {
         let order = |of: &str| {
-            let tags = self.marks.types.get(of);
+            let tags = self.tag_table.types.get(of);
             tags.map_or(&[][..], |tags| if is_change { &tags.changes } else { &tags.order })
         };
         let words = order(of);
@@ -285,7 +285,7 @@ impl<'t> Types<'t> {
             if !is_walked || is_change && field.is_nested || reached.contains_key(field.of) {
                 continue;
             }
-            let tags = self.marks.types.get(field.of).filter(|_| has_rule(order(field.of)));
+            let tags = self.tag_table.types.get(field.of).filter(|_| has_rule(order(field.of)));
             let set = tags.and_then(|tags| tags.rules.as_ref());
             reached.insert(field.of, set);
             if set.is_none() {

@@ -36,7 +36,7 @@ impl Source {
         }
     }
 
-    /// Returns the file and the line of a byte: `crates/kind-tables/tables/marks.toml:12`.
+    /// Returns the file and the line of a byte: `crates/kind-tables/tables/tags.toml:12`.
     pub(crate) fn place(&self, at: usize) -> String {
         let before = self.text.bytes().take(at);
         let line = before.filter(|byte| *byte == b'\n').count() + 1;

@@ -149,14 +149,14 @@ impl Reader<'_> {
                 self.found.get_mut(at)?.is_on = self.features.has(feature);
                 Some(())
             }
-            ["version", version, verbs, ref marks @ ..] => {
-                let is_served = self.version(at, version, verbs, marks)?;
+            ["version", version, verbs, ref tags @ ..] => {
+                let is_served = self.version(at, version, verbs, tags)?;
                 self.current = Some((at, is_served));
                 Some(())
             }
             ["subresource", ..] if !is_served => Some(()),
-            ["subresource", name, kind, verbs, ref marks @ ..] => {
-                let subresource = subresource(&self.columns, name, kind, verbs, marks)?;
+            ["subresource", name, kind, verbs, ref tags @ ..] => {
+                let subresource = subresource(&self.columns, name, kind, verbs, tags)?;
                 let resource = &mut self.found.get_mut(at)?.resource;
                 resource.versions.last_mut()?.subresources.push(subresource);
                 Some(())
@@ -167,7 +167,7 @@ impl Reader<'_> {
 
     /// Adds a version of a resource and returns true if it is served. A version that is not served needs a type only if
     /// objects are stored in it.
-    fn version(&mut self, at: usize, version: &str, verbs: &str, marks: &[&str]) -> Option<bool> {
+    fn version(&mut self, at: usize, version: &str, verbs: &str, tags: &[&str]) -> Option<bool> {
         let entry = self.found.get_mut(at)?;
         let (resource, kind) = (&mut entry.resource, &entry.kind);
         let group_version = GroupVersion::new(resource.group.clone(), version);
@@ -193,19 +193,19 @@ impl Reader<'_> {
             .and_then(shown)
             .or_else(|| shown(&api_version))
             .or_else(|| entry.versions.iter().find_map(shown));
-        let deprecation = Deprecation::parse(marks, &api_version, &resource.kind);
+        let deprecation = Deprecation::parse(tags, &api_version, &resource.kind);
         resource.versions.push(ResourceVersion {
             kind_type: Arc::new(kind_type?),
             list_kind: format_smolstr!("{}List", resource.kind),
             storage_version_hash: match self.features.has(Feature::StorageVersionHash) {
-                true => mark(marks, "hash").map(SmolStr::new).unwrap_or_default(),
+                true => tag(tags, "hash").map(SmolStr::new).unwrap_or_default(),
                 false => SmolStr::default(),
             },
             verbs: verbs_of(verbs)?,
             subresources: Vec::new(),
             reset_fields: match kind.writes_status {
                 true => Arc::default(),
-                false => reset_fields(marks),
+                false => reset_fields(tags),
             },
             columns: columns.unwrap_or_else(|| self.columns.defaults()),
             field_selectors: Vec::new(),
@@ -270,8 +270,8 @@ struct Deprecation {
 
 impl Deprecation {
     /// Parses `deprecated(SINCE,REMOVED)` or `deprecated(SINCE,REMOVED,GROUP/VERSION/KIND)`.
-    fn parse(marks: &[&str], api_version: &str, kind: &str) -> Option<Self> {
-        let mut words = mark(marks, "deprecated")?.split(',');
+    fn parse(tags: &[&str], api_version: &str, kind: &str) -> Option<Self> {
+        let mut words = tag(tags, "deprecated")?.split(',');
         let (since, removed) = (words.next()?, words.next()?);
         let instead = words
             .next()
@@ -389,7 +389,7 @@ fn complete(resource: &mut Resource, words: &[&str]) -> Option<()> {
 }
 
 /// Returns the subresource that the words of a line describe.
-fn subresource(columns: &Columns, name: &str, kind: &str, verbs: &str, marks: &[&str]) -> Option<Subresource> {
+fn subresource(columns: &Columns, name: &str, kind: &str, verbs: &str, tags: &[&str]) -> Option<Subresource> {
     let (group_version, kind) = kind.rsplit_once('/')?;
     Some(Subresource {
         name: SmolStr::new(name),
@@ -403,7 +403,7 @@ fn subresource(columns: &Columns, name: &str, kind: &str, verbs: &str, marks: &[
             "scale" => columns.of_scale(),
             _ => columns.defaults(),
         },
-        reset_fields: reset_fields(marks),
+        reset_fields: reset_fields(tags),
     })
 }
 
@@ -435,15 +435,14 @@ fn verbs_of(list: &str) -> Option<Vec<Verb>> {
     list.split(',').map(Verb::from_name).collect()
 }
 
-/// Returns the argument of the mark `name(…)`.
-fn mark<'t>(marks: &[&'t str], name: &str) -> Option<&'t str> {
-    marks
-        .iter()
-        .find_map(|mark| mark.strip_prefix(name)?.strip_prefix('(')?.strip_suffix(')'))
+/// Returns the argument of the tag `name(…)`.
+fn tag<'t>(tags: &[&'t str], name: &str) -> Option<&'t str> {
+    tags.iter()
+        .find_map(|tag| tag.strip_prefix(name)?.strip_prefix('(')?.strip_suffix(')'))
 }
 
-fn reset_fields(marks: &[&str]) -> Arc<[Vec<SmolStr>]> {
-    let paths = mark(marks, "reset").into_iter().flat_map(|paths| paths.split(','));
+fn reset_fields(tags: &[&str]) -> Arc<[Vec<SmolStr>]> {
+    let paths = tag(tags, "reset").into_iter().flat_map(|paths| paths.split(','));
     paths.map(|path| path.split('.').map(SmolStr::new).collect()).collect()
 }
 

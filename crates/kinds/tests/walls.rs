@@ -291,7 +291,7 @@ fn code_that_may_read_gates() -> String {
 fn claims_about_gates_agree_with_the_code() {
     let code = code_that_may_read_gates();
     let tables = Path::new(env!("CARGO_MANIFEST_DIR")).join("../kind-tables/tables");
-    let marks = ["marks.toml", "more_marks.toml", "more_resources.txt"]
+    let tags = ["tags.toml", "more_tags.toml", "more_resources.txt"]
         .map(|name| fs::read_to_string(tables.join(name)).unwrap())
         .concat();
     let contains_word = |text: &str, word: &str| {
@@ -307,8 +307,8 @@ fn claims_about_gates_agree_with_the_code() {
     for gate in gates.iter().filter(|gate| !gate.is_of_stage()) {
         let name = gate.name;
         let is_read = contains_word(&code, &format!("Feature::{name}"))
-            || contains_word(&marks, &format!("gate = \"{name}"))
-            || contains_word(&marks, &format!("  feature {name}"))
+            || contains_word(&tags, &format!("gate = \"{name}"))
+            || contains_word(&tags, &format!("  feature {name}"))
             || plugin_gates.contains(&Some(name));
         let is_feature = Feature::named(name).is_some();
         assert_eq!(is_feature, is_read, "{name}: listed as a feature, read by the code");

@@ -124,13 +124,13 @@ impl SchemaWriter<'_> {
             (field.patch.replace, "replace"),
             (field.patch.retain_keys, "retainKeys"),
         ];
-        let marks: Vec<&str> = strategies
+        let tags: Vec<&str> = strategies
             .into_iter()
             .filter(|(set, _)| *set)
             .map(|(_, name)| name)
             .collect();
-        if !marks.is_empty() {
-            schema.insert("x-kubernetes-patch-strategy", marks.join(","));
+        if !tags.is_empty() {
+            schema.insert("x-kubernetes-patch-strategy", tags.join(","));
         }
         if let (Shape::Ref(id), Form::V3) = (&field.shape, self.form) {
             let reference = self.form.reference(&self.table.get(*id).name);

@@ -1,4 +1,4 @@
-//! The one ordered check of objects by the [validation tags](crate::types::Mark) of their types.
+//! The one ordered check of objects by the [validation tags](crate::types::Tag) of their types.
 //!
 //! A walk visits the fields of a struct in the order of the reference: that of the fields, or that of the type's order
 //! tag (`+order(...)`). It reports errors by the tags, descends into structs, lists and maps, and calls the kind's own
@@ -8,7 +8,7 @@
 //! The walk visits only fields with tags, and allocates nothing while there is no error.
 //!
 //! # Giving a kind its validation tags
-//! 1. Write the tags of its fields into `kind-tables/tables/marks.toml`. The build adds them to the table of types.
+//! 1. Write the tags of its fields into `kind-tables/tables/tags.toml`. The build adds them to the table of types.
 //! 2. A status is validated only in writes to the subresource `status`, all other fields only in other writes.
 //! 3. If tags cover everything, `Strategy::validate` and `validate_update` need no code: they walk values, then changes.
 //!    If code is needed too, name a rule for each of the reference's functions in the order of the type, and the set of
@@ -30,7 +30,7 @@ use crate::metadata::labels::invalid_selector;
 use crate::names::{GroupVersion, GroupVersionKind};
 use crate::parts::{Fact, Parts};
 use crate::same::same;
-use crate::types::{self, FormatCheck, Mark, Provenance, Shape, Step, TypeId, TypeTable};
+use crate::types::{self, FormatCheck, Provenance, Shape, Step, Tag, TypeId, TypeTable};
 
 pub use rules::{AnyChanges, AnyRules, Changes, NoRules, Rules};
 
@@ -182,7 +182,7 @@ impl<'t> Check<'t> {
 
     fn root_values<'v>(&mut self, root: &Part<'v, '_>, subresource: Option<&str>, rules: &dyn AnyRules<'v>) {
         let types = self.types;
-        for step in &types.get(root.of).marks.steps {
+        for step in &types.get(root.of).tags.steps {
             if self.is_written(root, step, subresource) {
                 self.step(root, step, rules);
             }
@@ -211,7 +211,7 @@ impl<'t> Check<'t> {
         changes: &dyn AnyChanges<'v>,
     ) {
         let types = self.types;
-        for step in &types.get(root.of).marks.change_steps {
+        for step in &types.get(root.of).tags.change_steps {
             if self.is_written(root, step, subresource) {
                 self.change_step(root, old, step, changes);
             }
@@ -228,12 +228,12 @@ impl<'t> Check<'t> {
     /// Checks the values of a struct.
     pub fn values<'v>(&mut self, part: &Part<'v, '_>, rules: &dyn AnyRules<'v>) {
         let types = self.types;
-        let marks = &types.get(part.of).marks;
-        if let Some(what) = &marks.union {
+        let tags = &types.get(part.of).tags;
+        if let Some(what) = &tags.union {
             self.union(part, what, rules);
             return;
         }
-        for step in &marks.steps {
+        for step in &tags.steps {
             self.step(part, step, rules);
         }
     }
@@ -241,7 +241,7 @@ impl<'t> Check<'t> {
     /// Checks the changes of a struct from `old`.
     pub fn changes<'v>(&mut self, part: &Part<'v, '_>, old: &Part<'v, '_>, changes: &dyn AnyChanges<'v>) {
         let types = self.types;
-        for step in &types.get(part.of).marks.change_steps {
+        for step in &types.get(part.of).tags.change_steps {
             self.change_step(part, old, step, changes);
         }
     }
@@ -277,11 +277,11 @@ impl<'t> Check<'t> {
     fn union<'v>(&mut self, part: &Part<'v, '_>, what: &str, rules: &dyn AnyRules<'v>) {
         let types = self.types;
         let ty = types.get(part.of);
-        let is_member = |step: &Step| ty.looked_at(step).is_some_and(|field| field.marks.union_member);
-        let last_member = ty.marks.steps.iter().rposition(is_member);
+        let is_member = |step: &Step| ty.looked_at(step).is_some_and(|field| field.tags.union_member);
+        let last_member = ty.tags.steps.iter().rposition(is_member);
         let mut found = false;
-        for (at, step) in ty.marks.steps.iter().enumerate() {
-            match ty.looked_at(step).filter(|field| field.marks.union_member) {
+        for (at, step) in ty.tags.steps.iter().enumerate() {
+            match ty.looked_at(step).filter(|field| field.tags.union_member) {
                 None => self.step(part, step, rules),
                 Some(member) => {
                     let member = part.child(&member.name);
@@ -303,12 +303,12 @@ impl<'t> Check<'t> {
 
     fn one_field<'v>(&mut self, part: &Part<'v, '_>, of: &types::Field, rules: &dyn AnyRules<'v>) {
         let field = part.field.child(&of.name);
-        if !self.own_marks(&field, &of.marks.own, &of.shape, of.pointer) {
+        if !self.own_tags(&field, &of.tags.own, &of.shape, of.pointer) {
             return;
         }
-        self.marks_below(&field, of);
+        self.tags_below(&field, of);
         self.below(&field, &of.shape, of.pointer, rules);
-        if let Some(key) = &of.marks.distinct {
+        if let Some(key) = &of.tags.distinct {
             self.distinct(&field, key);
         }
     }
@@ -329,26 +329,26 @@ impl<'t> Check<'t> {
     }
 
     /// Checks the tags of the items or of the entries of a field.
-    fn marks_below(&mut self, field: &Field<'_, '_>, of: &types::Field) {
+    fn tags_below(&mut self, field: &Field<'_, '_>, of: &types::Field) {
         let (Shape::List(inner) | Shape::Map(inner)) = &of.shape else {
             return;
         };
-        if !of.marks.keys.is_empty() {
+        if !of.tags.keys.is_empty() {
             for (key, _) in field.entries() {
                 let key = Value::from(key);
                 let path = field.path();
                 let key = Field::placed(Some(&key), path.as_str());
-                self.own_marks(&key, &of.marks.keys, &Shape::String, false);
+                self.own_tags(&key, &of.tags.keys, &Shape::String, false);
             }
         }
-        if of.marks.each.is_empty() {
+        if of.tags.each.is_empty() {
             return;
         }
         for item in field.items() {
-            self.own_marks(&item, &of.marks.each, inner, false);
+            self.own_tags(&item, &of.tags.each, inner, false);
         }
         for (_, entry) in field.entries() {
-            self.own_marks(&entry, &of.marks.each, inner, false);
+            self.own_tags(&entry, &of.tags.each, inner, false);
         }
     }
 
@@ -374,33 +374,33 @@ impl<'t> Check<'t> {
     }
 
     /// Reports errors by the tags of a field, and returns true if the values below it need validation.
-    fn own_marks(&mut self, field: &Field<'_, '_>, marks: &[Mark], shape: &Shape, pointer: bool) -> bool {
-        if marks.is_empty() {
+    fn own_tags(&mut self, field: &Field<'_, '_>, tags: &[Tag], shape: &Shape, pointer: bool) -> bool {
+        if tags.is_empty() {
             return true;
         }
         let missing = is_missing(field, shape, pointer);
-        for mark in marks {
-            match mark {
-                Mark::Required(detail) if missing => {
+        for tag in tags {
+            match tag {
+                Tag::Required(detail) if missing => {
                     self.errors.push(field.required(detail.as_str()));
                     return false;
                 }
-                Mark::NotEmpty if field.is_set() && field.text().is_empty() => {
+                Tag::NotEmpty if field.is_set() && field.text().is_empty() => {
                     self.errors.push(field.required(""));
                     return false;
                 }
-                Mark::MaxItemsAlone(most) if field.len() > *most => {
+                Tag::MaxItemsAlone(most) if field.len() > *most => {
                     self.errors.push(field.too_many(*most));
                     return false;
                 }
-                Mark::Optional if missing || matches!(shape, Shape::String) && field.text().is_empty() => return false,
+                Tag::Optional if missing || matches!(shape, Shape::String) && field.text().is_empty() => return false,
                 // An unset pointer has nothing to validate.
                 _ if pointer && missing => return false,
-                mark => self.errors.extend(error(field, mark)),
+                tag => self.errors.extend(error(field, tag)),
             }
-            match mark {
-                Mark::Format(format) => self.format(field, &format.check),
-                Mark::Unique(key) => self.unique(field, key),
+            match tag {
+                Tag::Format(format) => self.format(field, &format.check),
+                Tag::Unique(key) => self.unique(field, key),
                 _ => {}
             }
         }
@@ -439,7 +439,7 @@ impl<'t> Check<'t> {
             return;
         };
         let (new, old) = (part.field.child(&of.name), old.field.child(&of.name));
-        if let Some(detail) = &of.marks.immutable
+        if let Some(detail) = &of.tags.immutable
             && !same(new.value(), old.value())
         {
             let error = self.changed(&new, of, detail);
@@ -478,28 +478,25 @@ fn is_missing(field: &Field<'_, '_>, shape: &Shape, pointer: bool) -> bool {
 }
 
 /// Returns the validation error of a field by a tag of a single value.
-fn error(field: &Field<'_, '_>, mark: &Mark) -> Option<FieldError> {
+fn error(field: &Field<'_, '_>, tag: &Tag) -> Option<FieldError> {
     let number = || field.number().unwrap_or_default();
-    match mark {
-        Mark::Minimum(least, said) => (number() < *least).then(|| field.invalid_number(said.as_str())),
-        Mark::Maximum(most, said) => (number() > *most).then(|| field.invalid_number(said.as_str())),
-        Mark::Range(least, most) => (!(*least..=*most).contains(&number()))
+    match tag {
+        Tag::Minimum(least, said) => (number() < *least).then(|| field.invalid_number(said.as_str())),
+        Tag::Maximum(most, said) => (number() > *most).then(|| field.invalid_number(said.as_str())),
+        Tag::Range(least, most) => (!(*least..=*most).contains(&number()))
             .then(|| field.invalid_number(format!("must be between {least} and {most}, inclusive"))),
-        Mark::Enum(supported) => (!supported.iter().any(|one| one == field.text())).then(|| {
+        Tag::Enum(supported) => (!supported.iter().any(|one| one == field.text())).then(|| {
             let supported: Vec<&str> = supported.iter().map(SmolStr::as_str).collect();
             field.not_supported(&supported)
         }),
-        Mark::MaxItems(most) => (field.len() > *most).then(|| field.too_many(*most)),
-        Mark::MaxLength(most, said) => (field.text().len() > *most).then(|| match said.as_str() {
+        Tag::MaxItems(most) => (field.len() > *most).then(|| field.too_many(*most)),
+        Tag::MaxLength(most, said) => (field.text().len() > *most).then(|| match said.as_str() {
             "" => field.too_long(*most),
             said => field.invalid_as("", said),
         }),
-        Mark::Required(_)
-        | Mark::NotEmpty
-        | Mark::Optional
-        | Mark::MaxItemsAlone(_)
-        | Mark::Format(_)
-        | Mark::Unique(_) => None,
+        Tag::Required(_) | Tag::NotEmpty | Tag::Optional | Tag::MaxItemsAlone(_) | Tag::Format(_) | Tag::Unique(_) => {
+            None
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! Types come from the OpenAPI v2 document of a kube-apiserver. Properties that it lacks (protobuf numbers, pointers,
 //! fields that JSON omits, defaults) come from the facts, checked against the sources of the crates `k8s-pb` and
 //! `k8s-openapi`. Each disagreement is reported; the facts win. The build adds the validation tags, which are
-//! maintained by hand in `marks.toml` next to the tables.
+//! maintained by hand in `tags.toml` next to the tables.
 
 mod facts;
 mod messages;

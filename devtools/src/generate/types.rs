@@ -268,7 +268,7 @@ impl Assembly<'_, '_> {
         self.note_published_default(of, field)
     }
 
-    /// Records a default that the source marks. The v3 documents contain it, and also the zero value of a field that JSON
+    /// Records a default that the source tags. The v3 documents contain it, and also the zero value of a field that JSON
     /// never omits, which is ignored.
     fn note_published_default(&mut self, of: &str, field: &mut Field) -> anyhow::Result<()> {
         let schema = self.facts.schemas.get(of).unwrap_or(&Value::Null);

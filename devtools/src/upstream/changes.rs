@@ -197,8 +197,8 @@ fn flags(before: &Inventory, after: &Inventory) -> Vec<String> {
         if !flag.default.is_empty() {
             parts.push(format!("default `{}`", flag.default));
         }
-        let marks = [("deprecated", flag.deprecated), ("hidden", flag.hidden)];
-        parts.extend(marks.iter().filter(|(_, set)| *set).map(|(mark, _)| (*mark).to_owned()));
+        let tags = [("deprecated", flag.deprecated), ("hidden", flag.hidden)];
+        parts.extend(tags.iter().filter(|(_, set)| *set).map(|(tag, _)| (*tag).to_owned()));
         format!("{} (`{}`)", parts.join(", "), flag.package)
     };
     differences(&before.flags, &after.flags, describe, |old, new| {

@@ -7,7 +7,7 @@ use conformance::root;
 
 use super::release::Release;
 
-/// Marks around the generated part.
+/// Tags around the generated part.
 const BEGIN: &str = "<!-- upstream: written by `cargo xtask upstream --write` -->\n";
 const END: &str = "<!-- end of upstream -->\n";
 
@@ -33,7 +33,7 @@ fn empty(minor: &str) -> String {
     )
 }
 
-/// Returns the page with another list between the marks; `None` if they are missing.
+/// Returns the page with another list between the tags; `None` if they are missing.
 fn replaced(page: &str, list: &str) -> Option<String> {
     let (head, rest) = page.split_once(BEGIN)?;
     let (_, tail) = rest.split_once(END)?;

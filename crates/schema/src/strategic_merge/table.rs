@@ -69,8 +69,8 @@ impl PatchType for TablePatchType<'_> {
     }
 }
 
-fn strategy(marks: &PatchMarks) -> PatchStrategy {
-    match marks {
+fn strategy(tags: &PatchMarks) -> PatchStrategy {
+    match tags {
         PatchMarks { merge: true, .. } => PatchStrategy::Merge,
         PatchMarks { replace: true, .. } => PatchStrategy::Replace,
         _ => PatchStrategy::Usual,
@@ -86,7 +86,7 @@ mod tests {
     use crate::types::Field;
 
     #[test]
-    fn marks_of_the_table_say_how_lists_and_maps_are_merged() {
+    fn table_tags_define_merge_of_lists_and_maps() {
         let mut builder = TypeTable::builder();
         let item = builder.reference("test.Item");
         let spec = builder.reference("test.Spec");

@@ -1,6 +1,6 @@
 use holdfast_value::{SmolStr, Value};
 
-use crate::types::{Marks, TypeId};
+use crate::types::{Tags, TypeId};
 
 /// A field of a struct.
 #[derive(Clone, Debug)]
@@ -30,13 +30,13 @@ pub struct Field {
     pub proto: ProtoPath,
     /// Value of the field if the client leaves it out, independent of the rest of the object.
     pub default: Option<Value>,
-    /// True if the source marks [`Field::default`], or the zero value if there is none, as the default that the OpenAPI
+    /// True if the source tags [`Field::default`], or the zero value if there is none, as the default that the OpenAPI
     /// documents publish.
     pub default_published: bool,
     /// True if the struct that it holds gets no defaults of its own here, only those of nested values.
     pub undefaulted: bool,
     /// Validation tags of its values.
-    pub marks: Marks,
+    pub tags: Tags,
     /// Index among the fields of its type, in the order in which the reference writes them.
     pub(crate) place: u16,
 }
@@ -59,7 +59,7 @@ impl Field {
             default: None,
             default_published: false,
             undefaulted: false,
-            marks: Marks::default(),
+            tags: Tags::default(),
             place: 0,
         }
     }

@@ -73,7 +73,7 @@ impl TypeTable {
             .types
             .iter()
             .flat_map(Type::fields)
-            .filter_map(|field| field.marks.gate.as_ref());
+            .filter_map(|field| field.tags.gate.as_ref());
         let mut off: Vec<SmolStr> = gates
             .map(|gate| gate.name.clone())
             .filter(|name| is_off(name))
@@ -84,7 +84,7 @@ impl TypeTable {
             return Err(TableError::TooManyGates(off.len()));
         }
         let bit = |field: &Field| {
-            let gate = field.marks.gate.as_ref()?;
+            let gate = field.tags.gate.as_ref()?;
             let at = off.binary_search(&gate.name).ok()?;
             Some(1 << at)
         };
@@ -161,7 +161,7 @@ impl TypeTable {
         for (disabled, field) in ty.disabled_fields() {
             let Some(there) = set(value, field) else { continue };
             let before = old.and_then(|old| set(old, field));
-            match field.marks.gate.as_ref().filter(|_| disabled.gate != 0) {
+            match field.tags.gate.as_ref().filter(|_| disabled.gate != 0) {
                 Some(gate) if gate.in_place && before.is_none() || !gate.in_place && kept & disabled.gate == 0 => {
                     self.unset_field(value, field);
                     is_left_empty |= gate.with_holder && value.as_map().is_some_and(|map| map.is_empty());
@@ -225,7 +225,7 @@ fn leading(fields: &[DisabledField]) -> (usize, usize) {
 
 /// Returns the value of a field, if that value needs the field's gate.
 fn set<'v>(value: &'v Value, field: &Field) -> Option<&'v Value> {
-    let needless = field.marks.gate.as_ref().and_then(|gate| gate.unless.as_deref());
+    let needless = field.tags.gate.as_ref().and_then(|gate| gate.unless.as_deref());
     let found = value.get(&field.name).filter(|value| !value.is_null())?;
     Some(found).filter(|value| needless.is_none() || value.as_str() != needless)
 }

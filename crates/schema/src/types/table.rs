@@ -6,7 +6,7 @@ use holdfast_value::{Map, Names, SmolStr, Value};
 use crate::names::GroupVersionKind;
 use crate::types::defaults::leads_to_default;
 use crate::types::{
-    Field, MapType, Omission, OrderItem, Scalar, Shape, Step, Type, TypeId, TypeKind, TypeMarks, Union, is_empty,
+    Field, MapType, Omission, OrderItem, Scalar, Shape, Step, Type, TypeId, TypeKind, TypeTags, Union, is_empty,
 };
 
 /// All types of a set of kinds; see the [module](crate::types).
@@ -205,7 +205,7 @@ impl TypeTableBuilder {
             kinds: Vec::new(),
             published: true,
             unions: Vec::<Union>::new(),
-            marks: TypeMarks::default(),
+            tags: TypeTags::default(),
             zero: OnceLock::new(),
             always_written: Vec::new(),
             reaches_default: false,
@@ -279,15 +279,15 @@ impl TypeTable {
             grew = false;
             for at in 0..self.types.len() {
                 let ty = &self.types[at];
-                let steps = self.steps(ty, &ty.marks.order, &|field| {
-                    field.marks.holds() || self.leads_to_check(&field.shape)
+                let steps = self.steps(ty, &ty.tags.order, &|field| {
+                    field.tags.holds() || self.leads_to_check(&field.shape)
                 });
-                let changes = self.steps(ty, &ty.marks.changes, &|field| {
-                    field.marks.immutable.is_some() || self.leads_to_change(&field.shape)
+                let changes = self.steps(ty, &ty.tags.changes, &|field| {
+                    field.tags.immutable.is_some() || self.leads_to_change(&field.shape)
                 });
-                let marks = &mut self.types[at].marks;
-                if steps.len() > marks.steps.len() || changes.len() > marks.change_steps.len() {
-                    (marks.steps, marks.change_steps) = (steps, changes);
+                let tags = &mut self.types[at].tags;
+                if steps.len() > tags.steps.len() || changes.len() > tags.change_steps.len() {
+                    (tags.steps, tags.change_steps) = (steps, changes);
                     grew = true;
                 }
             }
@@ -317,12 +317,12 @@ impl TypeTable {
     }
 
     fn leads_to_check(&self, shape: &Shape) -> bool {
-        shape.type_id().is_some_and(|id| !self.get(id).marks.steps.is_empty())
+        shape.type_id().is_some_and(|id| !self.get(id).tags.steps.is_empty())
     }
 
     /// Follows changes only through structs: only the kind can match an item with its old item.
     fn leads_to_change(&self, shape: &Shape) -> bool {
-        matches!(shape, Shape::Ref(id) if !self.get(*id).marks.change_steps.is_empty())
+        matches!(shape, Shape::Ref(id) if !self.get(*id).tags.change_steps.is_empty())
     }
 
     /// Computes the zero value of a type, after those of the structs within it.
@@ -371,10 +371,10 @@ fn held_by_value(field: &Field) -> Option<TypeId> {
 
 /// Rejects an order of checks that names a field without checks or omits one that has some.
 fn complete_order(of: &Type) -> Result<(), TableError> {
-    let marks = &of.marks;
+    let tags = &of.tags;
     let orders = [
-        (&marks.order, &marks.steps, true),
-        (&marks.changes, &marks.change_steps, false),
+        (&tags.order, &tags.steps, true),
+        (&tags.changes, &tags.change_steps, false),
     ];
     for (order, steps, of_values) in orders.into_iter().filter(|(order, ..)| !order.is_empty()) {
         let in_steps = |name: &str| {
@@ -390,8 +390,8 @@ fn complete_order(of: &Type) -> Result<(), TableError> {
             return Err(TableError::UnmarkedField { of, field });
         }
         let marked = |field: &&Field| match of_values {
-            true => field.marks.holds(),
-            false => field.marks.immutable.is_some(),
+            true => field.tags.holds(),
+            false => field.tags.immutable.is_some(),
         };
         let names = |item: &OrderItem, field: &Field| match item {
             OrderItem::Field(name) | OrderItem::FieldOfRule(name) => *name == field.name,

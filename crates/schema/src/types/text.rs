@@ -8,7 +8,7 @@
 //! ```
 //! A field is its name, its shape (`[]` before the shape of items, `{}` before that of values, a type by its name), its
 //! numbers in protobuf (`2/1` is field 1 of the message in field 2, `-` is none) and properties. Types outside the
-//! packages at the top have their full names. Words that begin with `+` are [validation tags](crate::types::Mark). A
+//! packages at the top have their full names. Words that begin with `+` are [validation tags](crate::types::Tag). A
 //! text with blanks or commas is quoted as in JSON. Fields are in the order in which the reference writes them.
 
 use std::fmt::Write as _;
@@ -120,17 +120,17 @@ impl<'t> Reader<'t> {
             None => return Err(within("no such kind of type")),
         };
         while !rest.is_empty() {
-            let (mark, after) = next_word(rest, ' ');
+            let (tag, after) = next_word(rest, ' ');
             rest = after;
-            let (name, inside) = split_mark(mark);
+            let (name, inside) = split_tag(tag);
             match name {
                 "atomic" => ty.map_type = Some(MapType::Atomic),
                 "granular" => ty.map_type = Some(MapType::Granular),
                 "unpublished" => ty.published = false,
                 "kind" => ty.kinds.push(kind_of(inside).ok_or(within("no kind"))?),
                 "union" => ty.unions.push(union_of(inside).ok_or(within("no union"))?),
-                _ if mark.starts_with('+') => ty.marks.read(&mark[1..], self.rules).map_err(within)?,
-                _ => return Err(within("no such mark of a type")),
+                _ if tag.starts_with('+') => ty.tags.read(&tag[1..], self.rules).map_err(within)?,
+                _ => return Err(within("no such tag of a type")),
             }
         }
         Ok(())
@@ -151,9 +151,9 @@ impl<'t> Reader<'t> {
                 field.default = Some(value_of(default)?);
                 break;
             }
-            let (mark, after) = next_word(rest, ' ');
+            let (tag, after) = next_word(rest, ' ');
             rest = after;
-            mark_field(&mut field, mark)?;
+            mark_field(&mut field, tag)?;
         }
         Ok(field)
     }
@@ -183,11 +183,11 @@ const PLAIN_SHAPES: [(Shape, &str); 7] = [
     (Shape::Any, "any"),
 ];
 
-fn mark_field(field: &mut Field, mark: &str) -> Result<(), &'static str> {
-    if let Some(mark) = mark.strip_prefix('+') {
-        return field.marks.read(mark);
+fn mark_field(field: &mut Field, tag: &str) -> Result<(), &'static str> {
+    if let Some(tag) = tag.strip_prefix('+') {
+        return field.tags.read(tag);
     }
-    let (name, inside) = split_mark(mark);
+    let (name, inside) = split_tag(tag);
     match name {
         "required" => field.required = true,
         "pointer" => field.pointer = true,
@@ -208,16 +208,16 @@ fn mark_field(field: &mut Field, mark: &str) -> Result<(), &'static str> {
         "enum" => field.enum_values = items(inside)?,
         "published" => field.default_published = true,
         "undefaulted" => field.undefaulted = true,
-        _ => return Err("no such mark of a field"),
+        _ => return Err("no such tag of a field"),
     }
     Ok(())
 }
 
-/// Splits `mark(inside)` into its two parts.
-fn split_mark(mark: &str) -> (&str, &str) {
-    match mark.split_once('(') {
+/// Splits `tag(inside)` into its two parts.
+fn split_tag(tag: &str) -> (&str, &str) {
+    match tag.split_once('(') {
         Some((name, inside)) => (name, inside.strip_suffix(')').unwrap_or(inside)),
-        None => (mark, ""),
+        None => (tag, ""),
     }
 }
 
@@ -433,10 +433,10 @@ type a.v1.Time time
     fn a_bad_line_is_named() {
         for (text, message) in [
             ("type a struct\n  x string nine", "line 2: no numbers of a field"),
-            ("type a struct\n  x string 1 odd", "line 2: no such mark of a field"),
+            ("type a struct\n  x string 1 odd", "line 2: no such tag of a field"),
             ("type a odd", "line 1: no such kind of type"),
-            ("type a struct +odd", "line 1: no such mark of a type"),
-            ("type a struct\n  x string 1 +odd", "line 2: no such mark of validation"),
+            ("type a struct +odd", "line 1: no such tag of a type"),
+            ("type a struct\n  x string 1 +odd", "line 2: no such tag of validation"),
             (
                 "type a struct +order(x)\n  x string 1",
                 "the order of a names x, of which nothing is said",

@@ -3,7 +3,7 @@ use std::sync::OnceLock;
 use holdfast_value::{Names, SmolStr, Value};
 
 use crate::names::GroupVersionKind;
-use crate::types::{DisabledField, Field, MapType, Step, TypeMarks};
+use crate::types::{DisabledField, Field, MapType, Step, TypeTags};
 
 /// Index of a type in its [`TypeTable`](crate::types::TypeTable).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -34,7 +34,7 @@ pub struct Type {
     /// Fields that exclude each other, as listed in the OpenAPI documents.
     pub unions: Vec<Union>,
     /// Validation tags of its values.
-    pub marks: TypeMarks,
+    pub tags: TypeTags,
     /// Value that the reference writes for an unset value of this type; see [`Type::zero`].
     pub(crate) zero: OnceLock<Value>,
     /// For structs, the indices of the fields that are written even when unset.

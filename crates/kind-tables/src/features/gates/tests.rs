@@ -114,7 +114,7 @@ fn every_gate_of_a_field_is_a_feature() {
     let types = crate::types::types_of(&apis).unwrap();
     let fields = types.iter().flat_map(|(_, of)| of.fields());
     let gates: Vec<&str> = fields
-        .filter_map(|field| Some(field.marks.gate.as_ref()?.name.as_str()))
+        .filter_map(|field| Some(field.tags.gate.as_ref()?.name.as_str()))
         .collect();
     assert!(!gates.is_empty());
     for gate in gates {

@@ -28,7 +28,7 @@ const ARGUMENTS: [(&str, &str); 5] = [
 
 /// Validation tags of all types in a file.
 #[derive(Default)]
-pub(crate) struct Marks {
+pub(crate) struct TagTable {
     /// Sets of rules that a set includes, with file and line.
     pub(crate) includes: BTreeMap<String, (String, Vec<String>)>,
     /// Tags by type.
@@ -55,25 +55,25 @@ pub(crate) struct Tags {
 ///
 /// # Errors
 /// If a value has an unknown form, with its file and line.
-pub(crate) fn read(tables: &Path, name: &str) -> Result<Marks, String> {
+pub(crate) fn read(tables: &Path, name: &str) -> Result<TagTable, String> {
     let source = Source::read(tables, name)?;
-    let mut marks = Marks::default();
+    let mut tag_table = TagTable::default();
     for (key, value) in source.parse()? {
         let name = key.get_ref().to_string();
         let table = source.table(&value)?;
         if name == "includes" {
             for (set, others) in table {
                 let place = source.place(set.span().start);
-                marks
+                tag_table
                     .includes
                     .insert(set.get_ref().to_string(), (place, source.texts(others)?));
             }
         } else {
             let place = source.place(key.span().start);
-            marks.types.insert(name, tags(&source, table, place)?);
+            tag_table.types.insert(name, tags(&source, table, place)?);
         }
     }
-    Ok(marks)
+    Ok(tag_table)
 }
 
 fn tags(source: &Source, table: &Table<'_>, place: String) -> Result<Tags, String> {
@@ -159,7 +159,7 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-impl Marks {
+impl TagTable {
     /// Returns a table of types with the tags of the types in it.
     pub(crate) fn joined(&self, types: &str) -> String {
         let mut out = String::with_capacity(2 * types.len());

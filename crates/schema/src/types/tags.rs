@@ -24,13 +24,13 @@ use crate::types::quoted::{items, unquoted};
 
 /// Validation tags of the values of a field.
 #[derive(Clone, Debug, Default)]
-pub struct Marks {
+pub struct Tags {
     /// Tags of the field itself, in the order in which they are checked.
-    pub own: Vec<Mark>,
+    pub own: Vec<Tag>,
     /// Tags of each item of a list or each value of a map: `+each:...`.
-    pub each: Vec<Mark>,
+    pub each: Vec<Tag>,
     /// Tags of each key of a map: `+keys:...`.
-    pub keys: Vec<Mark>,
+    pub keys: Vec<Tag>,
     /// Error detail for a value that differs from the old one, if it is immutable: `+immutable`.
     pub immutable: Option<SmolStr>,
     /// True if it is one of the fields of which at most one may be set: `+unionMember`.
@@ -42,26 +42,26 @@ pub struct Marks {
     pub gate: Option<Box<Gate>>,
 }
 
-impl Marks {
+impl Tags {
     /// Returns true if there are any tags for the values.
     pub(crate) fn holds(&self) -> bool {
         let of_values = [&self.own, &self.each, &self.keys];
-        of_values.iter().any(|marks| !marks.is_empty()) || self.union_member || self.distinct.is_some()
+        of_values.iter().any(|tags| !tags.is_empty()) || self.union_member || self.distinct.is_some()
     }
 
     /// Adds a tag in the form of a table, without its `+`.
-    pub(crate) fn read(&mut self, mark: &str) -> Result<(), &'static str> {
-        if let Some(mark) = mark.strip_prefix("each:") {
-            self.each.push(Mark::read(mark)?);
-        } else if let Some(mark) = mark.strip_prefix("keys:") {
-            self.keys.push(Mark::read(mark)?);
+    pub(crate) fn read(&mut self, tag: &str) -> Result<(), &'static str> {
+        if let Some(tag) = tag.strip_prefix("each:") {
+            self.each.push(Tag::read(tag)?);
+        } else if let Some(tag) = tag.strip_prefix("keys:") {
+            self.keys.push(Tag::read(tag)?);
         } else {
-            match split(mark) {
+            match split(tag) {
                 ("immutable", inside) => self.immutable = Some(text_or(inside, "field is immutable")?),
                 ("unionMember", _) => self.union_member = true,
                 ("distinct", inside) => self.distinct = Some(SmolStr::new(inside)),
                 ("gate", inside) => self.gate = Some(Box::new(Gate::read(inside)?)),
-                _ => self.own.push(Mark::read(mark)?),
+                _ => self.own.push(Tag::read(tag)?),
             }
         }
         Ok(())
@@ -70,7 +70,7 @@ impl Marks {
 
 /// A validation tag of a value.
 #[derive(Clone, Debug)]
-pub enum Mark {
+pub enum Tag {
     /// The value must be present: set for a pointer, otherwise neither empty nor zero. If it is missing, no other error
     /// is reported for it. Holds the error detail, which is mostly empty.
     Required(SmolStr),
@@ -99,10 +99,10 @@ pub enum Mark {
     Unique(SmolStr),
 }
 
-impl Mark {
-    fn read(mark: &str) -> Result<Self, &'static str> {
-        const NUMBER: &str = "no number in a mark";
-        let (name, inside) = split(mark);
+impl Tag {
+    fn read(tag: &str) -> Result<Self, &'static str> {
+        const NUMBER: &str = "no number in a tag";
+        let (name, inside) = split(tag);
         let pair = || inside.split_once(',').unwrap_or((inside, ""));
         let count = || inside.parse().map_err(|_| NUMBER);
         Ok(match name {
@@ -133,7 +133,7 @@ impl Mark {
             },
             "maxLength" => Self::MaxLength(pair().0.parse().map_err(|_| NUMBER)?, text_or(pair().1, "")?),
             "unique" => Self::Unique(SmolStr::new(inside)),
-            _ => return Err("no such mark of validation"),
+            _ => return Err("no such tag of validation"),
         })
     }
 }
@@ -243,7 +243,7 @@ pub enum OrderItem {
 
 /// Validation tags of a type as a whole.
 #[derive(Clone, Debug, Default)]
-pub struct TypeMarks {
+pub struct TypeTags {
     /// Set of the rules in code that the orders name: `+rules(Ingress)`, before them.
     pub rules: Option<SmolStr>,
     /// Order in which the reference checks values, if it is not that of the fields: `+order(...)`.
@@ -258,15 +258,15 @@ pub struct TypeMarks {
     pub(crate) change_steps: Vec<Step>,
 }
 
-impl TypeMarks {
+impl TypeTags {
     /// Adds a tag in the form of a table, without its `+`.
-    pub(crate) fn read(&mut self, mark: &str, names: &RuleNames) -> Result<(), &'static str> {
-        match split(mark) {
+    pub(crate) fn read(&mut self, tag: &str, names: &RuleNames) -> Result<(), &'static str> {
+        match split(tag) {
             ("rules", inside) => self.rules = Some(SmolStr::new(inside)),
             ("order", inside) => self.order = self.order_of(inside, |set, name| names.value_rule(set, name))?,
             ("changes", inside) => self.changes = self.order_of(inside, |set, name| names.change_rule(set, name))?,
             ("union", inside) => self.union = Some(text_or(inside, "")?),
-            _ => return Err("no such mark of a type"),
+            _ => return Err("no such tag of a type"),
         }
         Ok(())
     }
@@ -301,10 +301,10 @@ pub(crate) enum Step {
 }
 
 /// Splits a tag into its name and the text in its brackets.
-fn split(mark: &str) -> (&str, &str) {
-    match mark.split_once('(') {
+fn split(tag: &str) -> (&str, &str) {
+    match tag.split_once('(') {
         Some((name, inside)) => (name, inside.strip_suffix(')').unwrap_or(inside)),
-        None => (mark, ""),
+        None => (tag, ""),
     }
 }
 
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn a_mark_that_is_none_is_refused() {
-        for mark in [
+        for tag in [
             "odd",
             "maxItems(x,shortCircuit)",
             "gate",
@@ -332,8 +332,8 @@ mod tests {
             "each:odd",
             "required(\"a)",
         ] {
-            assert!(Marks::default().read(mark).is_err(), "{mark}");
+            assert!(Tags::default().read(tag).is_err(), "{tag}");
         }
-        assert!(TypeMarks::default().read("odd", &RuleNames::NONE).is_err());
+        assert!(TypeTags::default().read("odd", &RuleNames::NONE).is_err());
     }
 }
