@@ -14,6 +14,7 @@
 mod aggregation;
 mod api_services;
 mod apiserver;
+mod claim_repair;
 mod conditions;
 mod crds;
 mod dangling;
@@ -30,6 +31,7 @@ mod policy_status;
 mod pool_status;
 mod queue;
 mod quota;
+mod recent;
 mod reconcile;
 mod rejection;
 mod service_cidr;
@@ -88,6 +90,8 @@ struct Controller {
 /// Settings for controllers that are not available from the API.
 #[derive(Clone, Debug, Default)]
 pub struct ControllerContext {
+    /// Name of this host, which events of this server's own controllers contain.
+    pub host_name: Arc<str>,
     /// Authorities that signed the server's certificate (PEM).
     pub root_ca: Arc<str>,
     /// Authorities that aggregated servers trust, if this server publishes them.
@@ -196,7 +200,7 @@ const CONTROLLERS: [Controller; 13] = [
 ];
 
 /// Controllers that are parts of kube-apiserver and always run.
-const ESSENTIAL: [Controller; 13] = [
+const ESSENTIAL: [Controller; 14] = [
     Controller {
         name: flow_control::NAME,
         check: FLOW_CONTROL_PRODUCER,
@@ -262,6 +266,12 @@ const ESSENTIAL: [Controller; 13] = [
         check: service_cidr::CHECK,
         by_default: true,
         run: |client, _| Box::pin(service_cidr::run(client)),
+    },
+    Controller {
+        name: "service-ip-repair-controllers",
+        check: claim_repair::CHECK,
+        by_default: true,
+        run: |client, context| Box::pin(claim_repair::run(client, Arc::clone(&context.host_name))),
     },
     Controller {
         name: token_tracking::NAME,
@@ -400,8 +410,9 @@ mod tests {
     use super::*;
 
     /// Modules in order, lowest first.
-    const LAYERS: [&str; 26] = [
+    const LAYERS: [&str; 28] = [
         "queue",
+        "recent",
         "reconcile",
         "rejection",
         "aggregation",
@@ -409,6 +420,7 @@ mod tests {
         "conditions",
         "events",
         "api_services",
+        "claim_repair",
         "dangling",
         "crds",
         "election",

@@ -15,7 +15,7 @@ use holdfast_value::Value;
 
 use crate::apiserver::{Turns, put};
 use crate::conditions;
-use crate::events::Warning;
+use crate::events::{Recorder, Warning};
 
 /// Health check of this controller, with kube-apiserver's name.
 pub(crate) const CHECK: &str = "poststarthook/start-kubernetes-service-cidr-controller";
@@ -43,9 +43,10 @@ pub(crate) async fn run(client: Client) {
     let Some(wanted) = initial.into_iter().find(named) else {
         return client.shutdown().closing().await;
     };
+    let recorder = Recorder::new(client.clone(), NAME);
     let (mut turns, mut reported) = (Turns::new(&client, INTERVAL), None);
     while turns.next().await {
-        if let Err(error) = keep(&client, &resource, &wanted, &mut reported).await {
+        if let Err(error) = keep(&recorder, &resource, &wanted, &mut reported).await {
             tracing::warn!(%error, "cannot update the ServiceCIDR of the flags; will retry");
         }
     }
@@ -53,11 +54,12 @@ pub(crate) async fn run(client: Client) {
 
 /// Creates the object or its status if it is missing. An unfixable problem is logged once and kept in `reported`.
 async fn keep(
-    client: &Client,
+    recorder: &Recorder,
     resource: &Resource,
     wanted: &Value,
     reported: &mut Option<Wrong>,
 ) -> Result<(), RequestError> {
+    let client = recorder.client();
     let Some(there) = client.get(resource, "", OBJECT).map(|object| object.tree()) else {
         return match put(client, resource, true, wanted).await {
             // Another server was faster.
@@ -81,7 +83,7 @@ async fn keep(
                         .collect::<String>(),
                     blocks(wanted),
                 );
-                warn(client, &there, ERROR, &message).await;
+                warn(recorder, &there, ERROR, &message).await;
             }
             added
         }
@@ -89,7 +91,7 @@ async fn keep(
             if reported.replace(wrong) != Some(wrong) {
                 tracing::warn!(cidrs = ?there.at(&["spec", "cidrs"]), "{}", wrong.text());
                 let (reason, message) = wrong.event(&there, wanted);
-                warn(client, &there, &reason, &message).await;
+                warn(recorder, &there, &reason, &message).await;
             }
             Ok(())
         }
@@ -100,7 +102,7 @@ async fn keep(
             let set = client.patch(&path, PatchType::Apply, &ready).await.map(drop);
             if set.is_err() {
                 let message = "The default ServiceCIDR Status can not be set to Ready=True";
-                warn(client, &there, ERROR, message).await;
+                warn(recorder, &there, ERROR, message).await;
             }
             set
         }
@@ -110,14 +112,13 @@ async fn keep(
 /// Reason of events about failed requests.
 const ERROR: &str = "KubernetesDefaultServiceCIDRError";
 
-async fn warn(client: &Client, object: &Value, reason: &str, message: &str) {
+async fn warn(recorder: &Recorder, object: &Value, reason: &str, message: &str) {
     let warning = Warning {
         object,
         reason,
         message,
-        component: NAME,
     };
-    warning.send(client).await;
+    recorder.warn(warning).await;
 }
 
 /// Returns the blocks of the object as Go prints them.

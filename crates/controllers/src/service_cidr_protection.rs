@@ -17,7 +17,7 @@ use holdfast_value::{SmolStr, Value};
 use tokio::time::Instant;
 
 use crate::conditions;
-use crate::events::Warning;
+use crate::events::{Recorder, Warning};
 use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};
 use crate::rejection::unless_gone;
@@ -41,6 +41,7 @@ pub(crate) async fn run(client: Client) {
     };
     let controller = Protection {
         client: client.clone(),
+        recorder: Recorder::new(client.clone(), NAME),
         service_cidrs,
         addresses,
     };
@@ -49,6 +50,7 @@ pub(crate) async fn run(client: Client) {
 
 struct Protection {
     client: Client,
+    recorder: Recorder,
     service_cidrs: Arc<Resource>,
     addresses: Arc<Resource>,
 }
@@ -152,6 +154,7 @@ impl Reconcile for Protection {
         if condition.is_set(&service_cidr) {
             return None;
         }
+        let recorder = self.recorder.clone();
         let applied = condition.applied(name, &client.now());
         let path = format!("{path}/status?fieldManager={NAME}&force=true");
         Some(Box::pin(async move {
@@ -161,9 +164,8 @@ impl Reconcile for Protection {
                     object: &service_cidr,
                     reason: "KubernetesServiceCIDRError",
                     message: "The ServiceCIDR Status can not be set to Ready=True",
-                    component: NAME,
                 };
-                warning.send(&client).await;
+                recorder.warn(warning).await;
             }
             set
         }))

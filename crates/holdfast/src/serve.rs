@@ -311,9 +311,7 @@ async fn prepare(
         // No client has seen the store empty.
         store.begin_history();
     }
-    if store.is_shared() {
-        claims::repair(store, &context.registry(), background, shutdown);
-    } else {
+    if !store.is_shared() {
         let repaired = claims::repair_once(store, &context.registry()).await;
         repaired.map_err(|error| anyhow!("cannot repair the allocations of objects: {error}"))?;
         expiry::expire_events(store, background, shutdown, flags.storage.event_ttl);
@@ -360,6 +358,7 @@ impl Serving {
         let service = &service;
         let (store, features) = (&service.context.shared.store, settings.gates.features());
         let context = ControllerContext {
+            host_name: crate::certificates::hostname().into(),
             root_ca: certificates.root()?,
             trust: flags
                 .aggregation

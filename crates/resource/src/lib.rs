@@ -27,13 +27,13 @@ pub use conversion::{ConversionError, ConversionWebhook};
 pub use convert::ConversionCaller;
 pub use counted::Counted;
 pub use descriptor::{
-    ActionStep, AdmissionExemptions, AtRest, AtRestRules, AuditAnnotations, BackendTls, Capabilities, Claim, Claims,
-    CommandStreams, ComputedObjects, ConnectParameter, Connecter, Connection, Converts, Defines, DefiningObject,
-    Definition, DeletionRules, Destination, Encoding, ExchangeKind, Followed, GarbageCollection, Generation, Generic,
-    HiddenField, InitialObjects, Lookup, Old, Operation, OutcomeCall, ParameterForm, RawExtensions, RawForm, Rejection,
-    Resource, ResourceRules, ResourceVersion, Responder, Review, RowConditions, RowRules, SchemaViolation, Scope,
-    SelectorWords, SideResults, Storage, Strategy, Subresource, SubresourceAction, TokenClaim, Verb, WriteClock,
-    WriteContext, is_global_unicast,
+    ActionStep, AdmissionExemptions, AtRest, AtRestRules, AuditAnnotations, BackendTls, Capabilities, Claim,
+    ClaimProblem, ClaimRepair, Claims, CommandStreams, ComputedObjects, ConnectParameter, Connecter, Connection,
+    Converts, Defines, DefiningObject, Definition, DeletionRules, Destination, Encoding, ExchangeKind, Followed,
+    GarbageCollection, Generation, Generic, HiddenField, InitialObjects, Lookup, Old, Operation, OutcomeCall,
+    ParameterForm, RawExtensions, RawForm, Rejection, Resource, ResourceRules, ResourceVersion, Responder, Review,
+    RowConditions, RowRules, SchemaViolation, Scope, SelectorWords, SideResults, Storage, Strategy, Subresource,
+    SubresourceAction, TokenClaim, Verb, WriteClock, WriteContext, is_global_unicast,
 };
 pub use field_selector::{FieldSelector, selectable_fields};
 pub use registry::{DefinedGroup, Registry, RegistryBuilder, Served};

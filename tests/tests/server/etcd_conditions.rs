@@ -311,6 +311,9 @@ async fn service_allocations_are_repaired_and_leaked_port_rejected() {
     let path = format!("/apis/networking.k8s.io/v1/ipaddresses/{address}");
     let mended = client.until(&path, |code, _| code == StatusCode::OK).await;
     assert_eq!(mended["spec"]["parentRef"]["name"], "a");
+    const EVENTS: &str = "/api/v1/namespaces/default/events?fieldSelector=reason=ClusterIPNotAllocated";
+    let events = client.until(EVENTS, |_, list| list["items"][0].is_object()).await;
+    assert_eq!(events["items"][0]["involvedObject"]["name"], "a", "{events}");
     let put = json!({"key": STANDARD.encode("/registry/ranges/servicenodeports"), "value": STANDARD.encode(LEAKED)});
     etcd.ask(0, "/v3/kv/put", &put.to_string()).unwrap();
     let (code, answer) = client.ask(Method::POST, SERVICES, JSON, service("b", 30007)).await;

@@ -10,7 +10,6 @@ mod collector;
 mod decision;
 mod graph;
 mod owners;
-mod recent;
 mod report;
 mod uid;
 

@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 
 use super::decision::OwnerState;
 use super::graph::{Dying, ObjectRef};
-use super::recent::Recent;
 use super::uid::Uid;
+use crate::recent::Recent;
 
 /// Minimum number of absent owners that are remembered.
 const REMEMBERED: usize = 1 << 14;

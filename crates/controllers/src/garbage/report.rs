@@ -13,10 +13,10 @@ use parking_lot::Mutex;
 use smol_str::SmolStr;
 
 use super::graph::ObjectRef;
-use super::recent::Recent;
 use super::uid::Uid;
 use super::uid_of;
-use crate::events::Warning;
+use crate::events::{Recorder, Warning};
+use crate::recent::Recent;
 
 /// Minimum number of remembered owners and references.
 const REMEMBERED: usize = 1 << 14;
@@ -29,6 +29,7 @@ const RUN: usize = 512;
 #[derive(Clone)]
 pub(super) struct Report {
     client: Client,
+    recorder: Recorder,
     known: Arc<Mutex<EarlierSearches>>,
 }
 
@@ -50,6 +51,7 @@ impl Report {
             reported: Recent::new(REMEMBERED),
         };
         Self {
+            recorder: Recorder::new(client.clone(), super::NAME),
             client,
             known: Arc::new(Mutex::new(known)),
         }
@@ -65,9 +67,8 @@ impl Report {
                 object: dependent,
                 reason: "OwnerRefInvalidNamespace",
                 message: &message(place, reference),
-                component: super::NAME,
             };
-            warning.send(&self.client).await;
+            self.recorder.warn(warning).await;
         }
     }
 

@@ -459,10 +459,34 @@ pub trait Claims: Send + Sync {
         now: SystemTime,
     ) -> Vec<Claim>;
 
-    /// Returns writes that repair the claims, given all `objects` of the kind. `below` returns the values stored under
-    /// keys with a prefix, at the same moment. A claim to be recreated is removed first, and created once it is
-    /// missing.
-    fn repair(&self, objects: &[Value], below: &dyn Fn(&str) -> Vec<Value>, now: SystemTime) -> Vec<Claim>;
+    /// Returns writes that repair the claims, given all `objects` of the kind, and the problems to report. `below`
+    /// returns the values stored under keys with a prefix, at the same moment. A claim to be recreated is removed
+    /// first, and created once it is missing.
+    fn repair(&self, objects: &[Value], below: &dyn Fn(&str) -> Vec<Value>, now: SystemTime) -> ClaimRepair;
+}
+
+/// Result of a check of all claims of a kind.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ClaimRepair {
+    /// Writes that repair the claims.
+    pub claims: Vec<Claim>,
+    /// Problems that the writes repair, or that only people can resolve.
+    pub problems: Vec<ClaimProblem>,
+}
+
+/// Problem with the claims of an object, which an event reports.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClaimProblem {
+    /// The object that the event is about.
+    pub object: Value,
+    /// True if the claim is a port, false if it is an address.
+    pub is_of_port: bool,
+    /// Reason of the event.
+    pub reason: &'static str,
+    /// Action of the controller that the event names.
+    pub action: &'static str,
+    /// Message of the event.
+    pub message: String,
 }
 
 /// A write of a key that accompanies the write of an object.

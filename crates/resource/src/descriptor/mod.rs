@@ -10,9 +10,9 @@ mod responder;
 mod strategy;
 
 pub use capability::{
-    AdmissionExemptions, AtRestRules, Capabilities, Claim, Claims, Converts, Defines, DefiningObject, DeletionRules,
-    Followed, HiddenField, InitialObjects, Old, RawExtensions, RawForm, Responder, RowConditions, RowRules,
-    SchemaViolation, SelectorWords, TokenClaim,
+    AdmissionExemptions, AtRestRules, Capabilities, Claim, ClaimProblem, ClaimRepair, Claims, Converts, Defines,
+    DefiningObject, DeletionRules, Followed, HiddenField, InitialObjects, Old, RawExtensions, RawForm, Responder,
+    RowConditions, RowRules, SchemaViolation, SelectorWords, TokenClaim,
 };
 pub use destination::{BackendTls, CommandStreams, Destination, ExchangeKind, is_global_unicast};
 pub use resource::{

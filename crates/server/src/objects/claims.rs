@@ -4,23 +4,16 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::time::Duration;
 
-use holdfast_resource::{Claim, Claims, Registry};
+use holdfast_resource::{Claim, ClaimProblem, ClaimRepair, Claims, Registry};
 use holdfast_store::{CommitError, Op, Transaction};
 use holdfast_value::{Limits, SmolStr, Value, json};
 
 use super::{Objects, Snapshot, Store, readable};
-use crate::runtime::background::Background;
-use crate::runtime::shutdown::Shutdown;
 use crate::runtime::{Clock as _, SystemClock};
 
-/// Interval between repairs of claims.
-const OFTEN: Duration = Duration::from_secs(180);
 /// Number of checks in a row: a claim that is made again is removed first.
 const ROUNDS: usize = 3;
-/// The health check of the task.
-const CHECK: &str = "poststarthook/start-service-ip-repair-controllers";
 
 /// Error of a repair.
 #[derive(Debug, thiserror::Error)]
@@ -51,8 +44,8 @@ pub async fn repair_once(store: &Store, registry: &Registry) -> Result<(), Strin
     for resource in registry.resources() {
         if let (Some(kind), Some(storage)) = (&resource.capabilities.claims, &resource.storage) {
             let is_kept = |claim: &Claim| is_served(registry, claim);
-            match mend(store, &**kind, &storage.namespace_prefix(""), &is_kept).await {
-                Ok(()) => {}
+            match mend(store, kind, &storage.namespace_prefix(""), &is_kept).await {
+                Ok(_) => {}
                 Err(error @ RepairError::Unreadable) => {
                     tracing::error!(%error, prefix = %storage.prefix, "the allocations of objects are not repaired");
                 }
@@ -68,38 +61,40 @@ fn is_served(registry: &Registry, claim: &Claim) -> bool {
     !registry.stored_around(claim.key.as_bytes()).is_empty()
 }
 
-/// Repairs the claims of all kinds that have any, at intervals, until the server shuts down.
-pub fn repair(store: &Arc<Store>, registry: &Registry, background: &Background, shutdown: &Shutdown) {
+/// Repairs the claims of all kinds once, while the server runs. Returns the problems that it found.
+///
+/// # Errors
+/// If objects cannot be read, or the store cannot be used; the text is the reason.
+pub(crate) async fn repair(store: &Arc<Store>, registry: &Registry) -> Result<Vec<ClaimProblem>, String> {
+    let is_kept = |claim: &Claim| store.is_shared() || is_served(registry, claim);
+    let mut problems = Vec::new();
     for resource in registry.resources() {
-        let (Some(kind), Some(storage)) = (&resource.capabilities.claims, &resource.storage) else {
-            continue;
-        };
-        let (store, kind, prefix) = (Arc::clone(store), Arc::clone(kind), storage.namespace_prefix(""));
-        let work = async move {
-            loop {
-                if let Err(error) = mend(&store, &*kind, &prefix, &|_| true).await {
-                    tracing::warn!(%error, "cannot repair the allocations of objects; will retry");
-                }
-                tokio::time::sleep(OFTEN).await;
-            }
-        };
-        background.spawn_until_shutdown(CHECK, "repair of claims", shutdown, work);
+        if let (Some(kind), Some(storage)) = (&resource.capabilities.claims, &resource.storage) {
+            let found = mend(store, kind, &storage.namespace_prefix(""), &is_kept).await;
+            problems.extend(found.map_err(|error| error.to_string())?);
+        }
     }
+    Ok(problems)
 }
 
+/// Repairs the claims of a kind whose keys begin with `prefix`. Returns the problems that the first check found: later
+/// ones see intermediate states.
 async fn mend(
     store: &Store,
-    kind: &dyn Claims,
+    kind: &Arc<dyn Claims>,
     prefix: &str,
     is_kept: &(dyn Fn(&Claim) -> bool + Sync),
-) -> Result<(), RepairError> {
+) -> Result<Vec<ClaimProblem>, RepairError> {
+    let mut problems = None;
     for round in 0..ROUNDS {
         let latest = store.latest().await;
         let snapshot = latest.map_err(|error| RepairError::Store(error.to_string()))?;
-        let mut claims = repairs(kind, prefix, &snapshot)?;
+        let repair = check(kind, prefix, &snapshot).await?;
+        problems.get_or_insert(repair.problems);
+        let mut claims = repair.claims;
         claims.retain(is_kept);
         if claims.is_empty() {
-            return Ok(());
+            break;
         }
         tracing::info!(
             claims = claims.len(),
@@ -116,14 +111,24 @@ async fn mend(
             }
         }
     }
-    Ok(())
+    Ok(problems.unwrap_or_default())
 }
 
-/// Returns the writes that repair the claims of a kind whose keys begin with `prefix`.
+/// Checks the claims of a kind whose keys begin with `prefix`, outside of the threads that answer requests.
 ///
 /// # Errors
 /// If one of the objects on which they depend cannot be read.
-fn repairs(kind: &dyn Claims, prefix: &str, snapshot: &Snapshot) -> Result<Vec<Claim>, RepairError> {
+async fn check(kind: &Arc<dyn Claims>, prefix: &str, snapshot: &Snapshot) -> Result<ClaimRepair, RepairError> {
+    let (kind, prefix, snapshot) = (Arc::clone(kind), prefix.to_owned(), snapshot.clone());
+    let checked = tokio::task::spawn_blocking(move || repairs(&*kind, &prefix, &snapshot)).await;
+    checked.map_err(|error| RepairError::Store(error.to_string()))?
+}
+
+/// Returns the writes that repair the claims of a kind whose keys begin with `prefix`, and the problems.
+///
+/// # Errors
+/// If one of the objects on which they depend cannot be read.
+fn repairs(kind: &dyn Claims, prefix: &str, snapshot: &Snapshot) -> Result<ClaimRepair, RepairError> {
     let is_complete = Cell::new(true);
     let below = |prefix: &str| {
         let entries = snapshot.range(prefix.as_bytes());
@@ -136,9 +141,9 @@ fn repairs(kind: &dyn Claims, prefix: &str, snapshot: &Snapshot) -> Result<Vec<C
         });
         read.collect::<Vec<Value>>()
     };
-    let claims = kind.repair(&below(prefix), &below, SystemClock.now());
+    let repair = kind.repair(&below(prefix), &below, SystemClock.now());
     match is_complete.get() {
-        true => Ok(claims),
+        true => Ok(repair),
         false => Err(RepairError::Unreadable),
     }
 }

@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use holdfast_gotext::cidr::Cidr;
 use holdfast_gotext::time::{Precision, Timestamp};
-use holdfast_resource::{Claim, Claims, Lookup};
+use holdfast_resource::{Claim, ClaimRepair, Claims, Lookup};
 use holdfast_schema::GroupResource;
 use holdfast_value::{Value, json};
 
@@ -56,20 +56,26 @@ impl Claims for Service {
         claims
     }
 
-    fn repair(&self, objects: &[Value], below: &dyn Fn(&str) -> Vec<Value>, now: SystemTime) -> Vec<Claim> {
+    fn repair(&self, objects: &[Value], below: &dyn Fn(&str) -> Vec<Value>, now: SystemTime) -> ClaimRepair {
         let mut blocks: Vec<Cidr> = self.config.service_cidrs().collect();
         blocks.extend(below(SERVICE_CIDRS).iter().flat_map(blocks_of));
-        let mut claims = repair::addresses(objects, &below(ADDRESSES), &blocks, now);
+        let mut repair = repair::addresses(objects, &below(ADDRESSES), &blocks, now);
         let there = below(PORTS).pop();
         let stored = Bits::decode(there.as_ref());
         let mut leaks = self.leaks.lock().unwrap_or_else(PoisonError::into_inner);
         let right = repair::ports(objects, &stored, &mut leaks, |port| self.offset(port));
-        let claim = self.map_of_ports(right.clone());
         let range = |object: &Value| object.str_at(&["range"]).map(str::to_owned);
         if right != stored || there.as_ref().and_then(range) != Some(self.range()) {
-            claims.push(claim);
+            repair.claims.push(self.map_of_ports(right));
         }
-        claims
+        // A server that has a store to itself stores no bitmap.
+        let stored = there.is_some().then_some(&stored);
+        repair
+            .problems
+            .extend(repair::port_problems(objects, stored, &self.range(), |port| {
+                self.offset(port)
+            }));
+        repair
     }
 }
 

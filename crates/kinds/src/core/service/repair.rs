@@ -7,7 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use holdfast_gotext::cidr::Cidr;
 use holdfast_gotext::time::{Precision, Timestamp};
-use holdfast_resource::Claim;
+use holdfast_resource::{Claim, ClaimProblem, ClaimRepair};
+use holdfast_schema::Field;
 use holdfast_value::Value;
 
 use super::allocation::held;
@@ -44,28 +45,36 @@ fn names_service(address: &Value) -> bool {
     text("group").is_empty() && text("resource") == "services"
 }
 
-/// Returns the claims that repair the IPAddresses `there` of `services`, for addresses in `blocks`. An IPAddress that
+/// Action of events about the addresses of Services.
+const CLUSTER_IP: &str = "ClusterIPAllocation";
+/// Action of events about IPAddresses.
+const IP_ADDRESS: &str = "IPAddressAllocation";
+/// Action of events about ports.
+const PORT: &str = "PortAllocation";
+
+/// Returns the writes that repair the IPAddresses `there` of `services`, for addresses in `blocks`. An IPAddress that
 /// must be recreated is deleted first, and the next repair creates it.
-pub(super) fn addresses(services: &[Value], there: &[Value], blocks: &[Cidr], now: SystemTime) -> Vec<Claim> {
+///
+/// upstream: pkg/registry/core/service/ipallocator/controller#RepairIPAddress.syncService
+pub(super) fn addresses(services: &[Value], there: &[Value], blocks: &[Cidr], now: SystemTime) -> ClaimRepair {
     let by_name: HashMap<NamespacedName<'_>, &Value> =
         services.iter().map(|service| (place(service), service)).collect();
     let by_address: HashMap<&str, &Value> = there.iter().map(|address| (place(address).1, address)).collect();
-    let mut claims = Vec::new();
+    let mut repair = ClaimRepair::default();
     let mut named = HashSet::new();
     for service in services {
         let held: BTreeSet<IpAddr> = held(service).0.into_iter().collect();
-        for address in held
-            .into_iter()
-            .filter(|address| blocks.iter().any(|block| block.contains(*address)))
-        {
-            let key = key_of(address);
-            let is_new = match by_address.get(address.to_string().as_str()) {
-                None => true,
-                Some(there) if is_right(there, address, service, &by_name) => continue,
-                Some(_) => false,
+        for address in held {
+            let state = match by_address.get(address.to_string().as_str()) {
+                _ if !blocks.iter().any(|block| block.contains(address)) => AddressState::OutOfRange,
+                None => AddressState::Missing,
+                Some(there) => state_of(there, address, service, &by_name),
             };
-            if named.insert(key.clone()) {
-                claims.push(Claim {
+            repair.problems.extend(state.problem(address, service));
+            let key = key_of(address);
+            if state.needs_write() && named.insert(key.clone()) {
+                let is_new = state == AddressState::Missing;
+                repair.claims.push(Claim {
                     object: is_new.then(|| object(address, service, now)),
                     key,
                     is_new,
@@ -73,51 +82,167 @@ pub(super) fn addresses(services: &[Value], there: &[Value], blocks: &[Cidr], no
             }
         }
     }
-    for address in there.iter().filter(|address| is_orphan(address, &by_name, now)) {
+    for address in there {
+        let Some(message) = orphan_message(address, &by_name, now) else {
+            continue;
+        };
         let key = format!("/registry/ipaddresses/{}", place(address).1);
         if named.insert(key.clone()) {
-            claims.push(Claim {
+            repair.claims.push(Claim {
                 key,
                 object: None,
                 is_new: false,
             });
+            repair.problems.push(ClaimProblem {
+                object: address.clone(),
+                is_of_port: false,
+                reason: message.reason,
+                action: IP_ADDRESS,
+                message: message.text,
+            });
         }
     }
-    claims
+    repair
 }
 
-/// Returns true if an IPAddress is correct for a Service that has the address. It is also correct if it belongs to
-/// another existing Service: only people can resolve that conflict.
-fn is_right(there: &Value, address: IpAddr, service: &Value, services: &HashMap<NamespacedName<'_>, &Value>) -> bool {
-    if !names_service(there) || !is_of(there, service) && !services.contains_key(&parent(there)) {
-        return false;
+/// State of an address that a Service has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AddressState {
+    /// Its IPAddress is correct.
+    Right,
+    /// No ServiceCIDR contains it.
+    OutOfRange,
+    /// It has no IPAddress.
+    Missing,
+    /// Its IPAddress refers to no existing Service.
+    WrongReference,
+    /// Its IPAddress belongs to another Service that has the address, too. Only people can resolve that.
+    OfAnother,
+    /// Its IPAddress lacks labels.
+    WrongLabels,
+}
+
+impl AddressState {
+    fn needs_write(self) -> bool {
+        matches!(self, Self::Missing | Self::WrongReference | Self::WrongLabels)
+    }
+
+    fn problem(self, address: IpAddr, service: &Value) -> Option<ClaimProblem> {
+        let family = family_of(address);
+        let (reason, message) = match self {
+            Self::Right | Self::WrongLabels => return None,
+            Self::OutOfRange => (
+                "ClusterIPOutOfRange",
+                format!(
+                    "Cluster IP [{family}]: {address} is not within any configured Service CIDR; please recreate service"
+                ),
+            ),
+            Self::Missing => (
+                "ClusterIPNotAllocated",
+                format!("Cluster IP [{family}]: {address} is not allocated; repairing"),
+            ),
+            Self::WrongReference => {
+                let (namespace, name) = place(service);
+                let message = format!(
+                    "the ClusterIP [{family}]: {address} for Service {namespace}/{name} has a wrong reference; repairing"
+                );
+                ("ClusterIPNotAllocated", message)
+            }
+            Self::OfAnother => (
+                "ClusterIPAlreadyAllocated",
+                format!("Cluster IP [{family}]:{address} was assigned to multiple services; please recreate service"),
+            ),
+        };
+        Some(ClaimProblem {
+            object: service.clone(),
+            is_of_port: false,
+            reason,
+            action: CLUSTER_IP,
+            message,
+        })
+    }
+}
+
+/// Returns the state of an address that a Service has, by its IPAddress `there`.
+fn state_of(
+    there: &Value,
+    address: IpAddr,
+    service: &Value,
+    services: &HashMap<NamespacedName<'_>, &Value>,
+) -> AddressState {
+    if !names_service(there) {
+        return AddressState::WrongReference;
+    }
+    if !is_of(there, service) {
+        match services.get(&parent(there)) {
+            None => return AddressState::WrongReference,
+            Some(other) if lists_address(other, place(there).1) => return AddressState::OfAnother,
+            Some(_) => {}
+        }
     }
     let label = |name| there.str_at(&["metadata", "labels", name]);
-    label(FAMILY) == Some(family_of(address)) && label(MANAGED_BY) == Some(MANAGER)
+    let is_labelled = label(FAMILY) == Some(family_of(address)) && label(MANAGED_BY) == Some(MANAGER);
+    match is_labelled {
+        true => AddressState::Right,
+        false => AddressState::WrongLabels,
+    }
 }
 
-/// Returns true if an address was created for a Service that no longer has it.
-fn is_orphan(address: &Value, services: &HashMap<NamespacedName<'_>, &Value>, now: SystemTime) -> bool {
+/// Returns true if an address is one of a Service's `clusterIPs`.
+fn lists_address(service: &Value, address: &str) -> bool {
+    let listed = service.at(&["spec", "clusterIPs"]).and_then(Value::as_list);
+    listed.is_some_and(|listed| listed.iter().any(|one| one.as_str() == Some(address)))
+}
+
+/// Reason and message of an event.
+struct Message {
+    reason: &'static str,
+    text: String,
+}
+
+/// Returns the message about an IPAddress that was created for a Service that no longer has it; `None` if it is no
+/// orphan.
+///
+/// upstream: pkg/registry/core/service/ipallocator/controller#RepairIPAddress.syncIPAddress
+fn orphan_message(address: &Value, services: &HashMap<NamespacedName<'_>, &Value>, now: SystemTime) -> Option<Message> {
     if address.str_at(&["metadata", "labels", MANAGED_BY]) != Some(MANAGER) {
-        return false;
+        return None;
     }
+    let (_, name) = place(address);
+    let (parent_namespace, parent_name) = parent(address);
     if !names_service(address) {
-        return true;
+        let field = |field| address.str_at(&["spec", "parentRef", field]).unwrap_or_default();
+        let text = format!(
+            "IPAddress {name} appears to have been modified, not referencing a Service \
+             &ParentReference{{Group:{},Resource:{},Namespace:{parent_namespace},Name:{parent_name},}}: cleaning up",
+            field("group"),
+            field("resource"),
+        );
+        return Some(Message {
+            reason: "IPAddressNotAllocated",
+            text,
+        });
     }
     let age = age(address, now);
     let Some(service) = services.get(&parent(address)) else {
-        return age > GRACE;
+        let text = format!(
+            "IPAddress: {name} for Service {parent_namespace}/{parent_name} appears to have leaked: cleaning up"
+        );
+        return (age > GRACE).then_some(Message {
+            reason: "IPAddressNotAllocated",
+            text,
+        });
     };
-    let (_, name) = place(address);
-    let listed = service.at(&["spec", "clusterIPs"]).and_then(Value::as_list);
-    if listed.is_some_and(|listed| listed.iter().any(|one| one.as_str() == Some(name))) {
-        return false;
+    let is_recent = created(address) > created(service) && age < TAKEN_BACK;
+    if lists_address(service, name) || is_external(service) && age < GRACE || is_recent {
+        return None;
     }
-    if is_external(service) && age < GRACE {
-        return false;
-    }
-    let made = |object: &Value| created(object);
-    !(made(address) > made(service) && age < TAKEN_BACK)
+    Some(Message {
+        reason: "IPAddressWrongReference",
+        text: format!(
+            "IPAddress: {name} for Service {parent_namespace}/{parent_name} has a wrong reference; cleaning up"
+        ),
+    })
 }
 
 fn created(object: &Value) -> Option<i64> {
@@ -158,6 +283,77 @@ pub(super) fn ports(
     right
 }
 
+/// Returns the problems with the ports of `services`: outside of `range`, held by several, or not in the bitmap, if there
+/// is one. `offset` returns the index of a port in the bitmap.
+///
+/// upstream: pkg/registry/core/service/portallocator/controller#Repair.doRunOnce
+pub(super) fn port_problems(
+    services: &[Value],
+    stored: Option<&Bits>,
+    range: &str,
+    offset: impl Fn(u16) -> Option<usize>,
+) -> Vec<ClaimProblem> {
+    let mut seen = HashSet::new();
+    let mut problems = Vec::new();
+    for service in services {
+        for port in node_ports(service) {
+            let (reason, message) = match offset(port) {
+                None => (
+                    "PortOutOfRange",
+                    format!("Port {port} is not within the port range {range}; please recreate service"),
+                ),
+                Some(_) if !seen.insert(port) => (
+                    "PortAlreadyAllocated",
+                    format!("Port {port} was assigned to multiple services; please recreate service"),
+                ),
+                Some(at) if stored.is_some_and(|stored| !stored.has(at)) => {
+                    ("PortNotAllocated", format!("Port {port} is not allocated; repairing"))
+                }
+                Some(_) => continue,
+            };
+            problems.push(ClaimProblem {
+                object: service.clone(),
+                is_of_port: true,
+                reason,
+                action: PORT,
+                message,
+            });
+        }
+    }
+    problems
+}
+
+/// Returns the node ports of a Service: one that several protocols use once, one that a protocol uses twice twice.
+///
+/// upstream: pkg/registry/core/service/portallocator/controller#collectServiceNodePorts
+fn node_ports(service: &Value) -> Vec<u16> {
+    let root = Field::root(service);
+    let spec = root.child("spec");
+    let mut protocols: BTreeMap<u16, BTreeSet<String>> = BTreeMap::new();
+    let mut ports = Vec::new();
+    let number = |field: &Field<'_, '_>| {
+        let number = field.number()?;
+        u16::try_from(number).ok().filter(|port| *port != 0)
+    };
+    for item in spec.child("ports").items() {
+        let Some(port) = number(&item.child("nodePort")) else {
+            continue;
+        };
+        let known = protocols.entry(port).or_default();
+        let protocol = item.child("protocol").text().to_owned();
+        if known.is_empty() || known.contains(&protocol) {
+            ports.push(port);
+        }
+        known.insert(protocol);
+    }
+    if let Some(port) = number(&spec.child("healthCheckNodePort"))
+        && protocols.get(&port).is_none_or(|known| known.contains("TCP"))
+    {
+        ports.push(port);
+    }
+    ports
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "what fails here is the test")]
 mod tests {
@@ -187,8 +383,9 @@ mod tests {
 
     fn mends(services: &[Value], there: &[Value], seconds: i64) -> Vec<(String, bool)> {
         let block = Cidr::read("10.0.0.0/16").unwrap();
-        let claims = addresses(services, there, &[block], at(seconds));
-        claims
+        let repair = addresses(services, there, &[block], at(seconds));
+        repair
+            .claims
             .into_iter()
             .map(|claim| (claim.key.replace("/registry/ipaddresses/", ""), claim.object.is_some()))
             .collect()
@@ -250,6 +447,102 @@ mod tests {
         let moved = service("web", "ClusterIP", "10.0.0.6");
         let there = [address("10.0.0.5", &moved), address("10.0.0.6", &moved)];
         assert_eq!(mends(&[moved], &there, 5), removed("10.0.0.5"));
+    }
+
+    fn reports(services: &[Value], there: &[Value], seconds: i64) -> Vec<(&'static str, String)> {
+        let block = Cidr::read("10.0.0.0/16").unwrap();
+        let problems = addresses(services, there, &[block], at(seconds)).problems;
+        problems
+            .into_iter()
+            .map(|problem| (problem.reason, problem.message))
+            .collect()
+    }
+
+    #[test]
+    fn address_problems_have_the_reference_messages() {
+        let web = service("web", "ClusterIP", "10.0.0.5");
+        let services = std::slice::from_ref(&web);
+        let right = address("10.0.0.5", &web);
+        assert_eq!(reports(services, std::slice::from_ref(&right), 99), []);
+        let missing = "Cluster IP [IPv4]: 10.0.0.5 is not allocated; repairing";
+        assert_eq!(
+            reports(services, &[], 0),
+            [("ClusterIPNotAllocated", missing.to_owned())]
+        );
+        let far = "Cluster IP [IPv4]: 10.9.0.5 is not within any configured Service CIDR; please recreate service";
+        assert_eq!(
+            reports(&[service("far", "ClusterIP", "10.9.0.5")], &[], 0),
+            [("ClusterIPOutOfRange", far.to_owned())]
+        );
+        let other = service("other", "ClusterIP", "10.0.0.5");
+        let twice = "Cluster IP [IPv4]:10.0.0.5 was assigned to multiple services; please recreate service";
+        assert_eq!(
+            reports(&[web.clone(), other.clone()], std::slice::from_ref(&right), 99),
+            [("ClusterIPAlreadyAllocated", twice.to_owned())]
+        );
+        let wrong = "the ClusterIP [IPv4]: 10.0.0.5 for Service a/web has a wrong reference; repairing";
+        assert_eq!(
+            reports(services, &[address("10.0.0.5", &other)], 0),
+            [("ClusterIPNotAllocated", wrong.to_owned())]
+        );
+    }
+
+    #[test]
+    fn orphan_problems_have_the_reference_messages() {
+        let web = service("web", "ClusterIP", "10.0.0.5");
+        let leaked = "IPAddress: 10.0.0.5 for Service a/web appears to have leaked: cleaning up";
+        let right = address("10.0.0.5", &web);
+        assert_eq!(
+            reports(&[], std::slice::from_ref(&right), 61),
+            [("IPAddressNotAllocated", leaked.to_owned())]
+        );
+        let mut modified = right.clone();
+        modified.set_at(&["spec", "parentRef", "resource"], "gateways".into());
+        let text = "IPAddress 10.0.0.5 appears to have been modified, not referencing a Service \
+                    &ParentReference{Group:,Resource:gateways,Namespace:a,Name:web,}: cleaning up";
+        assert_eq!(
+            reports(&[], &[modified], 0),
+            [("IPAddressNotAllocated", text.to_owned())]
+        );
+        let moved = service("web", "ClusterIP", "10.0.0.6");
+        let there = [right, address("10.0.0.6", &moved)];
+        let text = "IPAddress: 10.0.0.5 for Service a/web has a wrong reference; cleaning up";
+        assert_eq!(
+            reports(&[moved], &there, 5),
+            [("IPAddressWrongReference", text.to_owned())]
+        );
+    }
+
+    #[test]
+    fn port_problems_have_the_reference_messages() {
+        let offset = |port: u16| port.checked_sub(30000).map(usize::from);
+        let both = ["web", "other"].map(|name| service(name, "NodePort", "10.0.0.5"));
+        let reports = |services: &[Value], stored: Option<&Bits>| -> Vec<(&'static str, String)> {
+            port_problems(services, stored, "30000-32767", offset)
+                .into_iter()
+                .map(|problem| (problem.reason, problem.message))
+                .collect()
+        };
+        let twice = "Port 30001 was assigned to multiple services; please recreate service".to_owned();
+        assert_eq!(reports(&both, None), [("PortAlreadyAllocated", twice)]);
+        let unmarked = "Port 30001 is not allocated; repairing".to_owned();
+        assert_eq!(
+            reports(&both[..1], Some(&Bits::default())),
+            [("PortNotAllocated", unmarked)]
+        );
+        let mut outside = both[0].clone();
+        let port = yaml::parse(b"[{port: 80, nodePort: 80}]", &Limits::default()).unwrap();
+        outside.set_at(&["spec", "ports"], port);
+        let text = "Port 80 is not within the port range 30000-32767; please recreate service".to_owned();
+        assert_eq!(reports(&[outside], None), [("PortOutOfRange", text)]);
+    }
+
+    #[test]
+    fn node_port_counts_once_for_each_protocol() {
+        let text = b"{spec: {type: NodePort, healthCheckNodePort: 30009, ports: [{nodePort: 30001, protocol: TCP}, \
+            {nodePort: 30001, protocol: UDP}, {nodePort: 30001, protocol: UDP}, {nodePort: 30009, protocol: UDP}, {}]}}";
+        let service = yaml::parse(text, &Limits::default()).unwrap();
+        assert_eq!(node_ports(&service), [30001, 30001, 30009]);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use holdfast_authorization::{AUTHENTICATED, MASTERS, User, service_account_user};
 use holdfast_gotext::time::{Precision, Timestamp};
-use holdfast_resource::{Registry, Resource};
+use holdfast_resource::{ClaimProblem, Registry, Resource};
 use holdfast_schema::GroupResource;
 use holdfast_value::{Limits, Value, json};
 use holdfast_writes::{DeleteOptions, Target};
@@ -29,6 +29,7 @@ use crate::http::negotiation::{PATCH_TYPES, PatchType};
 use crate::http::request::Unadmitted;
 use crate::identity::ClientCertificate;
 use crate::metrics::QueueMetrics;
+use crate::objects::claims;
 use crate::operations::aggregation::Aggregator;
 use crate::operations::service::Service;
 use crate::runtime::shutdown::Shutdown;
@@ -144,6 +145,16 @@ impl Client {
     /// Returns the aggregator, if aggregation is enabled.
     pub fn aggregator(&self) -> Option<Arc<Aggregator>> {
         self.service.paths.aggregator().cloned()
+    }
+
+    /// Repairs values that at most one object may hold, such as the addresses of Services. Returns the problems that it
+    /// found.
+    ///
+    /// # Errors
+    /// If objects cannot be read, or the store cannot be used; the text is the reason.
+    pub async fn repair_claims(&self) -> Result<Vec<ClaimProblem>, String> {
+        let context = &self.service.context;
+        claims::repair(&context.shared.store, &context.registry()).await
     }
 
     /// Returns the metrics of the queue of a controller.

@@ -8,7 +8,7 @@ use std::hash::Hash;
 /// It has two generations. When the younger one is full, the older one is dropped; entries move to the younger one when
 /// they are used.
 #[derive(Debug)]
-pub(super) struct Recent<K, V = ()> {
+pub(crate) struct Recent<K, V = ()> {
     young: HashMap<K, V>,
     old: HashMap<K, V>,
     generation: usize,
@@ -16,7 +16,7 @@ pub(super) struct Recent<K, V = ()> {
 
 impl<K: Eq + Hash, V> Recent<K, V> {
     /// Creates a map that remembers at least `generation` entries, and at most twice as many.
-    pub(super) fn new(generation: usize) -> Self {
+    pub(crate) fn new(generation: usize) -> Self {
         Self {
             young: HashMap::new(),
             old: HashMap::new(),
@@ -24,7 +24,7 @@ impl<K: Eq + Hash, V> Recent<K, V> {
         }
     }
 
-    pub(super) fn get(&mut self, key: &K) -> Option<&V> {
+    pub(crate) fn get(&mut self, key: &K) -> Option<&V> {
         if let Some((key, value)) = self.old.remove_entry(key) {
             self.insert(key, value);
         }
@@ -32,7 +32,7 @@ impl<K: Eq + Hash, V> Recent<K, V> {
     }
 
     /// Inserts a value. Returns true if there was none.
-    pub(super) fn insert(&mut self, key: K, value: V) -> bool {
+    pub(crate) fn insert(&mut self, key: K, value: V) -> bool {
         if self.young.len() >= self.generation && !self.young.contains_key(&key) {
             self.old = std::mem::take(&mut self.young);
         }
