@@ -7,10 +7,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use holdfast_resource::table::items;
 use holdfast_resource::{ClaimProblem, Resource};
 use holdfast_server::operations::loopback::{Change, Changes, Client};
-use tokio::time::{Instant, sleep_until, timeout_at};
 
+use crate::apiserver::Turns;
 use crate::events::{Recorder, Warning};
 
 /// Health check of the controller, with kube-apiserver's name.
@@ -23,25 +24,24 @@ const DELAY: Duration = Duration::from_millis(100);
 
 /// Runs the controller until the server ends.
 pub(crate) async fn run(client: Client, host: Arc<str>) {
-    let shutdown = client.shutdown();
-    tokio::select! {
-        () = repair_repeatedly(&client, &host) => {}
-        () = shutdown.closing() => {}
-    }
-}
-
-async fn repair_repeatedly(client: &Client, host: &Arc<str>) {
     let recorders = Recorders {
-        addresses: Recorder::new(client.clone(), "ipallocator-repair-controller").on_host(host),
-        ports: Recorder::new(client.clone(), "portallocator-repair-controller").on_host(host),
+        addresses: Recorder::new(client.clone(), "ipallocator-repair-controller").on_host(&host),
+        ports: Recorder::new(client.clone(), "portallocator-repair-controller").on_host(&host),
     };
-    loop {
-        let mut turn = Turn::new(client);
+    let mut turns = Turns::new(&client, INTERVAL);
+    let mut is_due = turns.next().await;
+    while is_due {
+        // Losses during the repair are noticed, too.
+        let mut losses = Losses::watch(&client);
         match client.repair_claims().await {
             Ok(problems) => recorders.report(&problems).await,
             Err(error) => tracing::warn!(%error, "cannot repair the allocations of objects; will retry"),
         }
-        turn.wait().await;
+        is_due = tokio::select! {
+            biased;
+            goes_on = turns.next() => goes_on,
+            () = losses.next() => true,
+        };
     }
 }
 
@@ -69,68 +69,53 @@ impl Recorders {
     }
 }
 
-/// Wait for the next repair. It notices the changes that happen from its creation.
-struct Turn<'a> {
+/// Changes of IPAddresses by which a Service loses an address.
+struct Losses<'a> {
     client: &'a Client,
-    resources: Option<Watched>,
+    /// Resource of Services, and the changes of IPAddresses; `None` if one of them is not served.
+    watched: Option<(Arc<Resource>, Changes)>,
 }
 
-struct Watched {
-    services: Arc<Resource>,
-    addresses: Arc<Resource>,
-    changes: Changes,
-}
-
-impl<'a> Turn<'a> {
-    fn new(client: &'a Client) -> Self {
+impl<'a> Losses<'a> {
+    /// Starts to watch IPAddresses.
+    fn watch(client: &'a Client) -> Self {
         let watched = || {
-            let (services, addresses) = (
-                client.resource("", "services")?,
-                client.resource("networking.k8s.io", "ipaddresses")?,
-            );
+            let services = client.resource("", "services")?;
+            let addresses = client.resource("networking.k8s.io", "ipaddresses")?;
             let (_, changes) = client.watch(&addresses).ok()?;
-            Some(Watched {
-                services,
-                addresses,
-                changes,
-            })
+            Some((services, changes))
         };
         Self {
             client,
-            resources: watched(),
+            watched: watched(),
         }
     }
 
-    /// Waits for the interval, or for the loss of an address that a Service has.
-    async fn wait(&mut self) {
-        let end = Instant::now() + INTERVAL;
-        let Some(watched) = &mut self.resources else {
-            return sleep_until(end).await;
-        };
-        // Missed changes are repaired with the next change or interval.
-        while let Ok(Ok(change)) = timeout_at(end, watched.changes.next()).await {
-            if watched.is_loss(&change, self.client) {
-                return tokio::time::sleep(DELAY).await;
+    /// Waits for the loss of an address that a Service has. After missed changes it waits forever.
+    async fn next(&mut self) {
+        if let Some((services, changes)) = &mut self.watched {
+            while let Ok(change) = changes.next().await {
+                if is_loss(&change, services, self.client) {
+                    return tokio::time::sleep(DELAY).await;
+                }
             }
         }
-        sleep_until(end).await;
+        std::future::pending().await
     }
 }
 
-impl Watched {
-    /// Returns true if an address was removed or changed and its Service still has it.
-    fn is_loss(&self, change: &Change, client: &Client) -> bool {
-        let Some(before) = change.previous() else { return false };
-        let address = before.tree();
-        let parent = |field| address.str_at(&["spec", "parentRef", field]).unwrap_or_default();
-        let service = client.get(&self.services, parent("namespace"), parent("name"));
-        let Some(service) = service.map(|service| service.tree()) else {
-            return false;
-        };
-        let name = before.name();
-        let is_listed = holdfast_resource::table::items(&service, &["spec", "clusterIPs"])
-            .iter()
-            .any(|listed| listed.as_str() == Some(name));
-        is_listed && parent("resource") == "services" && before.is_of(&self.addresses)
+/// Returns true if an IPAddress was removed or changed and its Service still has the address.
+fn is_loss(change: &Change, services: &Resource, client: &Client) -> bool {
+    let Some(before) = change.previous() else { return false };
+    let address = before.tree();
+    let parent = |field| address.str_at(&["spec", "parentRef", field]).unwrap_or_default();
+    if parent("resource") != "services" {
+        return false;
     }
+    let Some(service) = client.get(services, parent("namespace"), parent("name")) else {
+        return false;
+    };
+    items(&service.tree(), &["spec", "clusterIPs"])
+        .iter()
+        .any(|listed| listed.as_str() == Some(before.name()))
 }

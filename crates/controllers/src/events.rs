@@ -80,22 +80,19 @@ impl Recorder {
             return;
         };
         let seconds = Timestamp::from(now).text(Precision::Seconds);
-        let update = tree(&[
-            (&["count"][..], Value::Int(counted.count)),
+        let update: Fields<'_> = &[
+            (&["count"], Value::Int(counted.count)),
             (&["lastTimestamp"], seconds.as_str().into()),
             (&["message"], counted.message.as_str().into()),
-        ]);
+        ];
         let mut event = self.event(warning, &counted.name);
         event.set_at(&["apiVersion"], "v1".into());
         event.set_at(&["involvedObject"], reference(warning.object));
-        event.set_at(&["message"], counted.message.as_str().into());
         event.set_at(&["source", "component"], self.component.into());
         event.set_at(&["firstTimestamp"], counted.first.as_str().into());
-        event.set_at(&["lastTimestamp"], seconds.as_str().into());
-        event.set_at(&["count"][..], Value::Int(counted.count));
+        set_all(&mut event, update);
         let events = format!("/api/v1/namespaces/{}/events", namespace(warning.object));
-        self.write(&events, &event, (counted.count > 1).then_some(&update))
-            .await;
+        self.write(&events, &event, (counted.count > 1).then_some(update)).await;
     }
 
     /// Sends an event of `events.k8s.io` about an action of the controller.
@@ -107,10 +104,11 @@ impl Recorder {
             return;
         };
         let micros = |time: SystemTime| Timestamp::from(time).text(Precision::Micros);
-        let update = tree(&[
-            (&["series", "count"][..], Value::Int(series.count)),
+        let repetition: Fields<'_> = &[
+            (&["series", "count"], Value::Int(series.count)),
             (&["series", "lastObservedTime"], micros(now).as_str().into()),
-        ]);
+        ];
+        let update = (series.count > 1).then_some(repetition);
         let mut event = self.event(warning, &series.name);
         event.set_at(&["apiVersion"], "events.k8s.io/v1".into());
         event.set_at(&["regarding"], reference(warning.object));
@@ -122,11 +120,9 @@ impl Recorder {
             format!("{}-{}", self.component, self.host).as_str().into(),
         );
         event.set_at(&["eventTime"], micros(series.first).as_str().into());
-        if series.count > 1 {
-            event.set_at(&["series"], update.at(&["series"]).cloned().unwrap_or_default());
-        }
+        set_all(&mut event, update.unwrap_or_default());
         let events = format!("/apis/events.k8s.io/v1/namespaces/{}/events", namespace(warning.object));
-        self.write(&events, &event, (series.count > 1).then_some(&update)).await;
+        self.write(&events, &event, update).await;
     }
 
     /// Returns the fields that both kinds of events have.
@@ -141,17 +137,17 @@ impl Recorder {
     }
 
     /// Updates an event that was sent before, or creates it if it is new or no longer exists.
-    async fn write(&self, events: &str, event: &Value, update: Option<&Value>) {
+    async fn write(&self, events: &str, event: &Value, update: Option<Fields<'_>>) {
         if let Err(error) = self.try_write(events, event, update).await {
             tracing::debug!(%error, component = self.component, "an event was lost");
         }
     }
 
-    async fn try_write(&self, events: &str, event: &Value, update: Option<&Value>) -> Result<(), RequestError> {
+    async fn try_write(&self, events: &str, event: &Value, update: Option<Fields<'_>>) -> Result<(), RequestError> {
         if let Some(update) = update {
             let name = event.str_at(&["metadata", "name"]).unwrap_or_default();
             let path = format!("{events}/{name}");
-            match self.client.patch(&path, PatchType::Strategic, update).await {
+            match self.client.patch(&path, PatchType::Strategic, &tree(update)).await {
                 Err(error) if error.is_not_found() => {}
                 patched => return patched.map(drop),
             }
@@ -160,12 +156,19 @@ impl Recorder {
     }
 }
 
-/// Returns an object with these fields, each with its path.
-fn tree(fields: &[(&[&str], Value)]) -> Value {
-    let mut tree = Value::empty_map();
+/// Fields of an object, each with its path.
+type Fields<'a> = &'a [(&'a [&'a str], Value)];
+
+fn set_all(object: &mut Value, fields: Fields<'_>) {
     for (path, value) in fields {
-        tree.set_at(path, value.clone());
+        object.set_at(path, value.clone());
     }
+}
+
+/// Returns an object with these fields.
+fn tree(fields: Fields<'_>) -> Value {
+    let mut tree = Value::empty_map();
+    set_all(&mut tree, fields);
     tree
 }
 

@@ -312,7 +312,7 @@ async fn prepare(
         store.begin_history();
     }
     if !store.is_shared() {
-        let repaired = claims::repair_once(store, &context.registry()).await;
+        let repaired = claims::repair(store, &context.registry()).await;
         repaired.map_err(|error| anyhow!("cannot repair the allocations of objects: {error}"))?;
         expiry::expire_events(store, background, shutdown, flags.storage.event_ttl);
     }
@@ -358,7 +358,7 @@ impl Serving {
         let service = &service;
         let (store, features) = (&service.context.shared.store, settings.gates.features());
         let context = ControllerContext {
-            host_name: crate::certificates::hostname().into(),
+            host_name: settings.host.as_str().into(),
             root_ca: certificates.root()?,
             trust: flags
                 .aggregation

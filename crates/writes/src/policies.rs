@@ -53,7 +53,7 @@ impl Stage<'_> {
             self.environment.callers().evaluated(WebhookType::Mutating, check);
         }
         self.count_conditions(&outcome.conditions, attributes);
-        match outcome.detail {
+        match outcome.error {
             Some(MutationError::Overgrown(error)) => return Err(Error::too_large_because(error)),
             Some(MutationError::Misfit(why)) => return Err(Error::internal(why)),
             None => {}

@@ -103,7 +103,7 @@ pub struct Outcome {
     /// one.
     pub rejections: Vec<MutationRejection>,
     /// Error that ends the write.
-    pub detail: Option<MutationError>,
+    pub error: Option<MutationError>,
     /// True if the object changed.
     pub changed: bool,
     /// Evaluations to count in metrics.
@@ -142,7 +142,7 @@ pub fn mutate(
     let calls = mutating.calls(active);
     for call in calls {
         mutating.carry_out(&call);
-        if mutating.outcome.detail.is_some() {
+        if mutating.outcome.error.is_some() {
             break;
         }
     }
@@ -289,8 +289,8 @@ impl<'a> Mutating<'a, '_> {
             });
             match outcome {
                 Ok(()) => self.patched = true,
-                Err(Trouble::Error(detail)) => {
-                    self.outcome.detail = Some(detail);
+                Err(Trouble::Error(error)) => {
+                    self.outcome.error = Some(error);
                     return;
                 }
                 Err(Trouble::Failed(why)) => self.reject(policy, Some(binding), &why, true),

@@ -49,13 +49,13 @@ const HTTP_PATH: &str = "Invalid path (regex used for validation is '[A-Za-z0-9/
 
 /// Validates a DNS label of RFC 1123: lower case letters, digits and inner hyphens, at most 63.
 pub fn dns_label(text: &str) -> Messages {
-    let mut details = Messages::new();
+    let mut messages = Messages::new();
     if text.len() > DNS_LABEL_LENGTH {
-        details.push("must be no more than 63 characters".into());
+        messages.push("must be no more than 63 characters".into());
     }
     if !is_label(text.as_bytes()) {
         // A subdomain where a label is expected is an error of its own.
-        details.push(
+        messages.push(
             if is_subdomain(text) {
                 "must not contain dots"
             } else {
@@ -64,38 +64,38 @@ pub fn dns_label(text: &str) -> Messages {
             .into(),
         );
     }
-    details
+    messages
 }
 
 /// Validates a DNS label of RFC 1035: like [`dns_label`], but beginning with a letter.
 pub fn dns_label_1035(text: &str) -> Messages {
-    let mut details = Messages::new();
+    let mut messages = Messages::new();
     if text.len() > DNS_LABEL_LENGTH {
-        details.push("must be no more than 63 characters".into());
+        messages.push("must be no more than 63 characters".into());
     }
     if !is_label(text.as_bytes()) || text.starts_with(|first: char| first.is_ascii_digit()) {
-        details.push(LABEL_1035.into());
+        messages.push(LABEL_1035.into());
     }
-    details
+    messages
 }
 
 /// Validates a DNS subdomain of RFC 1123: DNS labels with dots between them, at most 253 characters.
 pub fn dns_subdomain(text: &str) -> Messages {
-    let mut details = Messages::new();
+    let mut messages = Messages::new();
     if text.len() > DNS_SUBDOMAIN_LENGTH {
-        details.push("must be no more than 253 characters".into());
+        messages.push("must be no more than 253 characters".into());
     }
     if !is_subdomain(text) {
-        details.push(SUBDOMAIN.into());
+        messages.push(SUBDOMAIN.into());
     }
-    details
+    messages
 }
 
 /// Validates a DNS subdomain whose labels may begin with `_` and contain it.
 pub fn underscored_subdomain(text: &str) -> Messages {
-    let mut details = Messages::new();
+    let mut messages = Messages::new();
     if text.len() > DNS_SUBDOMAIN_LENGTH {
-        details.push("must be no more than 253 characters".into());
+        messages.push("must be no more than 253 characters".into());
     }
     let is_label = |label: &str| {
         let label = label.strip_prefix('_').unwrap_or(label).as_bytes();
@@ -104,104 +104,104 @@ pub fn underscored_subdomain(text: &str) -> Messages {
         ends(label.first()) && ends(label.last()) && label.iter().all(inner)
     };
     if !text.split('.').all(is_label) {
-        details.push(UNDERSCORED_SUBDOMAIN.into());
+        messages.push(UNDERSCORED_SUBDOMAIN.into());
     }
-    details
+    messages
 }
 
 /// Validates a DNS subdomain after `*.`.
 pub fn wildcard_subdomain(text: &str) -> Messages {
-    let mut details = Messages::new();
+    let mut messages = Messages::new();
     if text.len() > DNS_SUBDOMAIN_LENGTH {
-        details.push("must be no more than 253 characters".into());
+        messages.push("must be no more than 253 characters".into());
     }
     if !text.strip_prefix("*.").is_some_and(is_subdomain) {
-        details.push(WILDCARD_SUBDOMAIN.into());
+        messages.push(WILDCARD_SUBDOMAIN.into());
     }
-    details
+    messages
 }
 
 /// Validates a qualified name such as `example.com/MyName` or `MyName`: the keys of labels and annotations, taints,
 /// conditions.
 pub fn qualified_name(text: &str) -> Messages {
-    let mut details = Messages::new();
+    let mut messages = Messages::new();
     let slash = text.bytes().position(|byte| byte == b'/');
     let name = match slash.and_then(|at| Some((text.get(..at)?, text.get(at + 1..)?))) {
         None => text,
         Some((_, name)) if name.bytes().any(|byte| byte == b'/') => return vec![TWO_SLASHES.into()],
         Some(("", name)) => {
-            details.push("prefix part must be non-empty".into());
+            messages.push("prefix part must be non-empty".into());
             name
         }
         Some((prefix, name)) => {
             if prefix.len() > DNS_SUBDOMAIN_LENGTH {
-                details.push("prefix part must be no more than 253 bytes".into());
+                messages.push("prefix part must be no more than 253 bytes".into());
             }
             if !is_subdomain(prefix) {
-                details.push(format!("prefix part {SUBDOMAIN}").into());
+                messages.push(format!("prefix part {SUBDOMAIN}").into());
             }
             name
         }
     };
     if name.is_empty() {
-        details.push("name part must be non-empty".into());
+        messages.push("name part must be non-empty".into());
     } else if name.len() > NAME_PART_LENGTH {
-        details.push("name part must be no more than 63 bytes".into());
+        messages.push("name part must be no more than 63 bytes".into());
     }
     if !is_name_part(name.as_bytes()) {
-        details.push(NAME_PART.into());
+        messages.push(NAME_PART.into());
     }
-    details
+    messages
 }
 
 /// Validates the value of a label: empty, or like the name part of a qualified name.
 pub fn label_value(text: &str) -> Messages {
-    let mut details = Messages::new();
+    let mut messages = Messages::new();
     if text.len() > NAME_PART_LENGTH {
-        details.push("must be no more than 63 bytes".into());
+        messages.push("must be no more than 63 bytes".into());
     }
     if !text.is_empty() && !is_name_part(text.as_bytes()) {
-        details.push(LABEL_VALUE.into());
+        messages.push(LABEL_VALUE.into());
     }
-    details
+    messages
 }
 
 /// Validates a key of a ConfigMap or Secret, which can be the name of a file.
 ///
 /// upstream: k8s.io/apimachinery/pkg/util/validation#IsConfigMapKey
 pub fn config_key(text: &str) -> Messages {
-    let mut details = Messages::new();
+    let mut messages = Messages::new();
     if text.len() > DNS_SUBDOMAIN_LENGTH {
-        details.push("must be no more than 253 characters".into());
+        messages.push("must be no more than 253 characters".into());
     }
     let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     if text.is_empty() || !text.as_bytes().iter().all(allowed) {
-        details.push(CONFIG_KEY.into());
+        messages.push(CONFIG_KEY.into());
     }
     match text {
-        "." => details.push("must not be '.'".into()),
-        ".." => details.push("must not be '..'".into()),
-        _ if text.starts_with("..") => details.push("must not start with '..'".into()),
+        "." => messages.push("must not be '.'".into()),
+        ".." => messages.push("must not be '..'".into()),
+        _ if text.starts_with("..") => messages.push("must not start with '..'".into()),
         _ => {}
     }
-    details
+    messages
 }
 
 /// Validates a name that can be a segment of a path.
 pub fn path_segment(text: &str) -> Messages {
-    let mut details = Messages::new();
+    let mut messages = Messages::new();
     match text {
         "." => return vec!["may not be '.'".into()],
         ".." => return vec!["may not be '..'".into()],
         _ => {}
     }
     if text.contains('/') {
-        details.push("may not contain '/'".into());
+        messages.push("may not contain '/'".into());
     }
     if text.contains('%') {
-        details.push("may not contain '%'".into());
+        messages.push("may not contain '%'".into());
     }
-    details
+    messages
 }
 
 /// Rejects names under which no object can be stored: an empty name, or one with a meaning in paths.
@@ -219,10 +219,10 @@ pub fn check_key(namespaced: bool, namespace: &str, name: &str) -> Result<(), St
     }
     match path_segment(name).as_slice() {
         [] => Ok(()),
-        details => Err(format!(
+        messages => Err(format!(
             "Name parameter invalid: {}: {}",
             quote(name),
-            details.join(";")
+            messages.join(";")
         )),
     }
 }
@@ -238,9 +238,9 @@ pub fn domain_prefixed_path(field: &FieldPath, text: &str) -> Vec<FieldError> {
     let Some((domain, path)) = parts else {
         return vec![FieldError::invalid(field, text, DOMAIN_PREFIXED)];
     };
-    let details = dns_subdomain(domain).into_iter();
-    let mut errors: Vec<_> = details
-        .map(|detail| FieldError::invalid(field, domain, detail))
+    let messages = dns_subdomain(domain).into_iter();
+    let mut errors: Vec<_> = messages
+        .map(|message| FieldError::invalid(field, domain, message))
         .collect();
     let of_path = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&byte);
     if !path.bytes().all(of_path) {

@@ -35,17 +35,18 @@ pub(super) fn prefixes(registry: &Registry) -> Vec<SmolStr> {
     storages.map(|storage| storage.prefix.clone()).collect()
 }
 
-/// Repairs the claims of all kinds once, in a store that no other server writes to: a store that an older version wrote
-/// has none. Claims of a kind with objects that cannot be read stay unchanged.
+/// Repairs the claims of all kinds once, and returns the problems that it found. A store that an older version wrote, or
+/// that another server shares, may lack claims. Claims of a kind with objects that cannot be read stay unchanged.
 ///
 /// # Errors
-/// If the store cannot be written; the text is the reason.
-pub async fn repair_once(store: &Store, registry: &Registry) -> Result<(), String> {
+/// If the store cannot be used; the text is the reason.
+pub async fn repair(store: &Store, registry: &Registry) -> Result<Vec<ClaimProblem>, String> {
+    let is_kept = |claim: &Claim| store.is_shared() || is_served(registry, claim);
+    let mut problems = Vec::new();
     for resource in registry.resources() {
         if let (Some(kind), Some(storage)) = (&resource.capabilities.claims, &resource.storage) {
-            let is_kept = |claim: &Claim| is_served(registry, claim);
             match mend(store, kind, &storage.namespace_prefix(""), &is_kept).await {
-                Ok(_) => {}
+                Ok(found) => problems.extend(found),
                 Err(error @ RepairError::Unreadable) => {
                     tracing::error!(%error, prefix = %storage.prefix, "the allocations of objects are not repaired");
                 }
@@ -53,28 +54,12 @@ pub async fn repair_once(store: &Store, registry: &Registry) -> Result<(), Strin
             }
         }
     }
-    Ok(())
+    Ok(problems)
 }
 
 /// Returns true if the claim is an object of a served resource. Other claims are for servers that share a store.
 fn is_served(registry: &Registry, claim: &Claim) -> bool {
     !registry.stored_around(claim.key.as_bytes()).is_empty()
-}
-
-/// Repairs the claims of all kinds once, while the server runs. Returns the problems that it found.
-///
-/// # Errors
-/// If objects cannot be read, or the store cannot be used; the text is the reason.
-pub(crate) async fn repair(store: &Arc<Store>, registry: &Registry) -> Result<Vec<ClaimProblem>, String> {
-    let is_kept = |claim: &Claim| store.is_shared() || is_served(registry, claim);
-    let mut problems = Vec::new();
-    for resource in registry.resources() {
-        if let (Some(kind), Some(storage)) = (&resource.capabilities.claims, &resource.storage) {
-            let found = mend(store, kind, &storage.namespace_prefix(""), &is_kept).await;
-            problems.extend(found.map_err(|error| error.to_string())?);
-        }
-    }
-    Ok(problems)
 }
 
 /// Repairs the claims of a kind whose keys begin with `prefix`. Returns the problems that the first check found: later

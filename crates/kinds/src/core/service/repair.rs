@@ -11,9 +11,9 @@ use holdfast_resource::{Claim, ClaimProblem, ClaimRepair};
 use holdfast_schema::Field;
 use holdfast_value::Value;
 
-use super::allocation::held;
+use super::allocation::{held, port_number};
 use super::claims::{Bits, FAMILY, MANAGED_BY, MANAGER, family_of, is_of, key_of, object};
-use super::is_external;
+use super::{is_external, texts_at};
 
 /// Grace period for an address without its Service, which other servers write after it.
 const GRACE: Duration = Duration::from_secs(60);
@@ -190,8 +190,7 @@ fn state_of(
 
 /// Returns true if an address is one of a Service's `clusterIPs`.
 fn lists_address(service: &Value, address: &str) -> bool {
-    let listed = service.at(&["spec", "clusterIPs"]).and_then(Value::as_list);
-    listed.is_some_and(|listed| listed.iter().any(|one| one.as_str() == Some(address)))
+    texts_at(service, "clusterIPs").iter().any(|listed| listed == address)
 }
 
 /// Reason and message of an event.
@@ -331,12 +330,8 @@ fn node_ports(service: &Value) -> Vec<u16> {
     let spec = root.child("spec");
     let mut protocols: BTreeMap<u16, BTreeSet<String>> = BTreeMap::new();
     let mut ports = Vec::new();
-    let number = |field: &Field<'_, '_>| {
-        let number = field.number()?;
-        u16::try_from(number).ok().filter(|port| *port != 0)
-    };
     for item in spec.child("ports").items() {
-        let Some(port) = number(&item.child("nodePort")) else {
+        let Some(port) = port_number(&item.child("nodePort")) else {
             continue;
         };
         let known = protocols.entry(port).or_default();
@@ -346,7 +341,7 @@ fn node_ports(service: &Value) -> Vec<u16> {
         }
         known.insert(protocol);
     }
-    if let Some(port) = number(&spec.child("healthCheckNodePort"))
+    if let Some(port) = port_number(&spec.child("healthCheckNodePort"))
         && protocols.get(&port).is_none_or(|known| known.contains("TCP"))
     {
         ports.push(port);

@@ -151,7 +151,7 @@ impl Client {
     /// found.
     ///
     /// # Errors
-    /// If objects cannot be read, or the store cannot be used; the text is the reason.
+    /// If the store cannot be used; the text is the reason.
     pub async fn repair_claims(&self) -> Result<Vec<ClaimProblem>, String> {
         let context = &self.service.context;
         claims::repair(&context.shared.store, &context.registry()).await

@@ -352,12 +352,15 @@ pub(super) fn held(service: &Value) -> (Vec<IpAddr>, Vec<u16>) {
     }
     if takes_node_ports(sort_of(service)) {
         let list = spec.child("ports");
-        let numbers = list.items().filter_map(|port| port.child("nodePort").number());
-        let check = spec.child("healthCheckNodePort").number();
-        let in_range = |number: i64| u16::try_from(number).ok().filter(|port| *port != 0);
-        ports.extend(numbers.chain(check).filter_map(in_range));
+        ports.extend(list.items().filter_map(|port| port_number(&port.child("nodePort"))));
+        ports.extend(port_number(&spec.child("healthCheckNodePort")));
     }
     (addresses, ports)
+}
+
+/// Returns the port in a field; `None` if it is zero or no port.
+pub(super) fn port_number(field: &Field<'_, '_>) -> Option<u16> {
+    u16::try_from(field.number()?).ok().filter(|port| *port != 0)
 }
 
 #[cfg(test)]
