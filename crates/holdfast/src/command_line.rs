@@ -63,7 +63,7 @@ mod tests {
         let matches = command.clone().get_matches_from(["holdfast", "--v=3"]);
         let stated = stated(&command, &matches);
         let value = |name: &str| stated.get(name).map(String::as_str);
-        assert_eq!((value("v"), value("log-format")), (Some("3"), Some("text")));
+        assert_eq!((value("v"), value("logging-format")), (Some("3"), Some("text")));
         assert_eq!(value("help"), None);
     }
 }

@@ -299,6 +299,12 @@ pub(crate) struct Serve {
           value_parser = validation::time("--shutdown-delay-duration can not be negative value"))]
     pub(crate) shutdown_delay_duration: Duration,
 
+    /// Continue to listen while running requests finish after the termination signal: new requests get status 429 with
+    /// `Retry-After`. If false, the server stops listening at once
+    #[arg(long, value_name = "BOOL", default_value_t = false, action = ArgAction::Set,
+          num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub(crate) shutdown_send_retry_after: bool,
+
     /// Time after the start during which `/livez` succeeds even if the start is not complete
     #[arg(long, value_name = "DURATION", default_value = "0s", allow_negative_numbers = true,
           value_parser = validation::time("--livez-grace-period can not be a negative value"))]
@@ -317,9 +323,9 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "NUMBER", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) worker_threads: u16,
 
-    /// Log format
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
-    pub(crate) log_format: LogFormat,
+    /// Log format. JSON lines have the keys of kube-apiserver's
+    #[arg(long, alias = "log-format", value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    pub(crate) logging_format: LogFormat,
 
     /// Log verbosity: 0 for important messages, 2 for each request, 5 and above for everything
     #[arg(short, long, value_name = "LEVEL", default_value_t = 0)]
@@ -349,9 +355,9 @@ pub(crate) struct Serve {
 /// The form of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
-    /// For people.
+    /// Text for people.
     Text,
-    /// An object a line, for machines.
+    /// One JSON object on each line, for machines.
     Json,
 }
 

@@ -1,8 +1,17 @@
 //! The log: lines on the standard error, for people or for machines.
 
+use std::fmt;
 use std::io::IsTerminal as _;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use serde_json::{Map, Value};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFields};
+use tracing_subscriber::registry::LookupSpan;
 
 use crate::flags::LogFormat;
 
@@ -21,10 +30,210 @@ pub(crate) fn start(format: LogFormat, verbosity: u8) {
     let filter = EnvFilter::try_from_env(VARIABLE).unwrap_or_else(|_| usual());
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal());
+        .with_writer(std::io::stderr);
     match format {
-        LogFormat::Text => builder.with_target(false).init(),
-        LogFormat::Json => builder.json().flatten_event(true).init(),
+        LogFormat::Text => builder
+            .with_ansi(std::io::stderr().is_terminal())
+            .with_target(false)
+            .init(),
+        LogFormat::Json => builder
+            .with_ansi(false)
+            .event_format(JsonLines { now: SystemTime::now })
+            .init(),
+    }
+}
+
+/// Format of lines with one JSON object each, with the keys of kube-apiserver: `ts` (milliseconds since 1970), `logger`,
+/// `caller`, `msg`, `v` (verbosity; absent for errors), the fields of the event with `err`, and the fields of
+/// each span as text.
+struct JsonLines {
+    /// Clock.
+    now: fn() -> SystemTime,
+}
+
+impl<S, N> FormatEvent<S, N> for JsonLines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, context: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let mut line = line((self.now)(), event.metadata(), fields);
+        for span in context.event_scope().into_iter().flatten() {
+            if let Some(fields) = span.extensions().get::<FormattedFields<N>>() {
+                line.entry(span.name()).or_insert_with(|| fields.as_str().into());
+            }
+        }
+        writeln!(writer, "{}", Value::Object(line))
+    }
+}
+
+/// Returns the object of a log line.
+fn line(now: SystemTime, metadata: &Metadata<'_>, fields: Fields) -> Map<String, Value> {
+    let mut line = Map::new();
+    let since_epoch = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    line.insert("ts".into(), (since_epoch.as_nanos() as f64 / 1e6).into());
+    line.insert("logger".into(), metadata.target().into());
+    if let (Some(file), Some(number)) = (metadata.file(), metadata.line()) {
+        line.insert("caller".into(), format!("{}:{number}", last_two_segments(file)).into());
+    }
+    line.insert("msg".into(), fields.message.unwrap_or_default().into());
+    let verbosity = match *metadata.level() {
+        Level::ERROR => None,
+        Level::WARN | Level::INFO => Some(0),
+        Level::DEBUG => Some(2),
+        Level::TRACE => Some(5),
+    };
+    if let Some(verbosity) = verbosity {
+        line.insert("v".into(), verbosity.into());
+    }
+    for (name, value) in fields.others {
+        // A field never replaces one of the fixed keys.
+        line.entry(name).or_insert(value);
+    }
+    line
+}
+
+/// Returns the folder and the name of a source file.
+fn last_two_segments(file: &str) -> String {
+    let path = Path::new(file);
+    let folder = path.parent().and_then(Path::file_name);
+    let short: std::path::PathBuf = folder.into_iter().chain(path.file_name()).collect();
+    short.display().to_string()
+}
+
+/// Fields of an event.
+#[derive(Default)]
+struct Fields {
+    message: Option<String>,
+    others: Map<String, Value>,
+}
+
+impl Fields {
+    fn insert(&mut self, field: &Field, value: impl Into<Value>) {
+        let name = match field.name() {
+            "error" => "err",
+            name => name,
+        };
+        self.others.insert(name.into(), value.into());
+    }
+
+    fn insert_text(&mut self, field: &Field, text: String) {
+        match field.name() {
+            "message" => self.message = Some(text),
+            _ => self.insert(field, text),
+        }
+    }
+}
+
+impl Visit for Fields {
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.insert(field, value);
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.insert(field, value);
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.insert(field, value);
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.insert(field, value);
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.insert_text(field, value.to_owned());
+    }
+
+    fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
+        self.insert_text(field, value.to_string());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.insert_text(field, format!("{value:?}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Write};
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    /// Output that tests read.
+    #[derive(Clone, Default)]
+    struct Output(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Output {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Returns the lines that `log` writes.
+    fn logged(log: impl FnOnce()) -> Vec<Value> {
+        let output = Output::default();
+        let writer = output.clone();
+        let now = || UNIX_EPOCH + Duration::from_micros(1_500);
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(Level::TRACE)
+            .with_ansi(false)
+            .event_format(JsonLines { now })
+            .with_writer(move || writer.clone())
+            .finish();
+        tracing::subscriber::with_default(subscriber, log);
+        let bytes = output.0.lock();
+        let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        lines.map(|line| serde_json::from_slice(line).unwrap()).collect()
+    }
+
+    #[test]
+    fn json_lines_have_the_keys_of_the_reference() {
+        let lines = logged(|| tracing::info!(count = 3, name = "a\"b", took = ?Duration::from_secs(1), "it happened"));
+        let line = lines.first().unwrap().as_object().unwrap();
+        let keys: Vec<&String> = line.keys().collect();
+        assert_eq!(keys, ["ts", "logger", "caller", "msg", "v", "count", "name", "took"]);
+        assert_eq!(line["ts"], 1.5);
+        assert_eq!(line["msg"], "it happened");
+        assert_eq!(line["v"], 0);
+        assert_eq!(line["count"], 3);
+        assert_eq!(line["name"], "a\"b");
+        assert_eq!(line["took"], "1s");
+        assert!(
+            line["caller"].as_str().unwrap().starts_with("src/logging.rs:"),
+            "{line:?}"
+        );
+    }
+
+    #[test]
+    fn json_line_of_an_error_has_err_and_no_verbosity() {
+        let error = io::Error::other("no space");
+        let lines = logged(|| {
+            tracing::error!(%error, msg = "other", "cannot write");
+            tracing::trace!("detail");
+        });
+        let spans = logged(|| {
+            let connection = tracing::info_span!("connection", peer = "[::1]:7");
+            connection.in_scope(|| tracing::info!("accepted"));
+        });
+        assert_eq!(spans[0]["connection"], "peer=\"[::1]:7\"");
+        let [failed, detail] = lines.as_slice() else {
+            panic!("{lines:?}")
+        };
+        assert_eq!(failed["err"], "no space");
+        assert_eq!(failed["msg"], "cannot write");
+        assert!(failed.get("v").is_none());
+        assert_eq!(detail["v"], 5);
     }
 }

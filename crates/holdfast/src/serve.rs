@@ -17,6 +17,7 @@ use holdfast_server::operations::fairness;
 use holdfast_server::operations::node_graph;
 use holdfast_server::operations::service::Service;
 use holdfast_server::operations::start;
+use holdfast_server::runtime::drain::RequestDrain;
 use holdfast_server::runtime::shutdown::{Shutdown, ShutdownTrigger};
 use holdfast_server::wire::connection::{self, CurrentTls, Limits};
 use holdfast_server::wire::tls::TlsRules;
@@ -38,7 +39,7 @@ use crate::{audit, compatible, encryption, files, logging, reload, validation};
 /// Serves until a termination signal.
 pub(crate) fn run(flags: &Serve) -> Result<()> {
     let started = Instant::now();
-    logging::start(flags.log_format, flags.v);
+    logging::start(flags.logging_format, flags.v);
     raise_file_limit();
     compatible::report(flags.ignored.iter().map(String::as_str).chain(flags.storage.unused()));
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -341,6 +342,8 @@ pub(crate) struct Serving {
     /// Ends when the lease of the controllers is given away.
     released: Option<JoinHandle<()>>,
     auditor: Option<Arc<Auditor>>,
+    /// Drain that denies requests while running ones finish.
+    drain: Option<Arc<RequestDrain>>,
 }
 
 impl Serving {
@@ -376,6 +379,7 @@ impl Serving {
             presence,
             released,
             auditor: service.auditor.clone(),
+            drain: service.drain.clone(),
         })
     }
 
@@ -413,6 +417,10 @@ impl Serving {
         self.trigger.0.not_ready();
         self.presence.end().await;
         delay.await;
+        if let Some(drain) = &self.drain {
+            // Every request that counts has a time limit.
+            drain.drain().await;
+        }
         self.trigger.0.close();
         self.server.await.context("the server failed")?;
         if let Some(released) = self.released {

@@ -179,6 +179,7 @@ impl Assembly<'_> {
             auditor,
             browsers: flags.transport.browsers()?,
             go_away: flags.transport.go_away()?,
+            drain: flags.shutdown_send_retry_after.then(Arc::default),
             ends_unauthenticated_connections: has(Feature::UnauthenticatedHTTP2DOSMitigation),
             storage_versions,
         };

@@ -92,6 +92,54 @@ async fn watches_end_cleanly_when_the_server_ends() {
     assert_eq!(server.wait_for_end(Duration::from_secs(60)).unwrap(), Some(0));
 }
 
+/// A read that waits three seconds for a resource version that does not exist yet.
+const SLOW_READ: &str = "/api/v1/namespaces/default/configmaps?resourceVersion=1000000000";
+
+#[tokio::test]
+async fn requests_in_flight_finish_before_listening_stops() {
+    let flags = ["--shutdown-send-retry-after"];
+    let mut server = Server::start(&Binary::debug().unwrap(), &flags).unwrap();
+    let target = Target::new(&server).unwrap();
+    let mut slow = target.connect().await.unwrap();
+    let slow = tokio::spawn(async move { slow.get(SLOW_READ, "").await.unwrap().status() });
+    tokio::time::sleep(Duration::from_millis(500)).await;
+
+    server.terminate();
+    let denied = loop {
+        let mut connection = target.connect().await.unwrap();
+        let answer = connection.get(CONFIG_MAPS, "").await.unwrap();
+        assert!(!slow.is_finished(), "no request was denied in time");
+        if answer.status() != StatusCode::OK {
+            break answer;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(denied.headers()["retry-after"], "5");
+    assert_eq!(denied.headers()["connection"], "close");
+    let body = denied.into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(&body[..], b"The apiserver is shutting down, please try again later.\n");
+    assert!(target.is_healthy("/livez").await);
+    assert!(!target.is_healthy("/readyz").await);
+    // The answer to a resource version that is too new.
+    assert_eq!(slow.await.unwrap(), StatusCode::GATEWAY_TIMEOUT);
+    assert_eq!(server.wait_for_end(Duration::from_secs(60)).unwrap(), Some(0));
+}
+
+#[tokio::test]
+async fn json_log_has_one_object_on_each_line() {
+    let mut server = Server::start(&Binary::debug().unwrap(), &["--logging-format=json"]).unwrap();
+    server.terminate();
+    assert_eq!(server.wait_for_end(Duration::from_secs(60)).unwrap(), Some(0));
+    let lines: Vec<serde_json::Value> = (server.log_tail().lines())
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}")))
+        .collect();
+    let ready = lines.iter().find(|line| line["msg"] == "ready").unwrap();
+    assert!(ready["ts"].as_f64().unwrap() > 1.7e12, "{ready}");
+    assert_eq!(ready["v"], 0);
+    assert!(ready["url"].as_str().unwrap().starts_with("https://"), "{ready}");
+}
+
 #[tokio::test]
 async fn a_second_process_on_the_same_directory_is_rejected() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();

@@ -273,7 +273,7 @@ mod tests {
         }
         let flags = Page::Flags.text().unwrap();
         assert!(flags.contains("| `--secure-port PORT` | `6443` |"), "{flags}");
-        assert!(flags.contains("`--log-format FORMAT` | `text` | Log format: `text`, `json` |"));
+        assert!(flags.contains("`--logging-format FORMAT` | `text` | Log format. JSON lines have the keys of kube-apiserver's: `text`, `json` |"));
         assert!(flags.contains("## `holdfast snapshot save`"));
         assert!(flags.contains("| `--tls-curve-preferences` | not supported yet |"));
         assert!(flags.contains("| `--profiling` | no effect: Holdfast serves no profiles |"));

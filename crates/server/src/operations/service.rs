@@ -14,6 +14,7 @@ use crate::operations::fairness::PriorityAndFairness;
 use crate::operations::filters::{self, Exchange};
 use crate::operations::paths::Paths;
 use crate::operations::storage_versions::StorageVersionBarrier;
+use crate::runtime::drain::RequestDrain;
 use crate::wire::body::RequestBody;
 use crate::wire::client_authorities::ClientAuthorities;
 use crate::wire::connection;
@@ -39,6 +40,8 @@ pub struct Service {
     pub browsers: Option<Arc<Browsers>>,
     /// The probability that a request is the last of its connection, if this is enabled.
     pub go_away: Option<GoAway>,
+    /// The drain that denies requests while the server ends, if this is enabled.
+    pub drain: Option<Arc<RequestDrain>>,
     /// True if an HTTP/2 connection ends with its first request of an unauthenticated client.
     pub ends_unauthenticated_connections: bool,
     /// The writes that wait until the storage versions of their resources are published, if this is enabled.

@@ -1,7 +1,8 @@
-//! Shared runtime services: the time of day, new identifiers, background tasks, long work, shutdown, the build.
+//! Shared runtime services: the time of day, new identifiers, background tasks, long work, shutdown, drain, the build.
 
 pub mod background;
 mod boxed;
+pub mod drain;
 mod identifiers;
 pub mod long_work;
 pub mod shutdown;

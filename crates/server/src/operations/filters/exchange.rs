@@ -18,6 +18,7 @@ use crate::http::response::{self, Response};
 use crate::identity::ClientCertificate;
 use crate::metrics::Recording;
 use crate::operations::audit::AuditRecord;
+use crate::runtime::drain::RunningRequest;
 use crate::wire::body::RequestBody;
 use crate::wire::fairness::{Schema, WatchHold};
 use crate::wire::in_flight::Seat;
@@ -51,6 +52,8 @@ pub(in crate::operations) struct Exchange<'c> {
     pub(in crate::operations) document_form: Option<Representation>,
     /// Measurement of the request, from [`WithMetrics`](super::WithMetrics).
     pub(in crate::operations) recording: Option<Recording>,
+    /// Hold on the drain of the server, from [`WithRetryAfter`](super::WithRetryAfter).
+    pub(in crate::operations) running: Option<RunningRequest>,
     /// True if the request is the last of its connection.
     pub(in crate::operations) is_last: bool,
     /// Time limit, from [`WithRequestDeadline`](super::WithRequestDeadline); `None` for long-running requests.
@@ -97,6 +100,7 @@ impl<'c> Exchange<'c> {
             negotiated: Negotiated::default(),
             document_form: None,
             recording: None,
+            running: None,
             is_last: false,
             time_limit: None,
             origin: None,

@@ -9,6 +9,7 @@ mod browsers;
 mod connection;
 mod deadline;
 mod director;
+mod drain;
 mod exchange;
 mod identity;
 mod seats;
@@ -28,6 +29,7 @@ use self::browsers::{WithCacheControl, WithCors, WithTransportSecurity};
 use self::connection::{WithGoAway, WithHeadAnswers, WithLongRunning, WithWebSocket};
 use self::deadline::{TimeLimited, WithRequestDeadline};
 use self::director::Director;
+use self::drain::WithRetryAfter;
 use self::identity::{WithAuthentication, WithAuthorization, WithImpersonation};
 use self::seats::WithSeats;
 use self::storage_versions::WithStorageVersionPrecondition;
@@ -142,13 +144,16 @@ pub(super) async fn respond(service: &Service, exchange: &mut Exchange<'_>) -> R
         auditor: service.auditor.as_ref(),
         context: &context.representation,
     };
-    let before_timeout: [&dyn Filter; 14] = [
+    let before_timeout: [&dyn Filter; 15] = [
         &WithAuditInit {
             identifiers: shared.identifiers.as_ref(),
         },
         &WithHttpLogging,
         &WithRequestInfo { cbor: config.cbor },
         &WithWebSocket,
+        &WithRetryAfter {
+            drain: service.drain.as_ref(),
+        },
         &WithMetrics {
             requests: metrics.requests(),
             registry: &shared.registry,

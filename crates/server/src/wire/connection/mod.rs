@@ -446,6 +446,10 @@ async fn respond<S: Service>(
     let mut response = service.respond(request, client.as_ref(), Some(peer)).await;
     if response.extensions().get::<LastOnConnection>().is_some() {
         connected.last.notify_one();
+        if connected.exchange.is_some() {
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(CONNECTION, close);
+        }
     }
     if let Some(exchange) = &connected.exchange
         && response.status() == StatusCode::SWITCHING_PROTOCOLS

@@ -200,6 +200,7 @@ impl Server {
             auditor: None,
             browsers: None,
             go_away: None,
+            drain: None,
             ends_unauthenticated_connections: true,
             storage_versions: None,
         };
