@@ -13,8 +13,6 @@ mod columns;
 mod facts;
 #[path = "build/rules.rs"]
 mod rules;
-#[path = "build/source.rs"]
-mod source;
 #[path = "build/tags.rs"]
 mod tags;
 
@@ -26,6 +24,7 @@ use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
+use holdfast_table_source::{Source, go_type_lines, resource_lines, type_lines};
 use k8s_openapi::api;
 use k8s_openapi::api::{
     admissionregistration::v1 as admissionregistration, apps::v1 as apps, authentication::v1 as authentication,
@@ -57,7 +56,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         "build/facts.rs",
         "build/tags.rs",
         "build/rules.rs",
-        "build/source.rs",
         "tables",
     ] {
         writeln!(std::io::stdout(), "cargo::rerun-if-changed={path}")?;
@@ -65,6 +63,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
     write_types(&out)?;
     let tables = Path::new("tables");
+    let resources = resource_lines(&read(tables, "resources.toml")?)?;
+    let more_resources = resource_lines(&read(tables, "more_resources.toml")?)?;
+    std::fs::write(out.join("resources.txt"), &resources)?;
+    std::fs::write(out.join("more_resources.txt"), &more_resources)?;
+    std::fs::write(
+        out.join("older_types.txt"),
+        type_lines(&read(tables, "older_types.toml")?)?,
+    )?;
+    std::fs::write(
+        out.join("go_types.txt"),
+        go_type_lines(&read(tables, "go_types.toml")?)?,
+    )?;
     std::fs::write(out.join("features.txt"), facts::features(tables)?)?;
     std::fs::write(out.join("older_kinds.txt"), facts::older_kinds(tables)?)?;
     std::fs::write(out.join("unserved.txt"), facts::unserved(tables)?)?;
@@ -81,25 +91,37 @@ fn main() -> Result<(), Box<dyn Error>> {
             writeln!(table, "\t{field}\t{}", words(property))?;
         }
     }
-    std::fs::write(out.join("columns.txt"), columns::described(&definitions)?)?;
+    std::fs::write(
+        out.join("columns.txt"),
+        columns::described(&definitions, &(resources + &more_resources))?,
+    )?;
     let mut encoder = DeflateEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(table.as_bytes())?;
     std::fs::write(out.join("descriptions.deflate"), encoder.finish()?)?;
     Ok(())
 }
 
+/// Name of this crate, for errors.
+const CRATE: &str = "kind-tables";
+
+/// Reads a table in the folder of tables.
+fn read(tables: &Path, name: &str) -> Result<Source, String> {
+    Source::read(CRATE, &tables.join(name))
+}
+
 /// Writes the tables of types with their validation tags, and the rules in code that the tags name.
 fn write_types(out: &Path) -> Result<(), Box<dyn Error>> {
     let tables = Path::new("tables");
     let (tags, more_tags) = (tags::read(tables, "tags.toml")?, tags::read(tables, "more_tags.toml")?);
-    let types = std::fs::read_to_string(tables.join("types.txt"))?;
+    let types = type_lines(&read(tables, "types.toml")?)?;
     std::fs::write(out.join("types.txt"), tags.joined(&types))?;
     let mut all_types = types.clone();
     std::fs::create_dir_all(out.join("more"))?;
     for entry in std::fs::read_dir(tables.join("more"))? {
-        let entry = entry?;
-        let more = std::fs::read_to_string(entry.path())?;
-        std::fs::write(out.join("more").join(entry.file_name()), more_tags.joined(&more))?;
+        let name = entry?.file_name();
+        let more = type_lines(&Source::read(CRATE, &tables.join("more").join(&name))?)?;
+        let file = out.join("more").join(name).with_extension("txt");
+        std::fs::write(file, more_tags.joined(&more))?;
         all_types += &more;
     }
     let mut rules = RuleSets::default();

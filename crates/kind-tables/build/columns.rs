@@ -5,27 +5,21 @@ use std::error::Error;
 use std::fmt::Write as _;
 use std::path::Path;
 
+use holdfast_table_source::{Source, Table};
 use serde_json::Value;
-
-use crate::source::{self, Source, Table};
-
-/// Table of resources, which maps plural names to kinds.
-pub(crate) const RESOURCES: &str = "tables/resources.txt";
-/// Table of resources that are only served if flags enable them.
-pub(crate) const MORE_RESOURCES: &str = "tables/more_resources.txt";
 
 type Definitions = BTreeMap<String, Value>;
 
-/// Returns the descriptions, then the columns, each with the number of its description; see `Columns` of the crate.
-pub(crate) fn described(definitions: &Definitions) -> Result<String, Box<dyn Error>> {
+/// Returns the descriptions, then the columns, each with the number of its description; see `Columns` of the crate. `resources` are
+/// the lines of the tables of resources, which map plural names to kinds.
+pub(crate) fn described(definitions: &Definitions, resources: &str) -> Result<String, Box<dyn Error>> {
     let columns = column_lines(Path::new("tables"))?;
-    let resources = std::fs::read_to_string(RESOURCES)? + &std::fs::read_to_string(MORE_RESOURCES)?;
     let (mut descriptions, mut body) = (Vec::<String>::new(), String::new());
     let mut root = None;
     for line in columns.lines() {
         let Some(column) = line.strip_prefix("  ") else {
             if let Some((api_version, plural)) = line.split_once(' ').filter(|_| !line.starts_with('#')) {
-                root = definition(definitions, &resources, api_version, plural);
+                root = definition(definitions, resources, api_version, plural);
                 writeln!(body, "\n{line}")?;
             }
             continue;
@@ -58,7 +52,7 @@ pub(crate) fn described(definitions: &Definitions) -> Result<String, Box<dyn Err
 /// Returns a line for each resource with columns, and below it a line for each column: `HEADING | TYPE[:FORMAT] | PRIORITY |
 /// RULE [| WORDS]`. The words are `of PATH` or a description.
 fn column_lines(tables: &Path) -> Result<String, String> {
-    let source = Source::read(tables, "columns.toml")?;
+    let source = crate::read(tables, "columns.toml")?;
     let (mut paths, mut lines) = (Vec::new(), String::new());
     for (name, value) in &source.parse()? {
         let table = source.table(value)?;
@@ -80,7 +74,11 @@ fn column_lines(tables: &Path) -> Result<String, String> {
         .fold(lines, |lines, (name, paths)| lines.replace(name, paths)))
 }
 
-fn column_line(source: &Source, column: &source::Value<'_>, table: &Table<'_>) -> Result<String, String> {
+fn column_line(
+    source: &Source,
+    column: &holdfast_table_source::Value<'_>,
+    table: &Table<'_>,
+) -> Result<String, String> {
     source.check_keys(table, &["heading", "type", "priority", "rule", "of", "description"])?;
     let text = |key| source.text(source.get(column, table, key)?);
     let priority = table

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use crate::source::{Source, Table, Value};
+use holdfast_table_source::{Source, Table, Value};
 
 /// Keys of a gate after its stage and its default, in the order of the line.
 const GATE_KEYS: [&str; 7] = ["locked", "needs", "in", "always", "absent", "lacks", "because"];
 
 /// Returns a line for each feature gate: `NAME STAGE on|off [locked] [needs GATES] [in COMPONENTS] [always|absent|lacks|because TEXT]`.
 pub(crate) fn features(tables: &Path) -> Result<String, String> {
-    let source = Source::read(tables, "features.toml")?;
+    let source = crate::read(tables, "features.toml")?;
     let mut lines = String::new();
     for (name, gate) in source.parse()? {
         let table = source.table(&gate)?;
@@ -32,7 +32,7 @@ pub(crate) fn features(tables: &Path) -> Result<String, String> {
 
 /// Returns a line for each older version: the version that has its types, itself, and its kinds.
 pub(crate) fn older_kinds(tables: &Path) -> Result<String, String> {
-    let source = Source::read(tables, "older_kinds.toml")?;
+    let source = crate::read(tables, "older_kinds.toml")?;
     let mut lines = String::new();
     for (like, versions) in source.parse()? {
         for (version, kinds) in source.table(&versions)? {
@@ -44,7 +44,7 @@ pub(crate) fn older_kinds(tables: &Path) -> Result<String, String> {
 
 /// Returns a line for each version that has kinds which are not served: the version and the kinds.
 pub(crate) fn unserved(tables: &Path) -> Result<String, String> {
-    let source = Source::read(tables, "unserved.toml")?;
+    let source = crate::read(tables, "unserved.toml")?;
     let table: Table<'_> = source.parse()?;
     table
         .iter()

@@ -15,7 +15,7 @@ use std::path::Path;
 
 use toml::de::DeValue;
 
-use crate::source::{Source, Table, Value};
+use holdfast_table_source::{Source, Table, Value};
 
 /// Keys of a tag that are no name, with the text before their value.
 const ARGUMENTS: [(&str, &str); 5] = [
@@ -56,7 +56,7 @@ pub(crate) struct Tags {
 /// # Errors
 /// If a value has an unknown form, with its file and line.
 pub(crate) fn read(tables: &Path, name: &str) -> Result<TagTable, String> {
-    let source = Source::read(tables, name)?;
+    let source = crate::read(tables, name)?;
     let mut tag_table = TagTable::default();
     for (key, value) in source.parse()? {
         let name = key.get_ref().to_string();

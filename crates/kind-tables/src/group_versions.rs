@@ -3,10 +3,10 @@
 use holdfast_schema::GroupVersion;
 
 /// Resources that are served by default.
-pub(crate) const RESOURCES: &str = include_str!("../tables/resources.txt");
+pub(crate) const RESOURCES: &str = include_str!(concat!(env!("OUT_DIR"), "/resources.txt"));
 
 /// Resources that are served only if flags enable them.
-pub(crate) const MORE_RESOURCES: &str = include_str!("../tables/more_resources.txt");
+pub(crate) const MORE_RESOURCES: &str = include_str!(concat!(env!("OUT_DIR"), "/more_resources.txt"));
 
 /// Returns the group versions that are served by default, in discovery order with the preferred version of each group
 /// first.

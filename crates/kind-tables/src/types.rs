@@ -47,7 +47,7 @@ const TYPES: &str = include_str!(concat!(env!("OUT_DIR"), "/types.txt"));
 const RULES: RuleNames = include!(concat!(env!("OUT_DIR"), "/rules.rs"));
 
 /// Go types of fields.
-const GO_TYPES: &str = include_str!("../tables/go_types.txt");
+const GO_TYPES: &str = include_str!(concat!(env!("OUT_DIR"), "/go_types.txt"));
 
 /// Types of versions that are disabled by default: the group, the version and the table.
 const MORE: [(&str, &str, &str); 14] = [
@@ -100,7 +100,7 @@ pub fn types_at_rest(apis: &Apis) -> Result<TypeTable, TextError> {
     let more = MORE
         .iter()
         .filter(|(group, version, _)| apis.has_more(group) && !is_older(group, version));
-    let older = include_str!("../tables/older_types.txt");
+    let older = include_str!(concat!(env!("OUT_DIR"), "/older_types.txt"));
     let more = more.map(|(.., text)| *text);
     let text = joined(TYPES, [older].into_iter().chain(more));
     TypeTable::parse_with_rules(&text, &RULES)

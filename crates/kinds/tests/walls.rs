@@ -291,7 +291,7 @@ fn code_that_may_read_gates() -> String {
 fn claims_about_gates_agree_with_the_code() {
     let code = code_that_may_read_gates();
     let tables = Path::new(env!("CARGO_MANIFEST_DIR")).join("../kind-tables/tables");
-    let tags = ["tags.toml", "more_tags.toml", "more_resources.txt"]
+    let tags = ["tags.toml", "more_tags.toml", "more_resources.toml"]
         .map(|name| fs::read_to_string(tables.join(name)).unwrap())
         .concat();
     let contains_word = |text: &str, word: &str| {
@@ -308,7 +308,7 @@ fn claims_about_gates_agree_with_the_code() {
         let name = gate.name;
         let is_read = contains_word(&code, &format!("Feature::{name}"))
             || contains_word(&tags, &format!("gate = \"{name}"))
-            || contains_word(&tags, &format!("  feature {name}"))
+            || contains_word(&tags, &format!("feature = \"{name}"))
             || plugin_gates.contains(&Some(name));
         let is_feature = Feature::named(name).is_some();
         assert_eq!(is_feature, is_read, "{name}: listed as a feature, read by the code");

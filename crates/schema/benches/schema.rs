@@ -4,9 +4,10 @@ use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use holdfast_schema::types::{TypeTable, decode, merge_schema, with_defaults};
+use holdfast_table_source::{Source, type_lines};
 use holdfast_value::{Growth, Limits, json};
 
-const TABLE: &str = include_str!("../../kind-tables/tables/types.txt");
+const TABLE: &str = include_str!("../../kind-tables/tables/types.toml");
 
 const DEPLOYMENT: &str = r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","namespace":"default",
 "labels":{"app.kubernetes.io/name":"web","app.kubernetes.io/part-of":"shop","tier":"front"},"annotations":{"owner":
@@ -20,10 +21,13 @@ const DEPLOYMENT: &str = r#"{"apiVersion":"apps/v1","kind":"Deployment","metadat
 "volumes":[{"name":"cache","emptyDir":{}}]}}}}"#;
 
 fn schema(criterion: &mut Criterion) {
+    let Ok(lines) = type_lines(&Source::new("types.toml", TABLE)) else {
+        return;
+    };
     criterion.bench_function("read the table of types", |bench| {
-        bench.iter(|| TypeTable::parse(black_box(TABLE)));
+        bench.iter(|| TypeTable::parse(black_box(&lines)));
     });
-    let Ok(table) = TypeTable::parse(TABLE) else {
+    let Ok(table) = TypeTable::parse(&lines) else {
         return;
     };
     criterion.bench_function("make the merge schema", |bench| {

@@ -10,6 +10,8 @@ mod messages;
 mod openapi;
 mod reference_crates;
 mod resources;
+mod toml;
+mod type_table;
 mod types;
 
 use std::path::{Path, PathBuf};
@@ -85,8 +87,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         disagreements.len()
     ));
     let files = [
-        ("types.txt", types::text(&table)),
-        ("resources.txt", resources::text(&facts)?),
+        ("types.toml", types::text(&table)),
+        ("resources.toml", resources::text(&facts)?),
     ];
     for (name, text) in files {
         write_or_check(&file(name), &format!("{MARK}{text}"), arguments.check)?;
@@ -99,7 +101,7 @@ fn more_types(kinds: &Path, all: &Path, discovery: &Path, file: &dyn Fn(&str) ->
     let facts = facts::Facts::read(kinds, &all.join("v2.json"), discovery)?.with_unserved(kinds)?;
     let mut disagreements = Vec::new();
     let table = types::table(&facts, &mut disagreements)?;
-    let known = std::fs::read_to_string(file("types.txt"))?;
+    let known = std::fs::read_to_string(file("types.toml"))?;
     for disagreement in disagreements
         .iter()
         .filter(|text| text.contains("beta") || text.contains("alpha"))
@@ -107,7 +109,11 @@ fn more_types(kinds: &Path, all: &Path, discovery: &Path, file: &dyn Fn(&str) ->
         say(disagreement);
     }
     for (package, text) in types::beyond(&known, &types::text(&table)) {
-        write_or_check(&file(&format!("{MORE}/{package}.txt")), &format!("{MARK}{text}"), false)?;
+        write_or_check(
+            &file(&format!("{MORE}/{package}.toml")),
+            &format!("{MARK}{text}"),
+            false,
+        )?;
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use anyhow::{Context as _, bail};
 use serde_json::Value;
 
 use super::facts::{Facts, texts};
+use super::toml;
 
 /// Resources whose status storage lets an apply create objects: all others reject that.
 const STATUS_APPLY_CREATES: [&str; 1] = ["admissionregistration.k8s.io/validatingadmissionpolicies"];
@@ -29,40 +30,46 @@ const NAME_RULES: [(&str, &str); 15] = [
     ("rbac.authorization.k8s.io/clusterrolebindings", "own"),
 ];
 
-/// Conditions under which `metadata.generation` grows: the words of the facts, and those of the table.
+/// Conditions under which `metadata.generation` grows: the words of the facts, and the value in the table.
 const GENERATIONS: [(&str, &str); 11] = [
     (
         "not managed: a value sent by the client at creation is kept, updates keep the stored value",
-        "unmanaged",
+        r#""unmanaged""#,
     ),
     (
         "1 at creation; +1 when spec changes on an update of the main resource",
-        "from-one spec",
+        r#"{ start = "one", fields = ["spec"] }"#,
     ),
-    ("1 at creation; +1 when webhooks change", "from-one webhooks"),
+    (
+        "1 at creation; +1 when webhooks change",
+        r#"{ start = "one", fields = ["webhooks"] }"#,
+    ),
     (
         "1 at creation; +1 when spec changes through the main resource, ephemeralcontainers or resize; binding does not change it",
-        "from-one spec via ephemeralcontainers,resize",
+        r#"{ start = "one", fields = ["spec"], subresources = ["ephemeralcontainers", "resize"] }"#,
     ),
-    ("1 at creation; +1 when template changes", "from-one template"),
+    (
+        "1 at creation; +1 when template changes",
+        r#"{ start = "one", fields = ["template"] }"#,
+    ),
     (
         "1 at creation; +1 when spec.template changes (then the internal templateGeneration, kept in annotation deprecated.daemonset.template.generation, grows by 1 too), else +1 when another part of spec changes",
-        "from-one spec",
+        r#"{ start = "one", fields = ["spec"] }"#,
     ),
     (
         "1 at creation; +1 when spec or metadata.annotations change",
-        "from-one spec,metadata.annotations",
+        r#"{ start = "one", fields = ["spec", "metadata.annotations"] }"#,
     ),
     (
         "not set at creation; +1 when spec changes on update (first change makes it 1)",
-        "from-none spec",
+        r#"{ start = "none", fields = ["spec"] }"#,
     ),
-    ("1 at creation; updates never change it", "from-one"),
+    ("1 at creation; updates never change it", r#"{ start = "one" }"#),
     (
         "1 at creation; +1 when anything but metadata changes or metadata.labels change",
-        "from-one *,metadata.labels",
+        r#"{ start = "one", fields = ["*", "metadata.labels"] }"#,
     ),
-    ("", "unmanaged"),
+    ("", r#""unmanaged""#),
 ];
 
 /// Returns the text of the table: resources in the order of discovery, those of one group together.
@@ -79,12 +86,9 @@ pub(super) fn text(facts: &Facts) -> anyhow::Result<String> {
             .flatten()
             .filter_map(|version| version["version"].as_str())
             .collect();
-        let _ = writeln!(
-            out,
-            "\ngroup {} {}",
-            if name.is_empty() { "core" } else { name },
-            versions.join(",")
-        );
+        let name_of_core = if name.is_empty() { "core" } else { name };
+        let _ = writeln!(out, "\n[[groups]]\nname = {}", toml::text(name_of_core));
+        let _ = writeln!(out, "versions = {}", toml::list(&versions));
         let mut plurals: Vec<&str> = kinds
             .iter()
             .filter(|kind| kind["group"] == name)
@@ -116,18 +120,31 @@ fn resource(facts: &Facts, group: &str, plural: &str, served: &[&Value], out: &m
     };
     let (kind, singular) = (fact["kind"].as_str(), fact["singular"].as_str());
     let (kind, singular) = (kind.context("no kind")?, singular.context("no singular")?);
-    let _ = writeln!(out, "\nresource {plural} {singular} {kind} {scope}");
-    list(out, "  short-names", &texts(&fact["shortNames"]));
-    list(out, "  categories", &texts(&fact["categories"]));
+    out.push_str("\n[[groups.resources]]\n");
+    for (key, value) in [
+        ("name", plural),
+        ("singular", singular),
+        ("kind", kind),
+        ("scope", scope),
+    ] {
+        let _ = writeln!(out, "{key} = {}", toml::text(value));
+    }
+    list(out, "short-names", &texts(&fact["shortNames"]));
+    list(out, "categories", &texts(&fact["categories"]));
     if let Some(prefix) = fact["storage"]["keyPrefix"].as_str() {
         let prefix = prefix.trim_end_matches("{name}").trim_end_matches("{namespace}/");
         let encoding = fact["storage"]["encoding"].as_str().context("no encoding")?;
         let version = fact["storage"]["apiVersion"].as_str().context("no storage version")?;
-        let _ = writeln!(out, "  storage {prefix} {version} {encoding}");
+        let (prefix, version, encoding) = (toml::text(prefix), toml::text(version), toml::text(encoding));
+        let _ = writeln!(
+            out,
+            "storage = {{ prefix = {prefix}, version = {version}, encoding = {encoding} }}"
+        );
     }
     let path = format!("{group}/{plural}");
     let name_rule = NAME_RULES.iter().find(|(known, _)| *known == path);
-    let _ = writeln!(out, "  names {}", name_rule.map_or("subdomain", |(_, rule)| rule));
+    let name_rule = name_rule.map_or("subdomain", |(_, rule)| rule);
+    let _ = writeln!(out, "names = {}", toml::text(name_rule));
     let flags = [
         ("createOnUpdate", "create-on-update"),
         ("unconditionalUpdate", "unconditional-update"),
@@ -147,20 +164,14 @@ fn resource(facts: &Facts, group: &str, plural: &str, served: &[&Value], out: &m
     if STATUS_APPLY_CREATES.contains(&path.as_str()) {
         set.push("status-apply-creates");
     }
-    list(out, "  rules", &set);
-    let _ = writeln!(
-        out,
-        "  garbage-collection {}",
-        fact["defaultGarbageCollection"].as_str().unwrap_or("background")
-    );
+    list(out, "rules", &set);
+    let collection = fact["defaultGarbageCollection"].as_str().unwrap_or("background");
+    let _ = writeln!(out, "garbage-collection = {}", toml::text(collection));
     let words = fact["generation"].as_str().unwrap_or_default();
     let generation = GENERATIONS.iter().find(|(known, _)| *known == words);
-    let _ = writeln!(
-        out,
-        "  generation {}",
-        generation.context("unknown rule of generation")?.1
-    );
-    list(out, "  field-selectors", &texts(&fact["fieldSelectors"]));
+    let generation = generation.context("unknown rule of generation")?.1;
+    let _ = writeln!(out, "generation = {generation}");
+    list(out, "field-selectors", &texts(&fact["fieldSelectors"]));
     for fact in served {
         version(facts, group, plural, fact, out)?;
     }
@@ -189,47 +200,58 @@ fn version(facts: &Facts, group: &str, plural: &str, fact: &Value, out: &mut Str
     ] {
         anyhow::ensure!(fact[known] == listed[shown], "discovery has another {known}");
     }
-    let _ = write!(out, "  version {name} {}", texts(&fact["verbs"]).join(","));
+    let _ = writeln!(out, "\n[[groups.resources.versions]]\nname = {}", toml::text(name));
+    list(out, "verbs", &texts(&fact["verbs"]));
     if let Some(hash) = listed["storageVersionHash"].as_str() {
-        let _ = write!(out, " hash({hash})");
+        let _ = writeln!(out, "hash = {}", toml::text(hash));
     }
-    let _ = writeln!(out, "{}", reset(&fact["resetFields"]["main"])?);
-    for sub in fact["subresources"].as_array().into_iter().flatten() {
-        let text = |key: &str| {
-            sub[key]
-                .as_str()
-                .with_context(|| format!("a subresource without {key}"))
-        };
-        let group_version = match text("group")? {
-            "" => text("version")?.to_owned(),
-            group => format!("{group}/{}", text("version")?),
-        };
-        let _ = writeln!(
-            out,
-            "    subresource {} {group_version}/{} {}{}",
-            text("name")?,
-            text("kind")?,
-            texts(&sub["verbs"]).join(","),
-            reset(&fact["resetFields"][text("name")?])?
-        );
+    list(out, "reset", &reset(&fact["resetFields"]["main"])?);
+    let subresources = fact["subresources"].as_array().into_iter().flatten();
+    let lines: anyhow::Result<Vec<String>> = subresources.map(|sub| subresource(fact, sub)).collect();
+    let lines = lines?;
+    if !lines.is_empty() {
+        let _ = writeln!(out, "subresources = [\n{}]", lines.concat());
     }
     Ok(())
 }
 
-fn list(out: &mut String, name: &str, words: &[&str]) {
+/// Returns the line of a subresource.
+fn subresource(fact: &Value, sub: &Value) -> anyhow::Result<String> {
+    let text = |key: &str| {
+        sub[key]
+            .as_str()
+            .with_context(|| format!("a subresource without {key}"))
+    };
+    let group_version = match text("group")? {
+        "" => text("version")?.to_owned(),
+        group => format!("{group}/{}", text("version")?),
+    };
+    let mut line = format!(
+        "    {{ name = {}, kind = {}, verbs = {}",
+        toml::text(text("name")?),
+        toml::text(&format!("{group_version}/{}", text("kind")?)),
+        toml::list(&texts(&sub["verbs"]))
+    );
+    let paths = reset(&fact["resetFields"][text("name")?])?;
+    if !paths.is_empty() {
+        let _ = write!(line, ", reset = {}", toml::list(&paths));
+    }
+    line.push_str(" },\n");
+    Ok(line)
+}
+
+/// Adds a key whose value is a list, unless that is empty.
+fn list<T: AsRef<str>>(out: &mut String, key: &str, words: &[T]) {
     if !words.is_empty() {
-        let _ = writeln!(out, "{name} {}", words.join(","));
+        let _ = writeln!(out, "{key} = {}", toml::list(words));
     }
 }
 
-/// Returns the fields of a FieldsV1 set as ` reset(a,b.c)`; nothing for none.
-fn reset(fields: &Value) -> anyhow::Result<String> {
+/// Returns the paths of the fields of a FieldsV1 set: `a`, `b.c`.
+fn reset(fields: &Value) -> anyhow::Result<Vec<String>> {
     let mut paths = Vec::new();
     gather(fields, "", &mut paths)?;
-    Ok(match paths.is_empty() {
-        true => String::new(),
-        false => format!(" reset({})", paths.join(",")),
-    })
+    Ok(paths)
 }
 
 fn gather(fields: &Value, above: &str, paths: &mut Vec<String>) -> anyhow::Result<()> {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Context as _;
-use holdfast_schema::types::{Field, Omission, Shape, TypeTable, TypeTableBuilder, write_table};
+use holdfast_schema::types::{Field, Omission, Shape, TypeTable, TypeTableBuilder};
 use holdfast_schema::{GroupVersion, GroupVersionKind};
 use holdfast_value::{Limits, SmolStr, json};
 use serde_json::Value;
@@ -12,6 +12,7 @@ use super::facts::{Facts, texts};
 use super::messages::{MessageField, Messages, definition_name};
 use super::openapi;
 use super::reference_crates::Orders;
+use super::type_table::write_table;
 
 /// Kinds that clients and the server exchange and that no OpenAPI document contains, with the definition of each.
 const UNPUBLISHED_KINDS: [(&str, &str); 11] = [
@@ -106,29 +107,37 @@ pub(super) fn text(table: &TypeTable) -> String {
     write_table(table, &packages)
 }
 
-/// Returns the types of `text` in packages that `known` lacks, by package: `resource.v1beta1` and the like.
+/// Returns the types of `text` in packages that `known` lacks, by package: `resource.v1beta1` and the like. Both are TOML as written by
+/// [`text`].
 pub(super) fn beyond(known: &str, text: &str) -> BTreeMap<String, String> {
     let mut found: BTreeMap<String, String> = BTreeMap::new();
-    let packages = text.lines().filter(|line| line.starts_with("package "));
-    for line in packages.filter(|line| !known.lines().any(|other| other == *line)) {
-        let short = line.split(' ').nth(1).unwrap_or_default();
-        found.insert(short.to_owned(), format!("{line}\n"));
+    let packages = text
+        .split("\n\n")
+        .find_map(|block| block.trim_start().strip_prefix("[packages]\n"));
+    for line in packages.unwrap_or_default().lines() {
+        if !known.lines().any(|other| other == line) {
+            let short = line.split('"').nth(1).unwrap_or_default();
+            found.insert(short.to_owned(), format!("\n[packages]\n{line}\n"));
+        }
     }
     let mut beside = Vec::new();
-    for block in text.split("\n\n").filter(|block| block.starts_with("type ")) {
-        let name = block.split(' ').nth(1).unwrap_or_default();
+    for block in text.split("\n\n").filter(|block| block.starts_with("[\"")) {
+        let head = block.lines().next().unwrap_or_default();
+        let name = head.trim_matches(['[', ']', '"']);
         let short = name.rsplit_once('.').map_or("", |(short, _)| short);
-        let head = format!("type {name} ");
         if let Some(of_package) = found.get_mut(short) {
             of_package.extend(["\n", block.trim_end(), "\n"]);
-        } else if !known.lines().any(|line| line.starts_with(&head)) {
+        } else if !known.lines().any(|line| line == head) {
             beside.push((name, block));
         }
     }
     // Types of known packages that no other version needs go into the same file as those that do.
     for (name, block) in beside {
-        let used = format!(" {name} ");
-        if let Some(of_package) = found.values_mut().find(|text| text.contains(&used)) {
+        let uses = ["", "[]", "{}"].map(|shape| format!("type = \"{shape}{name}\""));
+        let of_package = found
+            .values_mut()
+            .find(|text| uses.iter().any(|used| text.contains(used)));
+        if let Some(of_package) = of_package {
             of_package.extend(["\n", block.trim_end(), "\n"]);
         }
     }

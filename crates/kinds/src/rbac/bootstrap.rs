@@ -2,7 +2,7 @@
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/rbac/#default-roles-and-role-bindings>), and their
 //! restoration at startup if something was removed from them.
 //!
-//! They are defined in `bootstrap.txt`, whose header describes the format.
+//! They are defined in `bootstrap.toml`, whose header describes the keys. The build makes lines of it.
 
 use holdfast_authorization::Rule;
 use holdfast_authorization::rbac::rule::rules_of;
@@ -12,7 +12,7 @@ use holdfast_value::{List, Map, SmolStr, Value};
 
 use super::{GROUP, escalation};
 
-const TABLE: &str = include_str!("bootstrap.txt");
+const TABLE: &str = include_str!(concat!(env!("OUT_DIR"), "/bootstrap.txt"));
 
 /// Annotation that, if `false`, prevents the server from updating an object.
 const AUTO_UPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";

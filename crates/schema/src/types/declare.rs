@@ -87,12 +87,11 @@ mod tests {
     use holdfast_cel::Environment;
 
     use super::*;
-
-    const TABLE: &str = include_str!("../../../kind-tables/tables/types.txt");
+    use crate::types::tests::builtin;
 
     #[test]
     fn built_in_objects_have_the_types_of_the_table() {
-        let types = TypeTable::parse(TABLE).unwrap();
+        let types = builtin();
         let id = types.id("io.k8s.api.apps.v1.Deployment").unwrap();
         let decl = decl_type(&types, id).unwrap();
         let environment = Environment::new().with_object("object", decl);
@@ -118,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_type_that_holds_itself_ends() {
-        let types = TypeTable::parse(TABLE).unwrap();
+        let types = builtin();
         assert!(decl_type(&types, types.json_schema().unwrap()).is_some());
     }
 }

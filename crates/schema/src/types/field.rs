@@ -38,7 +38,7 @@ pub struct Field {
     /// Validation tags of its values.
     pub tags: Tags,
     /// Index among the fields of its type, in the order in which the reference writes them.
-    pub(crate) place: u16,
+    pub place: u16,
 }
 
 impl Field {

@@ -47,7 +47,7 @@ pub use provenance::{Origin, Provenance};
 pub use rebuild::{ListRebuild, MapRebuild};
 pub use table::{TableError, TypeTable, TypeTableBuilder};
 pub use tags::{Format, OrderItem, Tag, Tags, TypeTags};
-pub use text::{TextError, write_table};
+pub use text::{PLAIN_SHAPES, TextError};
 pub use type_definition::{Scalar, Type, TypeId, TypeKind, Union};
 pub use visit::TypeVisitor;
 pub use write::{Member, Members, members, write_json};

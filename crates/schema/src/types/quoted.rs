@@ -50,36 +50,3 @@ pub(super) fn unquoted(text: &str) -> Result<SmolStr, &'static str> {
         _ => Err("no text in quotes"),
     }
 }
-
-/// Returns a text with quotes if it has blanks, commas or quotes.
-pub(super) fn quoted(text: &str) -> SmolStr {
-    match text.contains([' ', ',', '"']) {
-        true => json::to_string(&Value::from(text)).into(),
-        false => SmolStr::new(text),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn separators_in_quotes_split_no_word() {
-        assert_eq!(next_word("a b c", ' '), ("a", "b c"));
-        assert_eq!(next_word("a", ' '), ("a", ""));
-        assert_eq!(
-            next_word(r#"+required("a \" b") +enum("c d")"#, ' '),
-            (r#"+required("a \" b")"#, r#"+enum("c d")"#)
-        );
-        assert_eq!(next_word(r#"x("a b"#, ' '), (r#"x("a b"#, ""));
-    }
-
-    #[test]
-    fn items_are_read_as_they_were_quoted() {
-        let texts = ["", "a", "b c", "d, e", "f\"g"];
-        let list = texts.map(quoted).join(",");
-        assert_eq!(list, r#",a,"b c","d, e","f\"g""#);
-        assert_eq!(items(&list).unwrap(), texts);
-        assert!(items("a,\"b").is_err());
-    }
-}

@@ -1,6 +1,7 @@
 //! Tests over the table of the built-in types, against the corpus and the facts if these exist.
 
 use holdfast_merge::SchemaBuilder;
+use holdfast_table_source::{Source, type_lines};
 use holdfast_value::{Error, Growth, Limits, Value, json, yaml};
 use test_support::{needs, shared};
 
@@ -9,8 +10,8 @@ use crate::parts::StoredFacts;
 
 /// Returns the table of the built-in types.
 pub(crate) fn builtin() -> TypeTable {
-    let text = include_str!("../../../kind-tables/tables/types.txt");
-    TypeTable::parse(text).unwrap()
+    let text = include_str!("../../../kind-tables/tables/types.toml");
+    TypeTable::parse(&type_lines(&Source::new("types.toml", text)).unwrap()).unwrap()
 }
 
 #[needs(shared)]

@@ -11,16 +11,14 @@
 //! packages at the top have their full names. Words that begin with `+` are [validation tags](crate::types::Tag). A
 //! text with blanks or commas is quoted as in JSON. Fields are in the order in which the reference writes them.
 
-use std::fmt::Write as _;
-
 use holdfast_value::{Limits, SmolStr, Value, json};
 
 use crate::names::{GroupVersion, GroupVersionKind};
 use crate::rule_names::RuleNames;
-use crate::types::quoted::{items, next_word, quoted};
+use crate::types::quoted::{items, next_word};
 use crate::types::{
-    Field, ListType, MapType, MergeKey, Omission, ProtoPath, Scalar, Shape, TableError, Type, TypeKind, TypeTable,
-    TypeTableBuilder, Union,
+    Field, ListType, MapType, MergeKey, Omission, ProtoPath, Scalar, Shape, TableError, TypeTable, TypeTableBuilder,
+    Union,
 };
 
 /// Error in the text of a table of types.
@@ -173,7 +171,8 @@ impl<'t> Reader<'t> {
     }
 }
 
-const PLAIN_SHAPES: [(Shape, &str); 7] = [
+/// Shapes that contain no other, with their names in a table.
+pub const PLAIN_SHAPES: [(Shape, &str); 7] = [
     (Shape::String, "string"),
     (Shape::Int32, "int32"),
     (Shape::Int64, "int64"),
@@ -266,133 +265,6 @@ fn union_of(text: &str) -> Option<Union> {
     })
 }
 
-/// Writes the text form of a table, with short names for `packages` (short and full name of each). Validation tags are
-/// left out: the build adds them from their own file.
-pub fn write_table(table: &TypeTable, packages: &[(&str, &str)]) -> String {
-    let mut out = String::new();
-    for (short, long) in packages {
-        let _ = writeln!(out, "package {short} {long}");
-    }
-    let writer = Writer { table, packages };
-    for (_, of) in table.iter() {
-        writer.write_type(of, &mut out);
-    }
-    out
-}
-
-struct Writer<'a> {
-    table: &'a TypeTable,
-    packages: &'a [(&'a str, &'a str)],
-}
-
-impl Writer<'_> {
-    fn short_name(&self, name: &str) -> String {
-        name.rsplit_once('.')
-            .and_then(|(package, last)| {
-                let (short, _) = self.packages.iter().find(|(_, long)| *long == package)?;
-                Some(format!("{short}.{last}"))
-            })
-            .unwrap_or_else(|| name.to_owned())
-    }
-
-    fn write_type(&self, of: &Type, out: &mut String) {
-        let kind = match &of.kind {
-            TypeKind::Struct(_) => "struct",
-            TypeKind::Scalar(scalar) => scalar.name(),
-        };
-        let _ = write!(out, "\ntype {} {kind}", self.short_name(&of.name));
-        if let Some(map_type) = of.map_type {
-            out.push_str(match map_type {
-                MapType::Atomic => " atomic",
-                MapType::Granular => " granular",
-            });
-        }
-        if !of.published {
-            out.push_str(" unpublished");
-        }
-        for kind in &of.kinds {
-            let _ = write!(out, " kind({}/{})", kind.group_version, kind.kind);
-        }
-        for union in &of.unions {
-            let pairs: Vec<String> = union
-                .fields
-                .iter()
-                .map(|(field, value)| format!("{field}={value}"))
-                .collect();
-            let discriminator = union.discriminator.as_deref().unwrap_or_default();
-            let _ = write!(out, " union({discriminator}:{})", pairs.join(","));
-        }
-        out.push('\n');
-        let mut fields: Vec<&Field> = of.fields().iter().collect();
-        fields.sort_by_key(|field| field.place);
-        for field in fields {
-            self.write_field(field, out);
-        }
-    }
-
-    fn write_field(&self, field: &Field, out: &mut String) {
-        let numbers: Vec<String> = field.proto.numbers().iter().map(u16::to_string).collect();
-        let path = if numbers.is_empty() {
-            "-".to_owned()
-        } else {
-            numbers.join("/")
-        };
-        let _ = write!(out, "  {} {} {path}", field.name, self.shape(&field.shape));
-        let flags = [
-            (field.required, " required"),
-            (field.pointer, " pointer"),
-            (field.omission == Omission::Never, " never"),
-            (field.omission == Omission::Zero, " zero"),
-            (field.list_type == Some(ListType::Atomic), " atomic"),
-            (field.list_type == Some(ListType::Set), " set"),
-            (field.map_type == Some(MapType::Atomic), " map-atomic"),
-            (field.map_type == Some(MapType::Granular), " map-granular"),
-            (field.patch.merge, " merge"),
-            (field.patch.replace, " replace"),
-            (field.patch.retain_keys, " retain-keys"),
-            (field.undefaulted, " undefaulted"),
-        ];
-        out.extend(flags.into_iter().filter(|(set, _)| *set).map(|(_, flag)| flag));
-        if field.list_type == Some(ListType::Map) {
-            let keys: Vec<String> = field.keys.iter().map(key_text).collect();
-            let _ = write!(out, " keys({})", keys.join(","));
-        }
-        if let Some(key) = &field.patch.merge_key {
-            let _ = write!(out, " merge-key({key})");
-        }
-        if !field.enum_values.is_empty() {
-            let values: Vec<_> = field.enum_values.iter().map(|value| quoted(value)).collect();
-            let _ = write!(out, " enum({})", values.join(","));
-        }
-        if field.default_published {
-            out.push_str(" published");
-        }
-        if let Some(default) = &field.default {
-            let _ = write!(out, " default={}", json::to_string(default));
-        }
-        out.push('\n');
-    }
-
-    fn shape(&self, shape: &Shape) -> String {
-        match shape {
-            Shape::List(item) => format!("[]{}", self.shape(item)),
-            Shape::Map(value) => format!("{{}}{}", self.shape(value)),
-            Shape::Ref(id) => self.short_name(&self.table.get(*id).name),
-            plain => PLAIN_SHAPES
-                .iter()
-                .find(|(shape, _)| shape == plain)
-                .map_or_else(String::new, |(_, name)| (*name).to_owned()),
-        }
-    }
-}
-
-fn key_text(key: &MergeKey) -> String {
-    match &key.default {
-        Some(default) => format!("{}={}", key.name, json::to_string(default)),
-        None => key.name.to_string(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -412,11 +284,21 @@ type a.v1.Time time
 "#;
 
     #[test]
-    fn a_table_is_written_as_it_was_read() {
+    fn types_have_the_properties_of_their_lines() {
         let table = TypeTable::parse(TEXT).unwrap();
-        assert_eq!(write_table(&table, &[("a.v1", "io.example.a.v1")]), TEXT);
+        let ports = table.get(table.id("io.example.a.v1.Ports").unwrap());
+        assert!(!ports.published && ports.field("when").unwrap().undefaulted);
+        assert_eq!(ports.field("extra").unwrap().map_type, Some(MapType::Atomic));
+        let list = ports.field("ports").unwrap();
+        assert_eq!(list.patch.merge_key.as_deref(), Some("number"));
+        assert!(list.patch.merge && list.patch.replace && list.patch.retain_keys);
+        assert_eq!(list.keys[1].default, Some(Value::from("TCP")));
         let port = table.get(table.id("io.example.a.v1.Port").unwrap());
-        assert_eq!(port.field("protocol").unwrap().proto.numbers(), [2, 3]);
+        assert_eq!(port.map_type, Some(MapType::Atomic));
+        assert_eq!(port.unions[0].fields.len(), 2);
+        let protocol = port.field("protocol").unwrap();
+        assert_eq!(protocol.proto.numbers(), [2, 3]);
+        assert_eq!(protocol.enum_values, ["", "TCP", "UDP 8"]);
         assert_eq!(json::to_string(&port.zero()), r#"{"number":0}"#);
         assert_eq!(
             table.id_of_kind(&kind_of("a/v1/Port").unwrap()),
