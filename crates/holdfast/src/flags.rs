@@ -124,6 +124,11 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "PORT", default_value_t = 6443)]
     pub(crate) secure_port: u16,
 
+    /// Let several servers listen on the same address and port (SO_REUSEPORT); each gets a share of the connections
+    #[arg(long, value_name = "BOOL", default_value_t = false, action = ArgAction::Set,
+          num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub(crate) permit_port_sharing: bool,
+
     /// IP address to advertise to clients, if it differs from the one to listen on
     #[arg(long, value_name = "IP")]
     pub(crate) advertise_address: Option<IpAddr>,
@@ -322,6 +327,14 @@ pub(crate) struct Serve {
     /// Number of threads that serve requests
     #[arg(long, value_name = "NUMBER", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) worker_threads: u16,
+
+    /// Metrics that `/metrics` leaves out, by full name
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) disabled_metrics: Vec<String>,
+
+    /// Release whose hidden metrics are shown: the one before this, as MAJOR.MINOR. No metric is hidden in this release
+    #[arg(long, value_name = "VERSION", default_value = "")]
+    pub(crate) show_hidden_metrics_for_version: String,
 
     /// Log format. JSON lines have the keys of kube-apiserver's
     #[arg(long, alias = "log-format", value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]

@@ -21,7 +21,7 @@ use holdfast_server::runtime::drain::RequestDrain;
 use holdfast_server::runtime::shutdown::{Shutdown, ShutdownTrigger};
 use holdfast_server::wire::connection::{self, CurrentTls, Limits};
 use holdfast_server::wire::tls::TlsRules;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 
@@ -101,7 +101,7 @@ impl Started {
 /// while the store is opened.
 pub(crate) async fn start_server<T>(flags: &Serve, cancelled: impl Future<Output = T>) -> Result<Option<Started>> {
     let settings = Settings::read(flags)?;
-    let (listener, reached) = listen(flags).await?;
+    let (listener, reached) = listen(flags)?;
     let url = format!("https://{reached}");
     // A failed start stops the tasks that already run. Only the reason for the failure is worth reporting.
     let trigger = ClosingTrigger(ShutdownTrigger::new());
@@ -259,12 +259,30 @@ impl Settings {
 }
 
 /// Starts to listen and returns the address at which clients reach the server.
-async fn listen(flags: &Serve) -> Result<(TcpListener, SocketAddr)> {
+fn listen(flags: &Serve) -> Result<(TcpListener, SocketAddr)> {
     let address = SocketAddr::new(flags.bind_address, flags.secure_port);
-    let bound = TcpListener::bind(address).await;
+    let bound = bind(flags, address);
     let listener = bound.with_context(|| format!("cannot listen on {address}"))?;
     let port = listener.local_addr().context("cannot tell where it listens")?.port();
     Ok((listener, SocketAddr::new(reached_at(flags), port)))
+}
+
+/// Number of connections that wait to be accepted.
+const ACCEPT_QUEUE_LENGTH: u32 = 1024;
+
+/// Binds the socket on which the server listens.
+///
+/// Other than with Go's sockets, a port whose former connections still end can always be bound anew. Therefore
+/// `--permit-address-sharing` changes nothing.
+fn bind(flags: &Serve, address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4(),
+        SocketAddr::V6(_) => TcpSocket::new_v6(),
+    }?;
+    socket.set_reuseaddr(true)?;
+    socket.set_reuseport(flags.permit_port_sharing)?;
+    socket.bind(address)?;
+    socket.listen(ACCEPT_QUEUE_LENGTH)
 }
 
 /// Responds to health checks while etcd cannot be reached. The embedded store does not need this.

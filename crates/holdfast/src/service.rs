@@ -259,6 +259,9 @@ impl Assembly<'_> {
 
     fn metrics(&self) -> Result<Arc<Metrics>> {
         let metrics = Metrics::new()?;
+        if !self.flags.disabled_metrics.is_empty() {
+            metrics.disable(self.flags.disabled_metrics.iter().cloned().collect());
+        }
         metrics.count_objects(Arc::clone(&self.opened.store), Arc::clone(&self.registry))?;
         metrics.time_rules(Arc::clone(&self.kinds.rule_timings))?;
         metrics.count_kinds(self.kinds.counters.families())?;

@@ -6,9 +6,10 @@ use anyhow::{Result, bail, ensure};
 use clap::{ArgAction, Args};
 use holdfast_server::operations::browsers::Browsers;
 use holdfast_server::operations::service::GoAway;
-use holdfast_server::wire::tls::{NamedFiles, TlsRules, suite_of};
+use holdfast_server::wire::tls::{NamedFiles, TlsRules, key_exchange, suite_of};
 use http::HeaderValue;
 use regex::{Regex, RegexSet};
+use rustls::NamedGroup;
 
 /// kube-apiserver's flags for connections.
 #[derive(Clone, Debug, Args)]
@@ -20,6 +21,11 @@ pub(crate) struct TransportFlags {
     /// Allowed TLS 1.2 cipher suites, with Go's names. Those of TLS 1.3 are always enabled
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     tls_cipher_suites: Vec<String>,
+
+    /// Allowed key exchange mechanisms, as numbers of the TLS registry, in any order: 23 (P-256), 24 (P-384), 29 (X25519),
+    /// 4587 and 4588 (both with ML-KEM-768)
+    #[arg(long, value_name = "NUMBERS", value_delimiter = ',', allow_negative_numbers = true)]
+    tls_curve_preferences: Vec<i32>,
 
     /// Further certificate, for clients that request its names: the files of certificate and key (PEM), separated by a
     /// comma, and optionally a colon with names, separated by commas. Names are domains, which may begin with `*.`, and
@@ -106,7 +112,7 @@ impl TransportFlags {
     /// Returns the TLS settings of handshakes.
     ///
     /// # Errors
-    /// If a cipher suite is unknown.
+    /// If a cipher suite or key exchange mechanism is unknown.
     pub(crate) fn tls(&self) -> Result<TlsRules> {
         let mut suites = Vec::new();
         for name in &self.tls_cipher_suites {
@@ -121,8 +127,28 @@ impl TransportFlags {
         Ok(TlsRules {
             only_tls13: self.tls_min_version == MinVersion::Tls13,
             suites: (!self.tls_cipher_suites.is_empty()).then_some(suites),
+            key_exchanges: self.key_exchanges()?,
             http2: !self.disable_http2_serving,
         })
+    }
+
+    /// Returns the allowed key exchange mechanisms; `None` for all.
+    ///
+    /// upstream: k8s.io/component-base/cli/flag#TLSCurvePreferences
+    fn key_exchanges(&self) -> Result<Option<Vec<NamedGroup>>> {
+        let mut allowed = Vec::new();
+        for number in &self.tls_curve_preferences {
+            let code = u16::try_from(*number).ok().filter(|code| *code > 0);
+            let Some(code) = code else {
+                bail!("curve preference {number} is out of range (must be 1-{})", u16::MAX)
+            };
+            let Some(group) = key_exchange(code) else {
+                bail!("curve preference {number} is not supported by Holdfast")
+            };
+            ensure!(!allowed.contains(&group), "duplicate curve preference {number}");
+            allowed.push(group);
+        }
+        Ok((!allowed.is_empty()).then_some(allowed))
     }
 
     /// Returns the reference's validation errors for probabilities, directives and origins.
@@ -247,6 +273,35 @@ mod tests {
         );
         assert!(Arguments::try_parse_from(["holdfast", "--tls-min-version=VersionTLS14"]).is_err());
         assert!(flags("--tls-min-version=VersionTLS13").tls().unwrap().only_tls13);
+    }
+
+    #[test]
+    fn key_exchanges_are_numbers_of_the_registry() {
+        let allowed = |flag: &str| flags(flag).key_exchanges();
+        let groups = allowed("--tls-curve-preferences=29,4588").unwrap().unwrap();
+        assert_eq!(groups, [NamedGroup::X25519, NamedGroup::X25519MLKEM768]);
+        for (flag, error) in [
+            (
+                "--tls-curve-preferences=0",
+                "curve preference 0 is out of range (must be 1-65535)",
+            ),
+            (
+                "--tls-curve-preferences=-1",
+                "curve preference -1 is out of range (must be 1-65535)",
+            ),
+            (
+                "--tls-curve-preferences=65536",
+                "curve preference 65536 is out of range (must be 1-65535)",
+            ),
+            ("--tls-curve-preferences=29,29", "duplicate curve preference 29"),
+            (
+                "--tls-curve-preferences=25",
+                "curve preference 25 is not supported by Holdfast",
+            ),
+        ] {
+            assert_eq!(allowed(flag).unwrap_err().to_string(), error);
+        }
+        assert!(allowed("--tls-min-version=VersionTLS12").unwrap().is_none());
     }
 
     #[test]

@@ -48,6 +48,10 @@ pub(crate) fn check(flags: &Serve) -> Result<()> {
     messages.extend(issuer_errors(&flags.service_account_issuer));
     messages.extend(flags.service_account_jwks_uri.as_deref().and_then(keys_error));
     messages.extend(overlap(flags));
+    messages.extend(metrics_errors(
+        &flags.disabled_metrics,
+        &flags.show_hidden_metrics_for_version,
+    ));
     messages.extend(flags.audit.errors());
     messages.extend(flags.authentication.errors());
     messages.extend(flags.authorization.errors());
@@ -60,6 +64,35 @@ pub(crate) fn check(flags: &Serve) -> Result<()> {
         true => Ok(()),
         false => bail!(aggregate(&messages)),
     }
+}
+
+/// Release before this one, whose hidden metrics can be shown.
+const PREVIOUS_RELEASE: &str = "1.35";
+
+/// Returns the errors of the flags of metrics.
+///
+/// upstream: k8s.io/component-base/metrics/api/v1#Validate
+fn metrics_errors(disabled: &[String], shown_release: &str) -> Vec<String> {
+    let release_error = (!["", PREVIOUS_RELEASE].contains(&shown_release)).then(|| {
+        format!(
+            "metrics.showHiddenMetricsForVersion: Invalid value: {shown_release:?}: must be omitted or have the value \
+             '{PREVIOUS_RELEASE}'; only the previous minor version is allowed"
+        )
+    });
+    let invalid = disabled.iter().find(|name| !is_metric_name(name));
+    let name_error = invalid.map(|name| {
+        format!(
+            "metrics.disabledMetrics: Invalid value: {disabled:?}: must be fully qualified metric names matching \
+             \"^[a-zA-Z_:][a-zA-Z0-9_:]*$\", got {name:?}"
+        )
+    });
+    release_error.into_iter().chain(name_error).collect()
+}
+
+fn is_metric_name(name: &str) -> bool {
+    let mut bytes = name.bytes();
+    let is_valid = |byte: u8| byte.is_ascii_alphabetic() || b"_:".contains(&byte);
+    bytes.next().is_some_and(is_valid) && bytes.all(|byte| is_valid(byte) || byte.is_ascii_digit())
 }
 
 fn issuer_errors(issuers: &[String]) -> Vec<String> {
@@ -149,6 +182,21 @@ mod tests {
         let parsed = Arguments::try_parse_from(["holdfast"].iter().chain(flags));
         let arguments = parsed.map_err(|error| error.to_string())?;
         check(&arguments.serve).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn metrics_flags_name_metrics_and_the_previous_release() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        assert_eq!(metrics_errors(&names(&["a_b:c9", "_x"]), "1.35"), [""; 0]);
+        let errors = metrics_errors(&names(&["good", "9bad"]), "1.34");
+        let [release, name] = errors.as_slice() else {
+            panic!("{errors:?}")
+        };
+        assert!(
+            release.starts_with("metrics.showHiddenMetricsForVersion: Invalid value: \"1.34\""),
+            "{release}"
+        );
+        assert!(name.ends_with("got \"9bad\""), "{name}");
     }
 
     #[test]

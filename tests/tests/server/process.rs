@@ -127,6 +127,39 @@ async fn requests_in_flight_finish_before_listening_stops() {
 }
 
 #[tokio::test]
+async fn two_servers_listen_on_a_shared_port() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let port = format!("--secure-port={port}");
+    let flags = [port.as_str(), "--permit-port-sharing"];
+    let first = Server::start(&Binary::debug().unwrap(), &flags).unwrap();
+    let second = Server::start(&Binary::debug().unwrap(), &flags).unwrap();
+    assert!(Target::new(&second).is_ok() && Target::new(&first).is_ok());
+    let error = first.binary().rejection(&[port.as_str()]).unwrap();
+    assert!(error.contains("cannot listen on"), "{error}");
+}
+
+#[tokio::test]
+async fn disabled_metrics_and_key_exchanges_follow_flags() {
+    let flags = [
+        "--disabled-metrics=apiserver_tls_handshake_errors_total",
+        "--show-hidden-metrics-for-version=1.35",
+        "--tls-curve-preferences=23,29",
+    ];
+    let server = Server::start(&Binary::debug().unwrap(), &flags).unwrap();
+    let mut connection = Target::new(&server).unwrap().connect().await.unwrap();
+    let bytes = (connection.send(Method::GET, "/metrics", "", Bytes::new()).await).unwrap();
+    let text = String::from_utf8(bytes.to_vec()).unwrap();
+    assert!(text.contains("\ndisabled_metrics_total 1\n"), "{text}");
+    assert!(!text.contains("apiserver_tls_handshake_errors_total"), "{text}");
+    let error = server.binary().rejection(&["--tls-curve-preferences=25"]).unwrap();
+    assert!(error.contains("curve preference 25 is not supported"), "{error}");
+}
+
+#[tokio::test]
 async fn json_log_has_one_object_on_each_line() {
     let mut server = Server::start(&Binary::debug().unwrap(), &["--logging-format=json"]).unwrap();
     server.terminate();

@@ -275,7 +275,7 @@ mod tests {
         assert!(flags.contains("| `--secure-port PORT` | `6443` |"), "{flags}");
         assert!(flags.contains("`--logging-format FORMAT` | `text` | Log format. JSON lines have the keys of kube-apiserver's: `text`, `json` |"));
         assert!(flags.contains("## `holdfast snapshot save`"));
-        assert!(flags.contains("| `--tls-curve-preferences` | not supported yet |"));
+        assert!(flags.contains("| `--egress-selector-config-file` | not supported yet |"));
         assert!(flags.contains("| `--profiling` | no effect: Holdfast serves no profiles |"));
         assert!(!flags.contains("holdfast reference"));
         let plugins = Page::AdmissionPlugins.text().unwrap();

@@ -1,6 +1,7 @@
 //! All metrics of the server, with or without values.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use prometheus::core::{Collector, Desc};
@@ -29,6 +30,7 @@ pub(crate) struct Families {
     registry: prometheus::Registry,
     collectors: Mutex<Vec<Arc<dyn Collector>>>,
     numbers: Arc<Numbers>,
+    disabled: OnceLock<BTreeSet<String>>,
 }
 
 /// A collector that the registry and the list of all collectors share.
@@ -63,6 +65,31 @@ impl Families {
     /// Returns all metrics that have values.
     pub(super) fn gather(&self) -> Vec<MetricFamily> {
         self.registry.gather()
+    }
+
+    /// Leaves out the metrics with these names from now on. Only the first call has an effect.
+    pub(super) fn disable(&self, names: BTreeSet<String>) {
+        self.numbers.disable(names.len() as u64);
+        let _ = self.disabled.set(names);
+    }
+
+    /// Returns `text`, in the text format, without the disabled metrics.
+    pub(super) fn without_disabled(&self, text: String) -> String {
+        let Some(disabled) = self.disabled.get() else {
+            return text;
+        };
+        let mut kept = String::with_capacity(text.len());
+        let mut is_kept = true;
+        for line in text.split_inclusive('\n') {
+            // Each metric begins with its help.
+            if let Some((name, _)) = line.strip_prefix("# HELP ").and_then(|rest| rest.split_once(' ')) {
+                is_kept = !disabled.contains(name);
+            }
+            if is_kept {
+                kept.push_str(line);
+            }
+        }
+        kept
     }
 
     /// Returns all metrics.

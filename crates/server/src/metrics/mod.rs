@@ -28,6 +28,7 @@ mod stored;
 mod watches;
 mod webhooks;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -289,7 +290,12 @@ impl Metrics {
         if let Some(statistics) = &statistics {
             fairness::write(statistics, &mut text);
         }
-        Ok(page(text))
+        Ok(page(self.families.without_disabled(text)))
+    }
+
+    /// Leaves out the metrics with these names. Only the first call has an effect.
+    pub fn disable(&self, names: BTreeSet<String>) {
+        self.families.disable(names);
     }
 
     /// Exposes feature gates: the name, the stage, and true for each that is enabled.
@@ -461,6 +467,23 @@ mod tests {
             "git_version=\"v1.36.2+holdfast.",
         ] {
             assert!(text.contains(line), "{line}: {text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn disabled_metrics_are_left_out_and_counted() {
+        let metrics = Metrics::new().unwrap();
+        metrics.handshake_failed();
+        let disabled = [
+            "apiserver_tls_handshake_errors_total",
+            "apiserver_current_inflight_requests",
+        ];
+        metrics.disable(disabled.map(str::to_owned).into());
+        let text = text(metrics.respond(&InFlight::new(2, 1), None).unwrap()).await;
+        assert!(text.contains("\ndisabled_metrics_total 2\n"), "{text}");
+        assert!(text.contains("\nprocess_cpu_seconds_total "), "{text}");
+        for name in disabled {
+            assert!(!text.contains(name), "{name}: {text}");
         }
     }
 

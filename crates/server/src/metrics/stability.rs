@@ -61,16 +61,24 @@ fn stage(name: &str) -> usize {
     stage.unwrap_or(0)
 }
 
-/// Number of metrics of each stability level.
+/// Number of metrics of each stability level, and of disabled metrics.
 #[derive(Default)]
-pub(super) struct Numbers([AtomicU64; STAGES.len()]);
+pub(super) struct Numbers {
+    of_stages: [AtomicU64; STAGES.len()],
+    disabled: AtomicU64,
+}
 
 impl Numbers {
     /// Counts a metric of that name.
     pub(super) fn add(&self, name: &str) {
-        if let Some(number) = self.0.get(stage(name)) {
+        if let Some(number) = self.of_stages.get(stage(name)) {
             number.fetch_add(1, Relaxed);
         }
+    }
+
+    /// Counts disabled metrics.
+    pub(super) fn disable(&self, count: u64) {
+        self.disabled.fetch_add(count, Relaxed);
     }
 }
 
@@ -78,8 +86,9 @@ impl Numbers {
 pub(super) struct Registered {
     numbers: Arc<Numbers>,
     registered: IntCounterVec,
-    /// Counters of hidden and disabled metrics, of which there are none.
-    others: [IntCounter; 2],
+    disabled: IntCounter,
+    /// Counter of hidden metrics, of which there are none.
+    hidden: IntCounter,
 }
 
 impl Registered {
@@ -88,28 +97,28 @@ impl Registered {
         Ok(Self {
             numbers,
             registered: IntCounterVec::new(registered, &["deprecated_version", "stability_level"])?,
-            others: [
-                IntCounter::new("disabled_metrics_total", "Number of disabled metrics")?,
-                IntCounter::new("hidden_metrics_total", "Hidden metrics")?,
-            ],
+            disabled: IntCounter::new("disabled_metrics_total", "Number of disabled metrics")?,
+            hidden: IntCounter::new("hidden_metrics_total", "Hidden metrics")?,
         })
     }
 }
 
 impl Collector for Registered {
     fn desc(&self) -> Vec<&Desc> {
-        let others = self.others.iter().flat_map(Collector::desc);
+        let others = [&self.disabled, &self.hidden].into_iter().flat_map(Collector::desc);
         self.registered.desc().into_iter().chain(others).collect()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        for ((stage, _), number) in STAGES.iter().zip(&self.numbers.0) {
+        for ((stage, _), number) in STAGES.iter().zip(&self.numbers.of_stages) {
             if let Ok(counter) = self.registered.get_metric_with_label_values(&["", stage]) {
                 counter.reset();
                 counter.inc_by(number.load(Relaxed));
             }
         }
-        let others = self.others.iter().flat_map(Collector::collect);
+        self.disabled.reset();
+        self.disabled.inc_by(self.numbers.disabled.load(Relaxed));
+        let others = [&self.disabled, &self.hidden].into_iter().flat_map(Collector::collect);
         self.registered.collect().into_iter().chain(others).collect()
     }
 }

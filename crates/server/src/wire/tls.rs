@@ -15,7 +15,8 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::sign::CertifiedKey;
 use rustls::version::TLS13;
 use rustls::{
-    ALL_VERSIONS, DistinguishedName, RootCertStore, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion,
+    ALL_VERSIONS, DistinguishedName, NamedGroup, RootCertStore, ServerConfig, SupportedCipherSuite,
+    SupportedProtocolVersion,
 };
 use tokio::net::TcpStream;
 
@@ -68,6 +69,8 @@ pub struct TlsRules {
     pub only_tls13: bool,
     /// Cipher suites of TLS 1.2; `None` for all. Those of TLS 1.3 are always enabled.
     pub suites: Option<Vec<SupportedCipherSuite>>,
+    /// Key exchange mechanisms; `None` for all.
+    pub key_exchanges: Option<Vec<NamedGroup>>,
     /// True if HTTP/2 is served in addition to HTTP/1.1.
     pub http2: bool,
 }
@@ -77,6 +80,7 @@ impl Default for TlsRules {
         Self {
             only_tls13: false,
             suites: None,
+            key_exchanges: None,
             http2: true,
         }
     }
@@ -91,6 +95,10 @@ impl TlsRules {
             provider
                 .cipher_suites
                 .retain(|suite| suite.tls13().is_some() || suites.contains(suite));
+        }
+        if let Some(allowed) = &self.key_exchanges {
+            provider.kx_groups = aws_lc_rs::ALL_KX_GROUPS.to_vec();
+            provider.kx_groups.retain(|group| allowed.contains(&group.name()));
         }
         provider
     }
@@ -120,6 +128,13 @@ pub fn suite_of(name: &str) -> Option<SupportedCipherSuite> {
             .is_some_and(|known| known.replacen("TLS13_", "TLS_", 1) == name)
     });
     named.next().copied()
+}
+
+/// Returns the key exchange mechanism with this number in the TLS registry, if it is supported here.
+pub fn key_exchange(number: u16) -> Option<NamedGroup> {
+    let name = NamedGroup::from(number);
+    let mut groups = aws_lc_rs::ALL_KX_GROUPS.iter();
+    groups.any(|group| group.name() == name).then_some(name)
 }
 
 /// TLS configuration for accepted connections.
