@@ -28,6 +28,7 @@ use crate::served::ServedFlags;
 use crate::snapshot::Snapshot;
 use crate::static_admission::StaticAdmissionFlags;
 use crate::storage::StorageFlags;
+use crate::testing::TestingFlags;
 use crate::transport::TransportFlags;
 use crate::validation;
 
@@ -316,6 +317,10 @@ pub(crate) struct Serve {
     /// Number of threads that serve requests
     #[arg(long, value_name = "NUMBER", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) worker_threads: u16,
+
+    /// Endpoints for tests
+    #[command(flatten)]
+    pub(crate) testing: TestingFlags,
 
     /// Log format
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]

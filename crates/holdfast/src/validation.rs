@@ -49,6 +49,7 @@ pub(crate) fn check(flags: &Serve) -> Result<()> {
     messages.extend(flags.service_account_jwks_uri.as_deref().and_then(keys_error));
     messages.extend(overlap(flags));
     messages.extend(flags.audit.errors());
+    messages.extend(flags.testing.errors(flags.bind_address));
     messages.extend(flags.authentication.errors());
     messages.extend(flags.authorization.errors());
     messages.extend(admission::errors(

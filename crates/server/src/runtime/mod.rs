@@ -2,6 +2,7 @@
 
 pub mod background;
 mod boxed;
+pub mod faults;
 mod identifiers;
 pub mod long_work;
 pub mod shutdown;

@@ -207,6 +207,7 @@ impl Server {
             go_away: None,
             ends_unauthenticated_connections: true,
             storage_versions: None,
+            testing: None,
         });
         let selected: &[&str] = match world.has_bug(PlantedBug::RunsNoControllers) {
             true => &[],

@@ -10,6 +10,7 @@ mod connection;
 mod deadline;
 mod director;
 mod exchange;
+mod faults;
 mod identity;
 mod seats;
 mod storage_versions;
@@ -28,6 +29,7 @@ use self::browsers::{WithCacheControl, WithCors, WithTransportSecurity};
 use self::connection::{WithGoAway, WithHeadAnswers, WithLongRunning, WithWebSocket};
 use self::deadline::{TimeLimited, WithRequestDeadline};
 use self::director::Director;
+use self::faults::WithFaults;
 use self::identity::{WithAuthentication, WithAuthorization, WithImpersonation};
 use self::seats::WithSeats;
 use self::storage_versions::WithStorageVersionPrecondition;
@@ -174,7 +176,7 @@ pub(super) async fn respond(service: &Service, exchange: &mut Exchange<'_>) -> R
         },
         &WithAudit { log: audit_log },
     ];
-    let within_timeout: [&dyn Filter; 4] = [
+    let within_timeout: [&dyn Filter; 5] = [
         &WithImpersonation {
             impersonation: &service.impersonation,
             authorizer,
@@ -194,6 +196,10 @@ pub(super) async fn respond(service: &Service, exchange: &mut Exchange<'_>) -> R
         &WithStorageVersionPrecondition {
             barrier: service.storage_versions.as_deref(),
             registry: &shared.registry,
+            serializer,
+        },
+        &WithFaults {
+            faults: service.testing.as_ref().map(|testing| &testing.faults),
             serializer,
         },
     ];

@@ -173,6 +173,7 @@ impl Server {
             go_away: None,
             ends_unauthenticated_connections: true,
             storage_versions: None,
+            testing: None,
         };
         service.context.shared.store.begin_history();
         Self {
