@@ -3,8 +3,7 @@
 use std::time::{Duration, Instant};
 
 use conformance::hook::{Hook, Reply, allow};
-use conformance::objects::Client;
-use conformance::{Binary, Server, Target, USER_TOKEN};
+use conformance::{Binary, Client, Server, Target, USER_TOKEN};
 use http::{Method, StatusCode};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
@@ -227,8 +226,10 @@ async fn lagging_watch_gets_events_later() {
     let rule = json!({"match": {"resource": "configmaps"}, "action": {"watch": {"lag": {"duration": "700ms"}}}});
     add(&mut client, rule).await;
     let mut connection = Target::new(&server).unwrap().connect().await.unwrap();
+    let (_, list) = client.get(CONFIG_MAPS).await;
+    let version = list["metadata"]["resourceVersion"].as_str().unwrap();
     let mut body = connection
-        .get(&format!("{CONFIG_MAPS}?watch=1&resourceVersion=1"), JSON)
+        .get(&format!("{CONFIG_MAPS}?watch=1&resourceVersion={version}"), JSON)
         .await
         .unwrap()
         .into_body();
@@ -253,13 +254,13 @@ async fn lagging_watch_gets_events_later() {
 async fn unavailable_webhook_respects_its_failure_policy() {
     let server = start(&[]);
     let mut client = Client::new(&server).await;
-    let hook = Hook::start(
+    let started = Hook::start(
         |review| match review["request"]["object"]["data"]["value"] == "denied" {
             true => Reply::Raw(500, "denied".to_owned()),
             false => allow(),
         },
     );
-    let hook = hook.await;
+    let hook = started.await;
     let configurations = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
     for (name, policy) in [("closed", "Fail"), ("open", "Ignore")] {
         let more = json!({"failurePolicy": policy});
