@@ -28,6 +28,7 @@ use crate::served::ServedFlags;
 use crate::snapshot::Snapshot;
 use crate::static_admission::StaticAdmissionFlags;
 use crate::storage::StorageFlags;
+use crate::testing::TestingFlags;
 use crate::transport::TransportFlags;
 use crate::validation;
 
@@ -339,6 +340,11 @@ pub(crate) struct Serve {
     /// Log format. JSON lines have the keys of kube-apiserver's
     #[arg(long, alias = "log-format", value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub(crate) logging_format: LogFormat,
+
+    /// Endpoints for tests
+    #[command(flatten)]
+    pub(crate) testing: TestingFlags,
+
 
     /// Log verbosity: 0 for important messages, 2 for each request, 5 and above for everything
     #[arg(short, long, value_name = "LEVEL", default_value_t = 0)]

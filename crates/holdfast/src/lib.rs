@@ -49,6 +49,7 @@ mod snapshot;
 mod static_admission;
 mod storage;
 mod store;
+mod testing;
 mod token_keys;
 mod transport;
 mod validation;

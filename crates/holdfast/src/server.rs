@@ -173,6 +173,13 @@ impl ServerBuilder {
         self.list("disable-admission-plugins", names)
     }
 
+    /// Serves the endpoints for tests below `/testing/`, as `--testing-endpoints` does: faults of requests, watches and
+    /// webhooks.
+    pub fn testing_endpoints(mut self, enabled: bool) -> Self {
+        self.flags.push(format!("--testing-endpoints={enabled}").into());
+        self
+    }
+
     /// Adds flags of the binary, such as `--feature-gates=WatchList=false`.
     ///
     /// Flags of the process have no effect: those for logs and `--worker-threads`, `--ready-file`. They belong to the caller.

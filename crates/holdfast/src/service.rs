@@ -25,6 +25,7 @@ use holdfast_server::operations::health::{Endpoint, Health};
 use holdfast_server::operations::paths::{Pages, Paths};
 use holdfast_server::operations::service::Service;
 use holdfast_server::operations::storage_versions::StorageVersionBarrier;
+use holdfast_server::operations::testing::Testing;
 use holdfast_server::operations::token_uses;
 use holdfast_server::runtime::shutdown::Shutdown;
 use holdfast_server::runtime::version::Build;
@@ -150,11 +151,18 @@ impl Assembly<'_> {
         let auditor = flags
             .audit
             .auditor(observer, &self.milestones.background, &self.shutdown)?;
+        let testing = flags.testing.load()?;
         let storage_versions = presence::barrier(self.kinds.features, &registry.load());
         let health = self.checks(auditor.is_some(), storage_versions.clone());
         let paths = Paths::new(Arc::clone(registry), health, self.reached.to_string(), &SystemClock);
         let service = Service {
-            context: Arc::new(self.context(tokens, accounts, Arc::clone(&metrics), kubelets.connections)?),
+            context: Arc::new(self.context(
+                tokens,
+                accounts,
+                Arc::clone(&metrics),
+                kubelets.connections,
+                testing.as_deref(),
+            )?),
             authenticator: Authenticator {
                 front_proxy: aggregation.front_proxy.clone(),
                 ignores_certificate_uids: !has(Feature::AllowParsingUserUIDFromCertAuth),
@@ -173,7 +181,8 @@ impl Assembly<'_> {
                 .with_aggregator(Arc::clone(&aggregation.aggregator))
                 .with_metrics(metrics, Arc::clone(&in_flight))
                 .with_fairness(levels.clone())
-                .with_issuer(issuer),
+                .with_issuer(issuer)
+                .with_testing(testing.clone()),
             in_flight,
             fairness: levels,
             auditor,
@@ -182,6 +191,7 @@ impl Assembly<'_> {
             drain: flags.shutdown_send_retry_after.then(Arc::default),
             ends_unauthenticated_connections: has(Feature::UnauthenticatedHTTP2DOSMitigation),
             storage_versions,
+            testing,
         };
         flags.kubelets.follow(identity, &service);
         let shared = Arc::new(service);
@@ -322,6 +332,7 @@ impl Assembly<'_> {
         accounts: Arc<ServiceAccounts>,
         metrics: Arc<Metrics>,
         nodes: NodeConnections,
+        testing: Option<&Testing>,
     ) -> Result<Context> {
         let (flags, registry, store) = (self.flags, &self.registry, &self.opened.store);
         let webhooks = Arc::clone(&self.kinds.webhooks);
@@ -333,7 +344,9 @@ impl Assembly<'_> {
         let credentials = config::webhook_credentials(&flags.static_admission.configurations()?)?;
         metrics.time_admission(Arc::clone(admission.timings()))?;
         Ok(Context::new(Parts {
-            webhooks: Webhooks::new(webhooks, Arc::clone(store), Arc::clone(registry)).with_credentials(credentials),
+            webhooks: Webhooks::new(webhooks, Arc::clone(store), Arc::clone(registry))
+                .with_credentials(credentials)
+                .with_faults(testing.map(|testing| Arc::clone(&testing.faults))),
             shared: Shared {
                 registry: Arc::clone(registry),
                 policies: Arc::clone(&self.kinds.policies),

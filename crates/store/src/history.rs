@@ -91,7 +91,8 @@ impl<X: Indexer> Event<X> {
         &self.encodings
     }
 
-    pub(crate) fn time(&self) -> Duration {
+    /// Returns the time of the change since the Unix epoch.
+    pub fn time(&self) -> Duration {
         self.time
     }
 

@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use holdfast_admission::AdmissionChain;
 use holdfast_admission::policies::conditions::ConditionCheck;
 use holdfast_admission::policies::{Check, Policies};
-use holdfast_admission::webhooks::{ClientConfig, WebhookType, Webhooks};
+use holdfast_admission::webhooks::{Webhook, WebhookType, Webhooks};
 use holdfast_authorization::{Attributes, Authorization, Authorizer, User, UserRules};
 use holdfast_resource::access::{
     Access, IssuedToken, RemoteTokenAuthenticator, ServiceAccountToken, TokenAuthenticator, TokenError, TokenIssuer,
@@ -277,12 +277,12 @@ impl Callers for Environment<'_> {
     fn call<'a>(
         &'a self,
         webhook_type: WebhookType,
-        to: &'a ClientConfig,
+        webhook: &'a Webhook,
         review: Vec<u8>,
         timeout: Duration,
     ) -> WebhookAnswer<'a> {
         self.record(Read::WebhookAnswer);
-        self.services.callers.call(webhook_type, to, review, timeout)
+        self.services.callers.call(webhook_type, webhook, review, timeout)
     }
 
     fn called(&self, call: WebhookCall<'_>, ending: Ending) {
@@ -308,7 +308,7 @@ pub trait Callers: ConversionCaller {
     fn call<'a>(
         &'a self,
         webhook_type: WebhookType,
-        to: &'a ClientConfig,
+        webhook: &'a Webhook,
         review: Vec<u8>,
         timeout: Duration,
     ) -> WebhookAnswer<'a>;

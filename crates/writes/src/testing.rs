@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use holdfast_admission::AdmissionChain;
 use holdfast_admission::policies::conditions::ConditionCheck;
 use holdfast_admission::policies::{Check, Policies};
-use holdfast_admission::webhooks::{ClientConfig, WebhookType, Webhooks};
+use holdfast_admission::webhooks::{Webhook, WebhookType, Webhooks};
 use holdfast_authorization::{AlwaysAllow, Authorizer, User};
 use holdfast_resource::access::Access;
 use holdfast_resource::convert::Converted;
@@ -123,7 +123,7 @@ impl ConversionCaller for Unreachable {
 }
 
 impl Callers for Unreachable {
-    fn call<'a>(&'a self, _: WebhookType, _: &'a ClientConfig, _: Vec<u8>, _: Duration) -> WebhookAnswer<'a> {
+    fn call<'a>(&'a self, _: WebhookType, _: &'a Webhook, _: Vec<u8>, _: Duration) -> WebhookAnswer<'a> {
         let (code, why) = (503, UNREACHABLE.to_owned());
         Box::pin(async move { Err(Unanswered { code, why }) })
     }

@@ -198,7 +198,7 @@ impl Stage<'_> {
         let answer = self
             .environment
             .callers()
-            .call(webhook_type, &webhook.client, review, self.time_for(webhook));
+            .call(webhook_type, webhook, review, self.time_for(webhook));
         let bytes = answer.await.map_err(Fault::Unanswered)?;
         Answer::read(&bytes, &uid, webhook.review_version, webhook_type).map_err(|error| Fault::unanswered(&error))
     }

@@ -185,6 +185,12 @@ fn an_environment_for_controllers_is_made_as_it_stands_there() {
 
 #[needs(kubectl)]
 #[test]
+fn faults_page_commands_have_the_shown_output() {
+    Programs::new().run("how-to/faults-and-checkpoints.md");
+}
+
+#[needs(kubectl)]
+#[test]
 fn conflicts_are_shown_and_resolved_as_it_stands_there() {
     Programs::new().run("how-to/ownership.md");
 }

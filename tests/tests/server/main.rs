@@ -36,4 +36,5 @@ mod service_accounts;
 mod several_servers;
 mod snapshots;
 mod static_admission;
+mod testing_endpoints;
 mod watches;

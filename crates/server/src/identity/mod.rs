@@ -45,7 +45,7 @@ use crate::wire::client_authorities::ClientAuthorities;
 use bearer_protocol::BearerProtocol;
 
 /// Extra of a user that identifies the credential.
-const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
+pub(crate) const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
 /// Credentials of a connection when it gets a request.
 #[derive(Clone, Copy)]

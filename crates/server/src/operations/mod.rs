@@ -17,6 +17,7 @@ pub mod service;
 mod start;
 mod statusz;
 pub mod storage_versions;
+pub mod testing;
 pub mod token_uses;
 mod zpage;
 

@@ -27,6 +27,7 @@ use crate::operations::flagz::Flagz;
 use crate::operations::health::Health;
 use crate::operations::openapi::{self, OpenApi};
 use crate::operations::statusz::Statusz;
+use crate::operations::testing::{self, Testing};
 use crate::operations::zpage::{self, PageRequest};
 use crate::runtime::Clock;
 use crate::runtime::version::{Build, VersionInfo};
@@ -52,6 +53,7 @@ pub struct Paths {
     aggregator: Option<Arc<Aggregator>>,
     flags: BTreeMap<String, String>,
     pages: Pages,
+    testing: Option<Arc<Testing>>,
 }
 
 /// The pages about the server that are enabled.
@@ -96,6 +98,7 @@ impl Paths {
             aggregator: None,
             flags: BTreeMap::new(),
             pages: Pages::ALL,
+            testing: None,
         }
     }
 
@@ -172,6 +175,13 @@ impl Paths {
         self
     }
 
+    /// Serves the endpoints for tests.
+    #[must_use]
+    pub fn with_testing(mut self, testing: Option<Arc<Testing>>) -> Self {
+        self.testing = testing;
+        self
+    }
+
     /// Returns true if `path` lies below a served group, so that a missing path there is answered with a `Status`.
     pub fn is_api(&self, path: &str) -> bool {
         if path.starts_with("/api/") {
@@ -190,6 +200,10 @@ impl Paths {
     /// # Errors
     /// 404, 405 or 406.
     pub async fn respond(&self, messages: &Messages, incoming: Incoming) -> Result<Response, ApiError> {
+        let is_testing = || incoming.info.path.starts_with(testing::FOLDER);
+        if let Some(testing) = self.testing.as_ref().filter(|_| is_testing()) {
+            return Box::pin(testing.respond(messages, incoming)).await;
+        }
         let Incoming {
             method,
             info,
@@ -333,6 +347,9 @@ impl Paths {
         if self.issuer.is_some() {
             let of_issuer = [IssuerDocuments::CONFIGURATION_PATH, IssuerDocuments::KEYS_PATH];
             paths.extend(of_issuer.map(str::to_owned));
+        }
+        if self.testing.is_some() {
+            paths.extend(Testing::paths().map(str::to_owned));
         }
         let core = catalog
             .registry

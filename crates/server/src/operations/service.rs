@@ -15,6 +15,7 @@ use crate::operations::filters::{self, Exchange};
 use crate::operations::paths::Paths;
 use crate::operations::storage_versions::StorageVersionBarrier;
 use crate::runtime::drain::RequestDrain;
+use crate::operations::testing::Testing;
 use crate::wire::body::RequestBody;
 use crate::wire::client_authorities::ClientAuthorities;
 use crate::wire::connection;
@@ -46,6 +47,8 @@ pub struct Service {
     pub ends_unauthenticated_connections: bool,
     /// The writes that wait until the storage versions of their resources are published, if this is enabled.
     pub storage_versions: Option<Arc<StorageVersionBarrier>>,
+    /// The endpoints for tests, if they are enabled.
+    pub testing: Option<Arc<Testing>>,
 }
 
 /// The probability that a request is the last of its HTTP/2 connection, so that clients spread over servers.

@@ -3,6 +3,7 @@
 pub mod background;
 mod boxed;
 pub mod drain;
+pub mod faults;
 mod identifiers;
 pub mod long_work;
 pub mod shutdown;

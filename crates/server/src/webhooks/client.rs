@@ -112,11 +112,7 @@ impl Client {
         body: Vec<u8>,
         timeout: Duration,
     ) -> Result<Bytes, CallError> {
-        let url = format!(
-            "{}?timeout={}",
-            to.address.url(),
-            duration::text(whole_seconds(timeout))
-        );
+        let url = url_with_timeout(to, timeout);
         let failed = |code: StatusCode, why: String| CallError::Failed {
             code: code.as_u16(),
             why,
@@ -201,6 +197,26 @@ impl Client {
         let of_address = Arc::new(Semaphore::new(CALLS));
         places.insert(SmolStr::new(address), Arc::clone(&of_address));
         of_address
+    }
+}
+
+/// Returns the URL of a call.
+fn url_with_timeout(to: &ClientConfig, timeout: Duration) -> String {
+    format!(
+        "{}?timeout={}",
+        to.address.url(),
+        duration::text(whole_seconds(timeout))
+    )
+}
+
+/// Returns the error of a call whose connection is refused, without a call.
+pub(super) fn refused_connection(to: &ClientConfig, timeout: Duration) -> CallError {
+    let url = url_with_timeout(to, timeout);
+    let parsed = url.parse::<http::Uri>().unwrap_or_default();
+    let (host, port) = (parsed.host().unwrap_or_default(), parsed.port_u16().unwrap_or(443));
+    CallError::Failed {
+        code: StatusCode::SERVICE_UNAVAILABLE.as_u16(),
+        why: format!("Post {url:?}: dial tcp {host}:{port}: connect: connection refused"),
     }
 }
 

@@ -14,10 +14,11 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use holdfast_admission::webhooks::{ClientConfig, WebhookType, Webhooks as Configured};
+use holdfast_admission::webhooks::{Webhook, WebhookType, Webhooks as Configured};
 use holdfast_resource::Registry;
 
 use crate::objects::Store;
+use crate::runtime::faults::Faults;
 pub(crate) use services::Services;
 pub(crate) use trust::Trust;
 
@@ -34,6 +35,7 @@ pub struct Webhooks {
     configured: Arc<Configured>,
     client: Arc<Client>,
     credentials: WebhookCredentials,
+    faults: Option<Arc<Faults>>,
 }
 
 impl Webhooks {
@@ -43,6 +45,7 @@ impl Webhooks {
             configured,
             client: Arc::new(Client::new(Services::new(store, registry))),
             credentials: WebhookCredentials::default(),
+            faults: None,
         }
     }
 
@@ -52,14 +55,26 @@ impl Webhooks {
         Self { credentials, ..self }
     }
 
+    /// Sets the faults that tests ask for.
+    #[must_use]
+    pub fn with_faults(self, faults: Option<Arc<Faults>>) -> Self {
+        Self { faults, ..self }
+    }
+
     /// Calls an admission webhook with the credentials for its type and address.
     pub(crate) async fn call(
         &self,
         webhook_type: WebhookType,
-        to: &ClientConfig,
+        webhook: &Webhook,
         body: Vec<u8>,
         timeout: Duration,
     ) -> Result<Bytes, CallError> {
+        let to = &webhook.client;
+        if let Some(faults) = &self.faults
+            && faults.is_webhook_unavailable(&webhook.configuration, &webhook.name)
+        {
+            return Err(client::refused_connection(to, timeout));
+        }
         let user = self.credentials.user(webhook_type, &to.address);
         self.client.call_as(user, to, body, timeout).await
     }

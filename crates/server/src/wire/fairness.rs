@@ -9,6 +9,7 @@ use http::{Method, Uri};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::runtime::faults::WatchFault;
 use crate::wire::in_flight::Seat;
 
 /// The priority levels of a server.
@@ -112,11 +113,13 @@ pub(crate) async fn turn(start: Start<RequestDetails>, until: Instant) -> Option
     }
 }
 
-/// Resources of a watch: seats until it has begun, and a registration among the watches that changes are sent to.
+/// Resources of a watch: seats until it has begun, a registration among the watches that changes are sent to, and its
+/// fault if a test asks for one.
 #[derive(Debug, Default)]
 pub struct WatchHold {
     seat: Option<Arc<Seat>>,
     _registration: Option<WatchRegistration>,
+    fault: Option<Box<WatchFault>>,
 }
 
 impl WatchHold {
@@ -124,7 +127,18 @@ impl WatchHold {
         Self {
             seat: Some(seat),
             _registration: registration,
+            fault: None,
         }
+    }
+
+    /// Adds the fault that a test asks for.
+    pub(crate) fn set_fault(&mut self, fault: Box<WatchFault>) {
+        self.fault = Some(fault);
+    }
+
+    /// Returns the fault that a test asks for.
+    pub(crate) fn fault(&self) -> Option<WatchFault> {
+        self.fault.as_deref().copied()
     }
 
     /// Gives up the seats, because the watch has sent the initial objects.

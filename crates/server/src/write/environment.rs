@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use holdfast_admission::policies::Check;
 use holdfast_admission::policies::conditions::ConditionCheck;
-use holdfast_admission::webhooks::{ClientConfig, WebhookType};
+use holdfast_admission::webhooks::{Webhook, WebhookType};
 use holdfast_resource::convert::Converted;
 use holdfast_resource::{ConversionCaller, ConversionWebhook, Lookup, RawForm, Registry};
 use holdfast_schema::Provenance;
@@ -106,12 +106,12 @@ impl Callers for Context {
     fn call<'a>(
         &'a self,
         webhook_type: WebhookType,
-        to: &'a ClientConfig,
+        webhook: &'a Webhook,
         review: Vec<u8>,
         timeout: Duration,
     ) -> WebhookAnswer<'a> {
         Box::pin(async move {
-            let answer = self.webhooks.call(webhook_type, to, review, timeout).await;
+            let answer = self.webhooks.call(webhook_type, webhook, review, timeout).await;
             answer.map_err(|error| match error {
                 CallError::Unusable(why) => Unanswered {
                     code: UNAVAILABLE,

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use holdfast_admission::policies::Check;
 use holdfast_admission::policies::conditions::ConditionCheck;
-use holdfast_admission::webhooks::{ClientConfig, WebhookType};
+use holdfast_admission::webhooks::{Webhook, WebhookType};
 use holdfast_resource::convert::Converted;
 use holdfast_resource::{ConversionCaller, ConversionWebhook};
 use parking_lot::Mutex;
@@ -32,11 +32,11 @@ impl ConversionCaller for Hooks {
 }
 
 impl Callers for Hooks {
-    fn call<'a>(&'a self, _: WebhookType, to: &'a ClientConfig, review: Vec<u8>, _: Duration) -> WebhookAnswer<'a> {
+    fn call<'a>(&'a self, _: WebhookType, webhook: &'a Webhook, review: Vec<u8>, _: Duration) -> WebhookAnswer<'a> {
         self.reviews
             .lock()
             .push(json::parse(&review, &Limits::REQUEST).unwrap());
-        let text = format!("{to:?}");
+        let text = format!("{:?}", webhook.client);
         let found = self
             .answers
             .iter()

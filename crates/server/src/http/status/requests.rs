@@ -121,6 +121,15 @@ impl ApiError {
         Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message, Some(details))
     }
 
+    /// Adds the advice to retry after `seconds`, unless they are zero.
+    #[must_use]
+    pub fn with_advice(mut self, seconds: u32) -> Self {
+        if seconds > 0 {
+            self.0.details.get_or_insert_default().retry_after_seconds = seconds;
+        }
+        self
+    }
+
     /// Removes the advice about a retry.
     #[must_use]
     pub fn without_advice(mut self) -> Self {

@@ -19,6 +19,7 @@ use crate::identity::ClientCertificate;
 use crate::metrics::Recording;
 use crate::operations::audit::AuditRecord;
 use crate::runtime::drain::RunningRequest;
+use crate::runtime::faults::Fault;
 use crate::wire::body::RequestBody;
 use crate::wire::fairness::{Schema, WatchHold};
 use crate::wire::in_flight::Seat;
@@ -75,6 +76,8 @@ pub(in crate::operations) struct Exchange<'c> {
     pub(in crate::operations) seat: Option<Arc<Seat>>,
     /// Resources that the request holds if it is a watch.
     pub(in crate::operations) watch: WatchHold,
+    /// Faults that may replace the answer to a successful write, from [`WithFaults`](super::WithFaults).
+    pub(in crate::operations) faults_after_write: Vec<Arc<Fault>>,
 }
 
 impl<'c> Exchange<'c> {
@@ -111,6 +114,7 @@ impl<'c> Exchange<'c> {
             flow_schema: None,
             seat: None,
             watch: WatchHold::default(),
+            faults_after_write: Vec::new(),
         }
     }
 

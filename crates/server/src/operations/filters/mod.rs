@@ -11,6 +11,7 @@ mod deadline;
 mod director;
 mod drain;
 mod exchange;
+mod faults;
 mod identity;
 mod seats;
 mod storage_versions;
@@ -30,6 +31,7 @@ use self::connection::{WithGoAway, WithHeadAnswers, WithLongRunning, WithWebSock
 use self::deadline::{TimeLimited, WithRequestDeadline};
 use self::director::Director;
 use self::drain::WithRetryAfter;
+use self::faults::WithFaults;
 use self::identity::{WithAuthentication, WithAuthorization, WithImpersonation};
 use self::seats::WithSeats;
 use self::storage_versions::WithStorageVersionPrecondition;
@@ -179,7 +181,7 @@ pub(super) async fn respond(service: &Service, exchange: &mut Exchange<'_>) -> R
         },
         &WithAudit { log: audit_log },
     ];
-    let within_timeout: [&dyn Filter; 4] = [
+    let within_timeout: [&dyn Filter; 5] = [
         &WithImpersonation {
             impersonation: &service.impersonation,
             authorizer,
@@ -199,6 +201,10 @@ pub(super) async fn respond(service: &Service, exchange: &mut Exchange<'_>) -> R
         &WithStorageVersionPrecondition {
             barrier: service.storage_versions.as_deref(),
             registry: &shared.registry,
+            serializer,
+        },
+        &WithFaults {
+            faults: service.testing.as_ref().map(|testing| &testing.faults),
             serializer,
         },
     ];

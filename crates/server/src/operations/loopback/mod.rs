@@ -39,7 +39,7 @@ pub use changes::{Change, Changes, Lost};
 pub use object::{Object, Objects};
 
 /// The source address of the server's own requests.
-pub(super) const OWN_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+pub(in crate::operations) const OWN_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// The name of controllers in kube-apiserver. It appears in `managedFields`, so that fields keep their owner when a
 /// cluster moves from one server to the other.

@@ -2,14 +2,14 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt as _;
 use futures_util::Stream;
 use futures_util::future::{BoxFuture, OptionFuture};
 use futures_util::stream;
-use holdfast_store::{HistoryError, Watcher};
+use holdfast_store::{Event, HistoryError, Watcher};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::events::WatchEncoder;
@@ -17,6 +17,7 @@ use crate::http::ApiError;
 use crate::metrics::{ListedWatch, ShardedWatch};
 use crate::objects::Objects;
 use crate::read::items::{ListItems, TimeSlice};
+use crate::runtime::faults::WatchFault;
 use crate::wire::fairness::WatchHold;
 
 /// The interval of the bookmarks of a watch that requests them.
@@ -71,8 +72,11 @@ impl WatchStream {
             let changed = async move { crds.changed(&resource).await };
             Box::pin(changed) as BoxFuture<'static, ()>
         });
+        let fault = self.hold.fault();
         let mut run = Run {
             watch: self,
+            fault,
+            sent: 0,
             closing: Box::pin(async move { shutdown.closing().await }),
             changed,
             alarm: Box::pin(sleep_until(Instant::now())),
@@ -81,6 +85,7 @@ impl WatchStream {
         run.set_alarm();
         stream::unfold(run, |mut run| async move {
             let frame = run.next().await?;
+            run.sent = run.sent.saturating_add(1);
             Some((frame, run))
         })
     }
@@ -88,6 +93,10 @@ impl WatchStream {
 
 struct Run {
     watch: WatchStream,
+    /// The fault that a test asks for.
+    fault: Option<WatchFault>,
+    /// The number of frames that were sent. If there is a fault, each frame has one event.
+    sent: u32,
     /// A future that is ready when the server shuts down.
     closing: BoxFuture<'static, ()>,
     /// A future that is ready when the resource changes or is no longer served; `None` for built-in resources.
@@ -103,6 +112,14 @@ impl Run {
         let late = self.watch.initial.is_some() && Instant::now() >= self.watch.end;
         if self.ended || late {
             return None;
+        }
+        if let Some(end) = self
+            .fault
+            .and_then(|fault| fault.end)
+            .filter(|end| self.sent >= end.after_events)
+        {
+            let revision = self.watch.watcher.progress();
+            return end.expired.then(|| self.fail(&too_old(revision, revision + 1)));
         }
         if let Some(mut items) = self.watch.initial.take() {
             let (run, more) = self.initial(&mut items).await;
@@ -127,6 +144,13 @@ impl Run {
                 event = self.watch.watcher.next() => Some(event),
                 () = OptionFuture::from(self.changed.as_mut()).map(drop), if self.changed.is_some() => return None,
             };
+            if let (Some(fault), Some(Ok(event))) = (self.fault, &happened) {
+                tokio::select! {
+                    biased;
+                    () = &mut self.closing => return None,
+                    () = lag(encoder, fault.lag, event) => {}
+                }
+            }
             let frame = match happened {
                 Some(Ok(event)) if encoder.may_wait() => tokio::select! {
                     biased;
@@ -153,7 +177,8 @@ impl Run {
     /// Returns a chunk of the initial objects, with the bookmark after the last of them, and true if there are more.
     async fn initial(&mut self, items: &mut ListItems) -> (Bytes, bool) {
         let (mut run, mut turn) = (BytesMut::new(), TimeSlice::default());
-        while run.len() < RUN_BYTES {
+        let limit = if self.fault.is_some() { 1 } else { RUN_BYTES };
+        while run.len() < limit {
             let item = match items.next(&mut turn).await {
                 Ok(item) => item,
                 Err(error) => {
@@ -210,6 +235,13 @@ impl Run {
         self.ended = true;
         self.watch.encoder.error(error)
     }
+}
+
+/// Waits until the event is as old as the lag of a watch.
+async fn lag(encoder: &WatchEncoder, lag: Duration, event: &Event<Objects>) {
+    let now = encoder.context.shared.clock.now().duration_since(UNIX_EPOCH);
+    let age = now.unwrap_or_default().saturating_sub(event.time());
+    tokio::time::sleep(lag.saturating_sub(age)).await;
 }
 
 /// Returns error 410: the history does not reach back to the requested version.

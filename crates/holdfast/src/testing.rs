@@ -1,0 +1,115 @@
+//! Flags of the endpoints for tests.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, anyhow};
+use clap::{ArgAction, Args};
+use holdfast_server::operations::testing::Testing;
+use holdfast_server::runtime::faults::Faults;
+use holdfast_value::{Limits, yaml};
+
+use crate::files;
+
+/// Flags about the endpoints for tests.
+#[derive(Debug, Args)]
+pub(crate) struct TestingFlags {
+    /// Serve /testing/: faults of requests, watches and webhooks. Only for servers of tests. Requires a loopback
+    /// --bind-address
+    #[arg(long, value_name = "BOOL", default_value_t = false, action = ArgAction::Set,
+          num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub(crate) testing_endpoints: bool,
+
+    /// Allow --testing-endpoints with any --bind-address
+    #[arg(long, value_name = "BOOL", default_value_t = false, action = ArgAction::Set,
+          num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    testing_endpoints_on_any_address: bool,
+
+    /// File with the faults of the start (YAML or JSON), in the form of GET /testing/faults. Requires
+    /// --testing-endpoints
+    #[arg(long, value_name = "FILE")]
+    testing_faults_file: Option<PathBuf>,
+
+    /// Seed of the choices of faults that have a probability and no seed
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    testing_seed: u64,
+}
+
+impl TestingFlags {
+    /// Returns the problems of the flags for a server that listens on `address`.
+    pub(crate) fn errors(&self, address: IpAddr) -> Vec<String> {
+        let mut messages = Vec::new();
+        if self.testing_endpoints && !self.testing_endpoints_on_any_address && !address.is_loopback() {
+            messages.push(format!(
+                "--testing-endpoints requires a loopback --bind-address, but it is {address}; \
+                 --testing-endpoints-on-any-address allows it"
+            ));
+        }
+        if !self.testing_endpoints && self.testing_faults_file.is_some() {
+            messages.push("--testing-faults-file requires --testing-endpoints".to_owned());
+        }
+        messages
+    }
+
+    /// Returns the endpoints for tests; `None` without `--testing-endpoints`.
+    pub(crate) fn load(&self) -> Result<Option<Arc<Testing>>> {
+        if !self.testing_endpoints {
+            return Ok(None);
+        }
+        let faults = Faults::new(self.testing_seed);
+        if let Some(path) = &self.testing_faults_file {
+            add_all(&faults, path).with_context(|| format!("--testing-faults-file: {}", path.display()))?;
+        }
+        Ok(Some(Arc::new(Testing {
+            faults: Arc::new(faults),
+        })))
+    }
+}
+
+fn add_all(faults: &Faults, path: &Path) -> Result<()> {
+    let tree = yaml::parse(&files::read(path)?, &Limits::default()).map_err(|error| anyhow!("{error}"))?;
+    faults.add_all(&tree).map_err(|why| anyhow!(why))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::flags::Arguments;
+
+    fn flags(more: &[&str]) -> TestingFlags {
+        let words = ["holdfast"].iter().chain(more);
+        Arguments::try_parse_from(words).unwrap().serve.testing
+    }
+
+    #[test]
+    fn endpoints_need_a_loopback_address() {
+        let (near, far) = (IpAddr::from([127, 0, 0, 1]), IpAddr::from([0, 0, 0, 0]));
+        assert!(flags(&[]).errors(far).is_empty());
+        let on = flags(&["--testing-endpoints"]);
+        assert!(on.errors(near).is_empty());
+        assert!(on.errors(far)[0].contains("loopback"));
+        let anywhere = flags(&["--testing-endpoints", "--testing-endpoints-on-any-address"]);
+        assert!(anywhere.errors(far).is_empty());
+        assert!(flags(&["--testing-faults-file=f"]).errors(near)[0].contains("requires --testing-endpoints"));
+    }
+
+    #[test]
+    fn file_of_faults_is_yaml() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("faults.yaml");
+        let load = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            let flag = format!("--testing-faults-file={}", path.display());
+            let loaded = flags(&["--testing-endpoints", &flag]).load();
+            loaded.map(|testing| testing.map_or(0, |testing| testing.faults.list().len()))
+        };
+        let text = "faults:\n- match: {verbs: [update]}\n  count: 1\n  action:\n    error: {code: 409}\n";
+        assert_eq!(load(text).unwrap(), 1);
+        let error = load("faults:\n- action: {error: {code: 200}}\n").unwrap_err();
+        assert!(format!("{error:#}").contains("faults[0]: code must be"), "{error:#}");
+        assert!(load("rules: []").is_err());
+    }
+}
