@@ -11,11 +11,22 @@ const VARIABLE: &str = "HOLDFAST_LOG";
 
 /// Starts logging. `verbosity` is that of kube-apiserver's `-v`.
 pub(crate) fn start(format: LogFormat, verbosity: u8) {
-    let level = match verbosity {
-        0 | 1 => "info",
-        2..=4 => "debug",
-        _ => "trace",
-    };
+    start_at(
+        format,
+        match verbosity {
+            0 | 1 => "info",
+            2..=4 => "debug",
+            _ => "trace",
+        },
+    );
+}
+
+/// Starts logging warnings and errors only.
+pub(crate) fn start_quietly(format: LogFormat) {
+    start_at(format, "warn");
+}
+
+fn start_at(format: LogFormat, level: &str) {
     // The libraries below log a lot that is useful only to their authors.
     let usual = || EnvFilter::new(format!("{level},hyper=info,h2=info,rustls=info,tokio=info"));
     let filter = EnvFilter::try_from_env(VARIABLE).unwrap_or_else(|_| usual());

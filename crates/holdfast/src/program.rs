@@ -9,7 +9,7 @@ use crate::command_line::read;
 use crate::envtest::Role;
 use crate::flags::{Arguments, Command};
 use crate::remote::{AccessFlags, ObjectFlags};
-use crate::{blame, copy, documents, envtest, remote, serve, snapshot};
+use crate::{blame, copy, documents, envtest, remote, run, serve, snapshot};
 
 /// Runs the binary: the server, or the command that its command line names.
 pub fn main() -> ExitCode {
@@ -20,18 +20,29 @@ pub fn main() -> ExitCode {
             let mut arguments = read(envtest::command_line(words));
             envtest::adapt(&mut arguments.serve).and_then(|()| serve::run(&arguments.serve))
         }
-        None => run(read(words)),
+        None => match read(words) {
+            Arguments {
+                command: Some(Command::Run(flags)),
+                ..
+            } => return run::run(*flags.0),
+            arguments => run_command(arguments),
+        },
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "holdfast: {error:#}");
+            report(&error);
             ExitCode::FAILURE
         }
     }
 }
 
-fn run(arguments: Arguments) -> anyhow::Result<()> {
+/// Writes an error for the person who called.
+pub(crate) fn report(error: &anyhow::Error) {
+    let _ = writeln!(std::io::stderr(), "holdfast: {error:#}");
+}
+
+fn run_command(arguments: Arguments) -> anyhow::Result<()> {
     match arguments.command {
         Some(Command::Version) => version(),
         Some(Command::Blame(object)) => blame(&object),
@@ -42,7 +53,8 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         Some(Command::Completions(flags)) => documents::completions(flags),
         Some(Command::Man(flags)) => documents::man(&flags),
         Some(Command::Reference(flags)) => documents::reference(flags),
-        None => serve::run(&arguments.serve),
+        // `main` and the parser have replaced the last two.
+        None | Some(Command::Run(_) | Command::Serve(_)) => serve::run(&arguments.serve),
     }
 }
 

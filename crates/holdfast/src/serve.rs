@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow};
 use arc_swap::ArcSwap;
 use holdfast_audit::Auditor;
 use holdfast_authorization::node::NodeGraph;
@@ -39,6 +39,14 @@ use crate::{audit, compatible, encryption, files, logging, reload, validation};
 pub(crate) fn run(flags: &Serve) -> Result<()> {
     let started = Instant::now();
     logging::start(flags.log_format, flags.v);
+    in_runtime(flags, serve(flags, started)).flatten()
+}
+
+/// Runs `work` with the threads and limits of a server.
+///
+/// # Errors
+/// If the threads cannot be started.
+pub(crate) fn in_runtime<T>(flags: &Serve, work: impl Future<Output = T>) -> Result<T> {
     raise_file_limit();
     compatible::report(flags.ignored.iter().map(String::as_str).chain(flags.storage.unused()));
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -46,10 +54,10 @@ pub(crate) fn run(flags: &Serve) -> Result<()> {
         .enable_all()
         .build()
         .context("cannot start threads")?;
-    let outcome = runtime.block_on(serve(flags, started));
+    let outcome = runtime.block_on(work);
     // The remaining tasks already had their time to finish.
     runtime.shutdown_timeout(Duration::from_secs(1));
-    outcome
+    Ok(outcome)
 }
 
 /// Raises the soft limit of open files to the hard one, as Go programs do at their start. Each connection needs a file.
@@ -384,10 +392,7 @@ impl Serving {
         let name = tokio::select! {
             name = signals.next() => name,
             // A server that accepts no connections has to be restarted.
-            ended = &mut self.server => {
-                ended.context("the server failed")?;
-                bail!("the server ended by itself");
-            }
+            error = self.failed() => return Err(error),
         };
         tracing::info!(signal = name, "ending");
         self.trigger.0.not_ready();
@@ -401,6 +406,14 @@ impl Serving {
             }
         };
         self.stop(delay).await
+    }
+
+    /// Waits until the server ends by itself, and returns the reason.
+    pub(crate) async fn failed(&mut self) -> anyhow::Error {
+        match (&mut self.server).await {
+            Ok(()) => anyhow!("the server ended by itself"),
+            Err(error) => anyhow!(error).context("the server failed"),
+        }
     }
 
     /// Returns the receiver of the phases of the shutdown.
