@@ -8,6 +8,7 @@ use clap::parser::ValueSource;
 use clap::{CommandFactory as _, FromArgMatches as _};
 
 use crate::authorization::MODE_FLAGS;
+use crate::controllers::OF_SMALL_CLUSTER;
 use crate::flags::{Arguments, Command as Subcommand, Serve};
 use crate::{compatible, help};
 
@@ -76,6 +77,12 @@ impl FlagsOfServer<'_> {
         serve.on_command_line = ids.filter(|id| is_set(id)).map(str::to_owned).collect();
         serve.ignored = self.ignored;
         serve.stated = stated(self.command, self.matches);
+        if serve.is_small_cluster() {
+            serve.controllers = OF_SMALL_CLUSTER.map(str::to_owned).to_vec();
+            serve
+                .stated
+                .insert("controllers".to_owned(), serve.controllers.join(","));
+        }
         serve.is_anonymous_auth_set = is_set("anonymous_auth");
         serve.authorization.has_mode_flags = MODE_FLAGS.iter().any(|id| is_set(id));
     }

@@ -24,7 +24,7 @@ use crate::endpoints::EndpointFlags;
 use crate::envtest::EnvtestFlags;
 use crate::fairness::FairnessFlags;
 use crate::kubelets::KubeletFlags;
-use crate::remote::{AccessFlags, ObjectFlags};
+use crate::remote::{ObjectFlags, ReadyFlags};
 use crate::run::RunFlags;
 use crate::served::ServedFlags;
 use crate::snapshot::Snapshot;
@@ -66,7 +66,7 @@ pub(crate) enum Command {
     /// Print an object with the manager, operation and age of each field.
     Blame(Box<ObjectFlags>),
     /// Check that a server is ready, and fail if it is not.
-    Ready(Box<AccessFlags>),
+    Ready(Box<ReadyFlags>),
     /// Save, restore and verify snapshots of an embedded store.
     Snapshot {
         /// Snapshot command.
@@ -257,9 +257,8 @@ pub(crate) struct Serve {
     pub(crate) allow_privileged: bool,
 
     /// Admission plugins to enable in addition to the default ones. ServiceAccount adds service account tokens to Pods.
-    /// It needs the service accounts of
-    /// --controllers=*,serviceaccount-controller,root-ca-certificate-publisher-controller, or of another controller
-    /// that creates them
+    /// It needs serviceaccount-controller and root-ca-certificate-publisher-controller, or other controllers that
+    /// create their objects
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) enable_admission_plugins: Vec<String>,
 
@@ -267,7 +266,8 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) disable_admission_plugins: Vec<String>,
 
-    /// Controllers to enable: * for all except the last five, NAME to enable one, -NAME to disable one. All
+    /// Controllers to enable: * for all except the last five, NAME to enable one, -NAME to disable one. If not set, a
+    /// server with its own store also runs serviceaccount-controller and root-ca-certificate-publisher-controller. All
     /// controllers: namespace-controller, garbage-collector-controller, clusterrole-aggregation-controller,
     /// resourcequota-controller, validatingadmissionpolicy-status-controller, storage-version-migrator-controller,
     /// resourcepoolstatusrequest-controller, storageversion-garbage-collector-controller, serviceaccount-controller,
@@ -387,6 +387,12 @@ impl Serve {
     /// True if the command line sets the flag with this identifier, such as `data_dir`.
     pub(crate) fn is_set(&self, id: &str) -> bool {
         self.on_command_line.contains(id)
+    }
+
+    /// True if the server is a whole small cluster by itself: it has its own store, and the command line selects no
+    /// controllers.
+    pub(crate) fn is_small_cluster(&self) -> bool {
+        self.storage.etcd_servers.is_empty() && !self.is_set("controllers")
     }
 
     /// Keeps objects, certificates and keys in memory.

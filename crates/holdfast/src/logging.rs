@@ -29,7 +29,13 @@ pub(crate) fn start_quietly(format: LogFormat) {
 fn start_at(format: LogFormat, level: &str) {
     // The libraries below log a lot that is useful only to their authors.
     let usual = || EnvFilter::new(format!("{level},hyper=info,h2=info,rustls=info,tokio=info"));
-    let filter = EnvFilter::try_from_env(VARIABLE).unwrap_or_else(|_| usual());
+    let stated = std::env::var(VARIABLE).ok().filter(|text| !text.is_empty());
+    let parsed = stated.map(|text| EnvFilter::try_new(&text).map_err(|error| (text, error)));
+    let (filter, invalid) = match parsed {
+        Some(Ok(filter)) => (filter, None),
+        Some(Err(invalid)) => (usual(), Some(invalid)),
+        None => (usual(), None),
+    };
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
@@ -37,5 +43,8 @@ fn start_at(format: LogFormat, level: &str) {
     match format {
         LogFormat::Text => builder.with_target(false).init(),
         LogFormat::Json => builder.json().flatten_event(true).init(),
+    }
+    if let Some((text, error)) = invalid {
+        tracing::warn!(filter = text, %error, "the filter of {VARIABLE} is invalid and ignored");
     }
 }

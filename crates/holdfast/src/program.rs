@@ -5,10 +5,12 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
+use holdfast_value::Value;
+
 use crate::command_line::read;
 use crate::envtest::Role;
 use crate::flags::{Arguments, Command};
-use crate::remote::{AccessFlags, ObjectFlags};
+use crate::remote::{ObjectFlags, ReadyFlags};
 use crate::{blame, copy, documents, envtest, remote, run, serve, snapshot};
 
 /// Runs the binary: the server, or the command that its command line names.
@@ -60,14 +62,23 @@ fn run_command(arguments: Arguments) -> anyhow::Result<()> {
 
 /// Prints an object with the owners of its fields.
 fn blame(object: &ObjectFlags) -> anyhow::Result<()> {
-    let text = blame::render(&remote::object(object)?, SystemTime::now());
+    let found = remote::object(object)?;
+    let text = blame::render(&found, SystemTime::now());
     std::io::stdout().write_all(text.as_bytes())?;
+    let managers = found.at(&["metadata", "managedFields"]).and_then(Value::as_list);
+    if let (Some(path), true) = (object.file(), managers.is_none_or(|managers| managers.is_empty())) {
+        let _ = writeln!(
+            std::io::stderr(),
+            "{} has no managed fields; kubectl get -o yaml --show-managed-fields includes them",
+            path.display()
+        );
+    }
     Ok(())
 }
 
 /// Reports that a server is ready, for callers that wait for it.
-fn ready(access: &AccessFlags) -> anyhow::Result<()> {
-    let said = remote::ready(access)?;
+fn ready(flags: &ReadyFlags) -> anyhow::Result<()> {
+    let said = remote::ready(flags)?;
     writeln!(std::io::stdout(), "{said}")?;
     Ok(())
 }

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, anyhow};
 use arc_swap::ArcSwap;
 use holdfast_audit::Auditor;
 use holdfast_authorization::node::NodeGraph;
-use holdfast_controllers::{ControllerContext, Election, Selection};
+use holdfast_controllers::{ControllerContext, Election, Selection, run_pod_notice};
 use holdfast_kind_tables::features::{Feature, FeatureGates};
 use holdfast_server::objects::{Store, claims, expiry};
 use holdfast_server::operations::fairness;
@@ -74,7 +74,11 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
         return Ok(());
     };
     tracing::info!(url = %server.url, took = ?started.elapsed(), "ready");
-    announce(&server.url, server.certificates.kubeconfig.as_deref())?;
+    announce(
+        &server.url,
+        server.certificates.kubeconfig.as_deref(),
+        flags.is_small_cluster(),
+    )?;
     if let Some(path) = &flags.ready_file {
         files::write_private(path, &format!("{}\n", server.url))?;
     }
@@ -377,6 +381,9 @@ impl Serving {
         };
         let presence = Presence::begin(flags, service, features, settings.host, reached);
         let released = settings.controllers.run(service, &context, settings.election);
+        if flags.is_small_cluster() {
+            run_pod_notice(service);
+        }
         Ok(Self {
             trigger,
             server,
@@ -441,8 +448,12 @@ impl Serving {
     }
 }
 
+/// Explanation for a server that is a whole small cluster.
+const NO_NODES: &str = "Nothing runs Pods here until nodes join: connect a kubelet, or simulate nodes with KWOK \
+                        (https://kwok.sigs.k8s.io).\n\n";
+
 /// Prints the next steps for a new user.
-fn announce(url: &str, kubeconfig: Option<&Path>) -> Result<()> {
+fn announce(url: &str, kubeconfig: Option<&Path>, is_small_cluster: bool) -> Result<()> {
     let mut text = format!("Holdfast serves {url}\n");
     if let Some(path) = kubeconfig {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -450,6 +461,9 @@ fn announce(url: &str, kubeconfig: Option<&Path>) -> Result<()> {
             "\n    export KUBECONFIG={}\n    kubectl get namespaces\n\n",
             path.display()
         );
+    }
+    if is_small_cluster {
+        text += NO_NODES;
     }
     let mut out = std::io::stdout().lock();
     // A closed standard output is no reason to end.

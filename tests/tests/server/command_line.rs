@@ -5,7 +5,9 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use conformance::{Binary, Process, wait_for_end};
+use conformance::{Binary, Client, Process, Server, wait_for_end};
+use http::StatusCode;
+use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -21,6 +23,10 @@ fn output(arguments: &[&str]) -> Output {
 
 fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 #[test]
@@ -43,6 +49,116 @@ fn serve_starts_the_server() {
     assert_eq!(stdout(&checked), "ok");
     Process(child.id()).terminate();
     assert_eq!(wait_for_end(&mut child, LIMIT).unwrap().code(), Some(0));
+}
+
+#[test]
+fn ready_waits_for_a_server_that_starts_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let kubeconfig = format!("--kubeconfig={}", data.join("kubeconfig").display());
+    let mut waiting = holdfast(&["ready", "--wait=60s", &kubeconfig])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let data = format!("--data-dir={}", data.display());
+    let mut server = holdfast(&["--secure-port=0", &data])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    assert!(wait_for_end(&mut waiting, LIMIT).unwrap().success());
+    Process(server.id()).terminate();
+    wait_for_end(&mut server, LIMIT).unwrap();
+    let late = output(&["ready", "--wait=100ms", &kubeconfig]);
+    assert_eq!(late.status.code(), Some(1));
+    let message = stderr(&late);
+    assert!(message.contains("cannot connect to https://127.0.0.1:"), "{message}");
+}
+
+#[test]
+fn missing_kubeconfig_is_named() {
+    let output = holdfast(&["ready"])
+        .env("KUBECONFIG", "/no/such/config")
+        .output()
+        .unwrap();
+    assert_eq!(
+        stderr(&output),
+        "holdfast: KUBECONFIG names no existing file: /no/such/config\n"
+    );
+}
+
+#[test]
+fn missing_token_file_is_reported_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = format!("--data-dir={}", folder.path().display());
+    let message = stderr(&output(&["--secure-port=0", &data, "--token-auth-file=/no/file"]));
+    assert_eq!(message.matches("No such file").count(), 1, "{message}");
+}
+
+#[test]
+fn blame_explains_a_file_without_managed_fields() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("object.yaml");
+    let blamed = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        let output = output(&["blame", "-f", path.to_str().unwrap()]);
+        assert!(output.status.success(), "{output:?}");
+        stderr(&output)
+    };
+    let object = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a";
+    assert!(blamed(&format!("{object}}}}}")).contains("--show-managed-fields"));
+    let manager = "{manager: m, operation: Apply, apiVersion: v1, fieldsType: FieldsV1, fieldsV1: {}}";
+    assert_eq!(blamed(&format!("{object}, managedFields: [{manager}]}}}}")), "");
+}
+
+#[test]
+fn invalid_log_filter_is_reported() {
+    let command = |filter: &str| {
+        let mut command = holdfast(&["run", "--", "true"]);
+        command.env("HOLDFAST_LOG", filter);
+        stderr(&command.output().unwrap())
+    };
+    assert!(command("a=b=c").contains("HOLDFAST_LOG"));
+    assert!(command("info").contains("ended"));
+    assert_eq!(command("error"), "");
+}
+
+#[tokio::test]
+async fn default_server_is_a_small_cluster_without_nodes() {
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    let mut client = Client::new(&server).await;
+    client.namespace("team").await;
+    for path in ["serviceaccounts/default", "configmaps/kube-root-ca.crt"] {
+        let path = format!("/api/v1/namespaces/team/{path}");
+        client.until(&path, |status, _| status == StatusCode::OK).await;
+    }
+    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+    let token = client
+        .make("/api/v1/namespaces/team/serviceaccounts/default/token", request)
+        .await;
+    assert!(token["status"]["token"].is_string(), "{token}");
+    for name in ["first", "second"] {
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+            "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        client.make("/api/v1/namespaces/team/pods", pod).await;
+    }
+    let is_sent = |_, list: &Value| list["items"].as_array().is_some_and(|items| !items.is_empty());
+    let events = client.until("/api/v1/namespaces/team/events", is_sent).await;
+    let event = &events["items"][0];
+    assert_eq!(event["reason"], "NoNodes", "{event}");
+    assert_eq!(event["involvedObject"]["name"], "first");
+    assert!(event["message"].as_str().unwrap().contains("KWOK"), "{event}");
+}
+
+#[tokio::test]
+async fn selected_controllers_are_all_that_run() {
+    let server = Server::start(&Binary::debug().unwrap(), &["--controllers=*"]).unwrap();
+    let mut client = Client::new(&server).await;
+    client.namespace("team").await;
+    // The controller of namespaces answers after the others would have created their objects.
+    client.delete("/api/v1/namespaces/team", Value::Null).await;
+    client.until_gone("/api/v1/namespaces/team").await;
+    let (_, accounts) = client.get("/api/v1/namespaces/default/serviceaccounts").await;
+    assert_eq!(accounts["items"], json!([]));
 }
 
 #[test]

@@ -148,7 +148,13 @@ const PAGES: [CommandPage; 13] = [
     },
     CommandPage {
         command: "ready",
-        examples: &[("Check once", "holdfast ready --kubeconfig holdfast-data/kubeconfig")],
+        examples: &[
+            ("Check once", "holdfast ready --kubeconfig=holdfast-data/kubeconfig"),
+            (
+                "Wait for a server that is starting",
+                "holdfast ready --kubeconfig=holdfast-data/kubeconfig --wait=10s",
+            ),
+        ],
         environment: &[KUBECONFIG],
         exit: &[
             ("0", "The server is ready"),
