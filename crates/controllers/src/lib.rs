@@ -27,6 +27,7 @@ mod identity;
 mod migration;
 mod namespace;
 mod namespaced_default;
+mod pod_notice;
 mod policy_status;
 mod pool_status;
 mod queue;
@@ -290,6 +291,16 @@ const ESSENTIAL: [Controller; 14] = [
     },
 ];
 
+/// Reports once, by an Event about a Pod, that the server has no nodes. For a server that is nobody's cluster yet: in a
+/// cluster, Pods also wait for nodes that are about to join.
+pub fn run_pod_notice(service: &Arc<Service>) {
+    let work = pod_notice::run(Client::new(Arc::clone(service), pod_notice::NAME));
+    let context = &service.context;
+    context
+        .background
+        .spawn(pod_notice::NAME, pod_notice::NAME, &context.shutdown, work);
+}
+
 /// Waits for the end of the server: a controller without work.
 fn idle(client: Client) -> BoxFuture<'static, ()> {
     Box::pin(async move { client.shutdown().closing().await })
@@ -410,7 +421,7 @@ mod tests {
     use super::*;
 
     /// Modules in order, lowest first.
-    const LAYERS: [&str; 28] = [
+    const LAYERS: [&str; 29] = [
         "queue",
         "recent",
         "reconcile",
@@ -431,6 +442,7 @@ mod tests {
         "migration",
         "namespace",
         "namespaced_default",
+        "pod_notice",
         "policy_status",
         "pool_status",
         "quota",

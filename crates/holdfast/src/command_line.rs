@@ -1,6 +1,6 @@
 //! Parsing of the command line.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 
 use clap::error::ErrorKind;
@@ -8,8 +8,9 @@ use clap::parser::ValueSource;
 use clap::{CommandFactory as _, FromArgMatches as _};
 
 use crate::authorization::MODE_FLAGS;
-use crate::compatible;
-use crate::flags::Arguments;
+use crate::controllers::OF_SMALL_CLUSTER;
+use crate::flags::{Arguments, Command as Subcommand, Serve};
+use crate::{compatible, help};
 
 /// Parses the command line; exits if it is invalid or requests help.
 pub(crate) fn read(words: Vec<OsString>) -> Arguments {
@@ -26,15 +27,65 @@ pub(crate) fn try_read(words: Vec<OsString>) -> Result<Arguments, clap::Error> {
     if let Some(error) = reduced.error() {
         return Err(command.error(ErrorKind::UnknownArgument, error));
     }
-    let matches = command.clone().try_get_matches_from(reduced.words)?;
+    let outcome = command.clone().try_get_matches_from(&reduced.words);
+    let matches = outcome.map_err(|error| with_help(error, &reduced.words))?;
     let parsed = Arguments::from_arg_matches(&matches);
     let mut arguments = parsed.map_err(|error| error.format(&mut command))?;
-    arguments.serve.ignored = reduced.ignored;
-    arguments.serve.stated = stated(&command, &matches);
-    let is_set = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
-    arguments.serve.is_anonymous_auth_set = is_set("anonymous_auth");
-    arguments.serve.authorization.has_mode_flags = MODE_FLAGS.iter().any(|id| is_set(id));
+    let flags = FlagsOfServer {
+        command: &command,
+        matches: matches.subcommand().map_or(&matches, |(_, matches)| matches),
+        ignored: reduced.ignored,
+    };
+    match arguments.command {
+        Some(Subcommand::Serve(serve)) => {
+            arguments.serve = *serve.0;
+            arguments.command = None;
+            flags.complete(&mut arguments.serve);
+        }
+        Some(Subcommand::Run(ref mut run)) => flags.complete(&mut run.0.serve),
+        Some(_) => {}
+        None => flags.complete(&mut arguments.serve),
+    }
     Ok(arguments)
+}
+
+/// Returns the error of a command line. A request for help becomes one with groups and examples, which other command lines do
+/// not pay for.
+fn with_help(error: clap::Error, words: &[OsString]) -> clap::Error {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let helpful = help::command_for(words).try_get_matches_from(words);
+            helpful.err().unwrap_or(error)
+        }
+        _ => error,
+    }
+}
+
+/// Command line with the flags of the server.
+struct FlagsOfServer<'a> {
+    command: &'a clap::Command,
+    matches: &'a clap::ArgMatches,
+    /// Flags of kube-apiserver without effect.
+    ignored: BTreeSet<String>,
+}
+
+impl FlagsOfServer<'_> {
+    /// Sets what the flags of the server do not contain themselves.
+    fn complete(self, serve: &mut Serve) {
+        let is_set = |id: &str| self.matches.value_source(id) == Some(ValueSource::CommandLine);
+        let ids = self.command.get_arguments().map(|flag| flag.get_id().as_str());
+        serve.on_command_line = ids.filter(|id| is_set(id)).map(str::to_owned).collect();
+        serve.ignored = self.ignored;
+        serve.stated = stated(self.command, self.matches);
+        if serve.is_small_cluster() {
+            serve.controllers = OF_SMALL_CLUSTER.map(str::to_owned).to_vec();
+            serve
+                .stated
+                .insert("controllers".to_owned(), serve.controllers.join(","));
+        }
+        serve.is_anonymous_auth_set = is_set("anonymous_auth");
+        serve.authorization.has_mode_flags = MODE_FLAGS.iter().any(|id| is_set(id));
+    }
 }
 
 /// Returns the flags of the server with their values, as the server shows them to authorized users.
@@ -65,5 +116,32 @@ mod tests {
         let value = |name: &str| stated.get(name).map(String::as_str);
         assert_eq!((value("v"), value("logging-format")), (Some("3"), Some("text")));
         assert_eq!(value("help"), None);
+    }
+
+    fn read_words(words: &[&str]) -> Arguments {
+        let words = std::iter::once("holdfast").chain(words.iter().copied());
+        try_read(words.map(OsString::from).collect()).unwrap()
+    }
+
+    #[test]
+    fn serve_is_the_server_without_a_command() {
+        for words in [&["serve", "--v=3", "--profiling"][..], &["--v=3", "--profiling"]] {
+            let arguments = read_words(words);
+            assert!(arguments.command.is_none());
+            assert_eq!(arguments.serve.v, 3);
+            assert_eq!(arguments.serve.stated["v"], "3");
+            assert!(arguments.serve.ignored.contains("profiling"));
+            assert!(arguments.serve.is_set("v") && !arguments.serve.is_set("data_dir"));
+        }
+    }
+
+    #[test]
+    fn flags_of_the_command_to_run_stay_as_they_are() {
+        let arguments = read_words(&["run", "--v=3", "--profiling", "--", "make", "--profiling", "--v=5"]);
+        let Some(Subcommand::Run(run)) = arguments.command else {
+            panic!("another command")
+        };
+        assert_eq!((run.0.serve.v, run.0.serve.ignored.len()), (3, 1));
+        assert_eq!(run.0.command, ["make", "--profiling", "--v=5"]);
     }
 }

@@ -9,6 +9,8 @@ use std::ffi::{OsStr, OsString};
 
 use clap::Command;
 
+use crate::help::SERVERS;
+
 /// State of a flag of kube-apiserver in Holdfast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlagState {
@@ -108,9 +110,13 @@ pub(crate) fn reduce(words: impl IntoIterator<Item = OsString>, command: &Comman
     let mut words = words.into_iter().peekable();
     reduced.words.extend(words.next());
     let is_flag = |word: &OsString| word.as_encoded_bytes().starts_with(b"-");
-    if words.peek().is_some_and(|first| !is_flag(first)) {
-        reduced.words.extend(words);
-        return reduced;
+    if let Some(first) = words.next_if(|first| !is_flag(first)) {
+        let is_of_server = SERVERS.iter().any(|command| first == *command);
+        reduced.words.push(first);
+        if !is_of_server {
+            reduced.words.extend(words);
+            return reduced;
+        }
     }
     let own = long_names(command);
     let unknown: BTreeMap<&str, ReferenceFlag> = reference_flags()
@@ -118,6 +124,11 @@ pub(crate) fn reduce(words: impl IntoIterator<Item = OsString>, command: &Comman
         .map(|flag| (flag.name, flag))
         .collect();
     while let Some(word) = words.next() {
+        if word == "--" {
+            reduced.words.push(word);
+            reduced.words.extend(words);
+            break;
+        }
         let Some((name, mut value)) = flag(&word) else {
             reduced.words.push(word);
             continue;

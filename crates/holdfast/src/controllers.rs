@@ -5,6 +5,15 @@ use std::time::Duration;
 use clap::Args;
 use holdfast_gotext::duration;
 
+/// Value of `--controllers` if it is not set and the server has its own store: the default controllers of a cluster, and
+/// those that give each namespace a service account and the authority of the server. On an etcd, the latter could belong to
+/// another server.
+pub(crate) const OF_SMALL_CLUSTER: [&str; 3] = [
+    "*",
+    "serviceaccount-controller",
+    "root-ca-certificate-publisher-controller",
+];
+
 /// Flags about controllers.
 #[derive(Debug, Args)]
 pub(crate) struct ControllerFlags {

@@ -6,7 +6,8 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use anyhow::ensure;
+use clap::{ArgAction, ArgMatches, Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 use holdfast_gotext::cidr::Cidr;
 use holdfast_gotext::duration;
 
@@ -23,7 +24,8 @@ use crate::endpoints::EndpointFlags;
 use crate::envtest::EnvtestFlags;
 use crate::fairness::FairnessFlags;
 use crate::kubelets::KubeletFlags;
-use crate::remote::{AccessFlags, ObjectFlags};
+use crate::remote::{ObjectFlags, ReadyFlags};
+use crate::run::RunFlags;
 use crate::served::ServedFlags;
 use crate::snapshot::Snapshot;
 use crate::static_admission::StaticAdmissionFlags;
@@ -55,12 +57,17 @@ pub(crate) struct Arguments {
 /// Commands of the binary other than the server.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Print the version.
-    Version,
+    /// Run the server, as without a command.
+    Serve(Deferred<Serve>),
+    /// Run a command against a temporary server, and end the server with it.
+    ///
+    /// The server has the controllers, listens on a free port and keeps objects, certificates and keys in memory. COMMAND finds
+    /// it by its environment variable KUBECONFIG.
+    Run(Deferred<RunFlags>),
     /// Print an object with the manager, operation and age of each field.
     Blame(Box<ObjectFlags>),
     /// Check that a server is ready, and fail if it is not.
-    Ready(Box<AccessFlags>),
+    Ready(Box<ReadyFlags>),
     /// Save, restore and verify snapshots of an embedded store.
     Snapshot {
         /// Snapshot command.
@@ -75,9 +82,35 @@ pub(crate) enum Command {
     Completions(CompletionFlags),
     /// Print the manual page, or write one for each command.
     Man(ManFlags),
+    /// Print the version.
+    Version,
     /// Print a page of the reference.
     #[command(hide = true)]
     Reference(ReferenceFlags),
+}
+
+/// Arguments of a command with many flags, which are declared only if the command is used.
+#[derive(Debug)]
+pub(crate) struct Deferred<T>(pub(crate) Box<T>);
+
+impl<T: Args> Args for Deferred<T> {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        command.args_override_self(true).defer(T::augment_args)
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<T: FromArgMatches> FromArgMatches for Deferred<T> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(Self(Box::new(T::from_arg_matches(matches)?)))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.0.update_from_arg_matches(matches)
+    }
 }
 
 /// Flags of the server.
@@ -230,9 +263,8 @@ pub(crate) struct Serve {
     pub(crate) allow_privileged: bool,
 
     /// Admission plugins to enable in addition to the default ones. ServiceAccount adds service account tokens to Pods.
-    /// It needs the service accounts of
-    /// --controllers=*,serviceaccount-controller,root-ca-certificate-publisher-controller, or of another controller
-    /// that creates them
+    /// It needs serviceaccount-controller and root-ca-certificate-publisher-controller, or other controllers that
+    /// create their objects
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) enable_admission_plugins: Vec<String>,
 
@@ -240,7 +272,8 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) disable_admission_plugins: Vec<String>,
 
-    /// Controllers to enable: * for all except the last five, NAME to enable one, -NAME to disable one. All
+    /// Controllers to enable: * for all except the last five, NAME to enable one, -NAME to disable one. If not set, a
+    /// server with its own store also runs serviceaccount-controller and root-ca-certificate-publisher-controller. All
     /// controllers: namespace-controller, garbage-collector-controller, clusterrole-aggregation-controller,
     /// resourcequota-controller, validatingadmissionpolicy-status-controller, storage-version-migrator-controller,
     /// resourcepoolstatusrequest-controller, storageversion-garbage-collector-controller, serviceaccount-controller,
@@ -358,6 +391,10 @@ pub(crate) struct Serve {
     #[arg(skip)]
     pub(crate) stated: BTreeMap<String, String>,
 
+    /// Identifiers of the flags on the command line.
+    #[arg(skip)]
+    pub(crate) on_command_line: BTreeSet<String>,
+
     /// True if --anonymous-auth was set, to whatever value.
     #[arg(skip)]
     pub(crate) is_anonymous_auth_set: bool,
@@ -369,6 +406,32 @@ pub(crate) struct Serve {
     /// True if objects, certificates and keys exist in memory only. The data directory is not used.
     #[arg(skip)]
     pub(crate) in_memory: bool,
+}
+
+impl Serve {
+    /// True if the command line sets the flag with this identifier, such as `data_dir`.
+    pub(crate) fn is_set(&self, id: &str) -> bool {
+        self.on_command_line.contains(id)
+    }
+
+    /// True if the server is a whole small cluster by itself: it has its own store, and the command line selects no
+    /// controllers.
+    pub(crate) fn is_small_cluster(&self) -> bool {
+        self.storage.etcd_servers.is_empty() && !self.is_set("controllers")
+    }
+
+    /// Keeps objects, certificates and keys in memory.
+    ///
+    /// # Errors
+    /// If a flag needs a data directory.
+    pub(crate) fn keep_in_memory(&mut self) -> anyhow::Result<()> {
+        self.in_memory = true;
+        ensure!(
+            self.storage.etcd_servers.is_empty() && self.storage.encryption.encryption_provider_config.is_none(),
+            "a server in memory uses neither etcd nor encryption at rest; set a data directory"
+        );
+        Ok(())
+    }
 }
 
 /// The form of log lines.

@@ -20,14 +20,31 @@ const VARIABLE: &str = "HOLDFAST_LOG";
 
 /// Starts logging. `verbosity` is that of kube-apiserver's `-v`.
 pub(crate) fn start(format: LogFormat, verbosity: u8) {
-    let level = match verbosity {
-        0 | 1 => "info",
-        2..=4 => "debug",
-        _ => "trace",
-    };
+    start_at(
+        format,
+        match verbosity {
+            0 | 1 => "info",
+            2..=4 => "debug",
+            _ => "trace",
+        },
+    );
+}
+
+/// Starts logging warnings and errors only.
+pub(crate) fn start_quietly(format: LogFormat) {
+    start_at(format, "warn");
+}
+
+fn start_at(format: LogFormat, level: &str) {
     // The libraries below log a lot that is useful only to their authors.
     let usual = || EnvFilter::new(format!("{level},hyper=info,h2=info,rustls=info,tokio=info"));
-    let filter = EnvFilter::try_from_env(VARIABLE).unwrap_or_else(|_| usual());
+    let stated = std::env::var(VARIABLE).ok().filter(|text| !text.is_empty());
+    let parsed = stated.map(|text| EnvFilter::try_new(&text).map_err(|error| (text, error)));
+    let (filter, invalid) = match parsed {
+        Some(Ok(filter)) => (filter, None),
+        Some(Err(invalid)) => (usual(), Some(invalid)),
+        None => (usual(), None),
+    };
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr);
@@ -235,5 +252,8 @@ mod tests {
         assert_eq!(failed["msg"], "cannot write");
         assert!(failed.get("v").is_none());
         assert_eq!(detail["v"], 5);
+    }
+    if let Some((text, error)) = invalid {
+        tracing::warn!(filter = text, %error, "the filter of {VARIABLE} is invalid and ignored");
     }
 }

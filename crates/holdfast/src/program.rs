@@ -5,11 +5,13 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
+use holdfast_value::Value;
+
 use crate::command_line::read;
 use crate::envtest::Role;
 use crate::flags::{Arguments, Command};
-use crate::remote::{AccessFlags, ObjectFlags};
-use crate::{blame, copy, documents, envtest, remote, serve, snapshot};
+use crate::remote::{ObjectFlags, ReadyFlags};
+use crate::{blame, copy, documents, envtest, remote, run, serve, snapshot};
 
 /// Runs the binary: the server, or the command that its command line names.
 pub fn main() -> ExitCode {
@@ -20,18 +22,29 @@ pub fn main() -> ExitCode {
             let mut arguments = read(envtest::command_line(words));
             envtest::adapt(&mut arguments.serve).and_then(|()| serve::run(&arguments.serve))
         }
-        None => run(read(words)),
+        None => match read(words) {
+            Arguments {
+                command: Some(Command::Run(flags)),
+                ..
+            } => return run::run(*flags.0),
+            arguments => run_command(arguments),
+        },
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "holdfast: {error:#}");
+            report(&error);
             ExitCode::FAILURE
         }
     }
 }
 
-fn run(arguments: Arguments) -> anyhow::Result<()> {
+/// Writes an error for the person who called.
+pub(crate) fn report(error: &anyhow::Error) {
+    let _ = writeln!(std::io::stderr(), "holdfast: {error:#}");
+}
+
+fn run_command(arguments: Arguments) -> anyhow::Result<()> {
     match arguments.command {
         Some(Command::Version) => version(),
         Some(Command::Blame(object)) => blame(&object),
@@ -42,20 +55,30 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         Some(Command::Completions(flags)) => documents::completions(flags),
         Some(Command::Man(flags)) => documents::man(&flags),
         Some(Command::Reference(flags)) => documents::reference(flags),
-        None => serve::run(&arguments.serve),
+        // `main` and the parser have replaced the last two.
+        None | Some(Command::Run(_) | Command::Serve(_)) => serve::run(&arguments.serve),
     }
 }
 
 /// Prints an object with the owners of its fields.
 fn blame(object: &ObjectFlags) -> anyhow::Result<()> {
-    let text = blame::render(&remote::object(object)?, SystemTime::now());
+    let found = remote::object(object)?;
+    let text = blame::render(&found, SystemTime::now());
     std::io::stdout().write_all(text.as_bytes())?;
+    let managers = found.at(&["metadata", "managedFields"]).and_then(Value::as_list);
+    if let (Some(path), true) = (object.file(), managers.is_none_or(|managers| managers.is_empty())) {
+        let _ = writeln!(
+            std::io::stderr(),
+            "{} has no managed fields; kubectl get -o yaml --show-managed-fields includes them",
+            path.display()
+        );
+    }
     Ok(())
 }
 
 /// Reports that a server is ready, for callers that wait for it.
-fn ready(access: &AccessFlags) -> anyhow::Result<()> {
-    let said = remote::ready(access)?;
+fn ready(flags: &ReadyFlags) -> anyhow::Result<()> {
+    let said = remote::ready(flags)?;
     writeln!(std::io::stdout(), "{said}")?;
     Ok(())
 }

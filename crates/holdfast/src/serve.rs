@@ -6,11 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow};
 use arc_swap::ArcSwap;
 use holdfast_audit::Auditor;
 use holdfast_authorization::node::NodeGraph;
-use holdfast_controllers::{ControllerContext, Election, Selection};
+use holdfast_controllers::{ControllerContext, Election, Selection, run_pod_notice};
 use holdfast_kind_tables::features::{Feature, FeatureGates};
 use holdfast_server::objects::{Store, claims, expiry};
 use holdfast_server::operations::fairness;
@@ -40,6 +40,14 @@ use crate::{audit, compatible, encryption, files, logging, reload, validation};
 pub(crate) fn run(flags: &Serve) -> Result<()> {
     let started = Instant::now();
     logging::start(flags.logging_format, flags.v);
+    in_runtime(flags, serve(flags, started)).flatten()
+}
+
+/// Runs `work` with the threads and limits of a server.
+///
+/// # Errors
+/// If the threads cannot be started.
+pub(crate) fn in_runtime<T>(flags: &Serve, work: impl Future<Output = T>) -> Result<T> {
     raise_file_limit();
     compatible::report(flags.ignored.iter().map(String::as_str).chain(flags.storage.unused()));
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -47,10 +55,10 @@ pub(crate) fn run(flags: &Serve) -> Result<()> {
         .enable_all()
         .build()
         .context("cannot start threads")?;
-    let outcome = runtime.block_on(serve(flags, started));
+    let outcome = runtime.block_on(work);
     // The remaining tasks already had their time to finish.
     runtime.shutdown_timeout(Duration::from_secs(1));
-    outcome
+    Ok(outcome)
 }
 
 /// Raises the soft limit of open files to the hard one, as Go programs do at their start. Each connection needs a file.
@@ -67,7 +75,11 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
         return Ok(());
     };
     tracing::info!(url = %server.url, took = ?started.elapsed(), "ready");
-    announce(&server.url, server.certificates.kubeconfig.as_deref())?;
+    announce(
+        &server.url,
+        server.certificates.kubeconfig.as_deref(),
+        flags.is_small_cluster(),
+    )?;
     if let Some(path) = &flags.ready_file {
         files::write_private(path, &format!("{}\n", server.url))?;
     }
@@ -390,6 +402,9 @@ impl Serving {
         };
         let presence = Presence::begin(flags, service, features, settings.host, reached);
         let released = settings.controllers.run(service, &context, settings.election);
+        if flags.is_small_cluster() {
+            run_pod_notice(service);
+        }
         Ok(Self {
             trigger,
             server,
@@ -406,10 +421,7 @@ impl Serving {
         let name = tokio::select! {
             name = signals.next() => name,
             // A server that accepts no connections has to be restarted.
-            ended = &mut self.server => {
-                ended.context("the server failed")?;
-                bail!("the server ended by itself");
-            }
+            error = self.failed() => return Err(error),
         };
         tracing::info!(signal = name, "ending");
         self.trigger.0.not_ready();
@@ -423,6 +435,14 @@ impl Serving {
             }
         };
         self.stop(delay).await
+    }
+
+    /// Waits until the server ends by itself, and returns the reason.
+    pub(crate) async fn failed(&mut self) -> anyhow::Error {
+        match (&mut self.server).await {
+            Ok(()) => anyhow!("the server ended by itself"),
+            Err(error) => anyhow!(error).context("the server failed"),
+        }
     }
 
     /// Returns the receiver of the phases of the shutdown.
@@ -454,8 +474,12 @@ impl Serving {
     }
 }
 
+/// Explanation for a server that is a whole small cluster.
+const NO_NODES: &str = "Nothing runs Pods here until nodes join: connect a kubelet, or simulate nodes with KWOK \
+                        (https://kwok.sigs.k8s.io).\n\n";
+
 /// Prints the next steps for a new user.
-fn announce(url: &str, kubeconfig: Option<&Path>) -> Result<()> {
+fn announce(url: &str, kubeconfig: Option<&Path>, is_small_cluster: bool) -> Result<()> {
     let mut text = format!("Holdfast serves {url}\n");
     if let Some(path) = kubeconfig {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -463,6 +487,9 @@ fn announce(url: &str, kubeconfig: Option<&Path>) -> Result<()> {
             "\n    export KUBECONFIG={}\n    kubectl get namespaces\n\n",
             path.display()
         );
+    }
+    if is_small_cluster {
+        text += NO_NODES;
     }
     let mut out = std::io::stdout().lock();
     // A closed standard output is no reason to end.

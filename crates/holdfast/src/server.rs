@@ -213,14 +213,7 @@ impl ServerBuilder {
         let mut flags = arguments.serve;
         match self.data_dir {
             Some(directory) => flags.data_dir = directory,
-            None => {
-                flags.in_memory = true;
-                ensure!(
-                    flags.storage.etcd_servers.is_empty()
-                        && flags.storage.encryption.encryption_provider_config.is_none(),
-                    "a server in memory uses neither etcd nor encryption at rest; set a data directory"
-                );
-            }
+            None => flags.keep_in_memory()?,
         }
         Ok(flags)
     }

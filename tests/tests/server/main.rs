@@ -16,6 +16,7 @@ mod audit;
 mod authentication;
 mod authorization;
 mod book;
+mod command_line;
 mod copies;
 mod custom_resources;
 mod deletion;

@@ -1,17 +1,18 @@
 //! Documentation that the binary generates about itself: shell completions, manual pages, and the pages of
 //! `docs/reference`, which are derived from the code and therefore stay up to date.
 
+mod manual;
 mod reference;
 
 use std::fs;
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use clap::{Args, Command, CommandFactory as _};
+use clap::{Args, Command};
 use clap_complete::Shell;
 
-use crate::flags::Arguments;
+use crate::help;
 
 pub(crate) use reference::Page;
 
@@ -42,41 +43,37 @@ pub(crate) struct ReferenceFlags {
 /// Prints a script for a shell.
 pub(crate) fn completions(flags: CompletionFlags) -> Result<()> {
     let mut text = Vec::new();
-    clap_complete::generate(flags.shell, &mut shown(), "holdfast", &mut text);
+    clap_complete::generate(flags.shell, &mut help::command(), "holdfast", &mut text);
     print(&text)
 }
 
 /// Prints a manual page, or writes all of them.
 pub(crate) fn man(flags: &ManFlags) -> Result<()> {
+    let mut command = help::command().disable_help_subcommand(true);
+    command.build();
     let Some(directory) = &flags.dir else {
         let mut text = Vec::new();
-        clap_mangen::Man::new(shown()).render(&mut text)?;
+        manual::render(&command, &mut text)?;
         return print(&text);
     };
     fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
-    clap_mangen::generate_to(shown(), directory).with_context(|| format!("cannot write to {}", directory.display()))
+    write_pages(&command, directory).with_context(|| format!("cannot write to {}", directory.display()))
+}
+
+/// Writes the pages of a command and of its subcommands.
+fn write_pages(command: &Command, directory: &Path) -> Result<()> {
+    for below in command.get_subcommands() {
+        write_pages(below, directory)?;
+    }
+    let mut text = Vec::new();
+    manual::render(command, &mut text)?;
+    fs::write(directory.join(manual::file_name(command)), text)?;
+    Ok(())
 }
 
 /// Prints a page of the reference.
 pub(crate) fn reference(flags: ReferenceFlags) -> Result<()> {
     print(flags.page.text()?.as_bytes())
-}
-
-/// Returns the command line without the commands that only the project's own tools use.
-fn shown() -> Command {
-    let command = Arguments::command();
-    // Shell scripts include hidden commands as well, unless they are removed.
-    let mut shown = Command::new("holdfast").version(env!("CARGO_PKG_VERSION"));
-    if let Some(about) = command.get_about() {
-        shown = shown.about(about.clone());
-    }
-    if let Some(about) = command.get_long_about() {
-        shown = shown.long_about(about.clone());
-    }
-    let commands = command.get_subcommands().filter(|command| !command.is_hide_set());
-    shown
-        .args(command.get_arguments().cloned())
-        .subcommands(commands.cloned())
 }
 
 fn print(text: &[u8]) -> Result<()> {
@@ -101,27 +98,33 @@ mod tests {
         .unwrap();
         let page = fs::read_to_string(directory.join("holdfast.1")).unwrap();
         assert!(page.contains(r"holdfast\-blame(1)"), "{page}");
-        for argument in shown().get_arguments() {
+        for argument in help::command().get_arguments() {
             let Some(flag) = argument.get_long() else { continue };
             let flag = flag.replace('-', r"\-");
             assert!(page.contains(&format!(r"\-\-{flag}")), "{flag}");
         }
-        for command in shown().get_subcommands() {
-            let page = directory.join(format!("holdfast-{}.1", command.get_name()));
-            assert!(page.is_file(), "{}", page.display());
+        for command in help::command().get_subcommands() {
+            let path = directory.join(format!("holdfast-{}.1", command.get_name()));
+            let of_command = fs::read_to_string(path).unwrap();
+            assert!(of_command.contains(".SH \"EXIT STATUS\""), "{of_command}");
         }
+        for section in ["SYNOPSIS", "STORAGE", "EXAMPLES", "FILES", "ENVIRONMENT", "VERSION"] {
+            assert!(page.contains(&format!(".SH {section}\n")), "{section}: {page}");
+        }
+        assert!(page.contains("HOLDFAST_LOG"));
+        assert!(directory.join("holdfast-snapshot-save.1").is_file());
     }
 
     #[test]
     fn completions_name_every_flag_and_command() {
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
             let mut text = Vec::new();
-            clap_complete::generate(shell, &mut shown(), "holdfast", &mut text);
+            clap_complete::generate(shell, &mut help::command(), "holdfast", &mut text);
             let text = String::from_utf8(text).unwrap();
-            for flag in shown().get_arguments().filter_map(clap::Arg::get_long) {
+            for flag in help::command().get_arguments().filter_map(clap::Arg::get_long) {
                 assert!(text.contains(flag), "{shell}: {flag}");
             }
-            for command in shown().get_subcommands() {
+            for command in help::command().get_subcommands() {
                 assert!(text.contains(command.get_name()), "{shell}: {}", command.get_name());
             }
             assert!(!text.contains("feature-gates.md"));

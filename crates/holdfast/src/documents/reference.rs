@@ -8,9 +8,8 @@ use holdfast_admission::AdmissionChain;
 use holdfast_admission_plugins::{PluginSettings, all_plugins, names};
 use holdfast_kind_tables::features::{Claim, Feature, FeatureGates, Gate, Stage};
 
-use super::shown;
 use crate::compatible::FlagState;
-use crate::{admission, compatible};
+use crate::{admission, compatible, help};
 
 /// A page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -38,7 +37,8 @@ impl Page {
 }
 
 fn flags() -> String {
-    let command = shown();
+    let mut command = help::command().disable_help_subcommand(true);
+    command.build();
     let mut page = String::from(
         "# Flags\n\nA flag has the same name as in kube-apiserver, if kube-apiserver has it. Boolean flags are written `--flag`, \
          `--flag=true` or `--flag=false`. If a flag with one value is repeated, the last value applies.\n\n\
@@ -79,7 +79,9 @@ fn of_command(page: &mut String, before: &str, command: &Command) {
             let _ = writeln!(page, "| `{}` | {} |", value(place), help(place));
         }
     }
-    if command.get_arguments().any(|argument| argument.get_long().is_some()) {
+    if is_of_server(&called) {
+        *page += "\nThe flags are those of the server.\n";
+    } else if flags_of(command).next().is_some() {
         page.push('\n');
         table_of_flags(page, command);
     }
@@ -88,12 +90,23 @@ fn of_command(page: &mut String, before: &str, command: &Command) {
     }
 }
 
+/// True if a command has the flags of the server.
+fn is_of_server(called: &str) -> bool {
+    let command = called.strip_prefix("holdfast ");
+    command.is_some_and(|command| help::SERVERS.contains(&command))
+}
+
+/// Returns the flags of a command, except `--help` and `--version`.
+fn flags_of(command: &Command) -> impl Iterator<Item = &Arg> {
+    command.get_arguments().filter(|argument| {
+        let is_general = ["help", "version"].contains(&argument.get_id().as_str());
+        !argument.is_hide_set() && !is_general && argument.get_long().is_some()
+    })
+}
+
 fn table_of_flags(page: &mut String, command: &Command) {
     *page += "| flag | default | description |\n|---|---|---|\n";
-    let mut flags: Vec<&Arg> = command
-        .get_arguments()
-        .filter(|argument| !argument.is_hide_set())
-        .collect();
+    let mut flags: Vec<&Arg> = flags_of(command).collect();
     flags.sort_by_key(|argument| argument.get_long());
     for argument in flags {
         let Some(flag) = argument.get_long() else { continue };

@@ -61,7 +61,10 @@ pub(crate) struct Access {
 impl Access {
     /// Combines the flags and the kubeconfig; flags have precedence.
     pub(crate) fn from_flags(flags: &AccessFlags) -> Result<Self> {
-        let path = flags.kubeconfig.clone().or_else(usual_kubeconfig);
+        let path = match &flags.kubeconfig {
+            Some(path) => Some(path.clone()),
+            None => usual_kubeconfig(flags.server.is_some())?,
+        };
         let mut access = match &path {
             Some(path) => Self::read(path, flags.context.as_deref())?,
             None if flags.server.is_some() => Self::default(),
@@ -177,15 +180,26 @@ pub(super) fn data(value: &Value, key: &str, folder: &Path) -> Result<Option<Vec
 }
 
 /// Returns the default kubeconfig: the first of `KUBECONFIG` that exists, or that of the home folder.
-fn usual_kubeconfig() -> Option<PathBuf> {
+///
+/// # Errors
+/// If `KUBECONFIG` names only missing files, unless the kubeconfig is optional.
+fn usual_kubeconfig(is_optional: bool) -> Result<Option<PathBuf>> {
     let variable = std::env::var_os("KUBECONFIG").unwrap_or_default();
     let named: Vec<PathBuf> = std::env::split_paths(&variable)
         .filter(|path| !path.as_os_str().is_empty())
         .collect();
     let home = std::env::home_dir().map(|home| home.join(".kube/config"));
-    let mut candidates = if named.is_empty() { Vec::from_iter(home) } else { named };
-    candidates.retain(|path| path.exists());
-    candidates.into_iter().next()
+    let candidates = if named.is_empty() {
+        Vec::from_iter(home)
+    } else {
+        named.clone()
+    };
+    let found = candidates.into_iter().find(|path| path.exists());
+    if found.is_none() && !named.is_empty() && !is_optional {
+        let names: Vec<String> = named.iter().map(|path| path.display().to_string()).collect();
+        bail!("KUBECONFIG names no existing file: {}", names.join(", "));
+    }
+    Ok(found)
 }
 
 #[cfg(test)]

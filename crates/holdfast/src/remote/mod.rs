@@ -7,9 +7,11 @@ mod users;
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
+use holdfast_gotext::duration;
 use holdfast_value::{Limits, Value, yaml};
 
 use crate::files;
@@ -41,6 +43,13 @@ pub(crate) struct ObjectFlags {
     access: AccessFlags,
 }
 
+impl ObjectFlags {
+    /// Returns the file of the object, if it is not that of a server.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.filename.as_deref()
+    }
+}
+
 /// Returns the object that the flags select.
 pub(crate) fn object(flags: &ObjectFlags) -> Result<Value> {
     match &flags.filename {
@@ -52,11 +61,44 @@ pub(crate) fn object(flags: &ObjectFlags) -> Result<Value> {
     }
 }
 
-/// Returns the readiness report of a server; an error if the server is not ready or cannot be reached.
-pub(crate) fn ready(flags: &AccessFlags) -> Result<String> {
-    let access = Access::from_flags(flags)?;
+/// Selection of a server, and the time for which to wait for it.
+#[derive(Debug, Args)]
+pub(crate) struct ReadyFlags {
+    #[command(flatten)]
+    access: AccessFlags,
+
+    /// Time to wait until the server is ready. The kubeconfig may be missing at first
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse_from_zero)]
+    wait: Duration,
+}
+
+/// Interval between two attempts to find a server ready.
+const READY_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Returns the readiness report of a server; an error if the server is not ready or cannot be reached within the time.
+pub(crate) fn ready(flags: &ReadyFlags) -> Result<String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async { Client::connect(&access).await?.text("/readyz").await })
+    let attempt = async || {
+        let access = Access::from_flags(&flags.access)?;
+        Client::connect(&access).await?.text("/readyz").await
+    };
+    runtime.block_on(async {
+        let mut last = None;
+        let attempts = async {
+            loop {
+                match attempt().await {
+                    Ok(report) => return report,
+                    Err(error) => last = Some(error),
+                }
+                tokio::time::sleep(READY_INTERVAL).await;
+            }
+        };
+        if flags.wait.is_zero() {
+            return attempt().await;
+        }
+        let outcome = tokio::time::timeout(flags.wait, attempts).await;
+        outcome.map_err(|_| last.unwrap_or_else(|| anyhow!("the server does not answer")))
+    })
 }
 
 fn from_file(path: &Path) -> Result<Value> {

@@ -36,7 +36,7 @@ struct TokenEntry {
 #[derive(Debug, thiserror::Error)]
 pub enum TokenFileError {
     /// The file cannot be read at all.
-    #[error("cannot read the token file: {source}")]
+    #[error("cannot read the token file")]
     Read {
         /// The file.
         path: PathBuf,

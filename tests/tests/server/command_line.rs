@@ -1,0 +1,215 @@
+//! Commands of the binary: the server by name, and commands against a temporary server.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use conformance::{Binary, Client, Process, Server, wait_for_end};
+use http::StatusCode;
+use serde_json::{Value, json};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn holdfast(arguments: &[&str]) -> Command {
+    let mut command = Binary::debug().unwrap().command();
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn output(arguments: &[&str]) -> Output {
+    holdfast(arguments).output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn serve_starts_the_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, ready) = (folder.path().join("data"), folder.path().join("ready"));
+    let mut child = holdfast(&["serve", "--secure-port=0"])
+        .arg(format!("--data-dir={}", data.display()))
+        .arg(format!("--ready-file={}", ready.display()))
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let end = Instant::now() + LIMIT;
+    while !ready.exists() {
+        assert!(Instant::now() < end && child.try_wait().unwrap().is_none());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let kubeconfig = data.join("kubeconfig");
+    let checked = output(&["ready", "--kubeconfig", kubeconfig.to_str().unwrap()]);
+    assert_eq!(stdout(&checked), "ok");
+    Process(child.id()).terminate();
+    assert_eq!(wait_for_end(&mut child, LIMIT).unwrap().code(), Some(0));
+}
+
+#[test]
+fn ready_waits_for_a_server_that_starts_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let kubeconfig = format!("--kubeconfig={}", data.join("kubeconfig").display());
+    let mut waiting = holdfast(&["ready", "--wait=60s", &kubeconfig])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let data = format!("--data-dir={}", data.display());
+    let mut server = holdfast(&["--secure-port=0", &data])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    assert!(wait_for_end(&mut waiting, LIMIT).unwrap().success());
+    Process(server.id()).terminate();
+    wait_for_end(&mut server, LIMIT).unwrap();
+    let late = output(&["ready", "--wait=100ms", &kubeconfig]);
+    assert_eq!(late.status.code(), Some(1));
+    let message = stderr(&late);
+    assert!(message.contains("cannot connect to https://127.0.0.1:"), "{message}");
+}
+
+#[test]
+fn missing_kubeconfig_is_named() {
+    let output = holdfast(&["ready"])
+        .env("KUBECONFIG", "/no/such/config")
+        .output()
+        .unwrap();
+    assert_eq!(
+        stderr(&output),
+        "holdfast: KUBECONFIG names no existing file: /no/such/config\n"
+    );
+}
+
+#[test]
+fn missing_token_file_is_reported_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = format!("--data-dir={}", folder.path().display());
+    let message = stderr(&output(&["--secure-port=0", &data, "--token-auth-file=/no/file"]));
+    assert_eq!(message.matches("No such file").count(), 1, "{message}");
+}
+
+#[test]
+fn blame_explains_a_file_without_managed_fields() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("object.yaml");
+    let blamed = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        let output = output(&["blame", "-f", path.to_str().unwrap()]);
+        assert!(output.status.success(), "{output:?}");
+        stderr(&output)
+    };
+    let object = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a";
+    assert!(blamed(&format!("{object}}}}}")).contains("--show-managed-fields"));
+    let manager = "{manager: m, operation: Apply, apiVersion: v1, fieldsType: FieldsV1, fieldsV1: {}}";
+    assert_eq!(blamed(&format!("{object}, managedFields: [{manager}]}}}}")), "");
+}
+
+#[test]
+fn invalid_log_filter_is_reported() {
+    let command = |filter: &str| {
+        let mut command = holdfast(&["run", "--", "true"]);
+        command.env("HOLDFAST_LOG", filter);
+        stderr(&command.output().unwrap())
+    };
+    assert!(command("a=b=c").contains("HOLDFAST_LOG"));
+    assert!(command("info").contains("ended"));
+    assert_eq!(command("error"), "");
+}
+
+#[tokio::test]
+async fn default_server_is_a_small_cluster_without_nodes() {
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    let mut client = Client::new(&server).await;
+    client.namespace("team").await;
+    for path in ["serviceaccounts/default", "configmaps/kube-root-ca.crt"] {
+        let path = format!("/api/v1/namespaces/team/{path}");
+        client.until(&path, |status, _| status == StatusCode::OK).await;
+    }
+    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+    let token = client
+        .make("/api/v1/namespaces/team/serviceaccounts/default/token", request)
+        .await;
+    assert!(token["status"]["token"].is_string(), "{token}");
+    for name in ["first", "second"] {
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+            "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        client.make("/api/v1/namespaces/team/pods", pod).await;
+    }
+    let is_sent = |_, list: &Value| list["items"].as_array().is_some_and(|items| !items.is_empty());
+    let events = client.until("/api/v1/namespaces/team/events", is_sent).await;
+    let event = &events["items"][0];
+    assert_eq!(event["reason"], "NoNodes", "{event}");
+    assert_eq!(event["involvedObject"]["name"], "first");
+    assert!(event["message"].as_str().unwrap().contains("KWOK"), "{event}");
+}
+
+#[tokio::test]
+async fn selected_controllers_are_all_that_run() {
+    let server = Server::start(&Binary::debug().unwrap(), &["--controllers=*"]).unwrap();
+    let mut client = Client::new(&server).await;
+    client.namespace("team").await;
+    // The controller of namespaces answers after the others would have created their objects.
+    client.delete("/api/v1/namespaces/team", Value::Null).await;
+    client.until_gone("/api/v1/namespaces/team").await;
+    let (_, accounts) = client.get("/api/v1/namespaces/default/serviceaccounts").await;
+    assert_eq!(accounts["items"], json!([]));
+}
+
+#[test]
+fn run_gives_the_command_a_server_and_removes_it() {
+    let binary = Binary::debug().unwrap();
+    let script = format!("{} ready && echo $KUBECONFIG && exit 7", binary.path().display());
+    let output = output(&["run", "--", "sh", "-c", &script]);
+    let lines = stdout(&output);
+    let (first, kubeconfig) = lines.split_once('\n').unwrap_or_else(|| panic!("{output:?}"));
+    assert_eq!((first, output.status.code()), ("ok", Some(7)));
+    assert!(kubeconfig.ends_with("/kubeconfig"), "{kubeconfig}");
+    assert!(
+        !Path::new(kubeconfig).parent().unwrap().exists(),
+        "{kubeconfig} is left"
+    );
+    assert!(output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn run_keeps_objects_in_a_directory_that_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = format!("--data-dir={}", folder.path().join("data").display());
+    assert!(output(&["run", &data, "--", "true"]).status.success());
+    assert!(folder.path().join("data/store.db").exists());
+}
+
+#[test]
+fn run_exits_like_env_if_nothing_ran() {
+    let code = |arguments: &[&str]| output(arguments).status.code();
+    assert_eq!(code(&["run", "--", "/no/such/program"]), Some(127));
+    assert_eq!(code(&["run", "--", "/etc/passwd"]), Some(126));
+    assert_eq!(code(&["run", "--token-auth-file=/no/file", "--", "true"]), Some(125));
+    assert_eq!(
+        code(&["run", "--etcd-servers=http://127.0.0.1:9", "--", "true"]),
+        Some(125)
+    );
+    assert_eq!(code(&["run", "true"]), Some(2));
+    assert_eq!(code(&["run"]), Some(2));
+    assert_eq!(code(&["run", "--", "sh", "-c", "kill -9 $$"]), Some(128 + 9));
+}
+
+#[test]
+fn run_forwards_signals_to_the_command() {
+    let script = "trap 'echo got it; exit 42' TERM; echo started; while :; do sleep 0.02; done";
+    let mut child = holdfast(&["run", "--", "sh", "-c", script])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "started");
+    Process(child.id()).terminate();
+    assert_eq!(lines.next().unwrap().unwrap(), "got it");
+    assert_eq!(wait_for_end(&mut child, LIMIT).unwrap().code(), Some(42));
+}
