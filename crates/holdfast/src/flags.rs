@@ -378,7 +378,6 @@ pub(crate) struct Serve {
     #[command(flatten)]
     pub(crate) testing: TestingFlags,
 
-
     /// Log verbosity: 0 for important messages, 2 for each request, 5 and above for everything
     #[arg(short, long, value_name = "LEVEL", default_value_t = 0)]
     pub(crate) v: u8,

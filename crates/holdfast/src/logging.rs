@@ -20,14 +20,12 @@ const VARIABLE: &str = "HOLDFAST_LOG";
 
 /// Starts logging. `verbosity` is that of kube-apiserver's `-v`.
 pub(crate) fn start(format: LogFormat, verbosity: u8) {
-    start_at(
-        format,
-        match verbosity {
-            0 | 1 => "info",
-            2..=4 => "debug",
-            _ => "trace",
-        },
-    );
+    let level = match verbosity {
+        0 | 1 => "info",
+        2..=4 => "debug",
+        _ => "trace",
+    };
+    start_at(format, level);
 }
 
 /// Starts logging warnings and errors only.
@@ -57,6 +55,9 @@ fn start_at(format: LogFormat, level: &str) {
             .with_ansi(false)
             .event_format(JsonLines { now: SystemTime::now })
             .init(),
+    }
+    if let Some((text, error)) = invalid {
+        tracing::warn!(filter = text, %error, "the filter of {VARIABLE} is invalid and ignored");
     }
 }
 
@@ -252,8 +253,5 @@ mod tests {
         assert_eq!(failed["msg"], "cannot write");
         assert!(failed.get("v").is_none());
         assert_eq!(detail["v"], 5);
-    }
-    if let Some((text, error)) = invalid {
-        tracing::warn!(filter = text, %error, "the filter of {VARIABLE} is invalid and ignored");
     }
 }

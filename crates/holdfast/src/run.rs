@@ -43,8 +43,8 @@ pub(crate) fn run(mut flags: RunFlags) -> ExitCode {
     let outcome = adapt(&mut flags.serve).and_then(|()| {
         let serve = &flags.serve;
         match serve.is_set("v") {
-            true => logging::start(serve.log_format, serve.v),
-            false => logging::start_quietly(serve.log_format),
+            true => logging::start(serve.logging_format, serve.v),
+            false => logging::start_quietly(serve.logging_format),
         }
         in_runtime(serve, run_with_server(&flags)).flatten()
     });

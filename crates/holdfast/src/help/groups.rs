@@ -24,7 +24,7 @@ fn matches(pattern: &str, name: &str) -> bool {
 }
 
 /// All groups. A flag is in the first group that contains it.
-const GROUPS: [Group; 14] = [
+const GROUPS: [Group; 16] = [
     Group {
         heading: "Compatibility with kube-apiserver",
         flags: &[
@@ -64,6 +64,7 @@ const GROUPS: [Group; 14] = [
             "livez-grace-period",
             "max-connections-per-address",
             "min-request-timeout",
+            "permit-port-sharing",
             "ready-file",
             "request-timeout",
             "secure-port",
@@ -136,12 +137,20 @@ const GROUPS: [Group; 14] = [
         flags: &["kubelet-*"],
     },
     Group {
+        heading: "Metrics",
+        flags: &["disabled-metrics", "show-hidden-metrics-for-version"],
+    },
+    Group {
+        heading: "Tests",
+        flags: &["testing-*"],
+    },
+    Group {
         heading: "APIs and features",
         flags: &["feature-gates", "runtime-config"],
     },
     Group {
         heading: "Logs",
-        flags: &["log-*", "v"],
+        flags: &["logging-format", "v"],
     },
 ];
 
