@@ -28,6 +28,7 @@ pub use indent::Indenter;
 pub use layout::{Layout, MAX_LAYOUT_BYTES};
 pub use places::{number_behind, places};
 pub(crate) use read::{Dialect, Reader};
+pub use read::{plain_run, unescape};
 use scan::end_of_open_container;
 pub use scan::{end_of_string, end_of_value, is_compact};
 pub use select::{Selected, parse_selected, parse_selected_with_range, texts_at};

@@ -44,6 +44,11 @@ impl Room {
         items: 16,
         entries: 64,
     };
+    const NONE: Self = Self {
+        frames: 0,
+        items: 0,
+        entries: 0,
+    };
     const OF_PART: Self = Self {
         frames: 8,
         items: 8,
@@ -554,12 +559,28 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Appends the string that begins at byte `at` of a JSON text to `out`, without quotes and escapes, and returns its end.
+/// `None` if there is no string.
+pub fn unescape(text: &str, at: usize, out: &mut String) -> Option<usize> {
+    let mut reader = Reader::with_room(text, &Limits::TRUSTED, Dialect::Json, Duplicates::Replace, Room::NONE);
+    reader.at = at;
+    if reader.peek() != Some(b'"') {
+        return None;
+    }
+    match reader.string().ok()? {
+        Text::Plain(text) => out.push_str(text),
+        Text::Unescaped => out.push_str(&reader.unescaped),
+    }
+    Some(reader.at)
+}
+
 /// Returns the number of leading bytes that are neither quote, backslash nor control character.
 #[expect(
     clippy::indexing_slicing,
     reason = "the offset never exceeds the length of the text, nor a frame's first entry the number of entries"
 )]
-pub(super) fn plain_run(bytes: &[u8]) -> usize {
+#[inline]
+pub fn plain_run(bytes: &[u8]) -> usize {
     const ONES: u64 = u64::from_ne_bytes([1; 8]);
     const HIGHS: u64 = ONES << 7;
     let (words, _) = bytes.as_chunks::<8>();
