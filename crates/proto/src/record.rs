@@ -1,9 +1,10 @@
 //! Messages of objects from their JSON, by way of records.
 
-use std::sync::OnceLock;
+use std::ops::Range;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use holdfast_gotext::time::Precision;
-use holdfast_record::{Kind, MAX_DEPTH, Node, Record, RecordTypes};
+use holdfast_record::{Kind, MAX_DEPTH, Node, Record, RecordBuffers, RecordTypes};
 use holdfast_schema::types::{Shape, TypeId};
 use holdfast_value::{Limits, json};
 
@@ -20,6 +21,12 @@ const FREE_JSON_LIMITS: Limits = Limits {
     ..Limits::TRUSTED
 };
 
+/// Maximum number of buffers that are kept for later use.
+const MAX_KEPT_BUFFERS: usize = 8;
+
+/// Maximum size of a buffer that is kept, in bytes.
+const MAX_KEPT_BYTES: usize = 128 * 1024;
+
 /// Records of the types of a table, and the messages that are written from them.
 ///
 /// A message is prepared when the first record of its type is encoded.
@@ -28,35 +35,62 @@ pub(crate) struct RecordMessages {
     types: RecordTypes,
     /// Messages by the index of the type; `None` for types whose records cannot be encoded.
     messages: Box<[OnceLock<Option<Message>>]>,
+    buffers: Mutex<Vec<Buffers>>,
+}
+
+/// Memory for reading and encoding one object.
+#[derive(Debug, Default)]
+struct Buffers {
+    record: RecordBuffers,
+    out: BackToFront,
 }
 
 impl RecordMessages {
     pub(crate) fn new(types: RecordTypes) -> Self {
         let messages = (0..types.types().len()).map(|_| OnceLock::new()).collect();
-        Self { types, messages }
+        Self {
+            types,
+            messages,
+            buffers: Mutex::default(),
+        }
+    }
+
+    /// Runs `work` with buffers that others used before, if there are any.
+    fn with_buffers<T>(&self, work: impl FnOnce(&mut Buffers) -> T) -> T {
+        let kept = || self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buffers = kept().pop().unwrap_or_default();
+        let result = work(&mut buffers);
+        buffers.out.clear(MAX_KEPT_BYTES);
+        buffers.record.shrink(MAX_KEPT_BYTES);
+        let mut kept = kept();
+        if kept.len() < MAX_KEPT_BUFFERS {
+            kept.push(buffers);
+        }
+        result
     }
 }
 
 /// Message of a struct.
-type Message = Box<[Step]>;
+#[derive(Debug)]
+struct Message {
+    /// Parts in the order of their numbers.
+    steps: Box<[Step]>,
+    /// Bytes of all fields that are not set, in the same order.
+    unset: Box<[u8]>,
+}
 
 /// Part of a message.
 #[derive(Debug)]
 struct Step {
     number: u16,
-    part: Part,
-}
-
-#[derive(Debug)]
-enum Part {
-    /// A field of the struct.
-    Field {
-        slot: u16,
-        /// Bytes of the field if it is not set.
-        unset: Box<[u8]>,
-    },
-    /// A message whose fields are fields of the struct in JSON.
-    Inlined(Message),
+    /// Slot of the field.
+    slot: u16,
+    /// Bit of the field in the presence of its struct; all bits for an inlined message.
+    bit: u64,
+    /// Bytes of the field in [`Message::unset`].
+    unset: Range<u32>,
+    /// Message whose fields are fields of the struct in JSON.
+    inlined: Option<Box<Message>>,
 }
 
 impl Messages {
@@ -65,33 +99,40 @@ impl Messages {
     ///
     /// `None` if the text has no [`Record`], for example because it has unknown fields; `out` is then unchanged.
     pub fn encode_text(&self, of: TypeId, text: &[u8], out: &mut Vec<u8>) -> Option<()> {
-        let written = self.write_text(of, text, BackToFront::with_capacity(text.len()))?;
-        out.extend_from_slice(written.as_slice());
-        Some(())
+        self.records.with_buffers(|buffers| {
+            self.write_text(of, text, buffers)?;
+            out.extend_from_slice(buffers.out.as_slice());
+            Some(())
+        })
     }
 
     /// Returns an object of the type `of` in its [`Envelope`](crate::Envelope). `text` is its JSON.
     ///
     /// `None` if the text has no [`Record`].
     pub fn envelope_of_text(&self, of: TypeId, api_version: &str, kind: &str, text: &[u8]) -> Option<Vec<u8>> {
-        let mut out = BackToFront::with_capacity(text.len() + api_version.len() + kind.len() + 32);
-        let end = envelope::begin_at_end(&mut out);
-        let mut out = self.write_text(of, text, out)?;
-        envelope::finish_at_start(api_version, kind, end, &mut out);
-        Some(out.as_slice().to_vec())
+        self.records.with_buffers(|buffers| {
+            let end = envelope::begin_at_end(&mut buffers.out);
+            self.write_text(of, text, buffers)?;
+            envelope::finish_at_start(api_version, kind, end, &mut buffers.out);
+            Some(buffers.out.as_slice().to_vec())
+        })
     }
 
-    fn write_text(&self, of: TypeId, text: &[u8], out: BackToFront) -> Option<BackToFront> {
-        let record = self.records.types.read(of, text)?;
+    fn write_text(&self, of: TypeId, text: &[u8], buffers: &mut Buffers) -> Option<()> {
+        let Buffers { record, out } = buffers;
+        let record = self.records.types.read(of, text, record)?;
         let mut writer = Writer {
             messages: self,
-            record: &record,
-            out,
+            record,
+            out: std::mem::take(out),
         };
-        writer.structure(record.root())?;
-        Some(writer.out)
+        let root = *writer.record.root();
+        let outcome = writer.structure(&root);
+        *out = writer.out;
+        outcome
     }
 
+    #[inline]
     fn message_of(&self, of: TypeId) -> Option<&Message> {
         let message = self.records.messages.get(of.index())?;
         message.get_or_init(|| self.prepare(of, &self.of_type(of))).as_ref()
@@ -99,61 +140,95 @@ impl Messages {
 
     fn prepare(&self, of: TypeId, nodes: &Nodes) -> Option<Message> {
         let fields = self.types().get(of).fields();
-        let step = |(number, holds): (u16, &Holds)| {
-            let part = match holds {
+        let (mut steps, mut unset) = (Vec::new(), Vec::new());
+        for node in self.nodes(nodes) {
+            let number = node.number;
+            let start = unset.len() as u32;
+            steps.push(match &node.holds {
                 Holds::Field(at) => {
                     let field = fields.get(usize::from(*at))?;
                     let mut encoder = Encoder::new(self, BackToFront::default());
                     encoder.field(number, field, None).ok()?;
-                    Part::Field {
-                        slot: field.place(),
-                        unset: encoder.into_bytes().as_slice().into(),
+                    unset.extend_from_slice(encoder.into_bytes().as_slice());
+                    let slot = field.place();
+                    Step {
+                        number,
+                        slot,
+                        bit: 1_u64.checked_shl(u32::from(slot))?,
+                        unset: start..unset.len() as u32,
+                        inlined: None,
                     }
                 }
-                Holds::Inlined(inner) => Part::Inlined(self.prepare(of, inner)?),
-            };
-            Some(Step { number, part })
-        };
-        let nodes = self.nodes(nodes).iter().map(|node| (node.number, &node.holds));
-        nodes.map(step).collect()
+                Holds::Inlined(inner) => Step {
+                    number,
+                    slot: u16::MAX,
+                    bit: u64::MAX,
+                    unset: start..start,
+                    inlined: Some(Box::new(self.prepare(of, inner)?)),
+                },
+            });
+        }
+        Some(Message {
+            steps: steps.into(),
+            unset: unset.into(),
+        })
     }
 }
 
-struct Writer<'m, 'r, 't> {
+struct Writer<'m, 'r> {
     messages: &'m Messages,
-    record: &'r Record<'t>,
+    record: Record<'r>,
     out: BackToFront,
 }
 
-impl Writer<'_, '_, '_> {
+impl Writer<'_, '_> {
     /// Writes the fields of a struct, without its tag and length.
     fn structure(&mut self, node: &Node) -> Option<()> {
         let messages = self.messages;
-        self.steps(messages.message_of(node.of)?, node)
+        self.message(messages.message_of(node.of)?, node)
     }
 
-    fn steps(&mut self, steps: &[Step], node: &Node) -> Option<()> {
-        let record = self.record;
-        for step in steps.iter().rev() {
-            match &step.part {
-                Part::Field { slot, unset } => match record.field(node, *slot) {
-                    Some(field) => self.value(step.number, field)?,
-                    None if unset.is_empty() => {}
-                    None => self.out.bytes(unset),
-                },
-                Part::Inlined(steps) => {
-                    let end = self.out.len();
-                    self.steps(steps, node)?;
-                    self.out.close(step.number, end);
-                }
+    fn message(&mut self, message: &Message, node: &Node) -> Option<()> {
+        // Bytes of fields that are not set are written before the next part that is, up to here.
+        let mut unset_end = message.unset.len();
+        // Fields are mostly in the order of their slots.
+        let mut fields = self.record.nodes(node);
+        for step in message.steps.iter().rev() {
+            if let Some(inlined) = &step.inlined {
+                self.unset(message, step.unset.end as usize, unset_end)?;
+                let end = self.out.len();
+                self.message(inlined, node)?;
+                self.out.close(step.number, end);
+            } else if !node.has(step.bit) {
+                continue;
+            } else {
+                self.unset(message, step.unset.end as usize, unset_end)?;
+                let field = match fields {
+                    [rest @ .., last] if last.slot == step.slot => {
+                        fields = rest;
+                        last
+                    }
+                    _ => self.record.field(node, step.slot)?,
+                };
+                self.value(step.number, field)?;
             }
+            unset_end = step.unset.start as usize;
+        }
+        self.unset(message, 0, unset_end)
+    }
+
+    /// Writes the bytes of fields that are not set.
+    #[inline]
+    fn unset(&mut self, message: &Message, start: usize, end: usize) -> Option<()> {
+        if start < end {
+            self.out.bytes(message.unset.get(start..end)?);
         }
         Some(())
     }
 
     /// Writes a value with its tag.
     fn value(&mut self, number: u16, node: &Node) -> Option<()> {
-        let (record, out) = (self.record, &mut self.out);
+        let (record, out) = (&self.record, &mut self.out);
         match node.kind {
             Kind::String => out.field(number, record.text(node).as_bytes()),
             Kind::Int => out.number(number, node.int().cast_unsigned()),
@@ -187,8 +262,7 @@ impl Writer<'_, '_, '_> {
     }
 
     fn map(&mut self, number: u16, node: &Node) -> Option<()> {
-        let record = self.record;
-        let (members, _) = record.nodes(node).as_chunks::<2>();
+        let (members, _) = self.record.nodes(node).as_chunks::<2>();
         for [key, value] in members.iter().rev() {
             let end = self.out.len();
             if value.kind == Kind::List {
@@ -198,7 +272,7 @@ impl Writer<'_, '_, '_> {
             } else {
                 self.value(2, value)?;
             }
-            self.out.field(1, record.text(key).as_bytes());
+            self.out.field(1, self.record.text(key).as_bytes());
             self.out.close(number, end);
         }
         Some(())

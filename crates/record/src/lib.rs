@@ -16,5 +16,5 @@ mod node;
 mod read;
 
 pub use layout::RecordTypes;
-pub use node::{Kind, Node, Record};
+pub use node::{Kind, Node, Record, RecordBuffers};
 pub use read::MAX_DEPTH;

@@ -4,11 +4,34 @@ use holdfast_schema::types::TypeId;
 #[derive(Debug)]
 pub struct Record<'t> {
     pub(crate) text: &'t str,
-    /// Texts that had escapes, without them.
-    pub(crate) unescaped: String,
+    pub(crate) buffers: &'t RecordBuffers,
+    pub(crate) root: Node,
+}
+
+/// Memory of a record. It can be used for one record after another.
+#[derive(Debug, Default)]
+pub struct RecordBuffers {
     /// Nodes within others: those of one container are contiguous.
     pub(crate) nodes: Vec<Node>,
-    pub(crate) root: Node,
+    /// Nodes of the containers that are being read.
+    pub(crate) open: Vec<Node>,
+    /// Texts that had escapes, without them.
+    pub(crate) unescaped: String,
+}
+
+impl RecordBuffers {
+    /// Frees buffers of more than `max_kept` bytes.
+    pub fn shrink(&mut self, max_kept: usize) {
+        let max_nodes = max_kept / size_of::<Node>();
+        for nodes in [&mut self.nodes, &mut self.open] {
+            if nodes.capacity() > max_nodes {
+                *nodes = Vec::new();
+            }
+        }
+        if self.unescaped.capacity() > max_kept {
+            self.unescaped = String::new();
+        }
+    }
 }
 
 /// Value in a record.
@@ -66,6 +89,12 @@ pub enum Kind {
 }
 
 impl Node {
+    /// True if a struct has one of these fields; each slot has one bit.
+    #[inline]
+    pub fn has(&self, slots: u64) -> bool {
+        self.bits & slots != 0
+    }
+
     /// Returns the value of a [`Kind::Int`] or a [`Kind::IntOrString`].
     #[inline]
     pub fn int(&self) -> i64 {
@@ -85,7 +114,7 @@ impl Node {
     }
 }
 
-impl Record<'_> {
+impl<'t> Record<'t> {
     /// Returns the object.
     pub fn root(&self) -> &Node {
         &self.root
@@ -93,9 +122,9 @@ impl Record<'_> {
 
     /// Returns the text of a node that has one, without escapes.
     #[inline]
-    pub fn text(&self, node: &Node) -> &str {
+    pub fn text(&self, node: &Node) -> &'t str {
         let buffer = match node.was_escaped {
-            true => self.unescaped.as_str(),
+            true => self.buffers.unescaped.as_str(),
             false => self.text,
         };
         buffer.get(node.start as usize..node.end as usize).unwrap_or_default()
@@ -103,25 +132,26 @@ impl Record<'_> {
 
     /// Returns the nodes of a container: the fields of a struct, the items of a list, keys and values of a map in turn.
     #[inline]
-    pub fn nodes(&self, node: &Node) -> &[Node] {
-        self.nodes
+    pub fn nodes(&self, node: &Node) -> &'t [Node] {
+        self.buffers
+            .nodes
             .get(node.start as usize..node.end as usize)
             .unwrap_or_default()
     }
 
     /// Returns the field of a struct in a slot, if it is set.
     #[inline]
-    pub fn field(&self, node: &Node, slot: u16) -> Option<&Node> {
+    pub fn field(&self, node: &Node, slot: u16) -> Option<&'t Node> {
         let bit = 1_u64.checked_shl(u32::from(slot))?;
         if node.bits & bit == 0 {
             return None;
         }
         let before = (node.bits & (bit - 1)).count_ones();
-        self.nodes.get((node.start + before) as usize)
+        self.buffers.nodes.get((node.start + before) as usize)
     }
 
     /// Returns the number of values in the record.
     pub fn node_count(&self) -> usize {
-        self.nodes.len() + 1
+        self.buffers.nodes.len() + 1
     }
 }

@@ -5,7 +5,7 @@ use holdfast_value::{Limits, Value, json};
 
 use crate::RecordTypes;
 use crate::layout::{Form, Layout, Slot, Values};
-use crate::node::{Kind, Node, Record};
+use crate::node::{Kind, Node, Record, RecordBuffers};
 
 /// Maximum nesting of values in a record. Reading and writing records is recursive, so this bounds the stack.
 pub const MAX_DEPTH: u32 = 96;
@@ -17,22 +17,23 @@ const MAX_BYTES: usize = 1 << 30;
 const OWNED_FIELDS_DEPTH: u32 = 4;
 
 impl RecordTypes {
-    /// Reads the record of an object of the type `of` from its JSON.
+    /// Reads the record of an object of the type `of` from its JSON, in the memory of `buffers`.
     ///
     /// `None` if the text has no record, because it is not JSON of the usual form or not of this type.
-    pub fn read<'t>(&self, of: TypeId, text: &'t [u8]) -> Option<Record<'t>> {
+    pub fn read<'t>(&self, of: TypeId, text: &'t [u8], buffers: &'t mut RecordBuffers) -> Option<Record<'t>> {
         if text.len() > MAX_BYTES {
             return None;
         }
         let text = std::str::from_utf8(text).ok()?;
+        buffers.nodes.clear();
+        buffers.open.clear();
+        buffers.unescaped.clear();
         let mut reader = Reader {
             types: self,
             text,
             bytes: text.as_bytes(),
             at: 0,
-            nodes: Vec::with_capacity(text.len() / 24 + 8),
-            open: Vec::with_capacity(64),
-            unescaped: String::new(),
+            buffers,
             is_in_metadata: false,
         };
         reader.skip_space();
@@ -44,35 +45,26 @@ impl RecordTypes {
         if reader.at < reader.bytes.len() {
             return None;
         }
-        let root = reader.open.pop()?;
-        Some(Record {
-            text,
-            unescaped: reader.unescaped,
-            nodes: reader.nodes,
-            root,
-        })
+        let root = reader.buffers.open.pop()?;
+        Some(Record { text, buffers, root })
     }
 }
 
-struct Reader<'t, 'r> {
+struct Reader<'t, 'r, 'b> {
     types: &'r RecordTypes,
     text: &'t str,
     bytes: &'t [u8],
     at: usize,
-    /// Nodes of closed containers.
-    nodes: Vec<Node>,
-    /// Nodes of open containers.
-    open: Vec<Node>,
-    unescaped: String,
+    buffers: &'b mut RecordBuffers,
     /// True while the metadata of the object are read.
     is_in_metadata: bool,
 }
 
-impl Reader<'_, '_> {
+impl Reader<'_, '_, '_> {
     /// Reads the rest of a struct after its brace.
     fn structure(&mut self, of: TypeId, slot: u16, depth: u32) -> Option<()> {
         let layout = self.types.layout(of)?;
-        let first = self.open.len();
+        let first = self.buffers.open.len();
         let (mut found, mut present, mut is_sorted) = (0_u64, 0_u64, true);
         self.skip_space();
         if self.peek() == Some(b'}') {
@@ -100,7 +92,10 @@ impl Reader<'_, '_> {
             }
         }
         if !is_sorted {
-            self.open.get_mut(first..)?.sort_unstable_by_key(|node| node.slot);
+            self.buffers
+                .open
+                .get_mut(first..)?
+                .sort_unstable_by_key(|node| node.slot);
         }
         self.close(first, Kind::Struct, of, slot, present)
     }
@@ -193,7 +188,7 @@ impl Reader<'_, '_> {
 
     /// Reads the items of a list after its bracket.
     fn list(&mut self, items: Form, slot: u16, depth: u32) -> Option<()> {
-        let first = self.open.len();
+        let first = self.buffers.open.len();
         self.skip_space();
         if self.peek() == Some(b']') {
             self.at += 1;
@@ -213,7 +208,7 @@ impl Reader<'_, '_> {
 
     /// Reads the members of a map after its brace.
     fn map(&mut self, values: Form, slot: u16, depth: u32) -> Option<()> {
-        let first = self.open.len();
+        let first = self.buffers.open.len();
         let mut is_sorted = true;
         self.skip_space();
         if self.peek() == Some(b'}') {
@@ -224,7 +219,7 @@ impl Reader<'_, '_> {
                 if self.peek()? != b'"' {
                     return None;
                 }
-                let key_at = self.open.len();
+                let key_at = self.buffers.open.len();
                 self.string(Kind::String, values.of, 0)?;
                 is_sorted = is_sorted && (key_at == first || self.is_before(key_at - 2, key_at));
                 self.skip_space();
@@ -248,7 +243,7 @@ impl Reader<'_, '_> {
 
     /// True if the key of the open node at one index is less than that at another.
     fn is_before(&self, before: usize, behind: usize) -> bool {
-        match (self.open.get(before), self.open.get(behind)) {
+        match (self.buffers.open.get(before), self.buffers.open.get(behind)) {
             (Some(before), Some(behind)) => self.text_of(before) < self.text_of(behind),
             _ => false,
         }
@@ -256,16 +251,20 @@ impl Reader<'_, '_> {
 
     /// Sorts the members of the map whose first key is the open node at this index. `None` if a key is repeated.
     fn sort_map(&mut self, first: usize) -> Option<()> {
-        let mut open = std::mem::take(&mut self.open);
-        let (members, _) = open.get_mut(first..)?.as_chunks_mut::<2>();
+        let mut open = std::mem::take(&mut self.buffers.open);
+        let (members, _) = open.get_mut(first..).unwrap_or_default().as_chunks_mut::<2>();
         members.sort_by(|[a, _], [b, _]| self.text_of(a).cmp(self.text_of(b)));
         let is_unique = members.is_sorted_by(|[a, _], [b, _]| self.text_of(a) < self.text_of(b));
-        self.open = open;
+        self.buffers.open = open;
         is_unique.then_some(())
     }
 
     fn text_of(&self, node: &Node) -> &str {
-        let buffer = if node.was_escaped { &self.unescaped } else { self.text };
+        let buffer = if node.was_escaped {
+            &self.buffers.unescaped
+        } else {
+            self.text
+        };
         buffer.get(node.start as usize..node.end as usize).unwrap_or_default()
     }
 
@@ -284,10 +283,10 @@ impl Reader<'_, '_> {
 
     #[cold]
     fn string_with_escapes(&mut self, kind: Kind, of: TypeId, slot: u16) -> Option<()> {
-        let start = self.unescaped.len();
-        self.at = json::unescape(self.text, self.at, &mut self.unescaped)?;
-        self.add(kind, of, slot, start, self.unescaped.len());
-        if let Some(node) = self.open.last_mut() {
+        let start = self.buffers.unescaped.len();
+        self.at = json::unescape(self.text, self.at, &mut self.buffers.unescaped)?;
+        self.add(kind, of, slot, start, self.buffers.unescaped.len());
+        if let Some(node) = self.buffers.open.last_mut() {
             node.was_escaped = true;
         }
         Some(())
@@ -298,7 +297,8 @@ impl Reader<'_, '_> {
         let start = self.at;
         self.at = json::end_of_value(self.bytes, start)?;
         let text = self.text.get(start..self.at)?;
-        let is_stored_so = self.is_in_metadata && depth == OWNED_FIELDS_DEPTH && has_only_escaped_quotes(text);
+        let is_stored_so =
+            self.is_in_metadata && depth == OWNED_FIELDS_DEPTH && text != "{}" && json::escapes_only_quotes(text);
         let kind = if is_stored_so { Kind::FieldsV1 } else { Kind::Free };
         self.add(kind, of, slot, start, self.at);
         Some(())
@@ -323,7 +323,7 @@ impl Reader<'_, '_> {
     }
 
     fn scalar(&mut self, kind: Kind, of: TypeId, slot: u16, bits: u64) {
-        self.open.push(Node {
+        self.buffers.open.push(Node {
             kind,
             was_escaped: false,
             slot,
@@ -338,7 +338,7 @@ impl Reader<'_, '_> {
     #[inline]
     fn add(&mut self, kind: Kind, of: TypeId, slot: u16, start: usize, end: usize) {
         // The size of the text is limited, so offsets fit.
-        self.open.push(Node {
+        self.buffers.open.push(Node {
             kind,
             was_escaped: false,
             slot,
@@ -352,16 +352,16 @@ impl Reader<'_, '_> {
     /// Closes a container: moves its nodes, the open ones from the index `first`, and adds its own.
     #[inline]
     fn close(&mut self, first: usize, kind: Kind, of: TypeId, slot: u16, bits: u64) -> Option<()> {
-        let start = self.nodes.len() as u32;
-        self.nodes.extend_from_slice(self.open.get(first..)?);
-        self.open.truncate(first);
-        self.open.push(Node {
+        let start = self.buffers.nodes.len() as u32;
+        self.buffers.nodes.extend_from_slice(self.buffers.open.get(first..)?);
+        self.buffers.open.truncate(first);
+        self.buffers.open.push(Node {
             kind,
             was_escaped: false,
             slot,
             of,
             start,
-            end: self.nodes.len() as u32,
+            end: self.buffers.nodes.len() as u32,
             bits,
         });
         Some(())
@@ -380,6 +380,13 @@ impl Reader<'_, '_> {
 
     #[inline]
     fn skip_space(&mut self) {
+        if self.peek().is_some_and(|byte| byte <= b' ') {
+            self.skip_spaces();
+        }
+    }
+
+    #[cold]
+    fn skip_spaces(&mut self) {
         while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.peek() {
             self.at += 1;
         }
@@ -457,16 +464,4 @@ fn double(text: &[u8]) -> Option<f64> {
         Value::Float(number) => Some(number),
         _ => None,
     }
-}
-
-/// True if a field set has no other escapes than those of quotes, and members.
-fn has_only_escaped_quotes(text: &str) -> bool {
-    let mut rest = text.as_bytes();
-    while let Some(at) = memchr::memchr(b'\\', rest) {
-        if rest.get(at + 1) != Some(&b'"') {
-            return false;
-        }
-        rest = rest.get(at + 2..).unwrap_or_default();
-    }
-    text != "{}"
 }

@@ -30,7 +30,7 @@ pub use places::{number_behind, places};
 pub(crate) use read::{Dialect, Reader};
 pub use read::{plain_run, unescape};
 use scan::end_of_open_container;
-pub use scan::{end_of_string, end_of_value, is_compact};
+pub use scan::{end_of_string, end_of_value, escapes_only_quotes, is_compact};
 pub use select::{Selected, parse_selected, parse_selected_with_range, texts_at};
 pub use text::{text_of, with_text, without_text};
 pub use write::{html_safe, length, to_string, to_vec, write, write_plain_string, write_pretty, write_string};

@@ -18,6 +18,7 @@ use crate::tree::{Entry, List, Map, Value};
 pub(super) use errors::quoted;
 use repetition::{path, without_repetition};
 use smol_str::SmolStr;
+use wide::u8x16;
 
 /// Open list or map, with the index of its first member on `items` or `entries`.
 enum Frame {
@@ -575,31 +576,21 @@ pub fn unescape(text: &str, at: usize, out: &mut String) -> Option<usize> {
 }
 
 /// Returns the number of leading bytes that are neither quote, backslash nor control character.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "the offset never exceeds the length of the text, nor a frame's first entry the number of entries"
-)]
 #[inline]
 pub fn plain_run(bytes: &[u8]) -> usize {
-    const ONES: u64 = u64::from_ne_bytes([1; 8]);
-    const HIGHS: u64 = ONES << 7;
-    let (words, _) = bytes.as_chunks::<8>();
+    const SIZE: usize = 16;
+    let (blocks, rest) = bytes.as_chunks::<SIZE>();
     let mut run = 0;
-    for word in words {
-        let word = u64::from_le_bytes(*word);
-        // Each term has the high bit set in the lowest byte that matches, and possibly in higher bytes.
-        let quote = word ^ (ONES * b'"' as u64);
-        let backslash = word ^ (ONES * b'\\' as u64);
-        let candidates = (quote.wrapping_sub(ONES) & !quote)
-            | (backslash.wrapping_sub(ONES) & !backslash)
-            | (word.wrapping_sub(ONES * 0x20) & !word);
-        let stops = candidates & HIGHS;
+    for block in blocks {
+        let block = u8x16::new(*block);
+        let is_control = block.min(u8x16::splat(0x1F)).cmp_eq(block);
+        let stops = block.cmp_eq(u8x16::splat(b'"')) | block.cmp_eq(u8x16::splat(b'\\')) | is_control;
+        let stops = stops.move_mask();
         if stops != 0 {
-            return run + stops.trailing_zeros() as usize / 8;
+            return run + stops.trailing_zeros() as usize;
         }
-        run += 8;
+        run += SIZE;
     }
-    let rest = &bytes[run..];
     run + rest
         .iter()
         .position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20))
