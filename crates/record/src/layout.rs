@@ -3,6 +3,8 @@ use std::sync::{Arc, OnceLock};
 use holdfast_schema::types::{Field, Scalar, Shape, TypeId, TypeKind, TypeTable};
 use holdfast_value::SmolStr;
 
+use crate::node::Kind;
+
 /// Types of a table, prepared for reading records.
 ///
 /// A type is prepared when the first record with it is read.
@@ -103,6 +105,20 @@ impl Form {
         }
     }
 
+    /// Returns the kind of a text of this form, if it may be one.
+    #[inline]
+    pub(crate) fn text(self) -> Option<Kind> {
+        Some(match self.values {
+            Values::String => Kind::String,
+            Values::Base64 => Kind::Base64,
+            Values::Quantity => Kind::Quantity,
+            Values::IntOrString => Kind::StringOrInt,
+            Values::Time => Kind::Time,
+            Values::MicroTime => Kind::MicroTime,
+            _ => return None,
+        })
+    }
+
     /// Returns the form of the items of a list, or of the values of a map.
     #[inline]
     pub(crate) fn of_items(self) -> Self {
@@ -164,6 +180,8 @@ pub(crate) struct Layout {
 pub(crate) struct Slot {
     key: Key,
     pub(crate) form: Form,
+    /// Kind of a text in the field, if it may hold one.
+    pub(crate) text: Option<Kind>,
     name: SmolStr,
 }
 
@@ -203,7 +221,7 @@ impl Key {
 
     #[inline]
     fn hash(self) -> u64 {
-        (self.first ^ self.last.rotate_left(29) ^ self.length as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+        (self.first ^ self.last.rotate_left(29)).wrapping_mul(0x9E37_79B9_7F4A_7C15)
     }
 }
 
@@ -217,10 +235,14 @@ impl Layout {
         }
         let mut in_order: Vec<&Field> = fields.iter().collect();
         in_order.sort_by_key(|field| field.place());
-        let slot = |field: &Field| Slot {
-            key: Key::new(field.name.as_bytes()),
-            form: Form::from_shape(types, &field.shape, of),
-            name: field.name.clone(),
+        let slot = |field: &Field| {
+            let form = Form::from_shape(types, &field.shape, of);
+            Slot {
+                key: Key::new(field.name.as_bytes()),
+                form,
+                text: form.text(),
+                name: field.name.clone(),
+            }
         };
         let fields: Box<[Slot]> = in_order.into_iter().map(slot).collect();
         // Three of four places are free, so that most names are found at the first one.
@@ -231,8 +253,9 @@ impl Layout {
             fields,
         };
         for (number, field) in (1..).zip(&layout.fields) {
+            let first = (field.key.hash() >> layout.shift) as usize;
             let free = (0..size)
-                .map(|step| place(field.key, layout.shift, step, size))
+                .map(|step| (first + step) & (size - 1))
                 .find(|at| layout.by_name.get(*at) == Some(&0));
             if let Some(entry) = free.and_then(|at| layout.by_name.get_mut(at)) {
                 *entry = number;
@@ -244,37 +267,31 @@ impl Layout {
     /// Returns the field with the name `name`, and its slot.
     #[inline]
     pub(crate) fn field(&self, name: &[u8]) -> Option<(u16, &Slot)> {
-        self.find(Key::new(name), name)
+        self.find(Key::new(name), |field| {
+            name.len() <= 16 || field.name.as_bytes() == name
+        })
     }
 
     /// Returns the field with a name of fewer than eight bytes: `bytes` are the bytes of the name, followed by zeros.
     #[inline]
     pub(crate) fn short_field(&self, bytes: u64, length: usize) -> Option<(u16, &Slot)> {
-        self.find(Key::short(bytes, length), &[])
+        self.find(Key::short(bytes, length), |_| true)
     }
 
-    #[inline]
-    fn find(&self, key: Key, name: &[u8]) -> Option<(u16, &Slot)> {
-        let size = self.by_name.len();
-        let mut step = 0;
+    #[inline(always)]
+    fn find(&self, key: Key, is_same: impl Fn(&Slot) -> bool) -> Option<(u16, &Slot)> {
+        let mask = self.by_name.len().wrapping_sub(1);
+        let mut at = (key.hash() >> self.shift) as usize;
         loop {
-            let at = place(key, self.shift, step, size);
             // A place without a field ends the search; there are always some.
-            let number = *self.by_name.get(at)?;
-            let slot = number.checked_sub(1)?;
+            let slot = self.by_name.get(at & mask)?.checked_sub(1)?;
             let field = self.fields.get(usize::from(slot))?;
-            if field.key == key && (key.length <= 16 || field.name.as_bytes() == name) {
+            if field.key == key && is_same(field) {
                 return Some((u16::from(slot), field));
             }
-            step += 1;
+            at += 1;
         }
     }
-}
-
-/// Returns the place in a table of `size` entries that a search looks at after `step` others.
-#[inline]
-fn place(key: Key, shift: u32, step: usize, size: usize) -> usize {
-    ((key.hash() >> shift) as usize).wrapping_add(step) & (size - 1)
 }
 
 #[cfg(test)]

@@ -82,8 +82,13 @@ impl Reader<'_, '_, '_> {
                 if depth == 0 {
                     self.is_in_metadata = field.is_metadata();
                 }
-                if self.value(field.form, slot, depth + 1)? {
-                    present |= bit;
+                match field.text {
+                    Some(kind) if self.peek() == Some(b'"') => {
+                        self.string(kind, field.form.of, slot)?;
+                        present |= bit;
+                    }
+                    _ if self.value(field.form, slot, depth + 1)? => present |= bit,
+                    _ => {}
                 }
                 if !self.another(b'}')? {
                     break;
@@ -147,16 +152,7 @@ impl Reader<'_, '_, '_> {
         }
         match first {
             b'"' => {
-                let kind = match form.values {
-                    Values::String => Kind::String,
-                    Values::Base64 => Kind::Base64,
-                    Values::Quantity => Kind::Quantity,
-                    Values::IntOrString => Kind::StringOrInt,
-                    Values::Time => Kind::Time,
-                    Values::MicroTime => Kind::MicroTime,
-                    _ => return None,
-                };
-                self.string(kind, form.of, slot)?;
+                self.string(form.text()?, form.of, slot)?;
             }
             b'{' => match form.values {
                 Values::FieldsV1 => self.fields_v1(form.of, slot, depth)?,
@@ -269,7 +265,7 @@ impl Reader<'_, '_, '_> {
     }
 
     /// Reads a string.
-    #[inline]
+    #[inline(always)]
     fn string(&mut self, kind: Kind, of: TypeId, slot: u16) -> Option<()> {
         let start = self.at + 1;
         let end = start + json::plain_run(self.bytes.get(start..)?);
