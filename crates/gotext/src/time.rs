@@ -101,6 +101,11 @@ impl Timestamp {
     /// # Errors
     /// Returns Go's message if the text is not a time.
     pub fn parse(text: &str, precision: Precision) -> Result<Self, TimeError> {
+        if precision == Precision::Seconds
+            && let Some(time) = parse_canonical(text)
+        {
+            return Ok(time);
+        }
         let (time, _) = Self::parse_in_zone(text, precision)?;
         Ok(match precision {
             Precision::Seconds => Self { nanos: 0, ..time },
@@ -175,6 +180,49 @@ impl From<Timestamp> for SystemTime {
         };
         shifted.and_then(|time| time.checked_add(nanos)).unwrap_or(UNIX_EPOCH)
     }
+}
+
+/// Returns the time of a text in the form that [`Timestamp::text`] writes with whole seconds. The full parser decides on
+/// all others, and on days that not every month has.
+fn parse_canonical(text: &str) -> Option<Timestamp> {
+    let [
+        a,
+        b,
+        c,
+        d,
+        b'-',
+        e,
+        f,
+        b'-',
+        g,
+        h,
+        b'T',
+        i,
+        j,
+        b':',
+        k,
+        l,
+        b':',
+        m,
+        n,
+        b'Z',
+    ] = text.as_bytes()
+    else {
+        return None;
+    };
+    let pair = |tens: &u8, ones: &u8| {
+        let (tens, ones) = (tens.wrapping_sub(b'0'), ones.wrapping_sub(b'0'));
+        (tens <= 9 && ones <= 9).then_some(u32::from(tens) * 10 + u32::from(ones))
+    };
+    let year = i64::from(pair(a, b)? * 100 + pair(c, d)?);
+    let (month, day) = (pair(e, f)?, pair(g, h)?);
+    let (hour, minute, second) = (pair(i, j)?, pair(k, l)?, pair(m, n)?);
+    let is_certain = (1..=12).contains(&month) && (1..=28).contains(&day) && hour < 24 && minute < 60 && second < 60;
+    let days = is_certain.then(|| days_from_civil(year, month, day))?;
+    Some(Timestamp {
+        seconds: days * SECONDS_A_DAY + i64::from(hour * 3600 + minute * 60 + second),
+        nanos: 0,
+    })
 }
 
 /// True if the text is certainly a time in the form that [`Timestamp::text`] writes with whole seconds. In doubt the
@@ -376,6 +424,36 @@ mod tests {
                 "{text}"
             );
             assert!(is_canonical(text) <= (text == canonical), "{text}");
+        }
+    }
+
+    #[test]
+    fn canonical_times_are_read_as_by_the_full_parser() {
+        let days = (-719_530_i64..2_932_900).step_by(997);
+        for seconds in days.map(|day| day * SECONDS_A_DAY + day.rem_euclid(SECONDS_A_DAY)) {
+            let time = Timestamp { seconds, nanos: 0 };
+            let text = time.text(Precision::Seconds);
+            if let Some(parsed) = parse_canonical(&text) {
+                assert_eq!(parsed, time, "{text}");
+            }
+            let full = Timestamp::parse_in_zone(&text, Precision::Seconds);
+            assert_eq!(
+                full.ok().map(|(time, _)| time),
+                Timestamp::parse(&text, Precision::Seconds).ok(),
+                "{text}"
+            );
+        }
+        let noon = "2026-11-21T12:00:00Z";
+        assert!(parse_canonical(noon).is_some());
+        for (at, byte) in (0..noon.len()).flat_map(|at| [(at, "x"), (at, "9"), (at, "0"), (at, "/")]) {
+            let mut text = noon.to_owned();
+            text.replace_range(at..=at, byte);
+            let full = Timestamp::parse_in_zone(&text, Precision::Seconds);
+            assert_eq!(
+                full.map(|(time, _)| time),
+                Timestamp::parse(&text, Precision::Seconds),
+                "{text}"
+            );
         }
     }
 

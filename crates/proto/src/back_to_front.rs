@@ -2,7 +2,7 @@ use crate::wire::Wire;
 
 /// Buffer that is written from its end to its beginning. A length precedes the bytes that it counts, so in this
 /// direction it is known when it is written, and no bytes are moved or measured twice.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct BackToFront {
     buffer: Vec<u8>,
     /// Start of the bytes written so far.
@@ -15,6 +15,14 @@ impl BackToFront {
             buffer: vec![0; capacity],
             start: capacity,
         }
+    }
+
+    /// Removes all bytes, and keeps the buffer for others unless it is larger than `max_kept` bytes.
+    pub(crate) fn clear(&mut self, max_kept: usize) {
+        if self.buffer.len() > max_kept {
+            self.buffer = Vec::new();
+        }
+        self.start = self.buffer.len();
     }
 
     /// Returns the bytes written so far.
@@ -36,6 +44,7 @@ impl BackToFront {
         clippy::indexing_slicing,
         reason = "the start never exceeds the length of the buffer"
     )]
+    #[inline]
     pub(crate) fn room(&mut self, length: usize) -> &mut [u8] {
         if length > self.start {
             self.grow(length);
@@ -67,6 +76,7 @@ impl BackToFront {
         clippy::indexing_slicing,
         reason = "the start never exceeds the length of the buffer"
     )]
+    #[inline]
     pub(crate) fn varint(&mut self, mut number: u64) {
         if number < 0x80 {
             self.room(1)[0] = number as u8;
@@ -87,20 +97,47 @@ impl BackToFront {
     }
 
     /// Writes a varint field.
+    #[inline]
     pub(crate) fn number(&mut self, field: u16, number: u64) {
+        if field < 16 && number < 0x80 {
+            if let [tag, value] = self.room(2) {
+                *tag = (field << 3) as u8 | Wire::Varint as u8;
+                *value = number as u8;
+            }
+            return;
+        }
         self.varint(number);
         self.tag(field, Wire::Varint);
     }
 
     /// Writes a length-delimited field.
+    #[inline]
     pub(crate) fn field(&mut self, field: u16, bytes: &[u8]) {
+        if field < 16 && bytes.len() < 0x80 {
+            // Tag and length have one byte each.
+            if let [tag, length, content @ ..] = self.room(bytes.len() + 2) {
+                *tag = (field << 3) as u8 | Wire::Bytes as u8;
+                *length = bytes.len() as u8;
+                content.copy_from_slice(bytes);
+            }
+            return;
+        }
         let end = self.len();
         self.bytes(bytes);
         self.close(field, end);
     }
 
     /// Prepends the tag and the length of all bytes written since the length was `end`.
+    #[inline]
     pub(crate) fn close(&mut self, field: u16, end: usize) {
+        let written = self.len() - end;
+        if field < 16 && written < 0x80 {
+            if let [tag, length] = self.room(2) {
+                *tag = (field << 3) as u8 | Wire::Bytes as u8;
+                *length = written as u8;
+            }
+            return;
+        }
         self.varint((self.len() - end) as u64);
         self.tag(field, Wire::Bytes);
     }

@@ -30,7 +30,24 @@ impl Messages {
 
 static NULL: Value = Value::Null;
 
-struct Encoder<'m, 'v> {
+impl<'m> Encoder<'m, '_> {
+    /// Creates an encoder that writes before the bytes in `out`.
+    pub(crate) fn new(messages: &'m Messages, out: BackToFront) -> Self {
+        Self {
+            messages,
+            out,
+            held: Vec::new(),
+            text: Vec::new(),
+        }
+    }
+
+    /// Returns the bytes written so far.
+    pub(crate) fn into_bytes(self) -> BackToFront {
+        self.out
+    }
+}
+
+pub(crate) struct Encoder<'m, 'v> {
     messages: &'m Messages,
     out: BackToFront,
     /// Field values of the enclosing messages, the innermost message last.
@@ -98,7 +115,8 @@ impl<'v> Encoder<'_, 'v> {
         Ok(())
     }
 
-    fn field(&mut self, number: u16, field: &Field, value: Option<&'v Value>) -> Result<(), EncodeError> {
+    /// Writes a field with its tag, if it has a form when it is not set.
+    pub(crate) fn field(&mut self, number: u16, field: &Field, value: Option<&'v Value>) -> Result<(), EncodeError> {
         match (&field.shape, value) {
             (Shape::List(item), Some(Value::List(list))) => {
                 for value in list.iter().rev() {
@@ -136,7 +154,7 @@ impl<'v> Encoder<'_, 'v> {
     }
 
     /// Writes one value with its tag; `null` is the zero value.
-    fn value(&mut self, number: u16, shape: &Shape, value: &'v Value) -> Result<(), EncodeError> {
+    pub(crate) fn value(&mut self, number: u16, shape: &Shape, value: &'v Value) -> Result<(), EncodeError> {
         match (shape, value) {
             (Shape::String, Value::String(text)) => self.out.field(number, text.as_bytes()),
             (Shape::String | Shape::Bytes, Value::Null) => self.out.field(number, &[]),
@@ -173,15 +191,10 @@ impl<'v> Encoder<'_, 'v> {
     }
 
     fn base64(&mut self, text: &str) -> Result<(), EncodeError> {
-        let padding = text.bytes().rev().take_while(|byte| *byte == b'=').count();
-        let length = (text.len() / 4 * 3).saturating_sub(padding);
-        match STANDARD.decode_slice(text, self.out.room(length)) {
-            Ok(decoded) if decoded == length => Ok(()),
-            _ => Err(EncodeError::Mismatch {
-                expected: "[]uint8",
-                found: "string",
-            }),
-        }
+        write_base64(text, &mut self.out).ok_or(EncodeError::Mismatch {
+            expected: "[]uint8",
+            found: "string",
+        })
     }
 
     /// Writes the fields of a type with its own encoding.
@@ -189,13 +202,11 @@ impl<'v> Encoder<'_, 'v> {
         match (scalar, value) {
             (Scalar::Quantity, Value::String(text)) => self.out.field(1, text.as_bytes()),
             (Scalar::Quantity, Value::Null) => self.out.field(1, b"0"),
-            (Scalar::IntOrString, Value::Int(number)) if i32::try_from(*number).is_ok() => self.int_or_string(*number),
-            (Scalar::IntOrString, Value::Null) => self.int_or_string(0),
-            (Scalar::IntOrString, Value::String(text)) => {
-                self.out.field(3, text.as_bytes());
-                self.out.number(2, 0);
-                self.out.number(1, 1);
+            (Scalar::IntOrString, Value::Int(number)) if i32::try_from(*number).is_ok() => {
+                write_int_or_string(*number, &mut self.out);
             }
+            (Scalar::IntOrString, Value::Null) => write_int_or_string(0, &mut self.out),
+            (Scalar::IntOrString, Value::String(text)) => write_string_or_int(text, &mut self.out),
             (Scalar::Time, Value::String(text)) => self.time(text, Precision::Seconds)?,
             (Scalar::MicroTime, Value::String(text)) => self.time(text, Precision::Micros)?,
             (Scalar::JsonSchemaOrBool, Value::Bool(allowed)) => self.out.number(1, u64::from(*allowed)),
@@ -244,25 +255,11 @@ impl<'v> Encoder<'_, 'v> {
         Ok(())
     }
 
-    fn int_or_string(&mut self, number: i64) {
-        self.out.field(3, &[]);
-        self.out.number(2, number.cast_unsigned());
-        self.out.number(1, 0);
-    }
-
     fn time(&mut self, text: &str, precision: Precision) -> Result<(), EncodeError> {
-        let time = Timestamp::parse(text, precision).map_err(|_| EncodeError::Mismatch {
+        write_time(text, precision, &mut self.out).ok_or(EncodeError::Mismatch {
             expected: "time",
             found: "string",
-        })?;
-        let nanos = match precision {
-            _ if time == Timestamp::ZERO => return Ok(()),
-            Precision::Seconds => 0,
-            Precision::Micros => u64::from(time.nanos / 1000 * 1000),
-        };
-        self.out.number(2, nanos);
-        self.out.number(1, time.seconds.cast_unsigned());
-        Ok(())
+        })
     }
 
     fn json_schema(&mut self, number: u16, value: &'v Value) -> Result<(), EncodeError> {
@@ -270,6 +267,41 @@ impl<'v> Encoder<'_, 'v> {
         let schema = json_schema.ok_or_else(|| EncodeError::NoMessage("JSONSchemaProps".into()))?;
         self.value(number, &Shape::Ref(schema), value)
     }
+}
+
+/// Writes the message of a number where a text is possible.
+pub(crate) fn write_int_or_string(number: i64, out: &mut BackToFront) {
+    out.field(3, &[]);
+    out.number(2, number.cast_unsigned());
+    out.number(1, 0);
+}
+
+/// Writes the message of a text where a number is possible.
+pub(crate) fn write_string_or_int(text: &str, out: &mut BackToFront) {
+    out.field(3, text.as_bytes());
+    out.number(2, 0);
+    out.number(1, 1);
+}
+
+/// Writes the message of a time. `None` if the text is not a time.
+pub(crate) fn write_time(text: &str, precision: Precision, out: &mut BackToFront) -> Option<()> {
+    let time = Timestamp::parse(text, precision).ok()?;
+    let nanos = match precision {
+        _ if time == Timestamp::ZERO => return Some(()),
+        Precision::Seconds => 0,
+        Precision::Micros => u64::from(time.nanos / 1000 * 1000),
+    };
+    out.number(2, nanos);
+    out.number(1, time.seconds.cast_unsigned());
+    Some(())
+}
+
+/// Writes the bytes that a text in base64 represents. `None` if it is not base64.
+pub(crate) fn write_base64(text: &str, out: &mut BackToFront) -> Option<()> {
+    let padding = text.bytes().rev().take_while(|byte| *byte == b'=').count();
+    let length = (text.len() / 4 * 3).saturating_sub(padding);
+    let decoded = STANDARD.decode_slice(text, out.room(length)).ok()?;
+    (decoded == length).then_some(())
 }
 
 fn double(value: &Value) -> Result<f64, EncodeError> {

@@ -1,6 +1,7 @@
 use std::borrow::Cow;
 
 use crate::DecodeError;
+use crate::back_to_front::BackToFront;
 use crate::wire::{Input, Wire, field_length, varint_len, write_bytes, write_field_head};
 
 /// Prefix of every object in protobuf, in storage and in transit.
@@ -101,6 +102,22 @@ pub fn write_envelope_head(api_version: &str, kind: &str, message: usize, out: &
     write_bytes(number::API_VERSION, api_version.as_bytes(), out);
     write_bytes(number::KIND, kind.as_bytes(), out);
     write_field_head(number::RAW, message, out);
+}
+
+/// Writes what follows the message of an object in its envelope, and returns the place where the message ends.
+pub(crate) fn begin_at_end(out: &mut BackToFront) -> usize {
+    out.bytes(&TAIL);
+    out.len()
+}
+
+/// Writes what precedes the message of an object in its envelope. The message is all that was written since `end`.
+pub(crate) fn finish_at_start(api_version: &str, kind: &str, end: usize, out: &mut BackToFront) {
+    out.close(number::RAW as u16, end);
+    let end = out.len();
+    out.field(number::KIND as u16, kind.as_bytes());
+    out.field(number::API_VERSION as u16, api_version.as_bytes());
+    out.close(number::TYPE_META as u16, end);
+    out.bytes(&MAGIC);
 }
 
 /// Framing of a list and its items, so that previously encoded items are sent unchanged: the head, then for each item

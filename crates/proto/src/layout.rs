@@ -1,7 +1,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use holdfast_record::RecordTypes;
 use holdfast_schema::types::{Field, Type, TypeId, TypeTable};
+
+use crate::record::RecordMessages;
 
 /// Protobuf messages of the types of a table.
 ///
@@ -12,6 +15,8 @@ pub struct Messages {
     nodes: Vec<Node>,
     /// Nodes of each type's message, by the type's index.
     of_types: Vec<Nodes>,
+    /// Records of the types and their messages.
+    pub(crate) records: Arc<RecordMessages>,
 }
 
 /// Range of the nodes of one message.
@@ -39,6 +44,7 @@ impl Messages {
         let mut messages = Self {
             nodes: Vec::new(),
             of_types: Vec::with_capacity(types.len()),
+            records: Arc::new(RecordMessages::new(RecordTypes::new(Arc::clone(&types)))),
             types: Arc::clone(&types),
         };
         for (_, of) in types.iter() {

@@ -18,6 +18,7 @@ mod envelope;
 mod error;
 mod layout;
 mod openapi;
+mod record;
 mod wire;
 
 pub use envelope::{

@@ -13,4 +13,7 @@
 #[path = "../invariants/mod.rs"]
 mod invariants;
 mod messages;
+mod records;
 mod reference;
+#[path = "../invariants/text.rs"]
+mod text_invariants;

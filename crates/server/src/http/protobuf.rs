@@ -14,11 +14,34 @@ use crate::http::ApiError;
 /// # Errors
 /// If objects of its kind have no protobuf form (406), or the object does not fit its type (500).
 pub(crate) fn from_json(messages: &Messages, text: &[u8]) -> Result<Vec<u8>, ApiError> {
+    if let Some(encoded) = from_record(messages, text) {
+        return Ok(encoded);
+    }
     let object = json::parse_deferring(text, &Limits::TRUSTED, OWNED_FIELDS);
     of_object(
         messages,
         &object.map_err(|error| ApiError::internal(error.to_string()))?,
     )
+}
+
+/// Encodes the object with the JSON `text` by way of its record, if it has one and begins with its kind and version, as
+/// stored objects of built-in kinds do.
+pub(crate) fn from_record(messages: &Messages, text: &[u8]) -> Option<Vec<u8>> {
+    let (kind, rest) = text_behind(text, br#"{"kind":""#)?;
+    let (api_version, _) = text_behind(rest, br#","apiVersion":""#)?;
+    let of = match (api_version, kind) {
+        // Its items precede its metadata, against the order of the type.
+        ("meta.k8s.io/v1beta1", "PartialObjectMetadataList") => return None,
+        _ => type_of(messages.types(), api_version, kind)?,
+    };
+    messages.envelope_of_text(of, api_version, kind, text)
+}
+
+/// Returns the text between `head` and the next quote, and the bytes behind the quote.
+fn text_behind<'t>(bytes: &'t [u8], head: &[u8]) -> Option<(&'t str, &'t [u8])> {
+    let rest = bytes.strip_prefix(head)?;
+    let (text, rest) = rest.split_at_checked(json::plain_run(rest))?;
+    Some((std::str::from_utf8(text).ok()?, rest.strip_prefix(b"\"")?))
 }
 
 /// Encodes an object in its envelope.
@@ -66,6 +89,14 @@ fn metadata_list_v1beta1(messages: &Messages, list: &Value) -> Result<Vec<u8>, A
 /// If the object cannot be encoded, as for [`from_json`].
 pub(crate) fn message(messages: &Messages, api_version: &str, kind: &str, object: &Value) -> Result<Vec<u8>, ApiError> {
     encode(messages, type_with_message(messages, api_version, kind)?, object)
+}
+
+/// Returns the message of an object of that version and kind with the JSON `text`, if it has a record.
+pub(crate) fn message_of_text(messages: &Messages, api_version: &str, kind: &str, text: &[u8]) -> Option<Vec<u8>> {
+    let of = type_of(messages.types(), api_version, kind)?;
+    let mut out = Vec::new();
+    messages.encode_text(of, text, &mut out)?;
+    Some(out)
 }
 
 /// Returns the type of the objects of a kind that has a protobuf form.
@@ -255,6 +286,42 @@ mod tests {
             items.iter().for_each(|item| frame.write_item(item, &mut out));
             frame.write_tail(&mut out);
             assert_eq!(out, from_json(&messages, text.as_bytes()).unwrap(), "{version}");
+        }
+    }
+
+    #[test]
+    fn encoding_by_record_equals_encoding_by_tree() {
+        let messages = messages();
+        for (text, has_record) in [
+            (
+                r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"},"data":{"a":"\n"}}"#,
+                true,
+            ),
+            (
+                r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","code":404}"#,
+                true,
+            ),
+            (
+                r#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1beta1","metadata":{"name":"a"}}"#,
+                true,
+            ),
+            (
+                r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{},"unknown":1}"#,
+                false,
+            ),
+            (r#"{"apiVersion":"v1","kind":"ConfigMap"}"#, false),
+            (r#"{"kind":"Bowl","apiVersion":"example.com/v1"}"#, false),
+            (
+                r#"{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1beta1","items":[]}"#,
+                false,
+            ),
+        ] {
+            let by_record = from_record(&messages, text.as_bytes());
+            assert_eq!(by_record.is_some(), has_record, "{text}");
+            let tree = json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap();
+            if let Some(bytes) = by_record {
+                assert_eq!(bytes, of_object(&messages, &tree).unwrap(), "{text}");
+            }
         }
     }
 

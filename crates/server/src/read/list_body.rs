@@ -147,10 +147,23 @@ impl ItemMessages {
         if let Some(writer) = &self.partial {
             let mut text = Vec::new();
             writer.item(item, &mut text)?;
-            return protobuf::message(messages, "meta.k8s.io/v1", "PartialObjectMetadata", &parsed(&text)?);
+            let (api_version, kind) = ("meta.k8s.io/v1", "PartialObjectMetadata");
+            return match protobuf::message_of_text(messages, api_version, kind, &text) {
+                Some(message) => Ok(message),
+                None => protobuf::message(messages, api_version, kind, &parsed(&text)?),
+            };
+        }
+        let is_stored_whole = self.is_stored_whole(item);
+        if is_stored_whole {
+            let text = item.entry.bytes_once();
+            let message = protobuf::message_of_text(messages, &requested.api_version, &requested.kind, &text);
+            if let Some(message) = message {
+                item.entry.set_encoded_length(message.len());
+                return Ok(message);
+            }
         }
         let stored = objects::tree(&item.entry);
-        if self.is_stored_whole(item) {
+        if is_stored_whole {
             let message = protobuf::message(messages, &requested.api_version, &requested.kind, &stored)?;
             item.entry.set_encoded_length(message.len());
             return Ok(message);

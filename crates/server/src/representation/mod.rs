@@ -18,6 +18,7 @@ use smol_str::SmolStr;
 
 use crate::http::ApiError;
 use crate::http::negotiation::{Format, MetaVersion, Representation, View};
+use crate::http::protobuf;
 use crate::http::query::Query;
 use crate::http::request::ResourceRequest;
 use crate::http::response::{self, Response};
@@ -291,6 +292,9 @@ pub(crate) async fn entry(
         && representation.format == Format::Protobuf
         && requested.is_stored_whole(entry)
     {
+        if let Some(encoded) = protobuf::from_record(&context.messages, &entry.bytes_once()) {
+            return Ok(response::bytes(code, Format::Protobuf.content_type(), encoded));
+        }
         let tree = match tree_at_hand {
             Some(tree) => objects::at_revision(tree.clone(), entry),
             None => objects::tree_or_rejection(entry)?,

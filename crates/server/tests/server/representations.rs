@@ -124,6 +124,36 @@ async fn a_write_is_answered_in_protobuf_as_a_read_of_what_it_stored() {
 }
 
 #[tokio::test]
+async fn lists_in_protobuf_have_the_objects_of_json() {
+    let server = Server::start().await;
+    let pods = "/api/v1/namespaces/default/pods";
+    // Texts with escapes, quantities, numbers, zero values, and maps that are not sorted in the request.
+    for name in ["a", "b"] {
+        let pod = format!(
+            r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"{name}","labels":{{"z":"1","a":"2"}},"annotations":{{"a":"<b>\n\u00e9"}}}},
+            "spec":{{"nodeSelector":{{}},"containers":[{{"name":"c","image":"i","resources":{{"limits":{{"cpu":"1500m","memory":"1Gi"}}}},
+            "ports":[{{"containerPort":80}}],"livenessProbe":{{"httpGet":{{"port":"http"}}}},"readinessProbe":{{"httpGet":{{"port":8080}}}}}}]}}}}"#
+        );
+        let created = server.post(pods, &pod).await;
+        assert_eq!(created.code, 201, "{}", created.message());
+    }
+    for (path, kind) in [
+        (pods, "PodList"),
+        ("/api/v1/namespaces", "NamespaceList"),
+        ("/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas", "FlowSchemaList"),
+        ("/apis/rbac.authorization.k8s.io/v1/clusterroles", "ClusterRoleList"),
+    ] {
+        let (_, _, read) = ask(&server, path, PROTOBUF).await;
+        let (_, _, text) = ask(&server, path, "application/json").await;
+        let mut text = json::parse(&text, &Limits::REQUEST).unwrap();
+        text.remove_at(&["apiVersion"]);
+        text.remove_at(&["kind"]);
+        let (_, read_kind, read) = decoded(&read);
+        assert_eq!((read_kind.as_str(), read), (kind, text), "{path}");
+    }
+}
+
+#[tokio::test]
 async fn metadata_alone_come_in_protobuf_in_both_versions() {
     let server = Server::start().await;
     server.post(CONFIG_MAPS, &config_map("a", "1")).await;

@@ -18,6 +18,7 @@ use crate::tree::{Entry, List, Map, Value};
 pub(super) use errors::quoted;
 use repetition::{path, without_repetition};
 use smol_str::SmolStr;
+use wide::u8x16;
 
 /// Open list or map, with the index of its first member on `items` or `entries`.
 enum Frame {
@@ -43,6 +44,11 @@ impl Room {
         frames: 16,
         items: 16,
         entries: 64,
+    };
+    const NONE: Self = Self {
+        frames: 0,
+        items: 0,
+        entries: 0,
     };
     const OF_PART: Self = Self {
         frames: 8,
@@ -554,31 +560,37 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Returns the number of leading bytes that are neither quote, backslash nor control character.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "the offset never exceeds the length of the text, nor a frame's first entry the number of entries"
-)]
-pub(super) fn plain_run(bytes: &[u8]) -> usize {
-    const ONES: u64 = u64::from_ne_bytes([1; 8]);
-    const HIGHS: u64 = ONES << 7;
-    let (words, _) = bytes.as_chunks::<8>();
-    let mut run = 0;
-    for word in words {
-        let word = u64::from_le_bytes(*word);
-        // Each term has the high bit set in the lowest byte that matches, and possibly in higher bytes.
-        let quote = word ^ (ONES * b'"' as u64);
-        let backslash = word ^ (ONES * b'\\' as u64);
-        let candidates = (quote.wrapping_sub(ONES) & !quote)
-            | (backslash.wrapping_sub(ONES) & !backslash)
-            | (word.wrapping_sub(ONES * 0x20) & !word);
-        let stops = candidates & HIGHS;
-        if stops != 0 {
-            return run + stops.trailing_zeros() as usize / 8;
-        }
-        run += 8;
+/// Appends the string that begins at byte `at` of a JSON text to `out`, without quotes and escapes, and returns its end.
+/// `None` if there is no string.
+pub fn unescape(text: &str, at: usize, out: &mut String) -> Option<usize> {
+    let mut reader = Reader::with_room(text, &Limits::TRUSTED, Dialect::Json, Duplicates::Replace, Room::NONE);
+    reader.at = at;
+    if reader.peek() != Some(b'"') {
+        return None;
     }
-    let rest = &bytes[run..];
+    match reader.string().ok()? {
+        Text::Plain(text) => out.push_str(text),
+        Text::Unescaped => out.push_str(&reader.unescaped),
+    }
+    Some(reader.at)
+}
+
+/// Returns the number of leading bytes that are neither quote, backslash nor control character.
+#[inline]
+pub fn plain_run(bytes: &[u8]) -> usize {
+    const SIZE: usize = 16;
+    let (blocks, rest) = bytes.as_chunks::<SIZE>();
+    let mut run = 0;
+    for block in blocks {
+        let block = u8x16::new(*block);
+        let is_control = block.min(u8x16::splat(0x1F)).cmp_eq(block);
+        let stops = block.cmp_eq(u8x16::splat(b'"')) | block.cmp_eq(u8x16::splat(b'\\')) | is_control;
+        let stops = stops.move_mask();
+        if stops != 0 {
+            return run + stops.trailing_zeros() as usize;
+        }
+        run += SIZE;
+    }
     run + rest
         .iter()
         .position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20))

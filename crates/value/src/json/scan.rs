@@ -126,6 +126,29 @@ impl Scan {
     }
 }
 
+/// True if the text has no other escapes than those of quotes.
+pub fn escapes_only_quotes(text: &str) -> bool {
+    const SIZE: usize = 16;
+    let (blocks, rest) = text.as_bytes().as_chunks::<SIZE>();
+    let mut last = [0; SIZE];
+    for (place, byte) in last.iter_mut().zip(rest) {
+        *place = *byte;
+    }
+    let mut ends_with_backslash = 0;
+    for block in blocks.iter().chain([&last]) {
+        let bytes = u8x16::new(*block);
+        let set = |byte: u8| bytes.cmp_eq(u8x16::splat(byte)).move_mask() as u32;
+        let backslashes = set(b'\\');
+        let behind = backslashes << 1 | ends_with_backslash;
+        ends_with_backslash = behind >> SIZE;
+        if behind & !set(b'"') & 0xFFFF != 0 {
+            return false;
+        }
+    }
+    // The last block ends with a zero, so no backslash is left.
+    true
+}
+
 /// Sets each bit for which the number of set bits up to and including it is odd.
 fn parity(mut bits: u64) -> u64 {
     for distance in [1, 2, 4, 8, 16, 32] {
@@ -165,6 +188,20 @@ mod tests {
         const COMPACT: &str = r#"{"b":[1,{"c":"x,{\"\\"},[],{}],"a":{"d":null,"e":[true]},"f":""}"#;
         assert!(is_compact(COMPACT.as_bytes()) && is_compact(br#"{"a \" b":" \\"}"#));
         assert!(!is_compact(br#"{"a":"\\", "b":1}"#) && !is_compact(b"[1,\n2]"));
+    }
+
+    #[test]
+    fn escapes_of_other_characters_are_found_anywhere() {
+        for length in 0..40 {
+            let text = "a".repeat(length);
+            assert!(escapes_only_quotes(&text));
+            assert!(escapes_only_quotes(&format!(r#"{text}\""#)), "{length}");
+            assert!(escapes_only_quotes(&format!(r#"{text}\""\"x"#)), "{length}");
+            for odd in [r"\n", r"\\", r"\", r#"\\""#, r#"\"\u0041"#] {
+                assert!(!escapes_only_quotes(&format!("{text}{odd}")), "{length} {odd}");
+                assert!(!escapes_only_quotes(&format!("{text}{odd}{text}")), "{length} {odd}");
+            }
+        }
     }
 
     /// Finds the end of a container byte by byte.
