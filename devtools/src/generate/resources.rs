@@ -207,8 +207,9 @@ fn version(facts: &Facts, group: &str, plural: &str, fact: &Value, out: &mut Str
     }
     list(out, "reset", &reset(&fact["resetFields"]["main"])?);
     let subresources = fact["subresources"].as_array().into_iter().flatten();
-    let lines: anyhow::Result<Vec<String>> = subresources.map(|sub| subresource(fact, sub)).collect();
-    let lines = lines?;
+    let lines = subresources
+        .map(|sub| subresource(fact, sub))
+        .collect::<anyhow::Result<Vec<String>>>()?;
     if !lines.is_empty() {
         let _ = writeln!(out, "subresources = [\n{}]", lines.concat());
     }
