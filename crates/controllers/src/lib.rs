@@ -31,7 +31,6 @@ mod policy_status;
 mod pool_status;
 mod queue;
 mod quota;
-mod recent;
 mod reconcile;
 mod rejection;
 mod service_cidr;
@@ -410,9 +409,8 @@ mod tests {
     use super::*;
 
     /// Modules in order, lowest first.
-    const LAYERS: [&str; 28] = [
+    const LAYERS: [&str; 27] = [
         "queue",
-        "recent",
         "reconcile",
         "rejection",
         "aggregation",
