@@ -34,8 +34,8 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         assert!(rest.intersection(other).is_empty());
     }
     let objects = [first, second].map(|line| json::parse(line, &LIMITS).ok());
-    if let [Some(live), Some(config)] = objects {
-        applies(live, config);
+    if let [Some(existing), Some(config)] = objects {
+        applies(existing, config);
     }
 });
 
@@ -46,22 +46,22 @@ fn reads_back(set: &Set) {
 }
 
 /// An update succeeds whatever managed fields an object has. An apply that succeeds changes nothing when it is repeated.
-fn applies(mut live: Value, mut config: Value) {
-    if live.as_map().is_none() || config.as_map().is_none() {
+fn applies(mut existing: Value, mut config: Value) {
+    if existing.as_map().is_none() || config.as_map().is_none() {
         return;
     }
-    for object in [&mut live, &mut config] {
+    for object in [&mut existing, &mut config] {
         object.set_at(&["apiVersion"], "v1".into());
         object.set_at(&["kind"], "Thing".into());
     }
-    live.set_at(&["metadata", "uid"], "u".into());
-    let _ = check_managed_fields(&live);
-    let _ = blame(&live);
+    existing.set_at(&["metadata", "uid"], "u".into());
+    let _ = check_managed_fields(&existing);
+    let _ = blame(&existing);
     let now = SystemTime::UNIX_EPOCH;
-    let mut updated = MANAGER.update(Some(&live), config.clone(), "updater", now);
+    let mut updated = MANAGER.update(Some(&existing), config.clone(), "updater", now);
     assert!(check_managed_fields(&updated).is_ok(), "{updated}");
-    keep_times(&mut updated, &live, |a, b| a == b);
-    let Ok(applied) = MANAGER.apply(Some(&live), &config, "applier", true, now) else {
+    keep_times(&mut updated, &existing, |a, b| a == b);
+    let Ok(applied) = MANAGER.apply(Some(&existing), &config, "applier", true, now) else {
         return;
     };
     let again = MANAGER.apply(Some(&applied.object), &config, "applier", false, now).expect("what was applied can be applied again");

@@ -44,7 +44,7 @@ const WORDS: [(&str, &str); 11] = [
 ];
 
 /// Names that the style guide replaces, found in lines of code.
-const NAMES: [(&str, &str); 5] = [
+const NAMES: [(&str, &str); 7] = [
     ("constructor named of", r"\b(fn|let) of\b"),
     ("constant named MOST or PATIENCE", r"\b(const|static) (MOST|PATIENCE)\b"),
     (
@@ -54,6 +54,11 @@ const NAMES: [(&str, &str); 5] = [
     (
         "tuple as a parameter",
         r"^\s*\(\w+(, \w+)+\): \(|\bfn \w+[^=;{]*[(,] *\(\w+(, \w+)+\): ",
+    ),
+    ("existing object named live", r"(\blet |\bmut |[&(|])live\b"),
+    (
+        "CRD named definition",
+        r"\bresource\.definition\b|\bdefinition: (Option|Some|None)\b",
     ),
     (
         "test named by a question",

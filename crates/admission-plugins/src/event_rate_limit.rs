@@ -3,13 +3,13 @@
 use std::time::SystemTime;
 
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
+use holdfast_limits::{KeyHash, KeyHasher, LruMap, TokenBucket};
 use holdfast_resource::table::items;
 use holdfast_resource::{Operation, Rejection, WriteContext};
 use holdfast_schema::Field;
 use holdfast_value::Value;
 use parking_lot::Mutex;
 
-use super::recent::Recent;
 use holdfast_kinds::validation::Errors;
 
 /// Plugin that rejects events above the configured rate limits:
@@ -115,7 +115,9 @@ impl EventLimit {
 
 impl EventRateLimit {
     pub(super) fn new(limits: &[EventLimit]) -> Self {
-        let limits = limits.iter().map(|limit| (limit.clone(), Mutex::default()));
+        let limits = limits
+            .iter()
+            .map(|limit| (limit.clone(), Mutex::new(Buckets::new(limit))));
         Self {
             limits: limits.collect(),
         }
@@ -153,7 +155,7 @@ impl AdmissionPlugin for EventRateLimit {
         let mut reached = Vec::new();
         for (limit, buckets) in &self.limits {
             let (name, key) = key_of(limit.kind, context, object);
-            if !buckets.lock().take(limit, &key, context.now()) {
+            if !buckets.lock().take(&key, context.now()) {
                 let said = format!("limit reached on type {name} for key {key}");
                 if !reached.contains(&said) {
                     reached.push(said);
@@ -189,30 +191,30 @@ fn key_of(kind: LimitKind, context: &WriteContext<'_>, event: Option<&Value>) ->
     }
 }
 
-/// Buckets of one limit.
-type Buckets = Recent<Bucket>;
-
-struct Bucket {
-    tokens: f64,
-    filled: SystemTime,
+/// Buckets of one limit, by the hash of their key.
+struct Buckets {
+    per_second: f64,
+    burst: u32,
+    hasher: KeyHasher,
+    buckets: LruMap<KeyHash, TokenBucket<SystemTime>>,
 }
 
 impl Buckets {
-    /// Removes a token from the bucket of `key`. Returns false if the bucket is empty.
-    fn take(&mut self, limit: &EventLimit, key: &str, now: SystemTime) -> bool {
-        let burst = f64::from(limit.burst);
-        let bucket = self.get_or_make(key, limit.most, || Bucket {
-            tokens: burst,
-            filled: now,
-        });
-        let passed = now.duration_since(bucket.filled).unwrap_or_default().as_secs_f64();
-        let tokens = (bucket.tokens + passed * f64::from(limit.per_second)).min(burst);
-        let taken = tokens >= 1.0;
-        if taken {
-            bucket.tokens = tokens - 1.0;
-            bucket.filled = now;
+    fn new(limit: &EventLimit) -> Self {
+        Self {
+            per_second: f64::from(limit.per_second),
+            burst: u32::try_from(limit.burst).unwrap_or_default(),
+            hasher: KeyHasher::default(),
+            buckets: LruMap::new(limit.most),
         }
-        taken
+    }
+
+    /// Removes a token from the bucket of `key`. Returns false if the bucket is empty.
+    fn take(&mut self, key: &str, now: SystemTime) -> bool {
+        let bucket = || TokenBucket::new(self.per_second, self.burst, now);
+        self.buckets
+            .get_or_insert_with(self.hasher.hash(key), bucket)
+            .spend(now)
     }
 }
 
@@ -236,9 +238,9 @@ mod tests {
         let limit = limits("{limits: [{type: User, qps: 2, burst: 2, cacheSize: 2}]}")
             .unwrap()
             .remove(0);
-        let mut buckets = Buckets::default();
+        let mut buckets = Buckets::new(&limit);
         let start = SystemTime::UNIX_EPOCH;
-        let mut take = |key: &str, millis: u64| buckets.take(&limit, key, start + Duration::from_millis(millis));
+        let mut take = |key: &str, millis: u64| buckets.take(key, start + Duration::from_millis(millis));
         assert_eq!(
             [take("a", 0), take("a", 0), take("a", 499), take("a", 500)],
             [true, true, false, true]

@@ -7,13 +7,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use holdfast_admission::{AdmissionPlugin, Calls, Consultation, Interest};
+use holdfast_limits::{KeyHash, KeyHasher, LruMap};
 use holdfast_resource::table::items;
 use holdfast_resource::{Operation, Rejection, WriteContext};
 use holdfast_schema::Field;
 use holdfast_value::{Limits, Map, Value, json};
 use parking_lot::Mutex;
-
-use super::recent::Recent;
 
 /// Plugin that asks a webhook if Pods may run their images:
 /// <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#imagepolicywebhook>.
@@ -35,7 +34,9 @@ pub type ImageReview<'a> = Pin<Box<dyn Future<Output = Result<Vec<u8>, String>> 
 pub struct ImagePolicy {
     settings: ImagePolicySettings,
     reviewer: Box<dyn ImageReviewer>,
-    said: Mutex<Recent<Option<(Answer, SystemTime)>>>,
+    hasher: KeyHasher,
+    /// Answers and the times at which they expire, by the hash of the images.
+    answers: Mutex<LruMap<KeyHash, (Answer, SystemTime)>>,
 }
 
 /// Configuration of the plugin.
@@ -119,7 +120,8 @@ impl ImagePolicy {
         Self {
             settings,
             reviewer,
-            said: Mutex::default(),
+            hasher: KeyHasher::default(),
+            answers: Mutex::new(LruMap::new(MAX_CACHED_RESPONSES)),
         }
     }
 
@@ -144,7 +146,8 @@ impl ImagePolicy {
                 self.settings.deny
             };
             let until = context.now().checked_add(lasts).unwrap_or(context.now());
-            *self.said.lock().get_or_make(&key, MAX_CACHED_RESPONSES, || None) = Some((answer.clone(), until));
+            let hash = self.hasher.hash(key.as_str());
+            self.answers.lock().insert(hash, (answer.clone(), until));
         }
         for (key, value) in &answer.annotations {
             note(context, key, value);
@@ -160,8 +163,8 @@ impl ImagePolicy {
 
     /// Returns the cached response for the same images, unless it has expired.
     fn known(&self, key: &str, now: SystemTime) -> Option<Answer> {
-        let mut said = self.said.lock();
-        let (answer, until) = said.get_or_make(key, MAX_CACHED_RESPONSES, || None).as_ref()?;
+        let mut answers = self.answers.lock();
+        let (answer, until) = answers.get(&self.hasher.hash(key))?;
         (now < *until).then(|| answer.clone())
     }
 

@@ -34,7 +34,6 @@ mod pod_security;
 mod pod_toleration_restriction;
 mod pod_topology_labels;
 mod priority;
-mod recent;
 mod resource_quota;
 mod runtime_class;
 mod service_account;

@@ -3,9 +3,8 @@
 use test_support::Layers;
 
 /// The modules in order, lowest first.
-const LAYERS: [&str; 35] = [
+const LAYERS: [&str; 34] = [
     "common",
-    "recent",
     "always",
     "always_pull_images",
     "certificates",

@@ -90,7 +90,7 @@ fn anonymous_error(anonymous: &AnonymousConfig) -> Option<FieldError> {
     let shown = format!("[]apiserver.AnonymousAuthCondition{{{}}}", texts.join(", "));
     let path = FieldPath::new("anonymous.conditions");
     let why = "enabled should be set to true when conditions are defined";
-    Some(FieldError::invalid_shown(&path, shown, why))
+    Some(FieldError::invalid_text(&path, shown, why))
 }
 
 /// Validator of one issuer.

@@ -8,18 +8,17 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use holdfast_gotext::time::{Precision, Timestamp};
+use holdfast_limits::{LruMap, TokenBucket};
 use holdfast_schema::metadata::formats::dns_subdomain;
 use holdfast_server::http::negotiation::PatchType;
 use holdfast_server::operations::loopback::{Client, RequestError};
 use holdfast_value::{SmolStr, Value};
 use parking_lot::Mutex;
 
-use crate::recent::Recent;
-
 /// Minimum number of objects and events that a recorder remembers.
 const REMEMBERED: usize = 2048;
 /// Number of events about one object that are sent without delay.
-const SPAM_BURST: f64 = 25.0;
+const SPAM_BURST: u32 = 25;
 /// Time after which one more event about an object is sent.
 const SPAM_REFILL: Duration = Duration::from_secs(300);
 /// Number of different messages for one reason from which on events are combined.
@@ -229,31 +228,25 @@ fn event_name(object: &Value, now: SystemTime) -> String {
 
 /// Events that a recorder has sent.
 struct SentEvents {
-    /// Number of further events about an object, and the time of that number.
-    budgets: Recent<Subject, Budget>,
+    /// Limits of the events about each object.
+    budgets: LruMap<Subject, TokenBucket<SystemTime>>,
     /// Messages of recent events by object and reason.
-    similar: Recent<(Subject, SmolStr), Similar>,
+    similar: LruMap<(Subject, SmolStr), Similar>,
     /// Counts by object, reason and message; combined events have no message.
-    counted: Recent<(Subject, SmolStr, Option<SmolStr>), Counted>,
+    counted: LruMap<(Subject, SmolStr, Option<SmolStr>), Counted>,
     /// Series by object, reason and action.
-    series: Recent<[SmolStr; 6], Series>,
+    series: LruMap<[SmolStr; 6], Series>,
 }
 
 impl Default for SentEvents {
     fn default() -> Self {
         Self {
-            budgets: Recent::new(REMEMBERED),
-            similar: Recent::new(REMEMBERED),
-            counted: Recent::new(REMEMBERED),
-            series: Recent::new(REMEMBERED),
+            budgets: LruMap::new(REMEMBERED),
+            similar: LruMap::new(REMEMBERED),
+            counted: LruMap::new(REMEMBERED),
+            series: LruMap::new(REMEMBERED),
         }
     }
-}
-
-#[derive(Clone, Copy)]
-struct Budget {
-    events: f64,
-    at: SystemTime,
 }
 
 #[derive(Clone)]
@@ -337,16 +330,8 @@ impl SentEvents {
 
     /// Spends one event of an object's budget. Returns false if there is none.
     fn spend(&mut self, subject: Subject, now: SystemTime) -> bool {
-        let before = self.budgets.get(&subject).copied().unwrap_or(Budget {
-            events: SPAM_BURST,
-            at: now,
-        });
-        let refilled = since(before.at, now).as_secs_f64() / SPAM_REFILL.as_secs_f64();
-        let events = (before.events + refilled).min(SPAM_BURST);
-        let is_allowed = events >= 1.0;
-        let left = if is_allowed { events - 1.0 } else { events };
-        self.budgets.insert(subject, Budget { events: left, at: now });
-        is_allowed
+        let full = || TokenBucket::new(1.0 / SPAM_REFILL.as_secs_f64(), SPAM_BURST, now);
+        self.budgets.get_or_insert_with(subject, full).spend(now)
     }
 
     /// Counts an event of `events.k8s.io`. Returns the series to write; `None` if it was written recently.

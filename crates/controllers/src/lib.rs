@@ -32,7 +32,6 @@ mod policy_status;
 mod pool_status;
 mod queue;
 mod quota;
-mod recent;
 mod reconcile;
 mod rejection;
 mod service_cidr;
@@ -421,9 +420,8 @@ mod tests {
     use super::*;
 
     /// Modules in order, lowest first.
-    const LAYERS: [&str; 29] = [
+    const LAYERS: [&str; 28] = [
         "queue",
-        "recent",
         "reconcile",
         "rejection",
         "aggregation",

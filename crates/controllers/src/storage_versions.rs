@@ -137,7 +137,7 @@ struct ServerStorageVersion {
 /// once.
 fn server_versions(client: &Client, own: &StorageVersions) -> Vec<ServerStorageVersion> {
     let registry = client.registry();
-    let built_in = registry.resources().filter(|resource| resource.definition.is_none());
+    let built_in = registry.resources().filter(|resource| resource.crd.is_none());
     let mut resources: Vec<&Arc<Resource>> = built_in.collect();
     resources.sort_by_key(|resource| (resource.group.clone(), resource.plural.clone()));
     let mut seen = BTreeSet::new();

@@ -119,7 +119,7 @@ fn stored(store: &Arc<Store>) -> impl Fn() -> Result<(), String> + Send + Sync +
 /// that task.
 fn with_storage_versions(health: Health, barrier: Arc<StorageVersionBarrier>, background: &Background) -> Health {
     const NAME: &str = holdfast_controllers::STORAGE_VERSIONS;
-    let (ready, live) = (background.clone(), background.clone());
+    let (ready, livez) = (background.clone(), background.clone());
     health
         .with(NAME, &[Endpoint::Healthz, Endpoint::Readyz], move || {
             if !barrier.is_complete() {
@@ -127,7 +127,7 @@ fn with_storage_versions(health: Health, barrier: Arc<StorageVersionBarrier>, ba
             }
             ready.outcome(NAME)
         })
-        .with(NAME, &[Endpoint::Livez], move || live.outcome(NAME))
+        .with(NAME, &[Endpoint::Livez], move || livez.outcome(NAME))
 }
 
 /// Parts of the server that the health checks look at.

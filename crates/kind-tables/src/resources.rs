@@ -326,7 +326,7 @@ fn resource(group: &SmolStr, words: &[&str]) -> Option<Resource> {
         strategy: Arc::new(Generic),
         capabilities: Capabilities::default(),
         conventions: Conventions::BUILT_IN,
-        definition: None,
+        crd: None,
     })
 }
 

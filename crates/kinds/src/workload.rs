@@ -49,7 +49,7 @@ pub(crate) fn unsupported_strategy(strategy: &Field<'_, '_>, types: &[&str]) -> 
     };
     let named = Value::from(strategy.child("type").text());
     let shown = format!(r#"{{"Type":{named},"RollingUpdate":{shown}}}"#);
-    FieldError::not_supported_shown(&strategy.path(), &shown, types)
+    FieldError::not_supported_text(&strategy.path(), &shown, types)
 }
 
 /// Validates `selector` and `template` of a workload's spec.

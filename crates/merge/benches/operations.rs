@@ -110,21 +110,23 @@ fn operations(criterion: &mut Criterion) {
 }
 
 fn run(updater: &Updater<IdentityConverter>, steps: &[Step], nothing: &Typed, objects: &[Typed]) -> (Typed, Managers) {
-    let mut live = nothing.clone();
+    let mut existing = nothing.clone();
     let mut managers = Managers::new();
     for (step, object) in steps.iter().zip(objects) {
         match step {
             Step::Apply(manager) => {
-                let applied = updater.apply(&live, object, "v1", managers, manager, false).unwrap();
-                live = applied.object.unwrap_or(live);
+                let applied = updater
+                    .apply(&existing, object, "v1", managers, manager, false)
+                    .unwrap();
+                existing = applied.object.unwrap_or(existing);
                 managers = applied.managers;
             }
             Step::Update(manager, version) => {
-                (live, managers) = updater.update(&live, object, version, managers, manager).unwrap();
+                (existing, managers) = updater.update(&existing, object, version, managers, manager).unwrap();
             }
         }
     }
-    (live, managers)
+    (existing, managers)
 }
 
 impl Case {

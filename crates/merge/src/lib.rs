@@ -29,17 +29,17 @@
 //! // Alice applies first and owns what she applied.
 //! let nothing = Typed::trusted(Value::Null, schema.clone(), scale);
 //! let first = updater.apply(&nothing, &object(r#"{"replicas":3}"#), "v1", Managers::new(), "alice", false).unwrap();
-//! let live = first.object.unwrap();
+//! let existing = first.object.unwrap();
 //! assert_eq!(first.managers.get("alice").unwrap().set.to_fields_v1(), r#"{"f:replicas":{}}"#);
 //!
 //! // Bob wants another value: a conflict.
 //! let wish = object(r#"{"replicas":5}"#);
-//! let rejected = updater.apply(&live, &wish, "v1", first.managers.clone(), "bob", false);
+//! let rejected = updater.apply(&existing, &wish, "v1", first.managers.clone(), "bob", false);
 //! let Err(ApplyError::Conflicts(conflicts)) = rejected else { panic!("bob went through") };
 //! assert_eq!(conflicts.to_string(), r#"conflict with "alice": .replicas"#);
 //!
 //! // With force the field becomes his.
-//! let forced = updater.apply(&live, &wish, "v1", first.managers, "bob", true).unwrap();
+//! let forced = updater.apply(&existing, &wish, "v1", first.managers, "bob", true).unwrap();
 //! assert!(forced.managers.get("alice").is_none());
 //! ```
 

@@ -177,15 +177,15 @@ impl<C: Converter> Updater<C> {
     /// errors if the objects do not fit their types or cannot be converted.
     pub fn apply(
         &self,
-        live: &Typed,
+        existing: &Typed,
         config: &Typed,
         version: &str,
         managers: Managers,
         manager: &str,
         force: bool,
     ) -> Result<Applied, ApplyError> {
-        let mut managers = self.reconcile(live, managers)?;
-        let merged = live.merge(config).map_err(invalid("merge config"))?;
+        let mut managers = self.reconcile(existing, managers)?;
+        let merged = existing.merge(config).map_err(invalid("merge config"))?;
         let wanted = config.to_field_set().map_err(invalid("get field set"))?;
         if self.ignored_fields.is_some() && self.ignore_filter.is_some() {
             return Err(ApplyError::BothIgnored);
@@ -208,7 +208,7 @@ impl<C: Converter> Updater<C> {
             Some(last) if dropped => self.prune(merged, &managers, manager, &last)?,
             _ => merged,
         };
-        self.applied(live, object, version, managers, manager, force)
+        self.applied(existing, object, version, managers, manager, force)
     }
 
     /// Applies like [`Updater::apply`] when nothing is to be removed: `manager` has applied nothing yet, or configures
@@ -219,16 +219,16 @@ impl<C: Converter> Updater<C> {
     /// Returns the errors of [`Updater::apply`].
     pub fn apply_unpruned(
         &self,
-        live: &Typed,
+        existing: &Typed,
         config: &Typed,
         version: &str,
         others: Managers,
         manager: &str,
         force: bool,
     ) -> Result<Applied, ApplyError> {
-        let others = self.reconcile(live, others)?;
-        let merged = live.merge(config).map_err(invalid("merge config"))?;
-        self.applied(live, merged, version, others, manager, force)
+        let others = self.reconcile(existing, others)?;
+        let merged = existing.merge(config).map_err(invalid("merge config"))?;
+        self.applied(existing, merged, version, others, manager, force)
     }
 
     /// Validates a configuration and returns it with the fields that an apply of it owns, except the paths of `but`, as
@@ -251,11 +251,11 @@ impl<C: Converter> Updater<C> {
         }
     }
 
-    /// Returns the fields that a manager owns after it replaces `live`, which has no managers yet, except the paths of
+    /// Returns the fields that a manager owns after it replaces `existing`, which has no managers yet, except the paths of
     /// `but`, as [`Typed::to_changed_fields_v1`] does.
-    pub fn changed_fields_v1(&self, live: &Typed, new: &Typed, version: &str, but: &Set) -> Option<Value> {
+    pub fn changed_fields_v1(&self, existing: &Typed, new: &Typed, version: &str, but: &Set) -> Option<Value> {
         let ignored = self.ignored(version)?.cloned().unwrap_or_default();
-        new.to_changed_fields_v1(live, but, &ignored)
+        new.to_changed_fields_v1(existing, but, &ignored)
     }
 
     /// Returns the ignored paths, each with everything below it; `None` if the ignored fields cannot be expressed as
@@ -273,7 +273,7 @@ impl<C: Converter> Updater<C> {
     /// Resolves the result of an apply by `manager` against all other managers.
     fn applied(
         &self,
-        live: &Typed,
+        existing: &Typed,
         object: Typed,
         version: &str,
         mut managers: Managers,
@@ -281,13 +281,13 @@ impl<C: Converter> Updater<C> {
         force: bool,
     ) -> Result<Applied, ApplyError> {
         if managers.iter().any(|(name, _)| name != manager) {
-            (managers, _) = self.change_owners(live, &object, version, managers, manager, force)?;
+            (managers, _) = self.change_owners(existing, &object, version, managers, manager, force)?;
         } else {
             // Without other managers there are no conflicts and no owners to replace, so the changes need not be
             // computed.
             managers.retain(|_, owned| !owned.set.is_empty());
         }
-        let unchanged = !self.return_input_on_noop && live.value() == object.value();
+        let unchanged = !self.return_input_on_noop && existing.value() == object.value();
         Ok(Applied {
             object: (!unchanged).then_some(object),
             managers,
@@ -301,14 +301,14 @@ impl<C: Converter> Updater<C> {
     /// Fails if the objects do not fit their types or cannot be converted.
     pub fn update(
         &self,
-        live: &Typed,
+        existing: &Typed,
         new: &Typed,
         version: &str,
         managers: Managers,
         manager: &str,
     ) -> Result<(Typed, Managers), ApplyError> {
-        let managers = self.reconcile(live, managers)?;
-        let (mut managers, comparison) = self.change_owners(live, new, version, managers, manager, true)?;
+        let managers = self.reconcile(existing, managers)?;
+        let (mut managers, comparison) = self.change_owners(existing, new, version, managers, manager, true)?;
         let before = managers.remove(manager).map(|owned| owned.set).unwrap_or_default();
         let after = before
             .difference(&comparison.removed)
@@ -326,10 +326,10 @@ impl<C: Converter> Updater<C> {
     }
 
     /// Adapts the managers' sets to the schema of the existing object.
-    fn reconcile(&self, live: &Typed, managers: Managers) -> Result<Managers, ApplyError> {
+    fn reconcile(&self, existing: &Typed, managers: Managers) -> Result<Managers, ApplyError> {
         let mut reconciled = Managers::new();
         for (name, mut owned) in managers {
-            let converted = match self.converter.convert(live, &owned.api_version) {
+            let converted = match self.converter.convert(existing, &owned.api_version) {
                 Ok(converted) => converted,
                 // Managers of versions that no longer exist are dropped.
                 Err(ConvertError::MissingVersion(_)) => continue,

@@ -54,7 +54,7 @@ pub(super) fn names<'r>(
     group_version: &'r GroupVersion,
 ) -> impl Iterator<Item = SmolStr> + use<'r> {
     let served = registry.served_in(group_version);
-    let is_custom = |served: &Served| served.resource.definition.is_some();
+    let is_custom = |served: &Served| served.resource.crd.is_some();
     served.filter(is_custom).flat_map(|served| {
         let version = served.version();
         let list = KindName::new(version.group_version.clone(), version.list_kind.clone());

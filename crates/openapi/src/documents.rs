@@ -290,7 +290,7 @@ enum ListedKinds<'a> {
 }
 
 fn add_fingerprint(print: &mut Vec<u8>, resource: &Resource) {
-    if let Some(definition) = &resource.definition {
+    if let Some(definition) = &resource.crd {
         print.push(b'\n');
         print.extend_from_slice(definition.name.as_bytes());
         print.push(b' ');

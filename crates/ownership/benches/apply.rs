@@ -27,18 +27,18 @@ fn deployment(criterion: &mut Criterion) {
 
     let config = object(&configuration("nginx:1.14.2"));
     let changed = object(&configuration("nginx:1.25"));
-    let created = manager.update(None, object(&live()), "creator", at(0));
+    let created = manager.update(None, object(&existing()), "creator", at(0));
     let Ok(applied) = manager.apply(Some(&created), &config, "alpha", true, at(1)) else {
         return;
     };
     let other =
         object(r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","labels":{"team":"a"}}}"#);
-    let Ok(live) = manager.apply(Some(&applied.object), &other, "bravo", false, at(2)) else {
+    let Ok(existing) = manager.apply(Some(&applied.object), &other, "bravo", false, at(2)) else {
         return;
     };
-    let live = live.object;
+    let existing = existing.object;
     let scaled = {
-        let mut scaled = live.clone();
+        let mut scaled = existing.clone();
         scaled.set_at(&["spec", "replicas"], 7.into());
         scaled
     };
@@ -47,14 +47,14 @@ fn deployment(criterion: &mut Criterion) {
     group.bench_function("apply unchanged", |bench| {
         bench.iter(|| {
             manager
-                .apply(Some(black_box(&live)), &config, "alpha", false, at(3))
+                .apply(Some(black_box(&existing)), &config, "alpha", false, at(3))
                 .is_ok()
         });
     });
     group.bench_function("apply one change", |bench| {
         bench.iter(|| {
             manager
-                .apply(Some(black_box(&live)), &changed, "alpha", false, at(3))
+                .apply(Some(black_box(&existing)), &changed, "alpha", false, at(3))
                 .is_ok()
         });
     });
@@ -62,9 +62,9 @@ fn deployment(criterion: &mut Criterion) {
         bench.iter(|| manager.apply(None, black_box(&config), "alpha", false, at(3)).is_ok());
     });
     group.bench_function("update one change", |bench| {
-        bench.iter(|| manager.update(Some(black_box(&live)), scaled.clone(), "tool", at(3)));
+        bench.iter(|| manager.update(Some(black_box(&existing)), scaled.clone(), "tool", at(3)));
     });
-    group.bench_function("blame", |bench| bench.iter(|| blame(black_box(&live)).len()));
+    group.bench_function("blame", |bench| bench.iter(|| blame(black_box(&existing)).len()));
     group.finish();
 }
 
@@ -86,7 +86,7 @@ fn configuration(image: &str) -> String {
 }
 
 /// Returns the same object with all fields that a server fills in.
-fn live() -> String {
+fn existing() -> String {
     let container = r#""terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File","imagePullPolicy":"IfNotPresent""#;
     let text = configuration("nginx:1.14.2").replace(r#""image":"#, &format!("{container},\"image\":")).replace(
         r#""spec":{"containers""#,

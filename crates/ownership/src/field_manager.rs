@@ -51,13 +51,13 @@ const CURRENT: &str = "current-operation";
 ///
 /// // Alice creates the object by an apply and owns its field.
 /// let config = object(r#"{"apiVersion":"v1","kind":"Thing","size":1}"#);
-/// let live = manager.apply(None, &config, "alice", false, SystemTime::now()).unwrap().object;
+/// let existing = manager.apply(None, &config, "alice", false, SystemTime::now()).unwrap().object;
 ///
 /// // Bob wants another value: a conflict, unless he forces it.
 /// let config = object(r#"{"apiVersion":"v1","kind":"Thing","size":2}"#);
-/// let conflict = manager.apply(Some(&live), &config, "bob", false, SystemTime::now()).unwrap_err();
+/// let conflict = manager.apply(Some(&existing), &config, "bob", false, SystemTime::now()).unwrap_err();
 /// assert!(conflict.to_string().contains(r#"conflict with "alice""#));
-/// let applied = manager.apply(Some(&live), &config, "bob", true, SystemTime::now()).unwrap();
+/// let applied = manager.apply(Some(&existing), &config, "bob", true, SystemTime::now()).unwrap();
 /// assert_eq!(applied.object.at(&["size"]).and_then(|size| size.as_i64()), Some(2));
 /// ```
 pub struct FieldManager {
@@ -197,28 +197,28 @@ impl FieldManager {
     /// Returns an [`ApplyError`]; then nothing has changed.
     pub fn apply(
         &self,
-        live: Option<&Value>,
+        existing: Option<&Value>,
         config: &Value,
         manager: &str,
         force: bool,
         now: SystemTime,
     ) -> Result<Applied, ApplyError> {
         self.check_kind(config)?;
-        let created = live.is_none();
-        let live = live.unwrap_or(&self.empty);
+        let created = existing.is_none();
+        let existing = existing.unwrap_or(&self.empty);
         let entry = self.entry(manager, Operation::Apply);
         let identifier = entry.identifier();
-        let (mut managed, own) = Managed::decode_others(live, &identifier)?;
+        let (mut managed, own) = Managed::decode_others(existing, &identifier)?;
         let unreadable_time = match config.at(&["metadata", "managedFields"]).and_then(Value::as_list) {
             Some(entries) => reject_managed_fields(entries)?,
             None => None,
         };
         let now = Timestamp::from_time(now);
-        let bare = without_managed_fields(live);
+        let bare = without_managed_fields(existing);
         if managed.0.is_empty() && own.is_none() && !created {
             managed = self.own_existing(&bare, managed, &now)?;
         }
-        let live_typed = self.trusted(bare)?;
+        let existing_typed = self.trusted(bare)?;
         let (config_typed, fields) = self.configuration(config.clone()).map_err(|message| {
             ApplyError::Failed(format!(
                 "failed to create typed patch object ({}): {message}",
@@ -235,14 +235,16 @@ impl FieldManager {
         let merge = |force| {
             let (managers, version, manager) = (managers_of(&managed), &self.api_version, identifier.as_str());
             match fields {
-                Some(_) => (self.updater).apply_unpruned(&live_typed, &config_typed, version, managers, manager, force),
-                None => (self.updater).apply(&live_typed, &config_typed, version, managers, manager, force),
+                Some(_) => {
+                    (self.updater).apply_unpruned(&existing_typed, &config_typed, version, managers, manager, force)
+                }
+                None => (self.updater).apply(&existing_typed, &config_typed, version, managers, manager, force),
             }
         };
         let mut merged = merge(force);
         if let Err(MergeError::Conflicts(conflicts)) = &merged {
             let left = match manager {
-                last_applied::MANAGER => self.not_inherited(conflicts, &live_typed),
+                last_applied::MANAGER => self.not_inherited(conflicts, &existing_typed),
                 _ => conflicts.clone(),
             };
             if !left.is_empty() {
@@ -264,14 +266,14 @@ impl FieldManager {
             None => self.after_apply(managed, merged.managers, Entry { time, ..entry }),
         };
         let unmerged = merged.object.is_none();
-        let mut object = merged.object.unwrap_or(live_typed).into_value();
+        let mut object = merged.object.unwrap_or(existing_typed).into_value();
         if manager == last_applied::MANAGER {
             last_applied::update_annotation(&mut object, config);
         }
         managed.encode_into(&mut object);
-        let changed = !unmerged || object != *live;
+        let changed = !unmerged || object != *existing;
         Ok(Applied {
-            object: if changed { object } else { live.clone() },
+            object: if changed { object } else { existing.clone() },
             changed,
             is_existing: unmerged,
         })
@@ -279,60 +281,59 @@ impl FieldManager {
 
     /// Assigns the fields of an object without managers to a manager of their own before its first apply.
     fn own_existing(&self, bare: &Value, managed: Managed, now: &Timestamp) -> Result<Managed, ApplyError> {
-        let existing = self.pair(self.empty.clone(), bare.clone());
-        existing
-            .map_err(|message| {
-                let object = self.describe(bare);
-                format!("failed to convert new object ({object}) to smd typed: {message}")
-            })
-            .and_then(|(empty, bare)| self.track(&empty, &bare, managed, BEFORE_FIRST_APPLY, now))
-            .map_err(|message| ApplyError::Failed(format!("failed to create manager for existing fields: {message}")))
+        let pair = self.pair(self.empty.clone(), bare.clone());
+        pair.map_err(|message| {
+            let object = self.describe(bare);
+            format!("failed to convert new object ({object}) to smd typed: {message}")
+        })
+        .and_then(|(empty, bare)| self.track(&empty, &bare, managed, BEFORE_FIRST_APPLY, now))
+        .map_err(|message| ApplyError::Failed(format!("failed to create manager for existing fields: {message}")))
     }
 
     /// Records in `new` the owners of changed fields after a write other than apply replaced the existing object
     /// (`None` for a create). The `managedFields` of `new` are used unless they cannot be read or the write is to a
     /// subresource. Never fails: if ownership cannot be computed because `new` does not fit its type, all fields lose
     /// their owners.
-    pub fn update(&self, live: Option<&Value>, new: Value, manager: &str, now: SystemTime) -> Value {
-        self.update_where(live.unwrap_or(&self.empty), new, manager, now, |live, new| {
-            self.pair(live, new)
+    pub fn update(&self, existing: Option<&Value>, new: Value, manager: &str, now: SystemTime) -> Value {
+        self.update_where(existing.unwrap_or(&self.empty), new, manager, now, |existing, new| {
+            self.pair(existing, new)
         })
     }
 
-    /// Records ownership like [`FieldManager::update`] if `live` is known to fit its type, so that the parts that `new`
+    /// Records ownership like [`FieldManager::update`] if `existing` is known to fit its type, so that the parts that `new`
     /// shares with it do, too.
-    pub fn update_valid(&self, live: &Value, new: Value, manager: &str, now: SystemTime) -> Value {
-        self.update_where(live, new, manager, now, |live, new| {
-            let live = self.trusted(live).map_err(|error| error.to_string())?;
-            debug_assert!(live.validate(Duplicates::Allowed).is_ok());
-            let new = Typed::changed(new, &live).map_err(|errors| errors.to_string())?;
-            Ok((live, new))
+    pub fn update_valid(&self, existing: &Value, new: Value, manager: &str, now: SystemTime) -> Value {
+        self.update_where(existing, new, manager, now, |existing, new| {
+            let existing = self.trusted(existing).map_err(|error| error.to_string())?;
+            debug_assert!(existing.validate(Duplicates::Allowed).is_ok());
+            let new = Typed::changed(new, &existing).map_err(|errors| errors.to_string())?;
+            Ok((existing, new))
         })
     }
 
     fn update_where(
         &self,
-        live: &Value,
+        existing: &Value,
         mut new: Value,
         manager: &str,
         now: SystemTime,
         typed: impl FnOnce(Value, Value) -> Result<(Typed, Typed), String>,
     ) -> Value {
-        let managed = self.managed_before_update(live, &new);
+        let managed = self.managed_before_update(existing, &new);
         managed::remove_from(&mut new);
-        let created = live.str_at(&["metadata", "uid"]).unwrap_or_default().is_empty();
+        let created = existing.str_at(&["metadata", "uid"]).unwrap_or_default().is_empty();
         if managed.0.is_empty() && !created {
             return new;
         }
         let now = Timestamp::from_time(now);
-        let live = without_managed_fields(live);
+        let existing = without_managed_fields(existing);
         let first = match managed.0.is_empty() {
-            true => self.first(&live, &new, manager, &now),
+            true => self.first(&existing, &new, manager, &now),
             false => None,
         };
         let tracked = || {
-            let (live, new) = typed(live, new.clone())?;
-            self.track(&live, &new, managed, manager, &now)
+            let (existing, new) = typed(existing, new.clone())?;
+            self.track(&existing, &new, managed, manager, &now)
         };
         if let Ok(managed) = first.map_or_else(tracked, Ok) {
             managed.encode_into(&mut new);
@@ -341,27 +342,27 @@ impl FieldManager {
     }
 
     /// Returns the entries before an update.
-    fn managed_before_update(&self, live: &Value, new: &Value) -> Managed {
-        let of_live = || Managed::decode(live, Source::Stored).unwrap_or_default();
-        if !self.subresource.is_empty() || managed::list_in(new) == managed::list_in(live) {
-            return of_live();
+    fn managed_before_update(&self, existing: &Value, new: &Value) -> Managed {
+        let of_existing = || Managed::decode(existing, Source::Stored).unwrap_or_default();
+        if !self.subresource.is_empty() || managed::list_in(new) == managed::list_in(existing) {
+            return of_existing();
         }
         if is_reset(new, self.empty_list_resets) {
             return Managed::default();
         }
         match Managed::decode(new, Source::Request) {
             Ok(managed) if !managed.0.is_empty() => managed,
-            _ => of_live(),
+            _ => of_existing(),
         }
     }
 
-    /// Returns the entries after `manager` changed `live`, which has none, into `new`. `None` if sets are required, or
+    /// Returns the entries after `manager` changed `existing`, which has none, into `new`. `None` if sets are required, or
     /// if `new` does not fit its type.
-    fn first(&self, live: &Value, new: &Value, manager: &str, now: &Timestamp) -> Option<Managed> {
+    fn first(&self, existing: &Value, new: &Value, manager: &str, now: &Timestamp) -> Option<Managed> {
         let (schema, of) = self.merge_type().ok()?;
-        let live = Typed::trusted(live.clone(), Arc::clone(&schema), of);
+        let existing = Typed::trusted(existing.clone(), Arc::clone(&schema), of);
         let new = Typed::unchecked(new.clone(), schema, of);
-        let fields = (self.updater).changed_fields_v1(&live, &new, &self.api_version, &self.unowned)?;
+        let fields = (self.updater).changed_fields_v1(&existing, &new, &self.api_version, &self.unowned)?;
         let mut managed = Managed::default();
         if fields.as_map().is_some_and(|fields| !fields.is_empty()) {
             let entry = Entry {
@@ -373,10 +374,10 @@ impl FieldManager {
         Some(managed)
     }
 
-    /// Returns the entries after `manager` changed `live` into `new`; neither object includes its list of entries.
+    /// Returns the entries after `manager` changed `existing` into `new`; neither object includes its list of entries.
     fn track(
         &self,
-        live: &Typed,
+        existing: &Typed,
         new: &Typed,
         mut managed: Managed,
         manager: &str,
@@ -385,7 +386,7 @@ impl FieldManager {
         let managers = managers_of(&managed);
         let (_, mut managers) = self
             .updater
-            .update(live, new, &self.api_version, managers, CURRENT)
+            .update(existing, new, &self.api_version, managers, CURRENT)
             .map_err(|error| error.to_string())?;
         let changed = managers
             .remove(CURRENT)
@@ -432,11 +433,11 @@ impl FieldManager {
 
     /// Returns the conflicts about fields that the applier does not inherit from client-side apply. It inherits the
     /// fields of the last applied configuration that still have the applied values.
-    fn not_inherited(&self, conflicts: &MergeConflicts, live: &Typed) -> MergeConflicts {
+    fn not_inherited(&self, conflicts: &MergeConflicts, existing: &Typed) -> MergeConflicts {
         let inherited = || {
-            let configuration = last_applied::configuration(live.value(), &self.api_version, &self.kind)?;
+            let configuration = last_applied::configuration(existing.value(), &self.api_version, &self.kind)?;
             let config = self.typed(configuration, Duplicates::Rejected).ok()?;
-            let changed = config.compare(live).ok()?;
+            let changed = config.compare(existing).ok()?;
             let set = config.to_field_set().ok()?.difference(&changed.modified);
             Some(set.difference(&changed.added).difference(&changed.removed))
         };
@@ -493,10 +494,10 @@ impl FieldManager {
     }
 
     /// Types a stored object and its replacement.
-    fn pair(&self, live: Value, new: Value) -> Result<(Typed, Typed), String> {
+    fn pair(&self, existing: Value, new: Value) -> Result<(Typed, Typed), String> {
         let new = self.typed(new, Duplicates::Allowed)?;
-        let live = self.trusted(live).map_err(|error| error.to_string())?;
-        Ok((live, new))
+        let existing = self.trusted(existing).map_err(|error| error.to_string())?;
+        Ok((existing, new))
     }
 
     /// Types a stored object, which was valid when it was stored.

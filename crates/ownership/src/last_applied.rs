@@ -15,10 +15,10 @@ const ANNOTATIONS: [&str; 2] = ["metadata", "annotations"];
 /// Maximum size of the keys and values of all annotations in bytes.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 
-/// Returns the last applied configuration of `live`, if it has `api_version` and `kind`; other configurations have
+/// Returns the last applied configuration of `existing`, if it has `api_version` and `kind`; other configurations have
 /// another type.
-pub(crate) fn configuration(live: &Value, api_version: &str, kind: &str) -> Option<Value> {
-    let text = annotation(live)?;
+pub(crate) fn configuration(existing: &Value, api_version: &str, kind: &str) -> Option<Value> {
+    let text = annotation(existing)?;
     let config = json::parse(text.as_bytes(), &Limits::default()).ok()?;
     let of_version = config.str_at(&["apiVersion"]) == Some(api_version);
     let of_kind = config.str_at(&["kind"]) == Some(kind);

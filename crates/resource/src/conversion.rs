@@ -85,7 +85,7 @@ impl ConversionReviewVersion {
 #[derive(Clone, Debug)]
 pub struct ConversionWebhook {
     /// Name of the CRD.
-    pub definition: SmolStr,
+    pub crd: SmolStr,
     /// Client configuration of the webhook: a `clientConfig`.
     pub client_config: Value,
     /// Version of the reviews that the webhook accepts; `None` if none of those is known.
@@ -449,7 +449,7 @@ mod tests {
 
     fn webhook(version: &str) -> ConversionWebhook {
         ConversionWebhook {
-            definition: SmolStr::new_static("as.x.io"),
+            crd: SmolStr::new_static("as.x.io"),
             client_config: Value::Null,
             review_version: ConversionReviewVersion::named(version),
         }

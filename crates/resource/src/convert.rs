@@ -79,23 +79,23 @@ pub async fn convert_written(
 ///
 /// # Errors
 /// If [`convert`] fails.
-pub async fn shown(
+pub async fn to_requested(
     caller: &dyn ConversionCaller,
     resource: &Resource,
     stored: Value,
     api_version: &str,
 ) -> Result<Value, ConversionError> {
     if webhook(resource, &stored, api_version).is_none() {
-        return shown_at_once(resource, stored, api_version);
+        return to_requested_at_once(resource, stored, api_version);
     }
     convert(caller, resource, stored, api_version).await
 }
 
-/// Converts an object like [`shown`] if that needs no webhook.
+/// Converts an object like [`to_requested`] if that needs no webhook.
 ///
 /// # Errors
 /// If the kind cannot convert to that version.
-pub fn shown_at_once(resource: &Resource, stored: Value, api_version: &str) -> Result<Value, ConversionError> {
+pub fn to_requested_at_once(resource: &Resource, stored: Value, api_version: &str) -> Result<Value, ConversionError> {
     if resource.is_stored_in(api_version) && !resource.conventions.form_changes {
         return Ok(stored);
     }

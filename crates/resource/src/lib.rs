@@ -29,7 +29,7 @@ pub use counted::Counted;
 pub use descriptor::{
     ActionStep, AdmissionExemptions, AtRest, AtRestRules, AuditAnnotations, BackendTls, Capabilities, Claim,
     ClaimProblem, ClaimRepair, Claims, CommandStreams, ComputedObjects, ConnectParameter, Connecter, Connection,
-    Converts, Defines, DefiningObject, Definition, DeletionRules, Destination, Encoding, ExchangeKind, Followed,
+    Converts, CrdState, Defines, DefiningObject, DeletionRules, Destination, Encoding, ExchangeKind, Followed,
     GarbageCollection, Generation, Generic, HiddenField, InitialObjects, Lookup, Old, Operation, OutcomeCall,
     ParameterForm, RawExtensions, RawForm, Rejection, Resource, ResourceRules, ResourceVersion, Responder, Review,
     RowConditions, RowRules, SchemaViolation, Scope, SelectorWords, SideResults, Storage, Strategy, Subresource,

@@ -128,25 +128,25 @@ impl FieldError {
         }
     }
 
-    /// Returns the error that a field has an invalid value; `shown` is its text, for values whose members have an
+    /// Returns the error that a field has an invalid value; `text` is its text, for values whose members have an
     /// order.
-    pub fn invalid_shown(field: &FieldPath, mut shown: String, detail: &str) -> Self {
+    pub fn invalid_text(field: &FieldPath, mut text: String, detail: &str) -> Self {
         if !detail.is_empty() {
-            shown.push_str(": ");
-            shown.push_str(detail);
+            text.push_str(": ");
+            text.push_str(detail);
         }
         Self {
             kind: FieldErrorKind::Invalid,
             field: field.clone(),
             value: None,
-            detail: shown,
+            detail: text,
         }
     }
 
     /// Returns the error that a field has an invalid text, which the reference reports by its pointer: it is formatted
     /// as JSON.
     pub fn invalid_pointer(field: &FieldPath, text: &str, detail: &str) -> Self {
-        Self::invalid_shown(field, Value::from(text).to_string(), detail)
+        Self::invalid_text(field, Value::from(text).to_string(), detail)
     }
 
     /// Returns the error that a field has none of its supported values; `supported` is listed in the given order.
@@ -166,10 +166,10 @@ impl FieldError {
         }
     }
 
-    /// Returns the same error; `shown` is the text of the value, for values whose members have an order.
-    pub fn not_supported_shown(field: &FieldPath, shown: &str, supported: &[&str]) -> Self {
+    /// Returns the same error; `text` is the text of the value, for values whose members have an order.
+    pub fn not_supported_text(field: &FieldPath, text: &str, supported: &[&str]) -> Self {
         let mut error = Self::not_supported(field, Value::Null, supported);
-        (error.value, error.detail) = (None, format!("{shown}: {}", error.detail));
+        (error.value, error.detail) = (None, format!("{text}: {}", error.detail));
         error
     }
 
@@ -364,7 +364,7 @@ mod tests {
                 r#"spec.type: Invalid value: "\u0007\n\u0000": odd"#,
             ),
             (
-                FieldError::invalid_shown(&field, "[1]".to_owned(), ""),
+                FieldError::invalid_text(&field, "[1]".to_owned(), ""),
                 "spec.type: Invalid value: [1]",
             ),
             (FieldError::duplicate(&field, "x"), r#"spec.type: Duplicate value: "x""#),

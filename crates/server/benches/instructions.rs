@@ -252,7 +252,7 @@ async fn custom(server: &Server, count: usize) {
     });
     let spec = json!({"type": "object", "properties": properties.collect::<serde_json::Map<_, _>>()});
     let names = json!({"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"});
-    let definition = json!({
+    let crd = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "widgets.x.example.com"},
         "spec": {"group": "x.example.com", "scope": "Namespaced", "names": names, "versions": [{
@@ -260,7 +260,7 @@ async fn custom(server: &Server, count: usize) {
             "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}},
         }]},
     });
-    ask(server, "POST", DEFINITIONS, JSON, &definition.to_string(), JSON, 201).await;
+    ask(server, "POST", DEFINITIONS, JSON, &crd.to_string(), JSON, 201).await;
     let conditions = json!([{"type": "Established", "status": "True"}]);
     let accepted = json!({"status": {"acceptedNames": names, "conditions": conditions, "storedVersions": ["v1"]}});
     let status = format!("{DEFINITIONS}/widgets.x.example.com/status");

@@ -167,7 +167,7 @@ impl World {
     }
 
     /// Runs a process until it ends, crashes or breaks an invariant. All its tasks end with it.
-    pub(crate) fn live<F: Future<Output = Result<(), Violation>>>(
+    pub(crate) fn run_life<F: Future<Output = Result<(), Violation>>>(
         self: &Arc<Self>,
         process: impl FnOnce() -> F,
     ) -> Result<LifeEnd, Violation> {

@@ -170,11 +170,11 @@ impl KindType for CustomSchema {
         self.get().merge_type()
     }
 
-    fn strategic_merge(&self, _live: Value, _patch: &Value) -> Result<Value, PatchError> {
+    fn strategic_merge(&self, _existing: Value, _patch: &Value) -> Result<Value, PatchError> {
         Err(PatchError::NoDeclaredKey)
     }
 
-    fn consumed_patch(&self, patch: &Value, _live: &Value) -> Value {
+    fn consumed_patch(&self, patch: &Value, _existing: &Value) -> Value {
         patch.clone()
     }
 
@@ -374,7 +374,7 @@ impl CustomType {
     ///
     /// # Errors
     /// [`Error::Overgrown`].
-    pub fn shown(&self, object: &Value) -> Result<Value, Error> {
+    pub fn served_form(&self, object: &Value) -> Result<Value, Error> {
         let read = self.read_with(object, true).map(|read| read.value);
         self.with_defaults(read.unwrap_or_else(|_| object.clone()))
     }

@@ -70,8 +70,8 @@ fn role_block(source: &Source, value: &Value<'_>, lines: &mut String) -> Result<
         let binding = source.table(value)?;
         source.check_keys(binding, &["name", "subjects"])?;
         let name = source.text(source.get(value, binding, "name")?)?;
-        let of = source.get(value, binding, "subjects")?;
-        let _ = writeln!(lines, "  bind-as {name}{}", subjects(source, of)?);
+        let bound = source.get(value, binding, "subjects")?;
+        let _ = writeln!(lines, "  bind-as {name}{}", subjects(source, bound)?);
     }
     Ok(())
 }

@@ -84,14 +84,14 @@ fn type_words(source: &Source, table: &Table<'_>, lines: &mut String) -> Result<
         let _ = write!(lines, " kind({kind})");
     }
     for union in table.get("unions").map_or(Ok(&[][..]), |unions| source.list(unions))? {
-        let of = source.table(union)?;
-        source.check_keys(of, &["discriminator", "fields"])?;
-        let fields = source.table(source.get(union, of, "fields")?)?;
+        let table = source.table(union)?;
+        source.check_keys(table, &["discriminator", "fields"])?;
+        let fields = source.table(source.get(union, table, "fields")?)?;
         let pairs: Result<Vec<String>, String> = in_order(fields)
             .into_iter()
             .map(|(field, _, value)| Ok(format!("{field}={}", source.text(value)?)))
             .collect();
-        let discriminator = source.optional_text(of, "discriminator")?.unwrap_or_default();
+        let discriminator = source.optional_text(table, "discriminator")?.unwrap_or_default();
         let _ = write!(lines, " union({discriminator}:{})", pairs?.join(","));
     }
     lines.push('\n');

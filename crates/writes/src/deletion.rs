@@ -126,11 +126,11 @@ pub(crate) fn begin(
 
 /// Returns true if the grace period of an object that is removed now begins with this DELETE and ends immediately.
 /// Watchers then receive the beginning of the deletion before the removal.
-pub fn is_marked_first(resource: &Resource, object: &Value, live: &Value) -> bool {
+pub fn is_marked_first(resource: &Resource, object: &Value, existing: &Value) -> bool {
     if !resource.rules.graceful_deletion {
         return false;
     }
-    let changed = |field| object.at(&["metadata", field]) != live.at(&["metadata", field]);
+    let changed = |field| object.at(&["metadata", field]) != existing.at(&["metadata", field]);
     changed("deletionTimestamp") || changed("deletionGracePeriodSeconds")
 }
 

@@ -165,7 +165,7 @@ impl Versions for ResourceVersions {
             versions.any(|version| version.api_version == api_version)
         };
         // Fields written in a version that a CRD no longer serves are still owned.
-        let known = self.resource.definition.is_some() || served();
+        let known = self.resource.crd.is_some() || served();
         let kind = known.then(|| self.resource.kind_type(api_version));
         kind.flatten()?.merge_type()
     }
@@ -173,7 +173,7 @@ impl Versions for ResourceVersions {
     /// Custom resources convert before they look up the merge type, so a version that their CRD does not list is an error. A
     /// version that the CRD lists and does not serve is none.
     fn missing_version_error(&self, api_version: &str) -> Option<String> {
-        let is_missing = self.resource.definition.is_some() && self.resource.kind_type(api_version).is_none();
+        let is_missing = self.resource.crd.is_some() && self.resource.kind_type(api_version).is_none();
         is_missing.then(|| ConversionError::NoSuchTarget(api_version.to_owned()).to_string())
     }
 

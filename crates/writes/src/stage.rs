@@ -215,7 +215,7 @@ impl<'a> Stage<'a> {
             return Ok(stored.object.clone());
         }
         let (callers, version) = (self.environment.callers(), &self.target.api_version);
-        Ok(convert::shown(callers, self.resource(), stored.object.clone(), version).await?)
+        Ok(convert::to_requested(callers, self.resource(), stored.object.clone(), version).await?)
     }
 
     /// Returns the existing object in the current form of its version. It stays in that version, which may be an older

@@ -143,8 +143,8 @@ fn resource(facts: &Facts, group: &str, plural: &str, served: &[&Value], out: &m
     }
     let path = format!("{group}/{plural}");
     let name_rule = NAME_RULES.iter().find(|(known, _)| *known == path);
-    let name_rule = name_rule.map_or("subdomain", |(_, rule)| rule);
-    let _ = writeln!(out, "names = {}", toml::text(name_rule));
+    let names = name_rule.map_or("subdomain", |(_, rule)| rule);
+    let _ = writeln!(out, "names = {}", toml::text(names));
     let flags = [
         ("createOnUpdate", "create-on-update"),
         ("unconditionalUpdate", "unconditional-update"),
@@ -169,8 +169,8 @@ fn resource(facts: &Facts, group: &str, plural: &str, served: &[&Value], out: &m
     let _ = writeln!(out, "garbage-collection = {}", toml::text(collection));
     let words = fact["generation"].as_str().unwrap_or_default();
     let generation = GENERATIONS.iter().find(|(known, _)| *known == words);
-    let generation = generation.context("unknown rule of generation")?.1;
-    let _ = writeln!(out, "generation = {generation}");
+    let (_, value) = generation.context("unknown rule of generation")?;
+    let _ = writeln!(out, "generation = {value}");
     list(out, "field-selectors", &texts(&fact["fieldSelectors"]));
     for fact in served {
         version(facts, group, plural, fact, out)?;
@@ -207,8 +207,9 @@ fn version(facts: &Facts, group: &str, plural: &str, fact: &Value, out: &mut Str
     }
     list(out, "reset", &reset(&fact["resetFields"]["main"])?);
     let subresources = fact["subresources"].as_array().into_iter().flatten();
-    let lines: anyhow::Result<Vec<String>> = subresources.map(|sub| subresource(fact, sub)).collect();
-    let lines = lines?;
+    let lines = subresources
+        .map(|sub| subresource(fact, sub))
+        .collect::<anyhow::Result<Vec<String>>>()?;
     if !lines.is_empty() {
         let _ = writeln!(out, "subresources = [\n{}]", lines.concat());
     }

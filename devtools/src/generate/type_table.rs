@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use holdfast_schema::GroupVersionKind;
 use holdfast_schema::types::{
     Field, ListType, MapType, MergeKey, Omission, PLAIN_SHAPES, Shape, Type, TypeKind, TypeTable, Union,
 };
@@ -53,11 +54,8 @@ impl Writer<'_> {
             out.push_str("unpublished = true\n");
         }
         if !of.kinds.is_empty() {
-            let kinds = of
-                .kinds
-                .iter()
-                .map(|kind| format!("{}/{}", kind.group_version, kind.kind));
-            let kinds: Vec<String> = kinds.collect();
+            let name = |kind: &GroupVersionKind| format!("{}/{}", kind.group_version, kind.kind);
+            let kinds: Vec<String> = of.kinds.iter().map(name).collect();
             let _ = writeln!(out, "kinds = {}", broken_list(&kinds));
         }
         let unions: Vec<String> = of.unions.iter().map(union).collect();

@@ -385,3 +385,19 @@ fn same_shape(message: Option<&Shape>, published: &Shape) -> bool {
 fn value_of(value: &Value) -> anyhow::Result<holdfast_value::Value> {
     Ok(json::parse(value.to_string().as_bytes(), &Limits::TRUSTED)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::beyond;
+
+    #[test]
+    fn types_beyond_are_grouped_by_package() {
+        let known = "\n[packages]\n\"a.v1\" = \"io.a.v1\"\n\n[\"a.v1.Port\"]\n";
+        let text = "\n[packages]\n\"a.v1\" = \"io.a.v1\"\n\"a.v1beta1\" = \"io.a.v1beta1\"\n\n[\"a.v1.Mode\"]\nscalar = \"time\"\n\n\
+            [\"a.v1.Port\"]\n\n[\"a.v1.Unused\"]\n\n[\"a.v1beta1.Port\"]\nfields = [\n    { name = \"m\", type = \"[]a.v1.Mode\" },\n]\n";
+        let found = beyond(known, text);
+        let expected = "\n[packages]\n\"a.v1beta1\" = \"io.a.v1beta1\"\n\n[\"a.v1beta1.Port\"]\nfields = [\n    \
+            { name = \"m\", type = \"[]a.v1.Mode\" },\n]\n\n[\"a.v1.Mode\"]\nscalar = \"time\"\n";
+        assert_eq!(Vec::from_iter(found), [("a.v1beta1".to_owned(), expected.to_owned())]);
+    }
+}

@@ -7,12 +7,12 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
+use holdfast_limits::TokenBucket;
 use tokio::sync::oneshot;
 
 use super::queue::{Entry, Queue, QueueEnd};
-use super::throttle::Throttle;
 use crate::Observer;
 
 pub use super::rotation::Retention;
@@ -122,7 +122,7 @@ impl Output {
 pub(crate) struct Writer {
     output: Output,
     observer: Arc<dyn Observer>,
-    throttle: Option<Throttle>,
+    throttle: Option<TokenBucket<Instant>>,
     /// Buffer that is written at once, and its entries.
     pending: Vec<u8>,
     entries: Vec<Entry>,
@@ -139,7 +139,7 @@ impl Writer {
     pub(crate) fn start(
         output: Output,
         queue: Arc<Queue>,
-        throttle: Option<Throttle>,
+        throttle: Option<TokenBucket<Instant>>,
         observer: Arc<dyn Observer>,
     ) -> io::Result<(JoinHandle<()>, oneshot::Receiver<()>)> {
         let mut writer = Self {
@@ -164,7 +164,7 @@ impl Writer {
     }
 
     fn take(&mut self, entries: VecDeque<Entry>, queue: &Queue) {
-        if let Some(wait) = self.throttle.as_mut().map(Throttle::wait)
+        if let Some(wait) = self.throttle.as_mut().map(|throttle| throttle.reserve(Instant::now()))
             && wait > Duration::ZERO
             && !queue.is_closed()
         {

@@ -3,24 +3,23 @@
 pub mod log;
 mod queue;
 mod rotation;
-mod throttle;
 pub mod webhook;
 
 use std::cell::OnceCell;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle as Thread;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use futures_util::future::{self, BoxFuture, FutureExt as _};
+use holdfast_limits::TokenBucket;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle as Task;
 
 use self::log::{Format, Output, Writer};
 use self::queue::{Entry, Gathering, Overflow, Queue};
-use self::throttle::Throttle;
 use self::webhook::{Post, Sending};
 use crate::{Event, Level, Stage, legacy};
 
@@ -109,9 +108,9 @@ const BUFFERED: &str = "buffered";
 const TRUNCATE: &str = "truncate";
 
 impl BackendConfig {
-    fn throttle(&self) -> Option<Throttle> {
+    fn throttle(&self) -> Option<TokenBucket<Instant>> {
         let throttle = self.batching.throttle.filter(|_| self.mode == Mode::Batch);
-        throttle.map(|(per_second, burst)| Throttle::new(per_second, burst))
+        throttle.map(|(per_second, burst)| TokenBucket::new(f64::from(per_second), burst, Instant::now()))
     }
 
     fn gathering(&self, of_one: Duration) -> Gathering {

@@ -2,15 +2,15 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use holdfast_limits::TokenBucket;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 
 use super::queue::{Entry, Queue, QueueEnd};
-use super::throttle::Throttle;
 use crate::Observer;
 use crate::event::IDENTITY;
 
@@ -42,7 +42,7 @@ pub(crate) struct Sending {
     /// Time before a list is sent for the second time.
     pub(crate) initial_backoff: Duration,
     /// Rate limit of lists.
-    pub(crate) throttle: Option<Throttle>,
+    pub(crate) throttle: Option<TokenBucket<Instant>>,
 }
 
 /// Sends the entries of `queue` until it ends and all are sent or abandoned.
@@ -66,7 +66,7 @@ pub(crate) fn start(
             while !entries.is_empty() {
                 let list = split(&mut entries, max_bytes);
                 if let Some(throttle) = &mut throttle {
-                    tokio::time::sleep(throttle.wait()).await;
+                    tokio::time::sleep(throttle.reserve(Instant::now())).await;
                 }
                 // The semaphore is never closed.
                 let Ok(place) = Arc::clone(&places).acquire_owned().await else {

@@ -75,7 +75,7 @@ impl Reconcile for Cleanup {
         } else if change.is_removal()
             && !self.waiting.is_empty()
             && let Some(resource) = self.client.resource_of(&object)
-            && let Some(crd) = &resource.definition
+            && let Some(crd) = &resource.crd
             && self.waiting.contains(&crd.name)
         {
             queue.push_at(crd.name.clone(), Instant::now() + PROGRESS);
@@ -127,7 +127,7 @@ async fn end(client: &Client, crds: &Resource, deleted: Deleted) -> Result<(), R
     );
     // Another owner may have a resource of that name: it may be built in, or belong to an earlier CRD.
     let resource = named.filter(|named| {
-        let defined = named.definition.as_ref();
+        let defined = named.crd.as_ref();
         defined.is_some_and(|defined| defined.name == name)
     });
     let mut failure = None;

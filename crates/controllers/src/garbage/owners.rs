@@ -6,23 +6,23 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use holdfast_limits::LruMap;
 use parking_lot::Mutex;
 
 use super::decision::OwnerState;
 use super::graph::{Dying, ObjectRef};
 use super::uid::Uid;
-use crate::recent::Recent;
 
 /// Minimum number of absent owners that are remembered.
 const REMEMBERED: usize = 1 << 14;
 
 /// Owners that are known to be absent.
 #[derive(Clone, Debug)]
-pub(super) struct AbsentOwners(Arc<Mutex<Recent<(Uid, ObjectRef)>>>);
+pub(super) struct AbsentOwners(Arc<Mutex<LruMap<(Uid, ObjectRef)>>>);
 
 impl Default for AbsentOwners {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(Recent::new(REMEMBERED))))
+        Self(Arc::new(Mutex::new(LruMap::new(REMEMBERED))))
     }
 }
 

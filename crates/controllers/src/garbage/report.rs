@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use holdfast_limits::LruMap;
 use holdfast_resource::Resource;
 use holdfast_schema::GroupResource;
 use holdfast_server::operations::loopback::{Client, Object};
@@ -16,7 +17,6 @@ use super::graph::ObjectRef;
 use super::uid::Uid;
 use super::uid_of;
 use crate::events::{Recorder, Warning};
-use crate::recent::Recent;
 
 /// Minimum number of remembered owners and references.
 const REMEMBERED: usize = 1 << 14;
@@ -36,9 +36,9 @@ pub(super) struct Report {
 /// Results of earlier searches.
 struct EarlierSearches {
     /// Namespaces of owners, if they have one. Thousands of dependents may have lost the same owner.
-    owners: Recent<Uid, Option<SmolStr>>,
+    owners: LruMap<Uid, Option<SmolStr>>,
     /// Dependents and owners that an event has reported.
-    reported: Recent<(Uid, Uid)>,
+    reported: LruMap<(Uid, Uid)>,
 }
 
 /// A reference whose owner is not at the expected place, and the owner's resource.
@@ -47,8 +47,8 @@ pub(super) type Missing<'a> = (&'a Value, Arc<Resource>);
 impl Report {
     pub(super) fn new(client: Client) -> Self {
         let known = EarlierSearches {
-            owners: Recent::new(REMEMBERED),
-            reported: Recent::new(REMEMBERED),
+            owners: LruMap::new(REMEMBERED),
+            reported: LruMap::new(REMEMBERED),
         };
         Self {
             recorder: Recorder::new(client.clone(), super::NAME),
@@ -80,7 +80,7 @@ impl Report {
             let owner = uid_in(reference);
             let namespace = known.owners.get(&owner).and_then(Option::as_ref);
             let elsewhere = namespace.is_some_and(|namespace| *namespace != place.namespace);
-            if elsewhere && known.reported.insert((dependent.clone(), owner), ()) {
+            if elsewhere && known.reported.insert((dependent.clone(), owner), ()).is_none() {
                 misplaced.push(*reference);
             }
         }

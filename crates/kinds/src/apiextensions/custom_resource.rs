@@ -116,7 +116,7 @@ impl Converts for CustomResource {
     /// version does not specify are dropped, and nothing is added.
     fn convert(&self, object: Value, to_api_version: &str) -> Result<Value, ConversionError> {
         let object = match self.version_of(&object) {
-            Some(version) => version.schema.get().shown(&object)?,
+            Some(version) => version.schema.get().served_form(&object)?,
             None => object,
         };
         self.convert_written(object, to_api_version)

@@ -64,7 +64,7 @@ pub(crate) fn define(
     }
     // If other finalizers hold the CRD, the condition may end before the object is gone.
     let terminating = condition(object, "Terminating") || object.at(&["metadata", "deletionTimestamp"]).is_some();
-    let known = before.and_then(|resource| Some((resource, resource.definition.as_ref()?)));
+    let known = before.and_then(|resource| Some((resource, resource.crd.as_ref()?)));
     let same =
         known.filter(|(_, crd)| crd.fingerprint == fingerprint && crd.create_revision == defining.create_revision);
     if let Some((resource, crd)) = same
@@ -187,7 +187,7 @@ fn resource(
         group,
         plural,
         kind,
-        definition: Some(crd),
+        crd: Some(crd),
     })
 }
 

@@ -160,7 +160,7 @@ fn validate_annotations(annotations: &Field<'_, '_>, errors: &mut Errors) {
 
 /// Returns an error that does not show the invalid value.
 fn omitted(field: &Field<'_, '_>, why: &str) -> FieldError {
-    FieldError::invalid_shown(&field.path(), why.to_owned(), "")
+    FieldError::invalid_text(&field.path(), why.to_owned(), "")
 }
 
 fn bytes_of(field: &Field<'_, '_>) -> Vec<u8> {
@@ -455,7 +455,7 @@ fn validate_times(
     let longest = spec.child("maxExpirationSeconds").number().unwrap_or_default();
     let shown = holdfast_gotext::duration::text(life);
     let chain = status.child("certificateChain").path();
-    let of_life = |why: &str| FieldError::invalid_shown(&chain, shown.clone(), why);
+    let of_life = |why: &str| FieldError::invalid_text(&chain, shown.clone(), why);
     let rejection = if begins != first {
         begin.invalid("must be set to the NotBefore time encoded in the leaf certificate")
     } else if apart.is_ok_and(|apart| apart >= SKEW) {

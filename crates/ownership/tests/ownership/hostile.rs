@@ -17,8 +17,8 @@ fn field_manager() -> FieldManager {
 fn an_entry_that_bears_no_time_but_another_text_is_not_kept() {
     let text = r#"{"apiVersion":"v1","kind":"Thing","metadata":{"uid":"u","managedFields":[{"manager":"m","operation":"Apply",
         "apiVersion":"v1","time":"yesterday","fieldsType":"FieldsV1","fieldsV1":{"f:a":{}}}]},"a":1}"#;
-    let live = json::parse(text.as_bytes(), &Limits::default()).unwrap();
-    let updated = field_manager().update(Some(&live), live.clone(), "updater", SystemTime::UNIX_EPOCH);
+    let existing = json::parse(text.as_bytes(), &Limits::default()).unwrap();
+    let updated = field_manager().update(Some(&existing), existing.clone(), "updater", SystemTime::UNIX_EPOCH);
     assert_eq!(check_managed_fields(&updated), Ok(()), "{updated}");
 }
 
@@ -134,23 +134,23 @@ fn is_sound(manager: &FieldManager, object: &Value) -> bool {
 
 proptest! {
     #[test]
-    fn updates_leave_entries_that_can_be_read(live in object(), new in object(), seconds in 0_u64..4_000_000_000) {
+    fn updates_leave_entries_that_can_be_read(existing in object(), new in object(), seconds in 0_u64..4_000_000_000) {
         let manager = field_manager();
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-        let mut updated = manager.update(Some(&live), new.clone(), "tool", now);
+        let mut updated = manager.update(Some(&existing), new.clone(), "tool", now);
         prop_assert!(is_sound(&manager, &updated));
-        keep_times(&mut updated, &live, |a, b| a == b);
+        keep_times(&mut updated, &existing, |a, b| a == b);
         let created = manager.update(None, new, "tool", now);
         prop_assert!(is_sound(&manager, &created));
         prop_assert!(blame(&updated).len() < 10_000);
     }
 
     #[test]
-    fn the_same_apply_again_changes_nothing(live in object(), config in object(), force in any::<bool>()) {
+    fn the_same_apply_again_changes_nothing(existing in object(), config in object(), force in any::<bool>()) {
         let manager = field_manager();
         let mut config = config;
         config.remove_at(&["metadata"]);
-        let Ok(first) = manager.apply(Some(&live), &config, "applier", force, SystemTime::UNIX_EPOCH) else {
+        let Ok(first) = manager.apply(Some(&existing), &config, "applier", force, SystemTime::UNIX_EPOCH) else {
             return Ok(());
         };
         let later = SystemTime::UNIX_EPOCH + Duration::from_secs(9);

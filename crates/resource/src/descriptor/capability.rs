@@ -148,14 +148,14 @@ impl RawExtensions {
         suffix
     }
 
-    /// Gives the raw extensions of `object` the texts that a write leaves them: those of `live` where they have the same
+    /// Gives the raw extensions of `object` the texts that a write leaves them: those of `existing` where they have the same
     /// content and the write keeps them, in the form `raw_form` at most.
-    pub fn settle_texts(&self, object: &mut Value, live: Option<&Value>, raw_form: RawForm) {
+    pub fn settle_texts(&self, object: &mut Value, existing: Option<&Value>, raw_form: RawForm) {
         let mut kept = Vec::new();
         for path in self.fields {
             let mut before = Vec::new();
-            if let Some(live) = live {
-                for_each_value(live, path, &mut |value| before.push(value));
+            if let Some(existing) = existing {
+                for_each_value(existing, path, &mut |value| before.push(value));
             }
             let mut before = before.into_iter();
             for_each_value(object, path, &mut |value| {

@@ -16,7 +16,7 @@ pub use capability::{
 };
 pub use destination::{BackendTls, CommandStreams, Destination, ExchangeKind, is_global_unicast};
 pub use resource::{
-    AtRest, Definition, Encoding, GarbageCollection, Generation, Resource, ResourceRules, ResourceVersion, Scope,
+    AtRest, CrdState, Encoding, GarbageCollection, Generation, Resource, ResourceRules, ResourceVersion, Scope,
     Storage, Subresource, Verb,
 };
 pub use responder::{

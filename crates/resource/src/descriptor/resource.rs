@@ -46,18 +46,18 @@ pub struct Resource {
     /// Conventions that clients expect of its objects.
     pub conventions: &'static Conventions,
     /// Data about the object that the resource comes from; `None` for built-in resources.
-    pub definition: Option<Definition>,
+    pub crd: Option<CrdState>,
 }
 
 /// The object that a resource comes from, such as a CustomResourceDefinition.
 #[derive(Clone)]
-pub struct Definition {
+pub struct CrdState {
     /// The name of the object.
     pub name: SmolStr,
-    /// Serial number of the definition's state. It grows whenever the served API changes; objects that were stored
+    /// Serial number of the state of the CRD. It grows whenever the served API changes; objects that were stored
     /// under the same number are in the form in which they are served. Never 0.
     pub serial: u64,
-    /// Revision at which the object was created: an object of another revision is another definition of the same name.
+    /// Revision at which the object was created: an object of another revision is another CRD of the same name.
     pub create_revision: u64,
     /// True if the object is being deleted, so that no new objects may be created.
     pub terminating: bool,
@@ -123,13 +123,13 @@ impl Resource {
 
     /// Returns the type of objects of `api_version`, if the resource comes from a CRD.
     fn schema(&self, api_version: &str) -> Option<&Arc<dyn KindType>> {
-        let mut schemas = self.definition.iter().flat_map(|definition| &definition.schemas);
+        let mut schemas = self.crd.iter().flat_map(|crd| &crd.schemas);
         schemas.find(|schema| schema.name().api_version == api_version)
     }
 
-    /// Returns the serial number of the definition that the resource comes from; 0 for built-in ones.
+    /// Returns the serial number of the CRD that the resource comes from; 0 for built-in ones.
     pub fn serial(&self) -> u64 {
-        self.definition.as_ref().map_or(0, |definition| definition.serial)
+        self.crd.as_ref().map_or(0, |crd| crd.serial)
     }
 
     /// Converts an object of one served version into another. Kinds with a single version have no conversion.
@@ -208,7 +208,7 @@ impl Resource {
 
     /// Returns the webhook that converts objects between versions, if there is one.
     pub fn conversion_webhook(&self) -> Option<&ConversionWebhook> {
-        self.definition.as_ref()?.conversion_webhook.as_ref()
+        self.crd.as_ref()?.conversion_webhook.as_ref()
     }
 
     /// Returns an object from the conversion webhook, without the fields that its version does not specify.

@@ -327,7 +327,7 @@ mod tests {
     use smol_str::format_smolstr;
 
     use super::*;
-    use crate::descriptor::{Capabilities, Definition, Generic, ResourceRules, Scope, Storage};
+    use crate::descriptor::{Capabilities, CrdState, Generic, ResourceRules, Scope, Storage};
 
     /// Returns a resource `plural` in `group` with these versions; it comes from a CRD if it has a serial.
     fn resource(group: &str, plural: &str, kind: &str, versions: &[&str], serial: u64) -> Arc<Resource> {
@@ -353,7 +353,7 @@ mod tests {
                 removed_release: SmolStr::default(),
             }
         };
-        let definition = Definition {
+        let crd = CrdState {
             name: format_smolstr!("{plural}.{group}"),
             serial,
             create_revision: serial,
@@ -388,7 +388,7 @@ mod tests {
             } else {
                 Conventions::BUILT_IN
             },
-            definition: (serial > 0).then_some(definition),
+            crd: (serial > 0).then_some(crd),
         })
     }
 
@@ -465,11 +465,11 @@ mod tests {
         registry.define(resource("apps", "widgets", "Widget", &["v1"], 2));
         let group_version = GroupVersion::new("apps", "v1");
         let served = registry.served("apps", "v1", "deployments").unwrap();
-        assert!(served.resource.definition.is_none());
+        assert!(served.resource.crd.is_none());
         assert!(registry.served("apps", "v1", "widgets").is_none());
         let described: Vec<Served> = registry.served_in(&group_version).collect();
         assert_eq!(described.len(), 1);
-        assert!(described[0].resource.definition.is_none());
+        assert!(described[0].resource.crd.is_none());
         assert_eq!(listed(&registry), ["apps/v1"]);
     }
 

@@ -108,10 +108,10 @@ pub trait KindType: Any + Send + Sync {
     ///
     /// # Errors
     /// If the patch cannot be applied. Types without strategic merge reject every patch.
-    fn strategic_merge(&self, live: Value, patch: &Value) -> Result<Value, PatchError>;
+    fn strategic_merge(&self, existing: Value, patch: &Value) -> Result<Value, PatchError>;
 
-    /// Returns the form in which the reference reports a strategic merge patch after it was applied to `live`.
-    fn consumed_patch(&self, patch: &Value, live: &Value) -> Value;
+    /// Returns the form in which the reference reports a strategic merge patch after it was applied to `existing`.
+    fn consumed_patch(&self, patch: &Value, existing: &Value) -> Value;
 
     /// Returns the type of the objects in expressions; `None` if expressions handle them as untyped data.
     fn decl_type(&self) -> Option<Arc<DeclType>>;

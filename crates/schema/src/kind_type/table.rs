@@ -167,12 +167,12 @@ impl KindType for TableType {
         Some((Arc::clone(schema), (*reference)?))
     }
 
-    fn strategic_merge(&self, live: Value, patch: &Value) -> Result<Value, PatchError> {
-        strategic_merge(live, patch, &self.patch_type())
+    fn strategic_merge(&self, existing: Value, patch: &Value) -> Result<Value, PatchError> {
+        strategic_merge(existing, patch, &self.patch_type())
     }
 
-    fn consumed_patch(&self, patch: &Value, live: &Value) -> Value {
-        consumed_patch(patch, live, &self.patch_type())
+    fn consumed_patch(&self, patch: &Value, existing: &Value) -> Value {
+        consumed_patch(patch, existing, &self.patch_type())
     }
 
     fn decl_type(&self) -> Option<Arc<DeclType>> {

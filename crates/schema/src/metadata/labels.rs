@@ -94,7 +94,7 @@ pub fn invalid_selector(selector: &Field<'_, '_>, detail: &str) -> FieldError {
         }
         None => "null".to_owned(),
     };
-    FieldError::invalid_shown(&selector.path(), shown, detail)
+    FieldError::invalid_text(&selector.path(), shown, detail)
 }
 
 /// A parsed label selector, ready to match labels.

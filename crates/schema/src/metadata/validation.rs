@@ -384,7 +384,7 @@ fn owner_references(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldEr
         if text("kind") == "Event" && text("apiVersion") == "v1" {
             let shown = in_order(reference);
             let detail = "/v1, Kind=Event is disallowed from being an owner";
-            errors.push(FieldError::invalid_shown(&field, shown, detail));
+            errors.push(FieldError::invalid_text(&field, shown, detail));
         }
         if reference.get("controller").and_then(Value::as_bool) == Some(true) {
             let this = format!("{}/{}", text("kind"), text("name"));
@@ -401,7 +401,7 @@ fn owner_references(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldEr
                     let detail = format!(
                         "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"
                     );
-                    errors.push(FieldError::invalid_shown(&field, format!("[{shown}]"), &detail));
+                    errors.push(FieldError::invalid_text(&field, format!("[{shown}]"), &detail));
                 }
             }
         }

@@ -152,14 +152,14 @@ fn stream_format(request: &ResourceRequest) -> Result<Format, ApiError> {
 
 /// Returns the properties on which the encoded events of a watch depend.
 fn event_form(request: &ResourceRequest, requested: &RequestedVersion, include: IncludeObject) -> EventForm {
-    let definition = requested.resource.definition.as_ref();
+    let crd = requested.resource.crd.as_ref();
     EventForm {
         format: request.representation.format,
         view: request.representation.view,
         include,
         api_version: requested.api_version.clone(),
         drops_managed_fields: request.representation.drops_managed_fields,
-        definition: definition.map_or(0, |definition| definition.serial),
+        crd_serial: crd.map_or(0, |crd| crd.serial),
     }
 }
 

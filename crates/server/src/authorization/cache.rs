@@ -1,8 +1,8 @@
 //! Answers of a webhook that are remembered for some time. The least recently used ones make room for others.
 
-use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
+use holdfast_limits::LruMap;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
@@ -30,35 +30,25 @@ impl ReviewKey {
     }
 }
 
-/// Cache of answers.
-#[derive(Default)]
-pub(super) struct ReviewCache(Mutex<Answers>);
+/// Cache of answers and the times at which they expire.
+pub(super) struct ReviewCache(Mutex<LruMap<ReviewKey, (ReviewStatus, Instant)>>);
 
-#[derive(Default)]
-struct Answers {
-    by_key: HashMap<ReviewKey, Answer>,
-    /// Keys by the time of their last use.
-    by_use: BTreeMap<u64, ReviewKey>,
-    /// Time of the last use.
-    clock: u64,
-}
-
-struct Answer {
-    status: ReviewStatus,
-    until: Instant,
-    used: u64,
+impl Default for ReviewCache {
+    fn default() -> Self {
+        Self(Mutex::new(LruMap::new(MAX_ANSWERS)))
+    }
 }
 
 impl ReviewCache {
     /// Returns the answer, if it is still valid.
     pub(super) fn get(&self, key: &ReviewKey) -> Option<ReviewStatus> {
         let mut answers = self.0.lock();
-        if answers.by_key.get(key)?.until <= Instant::now() {
+        let (status, until) = answers.get(key)?;
+        if *until <= Instant::now() {
             answers.remove(key);
             return None;
         }
-        answers.touch(key);
-        answers.by_key.get(key).map(|answer| answer.status.clone())
+        Some(status.clone())
     }
 
     /// Keeps an answer for `ttl`. If there is no room, the least recently used one is removed.
@@ -67,33 +57,7 @@ impl ReviewCache {
         let Some(until) = until.filter(|_| !ttl.is_zero() && status.text_bytes() <= MAX_TEXT_BYTES) else {
             return;
         };
-        let mut answers = self.0.lock();
-        answers.remove(&key);
-        if answers.by_key.len() >= MAX_ANSWERS
-            && let Some((_, oldest)) = answers.by_use.pop_first()
-        {
-            answers.by_key.remove(&oldest);
-        }
-        let answer = Answer { status, until, used: 0 };
-        answers.by_key.insert(key, answer);
-        answers.touch(&key);
-    }
-}
-
-impl Answers {
-    /// Makes an answer the most recently used one.
-    fn touch(&mut self, key: &ReviewKey) {
-        let Some(answer) = self.by_key.get_mut(key) else { return };
-        self.clock += 1;
-        self.by_use.remove(&answer.used);
-        answer.used = self.clock;
-        self.by_use.insert(self.clock, *key);
-    }
-
-    fn remove(&mut self, key: &ReviewKey) {
-        if let Some(answer) = self.by_key.remove(key) {
-            self.by_use.remove(&answer.used);
-        }
+        self.0.lock().insert(key, (status, until));
     }
 }
 
@@ -117,8 +81,7 @@ mod tests {
         cache.insert(key(MAX_ANSWERS), ReviewStatus::default(), LONG);
         assert!(cache.get(&key(0)).is_some() && cache.get(&key(MAX_ANSWERS)).is_some());
         assert!(cache.get(&key(1)).is_none());
-        let answers = cache.0.lock();
-        assert_eq!((answers.by_key.len(), answers.by_use.len()), (MAX_ANSWERS, MAX_ANSWERS));
+        assert_eq!(cache.0.lock().len(), MAX_ANSWERS);
     }
 
     #[test]
@@ -133,6 +96,6 @@ mod tests {
             ..ReviewStatus::default()
         };
         cache.insert(key(2), huge, LONG);
-        assert!(cache.0.lock().by_key.is_empty());
+        assert!(cache.0.lock().is_empty());
     }
 }

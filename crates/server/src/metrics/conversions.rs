@@ -59,7 +59,7 @@ impl Conversions {
     /// Counts one call.
     pub(super) fn count(
         &self,
-        definition: &str,
+        crd: &str,
         [from, to]: [&str; 2],
         failure: Option<WebhookFailureKind>,
         elapsed: Duration,
@@ -74,7 +74,7 @@ impl Conversions {
             histogram.observe(seconds);
         }
         let succeeded = if failure.is_none() { "true" } else { "false" };
-        let labels = [definition, from, to, succeeded];
+        let labels = [crd, from, to, succeeded];
         if let Ok(histogram) = self.by_definition.get_metric_with_label_values(&labels) {
             histogram.observe(seconds);
         }

@@ -264,12 +264,12 @@ impl Metrics {
     /// Counts a call of the webhook that converts the objects of a CRD from one version to another.
     pub(crate) fn converted(
         &self,
-        definition: &str,
+        crd: &str,
         versions: [&str; 2],
         failure: Option<WebhookFailureKind>,
         elapsed: Duration,
     ) {
-        self.conversions.count(definition, versions, failure, elapsed);
+        self.conversions.count(crd, versions, failure, elapsed);
     }
 
     /// Returns the response of `/metrics`: all metrics as text.

@@ -105,17 +105,15 @@ impl CrdRegistry {
 
     /// Waits until the resource is no longer served in this state; waits forever for a built-in one.
     pub(crate) async fn changed(&self, resource: &Resource) {
-        let Some(definition) = &resource.definition else {
+        let Some(crd) = &resource.crd else {
             return std::future::pending().await;
         };
-        let (serial, name) = (definition.serial, resource.group_resource());
+        let (serial, name) = (crd.serial, resource.group_resource());
         let ends = &self.ends;
         loop {
             let mut end = ends.lock().entry(serial).or_default().subscribe();
             let registry = self.registry.load();
-            let now = registry
-                .resource(&name)
-                .and_then(|resource| resource.definition.as_ref());
+            let now = registry.resource(&name).and_then(|resource| resource.crd.as_ref());
             if now.is_none_or(|now| now.serial != serial) {
                 ends.lock().remove(&serial);
                 return;
@@ -256,8 +254,8 @@ impl<F: Fn(&Arc<Resource>)> CrdHandler<F> {
             crds.registry.store(Arc::new(step.registry));
             for resource in step.replaced {
                 (self.replaced)(&resource);
-                if let Some(definition) = &resource.definition {
-                    crds.end(definition.serial);
+                if let Some(crd) = &resource.crd {
+                    crds.end(crd.serial);
                 }
             }
         }

@@ -54,7 +54,7 @@ pub(crate) struct EventForm {
     /// True if `metadata.managedFields` is left out.
     pub(crate) drops_managed_fields: bool,
     /// State of the CRD by which the events are encoded; 0 for built-in kinds.
-    pub(crate) definition: u64,
+    pub(crate) crd_serial: u64,
 }
 
 /// The frames of one event, in every form that was requested and that is still kept.
@@ -85,7 +85,7 @@ pub(crate) struct Converted {
 #[derive(Clone, PartialEq, Eq)]
 struct Version {
     api_version: SmolStr,
-    definition: u64,
+    crd_serial: u64,
     with_previous: bool,
 }
 
@@ -94,7 +94,7 @@ impl EncodedEvent {
     pub(crate) fn conversion(&self, form: &EventForm, with_previous: bool) -> Arc<Conversion> {
         let version = Version {
             api_version: form.api_version.clone(),
-            definition: form.definition,
+            crd_serial: form.crd_serial,
             with_previous,
         };
         let mut known = self.0.get_or_init(Arc::default).conversions.lock();
@@ -213,7 +213,7 @@ mod tests {
             view,
             include: IncludeObject::Metadata,
             api_version: SmolStr::new_static("v1"),
-            definition: 0,
+            crd_serial: 0,
         }
     }
 

@@ -63,7 +63,7 @@ pub struct Index {
     /// Facts that this process found when it stored the object.
     facts: StoredFacts,
     /// Serial of the CRD whose form the object is known to have; 0 for built-in kinds, and if it is unknown.
-    definition: AtomicU64,
+    crd_serial: AtomicU64,
     /// The parsed object, while it is cached; see [`Index::remember`].
     tree: Mutex<Option<Value>>,
     /// The applies that are known to change nothing.
@@ -85,7 +85,7 @@ impl Index {
             unreadable: false,
             terminating: object.at(&["metadata", "deletionTimestamp"]).is_some(),
             facts: StoredFacts::UNPROVEN,
-            definition: AtomicU64::new(0),
+            crd_serial: AtomicU64::new(0),
             tree: Mutex::new(None),
             noop_applies: Mutex::new(None),
         }
@@ -105,11 +105,11 @@ impl Index {
     /// Returns true if the object is known to have the form in which the resource serves it in its storage version. An
     /// object of a built-in kind always has it.
     fn is_current(&self, resource: &Resource) -> bool {
-        self.definition.load(Ordering::Relaxed) == resource.serial()
+        self.crd_serial.load(Ordering::Relaxed) == resource.serial()
     }
 
     fn set_current(&self, resource: &Resource) {
-        self.definition.store(resource.serial(), Ordering::Relaxed);
+        self.crd_serial.store(resource.serial(), Ordering::Relaxed);
     }
 
     /// Returns the labels.

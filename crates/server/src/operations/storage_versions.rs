@@ -83,7 +83,7 @@ impl StorageVersionBarrier {
 
 /// Returns the storage prefix of a resource whose version is published, which is a built-in resource that is stored.
 fn prefix_of(resource: &Resource) -> Option<&SmolStr> {
-    let storage = resource.storage.as_ref().filter(|_| resource.definition.is_none());
+    let storage = resource.storage.as_ref().filter(|_| resource.crd.is_none());
     storage.map(|storage| &storage.prefix)
 }
 

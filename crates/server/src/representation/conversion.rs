@@ -92,6 +92,6 @@ async fn ask(
         [from.unwrap_or_default(), api_version].map(|version| version.rsplit('/').next().unwrap_or_default());
     let failure = converted.as_ref().err().map(|failure| failure.kind);
     let metrics = &context.shared.metrics;
-    metrics.converted(&webhook.definition, versions, failure, begun.elapsed());
+    metrics.converted(&webhook.crd, versions, failure, begun.elapsed());
     converted
 }

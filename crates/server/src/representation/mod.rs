@@ -98,7 +98,7 @@ impl RequestedVersion {
     }
 
     /// Returns true if answers contain the stored bytes.
-    pub(crate) fn stored_as_shown(&self) -> bool {
+    pub(crate) fn stored_as_requested(&self) -> bool {
         // An object of a subresource's own kind was created for the answer.
         if self.own_columns.is_some() {
             return true;
@@ -112,7 +112,7 @@ impl RequestedVersion {
         if !self.resource.capabilities.rows.hidden_annotations.is_empty() {
             return None;
         }
-        let metadata = entry.bytes().get(self.stored_as_shown().then(place).flatten()?)?;
+        let metadata = entry.bytes().get(self.stored_as_requested().then(place).flatten()?)?;
         Some(self.reduced_text(metadata))
     }
 
@@ -181,7 +181,7 @@ impl RequestedVersion {
         if self.own_columns.is_some() {
             return Ok(tree);
         }
-        Ok(convert::shown(context, &self.resource, tree, &self.api_version).await?)
+        Ok(convert::to_requested(context, &self.resource, tree, &self.api_version).await?)
     }
 
     /// Converts an object that needs no webhook.
@@ -189,7 +189,7 @@ impl RequestedVersion {
         if self.own_columns.is_some() {
             return Ok(tree);
         }
-        Ok(convert::shown_at_once(&self.resource, tree, &self.api_version)?)
+        Ok(convert::to_requested_at_once(&self.resource, tree, &self.api_version)?)
     }
 
     /// Returns the object from which tables and metadata are made.

@@ -213,10 +213,10 @@ mod tests {
         let old = world.create(CONFIG).await;
         let new = world.patch(CONFIG, "", "{data: {k: '2'}}").await;
         let target = world.target(CONFIG, "");
-        let write = async |live: Option<&Arc<Entry>>| {
+        let write = async |existing: Option<&Arc<Entry>>| {
             let destination = Destination {
                 key: target.key("a"),
-                existing: live,
+                existing,
                 parents: ParentGuards::default(),
                 limit: SizeLimit::Unlimited,
             };
@@ -241,17 +241,17 @@ mod tests {
         let world = World::new();
         // Each of these characters has six bytes as JSON.
         let text = "\\u0001".repeat(5000);
-        let live = world.create(&CONFIG.replace("'1'", &format!("\"{text}\""))).await;
-        let (object, resource) = (objects::tree(&live), world.target(CONFIG, "").resource);
+        let existing = world.create(&CONFIG.replace("'1'", &format!("\"{text}\""))).await;
+        let (object, resource) = (objects::tree(&existing), world.target(CONFIG, "").resource);
         let json_bytes = objects::encode(world.context.types(), &object).bytes().len();
-        let encoded = |live, max_bytes| {
+        let encoded = |existing, max_bytes| {
             let limit = SizeLimit::Request(max_bytes);
             let next = NewVersion {
                 key: "/registry/configmaps/default/a",
                 resource: &resource,
                 object: &object,
                 raw_form: RawForm::Marshalled,
-                existing: live,
+                existing,
                 limit,
             };
             encode(&world.context, &next)
@@ -270,7 +270,7 @@ mod tests {
         );
         let why = "etcdserver: request is too large";
         assert_eq!(rejection(encoded(None, exceeds)), (500, why.to_owned()));
-        assert!(encoded(Some(&live), exceeds).is_ok(), "it does not grow");
+        assert!(encoded(Some(&existing), exceeds).is_ok(), "it does not grow");
     }
 
     #[test]

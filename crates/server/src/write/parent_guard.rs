@@ -19,7 +19,7 @@ const TERMINATING_DEFINITION: &str = "create not allowed while custom resource d
 #[derive(Default)]
 pub(super) struct ParentGuards {
     namespace: Option<ParentGuard>,
-    definition: Option<ParentGuard>,
+    crd: Option<ParentGuard>,
 }
 
 /// A guard on one parent.
@@ -40,7 +40,7 @@ impl ParentGuards {
     pub(super) fn new(target: &Target, name: &str, snapshot: &Snapshot) -> Result<Self, Error> {
         Ok(Self {
             namespace: namespace_guard(target, snapshot),
-            definition: definition_guard(target, name, snapshot)?,
+            crd: crd_guard(target, name, snapshot)?,
         })
     }
 
@@ -59,7 +59,7 @@ impl ParentGuards {
     }
 
     fn iter(&self) -> impl Iterator<Item = &ParentGuard> {
-        self.namespace.iter().chain(&self.definition)
+        self.namespace.iter().chain(&self.crd)
     }
 }
 
@@ -93,14 +93,14 @@ fn namespace_guard(target: &Target, snapshot: &Snapshot) -> Option<ParentGuard> 
 }
 
 /// Returns the guard on the CRD; `None` for built-in kinds.
-fn definition_guard(target: &Target, name: &str, snapshot: &Snapshot) -> Result<Option<ParentGuard>, Error> {
-    let definitions = target.registry.definitions().and_then(|kind| kind.storage.as_ref());
-    let (Some(definition), Some(storage)) = (&target.resource.definition, definitions) else {
+fn crd_guard(target: &Target, name: &str, snapshot: &Snapshot) -> Result<Option<ParentGuard>, Error> {
+    let crds = target.registry.crds().and_then(|kind| kind.storage.as_ref());
+    let (Some(crd), Some(storage)) = (&target.resource.crd, crds) else {
         return Ok(None);
     };
-    let key = storage.key("", &definition.name);
+    let key = storage.key("", &crd.name);
     match snapshot.get(key.as_bytes()) {
-        Some(entry) if entry.create_revision() == definition.create_revision && !entry.index().is_terminating() => {
+        Some(entry) if entry.create_revision() == crd.create_revision && !entry.index().is_terminating() => {
             Ok(Some(ParentGuard::new(key, entry)))
         }
         _ => {

@@ -272,8 +272,8 @@ mod tests {
     #[tokio::test]
     async fn message_that_is_too_large_is_named_with_its_size() {
         let world = World::new();
-        let (live, resource) = (world.create(CONFIG).await, world.target(CONFIG, "").resource);
-        let object = objects::tree(&live);
+        let (existing, resource) = (world.create(CONFIG).await, world.target(CONFIG, "").resource);
+        let object = objects::tree(&existing);
         let next = |existing| NewVersion {
             key: "/registry/configmaps/default/a",
             resource: &resource,
@@ -285,7 +285,7 @@ mod tests {
         // Compare (1 + 1 + 2 + 32 + 2), put (1 + 2 + 1 + 2 + 32 + 3).
         assert_eq!(message_bytes(&next(None), 900), 38 + 41 + 900);
         // A read of the key (1 + 1 + 1 + 1 + 32).
-        assert_eq!(message_bytes(&next(Some(&live)), 900), 38 + 41 + 900 + 36);
+        assert_eq!(message_bytes(&next(Some(&existing)), 900), 38 + 41 + 900 + 36);
         assert_eq!(next(None).limit.excess(&next(None), 921), None);
         let why = "rpc error: code = ResourceExhausted desc = trying to send message larger than max (1001 vs. 1000)";
         assert_eq!(next(None).limit.excess(&next(None), 922).as_deref(), Some(why));

@@ -77,10 +77,10 @@ async fn applies_by_many_managers_never_conflict_and_each_merges_once() {
     });
     assert_eq!(codes.await, vec![200; MANAGERS * ROUNDS]);
     assert_eq!(runs.load(Ordering::Relaxed), MANAGERS * ROUNDS);
-    let live = server.get(&format!("{CONFIG_MAPS}/a")).await;
-    assert_eq!(live.at("/data").as_object().unwrap().len(), MANAGERS + 1);
+    let existing = server.get(&format!("{CONFIG_MAPS}/a")).await;
+    assert_eq!(existing.at("/data").as_object().unwrap().len(), MANAGERS + 1);
     assert_eq!(
-        live.at("/metadata/managedFields").as_array().unwrap().len(),
+        existing.at("/metadata/managedFields").as_array().unwrap().len(),
         MANAGERS + 1
     );
 }
@@ -112,9 +112,9 @@ async fn patches_and_replacements_without_a_version_never_conflict() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn write_with_stale_version_conflicts() {
     let (server, _) = counting().await;
-    let live = server.get(&format!("{CONFIG_MAPS}/a")).await.body;
+    let existing = server.get(&format!("{CONFIG_MAPS}/a")).await.body;
     let codes = by_all(&server, move |server, manager, round| {
-        let mut object = live.clone();
+        let mut object = existing.clone();
         object["data"]["k"] = json!(format!("{manager}.{round}"));
         async move { server.put(&format!("{CONFIG_MAPS}/a"), &object.to_string()).await }
     });

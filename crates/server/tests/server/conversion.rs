@@ -49,7 +49,7 @@ fn versions(storage: &str) -> Value {
 
 /// Defines widgets, which `hook` converts, and waits until they are served.
 async fn define(server: &Server, hook: &Hook, review_version: &str) {
-    let definition = json!({
+    let crd = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "widgets.x.example.com"},
         "spec": {
@@ -62,7 +62,7 @@ async fn define(server: &Server, hook: &Hook, review_version: &str) {
             }},
         },
     });
-    server.define(&definition).await;
+    server.define(&crd).await;
 }
 
 async fn store_in(server: &Server, version: &str) {

@@ -13,7 +13,7 @@ async fn start(v1: Value, v2: Value) -> Server {
         })
     };
     let names = json!({"plural": "gadgets", "singular": "gadget", "kind": "Gadget", "listKind": "GadgetList"});
-    let definition = json!({
+    let crd = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "gadgets.x.example.com"},
         "spec": {
@@ -21,7 +21,7 @@ async fn start(v1: Value, v2: Value) -> Server {
             "versions": [version("v1", false, v1), version("v2", true, v2)],
         },
     });
-    server.define(&definition).await;
+    server.define(&crd).await;
     server
 }
 
@@ -166,9 +166,9 @@ async fn the_schema_says_nothing_of_an_object_of_another_kind() {
 async fn the_first_deletion_of_a_definition_marks_it_alone() {
     let schema = json!({"type": "object"});
     let server = start(schema.clone(), schema).await;
-    let definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gadgets.x.example.com";
+    let crd = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gadgets.x.example.com";
     let deleted = server
-        .delete(&format!("{definition}?propagationPolicy=Orphan&dryRun=All"))
+        .delete(&format!("{crd}?propagationPolicy=Orphan&dryRun=All"))
         .await;
     assert_eq!(
         deleted.at("/metadata/finalizers"),

@@ -22,7 +22,7 @@ fn versions(default: usize) -> Value {
 }
 
 async fn define(server: &Server, default: usize) {
-    let definition = json!({
+    let crd = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "widgets.x.example.com"},
         "spec": {
@@ -31,7 +31,7 @@ async fn define(server: &Server, default: usize) {
             "versions": versions(default),
         },
     });
-    server.define(&definition).await;
+    server.define(&crd).await;
 }
 
 fn widget(name: &str, items: usize) -> String {

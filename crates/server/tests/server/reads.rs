@@ -102,7 +102,7 @@ async fn a_definition_that_cannot_be_read_takes_no_follower_along() {
     let key = "/registry/apiextensions.k8s.io/customresourcedefinitions/broken.example.com";
     let put = holdfast_store::Transaction::new().put(key, broken);
     server.service.context.shared.store.commit(put).await.unwrap();
-    let definition = json!({
+    let crd = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "widgets.example.com"},
         "spec": {
@@ -115,7 +115,7 @@ async fn a_definition_that_cannot_be_read_takes_no_follower_along() {
         }
     });
     let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    assert_eq!(server.post(path, &definition.to_string()).await.code, 201);
+    assert_eq!(server.post(path, &crd.to_string()).await.code, 201);
     assert_eq!(server.service.context.background.all(), Ok(()));
     let listed = server.get(path).await;
     assert_eq!(listed.at("/items").as_array().unwrap().len(), 1);

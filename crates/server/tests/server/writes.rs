@@ -252,12 +252,12 @@ async fn a_scale_is_a_view_of_the_object_that_can_be_written() {
         .await;
     assert_eq!(scaled.at("/spec"), &json!({"replicas": 5}));
     assert_eq!(scaled.at("/status/selector"), "a=b");
-    let live = server.get(path).await;
+    let existing = server.get(path).await;
     assert_eq!(
-        (live.at("/spec/replicas"), live.at("/metadata/generation")),
+        (existing.at("/spec/replicas"), existing.at("/metadata/generation")),
         (&json!(5), &json!(2))
     );
-    assert_eq!(live.at("/metadata/managedFields/1/subresource"), "scale");
+    assert_eq!(existing.at("/metadata/managedFields/1/subresource"), "scale");
     // The store checks the uid in a PUT; for a patch, the scale subresource checks the uid of the result.
     let scale = r#"{"metadata":{"name":"web","uid":"x"},"spec":{"replicas":1}}"#;
     let put = server.put(&format!("{path}/scale"), scale).await;

@@ -60,11 +60,11 @@ pub(crate) fn run(world: &Arc<World>) -> Result<(), Violation> {
     for life in 0..world.below(3) {
         world.note(format!("process {life} starts"));
         simulation.disk.set_faults(choose_faults(world));
-        let end = world.live(|| simulation.process(true))?;
+        let end = world.run_life(|| simulation.process(true))?;
         world.note(format!("process {life} ends: {end:?}"));
     }
     simulation.disk.set_faults(DiskFaults::default());
-    world.live(|| simulation.process(false))?;
+    world.run_life(|| simulation.process(false))?;
     Ok(())
 }
 

@@ -79,11 +79,11 @@ pub(crate) fn run(world: &Arc<World>) -> Result<(), Violation> {
     for life in 0..1 + world.below(4) {
         world.note(format!("process {life} starts"));
         simulation.disk.set_faults(choose_faults(world));
-        let end = world.live(|| simulation.process())?;
+        let end = world.run_life(|| simulation.process())?;
         world.note(format!("process {life} ends: {end:?}"));
     }
     simulation.disk.set_faults(DiskFaults::default());
-    world.live(|| simulation.final_process())?;
+    world.run_life(|| simulation.final_process())?;
     Ok(())
 }
 

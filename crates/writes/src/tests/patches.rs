@@ -16,28 +16,28 @@ fn change(patch: Patch) -> Change {
     }
 }
 
-fn patched(live: &Value, patch: Patch) -> Result<Staged, Error> {
+fn patched(existing: &Value, patch: Patch) -> Result<Staged, Error> {
     let world = world();
-    update_at(&world, &target(&world, live, ""), Some(live), &change(patch))
+    update_at(&world, &target(&world, existing, ""), Some(existing), &change(patch))
 }
 
 #[test]
 fn a_json_patch_whose_test_fails_is_refused_as_a_whole() {
-    let live = stored(&world(), CONFIG);
+    let existing = stored(&world(), CONFIG);
     let passes = "[{op: test, path: /data/a, value: '1'}, {op: replace, path: /data/a, value: '2'}]";
-    let staged = patched(&live, json_patch_of(passes)).unwrap();
+    let staged = patched(&existing, json_patch_of(passes)).unwrap();
     assert_eq!(staged.object.str_at(&["data", "a"]), Some("2"));
     let fails = "[{op: replace, path: /data/a, value: '2'}, {op: test, path: /data/a, value: '1'}]";
-    let refused = kind_of(patched(&live, json_patch_of(fails)));
+    let refused = kind_of(patched(&existing, json_patch_of(fails)));
     assert!(matches!(refused, ErrorKind::UnprocessablePatch), "{refused:?}");
 }
 
 #[test]
 fn merge_patch_replaces_a_list_and_strategic_one_merges_it() {
-    let live = stored(&world(), DEPLOYMENT);
+    let existing = stored(&world(), DEPLOYMENT);
     let patch = tree("{spec: {template: {spec: {containers: [{name: d, image: j}]}}}}");
     let names = |patch: Patch| {
-        let object = patched(&live, patch).unwrap().object;
+        let object = patched(&existing, patch).unwrap().object;
         let containers = object
             .at(&["spec", "template", "spec", "containers"])
             .and_then(Value::as_list)
@@ -54,26 +54,26 @@ fn merge_patch_replaces_a_list_and_strategic_one_merges_it() {
 
 #[test]
 fn a_patch_whose_result_is_no_object_of_the_kind_is_refused() {
-    let live = stored(&world(), CONFIG);
-    let unreadable = kind_of(patched(&live, Patch::Merge(tree("{data: {a: [1]}}"))));
+    let existing = stored(&world(), CONFIG);
+    let unreadable = kind_of(patched(&existing, Patch::Merge(tree("{data: {a: [1]}}"))));
     let ErrorKind::Invalid { kind, errors, .. } = unreadable else {
         panic!("not invalid")
     };
     assert_eq!((kind.kind.as_str(), errors[0].field.as_str()), ("", "patch"));
-    let unknown = kind_of(patched(&live, Patch::Merge(tree("{datum: {a: '1'}}"))));
+    let unknown = kind_of(patched(&existing, Patch::Merge(tree("{datum: {a: '1'}}"))));
     assert!(matches!(unknown, ErrorKind::Invalid { .. }), "{unknown:?}");
 }
 
 #[test]
 fn findings_in_a_patch_are_warnings_with_validation_warn() {
     let world = world();
-    let live = stored(&world, CONFIG);
+    let existing = stored(&world, CONFIG);
     let result = |validation: FieldValidation| {
         let change = Change::Patch {
             patch: Ok((Patch::Merge(tree("{datum: {a: '1'}}")), Vec::new())),
             validation,
         };
-        update_at(&world, &target(&world, &live, ""), Some(&live), &change)
+        update_at(&world, &target(&world, &existing, ""), Some(&existing), &change)
     };
     let warned = result(FieldValidation::Warn).unwrap();
     assert_eq!(warned.warnings, [r#"unknown field "datum""#]);
@@ -115,8 +115,8 @@ fn a_put_creates_where_the_kind_lets_it_and_names_no_uid() {
 #[test]
 fn repeated_keys_of_an_apply_are_reported_after_its_conflicts() {
     let world = world();
-    let live = stored(&world, CONFIG);
-    let mut applier = target(&world, &live, "");
+    let existing = stored(&world, CONFIG);
+    let mut applier = target(&world, &existing, "");
     applier.writer.manager = "applier".into();
     let applied = |text: &str, validation: FieldValidation| {
         let change = Change::Apply {
@@ -125,7 +125,7 @@ fn repeated_keys_of_an_apply_are_reported_after_its_conflicts() {
             validation,
             force: false,
         };
-        update_at(&world, &applier, Some(&live), &change)
+        update_at(&world, &applier, Some(&existing), &change)
     };
     let conflict = kind_of(applied(&CONFIG.replace("'1'", "'2'"), FieldValidation::Strict));
     assert!(matches!(conflict, ErrorKind::ApplyConflict(_)), "{conflict:?}");

@@ -44,7 +44,7 @@ fn write(
     typed: impl Fn(&Value, &Arc<Schema>, holdfast_merge::TypeRef) -> Typed,
 ) -> Result<(), String> {
     let (schema, type_ref) = schemas.type_of(vector, "schema", "type");
-    let (live_schema, live_type) = schemas.type_of(
+    let (existing_schema, existing_type) = schemas.type_of(
         vector,
         if vector.get("liveSchema").is_some() {
             "liveSchema"
@@ -57,20 +57,20 @@ fn write(
             "type"
         },
     );
-    let live = typed(vector.value("live"), &live_schema, live_type);
+    let existing = typed(vector.value("live"), &existing_schema, existing_type);
     let updater = updater(vector, &schema);
     let (version, manager) = (vector.text("version"), vector.text("manager"));
     let before = managers(vector.value("managers"));
     if vector.op() == "update" {
         let new = typed(vector.value("new"), &schema, type_ref);
-        let result = updater.update(&live, &new, version, before, manager);
+        let result = updater.update(&existing, &new, version, before, manager);
         return outcome(vector, result, |(object, after)| {
             same_object("object", object.value(), vector.value("new"))?;
             same_managers(vector, &after)
         });
     }
     let config = typed(vector.value("config"), &schema, type_ref);
-    let result = updater.apply(&live, &config, version, before, manager, vector.flag("force"));
+    let result = updater.apply(&existing, &config, version, before, manager, vector.flag("force"));
     outcome(vector, result, |applied| {
         let noop = vector.out("noop").unwrap().as_bool().unwrap();
         same("no-op", &applied.object.is_none(), &noop)?;

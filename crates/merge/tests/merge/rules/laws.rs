@@ -217,18 +217,18 @@ proptest! {
     }
 
     #[test]
-    fn applying_again_changes_nothing(live in any_thing(), config in any_thing()) {
-        if let (Some(live), Some(config)) = (checked(&live), checked(&config)) {
+    fn applying_again_changes_nothing(existing in any_thing(), config in any_thing()) {
+        if let (Some(existing), Some(config)) = (checked(&existing), checked(&config)) {
             let updater = UpdaterBuilder::new(IdentityConverter).build();
-            let nothing = Typed::trusted(Value::Null, live.schema().clone(), live.type_ref());
-            let (live, managers) = updater.update(&nothing, &live, "v1", Managers::new(), "updater").unwrap();
-            let first = updater.apply(&live, &config, "v1", managers, "applier", true).unwrap();
-            let live = first.object.unwrap_or(live);
-            let again = updater.apply(&live, &config, "v1", first.managers.clone(), "applier", false).unwrap();
+            let nothing = Typed::trusted(Value::Null, existing.schema().clone(), existing.type_ref());
+            let (existing, managers) = updater.update(&nothing, &existing, "v1", Managers::new(), "updater").unwrap();
+            let first = updater.apply(&existing, &config, "v1", managers, "applier", true).unwrap();
+            let existing = first.object.unwrap_or(existing);
+            let again = updater.apply(&existing, &config, "v1", first.managers.clone(), "applier", false).unwrap();
             prop_assert!(again.object.is_none());
             prop_assert_eq!(&again.managers, &first.managers);
             // Another manager with the same configuration owns the same fields.
-            let other = updater.apply(&live, &config, "v1", first.managers.clone(), "other", false).unwrap();
+            let other = updater.apply(&existing, &config, "v1", first.managers.clone(), "other", false).unwrap();
             prop_assert!(other.object.is_none());
             let owned = |managers: &Managers, name: &str| managers.get(name).map(|owned| owned.set.clone());
             prop_assert_eq!(owned(&other.managers, "other"), owned(&first.managers, "applier"));

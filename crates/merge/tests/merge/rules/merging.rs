@@ -7,14 +7,14 @@ use crate::rules::scenario::{assert_value, fields, schema, thing, valid, value};
 /// Live value, configuration, merged value.
 #[track_caller]
 fn check_merge(cases: &[(&str, &str, &str)]) {
-    for (live, config, expected) in cases {
-        assert_value(&thing(live).merge(&thing(config)).unwrap(), expected);
+    for (existing, config, expected) in cases {
+        assert_value(&thing(existing).merge(&thing(config)).unwrap(), expected);
         // Validated values reach the same result by shortcuts.
         if let (Ok(()), Ok(())) = (
-            thing(live).validate(Duplicates::Rejected),
+            thing(existing).validate(Duplicates::Rejected),
             thing(config).validate(Duplicates::Rejected),
         ) {
-            assert_value(&valid(live).merge(&valid(config)).unwrap(), expected);
+            assert_value(&valid(existing).merge(&valid(config)).unwrap(), expected);
         }
     }
 }
@@ -139,29 +139,29 @@ fn duplicate_in_configuration_is_rejected() {
 
 #[test]
 fn unchanged_part_is_shared_with_live_value() {
-    let live = valid("{inner: {items: [{name: a, options: {x: q}}], text: a}, labels: {a: b}}");
-    let merged = live.merge(&valid("{inner: {text: b}, labels: {a: b}}")).unwrap();
+    let existing = valid("{inner: {items: [{name: a, options: {x: q}}], text: a}, labels: {a: b}}");
+    let merged = existing.merge(&valid("{inner: {text: b}, labels: {a: b}}")).unwrap();
     let map = |typed: &holdfast_merge::Typed, path: &[&str]| typed.value().at(path).unwrap().clone();
     assert!(
         map(&merged, &["labels"])
             .as_map()
             .unwrap()
-            .same(map(&live, &["labels"]).as_map().unwrap())
+            .same(map(&existing, &["labels"]).as_map().unwrap())
     );
     let items = ["inner", "items"];
     assert!(
         map(&merged, &items)
             .as_list()
             .unwrap()
-            .same(map(&live, &items).as_list().unwrap())
+            .same(map(&existing, &items).as_list().unwrap())
     );
-    let nothing_new = live.merge(&valid("{labels: {a: b}}")).unwrap();
+    let nothing_new = existing.merge(&valid("{labels: {a: b}}")).unwrap();
     assert!(
         nothing_new
             .value()
             .as_map()
             .unwrap()
-            .same(live.value().as_map().unwrap())
+            .same(existing.value().as_map().unwrap())
     );
 }
 

@@ -123,7 +123,7 @@ fn an_apply_that_changes_nothing_gives_no_object() {
     let config = crate::rules::scenario::thing("{number: 1}");
     let again = always
         .updater
-        .apply(&always.live, &config, "v1", always.managers, "alice", false)
+        .apply(&always.existing, &config, "v1", always.managers, "alice", false)
         .unwrap();
     assert!(again.object.is_some());
 }
@@ -185,14 +185,15 @@ fn set_below_new_atomic_field_keeps_atomic_path() {
         "types: [{name: Thing, map: {fields: [{name: text, type: {scalar: string}}, {name: labels, type: {map: \
          {elementType: {scalar: string}, elementRelationship: atomic}}}]}}]",
     );
-    let live = holdfast_merge::Typed::unchecked(value("{}"), schema.clone(), schema.named("Thing").unwrap());
-    let fitted = live.reconcile_field_set_with_schema(&old).unwrap();
+    let existing = holdfast_merge::Typed::unchecked(value("{}"), schema.clone(), schema.named("Thing").unwrap());
+    let fitted = existing.reconcile_field_set_with_schema(&old).unwrap();
     assert_eq!(
         fitted,
         Some(fields("{'f:labels': {}, 'f:text': {}, 'f:unknown': {'f:x': {}}}"))
     );
     assert_eq!(
-        live.reconcile_field_set_with_schema(&fields("{'f:labels': {}}"))
+        existing
+            .reconcile_field_set_with_schema(&fields("{'f:labels': {}}"))
             .unwrap(),
         None
     );

@@ -92,7 +92,7 @@ pub(crate) fn assert_value(got: &Typed, expected: &str) {
 /// An object and its managers, written to step by step.
 pub(crate) struct Scenario<C = IdentityConverter> {
     pub(crate) updater: Updater<C>,
-    pub(crate) live: Typed,
+    pub(crate) existing: Typed,
     pub(crate) managers: Managers,
     pub(crate) version: &'static str,
 }
@@ -108,7 +108,7 @@ impl<C: Converter> Scenario<C> {
     pub(crate) fn with(updater: UpdaterBuilder<C>) -> Self {
         Self {
             updater: updater.build(),
-            live: thing("null"),
+            existing: thing("null"),
             managers: Managers::new(),
             version: "v1",
         }
@@ -135,10 +135,10 @@ impl<C: Converter> Scenario<C> {
         let managers = std::mem::take(&mut self.managers);
         match self
             .updater
-            .apply(&self.live, &thing(config), self.version, managers, manager, force)
+            .apply(&self.existing, &thing(config), self.version, managers, manager, force)
         {
             Ok(applied) => {
-                self.live = applied.object.unwrap_or(self.live);
+                self.existing = applied.object.unwrap_or(self.existing);
                 self.managers = applied.managers;
                 self
             }
@@ -152,7 +152,7 @@ impl<C: Converter> Scenario<C> {
         let managers = self.managers.clone();
         let applied = self
             .updater
-            .apply(&self.live, &thing(config), self.version, managers, manager, false);
+            .apply(&self.existing, &thing(config), self.version, managers, manager, false);
         applied.map(|applied| applied.managers).unwrap_err()
     }
 
@@ -162,7 +162,7 @@ impl<C: Converter> Scenario<C> {
         let managers = std::mem::take(&mut self.managers);
         let applied = self
             .updater
-            .apply(&self.live, &thing(config), self.version, managers, manager, false)
+            .apply(&self.existing, &thing(config), self.version, managers, manager, false)
             .unwrap();
         assert!(applied.object.is_none(), "the apply changed the object");
         self.managers = applied.managers;
@@ -172,16 +172,16 @@ impl<C: Converter> Scenario<C> {
     #[track_caller]
     pub(crate) fn update(mut self, manager: &str, new: &str) -> Self {
         let managers = std::mem::take(&mut self.managers);
-        (self.live, self.managers) = self
+        (self.existing, self.managers) = self
             .updater
-            .update(&self.live, &thing(new), self.version, managers, manager)
+            .update(&self.existing, &thing(new), self.version, managers, manager)
             .unwrap();
         self
     }
 
     #[track_caller]
     pub(crate) fn object(self, expected: &str) -> Self {
-        assert_value(&self.live, expected);
+        assert_value(&self.existing, expected);
         self
     }
 

@@ -29,7 +29,7 @@ impl Converter for Renaming {
 fn a_conflict_is_found_and_named_in_the_other_managers_version() {
     let state = Scenario::with(UpdaterBuilder::new(Renaming)).apply("alice", "{text: a}");
     let mut second = state.at("v2");
-    second.live = Renaming.convert(&second.live, "v2").unwrap();
+    second.existing = Renaming.convert(&second.existing, "v2").unwrap();
     let error = second.rejected("bob", "{any: b}");
     assert_eq!(error.to_string(), r#"conflict with "alice": .text"#);
     second
@@ -44,7 +44,7 @@ fn field_applied_in_other_version_is_removed() {
     let mut state = Scenario::with(UpdaterBuilder::new(Renaming))
         .apply("alice", "{text: a, number: 1}")
         .at("v2");
-    state.live = Renaming.convert(&state.live, "v2").unwrap();
+    state.existing = Renaming.convert(&state.existing, "v2").unwrap();
     state
         .apply("alice", "{number: 1}")
         .object("{number: 1}")
@@ -54,7 +54,7 @@ fn field_applied_in_other_version_is_removed() {
 #[test]
 fn managers_of_a_version_that_is_gone_are_dropped() {
     let mut state = Scenario::with(UpdaterBuilder::new(Renaming));
-    state.live = thing("{text: a}");
+    state.existing = thing("{text: a}");
     let gone = holdfast_merge::VersionedSet {
         set: crate::rules::scenario::fields("{'f:text': {}}"),
         api_version: "v0".into(),
@@ -96,5 +96,5 @@ fn one_value_for_all_versions_needs_no_second_comparison() {
         error.to_string(),
         "conflicts with \"alice\":\n- .text\nconflicts with \"bob\":\n- .number"
     );
-    assert_eq!(state.live.value().get("text"), Some(&Value::from("a")));
+    assert_eq!(state.existing.value().get("text"), Some(&Value::from("a")));
 }

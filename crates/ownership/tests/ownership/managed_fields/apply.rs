@@ -96,9 +96,9 @@ fn live_values_are_shared_without_a_time() {
 fn the_same_again_changes_nothing() {
     let mut host = Host::config_map();
     host.apply("alpha", "data: {a: '1'}").unwrap();
-    let before = host.live.clone();
+    let before = host.existing.clone();
     assert!(!host.apply("alpha", "data: {a: '1'}").unwrap());
-    assert_eq!(host.live, before);
+    assert_eq!(host.existing, before);
     assert!(host.apply("alpha", "data: {a: '2'}").unwrap());
     host.has_entries(&["alpha Apply v1 @3: .data.a"]);
 }
@@ -120,7 +120,7 @@ fn a_manager_without_fields_has_no_entry() {
     host.has_entries(&["alpha Apply v1 @1: .data.a"]);
     host.apply("alpha", "{}").unwrap();
     host.has_entries(&[]);
-    assert_eq!(host.live.as_ref().unwrap().at(&["metadata", "managedFields"]), None);
+    assert_eq!(host.existing.as_ref().unwrap().at(&["metadata", "managedFields"]), None);
 }
 
 #[test]
@@ -258,7 +258,7 @@ fn a_removed_item_goes_with_what_an_updater_added_to_it() {
 #[test]
 fn entries_that_cannot_be_read_fail_an_apply() {
     let mut host = Host::config_map();
-    host.live = Some(object(
+    host.existing = Some(object(
         "{apiVersion: v1, kind: ConfigMap, metadata: {name: one, uid: '1', managedFields: [{manager: m, operation: Nonsense}]}}",
     ));
     assert_eq!(

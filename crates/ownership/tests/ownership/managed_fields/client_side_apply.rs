@@ -22,7 +22,7 @@ fn with_annotation(text: &str, rest: &str) -> String {
 }
 
 fn annotation(host: &Host) -> Option<&str> {
-    host.live
+    host.existing
         .as_ref()?
         .at(&["metadata", "annotations", ANNOTATION])?
         .as_str()
@@ -135,5 +135,5 @@ fn oversized_annotation_is_removed() {
     let large = "x".repeat(256 * 1024);
     host.apply("kubectl", &format!("data: {{a: '{large}'}}")).unwrap();
     assert_eq!(annotation(&host), None);
-    assert!(matches!(host.live.unwrap().at(&["metadata", "annotations"]), Some(Value::Map(map)) if map.is_empty()));
+    assert!(matches!(host.existing.unwrap().at(&["metadata", "annotations"]), Some(Value::Map(map)) if map.is_empty()));
 }

@@ -182,7 +182,7 @@ pub(crate) fn scale_manager() -> FieldManager {
 
 /// One object and the writes to it. The clock is at second 1 for the first write and advances by a second with each.
 pub(crate) struct Host {
-    pub(crate) live: Option<Value>,
+    pub(crate) existing: Option<Value>,
     seconds: u64,
     address: Address,
 }
@@ -190,7 +190,7 @@ pub(crate) struct Host {
 impl Host {
     pub(crate) fn widget() -> Self {
         Self {
-            live: None,
+            existing: None,
             seconds: 0,
             address: Address::V1,
         }
@@ -229,12 +229,12 @@ impl Host {
 
     /// Returns the existing object in the version of the target.
     fn versioned(&self) -> Option<Value> {
-        let live = self.live.clone()?;
+        let existing = self.existing.clone()?;
         let version = self.identified("{}").get("apiVersion").cloned()?;
-        if live.get("apiVersion") == Some(&version) {
-            return Some(live);
+        if existing.get("apiVersion") == Some(&version) {
+            return Some(existing);
         }
-        let converted = WidgetVersions(Arc::new(schema())).convert(&live, version.as_str()?);
+        let converted = WidgetVersions(Arc::new(schema())).convert(&existing, version.as_str()?);
         Some(converted.unwrap())
     }
 
@@ -269,26 +269,26 @@ impl Host {
     }
 
     pub(crate) fn update_value(&mut self, manager: &str, mut new: Value) {
-        let live = self.versioned();
-        if let Some(uid) = live.as_ref().and_then(|live| live.at(&["metadata", "uid"])) {
+        let existing = self.versioned();
+        if let Some(uid) = existing.as_ref().and_then(|existing| existing.at(&["metadata", "uid"])) {
             new.set_at(&["metadata", "uid"], uid.clone());
         }
         let now = self.now();
-        let new = field_manager(self.address).update(live.as_ref(), new, manager, now);
+        let new = field_manager(self.address).update(existing.as_ref(), new, manager, now);
         self.store(new);
     }
 
     fn store(&mut self, mut new: Value) {
         new.set_at(&["metadata", "uid"], "1".into());
-        if let Some(live) = self.versioned() {
-            keep_times(&mut new, &live, |a, b| a == b);
+        if let Some(existing) = self.versioned() {
+            keep_times(&mut new, &existing, |a, b| a == b);
         }
-        self.live = Some(new);
+        self.existing = Some(new);
     }
 
     /// Returns the entries in order as `manager operation version[/subresource] @second: paths`.
     pub(crate) fn entries(&self) -> Vec<String> {
-        entries_of(self.live.as_ref().unwrap())
+        entries_of(self.existing.as_ref().unwrap())
     }
 
     #[track_caller]
@@ -299,11 +299,11 @@ impl Host {
     /// Asserts the content of the existing object without metadata.
     #[track_caller]
     pub(crate) fn holds(&self, text: &str) {
-        let mut live = self.live.clone().unwrap();
+        let mut existing = self.existing.clone().unwrap();
         for member in ["apiVersion", "kind", "metadata"] {
-            live.remove_at(&[member]);
+            existing.remove_at(&[member]);
         }
-        assert_eq!(live, object(text));
+        assert_eq!(existing, object(text));
     }
 }
 

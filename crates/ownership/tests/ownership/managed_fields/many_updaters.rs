@@ -38,8 +38,8 @@ fn newer_bucket_absorbs_older_entry() {
         host.patch(&format!("updater-{at:02}"), &format!("data: {{k{at:02}: '1'}}"));
     }
     // An entry without a time is older than all others.
-    let mut live = host.live.clone().unwrap();
-    let list = live
+    let mut existing = host.existing.clone().unwrap();
+    let list = existing
         .at_mut(&["metadata", "managedFields"])
         .unwrap()
         .as_list_mut()
@@ -48,8 +48,8 @@ fn newer_bucket_absorbs_older_entry() {
     let last = list.last_mut().unwrap();
     last.remove_at(&["time"]);
     host.update_value("updater-12", {
-        live.set_at(&["data", "k12"], "1".into());
-        live
+        existing.set_at(&["data", "k12"], "1".into());
+        existing
     });
     assert_eq!(host.entries().len(), 11);
     assert_eq!(
@@ -91,7 +91,7 @@ fn entries_of_each_version_are_merged_apart() {
 #[test]
 fn thousands_of_entries_are_merged_in_no_time() {
     let count = 20_000;
-    let mut live = object("{apiVersion: v1, kind: ConfigMap, metadata: {name: one, uid: '1'}, data: {a: '1'}}");
+    let mut existing = object("{apiVersion: v1, kind: ConfigMap, metadata: {name: one, uid: '1'}, data: {a: '1'}}");
     let list: Vec<Value> = (0..count)
         .map(|at| {
             object(&format!(
@@ -99,9 +99,9 @@ fn thousands_of_entries_are_merged_in_no_time() {
             ))
         })
         .collect();
-    live.set_at(&["metadata", "managedFields"], Value::from(list));
+    existing.set_at(&["metadata", "managedFields"], Value::from(list));
     let mut host = Host::config_map();
-    host.live = Some(live);
+    host.existing = Some(existing);
     host.patch("tool", "data: {b: '1'}");
     assert_eq!(host.entries().len(), 10);
 }

@@ -33,7 +33,7 @@ fn scale_of(parent: &Value) -> Value {
 
 /// Transfers a written Scale back to its Widget.
 fn store(host: &mut Host, scale: &Value) {
-    let parent = host.live.as_mut().unwrap();
+    let parent = host.existing.as_mut().unwrap();
     ownership().to_parent(parent, scale).unwrap();
     if let Some(replicas) = scale.at(&["spec", "replicas"]) {
         parent.set_at(&["spec", "size"], replicas.clone());
@@ -41,18 +41,18 @@ fn store(host: &mut Host, scale: &Value) {
 }
 
 fn scale_to(host: &mut Host, manager: &str, replicas: i64) {
-    let live = scale_of(host.live.as_ref().unwrap());
-    let mut new = live.clone();
+    let existing = scale_of(host.existing.as_ref().unwrap());
+    let mut new = existing.clone();
     new.set_at(&["spec", "replicas"], replicas.into());
-    let scale = scale_manager().update(Some(&live), new, manager, SystemTime::UNIX_EPOCH);
+    let scale = scale_manager().update(Some(&existing), new, manager, SystemTime::UNIX_EPOCH);
     store(host, &scale);
 }
 
 fn apply_scale(host: &mut Host, manager: &str, replicas: i64, force: bool) -> Result<(), ApplyError> {
-    let live = scale_of(host.live.as_ref().unwrap());
+    let existing = scale_of(host.existing.as_ref().unwrap());
     let mut config = object("{apiVersion: autoscaling/v1, kind: Scale, metadata: {name: one}}");
     config.set_at(&["spec", "replicas"], replicas.into());
-    let applied = scale_manager().apply(Some(&live), &config, manager, force, SystemTime::UNIX_EPOCH)?;
+    let applied = scale_manager().apply(Some(&existing), &config, manager, force, SystemTime::UNIX_EPOCH)?;
     store(host, &applied.object);
     Ok(())
 }
@@ -131,8 +131,8 @@ fn entries_of_versions_that_are_gone_are_dropped_by_scaling() {
     let kept = object(
         "{manager: kept, operation: Update, apiVersion: example.com/v3, fieldsType: FieldsV1, fieldsV1: {'f:data': {}}}",
     );
-    let live = host.live.as_mut().unwrap();
-    let list = live
+    let existing = host.existing.as_mut().unwrap();
+    let list = existing
         .at_mut(&["metadata", "managedFields"])
         .unwrap()
         .as_list_mut()

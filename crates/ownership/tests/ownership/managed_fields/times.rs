@@ -37,12 +37,12 @@ fn entries_within_one_second_are_sorted_by_manager() {
     ];
     let mut host = Host::config_map();
     host.update("tool", "data: {a: '1'}");
-    let mut live = host.live.clone().unwrap();
-    live.set_at(
+    let mut existing = host.existing.clone().unwrap();
+    existing.set_at(
         &["metadata", "managedFields"],
         object(&format!("[{}]", entries.join(", "))),
     );
-    host.at(super::host::Address::ConfigMap).update_value("tool", live);
+    host.at(super::host::Address::ConfigMap).update_value("tool", existing);
     host.has_entries(&[
         "a Update v1 @5: .data.a",
         "a Update v1/status @5: .data.a",

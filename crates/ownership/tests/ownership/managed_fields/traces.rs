@@ -64,12 +64,12 @@ fn play(name: &str, trace: &Value) -> usize {
         if !is_config_map || !matches!(method, "POST" | "PUT" | "PATCH") {
             continue;
         }
-        let live = objects.get(&object_name);
+        let existing = objects.get(&object_name);
         let status = step
             .at(&["response", "status"])
             .and_then(Value::as_i64)
             .unwrap_or_default();
-        match written(&manager, live, request, path, now) {
+        match written(&manager, existing, request, path, now) {
             None => return compared,
             Some(Ok(_)) if status >= 400 => return compared,
             Some(Ok(mut object)) => {
@@ -78,8 +78,8 @@ fn play(name: &str, trace: &Value) -> usize {
                     return compared;
                 }
                 object.set_at(&["metadata", "uid"], "1".into());
-                if let Some(live) = live {
-                    keep_times(&mut object, live, |a, b| a == b);
+                if let Some(existing) = existing {
+                    keep_times(&mut object, existing, |a, b| a == b);
                 }
                 assert_eq!(summary(&object), summary(body), "{name}, step {at}");
                 compared += 1;
@@ -98,7 +98,7 @@ fn play(name: &str, trace: &Value) -> usize {
 /// Returns the object after a request, or its rejection. `None` if the request is not supported here.
 fn written(
     manager: &FieldManager,
-    live: Option<&Value>,
+    existing: Option<&Value>,
     request: &Value,
     path: &str,
     now: SystemTime,
@@ -117,7 +117,7 @@ fn written(
     }
     let updater = manager_name(field_manager, header("User-Agent").unwrap_or("traces"));
     let replaced = |mut new: Value| {
-        if let Some(uid) = live.and_then(|live| live.at(&["metadata", "uid"])) {
+        if let Some(uid) = existing.and_then(|existing| existing.at(&["metadata", "uid"])) {
             new.set_at(&["metadata", "uid"], uid.clone());
         }
         // A ConfigMap omits empty maps, and null counts as missing.
@@ -141,14 +141,19 @@ fn written(
     };
     match (request.str_at(&["method"])?, header("Content-Type").unwrap_or_default()) {
         ("POST", "") => Some(Ok(manager.update(None, replaced(body.clone()), &updater, now))),
-        ("PUT", "") => Some(Ok(manager.update(Some(live?), replaced(body.clone()), &updater, now))),
+        ("PUT", "") => Some(Ok(manager.update(
+            Some(existing?),
+            replaced(body.clone()),
+            &updater,
+            now,
+        ))),
         ("PATCH", "application/merge-patch+json" | "application/strategic-merge-patch+json") => {
-            let new = replaced(merge_patch(live?.clone(), body));
-            Some(Ok(manager.update(Some(live?), new, &updater, now)))
+            let new = replaced(merge_patch(existing?.clone(), body));
+            Some(Ok(manager.update(Some(existing?), new, &updater, now)))
         }
         ("PATCH", "application/apply-patch+yaml") if !field_manager.is_empty() => {
             let force = parameter("force").is_some_and(|force| !matches!(force, "false" | "0"));
-            match manager.apply(live, body, field_manager, force, now) {
+            match manager.apply(existing, body, field_manager, force, now) {
                 Ok(applied) => Some(Ok(replaced(applied.object))),
                 rejected => Some(Err(message(rejected))),
             }

@@ -57,9 +57,9 @@ fn field_removed_by_update_has_no_owner() {
 fn an_update_that_changes_nothing_owns_nothing() {
     let mut host = Host::config_map();
     host.apply("alpha", "data: {a: '1'}").unwrap();
-    let before = host.live.clone();
+    let before = host.existing.clone();
     host.patch("tool", "data: {a: '1'}");
-    assert_eq!(host.live, before);
+    assert_eq!(host.existing, before);
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn entries_that_did_not_change_keep_their_form() {
     let mut host = Host::config_map();
     host.apply("alpha", "data: {a: '1'}").unwrap();
     let entry = |host: &Host| -> Value {
-        host.live
+        host.existing
             .as_ref()
             .unwrap()
             .at(&["metadata", "managedFields"])

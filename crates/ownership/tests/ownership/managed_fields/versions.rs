@@ -49,8 +49,9 @@ fn managers_of_versions_that_are_gone_are_forgotten() {
     let old: Value = object(
         "{manager: old, operation: Apply, apiVersion: example.com/v0, fieldsType: FieldsV1, fieldsV1: {'f:spec': {'f:color': {}}}}",
     );
-    let live = host.live.as_mut().unwrap();
-    live.at_mut(&["metadata", "managedFields"])
+    let existing = host.existing.as_mut().unwrap();
+    existing
+        .at_mut(&["metadata", "managedFields"])
         .unwrap()
         .as_list_mut()
         .unwrap()

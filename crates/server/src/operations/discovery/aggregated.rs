@@ -449,7 +449,7 @@ fn version_resources(registry: &Registry, group_version: &GroupVersion) -> Vec<R
 
 /// Returns the group and version of the kind of a resource, which only custom resources report.
 fn own_group_version(resource: &Resource, here: &GroupVersion) -> Kind {
-    match resource.definition {
+    match resource.crd {
         None => Kind::default(),
         Some(_) => Kind {
             group: here.group.clone(),
@@ -461,7 +461,7 @@ fn own_group_version(resource: &Resource, here: &GroupVersion) -> Kind {
 
 /// Returns the same for a subresource, which may have a kind of another group version.
 fn subresource_group_version(resource: &Resource, kind: &GroupVersionKind, here: &GroupVersion) -> (SmolStr, SmolStr) {
-    if resource.definition.is_some() {
+    if resource.crd.is_some() {
         return (kind.group_version.group.clone(), kind.group_version.version.clone());
     }
     foreign(kind, here)

@@ -201,18 +201,18 @@ impl Server {
     }
 
     /// Creates a CRD and accepts its names, as its controller does.
-    pub async fn define(&self, definition: &Value) {
+    pub async fn define(&self, crd: &Value) {
         const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-        let answer = self.post(DEFINITIONS, &definition.to_string()).await;
+        let answer = self.post(DEFINITIONS, &crd.to_string()).await;
         assert_eq!(answer.code, 201, "{}", answer.body);
-        let versions = definition["spec"]["versions"].as_array().unwrap();
+        let versions = crd["spec"]["versions"].as_array().unwrap();
         let stored = versions.iter().find(|version| version["storage"] == true).unwrap();
         let accepted = json!({"status": {
-            "acceptedNames": definition["spec"]["names"],
+            "acceptedNames": crd["spec"]["names"],
             "conditions": [{"type": "Established", "status": "True"}],
             "storedVersions": [stored["name"]],
         }});
-        let name = definition["metadata"]["name"].as_str().unwrap();
+        let name = crd["metadata"]["name"].as_str().unwrap();
         let status = format!("{DEFINITIONS}/{name}/status");
         let answer = self.patch(&status, MERGE, &accepted.to_string()).await;
         assert_eq!(answer.code, 200, "{}", answer.body);
@@ -300,8 +300,8 @@ impl Server {
         let before = self.webhooks.changes();
         let mut answer = self.post(&collection, &body.to_string()).await;
         if answer.code == 409 {
-            let live = self.get(&format!("{collection}/{name}")).await;
-            body["metadata"]["resourceVersion"] = live.version().into();
+            let existing = self.get(&format!("{collection}/{name}")).await;
+            body["metadata"]["resourceVersion"] = existing.version().into();
             answer = self.put(&format!("{collection}/{name}"), &body.to_string()).await;
         }
         assert!(matches!(answer.code, 200 | 201), "{}", answer.body);
