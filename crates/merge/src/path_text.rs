@@ -1,0 +1,308 @@
+//! Texts of paths, by which clients name fields in requests.
+
+use std::fmt::Write as _;
+
+use holdfast_value::{SmolStr, Value};
+
+use crate::scan::Scanner;
+use crate::{Key, Path, PathElement, Set};
+
+/// Maximum number of paths in one list.
+const MAX_PATHS: usize = 256;
+
+/// Field or subtree, named by the text of its path in the form of conflict messages.
+///
+/// The text of a path does not tell where a name with dots ends: `.metadata.labels.app.kubernetes.io/name` is a path of
+/// three elements. Therefore a text is compared with the texts of paths instead of being converted to a path. A name
+/// with other special characters is written in brackets: `.data["a,b"]`.
+///
+/// ```
+/// use holdfast_merge::{Path, PathElement, PathText};
+///
+/// let text = PathText::parse(r#".spec.ports[protocol="TCP",port=80]"#)?;
+/// assert_eq!(text.as_str(), r#".spec.ports[port=80,protocol="TCP"]"#);
+///
+/// let mut path = Path::from_fields(["spec", "replicas"]);
+/// assert!(PathText::parse(".spec")?.covers(&path));
+/// assert!(!PathText::parse(".spec.rep")?.covers(&path));
+/// # Ok::<(), holdfast_merge::PathTextError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PathText(String);
+
+/// Error of a text that is not a path.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is not the path of a field: {why} at byte {at}")]
+pub struct PathTextError {
+    /// The whole text.
+    pub text: String,
+    /// Description of the error.
+    pub why: &'static str,
+    /// Byte offset from 0.
+    pub at: usize,
+}
+
+impl PathText {
+    /// Parses the text of one path.
+    ///
+    /// # Errors
+    /// If the text is not the path of a field.
+    pub fn parse(text: &str) -> Result<Self, PathTextError> {
+        let mut paths = Self::parse_list(text)?;
+        match paths.pop() {
+            Some(path) if paths.is_empty() => Ok(path),
+            _ => Err(failed(text, 0, "expected one path")),
+        }
+    }
+
+    /// Parses a list of paths, which are separated by commas.
+    ///
+    /// # Errors
+    /// If the text contains something other than paths of fields, or too many of them.
+    pub fn parse_list(text: &str) -> Result<Vec<Self>, PathTextError> {
+        let mut scanner = Scanner::new(text);
+        let mut paths = Vec::new();
+        let parsed = loop {
+            if paths.len() == MAX_PATHS {
+                break scanner.error("too many paths");
+            }
+            match path(&mut scanner) {
+                Ok(path) => paths.push(Self(path)),
+                Err(error) => break Err(error),
+            }
+            if !scanner.take(b',') {
+                break scanner.end();
+            }
+        };
+        parsed.map_err(|error| failed(text, error.at, error.what))?;
+        Ok(paths)
+    }
+
+    /// Returns the text in the form of conflict messages.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// True if this names the path or a container around it.
+    pub fn covers(&self, path: &[PathElement]) -> bool {
+        let mut rest = self.0.as_str();
+        for element in path {
+            match rest.strip_prefix(element.to_string().as_str()) {
+                Some("") => return true,
+                Some(more) => rest = more,
+                None => return false,
+            }
+        }
+        false
+    }
+
+    /// Returns the paths of this name in a set: paths that are members of the set or have members below them.
+    pub fn find_in(&self, set: &Set) -> Set {
+        let mut found = Set::new();
+        find(&self.0, set, &mut Path::new(), &mut found);
+        found
+    }
+
+    /// Returns the member of a set that is a container around this name.
+    pub fn container_in(&self, set: &Set) -> Option<Path> {
+        let mut level = set.clone();
+        let (mut rest, mut path, mut container) = (self.0.as_str(), Path::new(), None);
+        loop {
+            let next = elements(&level).find_map(|element| {
+                let more = rest.strip_prefix(element.to_string().as_str())?;
+                more.starts_with(['.', '[']).then(|| (element.clone(), more))
+            });
+            let Some((element, more)) = next else {
+                return container;
+            };
+            path.push(element.clone());
+            if level.has(std::slice::from_ref(&element)) {
+                container = Some(path.clone());
+            }
+            level = level.with_prefix(&element);
+            rest = more;
+        }
+    }
+}
+
+fn failed(text: &str, at: usize, why: &'static str) -> PathTextError {
+    PathTextError {
+        text: text.to_owned(),
+        why,
+        at,
+    }
+}
+
+fn elements(set: &Set) -> impl Iterator<Item = &PathElement> {
+    set.level().entries().map(|entry| entry.element())
+}
+
+fn find(text: &str, set: &Set, path: &mut Path, found: &mut Set) {
+    for element in elements(set) {
+        let Some(rest) = text.strip_prefix(element.to_string().as_str()) else {
+            continue;
+        };
+        path.push(element.clone());
+        if rest.is_empty() {
+            found.insert(path);
+        } else {
+            find(rest, &set.with_prefix(element), path, found);
+        }
+        path.pop();
+    }
+}
+
+/// Reads a path and returns its text in the form of conflict messages.
+fn path(scanner: &mut Scanner<'_>) -> Result<String, crate::ScanError> {
+    let mut text = String::new();
+    loop {
+        let element = match scanner.peek() {
+            Some(b'.') => {
+                scanner.take(b'.');
+                PathElement::field(name(scanner)?)
+            }
+            Some(b'[') => {
+                scanner.take(b'[');
+                let element = bracketed(scanner)?;
+                if !scanner.take(b']') {
+                    return scanner.error("expected a closing bracket");
+                }
+                element
+            }
+            _ if text.is_empty() => return scanner.error("expected a dot"),
+            _ => return Ok(text),
+        };
+        // Writing to a string never fails.
+        let _ = write!(text, "{element}");
+    }
+}
+
+fn name(scanner: &mut Scanner<'_>) -> Result<SmolStr, crate::ScanError> {
+    match scanner.until(b".[],=\"") {
+        "" => scanner.error("expected a name"),
+        name => Ok(SmolStr::new(name)),
+    }
+}
+
+/// Reads the content of brackets: a quoted name, the value of a set's item, a position, or key fields.
+fn bracketed(scanner: &mut Scanner<'_>) -> Result<PathElement, crate::ScanError> {
+    match scanner.peek() {
+        Some(b'"') => match scanner.value(0)? {
+            Value::String(name) => Ok(PathElement::Field(name)),
+            _ => scanner.error("expected a name"),
+        },
+        Some(b'=') => {
+            scanner.take(b'=');
+            Ok(PathElement::Value(scanner.value(0)?))
+        }
+        Some(b'0'..=b'9') => match scanner.until(b"]").trim().parse() {
+            Ok(position) => Ok(PathElement::Index(position)),
+            Err(_) => scanner.error("expected a position"),
+        },
+        _ => {
+            let mut fields = Vec::new();
+            loop {
+                scanner.peek();
+                let name = SmolStr::new(scanner.until(b"=,]").trim());
+                if name.is_empty() || !scanner.take(b'=') {
+                    return scanner.error("expected a key field and its value");
+                }
+                fields.push((name, scanner.value(0)?));
+                if !scanner.take(b',') {
+                    return Ok(PathElement::Key(Key::new(fields)));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Vec<String> {
+        let paths = PathText::parse_list(text).unwrap();
+        paths.iter().map(|path| path.as_str().to_owned()).collect()
+    }
+
+    #[test]
+    fn text_takes_form_of_conflict_messages() {
+        for (text, expected) in [
+            (".spec.replicas", &[".spec.replicas"][..]),
+            (
+                r#".a[ n = "x" ].image, .b["c,d"].e"#,
+                &[r#".a[n="x"].image"#, ".b.c,d.e"],
+            ),
+            (r#".p[q="B",p=80.0][="v"][3]"#, &[r#".p[p=80,q="B"][="v"][3]"#]),
+            (".metadata.labels.a.b/c", &[".metadata.labels.a.b/c"]),
+        ] {
+            assert_eq!(parsed(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn text_that_is_no_path_is_rejected() {
+        let many = vec![".a"; MAX_PATHS + 1].join(",");
+        let deep = format!(".a[={}", "[".repeat(100_000));
+        let texts = [
+            "",
+            "a",
+            ".",
+            ".a..b",
+            ".a,",
+            ".a[",
+            ".a[]",
+            ".a[b]",
+            ".a[b=]",
+            ".a[1x]",
+            ".a=1",
+            ".a]",
+            ".a[\"b]",
+            &many,
+            &deep,
+        ];
+        for text in texts {
+            let error = PathText::parse_list(text).unwrap_err();
+            assert!(error.to_string().contains("is not the path of a field"), "{error}");
+        }
+        assert!(PathText::parse(".a,.b").is_err());
+    }
+
+    #[test]
+    fn text_covers_field_and_subtree() {
+        let path = Path::from(vec![
+            PathElement::field("labels"),
+            PathElement::field("app.io/name"),
+            PathElement::key([("port", 80_i64)]),
+        ]);
+        let covers = |text: &str| PathText::parse(text).unwrap().covers(&path);
+        for text in [".labels", ".labels.app.io/name", ".labels.app.io/name[port=80]"] {
+            assert!(covers(text), "{text}");
+        }
+        for text in [
+            ".label",
+            ".labels.app",
+            ".labels.app.io/name[port=8]",
+            ".labels.app.io/name[port=80].x",
+        ] {
+            assert!(!covers(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn text_finds_members_and_their_containers() {
+        let set = Set::from_fields_v1(br#"{"f:a":{"f:b.c":{},"f:d":{"k:{\"n\":1}":{".":{},"f:e":{}}}},"f:atom":{}}"#);
+        let set = set.unwrap();
+        let found = |text: &str| PathText::parse(text).unwrap().find_in(&set).to_string();
+        for text in [".a", ".a.b.c", ".a.d", ".a.d[n=1]", ".a.d[n=1].e", ".atom"] {
+            assert_eq!(found(text), text);
+        }
+        for text in [".a.b", ".x", ".a.d[n=2]"] {
+            assert_eq!(found(text), "");
+        }
+        let container = |text: &str| PathText::parse(text).unwrap().container_in(&set);
+        assert_eq!(container(".atom.x").unwrap().to_string(), ".atom");
+        assert_eq!(container(".atom"), None);
+        assert_eq!(container(".a.d[n=1].e.f").unwrap().to_string(), ".a.d[n=1].e");
+    }
+}
