@@ -8,7 +8,7 @@ use crate::scan::Scanner;
 use crate::{Key, Path, PathElement, Set};
 
 /// Maximum number of paths in one list.
-const MAX_PATHS: usize = 256;
+const MAX_PATHS: usize = 64;
 
 /// Field or subtree, named by the text of its path in the form of conflict messages.
 ///
@@ -103,23 +103,21 @@ impl PathText {
         found
     }
 
-    /// Returns the member of a set that is a container around this name.
-    pub fn container_in(&self, set: &Set) -> Option<Path> {
+    /// Returns the leaf of a set that this name lies in: a member that is a container around the name and has no members
+    /// below it.
+    pub fn leaf_around(&self, set: &Set) -> Option<Path> {
         let mut level = set.clone();
-        let (mut rest, mut path, mut container) = (self.0.as_str(), Path::new(), None);
+        let (mut rest, mut path) = (self.0.as_str(), Path::new());
         loop {
-            let next = elements(&level).find_map(|element| {
+            let (element, more) = elements(&level).find_map(|element| {
                 let more = rest.strip_prefix(element.to_string().as_str())?;
                 more.starts_with(['.', '[']).then(|| (element.clone(), more))
-            });
-            let Some((element, more)) = next else {
-                return container;
-            };
-            path.push(element.clone());
-            if level.has(std::slice::from_ref(&element)) {
-                container = Some(path.clone());
-            }
+            })?;
             level = level.with_prefix(&element);
+            path.push(element);
+            if level.is_empty() {
+                return Some(path);
+            }
             rest = more;
         }
     }
@@ -245,20 +243,7 @@ mod tests {
         let many = vec![".a"; MAX_PATHS + 1].join(",");
         let deep = format!(".a[={}", "[".repeat(100_000));
         let texts = [
-            "",
-            "a",
-            ".",
-            ".a..b",
-            ".a,",
-            ".a[",
-            ".a[]",
-            ".a[b]",
-            ".a[b=]",
-            ".a[1x]",
-            ".a=1",
-            ".a]",
-            ".a[\"b]",
-            &many,
+            "", "a", ".", ".a..b", ".a,", ".a[", ".a[]", ".a[b]", ".a[b=]", ".a[1x]", ".a=1", ".a]", ".a[\"b]", &many,
             &deep,
         ];
         for text in texts {
@@ -290,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn text_finds_members_and_their_containers() {
+    fn text_finds_members_and_leaves_around_it() {
         let set = Set::from_fields_v1(br#"{"f:a":{"f:b.c":{},"f:d":{"k:{\"n\":1}":{".":{},"f:e":{}}}},"f:atom":{}}"#);
         let set = set.unwrap();
         let found = |text: &str| PathText::parse(text).unwrap().find_in(&set).to_string();
@@ -300,9 +285,10 @@ mod tests {
         for text in [".a.b", ".x", ".a.d[n=2]"] {
             assert_eq!(found(text), "");
         }
-        let container = |text: &str| PathText::parse(text).unwrap().container_in(&set);
-        assert_eq!(container(".atom.x").unwrap().to_string(), ".atom");
-        assert_eq!(container(".atom"), None);
-        assert_eq!(container(".a.d[n=1].e.f").unwrap().to_string(), ".a.d[n=1].e");
+        let leaf = |text: &str| PathText::parse(text).unwrap().leaf_around(&set);
+        assert_eq!(leaf(".atom.x").unwrap().to_string(), ".atom");
+        assert_eq!(leaf(".atom"), None);
+        assert_eq!(leaf(".a.d[n=1].f"), None);
+        assert_eq!(leaf(".a.d[n=1].e.f").unwrap().to_string(), ".a.d[n=1].e");
     }
 }

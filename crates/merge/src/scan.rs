@@ -91,7 +91,10 @@ impl<'a> Scanner<'a> {
     /// Consumes and returns the text before the next of these ASCII bytes, or up to the end.
     pub(crate) fn until(&mut self, stops: &[u8]) -> &'a str {
         let rest = self.text.get(self.at..).unwrap_or_default();
-        let length = rest.bytes().position(|byte| stops.contains(&byte)).unwrap_or(rest.len());
+        let length = rest
+            .bytes()
+            .position(|byte| stops.contains(&byte))
+            .unwrap_or(rest.len());
         self.at += length;
         rest.get(..length).unwrap_or_default()
     }

@@ -16,6 +16,7 @@ mod audit;
 mod authentication;
 mod authorization;
 mod book;
+mod conflict_details;
 mod copies;
 mod custom_resources;
 mod deletion;
