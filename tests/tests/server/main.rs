@@ -15,6 +15,7 @@ mod aggregation;
 mod audit;
 mod authentication;
 mod authorization;
+mod authorized_only;
 mod book;
 mod conflict_details;
 mod copies;

@@ -20,6 +20,12 @@ pub fn reads_as_true(text: &str) -> bool {
     !(text.eq_ignore_ascii_case("false") || text == "0")
 }
 
+/// Returns true if a list or watch requests the objects that its user may read, instead of a denial (`authorizedOnly`).
+/// The reference does not have this option.
+pub(crate) fn authorized_only(query: &Query) -> bool {
+    query.get("authorizedOnly").is_some_and(reads_as_true)
+}
+
 /// The options of a POST.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CreateOptions {
