@@ -9,7 +9,7 @@ use crate::command_line::read;
 use crate::envtest::Role;
 use crate::flags::{Arguments, Command};
 use crate::remote::{AccessFlags, ObjectFlags};
-use crate::{blame, copy, documents, envtest, remote, serve, snapshot};
+use crate::{apply, blame, copy, documents, envtest, remote, serve, snapshot};
 
 /// Runs the binary: the server, or the command that its command line names.
 pub fn main() -> ExitCode {
@@ -35,6 +35,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     match arguments.command {
         Some(Command::Version) => version(),
         Some(Command::Blame(object)) => blame(&object),
+        Some(Command::Apply(flags)) => apply::run(&flags),
         Some(Command::Ready(access)) => ready(&access),
         Some(Command::Snapshot { command }) => snapshot::run(&command),
         Some(Command::Copy(flags)) => copy::run(&flags),

@@ -103,6 +103,13 @@ impl PathText {
         found
     }
 
+    /// Returns the path of this name in an object, in which items of lists are identified by their positions. No schema is
+    /// needed, but items must contain their key fields, except those with defaults.
+    pub fn position_in(&self, object: &Value) -> Option<Path> {
+        let mut path = Path::new();
+        locate(&self.0, object, &mut path).then_some(path)
+    }
+
     /// Returns the leaf of a set that this name lies in: a member that is a container around the name and has no members
     /// below it.
     pub fn leaf_around(&self, set: &Set) -> Option<Path> {
@@ -147,6 +154,66 @@ fn find(text: &str, set: &Set, path: &mut Path, found: &mut Set) {
             find(rest, &set.with_prefix(element), path, found);
         }
         path.pop();
+    }
+}
+
+fn locate(text: &str, value: &Value, path: &mut Path) -> bool {
+    if text.is_empty() {
+        return true;
+    }
+    match value {
+        Value::Map(map) => map.iter().any(|(name, child)| {
+            let element = PathElement::Field(name.clone());
+            let Some(rest) = text.strip_prefix(element.to_string().as_str()) else {
+                return false;
+            };
+            path.push(element);
+            let found = locate(rest, child, path);
+            if !found {
+                path.pop();
+            }
+            found
+        }),
+        Value::List(items) => {
+            let mut scanner = Scanner::new(text);
+            if !scanner.take(b'[') {
+                return false;
+            }
+            let element = bracketed(&mut scanner).ok().filter(|_| scanner.take(b']'));
+            let position = element.and_then(|element| position_of(&element, items));
+            let item = position.and_then(|position| items.get(position).zip(i64::try_from(position).ok()));
+            item.is_some_and(|(item, position)| {
+                path.push(PathElement::Index(position));
+                let found = locate(scanner.rest(), item, path);
+                if !found {
+                    path.pop();
+                }
+                found
+            })
+        }
+        _ => false,
+    }
+}
+
+/// Returns the position of the item that an element identifies.
+fn position_of(element: &PathElement, items: &[Value]) -> Option<usize> {
+    match element {
+        PathElement::Index(position) => usize::try_from(*position).ok(),
+        PathElement::Value(wanted) => items.iter().position(|item| item == wanted),
+        PathElement::Field(_) => None,
+        PathElement::Key(key) => {
+            let fields = key.fields();
+            let count = |item: &Value| {
+                let found: Vec<_> = fields.iter().map(|(name, wanted)| (item.get(name), wanted)).collect();
+                let differs = found
+                    .iter()
+                    .any(|(value, wanted)| value.is_some_and(|value| value != *wanted));
+                let there = found.iter().filter(|(value, _)| value.is_some()).count();
+                if differs { 0 } else { there }
+            };
+            let whole = items.iter().position(|item| count(item) == fields.len());
+            whole.or_else(|| items.iter().position(|item| count(item) > 0))
+        }
     }
 }
 
@@ -271,6 +338,29 @@ mod tests {
             ".labels.app.io/name[port=80].x",
         ] {
             assert!(!covers(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn text_is_located_in_object() {
+        let text = "{labels: {a.b/c: x}, ports: [{port: 80, protocol: UDP}, {port: 80, image: w}], set: [u, v]}";
+        let object = holdfast_value::yaml::parse(text.as_bytes(), &holdfast_value::Limits::default()).unwrap();
+        let at = |text: &str| {
+            PathText::parse(text)
+                .unwrap()
+                .position_in(&object)
+                .map(|path| path.to_string())
+        };
+        for (text, expected) in [
+            (".labels.a.b/c", Some(".labels.a.b/c")),
+            (r#".ports[port=80,protocol="UDP"]"#, Some(".ports[0]")),
+            (r#".ports[port=80,protocol="TCP"].image"#, Some(".ports[1].image")),
+            (r#".set[="v"]"#, Some(".set[1]")),
+            (".labels.a", None),
+            (".ports[port=81]", None),
+            (".set[9]", None),
+        ] {
+            assert_eq!(at(text).as_deref(), expected, "{text}");
         }
     }
 

@@ -99,6 +99,11 @@ impl<'a> Scanner<'a> {
         rest.get(..length).unwrap_or_default()
     }
 
+    /// Returns the text that is not consumed yet.
+    pub(crate) fn rest(&self) -> &'a str {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
     /// Consumes a word such as `null`.
     #[expect(clippy::indexing_slicing, reason = "the offset never exceeds the length of the text")]
     pub(crate) fn word(&mut self, word: &'static str) -> Result<(), ScanError> {

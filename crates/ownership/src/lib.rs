@@ -31,6 +31,7 @@ pub use blame::{Blame, Owner, blame};
 pub use entry::{DecodeError, Operation};
 pub use error::{ApplyError, Conflict, ConflictDetails, Conflicts};
 pub use field_manager::{Applied, FieldManager, FieldManagerBuilder};
+pub use holdfast_merge::{Path, PathElement, PathText, PathTextError};
 pub use last_applied::LAST_APPLIED;
 pub use managed::check as check_managed_fields;
 pub use manager_name::manager_name;

@@ -12,6 +12,7 @@
 
 mod admission_plugins;
 mod aggregation;
+mod apply_command;
 mod audit;
 mod authentication;
 mod authorization;
