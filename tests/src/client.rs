@@ -258,7 +258,23 @@ impl Connection {
         media_type: &str,
         body: Bytes,
     ) -> Result<http::Response<Incoming>> {
-        let mut request = head(method, path, "application/json", self.token.as_deref()).header("host", "localhost");
+        self.open_accepting("application/json", method, path, media_type, body)
+            .await
+    }
+
+    /// Sends a request that accepts `accept` and returns the response before its body is read.
+    ///
+    /// # Errors
+    /// If the connection fails.
+    pub async fn open_accepting(
+        &mut self,
+        accept: &str,
+        method: Method,
+        path: &str,
+        media_type: &str,
+        body: Bytes,
+    ) -> Result<http::Response<Incoming>> {
+        let mut request = head(method, path, accept, self.token.as_deref()).header("host", "localhost");
         if !body.is_empty() {
             request = request.header("content-type", media_type);
         }

@@ -119,6 +119,12 @@ pub trait Authorizer: Send + Sync {
     fn role_rules(&self, _user: &User, _namespace: &str) -> UserRules {
         UserRules::default()
     }
+
+    /// Returns a number that changes whenever the permissions that this authorizer holds itself change. It stays the same
+    /// if permissions change elsewhere, such as behind a webhook.
+    fn generation(&self) -> u64 {
+        0
+    }
 }
 
 /// Authorizer that allows everything: the mode `AlwaysAllow`.

@@ -134,6 +134,11 @@ impl Authorizer for Chain {
     fn role_rules(&self, user: &User, namespace: &str) -> UserRules {
         joined(self.0.iter().map(|authorizer| authorizer.role_rules(user, namespace)))
     }
+
+    fn generation(&self) -> u64 {
+        let generations = self.0.iter().map(|authorizer| authorizer.generation());
+        generations.fold(0, u64::wrapping_add)
+    }
 }
 
 fn joined(parts: impl Iterator<Item = UserRules>) -> UserRules {

@@ -13,6 +13,7 @@ use holdfast_gotext::duration;
 
 use crate::admission::TolerationFlags;
 use crate::aggregation::AggregationFlags;
+use crate::apply::ApplyFlags;
 use crate::audit::AuditFlags;
 use crate::authentication::AuthenticationFlags;
 use crate::authorization::AuthorizationFlags;
@@ -66,6 +67,8 @@ pub(crate) enum Command {
     Run(Deferred<RunFlags>),
     /// Print an object with the manager, operation and age of each field.
     Blame(Box<ObjectFlags>),
+    /// Apply manifests to a server, and decide about each conflict.
+    Apply(Box<ApplyFlags>),
     /// Check that a server is ready, and fail if it is not.
     Ready(Box<ReadyFlags>),
     /// Save, restore and verify snapshots of an embedded store.

@@ -10,8 +10,8 @@ use holdfast_value::Value;
 use crate::command_line::read;
 use crate::envtest::Role;
 use crate::flags::{Arguments, Command};
-use crate::remote::{ObjectFlags, ReadyFlags};
-use crate::{blame, copy, documents, envtest, remote, run, serve, snapshot};
+use crate::remote::{AccessFlags, ObjectFlags, ReadyFlags};
+use crate::{apply, blame, copy, documents, envtest, remote, run, serve, snapshot};
 
 /// Runs the binary: the server, or the command that its command line names.
 pub fn main() -> ExitCode {
@@ -48,6 +48,7 @@ fn run_command(arguments: Arguments) -> anyhow::Result<()> {
     match arguments.command {
         Some(Command::Version) => version(),
         Some(Command::Blame(object)) => blame(&object),
+        Some(Command::Apply(flags)) => apply::run(&flags),
         Some(Command::Ready(access)) => ready(&access),
         Some(Command::Snapshot { command }) => snapshot::run(&command),
         Some(Command::Copy(flags)) => copy::run(&flags),

@@ -47,6 +47,7 @@ mod conflict;
 mod managers;
 mod path;
 mod path_element;
+mod path_text;
 mod scan;
 mod schema;
 mod set;
@@ -57,6 +58,7 @@ pub use conflict::{Conflict, Conflicts};
 pub use managers::{Managers, VersionedSet};
 pub use path::Path;
 pub use path_element::{Key, PathElement, PathElementError};
+pub use path_text::{PathText, PathTextError};
 pub use scan::ScanError;
 pub use schema::{
     DEDUCED, FieldSpec, ListSpec, MapSpec, Reference, Relationship, Scalar, Schema, SchemaBuilder, SchemaError, Target,

@@ -88,6 +88,22 @@ impl<'a> Scanner<'a> {
         taken
     }
 
+    /// Consumes and returns the text before the next of these ASCII bytes, or up to the end.
+    pub(crate) fn until(&mut self, stops: &[u8]) -> &'a str {
+        let rest = self.text.get(self.at..).unwrap_or_default();
+        let length = rest
+            .bytes()
+            .position(|byte| stops.contains(&byte))
+            .unwrap_or(rest.len());
+        self.at += length;
+        rest.get(..length).unwrap_or_default()
+    }
+
+    /// Returns the text that is not consumed yet.
+    pub(crate) fn rest(&self) -> &'a str {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
     /// Consumes a word such as `null`.
     #[expect(clippy::indexing_slicing, reason = "the offset never exceeds the length of the text")]
     pub(crate) fn word(&mut self, word: &'static str) -> Result<(), ScanError> {

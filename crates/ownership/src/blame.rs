@@ -1,9 +1,10 @@
 //! Owners of each field of an object.
 
-use holdfast_merge::{Key, Path, PathElement, Set};
+use holdfast_merge::{Path, PathElement, Set};
 use holdfast_value::{SmolStr, Value};
 
 use crate::entry::{Entry, Operation, Source};
+use crate::lookup::{Fit, fit};
 use crate::managed::Managed;
 
 /// Leaf field of an object with its owners.
@@ -167,32 +168,6 @@ fn item_element(at: usize, item: &Value, claims: &[Claim]) -> PathElement {
     }
     let position = || PathElement::Index(i64::try_from(at).unwrap_or(i64::MAX));
     nearly.cloned().unwrap_or_else(position)
-}
-
-/// Match of a key with a list item.
-enum Fit {
-    /// Every key field has the value in the key.
-    All,
-    /// The key fields that the item has match; the missing ones may have a default.
-    Some,
-    /// A key field differs, or the item has none of them.
-    None,
-}
-
-fn fit(key: &Key, item: &Value) -> Fit {
-    let mut there = 0;
-    for (name, value) in key.fields() {
-        match item.get(name) {
-            Some(found) if found == value => there += 1,
-            Some(_) => return Fit::None,
-            None => {}
-        }
-    }
-    match there {
-        0 => Fit::None,
-        all if all == key.fields().len() => Fit::All,
-        _ => Fit::Some,
-    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use crate::entry::DecodeError;
+use holdfast_value::{SmolStr, Value};
+
+use crate::entry::{DecodeError, Operation};
 
 /// Error of an apply, with the message of the reference's Status.
 #[derive(Debug, thiserror::Error)]
@@ -16,6 +18,9 @@ pub enum ApplyError {
     /// 400: the configuration has `metadata.managedFields`.
     #[error("metadata.managedFields must be nil")]
     ManagedFieldsInConfiguration,
+    /// 400: a field cannot be unset.
+    #[error("{0}")]
+    Unset(String),
     /// 500: the existing object's `managedFields` cannot be read.
     #[error("failed to decode managed fields: {0}")]
     Decode(#[from] DecodeError),
@@ -31,6 +36,27 @@ pub struct Conflict {
     pub manager: String,
     /// Path of the field: `.spec.replicas`.
     pub path: String,
+    /// Owner and values of the field, if [`ApplyOptions`](crate::ApplyOptions) requests them.
+    pub details: Option<Box<ConflictDetails>>,
+}
+
+/// Owner and values of a field that conflicts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConflictDetails {
+    /// Name of the manager that owns the field.
+    pub manager: SmolStr,
+    /// Operation by which it became the owner.
+    pub operation: Operation,
+    /// Subresource through which it writes; empty for the object itself.
+    pub subresource: SmolStr,
+    /// Version in which it writes, and in which path and values are.
+    pub api_version: SmolStr,
+    /// Time of its last change to its fields, as RFC 3339, if known.
+    pub time: Option<SmolStr>,
+    /// Existing value of the field.
+    pub stored: Option<Value>,
+    /// Value that the apply requests. `None` if it removes the field.
+    pub requested: Option<Value>,
 }
 
 impl Conflict {
@@ -44,6 +70,12 @@ impl Conflict {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conflicts(pub(crate) Vec<Conflict>);
 
+impl FromIterator<Conflict> for Conflicts {
+    fn from_iter<I: IntoIterator<Item = Conflict>>(conflicts: I) -> Self {
+        Self(conflicts.into_iter().collect())
+    }
+}
+
 impl Conflicts {
     /// Iterates over the conflicts in the order of a Status' causes.
     pub fn iter(&self) -> std::slice::Iter<'_, Conflict> {
@@ -55,7 +87,7 @@ impl Conflicts {
 impl fmt::Display for Conflicts {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let [conflict] = self.0.as_slice() {
-            let Conflict { manager, path } = conflict;
+            let Conflict { manager, path, .. } = conflict;
             return write!(out, "Apply failed with 1 conflict: conflict with {manager}: {path}");
         }
         write!(out, "Apply failed with {} conflicts:", self.0.len())?;

@@ -5,18 +5,23 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use holdfast_gotext::time::{Precision, Timestamp as GoTime};
-use holdfast_merge::{ApplyError as MergeError, Conflicts as MergeConflicts};
+use holdfast_merge::{
+    Applied as Merged, ApplyError as MergeError, Conflict as MergeConflict, Conflicts as MergeConflicts,
+};
 use holdfast_merge::{
     Duplicates, Filter, Managers, Path, Schema, Set, TypeRef, Typed, Updater, UpdaterBuilder, VersionedSet,
 };
 use holdfast_value::{SmolStr, Value};
 
 use crate::cap::cap_updates;
+use crate::conflict_views::Views;
 use crate::entry::{Entry, Operation, Source};
-use crate::error::{ApplyError, Conflict, Conflicts};
+use crate::error::{ApplyError, Conflict, ConflictDetails, Conflicts};
 use crate::last_applied;
 use crate::managed::{self, Managed, Record, Unread};
+use crate::options::ApplyOptions;
 use crate::timestamp::Timestamp;
+use crate::unset::{self, Fixed};
 use crate::versions::{VersionConverter, Versions};
 
 /// Manager of the fields that an object has before its first apply if no manager was recorded.
@@ -69,6 +74,8 @@ pub struct FieldManager {
     empty: Value,
     empty_list_resets: bool,
     unowned: Set,
+    /// Filter of the fields that a write in this version may own.
+    filter: Option<Filter>,
 }
 
 /// Builder of a [`FieldManager`].
@@ -133,6 +140,7 @@ impl FieldManagerBuilder {
         empty.set_at(&["apiVersion"], Value::String(self.api_version.clone()));
         empty.set_at(&["kind"], Value::String(self.kind.clone()));
         let converter = VersionConverter(Arc::clone(&self.versions));
+        let filter = self.filters.get(&self.api_version).cloned();
         FieldManager {
             api_version: self.api_version,
             kind: self.kind,
@@ -145,6 +153,7 @@ impl FieldManagerBuilder {
             empty,
             empty_list_resets: self.empty_list_resets,
             unowned: unowned_metadata(),
+            filter,
         }
     }
 }
@@ -191,8 +200,6 @@ impl FieldManager {
     /// Merges `config` into the existing object (`None` if it does not exist yet) on behalf of `manager`. Fields of
     /// other managers are overwritten if `force` is set, otherwise they conflict.
     ///
-    /// upstream: k8s.io/apimachinery/pkg/util/managedfields/internal#structuredMergeManager.Apply
-    ///
     /// # Errors
     /// Returns an [`ApplyError`]; then nothing has changed.
     pub fn apply(
@@ -201,6 +208,23 @@ impl FieldManager {
         config: &Value,
         manager: &str,
         force: bool,
+        now: SystemTime,
+    ) -> Result<Applied, ApplyError> {
+        self.apply_with(existing, config, manager, &ApplyOptions::from_force(force), now)
+    }
+
+    /// Merges like [`FieldManager::apply`], with options about the fields of other managers.
+    ///
+    /// upstream: k8s.io/apimachinery/pkg/util/managedfields/internal#structuredMergeManager.Apply
+    ///
+    /// # Errors
+    /// Returns an [`ApplyError`]; then nothing has changed.
+    pub fn apply_with(
+        &self,
+        existing: Option<&Value>,
+        config: &Value,
+        manager: &str,
+        options: &ApplyOptions,
         now: SystemTime,
     ) -> Result<Applied, ApplyError> {
         self.check_kind(config)?;
@@ -241,18 +265,37 @@ impl FieldManager {
                 None => (self.updater).apply(&existing_typed, &config_typed, version, managers, manager, force),
             }
         };
-        let mut merged = merge(force);
-        if let Err(MergeError::Conflicts(conflicts)) = &merged {
-            let left = match manager {
-                last_applied::MANAGER => self.not_inherited(conflicts, &existing_typed),
-                _ => conflicts.clone(),
-            };
-            if !left.is_empty() {
-                return Err(ApplyError::Conflicts(named(left, &managed)));
+        let (merged, mut left) = match merge(options.force) {
+            Err(MergeError::Conflicts(conflicts)) => {
+                let left = match manager {
+                    last_applied::MANAGER => self.not_inherited(&conflicts, &existing_typed),
+                    _ => conflicts,
+                };
+                let left: MergeConflicts = (left.into_iter())
+                    .filter(|conflict| !options.forces(&conflict.path))
+                    .collect();
+                if !left.is_empty() && options.is_plain() {
+                    return Err(ApplyError::Conflicts(named(left, &managed, |_| None)));
+                }
+                (merge(true), left)
             }
-            merged = merge(true);
+            merged => (merged, MergeConflicts::default()),
+        };
+        let mut merged = merged.map_err(|error| ApplyError::Failed(error.to_string()))?;
+        if !options.unset.is_empty() {
+            let unset;
+            (merged, unset) = self.unset(merged, &existing_typed, &config_typed, &identifier, options)?;
+            left = left.into_iter().chain(unset).collect();
         }
-        let merged = merged.map_err(|error| ApplyError::Failed(error.to_string()))?;
+        if !left.is_empty() {
+            let requested = merged.object.as_ref().unwrap_or(&existing_typed);
+            let mut views = Views::new(VersionConverter(Arc::clone(&self.versions)), &existing_typed, requested);
+            let conflicts = match options.conflict_details {
+                true => named(left, &managed, |conflict| views.details(conflict, &managed)),
+                false => named(left, &managed, |_| None),
+            };
+            return Err(ApplyError::Conflicts(conflicts));
+        }
         if let Some(why) = unreadable_time {
             return Err(ApplyError::Failed(format!(
                 "failed to convert new object ({}) to proper version: unable to convert unstructured object to {}: {why}",
@@ -277,6 +320,50 @@ impl FieldManager {
             changed,
             is_existing: unmerged,
         })
+    }
+
+    /// Removes the fields that the options unset from the result of an apply. Returns also the conflicts with the managers
+    /// that own these fields.
+    fn unset(
+        &self,
+        merged: Merged,
+        existing: &Typed,
+        config: &Typed,
+        applier: &str,
+        options: &ApplyOptions,
+    ) -> Result<(Merged, Vec<MergeConflict>), ApplyError> {
+        let object = merged.object.as_ref().unwrap_or(existing);
+        let fixed = Fixed {
+            unowned: &self.unowned,
+            filter: self.filter.as_ref(),
+        };
+        let paths = unset::paths(&options.unset, config, object, &fixed)?;
+        if paths.is_empty() {
+            return Ok((merged, Vec::new()));
+        }
+        let remaining = object.remove_items_keeping_containers(&paths);
+        let before = merged.managers;
+        // The removal counts as an update, so that managers of every version lose the fields.
+        let (_, mut managers) = self
+            .updater
+            .update(object, &remaining, &self.api_version, before.clone(), CURRENT)
+            .map_err(|error| ApplyError::Failed(error.to_string()))?;
+        managers.remove(CURRENT);
+        let mut conflicts = Vec::new();
+        for (name, owned) in before.iter().filter(|(name, _)| *name != applier) {
+            let kept = managers.get(name).map(|kept| kept.set.clone()).unwrap_or_default();
+            let lost = owned.set.difference(&kept);
+            let lost = lost.paths().filter(|path| !options.forces(path));
+            conflicts.extend(lost.map(|path| MergeConflict {
+                manager: name.clone(),
+                path,
+            }));
+        }
+        let merged = Merged {
+            object: (remaining.value() != existing.value()).then_some(remaining),
+            managers,
+        };
+        Ok((merged, conflicts))
     }
 
     /// Assigns the fields of an object without managers to a manager of their own before its first apply.
@@ -604,16 +691,21 @@ fn after_unpruned(mut managed: Managed, others: Managers, entry: Entry, fields: 
     managed
 }
 
-/// Converts conflicts to those with the manager names of messages.
-fn named(conflicts: MergeConflicts, managed: &Managed) -> Conflicts {
+/// Converts conflicts to those with the manager names of messages, and with their details.
+fn named(
+    conflicts: MergeConflicts,
+    managed: &Managed,
+    mut details: impl FnMut(&MergeConflict) -> Option<Box<ConflictDetails>>,
+) -> Conflicts {
     let named = conflicts.into_iter().map(|conflict| Conflict {
+        details: details(&conflict),
         manager: match managed.0.get(&conflict.manager) {
             Some(record) => record.entry.display_name(),
             None => conflict.manager.to_string(),
         },
         path: conflict.path.to_string(),
     });
-    Conflicts(named.collect())
+    named.collect()
 }
 
 /// Formats a kind as in messages: `apps/v1, Kind=Deployment`.

@@ -12,24 +12,30 @@
 
 mod blame;
 mod cap;
+mod conflict_views;
 mod entry;
 mod error;
 mod field_manager;
 mod last_applied;
+mod lookup;
 mod managed;
 mod manager_name;
+mod options;
 mod scale;
 mod times;
 mod timestamp;
+mod unset;
 mod versions;
 
 pub use blame::{Blame, Owner, blame};
 pub use entry::{DecodeError, Operation};
-pub use error::{ApplyError, Conflict, Conflicts};
+pub use error::{ApplyError, Conflict, ConflictDetails, Conflicts};
 pub use field_manager::{Applied, FieldManager, FieldManagerBuilder};
+pub use holdfast_merge::{Path, PathElement, PathText, PathTextError};
 pub use last_applied::LAST_APPLIED;
 pub use managed::check as check_managed_fields;
 pub use manager_name::manager_name;
+pub use options::ApplyOptions;
 pub use scale::ScaleOwnership;
 pub use times::{Comparison, keep_times};
 pub use versions::{OneVersion, Versions};

@@ -42,6 +42,10 @@ impl Timestamp {
         }
     }
 
+    pub(crate) fn text(&self) -> &SmolStr {
+        &self.text
+    }
+
     pub(crate) fn to_value(&self) -> Value {
         Value::String(self.text.clone())
     }

@@ -1,5 +1,6 @@
 //! Change of the existing object by a PUT or a PATCH.
 
+use holdfast_ownership::ApplyOptions;
 use holdfast_resource::{Resource, Verb};
 use holdfast_schema::types::EmptyField;
 use holdfast_schema::{FieldError, FieldPath, GroupKind, PatchError, PatchErrorKind, Provenance};
@@ -38,8 +39,8 @@ pub enum Change {
         findings: Vec<String>,
         /// Handling of repeated fields.
         validation: FieldValidation,
-        /// True if conflicting fields change their manager.
-        force: bool,
+        /// Options about the fields of other managers.
+        options: ApplyOptions,
     },
 }
 
@@ -146,7 +147,7 @@ impl Change {
             applied,
             findings,
             validation,
-            force,
+            options,
         } = self
         else {
             return Err(Error::internal("not an apply"));
@@ -162,7 +163,7 @@ impl Change {
                 kind_type.api_version()
             )));
         }
-        let merged = tracking::apply(stage, requested, applied, *force).await?;
+        let merged = tracking::apply(stage, requested, applied, options).await?;
         // Like the reference, this checks repeated keys after the conflicts.
         let mut warnings = Vec::new();
         match validation {

@@ -1,5 +1,6 @@
 use std::fmt;
 
+use holdfast_ownership::Conflicts;
 use holdfast_resource::{ConversionError, Rejection};
 use holdfast_schema::{FieldError, GroupKind, GroupResource};
 use holdfast_value::{SmolStr, Value};
@@ -30,9 +31,8 @@ pub enum ErrorKind {
     },
     /// 409: the resource version that the client names is not that of the object.
     Modified(GroupResource, String),
-    /// 409: other managers own fields that an apply changes. Each conflict is the manager as it appears in messages,
-    /// and the field.
-    ApplyConflict(Vec<(String, String)>),
+    /// 409: other managers own fields that an apply changes.
+    ApplyConflict(Conflicts),
     /// 422: fields of the object are wrong.
     Invalid {
         /// The kind of the object.

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use holdfast_authorization::AlwaysDeny;
+use holdfast_ownership::ApplyOptions;
 use holdfast_resource::access::Access;
 use holdfast_resource::{Lookup, RawForm, Resource};
 use holdfast_schema::{GroupKind, GroupResource, GroupVersion};
@@ -117,7 +118,7 @@ fn apply(text: &str, force: bool) -> Change {
         applied: tree(text),
         findings: Vec::new(),
         validation: FieldValidation::Strict,
-        force,
+        options: ApplyOptions::from_force(force),
     }
 }
 
@@ -350,8 +351,8 @@ fn an_apply_takes_fields_from_others_by_force_alone() {
     let ErrorKind::ApplyConflict(conflicts) = refused else {
         panic!("{refused:?}")
     };
-    assert_eq!(conflicts.len(), 1);
-    assert_eq!(conflicts[0].1, ".data.a");
+    let fields: Vec<&str> = conflicts.iter().map(|conflict| conflict.path.as_str()).collect();
+    assert_eq!(fields, [".data.a"]);
     let staged = update_at(&world, &applier, Some(&existing), &apply(&wanted, true)).unwrap();
     assert_eq!(staged.object.str_at(&["data", "a"]), Some("2"));
     let same = update_at(&world, &applier, Some(&existing), &apply(CONFIG, false)).unwrap();

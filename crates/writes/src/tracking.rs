@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use holdfast_ownership::{Applied, ApplyError, FieldManager, LAST_APPLIED, Versions};
+use holdfast_ownership::{Applied, ApplyError, ApplyOptions, FieldManager, LAST_APPLIED, Versions};
 use holdfast_resource::ConversionWebhook;
 use holdfast_value::Value;
 
@@ -78,11 +78,11 @@ pub(crate) async fn apply(
     stage: &Stage<'_>,
     existing: Option<&Value>,
     applied: &Value,
-    force: bool,
+    options: &ApplyOptions,
 ) -> Result<Applied, Error> {
     let target = stage.target;
     let (name, now) = (&target.writer.manager, target.request.now);
-    let run = |manager: &FieldManager| manager.apply(existing, applied, name, force, now);
+    let run = |manager: &FieldManager| manager.apply_with(existing, applied, name, options, now);
     let merged = match webhook(target) {
         Some(webhook) => Box::pin(with_webhook(stage, webhook, run)).await,
         None => {
@@ -129,14 +129,10 @@ async fn with_webhook<T>(stage: &Stage<'_>, webhook: &ConversionWebhook, run: im
 /// Returns the error of a failed apply.
 fn refused(error: ApplyError) -> Error {
     match error {
-        ApplyError::Conflicts(conflicts) => {
-            let pairs: Vec<(String, String)> = conflicts
-                .iter()
-                .map(|conflict| (conflict.manager.clone(), conflict.path.clone()))
-                .collect();
-            ErrorKind::ApplyConflict(pairs).into()
+        ApplyError::Conflicts(conflicts) => ErrorKind::ApplyConflict(conflicts).into(),
+        ApplyError::WrongKind(_) | ApplyError::ManagedFieldsInConfiguration | ApplyError::Unset(_) => {
+            Error::bad_request(error.to_string())
         }
-        ApplyError::WrongKind(_) | ApplyError::ManagedFieldsInConfiguration => Error::bad_request(error.to_string()),
         ApplyError::Decode(_) | ApplyError::Failed(_) => Error::unclassified(error.to_string()),
     }
 }

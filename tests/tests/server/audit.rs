@@ -164,6 +164,25 @@ async fn requests_for_deprecated_versions_are_marked() {
 }
 
 #[tokio::test]
+async fn status_in_log_has_no_values_of_conflicts() {
+    let server = Audited::start(&policy("Metadata", ""), &[]);
+    let apply = async |manager: &str, value: &str| {
+        let mut object = config_map("a");
+        object["data"]["k"] = json!(value);
+        let path = format!("{CONFIG_MAPS}/a?fieldManager={manager}&conflictDetails=true");
+        server
+            .ask(Method::PATCH, &path, "application/apply-patch+yaml", &object)
+            .await
+    };
+    assert_eq!(apply("a", "hidden").await, 201);
+    assert_eq!(apply("b", "other").await, 409);
+    let events = server.events();
+    let details = &last(&events, "patch")["responseStatus"]["details"];
+    assert_eq!(details["causes"][0]["field"], ".data.k");
+    assert!(!details.to_string().contains("hidden") && details.get("conflicts").is_none());
+}
+
+#[tokio::test]
 async fn requests_are_logged_at_their_stages() {
     let server = Audited::start(&policy("Metadata", ""), &[]);
     assert_eq!(server.post(CONFIG_MAPS, &config_map("a")).await, 201);

@@ -195,6 +195,12 @@ fn conflicts_are_shown_and_resolved_as_it_stands_there() {
     Programs::new().run("how-to/ownership.md");
 }
 
+#[needs(kubectl, curl)]
+#[test]
+fn conflict_options_work_as_the_page_describes() {
+    Programs::new().run("how-to/conflicts.md");
+}
+
 #[needs(kubectl)]
 #[test]
 fn client_side_apply_is_left_as_it_stands_there() {

@@ -12,11 +12,14 @@
 
 mod admission_plugins;
 mod aggregation;
+mod apply_command;
 mod audit;
 mod authentication;
 mod authorization;
+mod authorized_only;
 mod book;
 mod command_line;
+mod conflict_details;
 mod copies;
 mod custom_resources;
 mod deletion;

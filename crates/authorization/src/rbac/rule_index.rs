@@ -44,6 +44,8 @@ type ByNamespace<T> = HashMap<SmolStr, HashMap<SmolStr, T>>;
 
 #[derive(Clone, Default)]
 struct State {
+    /// Number of changes so far.
+    generation: u64,
     roles: ByNamespace<Arc<[Rule]>>,
     /// Subjects of each binding, which locate its grants when it changes.
     bindings: ByNamespace<Arc<[Subject]>>,
@@ -85,6 +87,7 @@ impl RuleIndex {
         let rules: Option<Arc<[Rule]>> = rules.map(Into::into);
         self.0.rcu(|state| {
             let mut next = State::clone(state);
+            next.generation = next.generation.wrapping_add(1);
             set(&mut next.roles, namespace, name, rules.clone());
             next
         });
@@ -95,6 +98,7 @@ impl RuleIndex {
         let grants = binding.map(|binding| grants_of(namespace, name, binding));
         self.0.rcu(|state| {
             let mut next = State::clone(state);
+            next.generation = next.generation.wrapping_add(1);
             next.take_binding(namespace, name);
             if let Some(grants) = &grants {
                 next.add_binding(namespace, name, grants);
@@ -161,6 +165,10 @@ impl Authorizer for RuleIndex {
 
     fn role_rules(&self, user: &User, namespace: &str) -> UserRules {
         self.rules(user, namespace)
+    }
+
+    fn generation(&self) -> u64 {
+        self.0.load().generation
     }
 }
 

@@ -115,6 +115,17 @@ impl Client {
         self.ask(request, body, MAX_WEBHOOK_ANSWER).await
     }
 
+    /// Applies the configuration `body` to the object at `path`. Returns the status and the object or the error.
+    pub(crate) async fn apply(&mut self, path: &str, query: &str, body: Bytes) -> Result<(StatusCode, Value)> {
+        let request = Request::patch(format!("{}{path}?{query}", self.root))
+            .header(header::ACCEPT, "application/json")
+            .header(header::CONTENT_TYPE, "application/apply-patch+yaml");
+        let (status, body) = self.ask(request, body, MAX_ANSWER).await?;
+        let value = json::parse(&body, &Limits::TRUSTED);
+        let value = value.with_context(|| format!("the server answered {status} without JSON"))?;
+        Ok((status, value))
+    }
+
     async fn ask(&mut self, request: Builder, body: Bytes, max_bytes: usize) -> Result<(StatusCode, Bytes)> {
         let mut request = request
             .header(header::HOST, &self.host)

@@ -17,7 +17,7 @@ use holdfast_value::{Limits, Value, yaml};
 use crate::files;
 pub(crate) use access::{Access, AccessFlags};
 pub(crate) use client::{Client, beginning};
-use resource::Resource;
+pub(crate) use resource::Resource;
 pub(crate) use users::read_users;
 
 /// Selection of an object and of its server.

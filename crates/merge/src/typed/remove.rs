@@ -36,6 +36,11 @@ impl Typed {
         self.remove_items_leaving(items, Emptied::Null)
     }
 
+    /// Removes like [`Typed::remove_items`], but leaves an empty container if its whole content is removed.
+    pub fn remove_items_keeping_containers(&self, items: &Set) -> Typed {
+        self.remove_items_leaving(items, Emptied::Kept)
+    }
+
     /// Removes like [`Typed::remove_items`], with a choice of the replacement for containers that lose their whole
     /// content.
     pub(crate) fn remove_items_leaving(&self, items: &Set, emptied: Emptied) -> Typed {

@@ -1,15 +1,19 @@
 use test_support::Layers;
 
 /// Top-level modules in order, lowest first.
-const LAYERS: [&str; 12] = [
+const LAYERS: [&str; 16] = [
     "timestamp",
     "entry",
     "managed",
+    "lookup",
     "blame",
     "cap",
     "error",
     "versions",
+    "conflict_views",
     "last_applied",
+    "options",
+    "unset",
     "field_manager",
     "manager_name",
     "scale",

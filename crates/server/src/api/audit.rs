@@ -13,6 +13,7 @@ use crate::http::negotiation::{self, Format};
 use crate::http::protobuf;
 use crate::http::request::ResourceRequest;
 use crate::http::response::Response;
+use crate::http::status::FieldConflicts;
 use crate::objects;
 use crate::representation;
 use crate::wire::body::BodyObserver;
@@ -106,8 +107,13 @@ pub(crate) fn status(context: &representation::Context, response: &Response) -> 
     let Some(status) = status else { return bare };
     let text = |name| status.str_at(&[name]).unwrap_or_default();
     let details = status.get("details").map(|details| {
+        // Values of objects are not part of the log at the levels that contain only the status.
+        let mut plain = details.clone();
+        for field in FieldConflicts::FIELDS {
+            plain.remove_at(&[field]);
+        }
         let mut out = Vec::new();
-        types::write_object(&context.types, context.types.id(DETAILS), details, &mut out);
+        types::write_object(&context.types, context.types.id(DETAILS), &plain, &mut out);
         out.into()
     });
     ResponseStatus {

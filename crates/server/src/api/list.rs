@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::api::authorized;
 use crate::api::context::Context;
 use crate::http::ApiError;
 use crate::http::options::ListOptions;
@@ -15,9 +16,11 @@ use crate::representation::RequestedVersion;
 ///
 /// # Errors
 /// 400 for invalid selectors and versions, 410 for compacted versions, 504 for future versions.
-pub(super) async fn list(context: &Arc<Context>, request: ResourceRequest) -> Result<Response, ApiError> {
+pub(super) async fn list(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
+    let readable = authorized::readable(context, &mut request).await?;
     let options = ListOptions::parse(&request.query, context.config.lists)?;
-    let selection = selection(&request, &options)?;
+    let mut selection = selection(&request, &options)?;
+    selection.authorized = readable.map(|readable| readable.objects);
     let page = page(&context.read, &request, &options, &selection).await?;
     let requested = RequestedVersion::of_request(&request);
     list_answer::answer(

@@ -2,6 +2,7 @@
 
 mod action;
 pub(crate) mod audit;
+mod authorized;
 mod computed;
 mod connect;
 pub mod context;
@@ -70,7 +71,13 @@ pub(crate) async fn handle(context: &Arc<Context>, request: ResourceRequest) -> 
 
 /// Returns the future of the request's verb. Each verb is boxed separately: one future for all would have the size of
 /// the largest, and every read would move it.
-fn dispatch(context: &Arc<Context>, request: ResourceRequest) -> BoxFuture<'_, Result<Response, ApiError>> {
+fn dispatch(context: &Arc<Context>, mut request: ResourceRequest) -> BoxFuture<'_, Result<Response, ApiError>> {
+    if let Some(denied) = request.denied.take() {
+        if !authorized::can_restrict(&request) {
+            return Box::pin(ready(Err(denied)));
+        }
+        request.denied = Some(denied);
+    }
     match request.served.resource.capabilities.responder(&request.subresource) {
         Some(Responder::Review(review)) => {
             let review = Arc::clone(review);

@@ -38,6 +38,8 @@ pub struct Incoming {
     pub negotiated: Negotiated,
     /// The user of the request.
     pub user: Arc<User>,
+    /// The denial of a list or watch that requests only the objects that its user may read.
+    pub(crate) denied: Option<ApiError>,
     /// The unread body.
     pub body: RequestBody,
     /// The time at which the request arrived.
@@ -130,6 +132,7 @@ pub fn resource_request(
         headers,
         negotiated,
         user,
+        denied,
         body,
         now,
         deadline,
@@ -184,6 +187,7 @@ pub fn resource_request(
         query: info.query,
         headers,
         user,
+        denied,
         negotiated,
         representation,
         body,

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use holdfast_store::HistoryError;
 use http::{HeaderValue, StatusCode, header};
 use tokio::time::Instant;
 
+use crate::api::authorized;
 use crate::api::context::Context;
 use crate::http::ApiError;
 use crate::http::negotiation::{self, Format, View};
@@ -31,9 +33,12 @@ const PROTOBUF_STREAM: HeaderValue = HeaderValue::from_static(negotiation::PROTO
 /// # Errors
 /// 400 for invalid selectors and versions, 406 for forms that cannot be streamed.
 pub(super) async fn watch(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
+    let readable = authorized::readable(context, &mut request).await?;
     let mut options = ListOptions::parse(&request.query, context.config.lists)?;
     options.watch = true;
     let mut selection = selection(&request, &options)?;
+    selection.authorized = readable.as_ref().map(|readable| Arc::clone(&readable.objects));
+    let readable_changed = readable.map(|readable| Box::pin(readable.changed()) as BoxFuture<'static, ()>);
     let wanted = revision(&options.resource_version)?;
     let format = stream_format(&request)?;
     let include = match request.representation.view {
@@ -107,6 +112,7 @@ pub(super) async fn watch(context: &Arc<Context>, mut request: ResourceRequest) 
         end,
         hold: std::mem::take(&mut request.watch),
         listed,
+        readable_changed,
         _sharded: sharded,
     };
     Ok(answer(request, ResponseBody::stream(watch.frames())))

@@ -80,4 +80,8 @@ impl Authorizer for Counted {
     fn role_rules(&self, user: &User, namespace: &str) -> UserRules {
         self.authorizer.role_rules(user, namespace)
     }
+
+    fn generation(&self) -> u64 {
+        self.authorizer.generation()
+    }
 }

@@ -54,4 +54,8 @@ impl Authorizer for ReloadableChain {
     fn role_rules(&self, user: &User, namespace: &str) -> UserRules {
         self.0.load().role_rules(user, namespace)
     }
+
+    fn generation(&self) -> u64 {
+        self.0.load().generation()
+    }
 }

@@ -9,7 +9,7 @@ use holdfast_resource::FieldSelector;
 use holdfast_resource::selector::{LabelSelector, SelectorError};
 use holdfast_schema::metadata::validate_field_manager;
 use holdfast_schema::{FieldError, FieldPath};
-use holdfast_writes::{DeleteOptions, FieldValidation, WriteOptions, dry_run, named};
+use holdfast_writes::{ApplyOptions, DeleteOptions, FieldValidation, PathText, WriteOptions, dry_run, named};
 
 use crate::http::ApiError;
 use crate::http::negotiation::PatchType;
@@ -18,6 +18,12 @@ use crate::http::query::Query;
 /// Returns true if the text of a boolean parameter counts as true.
 pub fn reads_as_true(text: &str) -> bool {
     !(text.eq_ignore_ascii_case("false") || text == "0")
+}
+
+/// Returns true if a list or watch requests the objects that its user may read, instead of a denial (`authorizedOnly`).
+/// The reference does not have this option.
+pub(crate) fn authorized_only(query: &Query) -> bool {
+    query.get("authorizedOnly").is_some_and(reads_as_true)
 }
 
 /// The options of a POST.
@@ -39,8 +45,9 @@ pub struct UpdateOptions {
 pub struct PatchOptions {
     /// Options of all writes.
     pub write: WriteOptions,
-    /// True if an apply becomes the owner of fields that conflict with other managers (`force`).
-    pub force: bool,
+    /// Options of an apply about the fields of other managers (`force`, and Holdfast's `forceFields`, `unset` and
+    /// `conflictDetails`).
+    pub apply: ApplyOptions,
 }
 
 /// The options of a GET of one object.
@@ -153,11 +160,41 @@ impl PatchOptions {
         }
         let write = write_options(query, &mut errors);
         reject("PatchOptions", errors)?;
-        Ok(Self {
-            write,
-            force: force.unwrap_or_default(),
-        })
+        let apply = apply_options(query, patch_type, force.unwrap_or_default())?;
+        Ok(Self { write, apply })
     }
+}
+
+/// Parses the options of an apply that the reference does not have.
+///
+/// # Errors
+/// If a text is not the path of a field, or options conflict (400).
+fn apply_options(query: &Query, patch_type: PatchType, force: bool) -> Result<ApplyOptions, ApiError> {
+    let fields = |name| {
+        let mut fields = Vec::new();
+        for text in query.all(name) {
+            fields
+                .extend(PathText::parse_list(text).map_err(|error| ApiError::bad_request(format!("{name}: {error}")))?);
+        }
+        match fields.is_empty() || patch_type.applies() {
+            true => Ok(fields),
+            false => Err(ApiError::bad_request(format!(
+                "{name} may not be specified for non-apply patch"
+            ))),
+        }
+    };
+    let options = ApplyOptions {
+        force,
+        force_fields: fields("forceFields")?,
+        unset: fields("unset")?,
+        conflict_details: query.get("conflictDetails").is_some_and(reads_as_true),
+    };
+    if force && !options.force_fields.is_empty() {
+        return Err(ApiError::bad_request(
+            "force and forceFields may not be specified together",
+        ));
+    }
+    Ok(options)
 }
 
 fn write_options(query: &Query, errors: &mut Vec<FieldError>) -> WriteOptions {
@@ -457,11 +494,50 @@ mod tests {
             parse("force=true", PatchType::Merge).unwrap_err(),
             "PatchOptions.meta.k8s.io \"\" is invalid: force: Forbidden: may not be specified for non-apply patch"
         );
-        assert!(parse("fieldManager=a&force=perhaps", PatchType::Apply).unwrap().force);
+        assert!(
+            parse("fieldManager=a&force=perhaps", PatchType::Apply)
+                .unwrap()
+                .apply
+                .force
+        );
         assert_eq!(
             parse("fieldValidation=strict", PatchType::Merge).unwrap_err(),
             "PatchOptions.meta.k8s.io \"\" is invalid: fieldValidation: Unsupported value: \"strict\": supported values: \"\", \"Ignore\", \"Strict\", \"Warn\""
         );
+    }
+
+    #[test]
+    fn apply_options_name_fields() {
+        let parse = |query: &str, patch_type| {
+            PatchOptions::parse(&Query::parse(query), patch_type).map_err(|error| error.to_string())
+        };
+        let apply = |query: &str| parse(&format!("fieldManager=a&{query}"), PatchType::Apply);
+        let options = apply("forceFields=.a,.b%5Bn=%22x%22%5D&forceFields=.c&unset=.d&conflictDetails=true");
+        let options = options.unwrap().apply;
+        let texts = |paths: &[PathText]| paths.iter().map(PathText::as_str).collect::<Vec<_>>().join(" ");
+        assert_eq!(texts(&options.force_fields), ".a .b[n=\"x\"] .c");
+        assert_eq!(texts(&options.unset), ".d");
+        assert!(options.conflict_details && !options.force && !options.is_plain());
+        assert!(apply("conflictDetails=false").unwrap().apply.is_plain());
+        for (query, error) in [
+            (
+                "forceFields=a",
+                "forceFields: \"a\" is not the path of a field: expected a dot at byte 0",
+            ),
+            (
+                "unset=.a%5B",
+                "unset: \".a[\" is not the path of a field: expected a key field and its value at byte 3",
+            ),
+            (
+                "force=true&forceFields=.a",
+                "force and forceFields may not be specified together",
+            ),
+        ] {
+            assert_eq!(apply(query).unwrap_err(), error);
+        }
+        let error = parse("unset=.a", PatchType::Merge).unwrap_err();
+        assert_eq!(error, "unset may not be specified for non-apply patch");
+        assert!(parse("conflictDetails=true", PatchType::Merge).is_ok());
     }
 
     #[test]

@@ -40,6 +40,9 @@ pub struct ResourceRequest {
     pub headers: HeaderMap,
     /// The user who makes the request.
     pub user: Arc<User>,
+    /// The denial of a list or watch that requests only the objects that its user may read. Only their handlers serve such
+    /// a request.
+    pub(crate) denied: Option<ApiError>,
     /// Forms that the client accepts, and the type of a patch.
     pub negotiated: Negotiated,
     /// Form of the response.

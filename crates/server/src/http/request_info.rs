@@ -9,7 +9,7 @@ use holdfast_schema::metadata::formats::path_segment;
 use http::Method;
 use smol_str::{SmolStr, StrExt as _};
 
-use crate::http::options::ListOptions;
+use crate::http::options::{self, ListOptions};
 use crate::http::query::{self, Query};
 
 /// Attributes of a request.
@@ -100,6 +100,16 @@ const MAX_PATH: usize = 8 * 1024;
 const NAMESPACE_SUBRESOURCES: [&str; 2] = ["status", "finalize"];
 
 impl RequestInfo {
+    /// True if this is a list or watch that requests only the objects that its user may read.
+    pub(crate) fn may_be_restricted(&self) -> bool {
+        let of_collection = |path: &ResourcePath| {
+            path.name.is_empty() && path.subresource.is_empty() && path.path_verb != Some(PathVerb::Proxy)
+        };
+        matches!(self.verb.as_str(), "list" | "watch")
+            && self.resource.as_ref().is_some_and(of_collection)
+            && options::authorized_only(&self.query)
+    }
+
     /// Parses the method and the path with its query.
     ///
     /// # Errors

@@ -4,11 +4,12 @@
 //! texts here are those of kube-apiserver. Other parts of the server create an [`ApiError`] by the constructor for the
 //! problem.
 
+mod conflicts;
 mod conversions;
 mod document;
 mod requests;
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 
 use holdfast_authorization::{AccessTarget, Attributes};
 use holdfast_gotext::quote::quote;
@@ -16,10 +17,12 @@ use holdfast_resource::Rejection;
 use holdfast_schema::field_error::{Aggregate, MESSAGE_BYTES, fits_in_message};
 use holdfast_schema::{FieldError, GroupKind, GroupResource};
 use holdfast_value::json;
+use holdfast_writes::Conflicts;
 use http::StatusCode;
 use serde::Serialize;
 use smol_str::SmolStr;
 
+pub use self::conflicts::FieldConflicts;
 pub use self::document::{Cause, Details, Status};
 use self::document::{Document, ListMeta};
 
@@ -159,35 +162,18 @@ impl ApiError {
         Self::conflict(resource, name, WHY)
     }
 
-    /// Returns 409: other managers own fields that an apply changes. Each conflict is the manager as it is named in
-    /// messages (such as `"kubectl-edit" using apps/v1`, with the quotes) and the field; those of one manager are
-    /// adjacent.
-    pub fn apply_conflict(conflicts: &[(String, String)]) -> Self {
-        let mut message = String::from("Apply failed with ");
-        match conflicts {
-            [(manager, field)] => {
-                let _ = write!(message, "1 conflict: conflict with {manager}: {field}");
-            }
-            several => {
-                let _ = write!(message, "{} conflicts: ", several.len());
-                let mut last: Option<&str> = None;
-                for (manager, field) in several {
-                    if last != Some(manager) {
-                        let newline = if last.is_some() { "\n" } else { "" };
-                        let _ = write!(message, "{newline}conflicts with {manager}:");
-                        last = Some(manager);
-                    }
-                    let _ = write!(message, "\n- {field}");
-                }
-            }
-        }
-        let causes = conflicts.iter().map(|(manager, field)| Cause {
+    /// Returns 409: other managers own fields that an apply changes. Conflicts of one manager are adjacent.
+    pub fn apply_conflict(conflicts: &Conflicts) -> Self {
+        let causes = conflicts.iter().map(|conflict| Cause {
             reason: "FieldManagerConflict".to_owned(),
-            message: format!("conflict with {manager}"),
-            field: field.clone(),
+            message: conflict.message(),
+            field: conflict.path.clone(),
         });
-        let details = Details::of_causes(causes.collect());
-        Self::new(StatusCode::CONFLICT, "Conflict", message, Some(details))
+        let details = Details {
+            conflicts: FieldConflicts::new(conflicts),
+            ..Details::of_causes(causes.collect())
+        };
+        Self::new(StatusCode::CONFLICT, "Conflict", conflicts.to_string(), Some(details))
     }
 
     /// Returns 422: fields of the object are invalid. `kind` is the kind of the object, whose name may be empty.
@@ -347,10 +333,22 @@ impl ApiError {
         }
     }
 
-    /// Returns the `Status` as compact JSON text, as error events of watches contain it.
+    /// Returns the `Status` as compact JSON text, as error events of watches contain it. It has only the fields of the
+    /// reference.
     pub fn to_json(&self) -> Vec<u8> {
         // Text and numbers always have a JSON form.
-        json::html_safe(serde_json::to_vec(&self.document()).unwrap_or_default())
+        let text = match self.0.details.as_ref().filter(|details| !details.conflicts.is_empty()) {
+            None => serde_json::to_vec(&self.document()),
+            Some(details) => {
+                let mut plain = self.clone();
+                plain.0.details = Some(Details {
+                    conflicts: FieldConflicts::default(),
+                    ..details.clone()
+                });
+                serde_json::to_vec(&plain.document())
+            }
+        };
+        json::html_safe(text.unwrap_or_default())
     }
 }
 
@@ -380,6 +378,7 @@ impl std::error::Error for ApiError {}
 #[cfg(test)]
 mod tests {
     use holdfast_schema::FieldPath;
+    use holdfast_writes::Conflict;
 
     use super::*;
     use crate::wire::body::BodyError;
@@ -499,16 +498,23 @@ mod tests {
 
     #[test]
     fn apply_conflicts_are_grouped_by_manager() {
-        let conflict = |manager: &str, field: &str| (manager.to_owned(), field.to_owned());
-        let one = ApiError::apply_conflict(&[conflict("\"other\" using v1", ".data.a")]);
+        let conflicts = |pairs: &[(&str, &str)]| {
+            let conflicts = pairs.iter().map(|(manager, field)| Conflict {
+                manager: (*manager).to_owned(),
+                path: (*field).to_owned(),
+                details: None,
+            });
+            ApiError::apply_conflict(&conflicts.collect())
+        };
+        let one = conflicts(&[("\"other\" using v1", ".data.a")]);
         assert_eq!(
             one.to_string(),
             "Apply failed with 1 conflict: conflict with \"other\" using v1: .data.a"
         );
-        let several = ApiError::apply_conflict(&[
-            conflict("\"alpha\"", ".data.a"),
-            conflict("\"alpha\"", ".data.b"),
-            conflict("\"bravo\"", ".data.c"),
+        let several = conflicts(&[
+            ("\"alpha\"", ".data.a"),
+            ("\"alpha\"", ".data.b"),
+            ("\"bravo\"", ".data.c"),
         ]);
         assert_eq!(
             several.to_string(),

@@ -6,6 +6,7 @@
 //! of kube-apiserver. Only `metadata.resourceVersion` is missing from the stored bytes: it is known when the write is
 //! done, so the store inserts it then.
 
+mod authorized;
 pub mod claims;
 pub mod crd_registry;
 mod encoded_events;
@@ -18,6 +19,7 @@ mod selection;
 pub(crate) mod sharding;
 mod trees;
 
+pub(crate) use authorized::AuthorizedObjects;
 pub(crate) use encoded_events::{Converted, EventForm, EventType};
 pub use encoded_events::{EncodedEvent, EventCache};
 pub(crate) use encoding::write_in_order;

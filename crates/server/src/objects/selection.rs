@@ -1,10 +1,13 @@
 //! Selection of the objects of a resource for a list or a watch.
 
+use std::sync::Arc;
+
 use holdfast_resource::selector::LabelSelector;
 use holdfast_resource::{FieldSelector, Resource, selectable_fields};
 use holdfast_value::{Map, SmolStr, Value};
 use prometheus::IntCounter;
 
+use super::authorized::AuthorizedObjects;
 use super::sharding::{ShardField, ShardSelector};
 use super::{Entry, UID, is_unreadable, name_of_key, namespace_of_key, tree, uid};
 
@@ -33,6 +36,8 @@ pub struct Selection {
     pub fields: FieldSelector,
     /// By name, if the path names one object.
     pub name: Option<SmolStr>,
+    /// By the permissions of the user.
+    pub(crate) authorized: Option<Arc<AuthorizedObjects>>,
     /// By shard.
     pub(crate) shard: Option<ShardSelector>,
     /// Counter of the objects that are in other shards, for a watch.
@@ -47,7 +52,7 @@ impl Selection {
 
     /// Returns true if every object is selected, or every object of a shard.
     pub(crate) fn is_every_attribute(&self) -> bool {
-        self.labels.is_empty() && self.fields.is_empty() && self.name.is_none()
+        self.labels.is_empty() && self.fields.is_empty() && self.name.is_none() && self.authorized.is_none()
     }
 
     /// Returns true if an object is in the shard. Calls `uid` only if the uid decides.
@@ -112,6 +117,11 @@ impl Selection {
 
     fn matches(&self, identity: Identity<'_>, labels: &Map, fields: &[(SmolStr, SmolStr)]) -> bool {
         let Identity { name, namespace } = identity;
+        if let Some(authorized) = &self.authorized
+            && !authorized.contains(namespace, name)
+        {
+            return false;
+        }
         if self.name.as_ref().is_some_and(|wanted| wanted != name) {
             return false;
         }

@@ -83,6 +83,7 @@ pub(crate) fn selection(request: &ResourceRequest, options: &ListOptions) -> Res
         labels,
         fields,
         name,
+        authorized: None,
         shard,
         passed_over: None,
     })

@@ -51,6 +51,7 @@ impl Fingerprints {
             || target.request.audit.is_some()
             || target.writer.internal
             || target.body.scale.is_some()
+            || !options.apply.is_plain()
             || target.resource.conversion_webhook().is_some();
         (!always_runs).then_some(SentApply {
             keys: self,
@@ -68,7 +69,7 @@ impl SentApply<'_> {
             let user = &target.writer.user;
             (text, &target.api_version, &target.subresource, &target.writer.manager).hash(&mut hasher);
             (
-                options.force,
+                options.apply.force,
                 options.write.dry_run,
                 options.write.field_validation as u8,
             )
@@ -169,6 +170,7 @@ impl ReadObserver for Witness<'_> {
 #[cfg(test)]
 mod tests {
     use holdfast_authorization::User;
+    use holdfast_writes::ApplyOptions;
 
     use super::super::testing::{CONFIG, World, applied, stored};
     use super::super::update::apply;
@@ -199,7 +201,7 @@ mod tests {
         let first = fingerprint(&world, &target(), &options, CONFIG).unwrap();
         assert_eq!(fingerprint(&world, &target(), &options, CONFIG), Some(first));
         let forced = PatchOptions {
-            force: true,
+            apply: ApplyOptions::from_force(true),
             ..PatchOptions::default()
         };
         let mut of_other = target();

@@ -66,7 +66,7 @@ fn read_apply(
         applied,
         findings: findings.iter().map(ToString::to_string).collect(),
         validation: options.write.field_validation,
-        force: options.force,
+        options: options.apply.clone(),
     })
 }
 

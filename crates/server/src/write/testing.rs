@@ -12,7 +12,7 @@ use holdfast_resource::access::NoTokens;
 use holdfast_schema::{GroupKind, GroupVersion};
 use holdfast_store::Config;
 use holdfast_value::{Limits, Value, yaml};
-use holdfast_writes::{Change, FieldManagers, FieldValidation, Patch, Target, metadata};
+use holdfast_writes::{ApplyOptions, Change, FieldManagers, FieldValidation, Patch, Target, metadata};
 
 use super::{Context, Fingerprints, SizeLimit, Turns, WriteResult, WrittenObject, create, update};
 use crate::http::ApiError;
@@ -190,6 +190,6 @@ pub(super) fn applied(text: &str) -> Change {
         applied: tree(text),
         findings: Vec::new(),
         validation: FieldValidation::Strict,
-        force: false,
+        options: ApplyOptions::default(),
     }
 }

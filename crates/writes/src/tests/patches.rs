@@ -123,7 +123,7 @@ fn repeated_keys_of_an_apply_are_reported_after_its_conflicts() {
             applied: tree(text),
             findings: vec!["line 3: key \"a\" already set in map".to_owned()],
             validation,
-            force: false,
+            options: ApplyOptions::default(),
         };
         update_at(&world, &applier, Some(&existing), &change)
     };

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use holdfast_merge::{
     FieldSpec, ListSpec, MapSpec, Path, Reference, Relationship, Scalar, Schema, SchemaBuilder, Set, TypeRef,
 };
-use holdfast_ownership::{ApplyError, FieldManager, OneVersion, Versions, keep_times};
+use holdfast_ownership::{ApplyError, ApplyOptions, FieldManager, OneVersion, Versions, keep_times};
 use holdfast_value::{Limits, SmolStr, Value, yaml};
 
 /// Parses YAML.
@@ -214,7 +214,7 @@ impl Host {
         SystemTime::UNIX_EPOCH + Duration::from_secs(self.seconds)
     }
 
-    fn identified(&self, text: &str) -> Value {
+    pub(crate) fn identified(&self, text: &str) -> Value {
         let mut object = object(text);
         let (version, kind) = match self.address {
             Address::V1 | Address::Status => ("example.com/v1", "Widget"),
@@ -250,8 +250,19 @@ impl Host {
     }
 
     pub(crate) fn apply_value(&mut self, manager: &str, config: Value, force: bool) -> Result<bool, ApplyError> {
+        self.apply_with(manager, config, &ApplyOptions::from_force(force))
+    }
+
+    /// Applies with options.
+    pub(crate) fn apply_with(
+        &mut self,
+        manager: &str,
+        config: Value,
+        options: &ApplyOptions,
+    ) -> Result<bool, ApplyError> {
         let now = self.now();
-        let applied = field_manager(self.address).apply(self.versioned().as_ref(), &config, manager, force, now)?;
+        let applied =
+            field_manager(self.address).apply_with(self.versioned().as_ref(), &config, manager, options, now)?;
         self.store(applied.object);
         Ok(applied.changed)
     }

@@ -5,6 +5,7 @@ mod client_side_apply;
 mod decoding;
 mod host;
 mod many_updaters;
+mod options;
 mod scale;
 mod subresources;
 mod times;

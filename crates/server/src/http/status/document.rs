@@ -5,6 +5,8 @@ use holdfast_value::Value;
 use serde::Serialize;
 use smol_str::SmolStr;
 
+use super::conflicts::FieldConflicts;
+
 /// The fields of a failed `Status`
 /// (<https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/>).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +47,9 @@ pub struct Details {
     /// Advised delay of a retry in seconds; 0 for no advice.
     #[serde(skip_serializing_if = "is_zero")]
     pub retry_after_seconds: u32,
+    /// Owners and values of fields that conflict, if the client requests them. The reference has no such fields.
+    #[serde(flatten)]
+    pub conflicts: FieldConflicts,
 }
 
 /// One of the causes of a failure.
@@ -95,6 +100,7 @@ impl Details {
             retry_after_seconds: retry
                 .and_then(|seconds| u32::try_from(seconds).ok())
                 .unwrap_or_default(),
+            conflicts: FieldConflicts::default(),
         }
     }
 

@@ -42,7 +42,11 @@ impl<'a> Director<'a> {
 impl Handler for Director<'_> {
     async fn handle(&self, exchange: &mut Exchange<'_>) -> Response {
         let answer = match self.paths.remote(&exchange.info.path) {
-            Some(remote) => self.forward(exchange, &remote).await,
+            // Another server would not restrict a denied request.
+            Some(remote) => match exchange.denied.take() {
+                Some(denied) => Err(denied),
+                None => self.forward(exchange, &remote).await,
+            },
             None => self.serve(exchange).await,
         };
         answer.unwrap_or_else(|error| exchange.rejection(self.context.messages(), &error))
@@ -78,6 +82,9 @@ impl Director<'_> {
     /// Returns the answer of this server.
     async fn serve(&self, exchange: &mut Exchange<'_>) -> Result<Response, ApiError> {
         let target = self.target(exchange).await;
+        if let Some(denied) = exchange.denied.take_if(|_| target.is_none()) {
+            return Err(denied);
+        }
         let (seat, is_limited) = (exchange.seat.take(), exchange.time_limit.is_some());
         let incoming = self.incoming(exchange)?;
         match target {
@@ -109,6 +116,7 @@ impl Director<'_> {
         Ok(Incoming {
             method: exchange.head.method.clone(),
             user: Arc::clone(exchange.user()?),
+            denied: exchange.denied.take(),
             deadline: exchange.deadline(),
             audit: exchange.recorder().cloned(),
             unadmitted: exchange.head.extensions.get::<Unadmitted>().is_some(),

@@ -70,6 +70,9 @@ pub(in crate::operations) struct Exchange<'c> {
     pub(in crate::operations) annotations: Vec<(&'static str, String)>,
     /// Record in the audit log, if the request is audited.
     pub(in crate::operations) audit: Option<AuditRecord>,
+    /// Denial of a list or watch that requests only the objects that its user may read, from
+    /// [`WithAuthorization`](super::WithAuthorization). Its handler restricts it to these objects or returns the denial.
+    pub(in crate::operations) denied: Option<ApiError>,
     /// Flow schema, from [`WithSeats`](super::WithSeats), as the seat.
     pub(in crate::operations) flow_schema: Option<Arc<Schema>>,
     /// Seat.
@@ -111,6 +114,7 @@ impl<'c> Exchange<'c> {
             user: None,
             annotations: Vec::new(),
             audit: None,
+            denied: None,
             flow_schema: None,
             seat: None,
             watch: WatchHold::default(),

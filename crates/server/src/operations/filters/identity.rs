@@ -159,8 +159,18 @@ impl WithAuthorization<'_> {
     }
 
     /// Counts the answer, and lets the request pass or rejects it.
-    fn conclude(&self, exchange: &Exchange<'_>, answer: &Authorization) -> Step<'static> {
+    fn conclude(&self, exchange: &mut Exchange<'_>, answer: &Authorization) -> Step<'static> {
         self.counters.authorized(answer);
+        if !answer.allows() && answer.error.is_none() && exchange.info.may_be_restricted() {
+            // The handler knows the objects. It reports its decision to the audit log.
+            let outcome = exchange
+                .user()
+                .map(|user| authorization::conclude(answer, user, &exchange.info, &exchange.head.method, None));
+            if let Ok(Err(Rejection::Forbidden(denial))) = outcome {
+                exchange.denied = Some(denial);
+                return Step::Pass;
+            }
+        }
         let user = match exchange.user() {
             Ok(user) => user,
             Err(error) => return Step::rejection(exchange, self.serializer, &error),

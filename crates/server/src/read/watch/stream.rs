@@ -35,6 +35,9 @@ pub(crate) struct Bookmarks {
     pub(crate) after_initial_events: bool,
 }
 
+/// Message of the error that ends a restricted watch, after which clients list again.
+const PERMISSIONS_CHANGED: &str = "the objects that the user may read have changed";
+
 /// The size in bytes at which a chunk of initial events is sent.
 const RUN_BYTES: usize = 64 * 1024;
 
@@ -56,6 +59,8 @@ pub(crate) struct WatchStream {
     pub(crate) hold: WatchHold,
     /// The metrics of the initial objects.
     pub(crate) listed: Option<ListedWatch>,
+    /// A future that is ready when the permissions change by which the watch is restricted; `None` for most.
+    pub(crate) readable_changed: Option<BoxFuture<'static, ()>>,
     /// The count of this watch among the watches of shards.
     pub(crate) _sharded: Option<ShardedWatch>,
 }
@@ -136,11 +141,16 @@ impl Run {
         let mut turn = TimeSlice::default();
         loop {
             turn.end_if_due().await;
+            let readable_changed = &mut self.watch.readable_changed;
             let encoder = &mut self.watch.encoder;
             let happened = tokio::select! {
                 biased;
                 () = &mut self.closing => return None,
                 () = &mut self.alarm => None,
+                () = OptionFuture::from(readable_changed.as_mut()).map(drop), if readable_changed.is_some() => {
+                    self.watch.readable_changed = None;
+                    return Some(self.fail(&ApiError::expired(PERMISSIONS_CHANGED)));
+                }
                 event = self.watch.watcher.next() => Some(event),
                 () = OptionFuture::from(self.changed.as_mut()).map(drop), if self.changed.is_some() => return None,
             };
