@@ -37,7 +37,7 @@ mod layers {
     use test_support::Layers;
 
     /// The modules in order, lowest first.
-    const LAYERS: [&str; 12] = [
+    const LAYERS: [&str; 13] = [
         "api_services",
         "transport",
         "identity",
@@ -50,6 +50,7 @@ mod layers {
         "availability",
         "refresh_discovery",
         "openapi",
+        "tests",
     ];
 
     #[test]
