@@ -8,7 +8,7 @@ use holdfast_kind_tables::features::{Feature, Features};
 use holdfast_openapi::{NoDescriptions, Publication};
 use holdfast_resource::Registry;
 use holdfast_schema::types::TypeTable;
-use holdfast_server::operations::openapi::Source;
+use holdfast_server::operations::openapi::DocumentSource;
 use holdfast_server::runtime::version::KUBERNETES;
 use holdfast_value::{Value, json};
 use tracing::warn;
@@ -46,7 +46,7 @@ impl Documents {
     }
 }
 
-impl Source for Documents {
+impl DocumentSource for Documents {
     fn paths(&self) -> Vec<String> {
         Publication::v3_names(&self.registry.load())
     }

@@ -10,7 +10,7 @@ use holdfast_resource::jsonpath::JsonPath;
 use holdfast_resource::table::{Cell, Column};
 use holdfast_resource::version_order;
 use holdfast_resource::{
-    AtRest, Capabilities, ConversionWebhook, DefiningObject, Definition, Encoding, Generation, Resource, ResourceRules,
+    AtRest, Capabilities, ConversionWebhook, CrdState, DefiningObject, Encoding, Generation, Resource, ResourceRules,
     ResourceVersion, Scope, Storage, Subresource, Verb,
 };
 use holdfast_schema::{Conventions, Field, GroupVersion, GroupVersionKind, KindName, KindType, ScaleFields};
@@ -75,7 +75,7 @@ pub(crate) fn define(
     let serial = same.map_or(defining.revision, |(_, crd)| crd.serial);
     resource(
         defining,
-        Definition {
+        CrdState {
             name: object.str_at(&["metadata", "name"]).map(SmolStr::new)?,
             serial,
             create_revision: defining.create_revision,
@@ -114,8 +114,8 @@ pub(crate) fn condition(object: &Value, of: &str) -> bool {
 
 fn resource(
     defining: &DefiningObject,
-    mut crd: Definition,
-    before: Option<&Definition>,
+    mut crd: CrdState,
+    before: Option<&CrdState>,
     compile: &CompileContext,
 ) -> Option<Resource> {
     let (object, names) = (&defining.object, defining.object.at(&["status", "acceptedNames"])?);
@@ -230,7 +230,7 @@ fn conversion_webhook(object: &Value) -> Option<ConversionWebhook> {
         .items()
         .filter_map(|version| ConversionReviewVersion::named(version.text()));
     Some(ConversionWebhook {
-        definition: SmolStr::new(object.str_at(&["metadata", "name"]).unwrap_or_default()),
+        crd: SmolStr::new(object.str_at(&["metadata", "name"]).unwrap_or_default()),
         client_config: webhook.child("clientConfig").value().cloned().unwrap_or_default(),
         review_version: known.next(),
     })
@@ -243,7 +243,7 @@ fn version_of(
     kind: &SmolStr,
     at: usize,
     version: &Value,
-    before: Option<&Definition>,
+    before: Option<&CrdState>,
     compile: &CompileContext,
 ) -> Version {
     let name = SmolStr::new(version.str_at(&["name"]).unwrap_or_default());

@@ -17,8 +17,7 @@ use crate::http::negotiation::{self, Format, NAMED_TYPES, Negotiated, Representa
 use crate::http::response::{self, Response, page_not_found};
 use crate::identity::IssuerDocuments;
 use crate::metrics::{self, Metrics};
-use crate::operations::aggregation::Aggregator;
-use crate::operations::aggregation::api_services::Proxied;
+use crate::operations::aggregation::{Aggregator, Proxied};
 use crate::operations::discovery::aggregated::{self, Documents, Root};
 use crate::operations::discovery::legacy::{ApiGroup, ApiGroupList, ApiResourceList, ApiVersions};
 use crate::operations::discovery::{Catalog, DocumentCache};
@@ -125,7 +124,7 @@ impl Paths {
 
     /// Serves the OpenAPI documents of `source`.
     #[must_use]
-    pub fn with_openapi(mut self, source: Arc<dyn openapi::Source>) -> Self {
+    pub fn with_openapi(mut self, source: Arc<dyn openapi::DocumentSource>) -> Self {
         self.openapi = Some(Arc::new(OpenApi::new(source)));
         self
     }
@@ -148,9 +147,11 @@ impl Paths {
         match path.strip_prefix(OPENAPI_3) {
             Some(document) => {
                 let is_local = |name: &str| self.openapi.as_ref().is_some_and(|openapi| openapi.has(name));
-                aggregator.remote_document(document.trim_end_matches('/'), is_local)
+                aggregator
+                    .servers()
+                    .remote_document(document.trim_end_matches('/'), is_local)
             }
-            None => aggregator.remote(path),
+            None => aggregator.servers().remote(path),
         }
     }
 

@@ -3,6 +3,7 @@
 
 use std::cmp::Reverse;
 
+use holdfast_aggregation::Unreachable;
 use holdfast_value::Value;
 
 use super::services::{
@@ -18,15 +19,6 @@ pub enum Routing {
     ClusterIp,
     /// To its endpoints.
     Endpoints,
-}
-
-/// Problem of the service of an aggregated server, as the condition of its APIService reports it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ServiceFault {
-    /// Reason.
-    pub(crate) reason: &'static str,
-    /// Message.
-    pub(crate) message: String,
 }
 
 /// The types of services that have a cluster IP.
@@ -60,12 +52,12 @@ impl Services {
     ///
     /// # Errors
     /// If they cannot; the error is for the condition of the APIService.
-    pub(crate) fn check(&self, namespace: &str, name: &str, port: u16) -> Result<(), ServiceFault> {
+    pub(crate) fn check(&self, namespace: &str, name: &str, port: u16) -> Result<(), Unreachable> {
         self.look(|lookup| {
             let Some(service) = service(lookup, namespace, name) else {
                 let message = format!("service/{name} in {namespace:?} is not present");
                 let reason = "ServiceNotFound";
-                return Err(ServiceFault { reason, message });
+                return Err(Unreachable { reason, message });
             };
             check_service(&service, || slices(lookup, namespace, name), namespace, name, port)
         })
@@ -143,12 +135,12 @@ fn check_service(
     namespace: &str,
     name: &str,
     port: u16,
-) -> Result<(), ServiceFault> {
+) -> Result<(), Unreachable> {
     // The addresses of services of other types are unknown.
     if service_type(service) != "ClusterIP" {
         return Ok(());
     }
-    let error = |reason, message| Err(ServiceFault { reason, message });
+    let error = |reason, message| Err(Unreachable { reason, message });
     let Some(port_name) = port_name(service, port) else {
         let message = format!("service/{name} in {namespace:?} is not listening on port {port}");
         return error("ServicePortError", message);

@@ -94,7 +94,7 @@ fn namespace_guard(target: &Target, snapshot: &Snapshot) -> Option<ParentGuard> 
 
 /// Returns the guard on the CRD; `None` for built-in kinds.
 fn crd_guard(target: &Target, name: &str, snapshot: &Snapshot) -> Result<Option<ParentGuard>, Error> {
-    let crds = target.registry.crds().and_then(|kind| kind.storage.as_ref());
+    let crds = target.registry.definitions().and_then(|kind| kind.storage.as_ref());
     let (Some(crd), Some(storage)) = (&target.resource.crd, crds) else {
         return Ok(None);
     };

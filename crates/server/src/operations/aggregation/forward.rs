@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use holdfast_aggregation::{Transport as _, authority};
 use holdfast_authorization::User;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
@@ -12,9 +13,7 @@ use http::{Request, StatusCode, Uri};
 use hyper::body::Incoming;
 use tokio::time::Instant;
 
-use super::Aggregator;
-use super::api_services::Proxied;
-use super::upgrade;
+use super::{Aggregator, Proxied, upgrade};
 use crate::http::request_info::RequestInfo;
 use crate::http::response::{self, Response};
 use crate::identity::forwarding::{FORWARDED_URI, ForwardedHeaders, remove_hop_by_hop_headers, remove_origin_headers};
@@ -65,7 +64,7 @@ impl Aggregator {
         let configured = to.backend.as_ref();
         let backend = configured.map_err(|why| failed(StatusCode::INTERNAL_SERVER_ERROR, why))?;
         let remote = to.service.remote.as_ref().ok_or_else(unavailable)?;
-        let place = self.resolve(remote).map_err(|why| {
+        let place = self.servers.transport().address(remote).map_err(|why| {
             tracing::error!(api_service = %to.service.name, %why, "service cannot be reached");
             unavailable()
         })?;
@@ -170,16 +169,6 @@ async fn within<T>(deadline: Option<Instant>, work: impl Future<Output = T>) -> 
     match deadline {
         None => Ok(work.await),
         Some(deadline) => tokio::time::timeout_at(deadline, work).await.map_err(|_| OutOfTime),
-    }
-}
-
-/// Returns the authority of a URL with this host and port.
-pub(super) fn authority(place: &(String, u16)) -> String {
-    let (host, port) = place;
-    if host.contains(':') {
-        format!("[{host}]:{port}")
-    } else {
-        format!("{host}:{port}")
     }
 }
 

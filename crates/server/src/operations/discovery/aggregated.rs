@@ -6,16 +6,17 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
+use holdfast_aggregation::{Freshness, KindDiscovery, ResourceDiscovery, SubresourceDiscovery, VersionDiscovery};
 use holdfast_proto::Messages;
 use holdfast_resource::{DefinedGroup, Registry, Resource};
 use holdfast_schema::{GroupVersion, GroupVersionKind};
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Response as HttpResponse, StatusCode};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use sha2::{Digest, Sha512};
 use smol_str::SmolStr;
 
-use super::legacy::{ApiResources, foreign};
+use super::legacy::foreign;
 use super::{Catalog, sorted, subresources, verb_names};
 use crate::http::ApiError;
 use crate::http::negotiation::{self, Clause, Format, Representation};
@@ -237,166 +238,6 @@ fn shared<S: serde::Serializer>(versions: &[Arc<VersionDiscovery>], to: S) -> Re
     to.collect_seq(versions.iter().map(|version| &**version))
 }
 
-/// The discovery of one group version.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct VersionDiscovery {
-    #[serde(default)]
-    version: SmolStr,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    resources: Vec<ResourceDiscovery>,
-    #[serde(skip_deserializing)]
-    freshness: Freshness,
-}
-
-/// The freshness of discovery.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-enum Freshness {
-    #[default]
-    Current,
-    Stale,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct ResourceDiscovery {
-    resource: SmolStr,
-    response_kind: Kind,
-    scope: SmolStr,
-    singular_resource: SmolStr,
-    verbs: Vec<SmolStr>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    short_names: Vec<SmolStr>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    categories: Vec<SmolStr>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    subresources: Vec<SubresourceDiscovery>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct SubresourceDiscovery {
-    subresource: SmolStr,
-    response_kind: Kind,
-    verbs: Vec<SmolStr>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-struct Kind {
-    group: SmolStr,
-    version: SmolStr,
-    kind: SmolStr,
-}
-
-/// The groups that another server reports.
-#[derive(Deserialize)]
-pub(crate) struct ApiGroups {
-    #[serde(default)]
-    items: Vec<RemoteGroup>,
-}
-
-#[derive(Deserialize)]
-struct RemoteGroup {
-    #[serde(default)]
-    metadata: RemoteMetadata,
-    #[serde(default)]
-    versions: Vec<VersionDiscovery>,
-}
-
-#[derive(Default, Deserialize)]
-struct RemoteMetadata {
-    #[serde(default)]
-    name: SmolStr,
-}
-
-impl ApiGroups {
-    /// Returns the discovery of each group version.
-    pub(crate) fn by_version(self) -> HashMap<GroupVersion, VersionDiscovery> {
-        let mut by_version = HashMap::new();
-        for group in self.items {
-            for said in group.versions {
-                let group_version = GroupVersion::new(group.metadata.name.clone(), said.version.clone());
-                by_version.insert(group_version, said);
-            }
-        }
-        by_version
-    }
-}
-
-impl VersionDiscovery {
-    /// Returns another server's entry of the resource of that plural name: its kind, whether its objects are in
-    /// namespaces, and its verbs.
-    pub(crate) fn resource(&self, plural: &str) -> Option<(&SmolStr, bool, &[SmolStr])> {
-        let found = self.resources.iter().find(|resource| resource.resource == plural)?;
-        let namespaced = found.scope == "Namespaced";
-        Some((&found.response_kind.kind, namespaced, &found.verbs))
-    }
-
-    /// Builds the entry of a version from the answer of another server, if there is one; `fresh` is true if the server
-    /// answered the current request.
-    pub(crate) fn of_server(version: SmolStr, said: Option<Self>, fresh: bool) -> Self {
-        Self {
-            version,
-            resources: said.map(|said| said.resources).unwrap_or_default(),
-            freshness: if fresh { Freshness::Current } else { Freshness::Stale },
-        }
-    }
-
-    /// Builds the entry from another server's answer in the older form, which lists subresources among the resources.
-    pub(crate) fn of_older_form(version: SmolStr, said: ApiResources) -> Self {
-        let mut resources: Vec<ResourceDiscovery> = Vec::new();
-        let (subresources, others): (Vec<_>, Vec<_>) = said
-            .resources
-            .into_iter()
-            .partition(|resource| resource.name.contains('/'));
-        let scope = |namespaced| SmolStr::new_static(if namespaced { "Namespaced" } else { "Cluster" });
-        for resource in others {
-            resources.push(ResourceDiscovery {
-                resource: resource.name,
-                response_kind: Kind {
-                    group: resource.group,
-                    version: resource.version,
-                    kind: resource.kind,
-                },
-                scope: scope(resource.namespaced),
-                singular_resource: resource.singular_name,
-                verbs: resource.verbs,
-                short_names: resource.short_names,
-                categories: resource.categories,
-                subresources: Vec::new(),
-            });
-        }
-        for subresource in subresources {
-            let (parent, name) = subresource.name.split_once('/').unwrap_or_default();
-            if !resources.iter().any(|resource| resource.resource == parent) {
-                resources.push(ResourceDiscovery {
-                    resource: parent.into(),
-                    scope: scope(subresource.namespaced),
-                    ..ResourceDiscovery::default()
-                });
-            }
-            let made = SubresourceDiscovery {
-                subresource: name.into(),
-                response_kind: Kind {
-                    group: subresource.group,
-                    version: subresource.version,
-                    kind: subresource.kind,
-                },
-                verbs: subresource.verbs,
-            };
-            let parent = resources.iter_mut().find(|resource| resource.resource == parent);
-            if let Some(parent) = parent {
-                parent.subresources.push(made);
-            }
-        }
-        Self {
-            version,
-            resources,
-            freshness: Freshness::Current,
-        }
-    }
-}
-
 fn group_discovery(catalog: &Catalog, group: &SmolStr, versions: &[SmolStr]) -> GroupDiscovery {
     let versions = versions.iter().map(|version| {
         let group_version = GroupVersion::new(group.clone(), version.clone());
@@ -422,7 +263,7 @@ fn version_resources(registry: &Registry, group_version: &GroupVersion) -> Vec<R
             let (group, version) = subresource_group_version(resource, &subresource.kind, group_version);
             SubresourceDiscovery {
                 subresource: subresource.name.clone(),
-                response_kind: Kind {
+                response_kind: KindDiscovery {
                     group,
                     version,
                     kind: subresource.kind.kind.clone(),
@@ -432,7 +273,7 @@ fn version_resources(registry: &Registry, group_version: &GroupVersion) -> Vec<R
         });
         resources.push(ResourceDiscovery {
             resource: resource.plural.clone(),
-            response_kind: Kind {
+            response_kind: KindDiscovery {
                 kind: resource.kind.clone(),
                 ..own_group_version(resource, group_version)
             },
@@ -448,10 +289,10 @@ fn version_resources(registry: &Registry, group_version: &GroupVersion) -> Vec<R
 }
 
 /// Returns the group and version of the kind of a resource, which only custom resources report.
-fn own_group_version(resource: &Resource, here: &GroupVersion) -> Kind {
+fn own_group_version(resource: &Resource, here: &GroupVersion) -> KindDiscovery {
     match resource.crd {
-        None => Kind::default(),
-        Some(_) => Kind {
+        None => KindDiscovery::default(),
+        Some(_) => KindDiscovery {
             group: here.group.clone(),
             version: here.version.clone(),
             kind: SmolStr::default(),
@@ -469,55 +310,4 @@ fn subresource_group_version(resource: &Resource, kind: &GroupVersionKind, here:
 
 fn names(verbs: Vec<&'static str>) -> Vec<SmolStr> {
     verbs.into_iter().map(SmolStr::new_static).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn legacy_remote_discovery_converts_to_aggregated_form() {
-        let json = r#"{"resources":[
-            {"name":"pods/log","singularName":"","namespaced":true,"kind":"Log","verbs":["get"]},
-            {"name":"nodes","singularName":"node","namespaced":false,"kind":"NodeMetrics","verbs":["get","list"]},
-            {"name":"nodes/status","singularName":"","namespaced":false,"group":"a","version":"v1","kind":"S","verbs":[]}]}"#;
-        let said = VersionDiscovery::of_older_form("v1".into(), serde_json::from_str(json).unwrap());
-        let listed: Vec<String> = said
-            .resources
-            .iter()
-            .map(|resource| {
-                let all = resource.subresources.iter();
-                let subresources: Vec<_> = all
-                    .map(|sub| format!("{}:{}", sub.subresource, sub.response_kind.kind))
-                    .collect();
-                format!(
-                    "{} {} {} {}",
-                    resource.resource,
-                    resource.scope,
-                    resource.response_kind.kind,
-                    subresources.join(",")
-                )
-            })
-            .collect();
-        assert_eq!(
-            listed,
-            ["nodes Cluster NodeMetrics status:S", "pods Namespaced  log:Log"]
-        );
-    }
-
-    #[test]
-    fn a_server_that_does_not_answer_is_said_to_be_stale() {
-        let document: ApiGroups = serde_json::from_str(
-            r#"{"kind":"APIGroupDiscoveryList","items":[{"metadata":{"name":"g"},"versions":[
-                {"version":"v1","freshness":"Current","resources":[{"resource":"things","scope":"Cluster"}]}]}]}"#,
-        )
-        .unwrap();
-        let said = document.by_version();
-        let version = said.get(&GroupVersion::new("g", "v1")).cloned();
-        let text = |version: &VersionDiscovery| serde_json::to_string(version).unwrap();
-        let fresh = VersionDiscovery::of_server("v1".into(), version, true);
-        assert!(text(&fresh).contains(r#""resource":"things""#) && text(&fresh).contains(r#""freshness":"Current""#));
-        let stale = VersionDiscovery::of_server("v1".into(), None, false);
-        assert_eq!(text(&stale), r#"{"version":"v1","freshness":"Stale"}"#);
-    }
 }

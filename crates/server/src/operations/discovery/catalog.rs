@@ -4,17 +4,17 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use holdfast_aggregation::{
+    ApiService, ApiServices, GROUP, Priority, RemoteVersions, VersionDiscovery, by_group_and_version,
+    by_highest_priority,
+};
 use holdfast_resource::Registry;
 use holdfast_schema::GroupVersion;
 use smol_str::SmolStr;
 
-use super::aggregated::VersionDiscovery;
 use super::groups;
-use crate::operations::aggregation::api_services::{
-    ApiService, ApiServices, Priority, by_group_and_version, by_highest_priority,
-};
-use crate::operations::aggregation::discovery::RemoteVersions;
-use crate::operations::aggregation::{Aggregator, GROUP};
+use crate::operations::aggregation::{Aggregator, RemoteServers};
+use crate::webhooks::Backend;
 
 /// The input of discovery.
 pub struct Catalog {
@@ -25,8 +25,8 @@ pub struct Catalog {
 }
 
 struct Others {
-    aggregator: Arc<Aggregator>,
-    services: Arc<ApiServices>,
+    servers: Arc<RemoteServers>,
+    services: Arc<ApiServices<Backend>>,
     versions: Arc<RemoteVersions>,
 }
 
@@ -46,9 +46,9 @@ impl Catalog {
     /// Collects the currently served resources, here and elsewhere.
     pub fn new(registry: Arc<Registry>, aggregator: Option<&Arc<Aggregator>>) -> Self {
         let others = aggregator.map(|aggregator| Others {
-            aggregator: Arc::clone(aggregator),
-            services: aggregator.known(),
-            versions: aggregator.remote_versions(),
+            servers: Arc::clone(aggregator.servers()),
+            services: aggregator.servers().services(),
+            versions: aggregator.servers().remote_versions(),
         });
         Self { registry, others }
     }
@@ -97,7 +97,7 @@ impl Catalog {
         };
         let priority = |served: &GroupVersion| match served.group == GROUP {
             true => FIRST,
-            false => others.aggregator.built_in_priority(served).unwrap_or(DEFINED),
+            false => others.servers.built_in_priority(served).unwrap_or(DEFINED),
         };
         let here = self.registry.group_versions().filter(|served| !served.group.is_empty());
         let mut versions: Vec<_> = here.map(|served| (served.clone(), priority(served))).collect();

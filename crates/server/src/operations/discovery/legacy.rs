@@ -2,7 +2,7 @@
 
 use holdfast_resource::Registry;
 use holdfast_schema::{GroupVersion, GroupVersionKind};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use smol_str::{SmolStr, format_smolstr};
 
 use super::{Catalog, groups, sorted, subresources, verb_names};
@@ -198,26 +198,4 @@ pub(super) fn foreign(kind: &GroupVersionKind, here: &GroupVersion) -> (SmolStr,
     } else {
         (kind.group_version.group.clone(), kind.group_version.version.clone())
     }
-}
-
-/// The resources of a group version as another server reports them.
-#[derive(Default, Deserialize)]
-pub(crate) struct ApiResources {
-    #[serde(default)]
-    pub(crate) resources: Vec<RemoteResource>,
-}
-
-/// A resource of another server, or a subresource: `RESOURCE/SUBRESOURCE`.
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct RemoteResource {
-    pub(crate) name: SmolStr,
-    pub(crate) singular_name: SmolStr,
-    pub(crate) namespaced: bool,
-    pub(crate) group: SmolStr,
-    pub(crate) version: SmolStr,
-    pub(crate) kind: SmolStr,
-    pub(crate) verbs: Vec<SmolStr>,
-    pub(crate) short_names: Vec<SmolStr>,
-    pub(crate) categories: Vec<SmolStr>,
 }

@@ -13,7 +13,7 @@ use crate::http::ApiError;
 use crate::http::request::{RawRequest, Unadmitted};
 use crate::http::request_info::ResourcePath;
 use crate::http::response::{self, Response};
-use crate::operations::aggregation::api_services::Proxied;
+use crate::operations::aggregation::Proxied;
 use crate::operations::aggregation::forward::Forwarded;
 use crate::operations::paths::Paths;
 use crate::operations::service::Service;

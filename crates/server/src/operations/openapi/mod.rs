@@ -18,7 +18,7 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
-use holdfast_value::{Limits, Value, json};
+use holdfast_value::{Limits, json};
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Response as HttpResponse, StatusCode};
 use parking_lot::Mutex;
@@ -33,34 +33,11 @@ use crate::http::query::Query;
 use crate::http::response::{self, Response};
 use crate::wire::body::ResponseBody;
 
-/// The source of the documents.
-pub trait Source: Send + Sync {
-    /// Returns the paths that have a document of version 3, without a leading slash: `api/v1`, `apis/apps/v1`.
-    fn paths(&self) -> Vec<String>;
+pub use holdfast_aggregation::DocumentSource;
 
-    /// Returns the paths at which other servers have documents of version 3.
-    fn elsewhere(&self) -> BTreeMap<String, String> {
-        BTreeMap::new()
-    }
-
-    /// Returns a fingerprint that changes whenever the document of version 3 of that path does; `None` if there is no
-    /// such document.
-    fn fingerprint_3(&self, path: &str) -> Option<Vec<u8>>;
-
-    /// Returns a fingerprint that changes whenever the document of version 2 does.
-    fn fingerprint_2(&self) -> Vec<u8>;
-
-    /// Returns the document of version 3 of one of these paths, as JSON.
-    fn version_3(&self, path: &str) -> Option<Vec<u8>>;
-
-    /// Passes the parts of the document of version 2 to the callback: the name of a member and its content.
-    /// Consecutive maps of the same member form one map.
-    fn version_2(&self, take: &mut dyn FnMut(&'static str, Value));
-}
-
-/// The documents of a [`Source`].
+/// The documents of a [`DocumentSource`].
 pub struct OpenApi {
-    source: Arc<dyn Source>,
+    source: Arc<dyn DocumentSource>,
     cache: Mutex<DocumentCache>,
     /// A lock for building documents: one at a time, so that concurrent requests for the same document wait for it.
     making: tokio::sync::Mutex<()>,
@@ -102,7 +79,7 @@ const PROTOBUF_3: &str = "application/com.github.proto-openapi.spec.v3.v1.0+prot
 
 impl OpenApi {
     /// Creates the documents of `source`.
-    pub fn new(source: Arc<dyn Source>) -> Self {
+    pub fn new(source: Arc<dyn DocumentSource>) -> Self {
         Self {
             source,
             cache: Mutex::default(),
@@ -394,13 +371,14 @@ fn rejected(code: StatusCode) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use holdfast_value::Value;
     use http_body_util::BodyExt;
 
     use super::*;
 
     struct Fixed(&'static str);
 
-    impl Source for Fixed {
+    impl DocumentSource for Fixed {
         fn paths(&self) -> Vec<String> {
             vec!["apis/apps/v1".to_owned(), "api/v1".to_owned()]
         }

@@ -6,10 +6,9 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use holdfast_authorization::MASTERS;
 
-use super::Aggregator;
-use super::api_services::{ApiService, Proxied};
-use super::fetch::{Question, own_user};
-use super::forward::authority;
+use crate::api_services::Proxied;
+use crate::servers::Servers;
+use crate::transport::{Question, Transport, authority, own_user};
 
 /// The content of the condition `Available` of an APIService.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,20 +39,20 @@ const ATTEMPTS: usize = 5;
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// The user name of this server at aggregated servers.
-pub(super) const USER: &str = "system:kube-aggregator";
+pub(crate) const USER: &str = "system:kube-aggregator";
 
-impl Aggregator {
+impl<T: Transport> Servers<T> {
     /// Returns the availability of the APIService of that name; `None` if it does not exist.
     pub async fn check(&self, name: &str) -> Option<Availability> {
         let Some(proxied) = self.proxied(name) else {
-            let known = self.known();
-            return known
+            let services = self.services();
+            return services
                 .all()
                 .any(|service| service.name == name)
                 .then(Availability::local);
         };
         let remote = proxied.service.remote.as_ref()?;
-        if let Err(error) = self.services.check(&remote.namespace, &remote.service, remote.port) {
+        if let Err(error) = self.transport.check(remote) {
             return Some(Availability {
                 available: false,
                 reason: error.reason,
@@ -82,15 +81,15 @@ impl Aggregator {
     }
 
     /// Requests the group version that the server must serve.
-    async fn ask_for_group_version(&self, proxied: &Proxied) -> Result<(), String> {
+    async fn ask_for_group_version(&self, proxied: &Proxied<T::Backend>) -> Result<(), String> {
         let remote = proxied.service.remote.as_ref().ok_or("it is served here")?;
-        let path = path(&proxied.service);
-        let url = format!("https://{}{path}", authority(&self.resolve(remote)?));
+        let path = proxied.service.path();
+        let url = format!("https://{}{path}", authority(&self.transport.address(remote)?));
         let question = Question {
             path: &path,
             user: own_user(USER, &[MASTERS]),
             accept: None,
-            known: None,
+            etag: None,
             limit: LIMIT,
         };
         let outcome = tokio::time::timeout(LIMIT, self.ask(proxied, question)).await;
@@ -104,23 +103,5 @@ impl Aggregator {
             Err(why) => format!("Get {url:?}: {why}"),
         };
         Err(format!("failing or missing response from {url}: {why}"))
-    }
-
-    /// Counts the availability of an APIService: its current state, and its last transition given `was_available`.
-    pub fn count(&self, name: &str, now: &Availability, was_available: bool) {
-        self.metrics.aggregation().available(name, now.available);
-        if was_available && !now.available {
-            self.metrics.aggregation().became_unavailable(name, now.reason);
-        }
-    }
-}
-
-/// Returns the path at which the server of an APIService reports its group version.
-pub(super) fn path(service: &ApiService) -> String {
-    let ApiService { group, version, .. } = service;
-    if group.is_empty() {
-        format!("/api/{version}")
-    } else {
-        format!("/apis/{group}/{version}")
     }
 }

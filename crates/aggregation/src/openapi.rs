@@ -5,43 +5,42 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use holdfast_value::{Limits, Value, json};
 use http::StatusCode;
 use http::header::{self, HeaderValue};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha512};
-use smol_str::SmolStr;
 
-use super::api_services::{ApiServices, Proxied, by_highest_priority};
-use super::fetch::{Question, own_user};
-use super::openapi_v2::{self, Added};
-use super::openapi_v3;
-use super::{Aggregator, api_services};
-use crate::operations::openapi::Source;
+use crate::api_services::{Proxied, by_highest_priority};
+use crate::openapi_v2::{self, Added};
+use crate::openapi_v3;
+use crate::remote_documents::{Documents, Version2};
+use crate::servers::Servers;
+use crate::transport::{Question, Transport, own_user};
 
-/// The documents of other servers, by the names of their APIServices.
-#[derive(Default)]
-pub(super) struct RemoteDocuments {
-    known: ArcSwap<BTreeMap<SmolStr, Arc<Documents>>>,
-}
+/// The source of OpenAPI documents.
+pub trait DocumentSource: Send + Sync {
+    /// Returns the paths that have a document of version 3, without a leading slash: `api/v1`, `apis/apps/v1`.
+    fn paths(&self) -> Vec<String>;
 
-/// The documents of the server of one APIService.
-#[derive(Clone, Default)]
-struct Documents {
-    /// The paths of its documents of version 3, by their names.
-    version_3: BTreeMap<String, String>,
-    version_2: Option<Arc<Version2>>,
-}
+    /// Returns the paths at which other servers have documents of version 3.
+    fn elsewhere(&self) -> BTreeMap<String, String> {
+        BTreeMap::new()
+    }
 
-struct Version2 {
-    etag: Option<HeaderValue>,
-    /// A fingerprint that changes whenever the document does.
-    print: Vec<u8>,
-    /// The part of the document with the group version of the APIService.
-    document: Value,
-    /// The `info` member of the document.
-    info: Value,
+    /// Returns a fingerprint that changes whenever the document of version 3 of that path does; `None` if there is no
+    /// such document.
+    fn fingerprint_3(&self, path: &str) -> Option<Vec<u8>>;
+
+    /// Returns a fingerprint that changes whenever the document of version 2 does.
+    fn fingerprint_2(&self) -> Vec<u8>;
+
+    /// Returns the document of version 3 of one of these paths, as JSON.
+    fn version_3(&self, path: &str) -> Option<Vec<u8>>;
+
+    /// Passes the parts of the document of version 2 to the callback: the name of a member and its content.
+    /// Consecutive maps of the same member form one map.
+    fn version_2(&self, take: &mut dyn FnMut(&'static str, Value));
 }
 
 /// The user that requests documents.
@@ -57,18 +56,6 @@ const DOCUMENT: Limits = Limits {
     max_nodes: 4_000_000,
 };
 
-impl RemoteDocuments {
-    /// Removes the documents of services that are no longer served elsewhere.
-    pub(super) fn keep(&self, services: &ApiServices) {
-        let known = self.known.load();
-        if known.keys().any(|name| services.proxied(name).is_none()) {
-            let proxied = known.iter().filter(|(name, _)| services.proxied(name).is_some());
-            let kept = proxied.map(|(name, documents)| (name.clone(), Arc::clone(documents)));
-            self.known.store(Arc::new(kept.collect()));
-        }
-    }
-}
-
 /// The index of the documents of version 3.
 #[derive(Deserialize)]
 struct Index {
@@ -83,7 +70,7 @@ struct DocumentPath {
     url: String,
 }
 
-impl Aggregator {
+impl<T: Transport> Servers<T> {
     /// Requests the documents of an APIService from its server. While the server does not answer, its last documents
     /// remain in use.
     ///
@@ -98,7 +85,7 @@ impl Aggregator {
         }
         let last = self
             .documents
-            .known
+            .by_service
             .load()
             .get(name)
             .map(|known| Documents::clone(known));
@@ -112,7 +99,7 @@ impl Aggregator {
         let next = Arc::new(documents);
         let _changing = self.changing.lock();
         if self.proxied(name).is_some() {
-            self.documents.known.rcu(|known| {
+            self.documents.by_service.rcu(|known| {
                 let mut known = BTreeMap::clone(known);
                 known.insert(name.into(), Arc::clone(&next));
                 known
@@ -121,7 +108,7 @@ impl Aggregator {
         version_3.map(drop).and(version_2.map(drop))
     }
 
-    async fn index_of(&self, proxied: &Proxied) -> Result<BTreeMap<String, String>, String> {
+    async fn index_of(&self, proxied: &Proxied<T::Backend>) -> Result<BTreeMap<String, String>, String> {
         let answer = self.fetch(proxied, question("/openapi/v3", None, None)).await?;
         match answer.status {
             StatusCode::OK => {
@@ -136,7 +123,7 @@ impl Aggregator {
 
     async fn version_2_of(
         &self,
-        proxied: &Proxied,
+        proxied: &Proxied<T::Backend>,
         before: Option<&Arc<Version2>>,
     ) -> Result<Option<Arc<Version2>>, String> {
         let known = before.and_then(|before| before.etag.clone());
@@ -147,7 +134,7 @@ impl Aggregator {
             StatusCode::NOT_FOUND => Ok(None),
             StatusCode::OK => {
                 let etag = answer.headers.get(header::ETAG).cloned();
-                let prefix = format!("{}/", super::availability::path(&proxied.service));
+                let prefix = format!("{}/", proxied.service.path());
                 let task = tokio::task::spawn_blocking(move || {
                     let document = json::parse(&answer.body, &DOCUMENT).map_err(|error| error.to_string())?;
                     Ok::<_, String>(Version2 {
@@ -165,17 +152,17 @@ impl Aggregator {
     }
 
     /// Returns the server that has the document of version 3 of that name.
-    pub(crate) fn remote_document(&self, name: &str, is_local: impl Fn(&str) -> bool) -> Option<Arc<Proxied>> {
-        if !self.any_remote.load(std::sync::atomic::Ordering::Relaxed) || self.converted(name).is_some() {
+    pub fn remote_document(&self, name: &str, is_local: impl Fn(&str) -> bool) -> Option<Arc<Proxied<T::Backend>>> {
+        if !self.any_remote() || self.converted(name).is_some() {
             return None;
         }
-        if let Some(own) = self.known.load().remote(&format!("/{name}")) {
+        if let Some(own) = self.services().remote(&format!("/{name}")) {
             return Some(Arc::clone(own));
         }
         if is_local(name) {
             return None;
         }
-        let known = self.documents.known.load();
+        let known = self.documents.by_service.load();
         let (of, _) = known
             .iter()
             .find(|(_, documents)| documents.version_3.contains_key(name))?;
@@ -185,24 +172,24 @@ impl Aggregator {
     /// Returns the document of version 2 from which the document of version 3 of that name is converted, for a server
     /// that only has version 2.
     fn converted(&self, name: &str) -> Option<Arc<Version2>> {
-        let proxied = Arc::clone(self.known.load().remote(&format!("/{name}"))?);
-        let known = self.documents.known.load();
+        let proxied = Arc::clone(self.services().remote(&format!("/{name}"))?);
+        let known = self.documents.by_service.load();
         let documents = known.get(proxied.service.name.as_str())?;
-        let is_own = documents.version_3.is_empty() && api_services_path(&proxied) == name;
+        let is_own = documents.version_3.is_empty() && document_name(&proxied) == name;
         documents.version_2.clone().filter(|_| is_own)
     }
 
     /// Returns the documents of `source` merged with those of other servers.
-    pub fn documents(self: &Arc<Self>, source: Arc<dyn Source>) -> Arc<dyn Source> {
+    pub fn documents(self: &Arc<Self>, source: Arc<dyn DocumentSource>) -> Arc<dyn DocumentSource> {
         Arc::new(WithRemote {
             source,
-            aggregator: Arc::clone(self),
+            servers: Arc::clone(self),
         })
     }
 
     /// Returns the documents of version 2 of other servers, highest priority first.
     fn documents_2(&self) -> Vec<Arc<Version2>> {
-        let (services, known) = (self.known(), self.documents.known.load());
+        let (services, known) = (self.services(), self.documents.by_service.load());
         let remote = services.proxied_all().map(|proxied| {
             let service = &proxied.service;
             (service.group_version(), service.priority)
@@ -217,30 +204,28 @@ impl Aggregator {
     }
 }
 
-fn question(path: &'static str, accept: Option<&'static str>, known: Option<HeaderValue>) -> Question<'static> {
+fn question(path: &'static str, accept: Option<&'static str>, etag: Option<HeaderValue>) -> Question<'static> {
     Question {
         path,
         user: own_user(USER, &[]),
         accept,
-        known,
+        etag,
         limit: LIMIT,
     }
 }
 
 /// The documents of this server and of others.
-struct WithRemote {
-    source: Arc<dyn Source>,
-    aggregator: Arc<Aggregator>,
+struct WithRemote<T: Transport> {
+    source: Arc<dyn DocumentSource>,
+    servers: Arc<Servers<T>>,
 }
 
-impl Source for WithRemote {
+impl<T: Transport> DocumentSource for WithRemote<T> {
     fn paths(&self) -> Vec<String> {
         let mut paths = self.source.paths();
-        let services = self.aggregator.known();
-        let remote = services.proxied_all().map(|proxied| api_services_path(proxied));
-        let converted: Vec<String> = remote
-            .filter(|name| self.aggregator.converted(name).is_some())
-            .collect();
+        let services = self.servers.services();
+        let remote = services.proxied_all().map(|proxied| document_name(proxied));
+        let converted: Vec<String> = remote.filter(|name| self.servers.converted(name).is_some()).collect();
         paths.retain(|path| !converted.contains(path));
         paths.extend(converted);
         paths
@@ -248,11 +233,11 @@ impl Source for WithRemote {
 
     fn elsewhere(&self) -> BTreeMap<String, String> {
         let local: BTreeSet<String> = self.source.paths().into_iter().collect();
-        let services = self.aggregator.known();
+        let services = self.servers.services();
         let mut elsewhere = BTreeMap::new();
-        for (of, documents) in self.aggregator.documents.known.load().iter() {
+        for (of, documents) in self.servers.documents.by_service.load().iter() {
             let Some(proxied) = services.proxied(of) else { continue };
-            let own = api_services_path(proxied);
+            let own = document_name(proxied);
             for (name, url) in &documents.version_3 {
                 if *name == own || !local.contains(name) && !elsewhere.contains_key(name) {
                     elsewhere.insert(name.clone(), url.clone());
@@ -263,7 +248,7 @@ impl Source for WithRemote {
     }
 
     fn fingerprint_3(&self, path: &str) -> Option<Vec<u8>> {
-        match self.aggregator.converted(path) {
+        match self.servers.converted(path) {
             Some(remote) => Some(remote.print.clone()),
             None => self.source.fingerprint_3(path),
         }
@@ -271,14 +256,14 @@ impl Source for WithRemote {
 
     fn fingerprint_2(&self) -> Vec<u8> {
         let mut print = self.source.fingerprint_2();
-        for document in self.aggregator.documents_2() {
+        for document in self.servers.documents_2() {
             print.extend_from_slice(&document.print);
         }
         print
     }
 
     fn version_3(&self, path: &str) -> Option<Vec<u8>> {
-        let Some(remote) = self.aggregator.converted(path) else {
+        let Some(remote) = self.servers.converted(path) else {
             return self.source.version_3(path);
         };
         let mut document = remote.document.clone();
@@ -287,7 +272,7 @@ impl Source for WithRemote {
     }
 
     fn version_2(&self, take: &mut dyn FnMut(&'static str, Value)) {
-        let remote = self.aggregator.documents_2();
+        let remote = self.servers.documents_2();
         if remote.is_empty() {
             return self.source.version_2(take);
         }
@@ -298,7 +283,6 @@ impl Source for WithRemote {
 }
 
 /// Returns the name of the document of version 3 of an APIService: `apis/GROUP/VERSION`.
-fn api_services_path(proxied: &Proxied) -> String {
-    let service: &api_services::ApiService = &proxied.service;
-    super::availability::path(service).trim_start_matches('/').to_owned()
+fn document_name<B>(proxied: &Proxied<B>) -> String {
+    proxied.service.path().trim_start_matches('/').to_owned()
 }

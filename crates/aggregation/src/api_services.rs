@@ -10,43 +10,45 @@ use holdfast_resource::version_order;
 use holdfast_schema::GroupVersion;
 use holdfast_value::{SmolStr, Value};
 
-use crate::webhooks::Backend;
-
 /// The position of a group version in discovery: higher ones come first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Priority {
+pub struct Priority {
     /// The priority among groups. The highest of a group's versions applies.
-    pub(crate) group: i64,
+    pub group: i64,
     /// The priority among the versions of a group.
-    pub(crate) version: i64,
+    pub version: i64,
 }
 
 /// An APIService.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ApiService {
-    pub(crate) name: SmolStr,
-    pub(crate) group: SmolStr,
-    pub(crate) version: SmolStr,
-    pub(crate) priority: Priority,
+pub struct ApiService {
+    /// Its name: `VERSION.GROUP`.
+    pub name: SmolStr,
+    /// Its group.
+    pub group: SmolStr,
+    /// Its version.
+    pub version: SmolStr,
+    /// Its position in discovery.
+    pub priority: Priority,
     /// The server that serves it; `None` for this server.
-    pub(crate) remote: Option<Remote>,
+    pub remote: Option<Remote>,
     /// True if its condition `Available` is true.
-    pub(crate) available: bool,
+    pub available: bool,
 }
 
 /// A server of an APIService that is not this server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Remote {
+pub struct Remote {
     /// The namespace of its service.
-    pub(crate) namespace: SmolStr,
+    pub namespace: SmolStr,
     /// The name of its service.
-    pub(crate) service: SmolStr,
+    pub service: SmolStr,
     /// The port of the service.
-    pub(crate) port: u16,
+    pub port: u16,
     /// The certificate authorities that it trusts, in PEM; `None` for those of the system.
-    pub(crate) authorities: Option<Vec<u8>>,
+    pub authorities: Option<Vec<u8>>,
     /// True if any certificate is accepted.
-    pub(crate) insecure: bool,
+    pub insecure: bool,
 }
 
 /// The default port of a service.
@@ -57,12 +59,22 @@ const CORE: &str = "v1.";
 
 impl ApiService {
     /// Returns its group version.
-    pub(crate) fn group_version(&self) -> GroupVersion {
+    pub fn group_version(&self) -> GroupVersion {
         GroupVersion::new(self.group.clone(), self.version.clone())
     }
 
+    /// Returns the path at which its server reports its group version.
+    pub fn path(&self) -> String {
+        let Self { group, version, .. } = self;
+        if group.is_empty() {
+            format!("/api/{version}")
+        } else {
+            format!("/apis/{group}/{version}")
+        }
+    }
+
     /// Parses an APIService; `None` if the object is not one.
-    pub(crate) fn read(object: &Value) -> Option<Self> {
+    pub fn read(object: &Value) -> Option<Self> {
         let text = |field: &str| SmolStr::new(object.str_at(&["spec", field]).unwrap_or_default());
         let number = |field: &str| object.at(&["spec", field]).and_then(Value::as_i64).unwrap_or_default();
         let conditions = object.at(&["status", "conditions"]).and_then(Value::as_list);
@@ -103,28 +115,39 @@ impl Remote {
     }
 
     /// Returns the name for which its certificate must be valid.
-    pub(crate) fn server_name(&self) -> String {
+    pub fn server_name(&self) -> String {
         format!("{}.{}.svc", self.service, self.namespace)
     }
 }
 
 /// An APIService that is served elsewhere.
-pub(crate) struct Proxied {
-    pub(crate) service: Arc<ApiService>,
+pub struct Proxied<B> {
+    /// The APIService.
+    pub service: Arc<ApiService>,
     /// The connections to it, or the reason why there can be none.
-    pub(crate) backend: Result<Backend, String>,
+    pub backend: Result<B, String>,
 }
 
 /// The APIServices at one moment.
-#[derive(Default)]
-pub(crate) struct ApiServices {
+pub struct ApiServices<B> {
     all: BTreeMap<SmolStr, Arc<ApiService>>,
-    remote: BTreeMap<SmolStr, Arc<Proxied>>,
-    remote_paths: HashMap<GroupVersion, Arc<Proxied>>,
+    remote: BTreeMap<SmolStr, Arc<Proxied<B>>>,
+    remote_paths: HashMap<GroupVersion, Arc<Proxied<B>>>,
 }
 
-impl ApiServices {
-    pub(crate) fn insert(&mut self, service: Arc<ApiService>, proxied: Option<Arc<Proxied>>) {
+impl<B> Default for ApiServices<B> {
+    fn default() -> Self {
+        Self {
+            all: BTreeMap::new(),
+            remote: BTreeMap::new(),
+            remote_paths: HashMap::new(),
+        }
+    }
+}
+
+impl<B> ApiServices<B> {
+    /// Adds an APIService, with its server if it is served elsewhere.
+    pub fn insert(&mut self, service: Arc<ApiService>, proxied: Option<Arc<Proxied<B>>>) {
         if let Some(proxied) = proxied {
             let path = service.group_version();
             self.remote_paths.insert(path, Arc::clone(&proxied));
@@ -134,25 +157,27 @@ impl ApiServices {
     }
 
     /// Returns all of them, by name.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<ApiService>> {
+    pub fn all(&self) -> impl Iterator<Item = &Arc<ApiService>> {
         self.all.values()
     }
 
     /// Returns the APIServices that are served elsewhere, by name.
-    pub(crate) fn proxied_all(&self) -> impl Iterator<Item = &Arc<Proxied>> {
+    pub fn proxied_all(&self) -> impl Iterator<Item = &Arc<Proxied<B>>> {
         self.remote.values()
     }
 
-    pub(crate) fn any_remote(&self) -> bool {
+    /// Returns true if any of them is served elsewhere.
+    pub fn any_remote(&self) -> bool {
         !self.remote.is_empty()
     }
 
-    pub(crate) fn proxied(&self, name: &str) -> Option<&Arc<Proxied>> {
+    /// Returns the APIService of that name, if it is served elsewhere.
+    pub fn proxied(&self, name: &str) -> Option<&Arc<Proxied<B>>> {
         self.remote.get(name)
     }
 
     /// Returns the APIService that serves the path, if it is served elsewhere.
-    pub(crate) fn remote(&self, path: &str) -> Option<&Arc<Proxied>> {
+    pub fn remote(&self, path: &str) -> Option<&Arc<Proxied<B>>> {
         if path == "/api" || path.starts_with("/api/") {
             return self.remote.get(CORE);
         }
@@ -164,7 +189,7 @@ impl ApiServices {
 
 /// Sorts group versions into the order in which `/apis` reports them: groups by the first of their versions by priority
 /// and name of its APIService, versions of a group by priority and stability.
-pub(crate) fn by_group_and_version(mut versions: Vec<(GroupVersion, Priority)>) -> Vec<(SmolStr, Vec<SmolStr>)> {
+pub fn by_group_and_version(mut versions: Vec<(GroupVersion, Priority)>) -> Vec<(SmolStr, Vec<SmolStr>)> {
     let name = |GroupVersion { group, version }: &GroupVersion| format!("{version}.{group}");
     versions.sort_by(|(a, of_a), (b, of_b)| of_b.group.cmp(&of_a.group).then_with(|| name(a).cmp(&name(b))));
     let mut groups: Vec<(SmolStr, Vec<(SmolStr, i64)>)> = Vec::new();
@@ -183,7 +208,7 @@ pub(crate) fn by_group_and_version(mut versions: Vec<(GroupVersion, Priority)>) 
 
 /// Sorts group versions into the order of aggregated discovery: groups by the highest priority of their versions and by
 /// name.
-pub(crate) fn by_highest_priority(versions: Vec<(GroupVersion, Priority)>) -> Vec<(SmolStr, Vec<SmolStr>)> {
+pub fn by_highest_priority(versions: Vec<(GroupVersion, Priority)>) -> Vec<(SmolStr, Vec<SmolStr>)> {
     let mut groups: BTreeMap<SmolStr, (i64, Vec<(SmolStr, i64)>)> = BTreeMap::new();
     for (GroupVersion { group, version }, priority) in versions {
         let (highest, versions) = groups.entry(group).or_insert((priority.group, Vec::new()));
@@ -268,7 +293,7 @@ mod tests {
         assert!(remote.available && !place.insecure);
         let local = read("{metadata: {name: v1.}, spec: {version: v1}}");
         assert!(local.remote.is_none() && !local.available);
-        let mut known = ApiServices::default();
+        let mut known = ApiServices::<()>::default();
         let service = Arc::new(remote);
         let proxied = Proxied {
             service: Arc::clone(&service),

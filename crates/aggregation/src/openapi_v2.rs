@@ -16,7 +16,7 @@ type Take<'t> = &'t mut dyn FnMut(&'static str, Value);
 
 /// Returns the part of a document whose paths satisfy `keep`: these paths, and the definitions that they need or that
 /// no path ever needed.
-pub(super) fn below(document: &Value, keep: impl Fn(&str) -> bool) -> Value {
+pub(crate) fn below(document: &Value, keep: impl Fn(&str) -> bool) -> Value {
     let all = entries(document, "paths");
     let paths: Map = all.iter().filter(|(path, _)| keep(path)).cloned().collect();
     let definitions = entries(document, "definitions");
@@ -79,7 +79,7 @@ fn visit_references(value: &Value, visit: &mut impl FnMut(&str)) {
 }
 
 /// The additions of other documents to one.
-pub(super) struct Added {
+pub(crate) struct Added {
     paths: Map,
     /// The definitions and parameters.
     named: [Map; 2],
@@ -122,7 +122,7 @@ impl Own {
 impl Added {
     /// Collects the additions of `documents` to `document`, which passes its parts to a callback. Earlier documents have
     /// precedence over later ones.
-    pub(super) fn new(documents: &[&Value], document: impl FnOnce(Take<'_>)) -> Self {
+    pub(crate) fn new(documents: &[&Value], document: impl FnOnce(Take<'_>)) -> Self {
         let mut own = Own::read(documents, document);
         let mut added = Self {
             paths: Map::new(),
@@ -205,7 +205,7 @@ impl Added {
     }
 
     /// Passes the parts of the document to the callback, including the additions.
-    pub(super) fn write(mut self, take: Take<'_>, document: impl FnOnce(Take<'_>)) {
+    pub(crate) fn write(mut self, take: Take<'_>, document: impl FnOnce(Take<'_>)) {
         // Definitions of this document that other documents use for further kinds.
         let kinds = std::mem::take(&mut self.kinds);
         let mut last = "";

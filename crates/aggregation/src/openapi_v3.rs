@@ -26,7 +26,7 @@ const OF_SIMPLE_VALUE: [&str; 3] = ["type", "format", "uniqueItems"];
 const SAME_OF_SCHEME: [&str; 4] = ["description", "type", "name", "in"];
 
 /// Converts a document of version 2 into one of version 3. Some of it is lost, as in the reference's conversion.
-pub(super) fn of_version_2(document: &Value) -> Value {
+pub(crate) fn of_version_2(document: &Value) -> Value {
     let mut converted = Map::new();
     converted.insert("openapi", "3.0.0");
     copy(document, &["info", "externalDocs"], &mut converted);
