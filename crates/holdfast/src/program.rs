@@ -11,7 +11,7 @@ use crate::command_line::read;
 use crate::envtest::Role;
 use crate::flags::{Arguments, Command};
 use crate::remote::{ObjectFlags, ReadyFlags};
-use crate::{blame, copy, documents, envtest, remote, run, serve, snapshot};
+use crate::{blame, check, copy, doctor, documents, envtest, remote, run, serve, snapshot};
 
 /// Runs the binary: the server, or the command that its command line names.
 pub fn main() -> ExitCode {
@@ -49,6 +49,8 @@ fn run_command(arguments: Arguments) -> anyhow::Result<()> {
         Some(Command::Version) => version(),
         Some(Command::Blame(object)) => blame(&object),
         Some(Command::Ready(access)) => ready(&access),
+        Some(Command::Check(flags)) => check::run(*flags.0),
+        Some(Command::Doctor(access)) => doctor::run(&access),
         Some(Command::Snapshot { command }) => snapshot::run(&command),
         Some(Command::Copy(flags)) => copy::run(&flags),
         Some(Command::Envtest(flags)) => envtest::run(&flags),
