@@ -141,8 +141,8 @@ impl Before {
 
     /// Describes the certificates that flags name, and those that the server has created.
     fn certificates(&self, report: &mut Report, now: OffsetDateTime) {
-        let own = ["ca.crt", "server.crt", "admin.crt"].map(|name| self.data_dir.join("pki").join(name));
-        let own = own.into_iter().filter(|path| path.exists());
+        let possible = ["ca.crt", "server.crt", "admin.crt"].map(|name| self.data_dir.join("pki").join(name));
+        let own = possible.into_iter().filter(|path| path.exists());
         let is_certificate = |flag: &str| flag.contains("cert") || flag.contains("-ca-") || flag.ends_with("cafile");
         let named = self
             .files

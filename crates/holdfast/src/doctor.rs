@@ -196,10 +196,10 @@ async fn backend_problem(client: &mut Client, namespace: &str, service: &str) ->
         return Ok(Some(format!("{shown} does not exist")));
     }
     ensure!(found.status.is_success(), "{shown}: {}", found.status);
-    let slices = format!(
+    let path = format!(
         "/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices?labelSelector=kubernetes.io%2Fservice-name%3D{service}"
     );
-    let slices = items(client, &slices).await?;
+    let slices = items(client, &path).await?;
     let endpoints = slices.iter().filter_map(|slice| slice.get("endpoints")?.as_list());
     // Readiness that is not known counts as readiness.
     let is_ready = |endpoint: &Value| endpoint.at(&["conditions", "ready"]).and_then(Value::as_bool) != Some(false);
@@ -225,7 +225,7 @@ async fn api_services(client: &mut Client) -> Result<Vec<String>> {
     Ok(services.iter().filter_map(problem).collect())
 }
 
-/// Returns the namespaces whose deletion takes long, with the reasons.
+/// Returns the namespaces that are in deletion for long, with the reasons.
 async fn namespaces(client: &mut Client) -> Result<Vec<String>> {
     let namespaces = items(client, "/api/v1/namespaces").await?;
     let now = OffsetDateTime::now_utc();
@@ -237,16 +237,16 @@ async fn namespaces(client: &mut Client) -> Result<Vec<String>> {
 
 fn stuck(namespace: &Value, now: OffsetDateTime) -> Option<String> {
     let since = namespace.str_at(&["metadata", "deletionTimestamp"])?;
-    let begun = Timestamp::parse(since, Precision::Seconds).ok()?;
-    let begun = OffsetDateTime::from(std::time::SystemTime::from(begun));
+    let timestamp = Timestamp::parse(since, Precision::Seconds).ok()?;
+    let begun = OffsetDateTime::from(std::time::SystemTime::from(timestamp));
     if now - begun < DELETION_LIMIT {
         return None;
     }
     let is_reason = |condition: &&Value| condition.str_at(&["status"]) == Some("True");
-    let reasons = conditions(namespace)
+    let messages = conditions(namespace)
         .filter(is_reason)
         .filter_map(|condition| condition.str_at(&["message"]));
-    let mut reasons: Vec<&str> = reasons.collect();
+    let mut reasons: Vec<&str> = messages.collect();
     if reasons.is_empty() {
         reasons.push("no controller reports a reason; is the namespace controller running?");
     }

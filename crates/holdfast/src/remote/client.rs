@@ -73,8 +73,8 @@ impl Client {
             }
             let host_name = access.server_name.clone().unwrap_or_else(|| host.clone());
             let name = ServerName::try_from(host_name).map_err(std::io::Error::other)?;
-            let stream = TlsConnector::from(Arc::new(tls(access)?)).connect(name, socket).await;
-            let stream = stream.context("TLS")?;
+            let handshake = TlsConnector::from(Arc::new(tls(access)?)).connect(name, socket).await;
+            let stream = handshake.context("TLS")?;
             let presented = stream.get_ref().1.peer_certificates();
             certificate = presented.and_then(|chain| Some(chain.first()?.to_vec()));
             anyhow::Ok(Box::new(stream) as Box<dyn Stream>)
