@@ -255,6 +255,13 @@ impl BackendFlags<'_> {
 }
 
 impl AuditFlags {
+    /// Replaces the file of the log by the standard output, so that no file is opened.
+    pub(crate) fn keep_nothing(&mut self) {
+        if let Some(path) = self.audit_log_path.as_mut().filter(|path| !path.as_os_str().is_empty()) {
+            *path = PathBuf::from("-");
+        }
+    }
+
     /// Returns the writer of the audit log; `None` if the flags name no policy, or neither a log nor a webhook. If the
     /// writer ends before the server does, the health check fails.
     pub(crate) fn auditor(

@@ -42,6 +42,7 @@ pub(crate) fn try_read(words: Vec<OsString>) -> Result<Arguments, clap::Error> {
             arguments.command = None;
             flags.complete(&mut arguments.serve);
         }
+        Some(Subcommand::Check(ref mut serve)) => flags.complete(&mut serve.0),
         Some(Subcommand::Run(ref mut run)) => flags.complete(&mut run.0.serve),
         Some(_) => {}
         None => flags.complete(&mut arguments.serve),

@@ -25,7 +25,7 @@ use crate::endpoints::EndpointFlags;
 use crate::envtest::EnvtestFlags;
 use crate::fairness::FairnessFlags;
 use crate::kubelets::KubeletFlags;
-use crate::remote::{ObjectFlags, ReadyFlags};
+use crate::remote::{AccessFlags, ObjectFlags, ReadyFlags};
 use crate::run::RunFlags;
 use crate::served::ServedFlags;
 use crate::snapshot::Snapshot;
@@ -60,6 +60,12 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Run the server, as without a command.
     Serve(Deferred<Serve>),
+    /// Print what the flags of a server mean, and fail if the server would not start with them.
+    ///
+    /// Reads all files that the flags name. It starts no server, connects to no etcd and writes nothing.
+    Check(Deferred<Serve>),
+    /// Look for common problems of a running server, and fail if there are any.
+    Doctor(Box<AccessFlags>),
     /// Run a command against a temporary server, and end the server with it.
     ///
     /// The server has the controllers, listens on a free port and keeps objects, certificates and keys in memory. COMMAND finds

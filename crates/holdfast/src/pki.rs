@@ -17,6 +17,7 @@ use rcgen::{
 use time::{Duration, OffsetDateTime};
 use x509_parser::extensions::GeneralName;
 use x509_parser::pem::{Pem, parse_x509_pem};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::files;
 
@@ -213,8 +214,19 @@ fn issuer(authority: &Pair, now: OffsetDateTime) -> Result<Issuer<'static, KeyPa
 /// Returns the expiration time of the certificate of a pair.
 pub(crate) fn end(pair: &Pair) -> Result<OffsetDateTime> {
     let shown = pair.certificate.display();
-    let pem = certificate_pem(pair)?;
-    let certificate = pem.parse_x509().with_context(|| format!("{shown} is no certificate"))?;
+    let end = end_of_pem(&files::read(&pair.certificate)?);
+    end.with_context(|| format!("{shown} is no certificate"))
+}
+
+/// Returns the expiration time of the first certificate in `text` (PEM).
+pub(crate) fn end_of_pem(text: &[u8]) -> Result<OffsetDateTime> {
+    let (_, pem) = parse_x509_pem(text).context("no PEM")?;
+    end_of_der(&pem.contents)
+}
+
+/// Returns the expiration time of a certificate in DER.
+pub(crate) fn end_of_der(der: &[u8]) -> Result<OffsetDateTime> {
+    let (_, certificate) = X509Certificate::from_der(der).context("no certificate")?;
     Ok(certificate.validity().not_after.to_datetime())
 }
 

@@ -11,7 +11,7 @@ use crate::command_line::read;
 use crate::envtest::Role;
 use crate::flags::{Arguments, Command};
 use crate::remote::{AccessFlags, ObjectFlags, ReadyFlags};
-use crate::{apply, blame, copy, documents, envtest, remote, run, serve, snapshot};
+use crate::{apply, blame, check, copy, doctor, documents, envtest, remote, run, serve, snapshot};
 
 /// Runs the binary: the server, or the command that its command line names.
 pub fn main() -> ExitCode {
@@ -50,6 +50,8 @@ fn run_command(arguments: Arguments) -> anyhow::Result<()> {
         Some(Command::Blame(object)) => blame(&object),
         Some(Command::Apply(flags)) => apply::run(&flags),
         Some(Command::Ready(access)) => ready(&access),
+        Some(Command::Check(flags)) => check::run(*flags.0),
+        Some(Command::Doctor(access)) => doctor::run(&access),
         Some(Command::Snapshot { command }) => snapshot::run(&command),
         Some(Command::Copy(flags)) => copy::run(&flags),
         Some(Command::Envtest(flags)) => envtest::run(&flags),

@@ -186,6 +186,62 @@ pub(crate) async fn start_server<T>(flags: &Serve, cancelled: impl Future<Output
     }))
 }
 
+/// Parts of a server that a configuration describes.
+pub(crate) struct Rehearsal {
+    /// Feature gates with their values.
+    pub(crate) gates: FeatureGates,
+    /// Names of the controllers that would run.
+    pub(crate) controllers: Vec<&'static str>,
+    /// Names of the admission plugins that would run, in their order.
+    pub(crate) plugins: Vec<String>,
+}
+
+/// Does everything that [`start_server`] does before it serves, with objects and certificates in memory: it reads the same files
+/// and reports the same errors. It neither listens, nor connects to etcd, nor writes.
+pub(crate) async fn rehearse(flags: &mut Serve) -> Result<Rehearsal> {
+    let settings = Settings::read(flags)?;
+    let reached = SocketAddr::new(reached_at(flags), flags.secure_port);
+    let kinds = settings.kinds(flags, reached)?;
+    let built_in = holdfast_kinds::registry(&kinds).context("cannot read the built-in kinds")?;
+    let registry = Arc::new(ArcSwap::from_pointee(built_in));
+    flags.storage.check()?;
+    flags.storage.etcd(&registry, &kinds.apis, None)?;
+    flags.storage.etcd_servers.clear();
+    flags.storage.etcd_servers_overrides.clear();
+    flags.in_memory = true;
+    flags.cert_dir = None;
+    flags.audit.keep_nothing();
+    let flags = &*flags;
+    let trigger = ClosingTrigger(ShutdownTrigger::new());
+    let opened = store::open(flags, &registry, &kinds.apis).await?;
+    let (milestones, nodes) = (Milestones::default(), Arc::<NodeGraph>::default());
+    let assembly = Assembly {
+        flags,
+        registry,
+        opened: &opened,
+        kinds: &kinds,
+        nodes: &nodes,
+        gates: &settings.gates,
+        controllers: &settings.controllers,
+        authorization: &settings.authorization,
+        milestones: &milestones,
+        reached,
+        shutdown: trigger.0.shutdown(),
+    };
+    let (service, _) = assembly.service()?;
+    let admission = &service.context.write.admission;
+    let plugins = admission.names().map(|name| name.to_string()).collect();
+    let static_admission = flags.static_admission.read(kinds.features, admission)?;
+    static_admission.begin(&service, &kinds, &settings.host).await?;
+    let made = certificates(flags, &format!("https://{reached}"), settings.rules.clone()).await;
+    load_tls(flags, &made.context("cannot make certificates")??.tls)?;
+    Ok(Rehearsal {
+        controllers: settings.controllers.names().collect(),
+        gates: settings.gates,
+        plugins,
+    })
+}
+
 /// Trigger of the shutdown that stops the tasks alongside the server when the server ends for any reason.
 struct ClosingTrigger(ShutdownTrigger);
 

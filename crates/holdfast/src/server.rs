@@ -72,8 +72,8 @@ impl std::fmt::Debug for Server {
 }
 
 impl Server {
-    /// Returns a builder with the defaults: in memory, on a free port of 127.0.0.1, with the controllers and admission plugins
-    /// that the binary runs by default.
+    /// Returns a builder with the defaults: in memory, on a free port of 127.0.0.1, with the controllers of `--controllers=*` and
+    /// the admission plugins that the binary runs by default.
     pub fn builder() -> ServerBuilder {
         ServerBuilder::default()
     }
@@ -207,7 +207,10 @@ impl ServerBuilder {
 
     fn parse(self) -> anyhow::Result<Serve> {
         let defaults = ["holdfast", "--secure-port=0"].map(OsString::from);
-        let words = defaults.into_iter().chain(self.flags).collect();
+        let selects = |flag: &OsString| flag.as_encoded_bytes().starts_with(b"--controllers");
+        // A test expects no objects but its own.
+        let controllers = (!self.flags.iter().any(selects)).then(|| "--controllers=*".into());
+        let words = defaults.into_iter().chain(controllers).chain(self.flags).collect();
         let arguments = try_read(words).map_err(|error| anyhow!("{}", error.render().to_string().trim_end()))?;
         ensure!(arguments.command.is_none(), "the flags contain a command");
         let mut flags = arguments.serve;

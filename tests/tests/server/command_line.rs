@@ -213,3 +213,135 @@ fn run_forwards_signals_to_the_command() {
     assert_eq!(lines.next().unwrap().unwrap(), "got it");
     assert_eq!(wait_for_end(&mut child, LIMIT).unwrap().code(), Some(42));
 }
+
+#[test]
+fn check_describes_flags_and_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, policy) = (folder.path().join("data"), folder.path().join("policy.yaml"));
+    let log = folder.path().join("audit.log");
+    std::fs::write(
+        &policy,
+        "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n",
+    )
+    .unwrap();
+    let flags = [
+        format!("--data-dir={}", data.display()),
+        format!("--audit-policy-file={}", policy.display()),
+        format!("--audit-log-path={}", log.display()),
+        "--secure-port=0".to_owned(),
+        "--feature-gates=CBORServingAndStorage=true".to_owned(),
+        "--enable-admission-plugins=AlwaysDeny".to_owned(),
+        "--anonymous-auth=false".to_owned(),
+        "--profiling=false".to_owned(),
+    ];
+    let checked = holdfast(&["check"]).args(&flags).output().unwrap();
+    let report = stdout(&checked);
+    assert!(checked.status.success(), "{checked:?}");
+    for part in [
+        "store.db, which the first start creates",
+        "--audit-policy-file=",
+        "CBORServingAndStorage=true",
+        "serviceaccount-controller",
+        "all writes (AlwaysDeny)",
+        "requests without credentials",
+        "--profiling has no effect here",
+    ] {
+        assert!(report.contains(part), "{part} is missing: {report}");
+    }
+    assert!(!data.exists() && !log.exists(), "it writes files");
+}
+
+#[test]
+fn check_fails_where_a_start_would_fail() {
+    let folder = tempfile::tempdir().unwrap();
+    let bad = folder.path().join("bad.yaml");
+    std::fs::write(&bad, "apiVersion: audit.k8s.io/v1\nkind: Nothing\n").unwrap();
+    let data = format!("--data-dir={}", folder.path().join("data").display());
+    for (flag, part) in [
+        ("--feature-gates=NoSuchGate=true".to_owned(), "NoSuchGate"),
+        ("--token-auth-file=/no/file".to_owned(), "--token-auth-file"),
+        (format!("--encryption-provider-config={}", bad.display()), "bad.yaml"),
+        (format!("--admission-control-config-file={}", bad.display()), "bad.yaml"),
+        (
+            "--etcd-servers=http://127.0.0.1:9 --etcd-cafile=/no/ca".to_owned(),
+            "/no/ca",
+        ),
+        (
+            format!("--audit-log-path=/dev/null --audit-policy-file={}", bad.display()),
+            "bad.yaml",
+        ),
+    ] {
+        let mut arguments = vec!["check", "--secure-port=0", &data];
+        arguments.extend(flag.split(' '));
+        let checked = output(&arguments);
+        assert_eq!(checked.status.code(), Some(1), "{flag}: {checked:?}");
+        assert!(stderr(&checked).contains(part), "{flag}: {checked:?}");
+    }
+}
+
+#[tokio::test]
+async fn check_reports_the_end_of_certificates() {
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    let data = format!("--data-dir={}", server.data_dir().display());
+    let checked = output(&["check", "--secure-port=0", &data]);
+    let report = stdout(&checked);
+    assert!(checked.status.success(), "{checked:?}");
+    assert!(report.contains("pki/server.crt: valid until 20"), "{report}");
+    assert!(report.contains("store.db, "), "{report}");
+}
+
+#[tokio::test]
+async fn doctor_finds_what_is_broken() {
+    let server = Server::start(&Binary::debug().unwrap(), &["--controllers=*,-namespace-controller"]).unwrap();
+    let kubeconfig = format!("--kubeconfig={}", server.kubeconfig().display());
+    let healthy = output(&["doctor", &kubeconfig]);
+    assert!(healthy.status.success(), "{healthy:?}");
+    assert!(!stdout(&healthy).contains("problem"), "{healthy:?}");
+
+    let mut client = Client::new(&server).await;
+    let webhook = |name: &str, service: &str| {
+        json!({"name": name, "sideEffects": "None", "admissionReviewVersions": ["v1"], "failurePolicy": "Ignore",
+            "clientConfig": {"service": {"namespace": "default", "name": service}},
+            "rules": [{"apiGroups": ["x.example.com"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["xs"]}]})
+    };
+    let configuration = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "hooks"},
+        "webhooks": [webhook("gone.example.com", "gone"), webhook("empty.example.com", "empty")]});
+    client
+        .make(
+            "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+            configuration,
+        )
+        .await;
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "empty"},
+        "spec": {"ports": [{"port": 443}]}});
+    client.make("/api/v1/namespaces/default/services", service).await;
+    let aggregated = json!({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+        "metadata": {"name": "v1.far.example.com"},
+        "spec": {"group": "far.example.com", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 1,
+            "insecureSkipTLSVerify": true, "service": {"namespace": "default", "name": "far"}}});
+    client
+        .make("/apis/apiregistration.k8s.io/v1/apiservices", aggregated)
+        .await;
+    client.get("/api/v1/namespaces/default/endpoints").await;
+    let path = "/apis/apiregistration.k8s.io/v1/apiservices/v1.far.example.com";
+    client
+        .until(path, |_, service| {
+            service["status"]["conditions"][0]["status"] == "False"
+        })
+        .await;
+
+    let sick = output(&["doctor", &kubeconfig]);
+    assert_eq!(sick.status.code(), Some(1), "{sick:?}");
+    let report = stdout(&sick);
+    for part in [
+        "gone.example.com: Service default/gone does not exist; it is skipped",
+        "empty.example.com: Service default/empty has no ready endpoints",
+        "APIService v1.far.example.com: ",
+        "clients request endpoints of v1",
+        "ok       clock",
+    ] {
+        assert!(report.contains(part), "{part} is missing: {report}");
+    }
+    assert!(stderr(&sick).contains("4 problems at https://127.0.0.1:"), "{sick:?}");
+}

@@ -25,7 +25,8 @@ fn pod(name: &str, cpu: &str) -> Value {
 
 #[tokio::test]
 async fn a_quota_counts_what_is_there_what_comes_and_what_goes() {
-    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    // Other controllers create ConfigMaps, too.
+    let server = Server::start(&Binary::debug().unwrap(), &["--controllers=*"]).unwrap();
     let mut client = Client::new(&server).await;
     client.config_map("default", json!({"name": "early"})).await;
     client.make(PODS, pod("a", "300m")).await;

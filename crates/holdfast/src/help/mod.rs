@@ -17,7 +17,7 @@ pub(crate) use pages::{Row, page};
 const COLUMNS: usize = 100;
 
 /// Commands with the flags of the server.
-pub(crate) const SERVERS: [&str; 2] = ["run", "serve"];
+pub(crate) const SERVERS: [&str; 3] = ["check", "run", "serve"];
 
 /// Flags of a server that have no meaning for a copy between stores. `copy` accepts them, so that the flags of a server
 /// can be given unchanged.

@@ -94,7 +94,7 @@ const SERVER: CommandPage = CommandPage {
 };
 
 /// All pages.
-const PAGES: [CommandPage; 13] = [
+const PAGES: [CommandPage; 15] = [
     CommandPage {
         command: "",
         environment: &[KUBECONFIG, LOG, ENVTEST_CONTROLLERS],
@@ -128,6 +128,35 @@ const PAGES: [CommandPage; 13] = [
             ("126", "COMMAND cannot be executed"),
             ("127", "COMMAND was not found"),
             ("128+N", "Signal N ended COMMAND"),
+        ],
+        ..EMPTY
+    },
+    CommandPage {
+        command: "check",
+        examples: &[(
+            "Check flags before a restart",
+            "holdfast check --data-dir=/var/lib/holdfast --audit-policy-file=policy.yaml",
+        )],
+        files: &FILES,
+        environment: &[LOG],
+        exit: &[
+            ("0", "A server would start with these flags"),
+            ("1", "It would not, for the reason on the standard error"),
+            ("2", "The command line is invalid"),
+        ],
+        ..EMPTY
+    },
+    CommandPage {
+        command: "doctor",
+        examples: &[(
+            "Examine the server of a kubeconfig",
+            "holdfast doctor --kubeconfig=holdfast-data/kubeconfig",
+        )],
+        environment: &[KUBECONFIG],
+        exit: &[
+            ("0", "No problem was found"),
+            ("1", "There are problems, or the server cannot be reached"),
+            ("2", "The command line is invalid"),
         ],
         ..EMPTY
     },

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use holdfast_server::wire::tls::AnyServer;
 use holdfast_value::{Limits, Value, json};
 use http::request::Builder;
-use http::{Request, StatusCode, Uri, header};
+use http::{HeaderMap, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
@@ -38,6 +38,15 @@ pub(crate) struct Client {
     /// Path of the server's URL, the prefix of all other paths.
     root: String,
     token: Option<String>,
+    /// Certificate of the server (DER), if the connection has one.
+    certificate: Option<Vec<u8>>,
+}
+
+/// A response of any status.
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
 }
 
 impl Client {
@@ -55,6 +64,7 @@ impl Client {
         access.check()?;
         let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
         let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
+        let mut certificate = None;
         let connect = async {
             let socket = TcpStream::connect((host.as_str(), port)).await?;
             socket.set_nodelay(true)?;
@@ -63,8 +73,11 @@ impl Client {
             }
             let host_name = access.server_name.clone().unwrap_or_else(|| host.clone());
             let name = ServerName::try_from(host_name).map_err(std::io::Error::other)?;
-            let stream = TlsConnector::from(Arc::new(tls(access)?)).connect(name, socket).await;
-            anyhow::Ok(Box::new(stream.context("TLS")?) as Box<dyn Stream>)
+            let handshake = TlsConnector::from(Arc::new(tls(access)?)).connect(name, socket).await;
+            let stream = handshake.context("TLS")?;
+            let presented = stream.get_ref().1.peer_certificates();
+            certificate = presented.and_then(|chain| Some(chain.first()?.to_vec()));
+            anyhow::Ok(Box::new(stream) as Box<dyn Stream>)
         };
         let connected = tokio::time::timeout(TIMEOUT, connect)
             .await
@@ -80,6 +93,7 @@ impl Client {
             host: uri.authority().map(ToString::to_string).unwrap_or_default(),
             root: uri.path().trim_end_matches('/').to_owned(),
             token: access.token.clone(),
+            certificate,
         })
     }
 
@@ -87,7 +101,7 @@ impl Client {
     pub(crate) async fn get(&mut self, path: &str, accept: &str) -> Result<Value> {
         let request = Request::get(format!("{}{path}", self.root)).header(header::ACCEPT, accept);
         let answer = self.ask(request, Bytes::new(), MAX_ANSWER).await;
-        let (status, body) = answer.with_context(|| format!("GET {path}"))?;
+        let Answer { status, body, .. } = answer.with_context(|| format!("GET {path}"))?;
         let value = json::parse(&body, &Limits::TRUSTED);
         if !status.is_success() {
             // An API error describes the problem itself.
@@ -102,8 +116,19 @@ impl Client {
     /// Returns the text at `path`.
     pub(crate) async fn text(&mut self, path: &str) -> Result<String> {
         let request = Request::get(format!("{}{path}", self.root)).header(header::ACCEPT, "*/*");
-        let (status, body) = self.ask(request, Bytes::new(), MAX_ANSWER).await?;
-        beginning(status, &body)
+        let answer = self.ask(request, Bytes::new(), MAX_ANSWER).await?;
+        beginning(answer.status, &answer.body)
+    }
+
+    /// Returns the response to a request for `path`, whatever its status.
+    pub(crate) async fn answer(&mut self, path: &str) -> Result<Answer> {
+        let request = Request::get(format!("{}{path}", self.root)).header(header::ACCEPT, "*/*");
+        self.ask(request, Bytes::new(), MAX_ANSWER).await
+    }
+
+    /// Returns the server's certificate (DER), if the connection has one.
+    pub(crate) fn certificate(&self) -> Option<&[u8]> {
+        self.certificate.as_deref()
     }
 
     /// Posts JSON to the URL of the server with the query `query`.
@@ -112,7 +137,8 @@ impl Client {
         let request = Request::post(format!("{root}?{query}"))
             .header(header::ACCEPT, "application/json, */*")
             .header(header::CONTENT_TYPE, "application/json");
-        self.ask(request, body, MAX_WEBHOOK_ANSWER).await
+        let answer = self.ask(request, body, MAX_WEBHOOK_ANSWER).await?;
+        Ok((answer.status, answer.body))
     }
 
     /// Applies the configuration `body` to the object at `path`. Returns the status and the object or the error.
@@ -120,13 +146,13 @@ impl Client {
         let request = Request::patch(format!("{}{path}?{query}", self.root))
             .header(header::ACCEPT, "application/json")
             .header(header::CONTENT_TYPE, "application/apply-patch+yaml");
-        let (status, body) = self.ask(request, body, MAX_ANSWER).await?;
+        let Answer { status, body, .. } = self.ask(request, body, MAX_ANSWER).await?;
         let value = json::parse(&body, &Limits::TRUSTED);
         let value = value.with_context(|| format!("the server answered {status} without JSON"))?;
         Ok((status, value))
     }
 
-    async fn ask(&mut self, request: Builder, body: Bytes, max_bytes: usize) -> Result<(StatusCode, Bytes)> {
+    async fn ask(&mut self, request: Builder, body: Bytes, max_bytes: usize) -> Result<Answer> {
         let mut request = request
             .header(header::HOST, &self.host)
             .header(header::USER_AGENT, concat!("holdfast/", env!("CARGO_PKG_VERSION")));
@@ -139,7 +165,11 @@ impl Client {
             let (head, body) = self.sender.send_request(request).await?.into_parts();
             let collected = Limited::new(body, max_bytes).collect().await;
             let body = collected.map_err(|error| anyhow::anyhow!("{error}"))?;
-            anyhow::Ok((head.status, body.to_bytes()))
+            anyhow::Ok(Answer {
+                status: head.status,
+                headers: head.headers,
+                body: body.to_bytes(),
+            })
         };
         let answer = tokio::time::timeout(TIMEOUT, answer)
             .await
