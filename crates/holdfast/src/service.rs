@@ -182,7 +182,7 @@ impl Assembly<'_> {
                 .with_metrics(metrics, Arc::clone(&in_flight))
                 .with_fairness(levels.clone())
                 .with_issuer(issuer)
-                .with_testing(testing.clone()),
+                .with_testing(testing.is_some()),
             in_flight,
             fairness: levels,
             auditor,

@@ -15,7 +15,7 @@ use crate::files;
 /// Flags about the endpoints for tests.
 #[derive(Debug, Args)]
 pub(crate) struct TestingFlags {
-    /// Serve /testing/: faults of requests, watches and webhooks. Only for servers of tests. Requires a loopback
+    /// Serve /testing/: faults of requests, watches and webhooks, and checkpoints of the store. Only for servers of tests. Requires a loopback
     /// --bind-address
     #[arg(long, value_name = "BOOL", default_value_t = false, action = ArgAction::Set,
           num_args = 0..=1, default_missing_value = "true", require_equals = true)]
@@ -63,6 +63,7 @@ impl TestingFlags {
         }
         Ok(Some(Arc::new(Testing {
             faults: Arc::new(faults),
+            checkpoints: Arc::default(),
         })))
     }
 }

@@ -46,6 +46,7 @@ mod etcd;
 mod history;
 mod key;
 mod packed;
+mod restore;
 mod state;
 mod store;
 #[cfg(test)]
@@ -67,6 +68,7 @@ pub use error::{CommitError, HistoryError, OpenError, ReadError, StorageError};
 pub use etcd::{Connection, Etcd, EtcdConfig, NoObserver, Observer, Operation};
 pub use history::{Event, EventKind};
 pub use key::{Key, Revision, table_by_segments};
+pub use restore::{RestoreError, Restored};
 pub use state::{Draft, HistoryLimits, Publisher, Range, Snapshot, State};
 pub use store::Store;
 pub use transaction::{Committed, Guard, MAX_KEY, MAX_OPS, MAX_VALUE, Op, Transaction};

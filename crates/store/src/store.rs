@@ -155,6 +155,11 @@ impl<X: Indexer> Store<X> {
         }
     }
 
+    /// Commits a transaction without its completion and without the limits on its size.
+    pub(crate) async fn commit_alone(&self, transaction: Transaction<X>) -> Result<Committed<X>, CommitError> {
+        self.engine.commit(transaction).await
+    }
+
     /// Returns the additional stores with the prefixes of their keys.
     pub fn overrides(&self) -> &[(Key, Self)] {
         &self.overrides

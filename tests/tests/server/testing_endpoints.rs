@@ -356,3 +356,240 @@ async fn controllers_get_only_faults_that_name_them() {
     client.delete(&fault, Value::Null).await;
     client.until_gone("/api/v1/namespaces/kept").await;
 }
+
+const CHECKPOINTS: &str = "/testing/checkpoints";
+const SERVICES: &str = "/api/v1/namespaces/default/services";
+
+/// Keeps the state under that name.
+async fn keep(client: &mut Client, name: &str) -> Value {
+    client.make(CHECKPOINTS, json!({"name": name})).await
+}
+
+/// Restores the checkpoint and returns the report.
+async fn restore(client: &mut Client, name: &str, watchers: &str) -> Value {
+    let path = format!("{CHECKPOINTS}/{name}/restore");
+    let body = json!({"watchers": watchers});
+    let (status, report) = client.ask(Method::POST, &path, JSON, body).await;
+    assert_eq!(status, 200, "{report}");
+    report
+}
+
+async fn change(client: &mut Client, name: &str, value: &str) {
+    let patch = json!({"data": {"value": value}});
+    let path = format!("{CONFIG_MAPS}/{name}");
+    let (status, answer) = client.ask(Method::PATCH, &path, conformance::MERGE, patch).await;
+    assert_eq!(status, 200, "{answer}");
+}
+
+fn version(object: &Value) -> u64 {
+    let text = object["metadata"]["resourceVersion"].as_str().unwrap();
+    text.parse().unwrap()
+}
+
+/// Events of an open watch.
+struct Events {
+    body: hyper::body::Incoming,
+    text: Vec<u8>,
+}
+
+impl Events {
+    async fn open(server: &Server, query: &str) -> Self {
+        let mut connection = Target::new(server).unwrap().connect().await.unwrap();
+        let answer = connection
+            .get(&format!("{CONFIG_MAPS}?watch=1{query}"), JSON)
+            .await
+            .unwrap();
+        Self {
+            body: answer.into_body(),
+            text: Vec::new(),
+        }
+    }
+
+    /// Returns the next event; `None` at the end of the watch.
+    async fn next(&mut self) -> Option<Value> {
+        loop {
+            if let Some(end) = self.text.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.text.drain(..=end).collect();
+                return Some(serde_json::from_slice(&line).unwrap());
+            }
+            let frame = self.body.frame().await?.unwrap();
+            self.text.extend_from_slice(&frame.into_data().unwrap());
+        }
+    }
+}
+
+#[tokio::test]
+async fn restore_returns_objects_with_new_versions_and_events() {
+    let server = start(&[]);
+    let mut client = Client::new(&server).await;
+    for name in ["changed", "deleted", "kept"] {
+        assert_eq!(post(&mut client, config_map(name, "1")).await.0, 201);
+    }
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
+                         "spec": {"ports": [{"port": 80}]}});
+    let web = client.make(SERVICES, service).await;
+    let (_, before) = client.get(&format!("{CONFIG_MAPS}/deleted")).await;
+    let (_, kept) = client.get(&format!("{CONFIG_MAPS}/kept")).await;
+    let checkpoint = keep(&mut client, "start").await;
+    assert!(checkpoint["objects"].as_u64().unwrap() > 4);
+    change(&mut client, "changed", "2").await;
+    client.delete(&format!("{CONFIG_MAPS}/deleted"), Value::Null).await;
+    client.delete(&format!("{SERVICES}/web"), Value::Null).await;
+    assert_eq!(post(&mut client, config_map("later", "1")).await.0, 201);
+    let (_, list) = client.get(CONFIG_MAPS).await;
+    let mut events = Events::open(&server, &format!("&resourceVersion={}", version(&list))).await;
+
+    let report = restore(&mut client, "start", "differences").await;
+    let restored: u64 = report["resourceVersion"].as_str().unwrap().parse().unwrap();
+    assert!(restored > version(&list));
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let event = events.next().await.unwrap();
+        assert_eq!(version(&event["object"]), restored);
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        seen.push((text(&event["object"]["metadata"]["name"]), text(&event["type"])));
+    }
+    let expected = [("changed", "MODIFIED"), ("deleted", "ADDED"), ("later", "DELETED")];
+    assert_eq!(seen, expected.map(|(name, kind)| (name.to_owned(), kind.to_owned())));
+    let (_, mut again) = client.get(&format!("{CONFIG_MAPS}/deleted")).await;
+    assert_eq!(version(&again), restored);
+    again["metadata"]["resourceVersion"] = before["metadata"]["resourceVersion"].clone();
+    assert_eq!(again, before);
+    assert_eq!(client.get(&format!("{CONFIG_MAPS}/kept")).await.1, kept);
+    assert_eq!(client.get(&format!("{CONFIG_MAPS}/later")).await.0, 404);
+    assert_eq!(client.get(&format!("{SERVICES}/web")).await.1["spec"], web["spec"]);
+    let address = web["spec"]["clusterIP"].as_str().unwrap();
+    let claim = format!("/apis/networking.k8s.io/v1/ipaddresses/{address}");
+    assert_eq!(client.get(&claim).await.0, 200);
+    // Objects can be written as before, and the checkpoint can be used again.
+    change(&mut client, "changed", "3").await;
+    restore(&mut client, "start", "differences").await;
+    assert_eq!(
+        client.get(&format!("{CONFIG_MAPS}/changed")).await.1["data"]["value"],
+        "1"
+    );
+}
+
+#[tokio::test]
+async fn restore_can_expire_watches_and_history() {
+    let server = start(&[]);
+    let mut client = Client::new(&server).await;
+    assert_eq!(post(&mut client, config_map("a", "1")).await.0, 201);
+    keep(&mut client, "start").await;
+    change(&mut client, "a", "2").await;
+    let (_, list) = client.get(CONFIG_MAPS).await;
+    let from = format!("&resourceVersion={}", version(&list));
+    let mut events = Events::open(&server, &from).await;
+    let report = restore(&mut client, "start", "expire").await;
+    let event = events.next().await.unwrap();
+    assert_eq!(
+        (&event["type"], &event["object"]["code"]),
+        (&json!("ERROR"), &json!(410))
+    );
+    assert!(events.next().await.is_none());
+    let event = Events::open(&server, &from).await.next().await.unwrap();
+    assert_eq!(event["object"]["code"], 410);
+    // A watch from the restored state works.
+    let now = format!("&resourceVersion={}", report["resourceVersion"].as_str().unwrap());
+    let mut events = Events::open(&server, &now).await;
+    change(&mut client, "a", "3").await;
+    assert_eq!(events.next().await.unwrap()["object"]["data"]["value"], "3");
+}
+
+#[tokio::test]
+async fn restore_serves_custom_resources_immediately() {
+    let server = start(&["--controllers=*,-namespace-controller"]);
+    let mut client = Client::new(&server).await;
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let crd = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "gadgets.a.b"},
+        "spec": {"group": "a.b", "scope": "Cluster", "names": {"plural": "gadgets", "kind": "Gadget"},
+                 "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]},
+    });
+    let crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    keep(&mut client, "none").await;
+    client.make(crds, crd).await;
+    client.until("/apis/a.b/v1/gadgets", |status, _| status == 200).await;
+    let gadget = json!({"apiVersion": "a.b/v1", "kind": "Gadget", "metadata": {"name": "x"}, "spec": {"size": 1}});
+    let made = client.make("/apis/a.b/v1/gadgets", gadget).await;
+    keep(&mut client, "gadget").await;
+    restore(&mut client, "none", "differences").await;
+    assert_eq!(client.get("/apis/a.b/v1/gadgets/x").await.0, 404);
+    restore(&mut client, "gadget", "differences").await;
+    let (status, again) = client.get("/apis/a.b/v1/gadgets/x").await;
+    assert_eq!((status.as_u16(), &again["spec"]), (200, &made["spec"]));
+    assert_eq!(again["metadata"]["uid"], made["metadata"]["uid"]);
+}
+
+#[tokio::test]
+async fn checkpoints_are_listed_deleted_and_bounded() {
+    let server = start(&[]);
+    let mut client = Client::new(&server).await;
+    for number in 0..64 {
+        keep(&mut client, &format!("c{number}")).await;
+    }
+    let create = async |client: &mut Client, name: &str| {
+        let (status, answer) = client.ask(Method::POST, CHECKPOINTS, JSON, json!({"name": name})).await;
+        (
+            status.as_u16(),
+            answer["message"].as_str().unwrap_or_default().to_owned(),
+        )
+    };
+    let (status, message) = create(&mut client, "more").await;
+    assert_eq!((status, message.contains("at most 64")), (400, true));
+    assert_eq!(create(&mut client, "c1").await.0, 409);
+    client.delete(&format!("{CHECKPOINTS}/c0"), Value::Null).await;
+    assert_eq!(
+        client.get(CHECKPOINTS).await.1["checkpoints"].as_array().unwrap().len(),
+        63
+    );
+    assert_eq!(create(&mut client, "Not valid").await.0, 400);
+    let path = format!("{CHECKPOINTS}/c0/restore");
+    let (status, answer) = client.ask(Method::POST, &path, JSON, Value::Null).await;
+    assert_eq!((status.as_u16(), &answer["reason"]), (404, &json!("NotFound")));
+    let path = format!("{CHECKPOINTS}/c1/restore");
+    let invalid = json!({"watchers": "none"});
+    assert_eq!(client.ask(Method::POST, &path, JSON, invalid).await.0, 400);
+    client.delete(CHECKPOINTS, Value::Null).await;
+    assert_eq!(client.get(CHECKPOINTS).await.1, json!({"checkpoints": []}));
+}
+
+/// Number of objects of the measurement.
+const MANY: usize = 10_000;
+
+#[tokio::test]
+async fn checkpoint_of_many_objects_copies_nothing() {
+    let server = start(&["--unsafe-no-fsync"]);
+    let mut client = Client::new(&server).await;
+    keep(&mut client, "empty").await;
+    let mut writers = tokio::task::JoinSet::new();
+    for writer in 0..8 {
+        let mut client = Client::new(&server).await;
+        writers.spawn(async move {
+            for number in (writer..MANY).step_by(8) {
+                let (status, answer) = post(&mut client, config_map(&format!("c{number}"), "1")).await;
+                assert_eq!(status, 201, "{answer}");
+            }
+        });
+    }
+    writers.join_all().await;
+    let mut times = Vec::new();
+    for number in 0..5 {
+        let began = Instant::now();
+        let checkpoint = keep(&mut client, &format!("many{number}")).await;
+        times.push(began.elapsed());
+        assert!(checkpoint["objects"].as_u64().unwrap() >= MANY as u64);
+    }
+    let checkpoint = times.iter().min().unwrap();
+    let began = Instant::now();
+    let emptied = restore(&mut client, "empty", "expire").await;
+    let removal = began.elapsed();
+    assert_eq!(emptied["deleted"].as_u64(), Some(MANY as u64));
+    let began = Instant::now();
+    let filled = restore(&mut client, "many0", "differences").await;
+    let creation = began.elapsed();
+    assert_eq!(filled["created"].as_u64(), Some(MANY as u64));
+    println!("checkpoint of {MANY} objects: {checkpoint:?}; restore: removal {removal:?}, creation {creation:?}");
+    assert!(*checkpoint < Duration::from_millis(250), "{checkpoint:?}");
+    assert!(removal + creation < Duration::from_secs(60), "{removal:?} {creation:?}");
+}

@@ -129,19 +129,19 @@ impl CrdRegistry {
 
     /// Returns the newest revision of a defining object that is stored now.
     fn newest_stored(&self) -> u64 {
+        self.stored_revisions().into_iter().max().unwrap_or_default()
+    }
+
+    /// Returns the revisions of the defining objects that are stored now.
+    pub(crate) fn stored_revisions(&self) -> Vec<u64> {
         let registry = self.registry.load();
         let kinds = registry
             .resources()
             .filter(|resource| resource.capabilities.defines.is_some());
+        let prefixes = kinds.filter_map(|kind| kind.storage.as_ref().map(|storage| &storage.prefix));
         let snapshot = self.store.snapshot();
-        let newest = |kind: &Arc<Resource>| {
-            let prefix = kind.storage.as_ref()?.prefix.clone();
-            snapshot
-                .range(prefix.as_bytes())
-                .map(|entry| entry.mod_revision())
-                .max()
-        };
-        kinds.filter_map(newest).max().unwrap_or_default()
+        let revisions = prefixes.flat_map(|prefix| snapshot.range(prefix.as_bytes()));
+        revisions.map(|entry| entry.mod_revision()).collect()
     }
 }
 

@@ -26,7 +26,7 @@ use crate::operations::flagz::Flagz;
 use crate::operations::health::Health;
 use crate::operations::openapi::{self, OpenApi};
 use crate::operations::statusz::Statusz;
-use crate::operations::testing::{self, Testing};
+use crate::operations::testing::Testing;
 use crate::operations::zpage::{self, PageRequest};
 use crate::runtime::Clock;
 use crate::runtime::version::{Build, VersionInfo};
@@ -52,7 +52,7 @@ pub struct Paths {
     aggregator: Option<Arc<Aggregator>>,
     flags: BTreeMap<String, String>,
     pages: Pages,
-    testing: Option<Arc<Testing>>,
+    has_testing: bool,
 }
 
 /// The pages about the server that are enabled.
@@ -97,7 +97,7 @@ impl Paths {
             aggregator: None,
             flags: BTreeMap::new(),
             pages: Pages::ALL,
-            testing: None,
+            has_testing: false,
         }
     }
 
@@ -176,10 +176,10 @@ impl Paths {
         self
     }
 
-    /// Serves the endpoints for tests.
+    /// Lists the endpoints for tests.
     #[must_use]
-    pub fn with_testing(mut self, testing: Option<Arc<Testing>>) -> Self {
-        self.testing = testing;
+    pub fn with_testing(mut self, enabled: bool) -> Self {
+        self.has_testing = enabled;
         self
     }
 
@@ -201,10 +201,6 @@ impl Paths {
     /// # Errors
     /// 404, 405 or 406.
     pub async fn respond(&self, messages: &Messages, incoming: Incoming) -> Result<Response, ApiError> {
-        let is_testing = || incoming.info.path.starts_with(testing::FOLDER);
-        if let Some(testing) = self.testing.as_ref().filter(|_| is_testing()) {
-            return Box::pin(testing.respond(messages, incoming)).await;
-        }
         let Incoming {
             method,
             info,
@@ -349,7 +345,7 @@ impl Paths {
             let of_issuer = [IssuerDocuments::CONFIGURATION_PATH, IssuerDocuments::KEYS_PATH];
             paths.extend(of_issuer.map(str::to_owned));
         }
-        if self.testing.is_some() {
+        if self.has_testing {
             paths.extend(Testing::paths().map(str::to_owned));
         }
         let core = catalog

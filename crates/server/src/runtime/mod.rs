@@ -8,6 +8,7 @@ mod identifiers;
 pub mod long_work;
 pub mod shutdown;
 pub mod version;
+pub mod watch_gate;
 
 pub(crate) use boxed::boxed;
 pub use identifiers::{Clock, Identifiers, RandomIdentifiers, SystemClock};

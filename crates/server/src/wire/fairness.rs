@@ -9,7 +9,8 @@ use http::{Method, Uri};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::runtime::faults::WatchFault;
+use crate::runtime::faults::{WatchEnd, WatchFault};
+use crate::runtime::watch_gate::WatchPass;
 use crate::wire::in_flight::Seat;
 
 /// The priority levels of a server.
@@ -113,13 +114,30 @@ pub(crate) async fn turn(start: Start<RequestDetails>, until: Instant) -> Option
     }
 }
 
+/// State of a watch if the server has endpoints for tests.
+#[derive(Debug)]
+pub struct WatchTesting {
+    /// Fault that a test asks for.
+    pub fault: Option<WatchFault>,
+    /// Pass for the restores of checkpoints.
+    pub pass: WatchPass,
+}
+
+impl WatchTesting {
+    /// Returns the end of a watch that has sent `sent` events, if a fault ends it now.
+    pub(crate) fn end_after(&self, sent: u32) -> Option<WatchEnd> {
+        let end = self.fault.and_then(|fault| fault.end);
+        end.filter(|end| sent >= end.after_events)
+    }
+}
+
 /// Resources of a watch: seats until it has begun, a registration among the watches that changes are sent to, and its
-/// fault if a test asks for one.
+/// state for tests if the server has endpoints for them.
 #[derive(Debug, Default)]
 pub struct WatchHold {
     seat: Option<Arc<Seat>>,
     _registration: Option<WatchRegistration>,
-    fault: Option<Box<WatchFault>>,
+    testing: Option<Box<WatchTesting>>,
 }
 
 impl WatchHold {
@@ -127,18 +145,18 @@ impl WatchHold {
         Self {
             seat: Some(seat),
             _registration: registration,
-            fault: None,
+            testing: None,
         }
     }
 
-    /// Adds the fault that a test asks for.
-    pub(crate) fn set_fault(&mut self, fault: Box<WatchFault>) {
-        self.fault = Some(fault);
+    /// Adds the state of a server with endpoints for tests.
+    pub(crate) fn set_testing(&mut self, testing: WatchTesting) {
+        self.testing = Some(Box::new(testing));
     }
 
-    /// Returns the fault that a test asks for.
-    pub(crate) fn fault(&self) -> Option<WatchFault> {
-        self.fault.as_deref().copied()
+    /// Returns the state of a server with endpoints for tests.
+    pub(crate) fn take_testing(&mut self) -> Option<Box<WatchTesting>> {
+        self.testing.take()
     }
 
     /// Gives up the seats, because the watch has sent the initial objects.

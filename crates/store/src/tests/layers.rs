@@ -1,7 +1,7 @@
 use test_support::Layers;
 
 /// Top-level modules in order, lowest first.
-const LAYERS: [&str; 18] = [
+const LAYERS: [&str; 19] = [
     "clock",
     "key",
     "packed",
@@ -19,6 +19,7 @@ const LAYERS: [&str; 18] = [
     "store",
     "embedded",
     "etcd",
+    "restore",
     "tests",
 ];
 

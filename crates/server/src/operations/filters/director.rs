@@ -17,6 +17,7 @@ use crate::operations::aggregation::Proxied;
 use crate::operations::aggregation::forward::Forwarded;
 use crate::operations::paths::Paths;
 use crate::operations::service::Service;
+use crate::operations::testing::{self, Testing};
 use crate::runtime::boxed;
 use crate::wire::in_flight::{InFlight, Seat};
 use crate::wire::upgrade::SwitchingClient;
@@ -27,6 +28,7 @@ pub(super) struct Director<'a> {
     context: &'a Arc<Context>,
     paths: &'a Paths,
     in_flight: &'a Arc<InFlight>,
+    testing: Option<&'a Testing>,
 }
 
 impl<'a> Director<'a> {
@@ -35,6 +37,7 @@ impl<'a> Director<'a> {
             context: &service.context,
             paths: &service.paths,
             in_flight: &service.in_flight,
+            testing: service.testing.as_deref(),
         }
     }
 }
@@ -90,7 +93,11 @@ impl Director<'_> {
         match target {
             Some(target) => self.serve_resource(incoming, target, seat, is_limited).await,
             None => {
-                let response = self.paths.respond(self.context.messages(), incoming).await?;
+                let is_testing = || incoming.info.path.starts_with(testing::FOLDER);
+                let response = match self.testing.filter(|_| is_testing()) {
+                    Some(testing) => Box::pin(testing.respond(self.context, incoming)).await?,
+                    None => self.paths.respond(self.context.messages(), incoming).await?,
+                };
                 Ok(holding(response, seat))
             }
         }

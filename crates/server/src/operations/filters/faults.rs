@@ -1,6 +1,5 @@
-//! Filter of the faults that a test asks for.
+//! Filter of the endpoints for tests: it applies the faults that a test asks for.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_proto::Messages;
@@ -13,28 +12,32 @@ use crate::http::response::Response;
 use crate::http::status::{RETRY_SECONDS, TOO_MANY};
 use crate::identity::CREDENTIAL;
 use crate::operations::loopback::OWN_ADDRESS;
-use crate::operations::testing;
+use crate::operations::testing::{self, Testing};
 use crate::runtime::faults::{Action, Fault, FaultRequest, Faults, RequestFaults};
+use crate::wire::fairness::WatchTesting;
 
 /// Message of an error that a fault causes, if the rule has none and no usual one exists.
 const MESSAGE: &str = "a fault of /testing/faults";
 
 /// Filter that delays requests and answers them with errors, if the server has endpoints for tests.
 pub(super) struct WithFaults<'a> {
-    pub(super) faults: Option<&'a Arc<Faults>>,
+    pub(super) testing: Option<&'a Testing>,
     pub(super) serializer: &'a Messages,
 }
 
 impl WithFaults<'_> {
-    fn apply<'f>(&'f self, faults: &Faults, exchange: &'f mut Exchange<'_>) -> Step<'f> {
+    fn apply<'f>(&'f self, testing: &Testing, exchange: &'f mut Exchange<'_>) -> Step<'f> {
         if exchange.info.path.starts_with(testing::FOLDER) {
             // A fault must not prevent its own deletion.
             return Step::Pass;
         }
-        let found = of_request(faults, exchange);
+        let found = of_request(&testing.faults, exchange);
         exchange.faults_after_write = found.after_write;
-        if let Some(fault) = found.watch {
-            exchange.watch.set_fault(fault);
+        if exchange.info.verb == "watch" {
+            exchange.watch.set_testing(WatchTesting {
+                fault: found.watch,
+                pass: testing.checkpoints.gate.pass(),
+            });
         }
         let error = found.answer.map(|fault| error(&fault, exchange));
         let latency = found.latency;
@@ -57,8 +60,8 @@ impl WithFaults<'_> {
 
 impl Filter for WithFaults<'_> {
     fn request<'f>(&'f self, exchange: &'f mut Exchange<'_>) -> Step<'f> {
-        match self.faults {
-            Some(faults) => self.apply(faults, exchange),
+        match self.testing {
+            Some(testing) => self.apply(testing, exchange),
             None => Step::Pass,
         }
     }
@@ -133,6 +136,8 @@ fn error(fault: &Fault, exchange: &Exchange<'_>) -> ApiError {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use http::StatusCode;
     use http::header::RETRY_AFTER;
     use http_body_util::BodyExt as _;
@@ -144,19 +149,22 @@ mod tests {
 
     const UPDATE: &str = "/apis/apps/v1/namespaces/a/deployments/web";
 
-    fn faults(rules: &[&str]) -> Arc<Faults> {
+    fn faults(rules: &[&str]) -> Testing {
         let faults = Faults::new(0);
         for rule in rules {
             faults.add(serde_json::from_str(rule).unwrap()).unwrap();
         }
-        Arc::new(faults)
+        Testing {
+            faults: Arc::new(faults),
+            checkpoints: Arc::default(),
+        }
     }
 
-    async fn ask(faults: &Arc<Faults>, reply: Reply, method: &str, uri: &str) -> Response {
+    async fn ask(testing: &Testing, reply: Reply, method: &str, uri: &str) -> Response {
         let world = World::default();
         let handler = reply
             .behind(WithFaults {
-                faults: Some(faults),
+                testing: Some(testing),
                 serializer: world.serializer(),
             })
             .behind(WithRequestInfo { cbor: false });

@@ -204,7 +204,7 @@ pub(super) async fn respond(service: &Service, exchange: &mut Exchange<'_>) -> R
             serializer,
         },
         &WithFaults {
-            faults: service.testing.as_ref().map(|testing| &testing.faults),
+            testing: service.testing.as_deref(),
             serializer,
         },
     ];

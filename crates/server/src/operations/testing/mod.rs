@@ -1,5 +1,6 @@
-//! Endpoints for tests, below `/testing/`: faults. Only a server that is started for tests has them.
+//! Endpoints for tests, below `/testing/`: faults and checkpoints. Only a server that is started for tests has them.
 
+mod checkpoints;
 mod faults;
 
 use std::sync::Arc;
@@ -10,11 +11,14 @@ use http::{Method, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::api::context::Context;
 use crate::api::router::Incoming;
 use crate::http::ApiError;
 use crate::http::negotiation::Representation;
 use crate::http::response::{self, Response, page_not_found};
 use crate::runtime::faults::Faults;
+
+pub use checkpoints::{Checkpoints, MAX_CHECKPOINTS};
 
 /// Folder of the endpoints.
 pub(super) const FOLDER: &str = "/testing/";
@@ -27,6 +31,8 @@ const MAX_BODY_BYTES: usize = 64 * 1024;
 pub struct Testing {
     /// Faults of requests.
     pub faults: Arc<Faults>,
+    /// Checkpoints of the store.
+    pub checkpoints: Arc<Checkpoints>,
 }
 
 /// A request to an endpoint.
@@ -40,19 +46,19 @@ struct Call<'a> {
 impl Testing {
     /// Returns the paths of the endpoints.
     pub(super) fn paths() -> impl Iterator<Item = &'static str> {
-        ["/testing/faults"].into_iter()
+        ["/testing/checkpoints", "/testing/faults"].into_iter()
     }
 
     /// Returns the answer to a request below `/testing/`.
     ///
     /// # Errors
     /// 400, 404, 405, 413 or 422.
-    pub(super) async fn respond(&self, messages: &Messages, incoming: Incoming) -> Result<Response, ApiError> {
+    pub(super) async fn respond(&self, context: &Arc<Context>, incoming: Incoming) -> Result<Response, ApiError> {
         let path = incoming.info.path;
         let call = Call {
             method: incoming.method,
             body: incoming.body.read().await?,
-            messages,
+            messages: context.messages(),
             pretty: incoming.negotiated.is_pretty(),
         };
         if call.body.len() > MAX_BODY_BYTES {
@@ -60,6 +66,9 @@ impl Testing {
         }
         let parts: Vec<&str> = path.strip_prefix(FOLDER).unwrap_or_default().split('/').collect();
         match parts.as_slice() {
+            ["checkpoints"] => checkpoints::collection(&self.checkpoints, context, &call),
+            ["checkpoints", name] => checkpoints::single(&self.checkpoints, name, &call),
+            ["checkpoints", name, "restore"] => checkpoints::restore(&self.checkpoints, context, name, &call).await,
             ["faults"] => faults::collection(&self.faults, &call),
             ["faults", id] => faults::single(&self.faults, id, &call),
             _ => Ok(page_not_found()),

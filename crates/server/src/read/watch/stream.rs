@@ -17,8 +17,7 @@ use crate::http::ApiError;
 use crate::metrics::{ListedWatch, ShardedWatch};
 use crate::objects::Objects;
 use crate::read::items::{ListItems, TimeSlice};
-use crate::runtime::faults::WatchFault;
-use crate::wire::fairness::WatchHold;
+use crate::wire::fairness::{WatchHold, WatchTesting};
 
 /// The interval of the bookmarks of a watch that requests them.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
@@ -67,7 +66,7 @@ pub(crate) struct WatchStream {
 
 impl WatchStream {
     /// Returns the frames of the watch.
-    pub(crate) fn frames(self) -> impl Stream<Item = Bytes> + Send {
+    pub(crate) fn frames(mut self) -> impl Stream<Item = Bytes> + Send {
         let shutdown = self.encoder.context.shutdown.clone();
         let (crds, resource) = (
             Arc::clone(&self.encoder.context.crds),
@@ -77,10 +76,10 @@ impl WatchStream {
             let changed = async move { crds.changed(&resource).await };
             Box::pin(changed) as BoxFuture<'static, ()>
         });
-        let fault = self.hold.fault();
+        let testing = self.hold.take_testing();
         let mut run = Run {
             watch: self,
-            fault,
+            testing,
             sent: 0,
             closing: Box::pin(async move { shutdown.closing().await }),
             changed,
@@ -98,8 +97,8 @@ impl WatchStream {
 
 struct Run {
     watch: WatchStream,
-    /// The fault that a test asks for.
-    fault: Option<WatchFault>,
+    /// The state for tests, if the server has endpoints for them.
+    testing: Option<Box<WatchTesting>>,
     /// The number of frames that were sent. If there is a fault, each frame has one event.
     sent: u32,
     /// A future that is ready when the server shuts down.
@@ -118,13 +117,13 @@ impl Run {
         if self.ended || late {
             return None;
         }
-        if let Some(end) = self
-            .fault
-            .and_then(|fault| fault.end)
-            .filter(|end| self.sent >= end.after_events)
-        {
-            let revision = self.watch.watcher.progress();
-            return end.expired.then(|| self.fail(&too_old(revision, revision + 1)));
+        if let Some(testing) = &mut self.testing {
+            if !testing.pass.is_valid().await {
+                return Some(self.expire());
+            }
+            if let Some(end) = testing.end_after(self.sent) {
+                return end.expired.then(|| self.expire());
+            }
         }
         if let Some(mut items) = self.watch.initial.take() {
             let (run, more) = self.initial(&mut items).await;
@@ -151,14 +150,19 @@ impl Run {
                     self.watch.readable_changed = None;
                     return Some(self.fail(&ApiError::expired(PERMISSIONS_CHANGED)));
                 }
+                () = OptionFuture::from(self.testing.as_mut().map(|testing| testing.pass.expired())).map(drop),
+                    if self.testing.is_some() => return Some(self.expire()),
                 event = self.watch.watcher.next() => Some(event),
                 () = OptionFuture::from(self.changed.as_mut()).map(drop), if self.changed.is_some() => return None,
             };
-            if let (Some(fault), Some(Ok(event))) = (self.fault, &happened) {
-                tokio::select! {
+            if let (Some(testing), Some(Ok(event))) = (&mut self.testing, &happened) {
+                let is_valid = tokio::select! {
                     biased;
                     () = &mut self.closing => return None,
-                    () = lag(encoder, fault.lag, event) => {}
+                    is_valid = before_event(testing, encoder, event) => is_valid,
+                };
+                if !is_valid {
+                    return Some(self.expire());
                 }
             }
             let frame = match happened {
@@ -187,7 +191,8 @@ impl Run {
     /// Returns a chunk of the initial objects, with the bookmark after the last of them, and true if there are more.
     async fn initial(&mut self, items: &mut ListItems) -> (Bytes, bool) {
         let (mut run, mut turn) = (BytesMut::new(), TimeSlice::default());
-        let limit = if self.fault.is_some() { 1 } else { RUN_BYTES };
+        let is_broken = self.testing.as_ref().is_some_and(|testing| testing.fault.is_some());
+        let limit = if is_broken { 1 } else { RUN_BYTES };
         while run.len() < limit {
             let item = match items.next(&mut turn).await {
                 Ok(item) => item,
@@ -241,17 +246,27 @@ impl Run {
         self.alarm.as_mut().reset(next);
     }
 
+    /// Ends the watch with the error 410.
+    fn expire(&mut self) -> Bytes {
+        let revision = self.watch.watcher.progress();
+        self.fail(&too_old(revision, revision + 1))
+    }
+
     fn fail(&mut self, error: &ApiError) -> Bytes {
         self.ended = true;
         self.watch.encoder.error(error)
     }
 }
 
-/// Waits until the event is as old as the lag of a watch.
-async fn lag(encoder: &WatchEncoder, lag: Duration, event: &Event<Objects>) {
-    let now = encoder.context.shared.clock.now().duration_since(UNIX_EPOCH);
-    let age = now.unwrap_or_default().saturating_sub(event.time());
-    tokio::time::sleep(lag.saturating_sub(age)).await;
+/// Waits until the event is as old as the lag of a watch, and while a checkpoint is restored. Returns false if the watch
+/// has expired.
+async fn before_event(testing: &mut WatchTesting, encoder: &WatchEncoder, event: &Event<Objects>) -> bool {
+    if let Some(fault) = testing.fault {
+        let now = encoder.context.shared.clock.now().duration_since(UNIX_EPOCH);
+        let age = now.unwrap_or_default().saturating_sub(event.time());
+        tokio::time::sleep(fault.lag.saturating_sub(age)).await;
+    }
+    testing.pass.is_valid().await
 }
 
 /// Returns error 410: the history does not reach back to the requested version.

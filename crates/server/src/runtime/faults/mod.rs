@@ -104,7 +104,7 @@ pub struct RequestFaults {
     /// Faults of which the first that fires replaces the answer to a successful write.
     pub after_write: Vec<Arc<Fault>>,
     /// Fault of the watch.
-    pub watch: Option<Box<WatchFault>>,
+    pub watch: Option<WatchFault>,
 }
 
 /// Fault of one watch.
@@ -465,7 +465,7 @@ mod tests {
                 expired: true,
             }),
         };
-        assert_eq!(faults.of_request(&watch).watch.as_deref(), Some(&expected));
+        assert_eq!(faults.of_request(&watch).watch, Some(expected));
         assert!(faults.of_request(&UPDATE).watch.is_none());
     }
 
