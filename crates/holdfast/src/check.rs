@@ -44,8 +44,8 @@ const DENYING_PLUGINS: [(&str, &str); 8] = [
 /// If a server would not start with them.
 pub(crate) fn run(mut flags: Serve) -> Result<()> {
     match flags.is_set("v") {
-        true => logging::start(flags.log_format, flags.v),
-        false => logging::start_quietly(flags.log_format),
+        true => logging::start(flags.logging_format, flags.v),
+        false => logging::start_quietly(flags.logging_format),
     }
     let before = Before::new(&flags);
     let runtime = tokio::runtime::Builder::new_multi_thread()

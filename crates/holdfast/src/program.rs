@@ -10,7 +10,7 @@ use holdfast_value::Value;
 use crate::command_line::read;
 use crate::envtest::Role;
 use crate::flags::{Arguments, Command};
-use crate::remote::{AccessFlags, ObjectFlags, ReadyFlags};
+use crate::remote::{ObjectFlags, ReadyFlags};
 use crate::{apply, blame, check, copy, doctor, documents, envtest, remote, run, serve, snapshot};
 
 /// Runs the binary: the server, or the command that its command line names.
