@@ -180,6 +180,21 @@ impl<T: Clone + Eq + Hash> Queue<T> {
         self.push_at(item, now + delay);
     }
 
+    /// Brings the turns of all waiting items closer, because the clock was moved at the time `now`.
+    pub(crate) fn advance(&mut self, by: Duration, now: Instant) {
+        let sooner = |at: Instant| at.checked_sub(by).unwrap_or(now);
+        let waiting = std::mem::take(&mut self.waiting);
+        for ((at, number), item) in waiting {
+            self.items.insert(item.clone(), ItemState::Waiting(sooner(at), number));
+            self.waiting.insert((sooner(at), number), item);
+        }
+        for state in self.items.values_mut() {
+            if let ItemState::Running(_, Again::At(at)) = state {
+                *at = sooner(*at);
+            }
+        }
+    }
+
     /// Returns the time at which the first waiting item becomes ready.
     pub(crate) fn next_turn(&self) -> Option<Instant> {
         self.waiting.keys().next().map(|(at, _)| *at)
@@ -213,6 +228,23 @@ mod tests {
         assert_eq!(queue.pop(now), Some("a"));
         queue.done("a");
         assert_eq!(queue.pop(now), None);
+    }
+
+    #[test]
+    fn advance_brings_waiting_items_closer() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        let hour = Duration::from_secs(3600);
+        queue.push_at("sooner", now + hour);
+        queue.push_at("later", now + 3 * hour);
+        queue.push("running");
+        assert_eq!(queue.pop(now), Some("running"));
+        queue.push_at("running", now + hour);
+        queue.advance(hour, now);
+        queue.done("running");
+        assert_eq!(queue.pop(now), Some("sooner"));
+        assert_eq!(queue.pop(now), Some("running"));
+        assert_eq!(queue.pop(now), None);
+        assert_eq!(queue.next_turn(), Some(now + 2 * hour));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Object, Objects, RequestError};
+use holdfast_server::runtime::testing_clock::Advances;
 use tokio::time::{Instant, sleep_until};
 
 use crate::queue::Queue;
@@ -61,13 +62,14 @@ pub(crate) trait Reconcile: Send {
 pub(crate) async fn run<C: Reconcile>(client: Client, mut controller: C) {
     let shutdown = client.shutdown();
     let mut queue = Queue::measured(client.queue_metrics(controller.queue()));
+    let mut advances = client.advances();
     let rounds = async {
         // Each round begins with all objects. A second round happens only if the controller fell far behind. The queue
         // is kept: processing an item that needs no change is cheap.
         while let Ok((objects, changes)) = controller.watch(&client) {
             look_at_all(&mut controller, objects, &mut queue).await;
             controller.all_seen(&mut queue);
-            follow(&mut controller, changes, &mut queue).await;
+            follow(&mut controller, changes, &mut queue, &mut advances).await;
         }
     };
     tokio::select! {
@@ -94,7 +96,12 @@ async fn look_at_all<C: Reconcile>(controller: &mut C, objects: Objects, queue: 
     }
 }
 
-async fn follow<C: Reconcile>(controller: &mut C, mut changes: Changes, queue: &mut Queue<C::Item>) {
+async fn follow<C: Reconcile>(
+    controller: &mut C,
+    mut changes: Changes,
+    queue: &mut Queue<C::Item>,
+    advances: &mut Advances,
+) {
     let mut working = FuturesUnordered::new();
     loop {
         while working.len() < C::PARALLEL
@@ -127,6 +134,7 @@ async fn follow<C: Reconcile>(controller: &mut C, mut changes: Changes, queue: &
                 }
             }
             () = turn => {}
+            by = advances.next() => queue.advance(by, Instant::now()),
         }
     }
     // Running work is completed before the next round begins.

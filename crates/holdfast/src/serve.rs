@@ -12,7 +12,8 @@ use holdfast_audit::Auditor;
 use holdfast_authorization::node::NodeGraph;
 use holdfast_controllers::{ControllerContext, Election, Selection, run_pod_notice};
 use holdfast_kind_tables::features::{Feature, FeatureGates};
-use holdfast_server::objects::{Store, claims, expiry};
+use holdfast_server::objects::expiry::{self, ExpiryTime};
+use holdfast_server::objects::{Store, claims};
 use holdfast_server::operations::fairness;
 use holdfast_server::operations::node_graph;
 use holdfast_server::operations::service::Service;
@@ -33,6 +34,7 @@ use crate::health::Milestones;
 use crate::presence::{self, Presence, RELEASE_LIMIT};
 use crate::service::Assembly;
 use crate::store;
+use crate::testing;
 use crate::waiting::Waiting;
 use crate::{audit, compatible, encryption, files, logging, reload, validation};
 
@@ -125,8 +127,10 @@ pub(crate) async fn start_server<T>(flags: &Serve, cancelled: impl Future<Output
         files::private_folder(&flags.data_dir)?;
     }
     let (listener, waiting) = wait_for_store(flags, listener, &url, &settings.rules).await?;
+    let testing = flags.testing.load()?;
+    let store_clock = testing::store_clock(testing.as_ref());
     let opened = tokio::select! {
-        opened = store::open(flags, &registry, &kinds.apis) => opened,
+        opened = store::open(flags, &registry, &kinds.apis, store_clock) => opened,
         _ = cancelled => return Ok(None),
     };
     drop(waiting);
@@ -148,6 +152,7 @@ pub(crate) async fn start_server<T>(flags: &Serve, cancelled: impl Future<Output
         milestones: &milestones,
         reached,
         shutdown: trigger.0.shutdown(),
+        testing,
     };
     let (service, aggregation) = assembly.service()?;
     prepare(flags, &service, &aggregation, &milestones).await?;
@@ -401,7 +406,12 @@ async fn prepare(
     if !store.is_shared() {
         let repaired = claims::repair(store, &context.registry()).await;
         repaired.map_err(|error| anyhow!("cannot repair the allocations of objects: {error}"))?;
-        expiry::expire_events(store, background, shutdown, flags.storage.event_ttl);
+        let time = ExpiryTime {
+            life: flags.storage.event_ttl,
+            clock: Arc::clone(&context.shared.clock),
+            advances: testing::advances(service.testing.as_ref()),
+        };
+        expiry::expire_events(store, background, shutdown, time);
     }
     milestones.prepared.finish();
     Ok(())

@@ -174,7 +174,7 @@ impl ServerBuilder {
     }
 
     /// Serves the endpoints for tests below `/testing/`, as `--testing-endpoints` does: faults of requests, watches and
-    /// webhooks, and checkpoints of the store.
+    /// webhooks, checkpoints of the store, and the clock.
     pub fn testing_endpoints(mut self, enabled: bool) -> Self {
         self.flags.push(format!("--testing-endpoints={enabled}").into());
         self

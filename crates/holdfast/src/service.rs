@@ -29,7 +29,7 @@ use holdfast_server::operations::testing::Testing;
 use holdfast_server::operations::token_uses;
 use holdfast_server::runtime::shutdown::Shutdown;
 use holdfast_server::runtime::version::Build;
-use holdfast_server::runtime::{RandomIdentifiers, SystemClock};
+use holdfast_server::runtime::{Clock, RandomIdentifiers, SystemClock};
 use holdfast_server::webhooks::Webhooks;
 use holdfast_server::wire::in_flight::InFlight;
 use holdfast_server::write::{FieldManagers, SizeLimit};
@@ -78,6 +78,8 @@ pub(crate) struct Assembly<'a> {
     pub(crate) reached: SocketAddr,
     /// Progress of the server's shutdown.
     pub(crate) shutdown: Shutdown,
+    /// Endpoints for tests, if they are enabled.
+    pub(crate) testing: Option<Arc<Testing>>,
 }
 
 /// Authenticators of tokens that the store knows.
@@ -151,18 +153,11 @@ impl Assembly<'_> {
         let auditor = flags
             .audit
             .auditor(observer, &self.milestones.background, &self.shutdown)?;
-        let testing = flags.testing.load()?;
         let storage_versions = presence::barrier(self.kinds.features, &registry.load());
         let health = self.checks(auditor.is_some(), storage_versions.clone());
-        let paths = Paths::new(Arc::clone(registry), health, self.reached.to_string(), &SystemClock);
+        let paths = Paths::new(Arc::clone(registry), health, self.reached.to_string(), &*self.clock());
         let service = Service {
-            context: Arc::new(self.context(
-                tokens,
-                accounts,
-                Arc::clone(&metrics),
-                kubelets.connections,
-                testing.as_deref(),
-            )?),
+            context: Arc::new(self.context(tokens, accounts, Arc::clone(&metrics), kubelets.connections)?),
             authenticator: Authenticator {
                 front_proxy: aggregation.front_proxy.clone(),
                 ignores_certificate_uids: !has(Feature::AllowParsingUserUIDFromCertAuth),
@@ -182,7 +177,7 @@ impl Assembly<'_> {
                 .with_metrics(metrics, Arc::clone(&in_flight))
                 .with_fairness(levels.clone())
                 .with_issuer(issuer)
-                .with_testing(testing.is_some()),
+                .with_testing(self.testing.is_some()),
             in_flight,
             fairness: levels,
             auditor,
@@ -191,7 +186,7 @@ impl Assembly<'_> {
             drain: flags.shutdown_send_retry_after.then(Arc::default),
             ends_unauthenticated_connections: has(Feature::UnauthenticatedHTTP2DOSMitigation),
             storage_versions,
-            testing,
+            testing: self.testing.clone(),
         };
         flags.kubelets.follow(identity, &service);
         let shared = Arc::new(service);
@@ -229,7 +224,7 @@ impl Assembly<'_> {
         let context = AccountsContext {
             registry: Arc::clone(&self.registry),
             store: Arc::clone(&self.opened.store),
-            clock: Arc::new(SystemClock),
+            clock: self.clock(),
             identifiers: Arc::new(RandomIdentifiers::default()),
         };
         let config = token_config(flags);
@@ -244,6 +239,14 @@ impl Assembly<'_> {
             uses,
             issuer,
         })
+    }
+
+    /// Returns the clock of the server.
+    fn clock(&self) -> Arc<dyn Clock> {
+        match &self.testing {
+            Some(testing) => Arc::clone(&testing.clock) as _,
+            None => Arc::new(SystemClock),
+        }
     }
 
     /// Returns the chain of authorizers.
@@ -332,7 +335,6 @@ impl Assembly<'_> {
         accounts: Arc<ServiceAccounts>,
         metrics: Arc<Metrics>,
         nodes: NodeConnections,
-        testing: Option<&Testing>,
     ) -> Result<Context> {
         let (flags, registry, store) = (self.flags, &self.registry, &self.opened.store);
         let webhooks = Arc::clone(&self.kinds.webhooks);
@@ -346,7 +348,7 @@ impl Assembly<'_> {
         Ok(Context::new(Parts {
             webhooks: Webhooks::new(webhooks, Arc::clone(store), Arc::clone(registry))
                 .with_credentials(credentials)
-                .with_faults(testing.map(|testing| Arc::clone(&testing.faults))),
+                .with_faults(self.testing.as_ref().map(|testing| Arc::clone(&testing.faults))),
             shared: Shared {
                 registry: Arc::clone(registry),
                 policies: Arc::clone(&self.kinds.policies),
@@ -354,7 +356,7 @@ impl Assembly<'_> {
                 authorizer: self.authorizer(&metrics)?,
                 tokens: Arc::new(tokens),
                 identifiers: Arc::new(RandomIdentifiers::default()),
-                clock: Arc::new(SystemClock),
+                clock: self.clock(),
                 metrics,
             },
             field_managers: FieldManagers::new(Arc::clone(registry.load().types())),

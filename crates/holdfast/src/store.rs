@@ -11,7 +11,7 @@ use holdfast_resource::Registry;
 use holdfast_server::metrics::EtcdCalls;
 use holdfast_server::objects::{Objects, Store};
 use holdfast_store::{
-    CodecError, ENCRYPTED_WITHOUT_PROVIDER, Etcd, EtcdConfig, HistoryLimits, OpenError, SystemClock, Transformer,
+    Clock, CodecError, ENCRYPTED_WITHOUT_PROVIDER, Etcd, EtcdConfig, HistoryLimits, OpenError, Transformer,
 };
 
 use crate::encryption::{Decode, decode_stored};
@@ -43,8 +43,13 @@ pub(crate) struct Opened {
     pub(crate) decode: Arc<Decode>,
 }
 
-/// Opens the store.
-pub(crate) async fn open(flags: &Serve, registry: &Arc<ArcSwap<Registry>>, apis: &Apis) -> Result<Opened> {
+/// Opens the store. An embedded one uses `clock`.
+pub(crate) async fn open(
+    flags: &Serve,
+    registry: &Arc<ArcSwap<Registry>>,
+    apis: &Apis,
+    clock: Arc<dyn Clock>,
+) -> Result<Opened> {
     flags.storage.check()?;
     let encryption = flags.storage.encryption.open(&registry.load())?;
     if let Some(clusters) = flags.storage.etcd(registry, apis, encryption.as_ref())? {
@@ -67,7 +72,7 @@ pub(crate) async fn open(flags: &Serve, registry: &Arc<ArcSwap<Registry>>, apis:
         });
     }
     if flags.in_memory {
-        let (history, clock) = (HistoryLimits::default(), Arc::new(SystemClock));
+        let history = HistoryLimits::default();
         return Ok(Opened {
             store: Arc::new(Store::in_memory(history, clock, Objects::new(Arc::clone(registry)))),
             clusters: None,
@@ -78,6 +83,7 @@ pub(crate) async fn open(flags: &Serve, registry: &Arc<ArcSwap<Registry>>, apis:
     let config = holdfast_store::Config {
         accept_data_loss: flags.accept_data_loss,
         sync: !flags.unsafe_no_fsync,
+        clock,
         transformer: encryption.clone().map(|encryption| encryption as Arc<dyn Transformer>),
         ..holdfast_store::Config::new(&flags.data_dir)
     };

@@ -8,6 +8,8 @@ use anyhow::{Context as _, Result, anyhow};
 use clap::{ArgAction, Args};
 use holdfast_server::operations::testing::Testing;
 use holdfast_server::runtime::faults::Faults;
+use holdfast_server::runtime::testing_clock::Advances;
+use holdfast_store::{Clock, SystemClock};
 use holdfast_value::{Limits, yaml};
 
 use crate::files;
@@ -15,7 +17,7 @@ use crate::files;
 /// Flags about the endpoints for tests.
 #[derive(Debug, Args)]
 pub(crate) struct TestingFlags {
-    /// Serve /testing/: faults of requests, watches and webhooks, and checkpoints of the store. Only for servers of tests. Requires a loopback
+    /// Serve /testing/: faults of requests, watches and webhooks, checkpoints of the store, and the clock. Only for servers of tests. Requires a loopback
     /// --bind-address
     #[arg(long, value_name = "BOOL", default_value_t = false, action = ArgAction::Set,
           num_args = 0..=1, default_missing_value = "true", require_equals = true)]
@@ -64,8 +66,22 @@ impl TestingFlags {
         Ok(Some(Arc::new(Testing {
             faults: Arc::new(faults),
             checkpoints: Arc::default(),
+            clock: Arc::default(),
         })))
     }
+}
+
+/// Returns the clock of an embedded store.
+pub(crate) fn store_clock(testing: Option<&Arc<Testing>>) -> Arc<dyn Clock> {
+    match testing {
+        Some(testing) => Arc::clone(&testing.clock) as _,
+        None => Arc::new(SystemClock),
+    }
+}
+
+/// Returns the moves of the clock; none without endpoints for tests.
+pub(crate) fn advances(testing: Option<&Arc<Testing>>) -> Advances {
+    testing.map(|testing| testing.clock.advances()).unwrap_or_default()
 }
 
 fn add_all(faults: &Faults, path: &Path) -> Result<()> {

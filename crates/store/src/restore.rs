@@ -5,15 +5,14 @@
 
 use std::sync::Arc;
 
+use futures_util::future::join_all;
+
 use crate::entry::{Entry, Indexer, StoredForm, Value};
 use crate::error::CommitError;
 use crate::key::{Key, Revision};
 use crate::state::Snapshot;
 use crate::store::Store;
-use crate::transaction::{Guard, Op, Transaction};
-
-/// Maximum number of operations of one transaction of a restore. The position of an operation has 16 bits.
-const MAX_RESTORED_OPS: usize = 1 << 16;
+use crate::transaction::{Guard, MAX_OPS, Op, Transaction};
 
 /// Maximum number of attempts while others write.
 const MAX_ATTEMPTS: usize = 32;
@@ -58,7 +57,8 @@ impl<X: Indexer> Store<X> {
     /// Writes and removes keys until the state is that of `earlier`, a snapshot of this store. Values that are equal
     /// except for their revisions stay. At the returned revision nothing differs, even if others write meanwhile.
     ///
-    /// All changes happen at one revision, unless there are more than 65,536.
+    /// Up to [`MAX_OPS`] changes happen at one revision. More of them are written and published together, at revisions that
+    /// follow each other, unless they are very large.
     ///
     /// # Errors
     /// [`RestoreError`]. If it is not the first attempt that fails, some keys may have their earlier values.
@@ -70,20 +70,19 @@ impl<X: Indexer> Store<X> {
         for _ in 0..MAX_ATTEMPTS {
             let current = self.snapshot();
             let transactions = transactions(earlier, &current, &mut restored)?;
-            let mut expected = current.revision();
-            restored.revision = expected;
+            restored.revision = current.revision();
             if transactions.is_empty() {
                 return Ok(restored);
             }
+            let expected = current.revision() + transactions.len() as u64;
+            let commits = transactions
+                .into_iter()
+                .map(|transaction| self.commit_alone(transaction));
             let mut is_undisturbed = true;
-            for transaction in transactions {
-                expected += 1;
-                match self.commit_alone(transaction).await {
-                    Ok(committed) => restored.revision = committed.revision,
-                    Err(CommitError::GuardFailed { .. }) => {
-                        is_undisturbed = false;
-                        break;
-                    }
+            for outcome in join_all(commits).await {
+                match outcome {
+                    Ok(committed) => restored.revision = restored.revision.max(committed.revision),
+                    Err(CommitError::GuardFailed { .. }) => is_undisturbed = false,
                     Err(error) => return Err(error.into()),
                 }
             }
@@ -118,7 +117,7 @@ fn transactions<X: Indexer>(
             expected: now.map_or(0, |entry| entry.mod_revision()),
         });
         transaction.ops.push(op);
-        if transaction.ops.len() == MAX_RESTORED_OPS {
+        if transaction.ops.len() == MAX_OPS {
             all.push(std::mem::take(&mut transaction));
         }
     }
@@ -309,8 +308,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn restore_of_many_keys_is_one_revision() {
-        let store = in_memory();
+    async fn many_keys_are_restored_together() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(Config::new(directory.path()), ()).unwrap();
         let empty = store.snapshot();
         let mut last = 0;
         for start in (0..3000).step_by(1000) {
@@ -320,7 +320,7 @@ mod tests {
             last = store.commit(puts).await.unwrap().revision;
         }
         let restored = store.restore(&empty).await.unwrap();
-        assert_eq!((restored.deleted, restored.revision), (3000, last + 1));
+        assert_eq!((restored.deleted, restored.revision), (3000, last + 3));
         assert!(store.snapshot().is_empty());
     }
 }

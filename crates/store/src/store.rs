@@ -155,7 +155,7 @@ impl<X: Indexer> Store<X> {
         }
     }
 
-    /// Commits a transaction without its completion and without the limits on its size.
+    /// Commits a transaction without its completion: it already contains all claims.
     pub(crate) async fn commit_alone(&self, transaction: Transaction<X>) -> Result<Committed<X>, CommitError> {
         self.engine.commit(transaction).await
     }

@@ -15,8 +15,10 @@ use parking_lot::Mutex;
 
 use super::informers::{self, Difference, InformerHandler, InformerScope};
 use super::{Entry, Store, readable};
+use crate::runtime::Clock;
 use crate::runtime::background::{self, Background};
 use crate::runtime::shutdown::Shutdown;
+use crate::runtime::testing_clock::Advances;
 
 /// Key prefix of events.
 const EVENTS: &str = "/registry/events/";
@@ -26,8 +28,23 @@ const RUN: usize = 64;
 const OFTEN: Duration = Duration::from_secs(1);
 const SELDOM: Duration = Duration::from_secs(30);
 
-/// Removes events whose last write is older than `life`; removes none if `life` is zero.
-pub fn expire_events(store: &Arc<Store>, background: &Background, shutdown: &Shutdown, life: Duration) {
+/// The time for the expiry of events.
+pub struct ExpiryTime {
+    /// Lifetime of an event after its last write; zero for no end.
+    pub life: Duration,
+    /// The clock.
+    pub clock: Arc<dyn Clock>,
+    /// The moves of the clock, after which events expire immediately.
+    pub advances: Advances,
+}
+
+/// Removes events whose lifetime is over.
+pub fn expire_events(store: &Arc<Store>, background: &Background, shutdown: &Shutdown, time: ExpiryTime) {
+    let ExpiryTime {
+        life,
+        clock,
+        mut advances,
+    } = time;
     if life.is_zero() {
         return;
     }
@@ -38,6 +55,7 @@ pub fn expire_events(store: &Arc<Store>, background: &Background, shutdown: &Shu
     };
     let noting = Noting {
         queue: Arc::clone(&queue),
+        clock: Arc::clone(&clock),
         life,
         begun: false,
     };
@@ -45,9 +63,12 @@ pub fn expire_events(store: &Arc<Store>, background: &Background, shutdown: &Shu
     let store = Arc::clone(store);
     let work = async move {
         loop {
-            tokio::time::sleep((life / 60).clamp(OFTEN, SELDOM)).await;
+            tokio::select! {
+                () = tokio::time::sleep((life / 60).clamp(OFTEN, SELDOM)) => {}
+                _ = advances.next() => {}
+            }
             read_found(&queue, life).await;
-            remove_due(&store, &queue).await;
+            remove_due(&store, &queue, &*clock).await;
         }
     };
     background.spawn_until_shutdown(background::OBSERVERS, "expiry of events", shutdown, work);
@@ -79,6 +100,7 @@ impl Queue {
 /// Informer that records writes.
 struct Noting {
     queue: Arc<Mutex<Queue>>,
+    clock: Arc<dyn Clock>,
     life: Duration,
     begun: bool,
 }
@@ -88,7 +110,7 @@ impl InformerHandler for Noting {
         let written = differences.iter().filter_map(|difference| difference.now.as_ref());
         let mut queue = self.queue.lock();
         if self.begun {
-            let Some(time) = SystemTime::now().checked_add(self.life) else {
+            let Some(time) = self.clock.now().checked_add(self.life) else {
                 return;
             };
             let due = written.map(|entry| Reverse((time, entry.key().clone(), entry.mod_revision())));
@@ -126,9 +148,9 @@ async fn read_found(queue: &Mutex<Queue>, life: Duration) {
     }
 }
 
-async fn remove_due(store: &Store, queue: &Mutex<Queue>) {
+async fn remove_due(store: &Store, queue: &Mutex<Queue>, clock: &dyn Clock) {
     loop {
-        let due = queue.lock().take_due(SystemTime::now());
+        let due = queue.lock().take_due(clock.now());
         if due.is_empty() {
             return;
         }
@@ -139,7 +161,7 @@ async fn remove_due(store: &Store, queue: &Mutex<Queue>) {
                 Ok(_) | Err(CommitError::GuardFailed { .. }) => {}
                 Err(error) => {
                     tracing::warn!(%key, %error, "an expired event cannot be deleted yet");
-                    let again = SystemTime::now() + SELDOM;
+                    let again = clock.now() + SELDOM;
                     queue.lock().due.push(Reverse((again, key, revision)));
                 }
             }
@@ -171,6 +193,7 @@ mod tests {
 
     use super::*;
     use crate::objects::Objects;
+    use crate::runtime::SystemClock;
 
     #[test]
     fn due_objects_are_taken_in_order_of_time() {
@@ -201,7 +224,7 @@ mod tests {
             queue.lock().due.push(Reverse(due));
         }
         put("again").await;
-        remove_due(&store, &queue).await;
+        remove_due(&store, &queue, &SystemClock).await;
         let left: Vec<String> = store
             .snapshot()
             .range(EVENTS.as_bytes())

@@ -7,6 +7,7 @@ pub mod faults;
 mod identifiers;
 pub mod long_work;
 pub mod shutdown;
+pub mod testing_clock;
 pub mod version;
 pub mod watch_gate;
 

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::runtime::faults::{WatchEnd, WatchFault};
+use crate::runtime::testing_clock::Advances;
 use crate::runtime::watch_gate::WatchPass;
 use crate::wire::in_flight::Seat;
 
@@ -121,9 +122,29 @@ pub struct WatchTesting {
     pub fault: Option<WatchFault>,
     /// Pass for the restores of checkpoints.
     pub pass: WatchPass,
+    /// Moves of the clock, which bring the end of the watch closer.
+    pub advances: Advances,
+}
+
+/// Change that concerns an open watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WatchChange {
+    /// All watches expire.
+    Expired,
+    /// The clock moves forward.
+    Advanced(Duration),
 }
 
 impl WatchTesting {
+    /// Waits for the next change.
+    pub(crate) async fn changed(&mut self) -> WatchChange {
+        tokio::select! {
+            biased;
+            () = self.pass.expired() => WatchChange::Expired,
+            by = self.advances.next() => WatchChange::Advanced(by),
+        }
+    }
+
     /// Returns the end of a watch that has sent `sent` events, if a fault ends it now.
     pub(crate) fn end_after(&self, sent: u32) -> Option<WatchEnd> {
         let end = self.fault.and_then(|fault| fault.end);

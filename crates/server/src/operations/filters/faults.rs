@@ -37,6 +37,7 @@ impl WithFaults<'_> {
             exchange.watch.set_testing(WatchTesting {
                 fault: found.watch,
                 pass: testing.checkpoints.gate.pass(),
+                advances: testing.clock.advances(),
             });
         }
         let error = found.answer.map(|fault| error(&fault, exchange));
@@ -157,6 +158,7 @@ mod tests {
         Testing {
             faults: Arc::new(faults),
             checkpoints: Arc::default(),
+            clock: Arc::default(),
         }
     }
 

@@ -33,6 +33,7 @@ use crate::objects::claims;
 use crate::operations::aggregation::Aggregator;
 use crate::operations::service::Service;
 use crate::runtime::shutdown::Shutdown;
+use crate::runtime::testing_clock::Advances;
 use crate::wire::body::RequestBody;
 
 pub use changes::{Change, Changes, Lost};
@@ -165,6 +166,12 @@ impl Client {
     /// Returns the time of day.
     pub fn time(&self) -> SystemTime {
         self.service.context.shared.clock.now()
+    }
+
+    /// Returns a receiver of the moves of the clock, which only tests cause.
+    pub fn advances(&self) -> Advances {
+        let testing = self.service.testing.as_ref();
+        testing.map(|testing| testing.clock.advances()).unwrap_or_default()
     }
 
     /// Returns the time of day in the format of `metadata` and conditions.

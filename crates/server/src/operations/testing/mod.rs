@@ -1,6 +1,7 @@
-//! Endpoints for tests, below `/testing/`: faults and checkpoints. Only a server that is started for tests has them.
+//! Endpoints for tests, below `/testing/`: faults, checkpoints and the clock. Only a server that is started for tests has them.
 
 mod checkpoints;
+mod clock;
 mod faults;
 
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use crate::http::ApiError;
 use crate::http::negotiation::Representation;
 use crate::http::response::{self, Response, page_not_found};
 use crate::runtime::faults::Faults;
+use crate::runtime::testing_clock::TestingClock;
 
 pub use checkpoints::{Checkpoints, MAX_CHECKPOINTS};
 
@@ -33,6 +35,8 @@ pub struct Testing {
     pub faults: Arc<Faults>,
     /// Checkpoints of the store.
     pub checkpoints: Arc<Checkpoints>,
+    /// Clock of the server.
+    pub clock: Arc<TestingClock>,
 }
 
 /// A request to an endpoint.
@@ -46,7 +50,7 @@ struct Call<'a> {
 impl Testing {
     /// Returns the paths of the endpoints.
     pub(super) fn paths() -> impl Iterator<Item = &'static str> {
-        ["/testing/checkpoints", "/testing/faults"].into_iter()
+        ["/testing/checkpoints", "/testing/clock", "/testing/faults"].into_iter()
     }
 
     /// Returns the answer to a request below `/testing/`.
@@ -69,6 +73,7 @@ impl Testing {
             ["checkpoints"] => checkpoints::collection(&self.checkpoints, context, &call),
             ["checkpoints", name] => checkpoints::single(&self.checkpoints, name, &call),
             ["checkpoints", name, "restore"] => checkpoints::restore(&self.checkpoints, context, name, &call).await,
+            ["clock"] => clock::respond(&self.clock, &call),
             ["faults"] => faults::collection(&self.faults, &call),
             ["faults", id] => faults::single(&self.faults, id, &call),
             _ => Ok(page_not_found()),

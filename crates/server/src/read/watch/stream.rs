@@ -17,7 +17,7 @@ use crate::http::ApiError;
 use crate::metrics::{ListedWatch, ShardedWatch};
 use crate::objects::Objects;
 use crate::read::items::{ListItems, TimeSlice};
-use crate::wire::fairness::{WatchHold, WatchTesting};
+use crate::wire::fairness::{WatchChange, WatchHold, WatchTesting};
 
 /// The interval of the bookmarks of a watch that requests them.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
@@ -150,8 +150,15 @@ impl Run {
                     self.watch.readable_changed = None;
                     return Some(self.fail(&ApiError::expired(PERMISSIONS_CHANGED)));
                 }
-                () = OptionFuture::from(self.testing.as_mut().map(|testing| testing.pass.expired())).map(drop),
-                    if self.testing.is_some() => return Some(self.expire()),
+                Some(change) = OptionFuture::from(self.testing.as_mut().map(|testing| testing.changed())),
+                    if self.testing.is_some() =>
+                {
+                    match change {
+                        WatchChange::Expired => return Some(self.expire()),
+                        WatchChange::Advanced(by) => self.advance(by),
+                    }
+                    continue;
+                }
                 event = self.watch.watcher.next() => Some(event),
                 () = OptionFuture::from(self.changed.as_mut()).map(drop), if self.changed.is_some() => return None,
             };
@@ -244,6 +251,12 @@ impl Run {
             _ => end,
         };
         self.alarm.as_mut().reset(next);
+    }
+
+    /// Brings the end of the watch closer, because the clock was moved.
+    fn advance(&mut self, by: Duration) {
+        self.watch.end = self.watch.end.checked_sub(by).unwrap_or_else(Instant::now);
+        self.set_alarm();
     }
 
     /// Ends the watch with the error 410.
