@@ -58,6 +58,12 @@ fn transcoding(criterion: &mut Criterion) {
             messages.encode(deployment, &value, &mut out)
         });
     });
+    group.bench_function("from stored JSON to protobuf by way of a record", |bench| {
+        bench.iter(|| {
+            out.clear();
+            messages.encode_text(deployment, black_box(DEPLOYMENT), &mut out)
+        });
+    });
     group.finish();
     criterion.bench_function("messages of all built-in types", |bench| {
         bench.iter(|| Messages::new(Arc::clone(&types)));

@@ -22,6 +22,9 @@ pub fn is_compact(text: &[u8]) -> bool {
 pub fn end_of_value(text: &[u8], at: usize) -> Option<usize> {
     match text.get(at)? {
         b'"' => end_of_string(text, at),
+        // Brackets without content are frequent, and scanning a block for the closing one costs more.
+        b'{' if text.get(at + 1) == Some(&b'}') => Some(at + 2),
+        b'[' if text.get(at + 1) == Some(&b']') => Some(at + 2),
         b'{' | b'[' => end_of_open_container(text, at + 1),
         _ => end_of_scalar(text, at),
     }
