@@ -218,7 +218,8 @@ pub(crate) async fn rehearse(flags: &mut Serve) -> Result<Rehearsal> {
     flags.audit.keep_nothing();
     let flags = &*flags;
     let trigger = ClosingTrigger(ShutdownTrigger::new());
-    let opened = store::open(flags, &registry, &kinds.apis).await?;
+    let testing = flags.testing.load()?;
+    let opened = store::open(flags, &registry, &kinds.apis, testing::store_clock(testing.as_ref())).await?;
     let (milestones, nodes) = (Milestones::default(), Arc::<NodeGraph>::default());
     let assembly = Assembly {
         flags,
@@ -232,6 +233,7 @@ pub(crate) async fn rehearse(flags: &mut Serve) -> Result<Rehearsal> {
         milestones: &milestones,
         reached,
         shutdown: trigger.0.shutdown(),
+        testing,
     };
     let (service, _) = assembly.service()?;
     let admission = &service.context.write.admission;

@@ -366,8 +366,9 @@ mod tests {
 
     #[test]
     fn text_finds_members_and_leaves_around_it() {
-        let set = Set::from_fields_v1(br#"{"f:a":{"f:b.c":{},"f:d":{"k:{\"n\":1}":{".":{},"f:e":{}}}},"f:atom":{}}"#);
-        let set = set.unwrap();
+        let parsed =
+            Set::from_fields_v1(br#"{"f:a":{"f:b.c":{},"f:d":{"k:{\"n\":1}":{".":{},"f:e":{}}}},"f:atom":{}}"#);
+        let set = parsed.unwrap();
         let found = |text: &str| PathText::parse(text).unwrap().find_in(&set).to_string();
         for text in [".a", ".a.b.c", ".a.d", ".a.d[n=1]", ".a.d[n=1].e", ".atom"] {
             assert_eq!(found(text), text);

@@ -267,11 +267,11 @@ impl FieldManager {
         };
         let (merged, mut left) = match merge(options.force) {
             Err(MergeError::Conflicts(conflicts)) => {
-                let left = match manager {
+                let not_inherited = match manager {
                     last_applied::MANAGER => self.not_inherited(&conflicts, &existing_typed),
                     _ => conflicts,
                 };
-                let left: MergeConflicts = (left.into_iter())
+                let left: MergeConflicts = (not_inherited.into_iter())
                     .filter(|conflict| !options.forces(&conflict.path))
                     .collect();
                 if !left.is_empty() && options.is_plain() {
@@ -353,8 +353,8 @@ impl FieldManager {
         for (name, owned) in before.iter().filter(|(name, _)| *name != applier) {
             let kept = managers.get(name).map(|kept| kept.set.clone()).unwrap_or_default();
             let lost = owned.set.difference(&kept);
-            let lost = lost.paths().filter(|path| !options.forces(path));
-            conflicts.extend(lost.map(|path| MergeConflict {
+            let unforced = lost.paths().filter(|path| !options.forces(path));
+            conflicts.extend(unforced.map(|path| MergeConflict {
                 manager: name.clone(),
                 path,
             }));

@@ -12,8 +12,8 @@ const SECRET: &str = "/api/v1/namespaces/default/secrets/s";
 const CONFIG_MAP: &str = "/api/v1/namespaces/default/configmaps/c";
 
 async fn start() -> (Server, Client) {
-    let server = tokio::task::spawn_blocking(|| Server::start(&Binary::debug().unwrap(), &[]).unwrap());
-    let server = server.await.unwrap();
+    let started = tokio::task::spawn_blocking(|| Server::start(&Binary::debug().unwrap(), &[]).unwrap());
+    let server = started.await.unwrap();
     let client = Client::new(&server).await;
     (server, client)
 }
@@ -120,10 +120,10 @@ async fn conflict_shows_owners_and_values_if_requested() {
     let mut connection = Target::new(&server).unwrap().connect().await.unwrap();
     let (accept, path) = ("application/vnd.kubernetes.protobuf", format!("{DEPLOYMENT}?{query}"));
     let body = Bytes::from(wish.to_string());
-    let answer = connection
+    let opened = connection
         .open_accepting(accept, Method::PATCH, &path, APPLY, body)
         .await;
-    let answer = answer.unwrap();
+    let answer = opened.unwrap();
     assert_eq!(answer.status(), StatusCode::CONFLICT);
     let bytes = answer.into_body().collect().await.unwrap().to_bytes();
     assert!(bytes.starts_with(b"k8s\0") && !String::from_utf8_lossy(&bytes).contains("requested"));

@@ -98,8 +98,8 @@ impl Conflict {
 
     /// Sets the field of the manifest to the existing value, so that both managers own it.
     pub(super) fn share_in(&self, manifest: &mut Value) -> Result<()> {
-        let stored = self.stored.clone();
-        let stored = stored.with_context(|| format!("the existing value of {} is not known", self.field))?;
+        let known = self.stored.clone();
+        let stored = known.with_context(|| format!("the existing value of {} is not known", self.field))?;
         let path = self.in_manifest(manifest)?;
         *value_at_mut(manifest, &path).context("the manifest has changed")? = stored;
         Ok(())

@@ -35,7 +35,7 @@ pub(crate) struct ApplyFlags {
     #[arg(short, long, value_name = "NAME")]
     namespace: Option<String>,
 
-    /// Take over this field and those below it without asking, such as .spec.replicas. May be repeated
+    /// Become the owner of this field and those below it without asking, such as .spec.replicas. May be repeated
     #[arg(long, value_name = "FIELD")]
     yes_to: Vec<String>,
 
@@ -137,9 +137,9 @@ async fn apply(flags: &ApplyFlags, access: &Access, yes_to: &[PathText], mut man
 
 /// The conflicts that an apply ignores.
 enum Forced {
-    /// Those about these fields.
+    /// Conflicts about these fields.
     Fields(Vec<String>),
-    /// All of them, for servers that cannot tell fields apart.
+    /// All conflicts, for servers that cannot tell fields apart.
     All,
 }
 
@@ -152,7 +152,7 @@ impl Forced {
     }
 }
 
-/// Decides about each conflict. Changes the manifest if others keep or share a field; returns the fields to take over.
+/// Decides about each conflict. Changes the manifest if others keep or share a field; returns the fields to force.
 fn decide(conflicts: &[Conflict], yes_to: &[PathText], manifest: &mut Value) -> Result<Vec<String>> {
     let decided: Vec<bool> = conflicts
         .iter()

@@ -147,8 +147,8 @@ impl Client {
             .header(header::ACCEPT, "application/json")
             .header(header::CONTENT_TYPE, "application/apply-patch+yaml");
         let Answer { status, body, .. } = self.ask(request, body, MAX_ANSWER).await?;
-        let value = json::parse(&body, &Limits::TRUSTED);
-        let value = value.with_context(|| format!("the server answered {status} without JSON"))?;
+        let parsed = json::parse(&body, &Limits::TRUSTED);
+        let value = parsed.with_context(|| format!("the server answered {status} without JSON"))?;
         Ok((status, value))
     }
 

@@ -44,7 +44,7 @@ pub(super) fn can_restrict(request: &ResourceRequest) -> bool {
 /// Returns the objects that the user of a denied request may read; `None` if the request is allowed.
 ///
 /// # Errors
-/// The denial if the user may read no object, or if it takes too many evaluations to know.
+/// The denial if the user may read no object, or if too many evaluations are needed to know.
 pub(super) async fn readable(
     context: &Arc<Context>,
     request: &mut ResourceRequest,
@@ -97,7 +97,7 @@ pub(super) struct Readable {
 }
 
 impl Readable {
-    /// Returns the same with the objects by the current permissions; `None` if it takes too many evaluations.
+    /// Returns the same with the objects by the current permissions; `None` if too many evaluations are needed.
     async fn evaluated(mut self) -> Option<Self> {
         // Roles that change during the evaluation lead to another one.
         self.generation = self.authorizer().generation();
@@ -177,7 +177,7 @@ impl Readable {
         own.flat_map(|rule| rule.resource_names).collect()
     }
 
-    /// Returns true if the user may do this; `None` if it takes too many questions to other servers.
+    /// Returns true if the user may do this; `None` if too many questions to other servers are needed.
     async fn is_allowed(&self, verb: &str, namespace: &str, name: &str, questions: &mut usize) -> Option<bool> {
         let target = AccessTarget::Resource(ResourceTarget {
             group: &self.resource.group,

@@ -512,8 +512,8 @@ mod tests {
             PatchOptions::parse(&Query::parse(query), patch_type).map_err(|error| error.to_string())
         };
         let apply = |query: &str| parse(&format!("fieldManager=a&{query}"), PatchType::Apply);
-        let options = apply("forceFields=.a,.b%5Bn=%22x%22%5D&forceFields=.c&unset=.d&conflictDetails=true");
-        let options = options.unwrap().apply;
+        let parsed = apply("forceFields=.a,.b%5Bn=%22x%22%5D&forceFields=.c&unset=.d&conflictDetails=true");
+        let options = parsed.unwrap().apply;
         let texts = |paths: &[PathText]| paths.iter().map(PathText::as_str).collect::<Vec<_>>().join(" ");
         assert_eq!(texts(&options.force_fields), ".a .b[n=\"x\"] .c");
         assert_eq!(texts(&options.unset), ".d");
