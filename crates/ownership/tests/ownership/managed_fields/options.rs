@@ -102,7 +102,7 @@ fn unset_field_leaves_managers_of_every_version() {
 fn unset_field_without_manager_needs_no_force() {
     let mut host = Host::widget();
     host.apply("alpha", "spec: {color: red}").unwrap();
-    host.live.as_mut().unwrap().set_at(&["spec", "size"], Value::Int(1));
+    host.existing.as_mut().unwrap().set_at(&["spec", "size"], Value::Int(1));
     with(&mut host, "{}", &unset(".spec.size")).unwrap();
     host.holds("spec: {color: red}");
 }
