@@ -112,8 +112,7 @@ impl Documents<'_> {
     }
 
     fn scalar(&mut self, scalar: Scalar, depth: usize) -> Value {
-        let schema = self.types.json_schema().map(Shape::Ref);
-        let schema = schema.filter(|_| depth < 12);
+        let schema = self.types.json_schema().filter(|_| depth < 12).map(Shape::Ref);
         match (scalar, self.random.below(3)) {
             (Scalar::Quantity, _) => self.random.one_of(&["0", "1500m", "2Gi"]).into(),
             (Scalar::IntOrString, 0) => "http".into(),
@@ -189,8 +188,8 @@ proptest! {
         let messages = built_in();
         let mut documents = Documents { types: messages.types(), random: Random(seed), odd: 50 };
         for name in ["io.k8s.api.apps.v1.Deployment", "io.k8s.api.core.v1.Pod", "io.k8s.api.core.v1.Secret"] {
-            let of = messages.types().id(name).unwrap();
-            let mut text = json::to_vec(&documents.of_type(of, 0));
+            let kind = messages.types().id(name).unwrap();
+            let mut text = json::to_vec(&documents.of_type(kind, 0));
             for _ in 0..20 {
                 let at = documents.random.below(text.len());
                 match documents.random.below(3) {
@@ -201,7 +200,7 @@ proptest! {
                 if text.is_empty() {
                     break;
                 }
-                invariants::text(&messages, of, &text);
+                invariants::text(&messages, kind, &text);
             }
         }
     }

@@ -29,12 +29,12 @@ pub(crate) fn from_json(messages: &Messages, text: &[u8]) -> Result<Vec<u8>, Api
 pub(crate) fn from_record(messages: &Messages, text: &[u8]) -> Option<Vec<u8>> {
     let (kind, rest) = text_behind(text, br#"{"kind":""#)?;
     let (api_version, _) = text_behind(rest, br#","apiVersion":""#)?;
-    let of = match (api_version, kind) {
+    let object_type = match (api_version, kind) {
         // Its items precede its metadata, against the order of the type.
         ("meta.k8s.io/v1beta1", "PartialObjectMetadataList") => return None,
         _ => type_of(messages.types(), api_version, kind)?,
     };
-    messages.envelope_of_text(of, api_version, kind, text)
+    messages.envelope_of_text(object_type, api_version, kind, text)
 }
 
 /// Returns the text between `head` and the next quote, and the bytes behind the quote.
@@ -93,9 +93,9 @@ pub(crate) fn message(messages: &Messages, api_version: &str, kind: &str, object
 
 /// Returns the message of an object of that version and kind with the JSON `text`, if it has a record.
 pub(crate) fn message_of_text(messages: &Messages, api_version: &str, kind: &str, text: &[u8]) -> Option<Vec<u8>> {
-    let of = type_of(messages.types(), api_version, kind)?;
+    let object_type = type_of(messages.types(), api_version, kind)?;
     let mut out = Vec::new();
-    messages.encode_text(of, text, &mut out)?;
+    messages.encode_text(object_type, text, &mut out)?;
     Some(out)
 }
 

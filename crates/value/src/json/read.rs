@@ -584,8 +584,8 @@ pub fn plain_run(bytes: &[u8]) -> usize {
     for block in blocks {
         let block = u8x16::new(*block);
         let is_control = block.min(u8x16::splat(0x1F)).cmp_eq(block);
-        let stops = block.cmp_eq(u8x16::splat(b'"')) | block.cmp_eq(u8x16::splat(b'\\')) | is_control;
-        let stops = stops.move_mask();
+        let is_stop = block.cmp_eq(u8x16::splat(b'"')) | block.cmp_eq(u8x16::splat(b'\\')) | is_control;
+        let stops = is_stop.move_mask();
         if stops != 0 {
             return run + stops.trailing_zeros() as usize;
         }
