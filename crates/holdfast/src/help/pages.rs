@@ -144,7 +144,6 @@ const PAGES: [CommandPage; 15] = [
             ("1", "It would not, for the reason on the standard error"),
             ("2", "The command line is invalid"),
         ],
-        ..EMPTY
     },
     CommandPage {
         command: "doctor",
