@@ -100,8 +100,8 @@ async fn requests_in_flight_finish_before_listening_stops() {
     let flags = ["--shutdown-send-retry-after"];
     let mut server = Server::start(&Binary::debug().unwrap(), &flags).unwrap();
     let target = Target::new(&server).unwrap();
-    let mut slow = target.connect().await.unwrap();
-    let slow = tokio::spawn(async move { slow.get(SLOW_READ, "").await.unwrap().status() });
+    let mut connection = target.connect().await.unwrap();
+    let slow = tokio::spawn(async move { connection.get(SLOW_READ, "").await.unwrap().status() });
     tokio::time::sleep(Duration::from_millis(500)).await;
 
     server.terminate();
@@ -133,12 +133,12 @@ async fn two_servers_listen_on_a_shared_port() {
         .local_addr()
         .unwrap()
         .port();
-    let port = format!("--secure-port={port}");
-    let flags = [port.as_str(), "--permit-port-sharing"];
+    let port_flag = format!("--secure-port={port}");
+    let flags = [port_flag.as_str(), "--permit-port-sharing"];
     let first = Server::start(&Binary::debug().unwrap(), &flags).unwrap();
     let second = Server::start(&Binary::debug().unwrap(), &flags).unwrap();
     assert!(Target::new(&second).is_ok() && Target::new(&first).is_ok());
-    let error = first.binary().rejection(&[port.as_str()]).unwrap();
+    let error = first.binary().rejection(&[port_flag.as_str()]).unwrap();
     assert!(error.contains("cannot listen on"), "{error}");
 }
 

@@ -94,7 +94,7 @@ const SERVER: CommandPage = CommandPage {
 };
 
 /// All pages.
-const PAGES: [CommandPage; 15] = [
+const PAGES: [CommandPage; 16] = [
     CommandPage {
         command: "",
         environment: &[KUBECONFIG, LOG, ENVTEST_CONTROLLERS],
@@ -169,6 +169,21 @@ const PAGES: [CommandPage; 15] = [
             (
                 "Show the same for a saved object",
                 "kubectl get deployment web -o yaml --show-managed-fields | holdfast blame -f -",
+            ),
+        ],
+        environment: &[KUBECONFIG],
+        ..EMPTY
+    },
+    CommandPage {
+        command: "apply",
+        examples: &[
+            (
+                "Apply the manifests of a folder, and decide about each conflict on the terminal",
+                "holdfast apply --server-side -f deploy/",
+            ),
+            (
+                "Take over a field without a question",
+                "holdfast apply --server-side -f web.yaml --yes-to=.spec.replicas",
             ),
         ],
         environment: &[KUBECONFIG],
