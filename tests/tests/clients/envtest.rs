@@ -170,12 +170,12 @@ fn flags_of_kube_apiserver_are_taken_and_others_end_the_start() {
         String::from_utf8_lossy(&rejected.stderr).contains("--no-such-flag"),
         "{rejected:?}"
     );
-    let flag = "--tls-curve-preferences=X25519";
+    let flag = "--egress-selector-config-file=egress.yaml";
     let rejected = Command::new(&api_server).arg(flag).output().unwrap();
     assert!(!rejected.status.success());
     let log = String::from_utf8_lossy(&rejected.stderr).into_owned();
     assert!(
-        log.contains("not supported by Holdfast yet: --tls-curve-preferences"),
+        log.contains("not supported by Holdfast yet: --egress-selector-config-file"),
         "{log}"
     );
     let rejected = Command::new(&api_server).output().unwrap();
