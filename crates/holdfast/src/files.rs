@@ -81,6 +81,21 @@ pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
     write().with_context(|| format!("cannot write {}", path.display()))
 }
 
+/// Splits a text into its non-empty YAML documents.
+pub(crate) fn documents(text: &str) -> Vec<String> {
+    let mut all = vec![String::new()];
+    for line in text.lines() {
+        if line.strip_prefix("---").is_some_and(|rest| rest.trim().is_empty()) {
+            all.push(String::new());
+        } else if let Some(last) = all.last_mut() {
+            last.push_str(line);
+            last.push('\n');
+        }
+    }
+    all.retain(|document| !document.trim().is_empty());
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

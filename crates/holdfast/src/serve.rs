@@ -12,12 +12,14 @@ use holdfast_audit::Auditor;
 use holdfast_authorization::node::NodeGraph;
 use holdfast_controllers::{ControllerContext, Election, Selection, run_pod_notice};
 use holdfast_kind_tables::features::{Feature, FeatureGates};
+use holdfast_resource::Registry;
 use holdfast_server::objects::expiry::{self, ExpiryTime};
 use holdfast_server::objects::{Store, claims};
 use holdfast_server::operations::fairness;
 use holdfast_server::operations::node_graph;
 use holdfast_server::operations::service::Service;
 use holdfast_server::operations::start;
+use holdfast_server::operations::testing::Testing;
 use holdfast_server::runtime::drain::RequestDrain;
 use holdfast_server::runtime::shutdown::{Shutdown, ShutdownTrigger};
 use holdfast_server::wire::connection::{self, CurrentTls, Limits};
@@ -33,7 +35,7 @@ use crate::flags::Serve;
 use crate::health::Milestones;
 use crate::presence::{self, Presence, RELEASE_LIMIT};
 use crate::service::Assembly;
-use crate::store;
+use crate::store::{self, Opened};
 use crate::testing;
 use crate::waiting::Waiting;
 use crate::{audit, compatible, encryption, files, logging, reload, validation};
@@ -111,6 +113,53 @@ impl Started {
     }
 }
 
+/// Configuration of a server before its store is opened.
+struct Base {
+    settings: Settings,
+    kinds: holdfast_kinds::Config,
+    registry: Arc<ArcSwap<Registry>>,
+    reached: SocketAddr,
+}
+
+impl Base {
+    fn new(flags: &Serve, settings: Settings, reached: SocketAddr) -> Result<Self> {
+        let kinds = settings.kinds(flags, reached)?;
+        let built_in = holdfast_kinds::registry(&kinds).context("cannot read the built-in kinds")?;
+        Ok(Self {
+            settings,
+            kinds,
+            registry: Arc::new(ArcSwap::from_pointee(built_in)),
+            reached,
+        })
+    }
+
+    /// Returns the parts of the service on the opened store.
+    fn assembly<'a>(
+        &'a self,
+        flags: &'a Serve,
+        opened: &'a Opened,
+        nodes: &'a Arc<NodeGraph>,
+        milestones: &'a Milestones,
+        shutdown: Shutdown,
+        testing: Option<Arc<Testing>>,
+    ) -> Assembly<'a> {
+        Assembly {
+            flags,
+            registry: Arc::clone(&self.registry),
+            opened,
+            kinds: &self.kinds,
+            nodes,
+            gates: &self.settings.gates,
+            controllers: &self.settings.controllers,
+            authorization: &self.settings.authorization,
+            milestones,
+            reached: self.reached,
+            shutdown,
+            testing,
+        }
+    }
+}
+
 /// Starts a server: opens the store, creates what is missing, and accepts connections. `None` if `cancelled` completes
 /// while the store is opened.
 pub(crate) async fn start_server<T>(flags: &Serve, cancelled: impl Future<Output = T>) -> Result<Option<Started>> {
@@ -119,50 +168,37 @@ pub(crate) async fn start_server<T>(flags: &Serve, cancelled: impl Future<Output
     let url = format!("https://{reached}");
     // A failed start stops the tasks that already run. Only the reason for the failure is worth reporting.
     let trigger = ClosingTrigger(ShutdownTrigger::new());
-    let kinds = settings.kinds(flags, reached)?;
-    let built_in = holdfast_kinds::registry(&kinds).context("cannot read the built-in kinds")?;
-    let registry = Arc::new(ArcSwap::from_pointee(built_in));
+    let base = Base::new(flags, settings, reached)?;
     // The store's lock is acquired first: nothing in the directory is written while another process holds it.
     if !flags.in_memory {
         files::private_folder(&flags.data_dir)?;
     }
-    let (listener, waiting) = wait_for_store(flags, listener, &url, &settings.rules).await?;
+    let (listener, waiting) = wait_for_store(flags, listener, &url, &base.settings.rules).await?;
     let testing = flags.testing.load()?;
     let store_clock = testing::store_clock(testing.as_ref());
     let opened = tokio::select! {
-        opened = store::open(flags, &registry, &kinds.apis, store_clock) => opened,
+        opened = store::open(flags, &base.registry, &base.kinds.apis, store_clock) => opened,
         _ = cancelled => return Ok(None),
     };
     drop(waiting);
     let opened = opened?;
     // At a first start, certificates and the initial objects wait for different things, so they are created
     // concurrently.
-    let certificates = certificates(flags, &url, settings.rules.clone());
+    let certificates = certificates(flags, &url, base.settings.rules.clone());
     let milestones = Milestones::default();
     let nodes = Arc::<NodeGraph>::default();
-    let assembly = Assembly {
-        flags,
-        registry,
-        opened: &opened,
-        kinds: &kinds,
-        nodes: &nodes,
-        gates: &settings.gates,
-        controllers: &settings.controllers,
-        authorization: &settings.authorization,
-        milestones: &milestones,
-        reached,
-        shutdown: trigger.0.shutdown(),
-        testing,
-    };
+    let assembly = base.assembly(flags, &opened, &nodes, &milestones, trigger.0.shutdown(), testing);
     let (service, aggregation) = assembly.service()?;
     prepare(flags, &service, &aggregation, &milestones).await?;
-    if settings.authorization.has(AuthorizationMode::Node) {
+    if base.settings.authorization.has(AuthorizationMode::Node) {
         node_graph::follow(&service.context, &nodes);
     }
     let static_admission = flags
         .static_admission
-        .read(kinds.features, &service.context.write.admission)?;
-    static_admission.begin(&service, &kinds, &settings.host).await?;
+        .read(base.kinds.features, &service.context.write.admission)?;
+    static_admission
+        .begin(&service, &base.kinds, &base.settings.host)
+        .await?;
     let certificates = certificates.await.context("cannot make certificates")??;
     if let Some(end) = certificates.end {
         milestones.certificate_end.get_or_init(|| end);
@@ -186,7 +222,7 @@ pub(crate) async fn start_server<T>(flags: &Serve, cancelled: impl Future<Output
         service,
         trigger,
         server,
-        settings,
+        settings: base.settings,
         reached,
     }))
 }
@@ -206,11 +242,9 @@ pub(crate) struct Rehearsal {
 pub(crate) async fn rehearse(flags: &mut Serve) -> Result<Rehearsal> {
     let settings = Settings::read(flags)?;
     let reached = SocketAddr::new(reached_at(flags), flags.secure_port);
-    let kinds = settings.kinds(flags, reached)?;
-    let built_in = holdfast_kinds::registry(&kinds).context("cannot read the built-in kinds")?;
-    let registry = Arc::new(ArcSwap::from_pointee(built_in));
+    let base = Base::new(flags, settings, reached)?;
     flags.storage.check()?;
-    flags.storage.etcd(&registry, &kinds.apis, None)?;
+    flags.storage.etcd(&base.registry, &base.kinds.apis, None)?;
     flags.storage.etcd_servers.clear();
     flags.storage.etcd_servers_overrides.clear();
     flags.in_memory = true;
@@ -219,32 +253,27 @@ pub(crate) async fn rehearse(flags: &mut Serve) -> Result<Rehearsal> {
     let flags = &*flags;
     let trigger = ClosingTrigger(ShutdownTrigger::new());
     let testing = flags.testing.load()?;
-    let opened = store::open(flags, &registry, &kinds.apis, testing::store_clock(testing.as_ref())).await?;
-    let (milestones, nodes) = (Milestones::default(), Arc::<NodeGraph>::default());
-    let assembly = Assembly {
+    let opened = store::open(
         flags,
-        registry,
-        opened: &opened,
-        kinds: &kinds,
-        nodes: &nodes,
-        gates: &settings.gates,
-        controllers: &settings.controllers,
-        authorization: &settings.authorization,
-        milestones: &milestones,
-        reached,
-        shutdown: trigger.0.shutdown(),
-        testing,
-    };
+        &base.registry,
+        &base.kinds.apis,
+        testing::store_clock(testing.as_ref()),
+    )
+    .await?;
+    let (milestones, nodes) = (Milestones::default(), Arc::<NodeGraph>::default());
+    let assembly = base.assembly(flags, &opened, &nodes, &milestones, trigger.0.shutdown(), testing);
     let (service, _) = assembly.service()?;
     let admission = &service.context.write.admission;
     let plugins = admission.names().map(|name| name.to_string()).collect();
-    let static_admission = flags.static_admission.read(kinds.features, admission)?;
-    static_admission.begin(&service, &kinds, &settings.host).await?;
-    let made = certificates(flags, &format!("https://{reached}"), settings.rules.clone()).await;
+    let static_admission = flags.static_admission.read(base.kinds.features, admission)?;
+    static_admission
+        .begin(&service, &base.kinds, &base.settings.host)
+        .await?;
+    let made = certificates(flags, &format!("https://{reached}"), base.settings.rules.clone()).await;
     load_tls(flags, &made.context("cannot make certificates")??.tls)?;
     Ok(Rehearsal {
-        controllers: settings.controllers.names().collect(),
-        gates: settings.gates,
+        controllers: base.settings.controllers.names().collect(),
+        gates: base.settings.gates,
         plugins,
     })
 }

@@ -57,15 +57,8 @@ fn text_of(path: &Path) -> Result<String> {
 
 /// Adds the objects of each document.
 fn parse(text: &str, manifests: &mut Vec<Value>) -> Result<()> {
-    let mut document = String::new();
-    for line in text.lines().chain(["---"]) {
-        if line.strip_prefix("---").is_none_or(|rest| !rest.trim().is_empty()) {
-            document.push_str(line);
-            document.push('\n');
-            continue;
-        }
+    for document in files::documents(text) {
         let object = yaml::parse(document.as_bytes(), &Limits::REQUEST)?;
-        document.clear();
         let items = object.get("items").and_then(Value::as_list);
         match (object.str_at(&["kind"]), items) {
             _ if object.is_null() => {}

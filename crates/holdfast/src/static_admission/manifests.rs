@@ -10,6 +10,7 @@ use holdfast_value::{Limits, Value, yaml};
 use sha2::{Digest as _, Sha256};
 
 use super::{Plugin, read_file};
+use crate::files;
 use crate::reload::{self, FileState};
 
 /// Required suffix of names in files, which no other objects may have.
@@ -92,7 +93,7 @@ pub(super) fn read(folder: &Path, plugin: Plugin) -> Result<(Vec<Manifest>, Stri
         digest.update(&bytes);
         digest.update([0]);
         let text = String::from_utf8(bytes).map_err(|error| format!("error loading {}: {error}", path.display()))?;
-        for document in documents(&text) {
+        for document in files::documents(&text) {
             let object = yaml::parse(document.as_bytes(), &Limits::default()).map_err(|error| error.to_string());
             let taken = object.and_then(|object| found.take(object, &path, 0));
             taken.map_err(|why| format!("error loading {}: {why}", path.display()))?;
@@ -106,21 +107,6 @@ pub(super) fn read(folder: &Path, plugin: Plugin) -> Result<(Vec<Manifest>, Stri
         false => format!("sha256:{}", HEXLOWER.encode(&digest.finalize())),
     };
     Ok((manifests, hash))
-}
-
-/// Splits a text into its non-empty documents.
-fn documents(text: &str) -> Vec<String> {
-    let mut all = vec![String::new()];
-    for line in text.lines() {
-        if line.strip_prefix("---").is_some_and(|rest| rest.trim().is_empty()) {
-            all.push(String::new());
-        } else if let Some(last) = all.last_mut() {
-            last.push_str(line);
-            last.push('\n');
-        }
-    }
-    all.retain(|document| !document.trim().is_empty());
-    all
 }
 
 struct Found {
