@@ -8,7 +8,6 @@ use http::request::Parts;
 
 use super::{Completion, Exchange, Filter, Step};
 use crate::http::response::{self, Response};
-use crate::operations::loopback;
 use crate::runtime::drain::RequestDrain;
 use crate::wire::connection::LastOnConnection;
 
@@ -32,7 +31,7 @@ impl Filter for WithRetryAfter<'_> {
         let Some(drain) = self.drain else {
             return Step::Pass;
         };
-        if exchange.peer == Some(loopback::OWN_ADDRESS) || is_exempt(&exchange.head) {
+        if exchange.is_own() || is_exempt(&exchange.head) {
             return Step::Pass;
         }
         if exchange.is_long_running {
@@ -78,6 +77,7 @@ mod tests {
 
     use super::super::testing::{Reply, exchange, with_header};
     use super::*;
+    use crate::operations::loopback;
 
     async fn answer(drain: &Arc<RequestDrain>, exchange: &mut Exchange<'_>) -> Response {
         Reply::OK

@@ -18,6 +18,7 @@ use crate::http::response::{self, Response};
 use crate::identity::ClientCertificate;
 use crate::metrics::Recording;
 use crate::operations::audit::AuditRecord;
+use crate::operations::loopback;
 use crate::runtime::drain::RunningRequest;
 use crate::runtime::faults::Fault;
 use crate::wire::body::RequestBody;
@@ -120,6 +121,11 @@ impl<'c> Exchange<'c> {
             watch: WatchHold::default(),
             faults_after_write: Vec::new(),
         }
+    }
+
+    /// True for requests of the server itself, by its [loopback] client.
+    pub(in crate::operations) fn is_own(&self) -> bool {
+        self.peer == Some(loopback::OWN_ADDRESS)
     }
 
     /// Moves the body out.

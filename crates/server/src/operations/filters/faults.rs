@@ -11,7 +11,6 @@ use crate::http::headers;
 use crate::http::response::Response;
 use crate::http::status::{RETRY_SECONDS, TOO_MANY};
 use crate::identity::CREDENTIAL;
-use crate::operations::loopback::OWN_ADDRESS;
 use crate::operations::testing::{self, Testing};
 use crate::runtime::faults::{Action, Fault, FaultRequest, Faults, RequestFaults};
 use crate::wire::fairness::WatchTesting;
@@ -87,7 +86,7 @@ fn of_request(faults: &Faults, exchange: &Exchange<'_>) -> RequestFaults {
         user: user.map_or("", |user| &user.name),
         credentials: credentials.map_or(&[], |(_, ids)| ids),
         user_agent: &agent,
-        is_own: exchange.peer == Some(OWN_ADDRESS),
+        is_own: exchange.is_own(),
         ..FaultRequest::default()
     };
     if let Some(target) = &exchange.info.resource {
