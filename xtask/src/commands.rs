@@ -88,6 +88,10 @@ fn run_package(name: &str, arguments: &[OsString]) -> Result<()> {
         .current_dir(root())
         .status()
         .with_context(|| program.display().to_string())?;
-    ensure!(status.success(), "{name} {} failed", arguments.join(OsStr::new(" ")).display());
+    ensure!(
+        status.success(),
+        "{name} {} failed",
+        arguments.join(OsStr::new(" ")).display()
+    );
     Ok(())
 }

@@ -53,8 +53,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("two files are needed".into());
     };
     let (one, two) = (fs::read_to_string(first)?, fs::read_to_string(second)?);
-    let first = Applier { name: first, manifest: &one };
-    let second = Applier { name: second, manifest: &two };
+    let first = Applier {
+        name: first,
+        manifest: &one,
+    };
+    let second = Applier {
+        name: second,
+        manifest: &two,
+    };
     for line in apply_in_turn(&first, &second)? {
         writeln!(std::io::stdout(), "{line}")?;
     }
@@ -66,8 +72,14 @@ mod tests {
     use super::*;
 
     fn lines(first: &str, second: &str) -> Vec<String> {
-        let platform = Applier { name: "platform", manifest: first };
-        let team = Applier { name: "team", manifest: second };
+        let platform = Applier {
+            name: "platform",
+            manifest: first,
+        };
+        let team = Applier {
+            name: "team",
+            manifest: second,
+        };
         apply_in_turn(&platform, &team).unwrap()
     }
 

@@ -53,10 +53,13 @@ pub(super) fn write_stores(table: &str) -> Result<()> {
 
 /// Returns the rows for README: the embedded store and the reference.
 fn front(stores: &str) -> String {
-    let mut text = "| one run on one machine with 2 cores | Holdfast | kube-apiserver 1.36 on etcd |\n|---|---:|---:|\n".to_owned();
+    let mut text =
+        "| one run on one machine with 2 cores | Holdfast | kube-apiserver 1.36 on etcd |\n|---|---:|---:|\n"
+            .to_owned();
     for line in stores.lines() {
         let mut cells = line.trim_matches('|').split('|').map(str::trim);
-        let (Some(title), Some(embedded), Some(_), Some(reference)) = (cells.next(), cells.next(), cells.next(), cells.next())
+        let (Some(title), Some(embedded), Some(_), Some(reference)) =
+            (cells.next(), cells.next(), cells.next(), cells.next())
         else {
             continue;
         };

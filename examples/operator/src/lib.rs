@@ -74,7 +74,8 @@ pub async fn install(client: &Client) -> Result<()> {
     let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
     let crd = Website::crd();
     let name = crd.name_any();
-    crds.patch(&name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(&crd)).await?;
+    crds.patch(&name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(&crd))
+        .await?;
     await_condition(crds, &name, conditions::is_crd_established()).await?;
     Ok(())
 }

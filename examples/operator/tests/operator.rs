@@ -28,7 +28,11 @@ impl Environment {
         let client = Client::new(server.connection(), "default");
         install(&client).await?;
         let operator = tokio::spawn(run(client.clone()));
-        Ok(Self { server, client, operator })
+        Ok(Self {
+            server,
+            client,
+            operator,
+        })
     }
 
     async fn end(self) -> Result<()> {
@@ -69,7 +73,9 @@ impl Environment {
             })
         };
         let waiting = await_condition(self.websites(), "shop", is_observed);
-        tokio::time::timeout(WAIT_TIMEOUT, waiting).await??.context("the website is gone")
+        tokio::time::timeout(WAIT_TIMEOUT, waiting)
+            .await??
+            .context("the website is gone")
     }
 }
 
@@ -81,7 +87,10 @@ async fn website_gets_a_page_and_a_deployment() -> Result<()> {
     assert_eq!(page.data.context("data")?["index.html"], "Hello");
     let deployment = environment.deployments().get("shop").await?;
     assert_eq!(deployment.spec.as_ref().and_then(|spec| spec.replicas), Some(2));
-    let managers = deployment.managed_fields().iter().filter_map(|entry| entry.manager.as_deref());
+    let managers = deployment
+        .managed_fields()
+        .iter()
+        .filter_map(|entry| entry.manager.as_deref());
     assert_eq!(managers.collect::<Vec<_>>(), [MANAGER]);
     environment.end().await
 }
@@ -93,8 +102,7 @@ async fn changed_deployment_is_reconciled() -> Result<()> {
     let deployments = environment.deployments();
     let patch = Patch::Merge(json!({"spec": {"replicas": 7}}));
     deployments.patch("shop", &PatchParams::default(), &patch).await?;
-    let is_restored =
-        |object: Option<&Deployment>| object.and_then(|object| object.spec.as_ref()?.replicas) == Some(2);
+    let is_restored = |object: Option<&Deployment>| object.and_then(|object| object.spec.as_ref()?.replicas) == Some(2);
     tokio::time::timeout(WAIT_TIMEOUT, await_condition(deployments, "shop", is_restored)).await??;
     environment.end().await
 }
@@ -115,7 +123,10 @@ async fn website_with_too_many_replicas_is_rejected() -> Result<()> {
     let environment = Environment::start().await?;
     environment.create("Hello").await?;
     let patch = Patch::Merge(json!({"spec": {"replicas": 11}}));
-    let rejected = environment.websites().patch("shop", &PatchParams::default(), &patch).await;
+    let rejected = environment
+        .websites()
+        .patch("shop", &PatchParams::default(), &patch)
+        .await;
     let error = rejected.err().context("the patch succeeded")?;
     assert!(error.to_string().contains("spec.replicas"), "{error}");
     environment.end().await

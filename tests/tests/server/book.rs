@@ -212,7 +212,9 @@ fn pictures_have_titles_and_dark_colours() {
 /// Returns the cells of the rows of all tables of a document, by the title of the row.
 fn rows(document: &str) -> Vec<(String, Vec<String>)> {
     let text = fs::read_to_string(root().join(document)).unwrap();
-    let rows = text.lines().filter(|line| line.starts_with("| ") && line.ends_with('|'));
+    let rows = text
+        .lines()
+        .filter(|line| line.starts_with("| ") && line.ends_with('|'));
     rows.filter_map(|line| {
         let mut cells = line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned());
         Some((cells.next()?, cells.filter(|cell| !cell.is_empty()).collect()))
@@ -234,7 +236,10 @@ fn figures_of_the_comparison_are_the_measured_ones() {
         }
         count += 1;
         let is_measured = |cells: &[String], all: &[String]| cells.iter().all(|cell| all.contains(cell));
-        assert!(same_title.iter().any(|(_, all)| is_measured(&cells, all)), "{title}: {cells:?}");
+        assert!(
+            same_title.iter().any(|(_, all)| is_measured(&cells, all)),
+            "{title}: {cells:?}"
+        );
     }
     assert!(count >= 12, "{count}");
 }
@@ -255,9 +260,17 @@ fn alerts_use_existing_metrics_and_are_described() {
             alerts += 1;
         }
         let prefixes = ["apiserver_", "kubernetes_", "process_", "workqueue_"];
-        for name in words(line).iter().filter(|word| prefixes.iter().any(|prefix| word.starts_with(prefix))) {
-            let family = name.trim_end_matches("_bucket").trim_end_matches("_count").trim_end_matches("_sum");
-            let is_listed = [name.as_str(), family].iter().any(|name| metrics.contains(&format!("| `{name}` |")));
+        for name in words(line)
+            .iter()
+            .filter(|word| prefixes.iter().any(|prefix| word.starts_with(prefix)))
+        {
+            let family = name
+                .trim_end_matches("_bucket")
+                .trim_end_matches("_count")
+                .trim_end_matches("_sum");
+            let is_listed = [name.as_str(), family]
+                .iter()
+                .any(|name| metrics.contains(&format!("| `{name}` |")));
             assert!(is_listed, "{name}");
         }
     }

@@ -12,7 +12,11 @@ use test_support::{free_address, needs};
 fn run(example: &str) -> String {
     let binary = Binary::debug().unwrap();
     let folder = tempfile::tempdir().unwrap();
-    script(folder.path(), "holdfast", &format!("exec {} \"$@\"\n", binary.path().display()));
+    script(
+        folder.path(),
+        "holdfast",
+        &format!("exec {} \"$@\"\n", binary.path().display()),
+    );
     let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
     let demo = root().join("examples").join(example).join("demo.sh");
     let mut command = binary.command();
@@ -38,7 +42,11 @@ fn two_appliers_share_objects_and_conflict() {
 #[test]
 fn platform_api_serves_a_team_within_its_rights() {
     let output = run("platform-api");
-    for line in ["a database never shrinks", "exceeded quota: databases", "database.platform.example.com \"orders\" deleted"] {
+    for line in [
+        "a database never shrinks",
+        "exceeded quota: databases",
+        "database.platform.example.com \"orders\" deleted",
+    ] {
         assert!(output.contains(line), "{line}: {output}");
     }
     assert!(output.ends_with("done\n"), "{output}");
@@ -63,7 +71,13 @@ fn each_example_is_described() {
 #[test]
 fn page_of_the_platform_api_writes_text_only() {
     let page = fs::read_to_string(root().join("examples/platform-api/ui.html")).unwrap();
-    for dangerous in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("] {
+    for dangerous in [
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+    ] {
         assert!(!page.contains(dangerous), "{dangerous}");
     }
     assert!(page.lines().count() <= 100);
@@ -72,7 +86,12 @@ fn page_of_the_platform_api_writes_text_only() {
 /// Parses the scripts of packages and examples.
 #[test]
 fn scripts_have_no_syntax_errors() {
-    for name in ["packaging/check.sh", "examples/gitops/demo.sh", "examples/platform-api/demo.sh", "examples/platform-api/controller.sh"] {
+    for name in [
+        "packaging/check.sh",
+        "examples/gitops/demo.sh",
+        "examples/platform-api/demo.sh",
+        "examples/platform-api/controller.sh",
+    ] {
         let output = Command::new("bash").arg("-n").arg(root().join(name)).output().unwrap();
         assert!(output.status.success(), "{name}: {output:?}");
     }

@@ -63,7 +63,10 @@ pub(crate) fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
 /// Name of the archive of a binary.
 pub(crate) fn name(release: &Release, binary: &Binary) -> String {
     let target = &binary.target;
-    format!("holdfast-{}-{}-{}.tar.gz", release.version, target.system, target.architecture)
+    format!(
+        "holdfast-{}-{}-{}.tar.gz",
+        release.version, target.system, target.architecture
+    )
 }
 
 /// Adds an archive for each binary, with licence, completions and manual pages.
@@ -79,7 +82,11 @@ pub(crate) fn add(release: &mut Release, binaries: &[Binary], documents: &[Docum
         }];
         for (name, text) in TEXTS.iter().zip(&texts) {
             let bytes = text.as_ref().map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
-            entries.push(Entry { path: format!("{folder}/{name}"), mode: FILE_MODE, bytes });
+            entries.push(Entry {
+                path: format!("{folder}/{name}"),
+                mode: FILE_MODE,
+                bytes,
+            });
         }
         for document in documents {
             entries.push(Entry {
@@ -102,7 +109,11 @@ mod tests {
 
     #[test]
     fn archives_of_the_same_files_are_the_same() {
-        let entries = [Entry { path: "a/program".to_owned(), mode: PROGRAM_MODE, bytes: b"text" }];
+        let entries = [Entry {
+            path: "a/program".to_owned(),
+            mode: PROGRAM_MODE,
+            bytes: b"text",
+        }];
         let make = || gzip(&tar(&["data"], &entries, 1_700_000_000, 65_532).unwrap()).unwrap();
         assert_eq!(make(), make());
         let bytes = make();
@@ -114,11 +125,23 @@ mod tests {
             entry.read_to_string(&mut content).unwrap();
             let header = entry.header();
             let path = entry.path().unwrap().display().to_string();
-            found.push((path, header.mode().unwrap(), header.uid().unwrap(), header.mtime().unwrap(), content));
+            found.push((
+                path,
+                header.mode().unwrap(),
+                header.uid().unwrap(),
+                header.mtime().unwrap(),
+                content,
+            ));
         }
         let expected = [
             ("data/".to_owned(), PROGRAM_MODE, 65_532, 1_700_000_000, String::new()),
-            ("a/program".to_owned(), PROGRAM_MODE, 65_532, 1_700_000_000, "text".to_owned()),
+            (
+                "a/program".to_owned(),
+                PROGRAM_MODE,
+                65_532,
+                1_700_000_000,
+                "text".to_owned(),
+            ),
         ];
         assert_eq!(found, expected);
     }

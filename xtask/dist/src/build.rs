@@ -61,7 +61,17 @@ fn build(target: Target, profile: &str) -> Result<Binary> {
     let command = if target.is_foreign() { "zigbuild" } else { "build" };
     let mut cargo = Command::new("cargo");
     cargo
-        .args([command, "--locked", "--package", "holdfast", "--bin", "holdfast", "--profile", profile, "--target"])
+        .args([
+            command,
+            "--locked",
+            "--package",
+            "holdfast",
+            "--bin",
+            "holdfast",
+            "--profile",
+            profile,
+            "--target",
+        ])
         .arg(target.triple())
         // Debug information is four fifths of a binary.
         .env("CARGO_PROFILE_DIST_STRIP", "symbols")
@@ -90,7 +100,10 @@ pub(crate) fn documents(binaries: &[Binary]) -> Result<Documents> {
         });
     }
     let folder = tempfile::tempdir()?;
-    printed(&binary.path, [OsStr::new("man"), OsStr::new("--dir"), folder.path().as_os_str()])?;
+    printed(
+        &binary.path,
+        [OsStr::new("man"), OsStr::new("--dir"), folder.path().as_os_str()],
+    )?;
     let mut pages: Vec<PathBuf> = fs::read_dir(folder.path())?
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<Result<_, _>>()?;
@@ -98,7 +111,11 @@ pub(crate) fn documents(binaries: &[Binary]) -> Result<Documents> {
     for page in pages {
         let name = page.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let bytes = fs::read(&page)?;
-        documents.push(Document { folder: "man", name, bytes });
+        documents.push(Document {
+            folder: "man",
+            name,
+            bytes,
+        });
     }
     Ok(documents)
 }

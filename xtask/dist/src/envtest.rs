@@ -25,7 +25,10 @@ pub(crate) fn add(release: &mut Release, binaries: &[Binary]) -> Result<()> {
     let mut index = format!("releases:\n  v{}:\n", release.kubernetes);
     for binary in binaries {
         let target = &binary.target;
-        let name = format!("envtest-v{}-{}-{}.tar.gz", release.kubernetes, target.system, target.architecture);
+        let name = format!(
+            "envtest-v{}-{}-{}.tar.gz",
+            release.kubernetes, target.system, target.architecture
+        );
         let entries = PROGRAMS.map(|program| Entry {
             path: format!("{FOLDER}/{program}"),
             mode: PROGRAM_MODE,

@@ -50,7 +50,10 @@ impl Blobs {
 
 /// Adds the image of all binaries for Linux as an archive of its layout.
 pub(crate) fn add(release: &mut Release, binaries: &[Binary]) -> Result<()> {
-    let for_linux: Vec<&Binary> = binaries.iter().filter(|binary| binary.target.system == "linux").collect();
+    let for_linux: Vec<&Binary> = binaries
+        .iter()
+        .filter(|binary| binary.target.system == "linux")
+        .collect();
     if for_linux.is_empty() {
         return Ok(());
     }
@@ -67,11 +70,23 @@ pub(crate) fn add(release: &mut Release, binaries: &[Binary]) -> Result<()> {
     root["annotations"] = json!({"org.opencontainers.image.ref.name": release.version});
     let root = serde_json::to_vec(&json!({"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": [root]}))?;
     let mut entries = vec![
-        Entry { path: "oci-layout".to_owned(), mode: FILE_MODE, bytes: br#"{"imageLayoutVersion":"1.0.0"}"# },
-        Entry { path: "index.json".to_owned(), mode: FILE_MODE, bytes: &root },
+        Entry {
+            path: "oci-layout".to_owned(),
+            mode: FILE_MODE,
+            bytes: br#"{"imageLayoutVersion":"1.0.0"}"#,
+        },
+        Entry {
+            path: "index.json".to_owned(),
+            mode: FILE_MODE,
+            bytes: &root,
+        },
     ];
     for (digest, bytes) in &blobs.blobs {
-        entries.push(Entry { path: format!("blobs/sha256/{digest}"), mode: FILE_MODE, bytes });
+        entries.push(Entry {
+            path: format!("blobs/sha256/{digest}"),
+            mode: FILE_MODE,
+            bytes,
+        });
     }
     let bytes = tar(&["blobs", "blobs/sha256"], &entries, release.time, 0)?;
     release.put(&format!("holdfast-{}-oci.tar", release.version), &bytes)
@@ -79,9 +94,22 @@ pub(crate) fn add(release: &mut Release, binaries: &[Binary]) -> Result<()> {
 
 /// Adds the blobs of one architecture, and returns the descriptor of its manifest.
 fn manifest(release: &Release, binary: &Binary, authorities: &[u8], blobs: &mut Blobs) -> Result<Value> {
-    let program = Entry { path: "holdfast".to_owned(), mode: PROGRAM_MODE, bytes: &binary.bytes };
-    let trusted = Entry { path: AUTHORITIES.trim_start_matches('/').to_owned(), mode: FILE_MODE, bytes: authorities };
-    let system = tar(&["etc", "etc/ssl", "etc/ssl/certs"], &[program, trusted], release.time, 0)?;
+    let program = Entry {
+        path: "holdfast".to_owned(),
+        mode: PROGRAM_MODE,
+        bytes: &binary.bytes,
+    };
+    let trusted = Entry {
+        path: AUTHORITIES.trim_start_matches('/').to_owned(),
+        mode: FILE_MODE,
+        bytes: authorities,
+    };
+    let system = tar(
+        &["etc", "etc/ssl", "etc/ssl/certs"],
+        &[program, trusted],
+        release.time,
+        0,
+    )?;
     // The user of the image owns the volume and the folder for temporary files.
     let owned = tar(&["data", "tmp"], &[], release.time, USER)?;
     let layers = [system, owned];
@@ -140,7 +168,12 @@ mod tests {
         let path = folder.path().join("binary");
         fs::write(&path, "program").unwrap();
         let read = |triple: &str| Binary::read(triple.parse().unwrap(), path.clone()).unwrap();
-        let binaries = ["x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl", "aarch64-apple-darwin"].map(read);
+        let binaries = [
+            "x86_64-unknown-linux-musl",
+            "aarch64-unknown-linux-musl",
+            "aarch64-apple-darwin",
+        ]
+        .map(read);
         let mut release = Release::new(folder.path().join("out"), None).unwrap();
         add(&mut release, &binaries).unwrap();
         let name = format!("holdfast-{}-oci.tar", release.version);

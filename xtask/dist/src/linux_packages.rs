@@ -28,7 +28,11 @@ pub(crate) fn add(release: &mut Release, binaries: &[Binary], documents: &[Docum
                 .env("SOURCE_DATE_EPOCH", release.time.to_string())
                 .output()
                 .context("nfpm is missing: go install github.com/goreleaser/nfpm/v2/cmd/nfpm@latest")?;
-            ensure!(output.status.success(), "nfpm: {}", String::from_utf8_lossy(&output.stdout));
+            ensure!(
+                output.status.success(),
+                "nfpm: {}",
+                String::from_utf8_lossy(&output.stdout)
+            );
             release.adopt(&name)?;
         }
     }
@@ -53,10 +57,20 @@ fn stage(release: &Release, binary: &Binary, documents: &[Document], folder: &Pa
     let unit = fs::read_to_string(packaging.join("holdfast.service"))?;
     // Packages must not write below /usr/local.
     let unit = unit.replace("/usr/local/bin/", "/usr/bin/");
-    put("holdfast.service", unit.as_bytes(), "/usr/lib/systemd/system/holdfast.service", 0o644)?;
+    put(
+        "holdfast.service",
+        unit.as_bytes(),
+        "/usr/lib/systemd/system/holdfast.service",
+        0o644,
+    )?;
     let defaults = fs::read(packaging.join("holdfast.default"))?;
     put("holdfast.default", &defaults, "/etc/default/holdfast", 0o644)?;
-    put("LICENSE", &fs::read(root().join("LICENSE"))?, "/usr/share/doc/holdfast/copyright", 0o644)?;
+    put(
+        "LICENSE",
+        &fs::read(root().join("LICENSE"))?,
+        "/usr/share/doc/holdfast/copyright",
+        0o644,
+    )?;
     for document in documents {
         let target = match (document.folder, document.name.as_str()) {
             ("man", name) => format!("/usr/share/man/man1/{name}"),

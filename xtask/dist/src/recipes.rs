@@ -9,7 +9,10 @@ use crate::build::Binary;
 use crate::release::{Release, root};
 
 /// Templates below `packaging`, and the names of their results.
-const TEMPLATES: [(&str, &str); 2] = [("homebrew/holdfast.rb", "holdfast.rb"), ("krew/holdfast.yaml", "holdfast-krew.yaml")];
+const TEMPLATES: [(&str, &str); 2] = [
+    ("homebrew/holdfast.rb", "holdfast.rb"),
+    ("krew/holdfast.yaml", "holdfast-krew.yaml"),
+];
 
 /// Lines of a template between these markers are kept only if the platform was built.
 const BEGIN: &str = "# begin ";
@@ -44,13 +47,18 @@ fn fill(template: &str, release: &Release, binaries: &[Binary]) -> Result<String
     text = text.replace("@version@", release.version);
     for binary in binaries {
         let name = archive::name(release, binary);
-        let checksum = release.checksum(&name).with_context(|| format!("{name} is not in the release"))?;
+        let checksum = release
+            .checksum(&name)
+            .with_context(|| format!("{name} is not in the release"))?;
         let platform = platform(binary);
         text = text
             .replace(&format!("@url {platform}@"), &release.url(&name))
             .replace(&format!("@sha256 {platform}@"), checksum);
     }
-    ensure!(!text.contains("@url ") && !text.contains("@sha256 "), "a recipe has unknown platforms: {text}");
+    ensure!(
+        !text.contains("@url ") && !text.contains("@sha256 "),
+        "a recipe has unknown platforms: {text}"
+    );
     Ok(text)
 }
 

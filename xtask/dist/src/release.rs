@@ -78,7 +78,9 @@ impl Release {
     /// Returns the SHA-256 of a file of the release.
     pub(crate) fn checksum(&self, name: &str) -> Option<&str> {
         let mut files = self.files.iter();
-        files.find(|(noted, _)| noted == name).map(|(_, checksum)| checksum.as_str())
+        files
+            .find(|(noted, _)| noted == name)
+            .map(|(_, checksum)| checksum.as_str())
     }
 
     /// Writes `SHA256SUMS` in the form of `sha256sum`.
@@ -102,8 +104,13 @@ pub(crate) fn root() -> PathBuf {
 
 fn kubernetes_version() -> Result<String> {
     let text = fs::read_to_string(root().join(KUBERNETES_VERSION)).context(KUBERNETES_VERSION)?;
-    let version = text.split("KUBERNETES: &str = \"").nth(1).and_then(|rest| rest.split('"').next());
-    Ok(version.with_context(|| format!("{KUBERNETES_VERSION} has no version"))?.to_owned())
+    let version = text
+        .split("KUBERNETES: &str = \"")
+        .nth(1)
+        .and_then(|rest| rest.split('"').next());
+    Ok(version
+        .with_context(|| format!("{KUBERNETES_VERSION} has no version"))?
+        .to_owned())
 }
 
 fn source_time() -> Result<u64> {
@@ -111,8 +118,16 @@ fn source_time() -> Result<u64> {
         return Ok(time.to_string_lossy().parse().context("SOURCE_DATE_EPOCH")?);
     }
     let mut command = Command::new("git");
-    let output = command.args(["log", "-1", "--format=%ct"]).current_dir(root()).output().context("git")?;
-    ensure!(output.status.success(), "git log: {}", String::from_utf8_lossy(&output.stderr));
+    let output = command
+        .args(["log", "-1", "--format=%ct"])
+        .current_dir(root())
+        .output()
+        .context("git")?;
+    ensure!(
+        output.status.success(),
+        "git log: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     Ok(String::from_utf8_lossy(&output.stdout).trim().parse()?)
 }
 

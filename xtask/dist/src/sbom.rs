@@ -14,8 +14,22 @@ pub(crate) fn add(release: &mut Release, binaries: &[Binary]) -> Result<()> {
     for binary in binaries {
         let target = &binary.target;
         let output = Command::new("cargo")
-            .args(["cyclonedx", "--format", "json", "--describe", "binaries", "--spec-version", "1.5"])
-            .args(["--override-filename", "sbom", "--target", target.triple(), "--manifest-path"])
+            .args([
+                "cyclonedx",
+                "--format",
+                "json",
+                "--describe",
+                "binaries",
+                "--spec-version",
+                "1.5",
+            ])
+            .args([
+                "--override-filename",
+                "sbom",
+                "--target",
+                target.triple(),
+                "--manifest-path",
+            ])
             .arg(root().join("crates/holdfast/Cargo.toml"))
             .env("SOURCE_DATE_EPOCH", release.time.to_string())
             .output()
@@ -26,7 +40,10 @@ pub(crate) fn add(release: &mut Release, binaries: &[Binary]) -> Result<()> {
             String::from_utf8_lossy(&output.stderr)
         );
         let text = take_result()?;
-        let name = format!("holdfast-{}-{}-{}.cdx.json", release.version, target.system, target.architecture);
+        let name = format!(
+            "holdfast-{}-{}-{}.cdx.json",
+            release.version, target.system, target.architecture
+        );
         release.put(&name, &relative(&text)?)?;
     }
     Ok(())
@@ -43,7 +60,10 @@ fn take_result() -> Result<String> {
             let path = entry.path();
             if entry.file_type()?.is_dir() {
                 waiting.push(path);
-            } else if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("sbom")) {
+            } else if path
+                .file_name()
+                .is_some_and(|name| name.to_string_lossy().starts_with("sbom"))
+            {
                 if folder.ends_with("crates/holdfast") {
                     found = Some(fs::read_to_string(&path)?);
                 }

@@ -167,16 +167,25 @@ fn chart_of_the_server_is_linted_and_installed() {
             helm.has_say(&kubectl, &["get", &object, "-o", &format!("jsonpath={path}")])
         };
         let arguments = field("{.spec.template.spec.containers[0].args}");
-        assert_eq!(arguments.contains("--etcd-servers=https://etcd:2379"), number == 1, "{arguments}");
+        assert_eq!(
+            arguments.contains("--etcd-servers=https://etcd:2379"),
+            number == 1,
+            "{arguments}"
+        );
         let container = "{.spec.template.spec.containers[0].securityContext}";
         let context = field(container);
         assert!(context.contains(r#""readOnlyRootFilesystem":true"#), "{context}");
-        accepts_flags(&field("{range .spec.template.spec.containers[0].args[*]}{@}{\"\\n\"}{end}"));
+        accepts_flags(&field(
+            "{range .spec.template.spec.containers[0].args[*]}{@}{\"\\n\"}{end}",
+        ));
     }
     // Several servers need an etcd and the same keys.
     for settings in ["--set replicaCount=2", "--set store.type=etcd", "--set unknown=1"] {
         let rejected = helm.rejects(&words(&format!("lint {chart} --strict {settings}")), "");
-        assert!(rejected.contains("values don't meet the specifications"), "{settings}: {rejected}");
+        assert!(
+            rejected.contains("values don't meet the specifications"),
+            "{settings}: {rejected}"
+        );
     }
 }
 
@@ -186,5 +195,8 @@ fn accepts_flags(lines: &str) {
     let flags = lines.lines().map(|line| line.replace("$(POD_IP)", "127.0.0.1"));
     let output = binary.command().arg("check").args(flags).output().unwrap();
     let message = String::from_utf8_lossy(&output.stderr);
-    assert!(!message.contains("unexpected argument") && !message.contains("invalid value"), "{message}");
+    assert!(
+        !message.contains("unexpected argument") && !message.contains("invalid value"),
+        "{message}"
+    );
 }
