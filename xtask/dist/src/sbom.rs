@@ -9,6 +9,9 @@ use serde_json::Value;
 use crate::build::Binary;
 use crate::release::{Release, root};
 
+/// Extension of the lists.
+const EXTENSION: &str = ".cdx.json";
+
 /// Adds the list of components of each binary.
 pub(crate) fn add(release: &mut Release, binaries: &[Binary]) -> Result<()> {
     for binary in binaries {
@@ -23,13 +26,7 @@ pub(crate) fn add(release: &mut Release, binaries: &[Binary]) -> Result<()> {
                 "--spec-version",
                 "1.5",
             ])
-            .args([
-                "--override-filename",
-                "sbom",
-                "--target",
-                target.triple(),
-                "--manifest-path",
-            ])
+            .args(["--no-build-deps", "--target", target.triple(), "--manifest-path"])
             .arg(root().join("crates/holdfast/Cargo.toml"))
             .env("SOURCE_DATE_EPOCH", release.time.to_string())
             .output()
@@ -49,10 +46,10 @@ pub(crate) fn add(release: &mut Release, binaries: &[Binary]) -> Result<()> {
     Ok(())
 }
 
-/// Reads and removes the file that the program has written next to each manifest of the workspace, and returns the one of the server.
+/// Returns the list of the server, and removes it and those that the program has written next to the other manifests.
 fn take_result() -> Result<String> {
     let mut found = None;
-    let folders = ["crates", "tests", "xtask", "devtools"];
+    let folders = ["crates", "devtools", "examples", "tests", "xtask"];
     let mut waiting: Vec<_> = folders.iter().map(|folder| root().join(folder)).collect();
     while let Some(folder) = waiting.pop() {
         for entry in fs::read_dir(&folder)? {
@@ -62,7 +59,7 @@ fn take_result() -> Result<String> {
                 waiting.push(path);
             } else if path
                 .file_name()
-                .is_some_and(|name| name.to_string_lossy().starts_with("sbom"))
+                .is_some_and(|name| name.to_string_lossy().ends_with(EXTENSION))
             {
                 if folder.ends_with("crates/holdfast") {
                     found = Some(fs::read_to_string(&path)?);
