@@ -43,21 +43,21 @@ impl Binary {
     }
 }
 
-/// Returns the given binary, or builds one for each target.
-pub(crate) fn binaries(targets: &[Target], given: Option<&Path>, profile: &str) -> Result<Vec<Binary>> {
+/// Returns the given binary, or builds one for each target. `time` is the date in the stamp of the builds.
+pub(crate) fn binaries(targets: &[Target], given: Option<&Path>, profile: &str, time: u64) -> Result<Vec<Binary>> {
     let targets = match targets {
         [] => vec![Target::for_this_machine()?],
         some => some.to_vec(),
     };
     match (given, targets.as_slice()) {
-        (None, _) => targets.into_iter().map(|target| build(target, profile)).collect(),
+        (None, _) => targets.into_iter().map(|target| build(target, profile, time)).collect(),
         (Some(path), [target]) => Ok(vec![Binary::read(target.clone(), path.to_owned())?]),
         (Some(_), _) => bail!("--binary needs exactly one target"),
     }
 }
 
 /// Builds the binary. A static one, or one for another machine, needs zig as compiler and linker of C.
-fn build(target: Target, profile: &str) -> Result<Binary> {
+fn build(target: Target, profile: &str, time: u64) -> Result<Binary> {
     let command = if target.is_foreign() { "zigbuild" } else { "build" };
     let mut cargo = Command::new("cargo");
     cargo
@@ -75,6 +75,7 @@ fn build(target: Target, profile: &str) -> Result<Binary> {
         .arg(target.triple())
         // Debug information is four fifths of a binary.
         .env("CARGO_PROFILE_DIST_STRIP", "symbols")
+        .env("SOURCE_DATE_EPOCH", time.to_string())
         .current_dir(root());
     let status = cargo.status().with_context(|| format!("cargo {command}"))?;
     ensure!(
