@@ -43,8 +43,11 @@ fn apply_in_turn(first: &Applier<'_>, second: &Applier<'_>) -> Result<Vec<String
             Err(error) => return Err(error.into()),
         }
     }
-    let owned = |(name, owned): (_, &holdfast_merge::VersionedSet)| format!("{name} owns {}", owned.set.to_fields_v1());
-    Ok(managers.iter().map(owned).collect())
+    let mut lines = Vec::new();
+    for (name, owned) in managers.iter() {
+        lines.push(format!("{name} owns {}", owned.set.to_fields_v1()));
+    }
+    Ok(lines)
 }
 
 fn main() -> Result<(), Box<dyn Error>> {

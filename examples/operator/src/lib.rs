@@ -133,7 +133,7 @@ async fn reconcile(website: Arc<Website>, client: Arc<Client>) -> Result<Action,
             },
         },
     });
-    let deployment = deployments.patch(&name, &parameters, &Patch::Apply(deployment)).await?;
+    let stored = deployments.patch(&name, &parameters, &Patch::Apply(deployment)).await?;
 
     let websites: Api<Website> = Api::namespaced(client, &namespace);
     let status = json!({
@@ -141,7 +141,7 @@ async fn reconcile(website: Arc<Website>, client: Arc<Client>) -> Result<Action,
         "kind": Website::kind(&()),
         "status": WebsiteStatus {
             observed_generation: website.metadata.generation,
-            ready_replicas: deployment.status.and_then(|status| status.ready_replicas).unwrap_or_default(),
+            ready_replicas: stored.status.and_then(|status| status.ready_replicas).unwrap_or_default(),
         },
     });
     websites.patch_status(&name, &parameters, &Patch::Apply(status)).await?;

@@ -54,12 +54,11 @@ impl Environment {
 
     /// Creates a Website, and waits until its status describes it.
     async fn create(&self, page: &str) -> Result<Website> {
-        let website = json!({"metadata": {"name": "shop"}, "spec": {"page": page, "replicas": 2}});
         let website: Website = serde_json::from_value(json!({
             "apiVersion": "example.com/v1",
             "kind": "Website",
-            "metadata": website["metadata"],
-            "spec": website["spec"],
+            "metadata": {"name": "shop"},
+            "spec": {"page": page, "replicas": 2},
         }))?;
         self.websites().create(&PostParams::default(), &website).await?;
         self.settled().await

@@ -32,7 +32,7 @@ pub(crate) struct Entry<'b> {
 /// Returns a tar archive of the entries and of empty folders. All belong to `owner`.
 pub(crate) fn tar(folders: &[&str], entries: &[Entry<'_>], time: u64, owner: u64) -> Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::new());
-    let header = |kind: tar::EntryType, mode: u32, size: usize| -> Result<tar::Header> {
+    let header_of = |kind: tar::EntryType, mode: u32, size: usize| -> Result<tar::Header> {
         let mut header = tar::Header::new_ustar();
         header.set_entry_type(kind);
         header.set_mode(mode);
@@ -43,11 +43,11 @@ pub(crate) fn tar(folders: &[&str], entries: &[Entry<'_>], time: u64, owner: u64
         Ok(header)
     };
     for folder in folders {
-        let mut header = header(tar::EntryType::Directory, PROGRAM_MODE, 0)?;
+        let mut header = header_of(tar::EntryType::Directory, PROGRAM_MODE, 0)?;
         archive.append_data(&mut header, format!("{folder}/"), std::io::empty())?;
     }
     for entry in entries {
-        let mut header = header(tar::EntryType::Regular, entry.mode, entry.bytes.len())?;
+        let mut header = header_of(tar::EntryType::Regular, entry.mode, entry.bytes.len())?;
         archive.append_data(&mut header, &entry.path, entry.bytes)?;
     }
     Ok(archive.into_inner()?)

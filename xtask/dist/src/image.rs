@@ -66,9 +66,9 @@ pub(crate) fn add(release: &mut Release, binaries: &[Binary]) -> Result<()> {
         manifests.push(manifest);
     }
     let index = json!({"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": manifests});
-    let mut root = blobs.put_json(INDEX_TYPE, &index)?;
-    root["annotations"] = json!({"org.opencontainers.image.ref.name": release.version});
-    let root = serde_json::to_vec(&json!({"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": [root]}))?;
+    let mut reference = blobs.put_json(INDEX_TYPE, &index)?;
+    reference["annotations"] = json!({"org.opencontainers.image.ref.name": release.version});
+    let root = serde_json::to_vec(&json!({"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": [reference]}))?;
     let mut entries = vec![
         Entry {
             path: "oci-layout".to_owned(),
@@ -112,8 +112,11 @@ fn manifest(release: &Release, binary: &Binary, authorities: &[u8], blobs: &mut 
     )?;
     // The user of the image owns the volume and the folder for temporary files.
     let owned = tar(&["data", "tmp"], &[], release.time, USER)?;
-    let layers = [system, owned];
-    let diff_ids: Vec<String> = layers.iter().map(|layer| format!("sha256:{}", sha256(layer))).collect();
+    let archives = [system, owned];
+    let diff_ids: Vec<String> = archives
+        .iter()
+        .map(|layer| format!("sha256:{}", sha256(layer)))
+        .collect();
     let config = json!({
         "created": timestamp(release.time)?,
         "architecture": binary.target.architecture,
@@ -135,15 +138,15 @@ fn manifest(release: &Release, binary: &Binary, authorities: &[u8], blobs: &mut 
         },
         "rootfs": {"type": "layers", "diff_ids": diff_ids},
     });
-    let config = blobs.put_json(CONFIG_TYPE, &config)?;
-    let layers = layers
+    let config_reference = blobs.put_json(CONFIG_TYPE, &config)?;
+    let layers = archives
         .iter()
         .map(|layer| Ok(blobs.put(LAYER_TYPE, gzip(layer)?)))
         .collect::<Result<Vec<_>>>()
         .context("layers")?;
     blobs.put_json(
         MANIFEST_TYPE,
-        &json!({"schemaVersion": 2, "mediaType": MANIFEST_TYPE, "config": config, "layers": layers}),
+        &json!({"schemaVersion": 2, "mediaType": MANIFEST_TYPE, "config": config_reference, "layers": layers}),
     )
 }
 

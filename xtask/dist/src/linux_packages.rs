@@ -54,9 +54,8 @@ fn stage(release: &Release, binary: &Binary, documents: &[Document], folder: &Pa
     };
     put("holdfast", &binary.bytes, "/usr/bin/holdfast", 0o755)?;
     let packaging = root().join("packaging");
-    let unit = fs::read_to_string(packaging.join("holdfast.service"))?;
     // Packages must not write below /usr/local.
-    let unit = unit.replace("/usr/local/bin/", "/usr/bin/");
+    let unit = fs::read_to_string(packaging.join("holdfast.service"))?.replace("/usr/local/bin/", "/usr/bin/");
     put(
         "holdfast.service",
         unit.as_bytes(),

@@ -71,7 +71,12 @@ fn main() -> ExitCode {
 
 fn run(arguments: Arguments) -> Result<()> {
     let mut release = Release::new(arguments.out, arguments.url)?;
-    let built = build::binaries(&arguments.targets, arguments.binary.as_deref(), &arguments.profile, release.time)?;
+    let built = build::binaries(
+        &arguments.targets,
+        arguments.binary.as_deref(),
+        &arguments.profile,
+        release.time,
+    )?;
     let documents = build::documents(&built)?;
     archive::add(&mut release, &built, &documents)?;
     envtest::add(&mut release, &built)?;

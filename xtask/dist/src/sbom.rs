@@ -73,8 +73,8 @@ fn take_result() -> Result<String> {
 
 /// Removes what differs between machines: paths of the sources, and the random serial number.
 fn relative(text: &str) -> Result<Vec<u8>> {
-    let text = text.replace(&format!("file://{}", root().display()), "file://.");
-    let mut list: Value = serde_json::from_str(&text)?;
+    let portable = text.replace(&format!("file://{}", root().display()), "file://.");
+    let mut list: Value = serde_json::from_str(&portable)?;
     if let Some(fields) = list.as_object_mut() {
         fields.remove("serialNumber");
     }
