@@ -64,21 +64,34 @@ pub(crate) fn deny() -> Result<()> {
     cargo(&["deny", "--offline", "check", "licenses", "bans", "sources"])
 }
 
+/// Runs the package `dist`.
+pub(crate) fn dist(flags: &[OsString]) -> Result<()> {
+    run_package("dist", flags)
+}
+
 /// Runs a command of the package `devtools`.
 pub(crate) fn devtools(arguments: &[OsString]) -> Result<()> {
-    let own = match arguments {
-        [name, rest @ ..] if name == "devtools" => rest,
-        all => all,
-    };
+    match arguments {
+        [name, rest @ ..] if name == "devtools" => run_package("devtools", rest),
+        all => run_package("devtools", all),
+    }
+}
+
+/// Builds the program of a package, and runs it.
+fn run_package(name: &str, arguments: &[OsString]) -> Result<()> {
     // The whole workspace is selected, so that dependencies have the features that they have in `cargo test`.
-    cargo(&["build", "--quiet", "--workspace", "--bin", "devtools"])?;
+    cargo(&["build", "--quiet", "--workspace", "--bin", name])?;
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-    let program = target.join("debug/devtools");
+    let program = target.join("debug").join(name);
     let status = Command::new(&program)
-        .args(own)
+        .args(arguments)
         .current_dir(root())
         .status()
         .with_context(|| program.display().to_string())?;
-    ensure!(status.success(), "{} failed", arguments.join(OsStr::new(" ")).display());
+    ensure!(
+        status.success(),
+        "{name} {} failed",
+        arguments.join(OsStr::new(" ")).display()
+    );
     Ok(())
 }

@@ -37,6 +37,13 @@ enum Command {
     Deny,
     /// Count words and names that the style guide replaces, and fail if a count has grown.
     Words(words::Arguments),
+    /// Make the files of a release: binaries, packages, images and indexes. `cargo xtask dist --help` lists the flags.
+    #[command(disable_help_flag = true)]
+    Dist {
+        /// Flags of the package dist.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        flags: Vec<OsString>,
+    },
     /// A command of the package devtools.
     #[command(external_subcommand)]
     Devtools(Vec<OsString>),
@@ -48,6 +55,7 @@ fn main() -> ExitCode {
         Command::Test { slow } => commands::test(slow),
         Command::Deny => commands::deny(),
         Command::Words(arguments) => words::run(&arguments),
+        Command::Dist { flags } => commands::dist(&flags),
         Command::Devtools(arguments) => commands::devtools(&arguments),
     };
     match result {

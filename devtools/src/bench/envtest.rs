@@ -19,8 +19,8 @@ const STARTS: usize = 7;
 /// Number of concurrent environments.
 const MANY: usize = 20;
 
-/// Both documents that show the table.
-const DOCUMENTS: [&str; 2] = ["README.md", "docs/compatibility.md"];
+/// Document that shows the table.
+const DOCUMENT: &str = "docs/compatibility.md";
 const BEGIN: &str = "<!-- figures of envtest: written by `cargo xtask bench --envtest --write` -->\n";
 
 /// Measurements of one directory of assets.
@@ -49,11 +49,9 @@ pub(super) fn table(binary: &Binary) -> Result<String> {
     Ok(text(&own, reference.as_ref()))
 }
 
-/// Puts the table into both documents.
+/// Puts the table into its document.
 pub(super) fn write(text: &str) -> Result<()> {
-    DOCUMENTS
-        .iter()
-        .try_for_each(|document| table::put(document, BEGIN, text))
+    table::put(DOCUMENT, BEGIN, text)
 }
 
 /// Returns a directory of assets with the reference's binaries, and their version; none if no variable names them.
@@ -217,10 +215,8 @@ mod tests {
     }
 
     #[test]
-    fn both_documents_have_a_place() {
-        for document in DOCUMENTS {
-            let text = std::fs::read_to_string(conformance::root().join(document)).unwrap();
-            assert!(text.contains(BEGIN), "{document}");
-        }
+    fn document_has_a_place_for_the_table() {
+        let text = std::fs::read_to_string(conformance::root().join(DOCUMENT)).unwrap();
+        assert!(text.contains(BEGIN), "{DOCUMENT}");
     }
 }

@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
     /// Also measure in a store of a million objects. Its preparation lasts minutes.
     #[arg(long)]
     million: bool,
-    /// Write the table to docs/performance.md, and its first rows to README.
+    /// Write the table to docs/performance.md; with --store etcd, also the most important rows to README.
     #[arg(long, conflicts_with_all = ["scale_only", "custom_only", "operators_only", "instructions"])]
     write: bool,
     /// Measure environments of envtest instead, with this server instead of its binaries, and, if

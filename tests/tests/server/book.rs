@@ -46,7 +46,7 @@ fn every_page_is_in_the_summary_and_every_link_leads_somewhere() {
     let listed: BTreeSet<PathBuf> = pages.iter().map(|page| docs().join(page)).collect();
     assert_eq!(listed.len(), pages.len());
     let mut there = BTreeSet::new();
-    for folder in ["", "how-to", "reference", "contributing"] {
+    for folder in ["", "concepts", "contributing", "design", "how-to", "reference"] {
         let entries = fs::read_dir(docs().join(folder)).unwrap();
         there.extend(
             entries
@@ -67,7 +67,13 @@ fn every_page_is_in_the_summary_and_every_link_leads_somewhere() {
 
 #[test]
 fn links_of_root_documents_lead_to_files() {
-    for page in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"] {
+    for page in [
+        "README.md",
+        "ARCHITECTURE.md",
+        "CODE_OF_CONDUCT.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+    ] {
         let text = fs::read_to_string(root().join(page)).unwrap();
         for link in book::links(&text) {
             assert!(root().join(&link).exists(), "{page}: {link}");
@@ -80,8 +86,8 @@ fn paths_in_pages_exist_in_the_repository() {
     for page in pages() {
         let text = fs::read_to_string(docs().join(&page)).unwrap();
         let named = text.split('`').skip(1).step_by(2).filter(|code| {
-            let place = code.starts_with("tests/") || code.starts_with("crates/") || code.starts_with("packaging/");
-            place && !code.contains(char::is_whitespace)
+            let folders = ["crates/", "packaging/", "tests/"];
+            folders.iter().any(|folder| code.starts_with(folder)) && !code.contains(char::is_whitespace)
         });
         for name in named {
             let (path, test) = name.split_once("::").unwrap_or((name, ""));
@@ -175,6 +181,156 @@ impl Programs {
             }
         }
     }
+}
+
+/// A block marked `sh` promises that its commands work, so a test has to run them.
+#[test]
+fn pages_with_commands_have_a_test() {
+    let tests = fs::read_to_string(root().join(file!())).unwrap();
+    for page in pages() {
+        let text = fs::read_to_string(docs().join(&page)).unwrap();
+        let is_run = tests.contains(&format!("run(\"{page}\")"));
+        let has_commands = book::blocks(&text).iter().any(|block| block.commands().is_some());
+        assert_eq!(has_commands, is_run, "{page}");
+    }
+}
+
+#[test]
+fn pictures_have_titles_and_dark_colours() {
+    let mut count = 0;
+    for entry in fs::read_dir(docs().join("pictures")).unwrap() {
+        let path = entry.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        for part in ["<title ", "<desc ", "@media (prefers-color-scheme:dark)", "viewBox="] {
+            assert!(text.contains(part), "{}: {part}", path.display());
+        }
+        count += 1;
+    }
+    assert!(count > 5, "{count}");
+}
+
+/// Returns the cells of the rows of all tables of a document, by the title of the row.
+fn rows(document: &str) -> Vec<(String, Vec<String>)> {
+    let text = fs::read_to_string(root().join(document)).unwrap();
+    let rows = text
+        .lines()
+        .filter(|line| line.starts_with("| ") && line.ends_with('|'));
+    rows.filter_map(|line| {
+        let mut cells = line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned());
+        Some((cells.next()?, cells.filter(|cell| !cell.is_empty()).collect()))
+    })
+    .collect()
+}
+
+#[test]
+fn figures_of_the_comparison_are_the_measured_ones() {
+    let measured: Vec<_> = ["docs/performance.md", "docs/compatibility.md"]
+        .into_iter()
+        .flat_map(rows)
+        .collect();
+    let mut count = 0;
+    for (title, cells) in rows("docs/comparison.md") {
+        let same_title: Vec<_> = measured.iter().filter(|(measured, _)| *measured == title).collect();
+        if title.is_empty() || same_title.is_empty() {
+            continue;
+        }
+        count += 1;
+        let is_measured = |cells: &[String], all: &[String]| cells.iter().all(|cell| all.contains(cell));
+        assert!(
+            same_title.iter().any(|(_, all)| is_measured(&cells, all)),
+            "{title}: {cells:?}"
+        );
+    }
+    assert!(count >= 12, "{count}");
+}
+
+#[test]
+fn alerts_use_existing_metrics_and_are_described() {
+    let rules = fs::read_to_string(root().join("packaging/prometheus/holdfast.rules.yaml")).unwrap();
+    let metrics = fs::read_to_string(docs().join("reference/metrics.md")).unwrap();
+    let page = fs::read_to_string(docs().join("how-to/monitoring.md")).unwrap();
+    let words = |text: &str| -> BTreeSet<String> {
+        let is_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
+        text.split(|character| !is_name(character)).map(str::to_owned).collect()
+    };
+    let mut alerts = 0;
+    for line in rules.lines().map(str::trim) {
+        if let Some(alert) = line.strip_prefix("- alert: ") {
+            assert!(page.contains(&format!("| `{alert}` |")), "{alert}");
+            alerts += 1;
+        }
+        let prefixes = ["apiserver_", "kubernetes_", "process_", "workqueue_"];
+        for name in words(line)
+            .iter()
+            .filter(|word| prefixes.iter().any(|prefix| word.starts_with(prefix)))
+        {
+            let family = name
+                .trim_end_matches("_bucket")
+                .trim_end_matches("_count")
+                .trim_end_matches("_sum");
+            let is_listed = [name.as_str(), family]
+                .iter()
+                .any(|name| metrics.contains(&format!("| `{name}` |")));
+            assert!(is_listed, "{name}");
+        }
+    }
+    assert_eq!(page.matches("\n| `Holdfast").count(), alerts);
+}
+
+#[needs(kubectl)]
+#[test]
+fn tutorial_commands_have_the_shown_output() {
+    Programs::new().run("tutorial.md");
+}
+
+#[needs(kubectl)]
+#[test]
+fn resource_model_page_builds_the_api_that_it_describes() {
+    Programs::new().run("how-to/resource-model.md");
+}
+
+#[needs(kubectl)]
+#[test]
+fn backup_page_restores_objects_and_credentials() {
+    Programs::new().run("how-to/backup.md");
+}
+
+#[needs(kubectl)]
+#[test]
+fn certificates_page_renews_and_replaces_certificates() {
+    Programs::new().run("how-to/certificates.md");
+}
+
+#[needs(kubectl)]
+#[test]
+fn audit_page_policy_logs_what_it_describes() {
+    Programs::new().run("how-to/audit.md");
+}
+
+#[needs(kubectl, curl)]
+#[test]
+fn monitoring_page_user_reads_the_metrics() {
+    Programs::new().run("how-to/monitoring.md");
+}
+
+#[needs(kubectl, curl)]
+#[test]
+fn hardening_page_flags_reject_anonymous_requests() {
+    Programs::new().run("hardening.md");
+}
+
+#[needs(kubectl)]
+#[test]
+fn troubleshooting_page_messages_are_those_of_the_server() {
+    Programs::new().run("troubleshooting.md");
+}
+
+#[needs(kubectl, etcd, curl)]
+#[test]
+fn several_servers_page_shares_objects_and_tokens() {
+    let programs = Programs::new();
+    programs.add_etcd();
+    programs.run("how-to/several-servers.md");
 }
 
 #[needs(kubectl)]

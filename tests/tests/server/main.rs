@@ -26,6 +26,7 @@ mod deletion;
 mod differences;
 mod encryption;
 mod etcd_conditions;
+mod examples;
 mod files;
 mod gates;
 mod kubelets;

@@ -12,6 +12,11 @@ const COLUMNS: usize = 2;
 
 const FONT: &str = "sans-serif";
 
+/// Height of the area of the curves in a panel, of a line of the legend, and of its margins, in pixels.
+const CURVES_HEIGHT: f64 = 317.0;
+const LEGEND_LINE_HEIGHT: f64 = 15.0;
+const LEGEND_MARGIN: f64 = 24.0;
+
 /// Returns the picture of all charts, as SVG.
 pub(super) fn draw(charts: &[Chart]) -> Result<String> {
     let mut picture = String::new();
@@ -31,19 +36,23 @@ fn draw_chart(chart: &Chart, panel: &DrawingArea<SVGBackend<'_>, plotters::coord
     let points = || chart.curves.iter().flat_map(|curve| &curve.points);
     let numbers = points().map(|(number, _)| *number as f64);
     let (least, most) = bounds(numbers);
-    // Names are above the curves.
     let (low, high) = bounds(points().map(|(_, micros)| *micros));
+    let low = low / 2.0;
+    let top = top_with_legend(low, high, chart.curves.len());
     let mut context = ChartBuilder::on(panel)
         .caption(format!("server CPU by the number of {}", chart.of), (FONT, 17))
         .margin(12)
+        .margin_right(36)
         .x_label_area_size(34)
         .y_label_area_size(58)
-        .build_cartesian_2d((least..most).log_scale(), (low / 2.0..high * 20.0).log_scale())?;
+        .build_cartesian_2d((least..most).log_scale(), (low..top).log_scale())?;
     context
         .configure_mesh()
         .light_line_style(WHITE)
         .x_desc(chart.of)
         .y_desc("µs for one operation")
+        .x_label_formatter(&|number| number.to_string())
+        .y_label_formatter(&|number| number.to_string())
         .label_style((FONT, 13))
         .draw()?;
     for (at, curve) in chart.curves.iter().enumerate() {
@@ -62,6 +71,13 @@ fn draw_chart(chart: &Chart, panel: &DrawingArea<SVGBackend<'_>, plotters::coord
     Ok(())
 }
 
+/// Returns the upper end of a logarithmic scale from `low` on, with space for the legend above `high`.
+fn top_with_legend(low: f64, high: f64, curves: usize) -> f64 {
+    let legend = LEGEND_MARGIN + LEGEND_LINE_HEIGHT * curves as f64;
+    let share = (legend / CURVES_HEIGHT).min(0.7);
+    low * (high / low).powf(1.0 / (1.0 - share))
+}
+
 fn line(curve: &Curve) -> impl Iterator<Item = (f64, f64)> {
     curve.points.iter().map(|(number, micros)| (*number as f64, *micros))
 }
@@ -77,5 +93,21 @@ fn bounds(numbers: impl Iterator<Item = f64>) -> (f64, f64) {
         (least, most)
     } else {
         (1.0_f64.min(most), 10.0 * most.max(1.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn legend_leaves_the_curves_visible() {
+        for curves in [1, 4, 9] {
+            let (low, high) = (10.0, 300.0);
+            let top = top_with_legend(low, high, curves);
+            let height_of_highest = (high / low).ln() / (top / low).ln() * CURVES_HEIGHT;
+            let legend = LEGEND_LINE_HEIGHT * curves as f64;
+            assert!(height_of_highest + legend < CURVES_HEIGHT, "{curves}: {top}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Helm 3: a chart with a CRD, an object of it, and hooks that need no Pod.
 
 use conformance::tool::Tool;
+use conformance::{Binary, root};
 use test_support::needs;
 
 use crate::go_clients::{program, words};
@@ -140,4 +141,62 @@ fn a_release_is_installed_upgraded_rolled_back_and_uninstalled() {
     assert_eq!(left, "configmap/kube-root-ca.crt\nconfigmap/shop-hook\n");
     assert_eq!(field("crd/widgets.shop.example.com", "{.spec.names.kind}"), "Widget");
     assert!(helm.rejects(&words("status shop -n market"), "").contains("not found"));
+}
+
+/// Settings of the chart of the server: a server with a volume, and two servers on etcd.
+const SETTINGS: [&str; 2] = [
+    "--set networkPolicy.from[0].namespaceSelector.matchLabels.team=shop",
+    "--set store.type=etcd --set store.etcdServers[0]=https://etcd:2379 --set store.etcdSecretName=etcd --set replicaCount=2 \
+     --set keysSecretName=keys --set tlsSecretName=tls --set extraArgs[0]=--audit-log-path=-",
+];
+
+#[needs(clients, go)]
+#[test]
+fn chart_of_the_server_is_linted_and_installed() {
+    let helm = Tool::start(program("go", "helm.sh/helm/v3/cmd/helm"));
+    let kubectl = program("go", "./kubectl");
+    let chart = root().join("packaging/helm/holdfast").display().to_string();
+    for (number, settings) in SETTINGS.iter().enumerate() {
+        let name = format!("one{number}");
+        helm.says(&words(&format!("lint {chart} --strict {settings}")), "");
+        // The server validates each object and reports unknown fields.
+        let installed = helm.says(&words(&format!("install {name} {chart} {settings}")), "");
+        assert!(installed.contains("STATUS: deployed"), "{installed}");
+        let field = |path: &str| {
+            let object = format!("statefulset/{name}-holdfast");
+            helm.has_say(&kubectl, &["get", &object, "-o", &format!("jsonpath={path}")])
+        };
+        let arguments = field("{.spec.template.spec.containers[0].args}");
+        assert_eq!(
+            arguments.contains("--etcd-servers=https://etcd:2379"),
+            number == 1,
+            "{arguments}"
+        );
+        let container = "{.spec.template.spec.containers[0].securityContext}";
+        let context = field(container);
+        assert!(context.contains(r#""readOnlyRootFilesystem":true"#), "{context}");
+        accepts_flags(&field(
+            "{range .spec.template.spec.containers[0].args[*]}{@}{\"\\n\"}{end}",
+        ));
+    }
+    // Several servers need an etcd and the same keys.
+    for settings in ["--set replicaCount=2", "--set store.type=etcd", "--set unknown=1"] {
+        let rejected = helm.rejects(&words(&format!("lint {chart} --strict {settings}")), "");
+        assert!(
+            rejected.contains("values don't meet the specifications"),
+            "{settings}: {rejected}"
+        );
+    }
+}
+
+/// Checks that the server knows the flags: it reports the missing files, and nothing before that.
+fn accepts_flags(lines: &str) {
+    let binary = Binary::debug().unwrap();
+    let flags = lines.lines().map(|line| line.replace("$(POD_IP)", "127.0.0.1"));
+    let output = binary.command().arg("check").args(flags).output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !message.contains("unexpected argument") && !message.contains("invalid value"),
+        "{message}"
+    );
 }
