@@ -7,7 +7,8 @@ class HoldfastEnvironment extends TestEnvironment {
   async handleTestEvent(event) {
     // It comes before the hooks after the test.
     if (event.name !== 'test_fn_failure') return;
-    for (const setup of this.global[Symbol.for('holdfast.setups')] ?? []) {
+    const setups = /** @type {any} */ (this.global)[Symbol.for('holdfast.setups')] ?? [];
+    for (const setup of setups) {
       console.error(await setup.report());
     }
   }

@@ -27,6 +27,7 @@ mod differences;
 mod encryption;
 mod etcd_conditions;
 mod files;
+mod forks_and_timeline;
 mod gates;
 mod kubelets;
 mod migration;
