@@ -155,7 +155,7 @@ impl Change {
             }
         };
         let namespace = if target.of_namespace { "" } else { &*target.namespace };
-        let key = resource.key(namespace, &name);
+        let key = resource.storage.as_ref()?.key(namespace, &name);
         let after = context.shared.store.snapshot();
         let (old, new) = (before.get(key.as_bytes()), after.get(key.as_bytes()));
         let revision = |entry: Option<&std::sync::Arc<objects::Entry>>| entry.map(|entry| entry.mod_revision());
