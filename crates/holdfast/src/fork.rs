@@ -76,7 +76,11 @@ impl ForkOrigin {
             "the server has no administrator whose credentials the fork could use"
         );
         let started = Self::start(&self, state).await?;
-        let address = started.certificates.administrator.as_ref().map(|administrator| address(administrator, &started.url));
+        let address = started
+            .certificates
+            .administrator
+            .as_ref()
+            .map(|administrator| address(administrator, &started.url));
         let address = address.ok_or_else(|| anyhow::anyhow!("the fork has no administrator"))?;
         let serving = started.begin(&self.flags)?;
         Ok(Box::new(Fork { serving, address }))

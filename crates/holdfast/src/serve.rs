@@ -209,7 +209,10 @@ async fn begin<T>(
     let testing = for_tests.endpoints.clone();
     let store_clock = testing::store_clock(testing.as_ref());
     let (state, credentials) = match beginning {
-        Some(beginning) => (Some(beginning.state), Some((beginning.certificates, beginning.token_keys))),
+        Some(beginning) => (
+            Some(beginning.state),
+            Some((beginning.certificates, beginning.token_keys)),
+        ),
         None => (None, None),
     };
     if let (Some(testing), Some(state)) = (&testing, &state) {
@@ -631,7 +634,9 @@ impl Serving {
 
     /// Returns the time by which the clock is ahead.
     pub(crate) fn ahead(&self) -> Duration {
-        self.testing.as_ref().map_or(Duration::ZERO, |testing| testing.clock.ahead())
+        self.testing
+            .as_ref()
+            .map_or(Duration::ZERO, |testing| testing.clock.ahead())
     }
 
     /// Returns the receiver of the phases of the shutdown.

@@ -73,7 +73,11 @@ impl TestingFlags {
 
     /// Returns the parts that serve tests, for a server that listens on `port`.
     pub(crate) fn load(&self, port: u16) -> Result<ForTests> {
-        let recorded = self.record.as_deref().map(|directory| record_in(directory, port)).transpose()?;
+        let recorded = self
+            .record
+            .as_deref()
+            .map(|directory| record_in(directory, port))
+            .transpose()?;
         if !self.testing_endpoints {
             return Ok(ForTests {
                 timeline: recorded.map(Arc::new),

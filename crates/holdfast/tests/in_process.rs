@@ -240,8 +240,14 @@ async fn fork_shares_objects_and_outlives_its_server() {
     println!("a fork was ready after {:?}", began.elapsed());
     create(&server, "of-server").await;
     create(&fork, "of-fork").await;
-    assert_eq!(names(client(&server)).await, ["before", "of-server"].map(str::to_owned).into());
-    assert_eq!(names(client(&fork)).await, ["before", "of-fork"].map(str::to_owned).into());
+    assert_eq!(
+        names(client(&server)).await,
+        ["before", "of-server"].map(str::to_owned).into()
+    );
+    assert_eq!(
+        names(client(&fork)).await,
+        ["before", "of-fork"].map(str::to_owned).into()
+    );
     assert_eq!((server.ca(), server.url() == fork.url()), (fork.ca(), false));
     server.shutdown().await.unwrap();
 

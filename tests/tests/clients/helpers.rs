@@ -70,7 +70,8 @@ fn python_helper_works_from_its_wheel() {
     let (folder, wheels) = (folder.unwrap(), tempfile::tempdir().unwrap());
     let pip = |arguments: &[&str]| {
         let mut pip = Command::new(folder.join("bin/pip"));
-        pip.args(arguments).args(["--quiet", "--disable-pip-version-check", "--no-deps"]);
+        pip.args(arguments)
+            .args(["--quiet", "--disable-pip-version-check", "--no-deps"]);
         pip
     };
     let mut build = pip(&["wheel", "--no-build-isolation", "--wheel-dir"]);

@@ -80,7 +80,10 @@ fn paths_in_pages_exist_in_the_repository() {
     for page in pages() {
         let text = fs::read_to_string(docs().join(&page)).unwrap();
         let named = text.split('`').skip(1).step_by(2).filter(|code| {
-            let place = code.starts_with("tests/") || code.starts_with("crates/") || code.starts_with("packaging/") || code.starts_with("helpers/");
+            let place = code.starts_with("tests/")
+                || code.starts_with("crates/")
+                || code.starts_with("packaging/")
+                || code.starts_with("helpers/");
             place && !code.contains(char::is_whitespace)
         });
         for name in named {

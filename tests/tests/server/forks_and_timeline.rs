@@ -71,7 +71,13 @@ async fn fork_has_its_own_objects_from_the_checkpoint_on() {
     assert_eq!(value(&mut fork, "after").await, Value::Null);
     let (status, made) = ask(&mut fork, Method::POST, CONFIG_MAPS, config_map("of-fork", "2")).await;
     assert_eq!(status, 201, "{made}");
-    let version = |object: &Value| object["metadata"]["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap();
+    let version = |object: &Value| {
+        object["metadata"]["resourceVersion"]
+            .as_str()
+            .unwrap()
+            .parse::<u64>()
+            .unwrap()
+    };
     assert!(version(&made) > version(&before));
     assert_eq!(client.get(&format!("{CONFIG_MAPS}/of-fork")).await.0, 404);
     // The fork has endpoints of its own.
@@ -115,7 +121,13 @@ async fn fork_serves_custom_resources_and_token_requests() {
     // The fork has the keys of the first server.
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview",
         "spec": {"token": issued["status"]["token"]}});
-    let (_, reviewed) = ask(&mut fork, Method::POST, "/apis/authentication.k8s.io/v1/tokenreviews", review).await;
+    let (_, reviewed) = ask(
+        &mut fork,
+        Method::POST,
+        "/apis/authentication.k8s.io/v1/tokenreviews",
+        review,
+    )
+    .await;
     assert_eq!(
         reviewed["status"]["user"]["username"], "system:serviceaccount:default:robot",
         "{reviewed}"
@@ -134,8 +146,16 @@ async fn forks_are_listed_stopped_and_bounded() {
     let mut connection = connect(&started, &server).await;
     let path = format!("{FORKS}/{}", started["id"]);
     let (_, found) = client.get(&path).await;
-    assert_eq!((&found["url"], &found["checkpoint"]), (&started["url"], &json!("start")));
-    assert!(started["kubeconfig"].as_str().unwrap().contains(started["url"].as_str().unwrap()));
+    assert_eq!(
+        (&found["url"], &found["checkpoint"]),
+        (&started["url"], &json!("start"))
+    );
+    assert!(
+        started["kubeconfig"]
+            .as_str()
+            .unwrap()
+            .contains(started["url"].as_str().unwrap())
+    );
 
     let (status, _) = client.ask(Method::DELETE, &path, JSON, Value::Null).await;
     assert_eq!(status, 200);
@@ -168,7 +188,12 @@ async fn fork_begins_at_the_time_of_its_server_and_ends_with_it() {
     assert_eq!(clock["advanced"], "2h0m0s");
     server.terminate();
     assert_eq!(server.wait_for_end(Duration::from_secs(60)).unwrap(), Some(0));
-    assert!(connection.ask(Method::GET, CONFIG_MAPS, JSON, Bytes::new()).await.is_err());
+    assert!(
+        connection
+            .ask(Method::GET, CONFIG_MAPS, JSON, Bytes::new())
+            .await
+            .is_err()
+    );
 }
 
 /// Number of objects of the measurement.
@@ -222,7 +247,10 @@ async fn fork_of_many_objects_copies_nothing() {
     let began = Instant::now();
     let path = "/testing/checkpoints/start/restore";
     let (_, restored) = client.ask(Method::POST, path, JSON, json!({})).await;
-    println!("restore of three differences among {MANY} objects: {:?}", began.elapsed());
+    println!(
+        "restore of three differences among {MANY} objects: {:?}",
+        began.elapsed()
+    );
     assert_eq!(restored["updated"], 3, "{restored}");
 }
 
@@ -261,9 +289,23 @@ async fn timeline_shows_changed_fields_with_owners() {
         assert!(parts.iter().all(|part| line.contains(part)), "{parts:?}: {text}");
     };
     assert_eq!(lines.len(), 5, "{text}");
-    has(0, &["Z PATCH ", "/paint?fieldManager=painter 201 ", " user=admin ", "manager=\"painter\" changed: .data.colour (painter)"]);
+    has(
+        0,
+        &[
+            "Z PATCH ",
+            "/paint?fieldManager=painter 201 ",
+            " user=admin ",
+            "manager=\"painter\" changed: .data.colour (painter)",
+        ],
+    );
     has(1, &[" 200 ", "changed: .data.colour (painter)"]);
-    has(2, &["manager=\"editor\" changed: .metadata.labels.a (editor), ", "-.data.colour (painter)"]);
+    has(
+        2,
+        &[
+            "manager=\"editor\" changed: .metadata.labels.a (editor), ",
+            "-.data.colour (painter)",
+        ],
+    );
     has(3, &["PUT ", " 400 "]);
     assert!(!lines[3].contains("changed"), "{text}");
     has(4, &["DELETE ", " 200 ", " deleted"]);
@@ -285,10 +327,16 @@ async fn timeline_selects_namespaces_and_limits_lines() {
     let text = timeline(&server, &format!("?namespace={name}")).await;
     let (lines, first) = (text.lines().count(), text.lines().next().unwrap());
     assert_eq!(lines, 5, "{text}");
-    assert!(first.contains("POST /api/v1/namespaces 201") && first.contains(&format!("name={name}")), "{text}");
+    assert!(
+        first.contains("POST /api/v1/namespaces 201") && first.contains(&format!("name={name}")),
+        "{text}"
+    );
     let text = timeline(&server, "?limit=3").await;
     assert_eq!(text.lines().count(), 3, "{text}");
-    assert!(text.ends_with(" name=d3 changed: .data.value (unknown)\n") || text.contains("name=d3"), "{text}");
+    assert!(
+        text.ends_with(" name=d3 changed: .data.value (unknown)\n") || text.contains("name=d3"),
+        "{text}"
+    );
     let (status, rejection) = client.get("/testing/timeline?limit=many").await;
     assert_eq!((status.as_u16(), &rejection["reason"]), (400, &json!("BadRequest")));
     let (status, _) = client.ask(Method::DELETE, "/testing/timeline", JSON, Value::Null).await;
@@ -316,16 +364,26 @@ async fn recorded_timeline_is_in_private_files() {
     hostile["data"] = json!({"a\nb": "1"});
     client.ask(Method::POST, CONFIG_MAPS, JSON, hostile).await;
     client.make(CONFIG_MAPS, config_map("settings", "secret-value")).await;
-    assert_eq!(client.get("/testing/timeline").await.0, 404, "the endpoints have their own flag");
+    assert_eq!(
+        client.get("/testing/timeline").await.0,
+        404,
+        "the endpoints have their own flag"
+    );
     let text = recorded(&directory);
     assert!(text.lines().all(|line| line.starts_with("20")), "{text}");
-    assert!(text.contains("POST /api/v1/namespaces/default/configmaps 422"), "{text}");
+    assert!(
+        text.contains("POST /api/v1/namespaces/default/configmaps 422"),
+        "{text}"
+    );
     assert!(text.contains("name=settings changed: .data.value"), "{text}");
     assert!(!text.contains("secret-value"), "{text}");
     for file in std::fs::read_dir(&directory).unwrap() {
         let mode = file.unwrap().metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
-    let rejection = Binary::debug().unwrap().rejection(&["--record=/dev/null/timelines"]).unwrap();
+    let rejection = Binary::debug()
+        .unwrap()
+        .rejection(&["--record=/dev/null/timelines"])
+        .unwrap();
     assert!(rejection.contains("--record: /dev/null/timelines"), "{rejection}");
 }

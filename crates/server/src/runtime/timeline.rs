@@ -231,7 +231,12 @@ mod tests {
         let files = fs::read_dir(folder.path()).unwrap();
         let mut sizes: Vec<(String, u64)> = files
             .map(|entry| entry.unwrap())
-            .map(|entry| (entry.file_name().into_string().unwrap(), entry.metadata().unwrap().len()))
+            .map(|entry| {
+                (
+                    entry.file_name().into_string().unwrap(),
+                    entry.metadata().unwrap().len(),
+                )
+            })
             .collect();
         sizes.sort();
         let names: Vec<&str> = sizes.iter().map(|(name, _)| name.as_str()).collect();

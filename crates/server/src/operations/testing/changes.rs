@@ -25,11 +25,9 @@ const OMITTED: [&str; 8] = [
 /// precedes a removed field, with its former owners.
 pub(super) fn describe(before: Option<&Value>, after: Option<&Value>) -> String {
     let (before, after) = (fields(before), fields(after));
-    let set = after.iter().filter(|(path, field)| {
-        before
-            .get(*path)
-            .is_none_or(|earlier| earlier.value != field.value)
-    });
+    let set = after
+        .iter()
+        .filter(|(path, field)| before.get(*path).is_none_or(|earlier| earlier.value != field.value));
     let removed = before.iter().filter(|(path, _)| !after.contains_key(*path));
     let all: Vec<(&str, &String, &Blame)> = set
         .map(|(path, field)| ("", path, field))
