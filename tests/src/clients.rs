@@ -25,15 +25,28 @@ pub fn sources(name: &str) -> PathBuf {
 /// # Errors
 /// If a command fails; its words are part of the error.
 pub fn installed(name: &str, wants: &str, commands: impl FnOnce(&Path, &Path) -> Vec<Command>) -> Result<PathBuf> {
+    installed_from(&sources(name), name, wants, commands)
+}
+
+/// Does the same as [`installed`] for sources in another folder.
+///
+/// # Errors
+/// If a command fails; its words are part of the error.
+pub fn installed_from(
+    sources: &Path,
+    name: &str,
+    wants: &str,
+    commands: impl FnOnce(&Path, &Path) -> Vec<Command>,
+) -> Result<PathBuf> {
     let _turn = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
-    let (sources, folder) = (sources(name), root().join("target/clients").join(name));
+    let folder = root().join("target/clients").join(name);
     let stamp = folder.join("installed");
     let wants = std::fs::read_to_string(sources.join(wants))?;
     if std::fs::read_to_string(&stamp).is_ok_and(|has| has == wants) {
         return Ok(folder);
     }
     std::fs::create_dir_all(&folder)?;
-    for mut command in commands(&sources, &folder) {
+    for mut command in commands(sources, &folder) {
         tried(&mut command)?;
     }
     std::fs::write(stamp, wants)?;

@@ -23,7 +23,7 @@ use http::HeaderName;
 use crate::reload;
 
 /// kube-apiserver's flags for aggregated servers and front proxies.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct AggregationFlags {
     /// Client certificate that this server presents to aggregated servers (PEM). Reloaded when it changes
     #[arg(long, value_name = "FILE", requires = "proxy_client_key_file")]

@@ -16,6 +16,7 @@ use crate::kubeconfig::{self, Administrator};
 use crate::pki::{self, Names, Pair, PairText, Pki, PkiInMemory};
 
 /// Certificates that the server and its clients present to each other.
+#[derive(Clone)]
 pub(crate) struct Certificates {
     /// Files of the TLS configuration for accepted connections.
     pub(crate) tls: TlsFiles,

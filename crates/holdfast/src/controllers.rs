@@ -15,7 +15,7 @@ pub(crate) const OF_SMALL_CLUSTER: [&str; 3] = [
 ];
 
 /// Flags about controllers.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct ControllerFlags {
     /// Period of the full recalculation of quota usage; 0 disables it
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse_from_zero)]

@@ -10,7 +10,7 @@ use holdfast_server::runtime::{Identifiers as _, RandomIdentifiers};
 use smol_str::SmolStr;
 
 /// Flags about leader election.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct ElectionFlags {
     /// Elect one of the servers that share an etcd to run the controllers. If false, every server runs them
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set,

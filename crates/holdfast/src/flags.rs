@@ -123,7 +123,7 @@ impl<T: FromArgMatches> FromArgMatches for Deferred<T> {
 }
 
 /// Flags of the server.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct Serve {
     /// Directory of the objects, certificates and kubeconfig
     #[arg(long, value_name = "DIR", default_value = "./holdfast-data")]

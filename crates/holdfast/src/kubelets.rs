@@ -13,7 +13,7 @@ use holdfast_server::operations::service::Service;
 use crate::reload;
 
 /// kube-apiserver's flags for connections to kubelets.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct KubeletFlags {
     /// Client certificate that this server presents to kubelets (PEM). Reloaded when it changes
     #[arg(long, value_name = "FILE", requires = "kubelet_client_key")]

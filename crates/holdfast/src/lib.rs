@@ -32,6 +32,7 @@ mod error;
 mod fairness;
 mod files;
 mod flags;
+mod fork;
 mod health;
 mod help;
 mod kubeconfig;

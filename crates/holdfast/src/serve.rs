@@ -14,12 +14,12 @@ use holdfast_controllers::{ControllerContext, Election, Selection, run_pod_notic
 use holdfast_kind_tables::features::{Feature, FeatureGates};
 use holdfast_resource::Registry;
 use holdfast_server::objects::expiry::{self, ExpiryTime};
-use holdfast_server::objects::{Store, claims};
+use holdfast_server::objects::{Snapshot, Store, claims};
 use holdfast_server::operations::fairness;
 use holdfast_server::operations::node_graph;
 use holdfast_server::operations::service::Service;
 use holdfast_server::operations::start;
-use holdfast_server::operations::testing::Testing;
+use holdfast_server::operations::testing::{ForkState, Testing};
 use holdfast_server::runtime::drain::RequestDrain;
 use holdfast_server::runtime::shutdown::{Shutdown, ShutdownTrigger};
 use holdfast_server::wire::connection::{self, CurrentTls, Limits};
@@ -32,11 +32,13 @@ use crate::aggregation::Aggregation;
 use crate::authorization::{AuthorizationMode, Configured};
 use crate::certificates::{Certificates, certificates, hostname, load_tls, reached_at};
 use crate::flags::Serve;
+use crate::fork::ForkOrigin;
 use crate::health::Milestones;
 use crate::presence::{self, Presence, RELEASE_LIMIT};
 use crate::service::Assembly;
 use crate::store::{self, Opened};
-use crate::testing;
+use crate::testing::{self, ForTests};
+use crate::token_keys::TokenKeys;
 use crate::waiting::Waiting;
 use crate::{audit, compatible, encryption, files, logging, reload, validation};
 
@@ -100,6 +102,8 @@ pub(crate) struct Started {
     pub(crate) tls: Arc<CurrentTls>,
     /// The service.
     pub(crate) service: Arc<Service>,
+    /// Origin of forks.
+    pub(crate) origin: ForkOrigin,
     trigger: ClosingTrigger,
     server: JoinHandle<()>,
     settings: Settings,
@@ -141,7 +145,8 @@ impl Base {
         nodes: &'a Arc<NodeGraph>,
         milestones: &'a Milestones,
         shutdown: Shutdown,
-        testing: Option<Arc<Testing>>,
+        for_tests: ForTests,
+        token_keys: &'a TokenKeys,
     ) -> Assembly<'a> {
         Assembly {
             flags,
@@ -155,7 +160,9 @@ impl Base {
             milestones,
             reached: self.reached,
             shutdown,
-            testing,
+            testing: for_tests.endpoints,
+            timeline: for_tests.timeline,
+            token_keys,
         }
     }
 }
@@ -163,6 +170,30 @@ impl Base {
 /// Starts a server: opens the store, creates what is missing, and accepts connections. `None` if `cancelled` completes
 /// while the store is opened.
 pub(crate) async fn start_server<T>(flags: &Serve, cancelled: impl Future<Output = T>) -> Result<Option<Started>> {
+    begin(flags, cancelled, None).await
+}
+
+/// Starts a server with the state and the credentials of another one. Its flags select memory and a free port.
+pub(crate) async fn start_fork(flags: &Serve, beginning: Beginning) -> Result<Started> {
+    let started = begin(flags, std::future::pending::<()>(), Some(beginning)).await?;
+    started.context("the start was cancelled")
+}
+
+/// State and credentials with which a fork begins.
+pub(crate) struct Beginning {
+    /// Objects and clock.
+    pub(crate) state: ForkState,
+    /// Certificates of the server and its first clients.
+    pub(crate) certificates: Certificates,
+    /// Keys of service account tokens.
+    pub(crate) token_keys: TokenKeys,
+}
+
+async fn begin<T>(
+    flags: &Serve,
+    cancelled: impl Future<Output = T>,
+    beginning: Option<Beginning>,
+) -> Result<Option<Started>> {
     let settings = Settings::read(flags)?;
     let (listener, reached) = listen(flags)?;
     let url = format!("https://{reached}");
@@ -174,20 +205,46 @@ pub(crate) async fn start_server<T>(flags: &Serve, cancelled: impl Future<Output
         files::private_folder(&flags.data_dir)?;
     }
     let (listener, waiting) = wait_for_store(flags, listener, &url, &base.settings.rules).await?;
-    let testing = flags.testing.load()?;
+    let for_tests = flags.testing.load(reached.port())?;
+    let testing = for_tests.endpoints.clone();
     let store_clock = testing::store_clock(testing.as_ref());
+    let (state, credentials) = match beginning {
+        Some(beginning) => (
+            Some(beginning.state),
+            Some((beginning.certificates, beginning.token_keys)),
+        ),
+        None => (None, None),
+    };
+    if let (Some(testing), Some(state)) = (&testing, &state) {
+        testing.clock.advance(state.ahead).map_err(|why| anyhow!(why))?;
+    }
+    let snapshot = state.as_ref().map(|state| &state.snapshot);
     let opened = tokio::select! {
-        opened = store::open(flags, &base.registry, &base.kinds.apis, store_clock) => opened,
+        opened = store::open(flags, &base.registry, &base.kinds.apis, store_clock, snapshot) => opened,
         _ = cancelled => return Ok(None),
     };
-    drop(waiting);
+    drop((waiting, state));
     let opened = opened?;
     // At a first start, certificates and the initial objects wait for different things, so they are created
     // concurrently.
-    let certificates = certificates(flags, &url, base.settings.rules.clone());
+    let (certificates, token_keys) = match credentials {
+        Some((certificates, keys)) => (Prepared::Ready(Box::new(certificates)), keys),
+        None => {
+            let made = certificates(flags, &url, base.settings.rules.clone());
+            (Prepared::Later(made), TokenKeys::from_flags(flags)?)
+        }
+    };
     let milestones = Milestones::default();
     let nodes = Arc::<NodeGraph>::default();
-    let assembly = base.assembly(flags, &opened, &nodes, &milestones, trigger.0.shutdown(), testing);
+    let assembly = base.assembly(
+        flags,
+        &opened,
+        &nodes,
+        &milestones,
+        trigger.0.shutdown(),
+        for_tests,
+        &token_keys,
+    );
     let (service, aggregation) = assembly.service()?;
     prepare(flags, &service, &aggregation, &milestones).await?;
     if base.settings.authorization.has(AuthorizationMode::Node) {
@@ -199,7 +256,7 @@ pub(crate) async fn start_server<T>(flags: &Serve, cancelled: impl Future<Output
     static_admission
         .begin(&service, &base.kinds, &base.settings.host)
         .await?;
-    let certificates = certificates.await.context("cannot make certificates")??;
+    let certificates = certificates.get().await?;
     if let Some(end) = certificates.end {
         milestones.certificate_end.get_or_init(|| end);
     }
@@ -215,16 +272,36 @@ pub(crate) async fn start_server<T>(flags: &Serve, cancelled: impl Future<Output
         shutdown,
     );
     let server = tokio::spawn(accepted);
+    let origin = ForkOrigin::new(flags, &certificates, token_keys);
+    if let Some(testing) = testing {
+        testing.forks.set_starter(origin.clone());
+    }
     Ok(Some(Started {
         url,
         certificates,
         tls,
         service,
+        origin,
         trigger,
         server,
         settings: base.settings,
         reached,
     }))
+}
+
+/// Certificates that exist, or that are still created.
+enum Prepared {
+    Ready(Box<Certificates>),
+    Later(JoinHandle<Result<Certificates>>),
+}
+
+impl Prepared {
+    async fn get(self) -> Result<Certificates> {
+        match self {
+            Self::Ready(certificates) => Ok(*certificates),
+            Self::Later(made) => made.await.context("cannot make certificates")?,
+        }
+    }
 }
 
 /// Parts of a server that a configuration describes.
@@ -250,18 +327,23 @@ pub(crate) async fn rehearse(flags: &mut Serve) -> Result<Rehearsal> {
     flags.in_memory = true;
     flags.cert_dir = None;
     flags.audit.keep_nothing();
+    flags.testing.keep_nothing();
     let flags = &*flags;
     let trigger = ClosingTrigger(ShutdownTrigger::new());
-    let testing = flags.testing.load()?;
-    let opened = store::open(
-        flags,
-        &base.registry,
-        &base.kinds.apis,
-        testing::store_clock(testing.as_ref()),
-    )
-    .await?;
+    let for_tests = flags.testing.load(flags.secure_port)?;
+    let clock = testing::store_clock(for_tests.endpoints.as_ref());
+    let opened = store::open(flags, &base.registry, &base.kinds.apis, clock, None).await?;
     let (milestones, nodes) = (Milestones::default(), Arc::<NodeGraph>::default());
-    let assembly = base.assembly(flags, &opened, &nodes, &milestones, trigger.0.shutdown(), testing);
+    let token_keys = TokenKeys::from_flags(flags)?;
+    let assembly = base.assembly(
+        flags,
+        &opened,
+        &nodes,
+        &milestones,
+        trigger.0.shutdown(),
+        for_tests,
+        &token_keys,
+    );
     let (service, _) = assembly.service()?;
     let admission = &service.context.write.admission;
     let plugins = admission.names().map(|name| name.to_string()).collect();
@@ -471,6 +553,8 @@ pub(crate) struct Serving {
     auditor: Option<Arc<Auditor>>,
     /// Drain that denies requests while running ones finish.
     drain: Option<Arc<RequestDrain>>,
+    /// Endpoints for tests.
+    testing: Option<Arc<Testing>>,
 }
 
 impl Serving {
@@ -510,6 +594,7 @@ impl Serving {
             released,
             auditor: service.auditor.clone(),
             drain: service.drain.clone(),
+            testing: service.testing.clone(),
         })
     }
 
@@ -542,6 +627,18 @@ impl Serving {
         }
     }
 
+    /// Returns the current state of all objects.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        self.store.snapshot()
+    }
+
+    /// Returns the time by which the clock is ahead.
+    pub(crate) fn ahead(&self) -> Duration {
+        self.testing
+            .as_ref()
+            .map_or(Duration::ZERO, |testing| testing.clock.ahead())
+    }
+
     /// Returns the receiver of the phases of the shutdown.
     pub(crate) fn shutdown(&self) -> Shutdown {
         self.trigger.0.shutdown()
@@ -550,6 +647,9 @@ impl Serving {
     /// Stops serving new clients after `delay`, and waits for the end of all tasks.
     pub(crate) async fn stop(self, delay: impl Future<Output = ()>) -> Result<()> {
         self.trigger.0.not_ready();
+        if let Some(testing) = &self.testing {
+            testing.forks.close().await;
+        }
         self.presence.end().await;
         delay.await;
         if let Some(drain) = &self.drain {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow, ensure};
 use holdfast_server::operations::service::Service;
+use holdfast_server::operations::testing::ForkState;
 use holdfast_server::wire::connection::{self, Service as _};
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject as _;
@@ -19,6 +20,7 @@ use crate::command_line::try_read;
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::flags::Serve;
+use crate::fork::ForkOrigin;
 use crate::kubeconfig::Administrator;
 use crate::serve::{Serving, Started, limits, start_server};
 
@@ -58,6 +60,7 @@ const WAITING_CONNECTIONS: usize = 64;
 /// ```
 pub struct Server {
     serving: Serving,
+    origin: ForkOrigin,
     url: String,
     administrator: Administrator,
     streams: mpsc::Sender<DuplexStream>,
@@ -116,6 +119,41 @@ impl Server {
         B::Data: Send,
     {
         Connection::new(self.streams.clone())
+    }
+
+    /// Starts another server with the current objects of this one, and with its flags and credentials. The fork shares the objects:
+    /// nothing is copied until one of the servers changes them. It keeps its objects in memory, uses a free port, and does not end
+    /// with this server.
+    ///
+    /// # Errors
+    /// If other servers share the store of this one, or the fork does not start.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use holdfast::Server;
+    /// use k8s_openapi::api::core::v1::Namespace;
+    /// use kube::api::{Api, DeleteParams};
+    ///
+    /// let prepared = Server::builder().controllers([""; 0]).start().await?;
+    /// let fork = prepared.fork().await?;
+    /// let namespaces = |server: &Server| Api::<Namespace>::all(kube::Client::new(server.connection(), "default"));
+    /// namespaces(&fork).delete("kube-public", &DeleteParams::default()).await?;
+    /// assert!(namespaces(&prepared).get("kube-public").await?.metadata.deletion_timestamp.is_none());
+    /// fork.shutdown().await?;
+    /// prepared.shutdown().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn fork(&self) -> Result<Self, Error> {
+        let state = ForkState {
+            snapshot: self.serving.snapshot(),
+            ahead: self.serving.ahead(),
+        };
+        let started = self.origin.start(state).await?;
+        Ok(Self::from_started(self.origin.flags(), started)?)
     }
 
     /// Ends the server: closes the port, ends watches, waits for requests in progress and releases the store. Later requests of
@@ -233,6 +271,7 @@ impl Server {
             .as_deref()
             .map(|authorities| service.client(authorities, &presented));
         let url = started.url.clone();
+        let origin = started.origin.clone();
         let serving = started.begin(flags)?;
         let (streams, received) = mpsc::channel(WAITING_CONNECTIONS);
         let accepted =
@@ -243,6 +282,7 @@ impl Server {
             streams,
             in_process: tokio::spawn(accepted),
             serving,
+            origin,
         })
     }
 }

@@ -28,6 +28,7 @@ use holdfast_server::operations::storage_versions::StorageVersionBarrier;
 use holdfast_server::operations::testing::Testing;
 use holdfast_server::operations::token_uses;
 use holdfast_server::runtime::shutdown::Shutdown;
+use holdfast_server::runtime::timeline::Timeline;
 use holdfast_server::runtime::version::Build;
 use holdfast_server::runtime::{Clock, RandomIdentifiers, SystemClock};
 use holdfast_server::webhooks::Webhooks;
@@ -80,6 +81,10 @@ pub(crate) struct Assembly<'a> {
     pub(crate) shutdown: Shutdown,
     /// Endpoints for tests, if they are enabled.
     pub(crate) testing: Option<Arc<Testing>>,
+    /// Timeline of requests, if it is enabled.
+    pub(crate) timeline: Option<Arc<Timeline>>,
+    /// Keys of service account tokens.
+    pub(crate) token_keys: &'a TokenKeys,
 }
 
 /// Authenticators of tokens that the store knows.
@@ -187,6 +192,7 @@ impl Assembly<'_> {
             ends_unauthenticated_connections: has(Feature::UnauthenticatedHTTP2DOSMitigation),
             storage_versions,
             testing: self.testing.clone(),
+            timeline: self.timeline.clone(),
         };
         flags.kubelets.follow(identity, &service);
         let shared = Arc::new(service);
@@ -210,12 +216,7 @@ impl Assembly<'_> {
     /// Returns the authenticators of service accounts and the public documents of their issuer.
     fn accounts(&self) -> Result<Accounts> {
         let flags = self.flags;
-        let folder = flags.data_dir.join("pki");
-        let keys = TokenKeys::load(
-            (!flags.in_memory).then_some(folder.as_path()),
-            flags.service_account_signing_key_file.as_deref(),
-            &flags.service_account_key_file,
-        )?;
+        let keys = self.token_keys.clone();
         let issuer = IssuerDocuments::new(
             flags.service_account_issuer.first().map_or("", String::as_str),
             &keys_url(flags, self.reached),

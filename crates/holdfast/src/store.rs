@@ -9,7 +9,7 @@ use holdfast_at_rest::encryption::Encryption;
 use holdfast_kind_tables::apis::Apis;
 use holdfast_resource::Registry;
 use holdfast_server::metrics::EtcdCalls;
-use holdfast_server::objects::{Objects, Store};
+use holdfast_server::objects::{Objects, Snapshot, Store};
 use holdfast_store::{
     Clock, CodecError, ENCRYPTED_WITHOUT_PROVIDER, Etcd, EtcdConfig, HistoryLimits, OpenError, Transformer,
 };
@@ -43,12 +43,13 @@ pub(crate) struct Opened {
     pub(crate) decode: Arc<Decode>,
 }
 
-/// Opens the store. An embedded one uses `clock`.
+/// Opens the store. An embedded one uses `clock`. A store in memory begins with `first`, if it is set.
 pub(crate) async fn open(
     flags: &Serve,
     registry: &Arc<ArcSwap<Registry>>,
     apis: &Apis,
     clock: Arc<dyn Clock>,
+    first: Option<&Snapshot>,
 ) -> Result<Opened> {
     flags.storage.check()?;
     let encryption = flags.storage.encryption.open(&registry.load())?;
@@ -72,9 +73,13 @@ pub(crate) async fn open(
         });
     }
     if flags.in_memory {
-        let history = HistoryLimits::default();
+        let (history, objects) = (HistoryLimits::default(), Objects::new(Arc::clone(registry)));
+        let store = match first {
+            Some(snapshot) => Store::in_memory_from(snapshot, history, clock, objects),
+            None => Store::in_memory(history, clock, objects),
+        };
         return Ok(Opened {
-            store: Arc::new(Store::in_memory(history, clock, Objects::new(Arc::clone(registry)))),
+            store: Arc::new(store),
             clusters: None,
             decode: Arc::new(|key, _| Err(CodecError::untransformable(key, ENCRYPTED_WITHOUT_PROVIDER))),
             encryption: None,

@@ -3,19 +3,22 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use anyhow::{Context as _, Result, anyhow};
 use clap::{ArgAction, Args};
+use holdfast_gotext::time::{Precision, Timestamp};
 use holdfast_server::operations::testing::Testing;
 use holdfast_server::runtime::faults::Faults;
 use holdfast_server::runtime::testing_clock::Advances;
+use holdfast_server::runtime::timeline::Timeline;
 use holdfast_store::{Clock, SystemClock};
 use holdfast_value::{Limits, yaml};
 
 use crate::files;
 
 /// Flags about the endpoints for tests.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct TestingFlags {
     /// Serve /testing/: faults of requests, watches and webhooks, checkpoints of the store, and the clock. Only for servers of tests. Requires a loopback
     /// --bind-address
@@ -36,6 +39,20 @@ pub(crate) struct TestingFlags {
     /// Seed of the choices of faults that have a probability and no seed
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     testing_seed: u64,
+
+    /// Directory in which to keep a timeline: one line for each request, with its client, its answer, and the changed fields with
+    /// their owners. Only for tests: each write reads its object twice
+    #[arg(long, value_name = "DIR")]
+    pub(crate) record: Option<PathBuf>,
+}
+
+/// Parts of a server that serve tests.
+#[derive(Clone, Default)]
+pub(crate) struct ForTests {
+    /// Endpoints below /testing/, if they are enabled.
+    pub(crate) endpoints: Option<Arc<Testing>>,
+    /// Timeline of requests, if it is enabled.
+    pub(crate) timeline: Option<Arc<Timeline>>,
 }
 
 impl TestingFlags {
@@ -54,21 +71,54 @@ impl TestingFlags {
         messages
     }
 
-    /// Returns the endpoints for tests; `None` without `--testing-endpoints`.
-    pub(crate) fn load(&self) -> Result<Option<Arc<Testing>>> {
+    /// Returns the parts that serve tests, for a server that listens on `port`.
+    pub(crate) fn load(&self, port: u16) -> Result<ForTests> {
+        let recorded = self
+            .record
+            .as_deref()
+            .map(|directory| record_in(directory, port))
+            .transpose()?;
         if !self.testing_endpoints {
-            return Ok(None);
+            return Ok(ForTests {
+                timeline: recorded.map(Arc::new),
+                endpoints: None,
+            });
         }
+        let timeline = Arc::new(recorded.unwrap_or_default());
         let faults = Faults::new(self.testing_seed);
         if let Some(path) = &self.testing_faults_file {
             add_all(&faults, path).with_context(|| format!("--testing-faults-file: {}", path.display()))?;
         }
-        Ok(Some(Arc::new(Testing {
+        let endpoints = Testing {
             faults: Arc::new(faults),
             checkpoints: Arc::default(),
             clock: Arc::default(),
-        })))
+            forks: Arc::default(),
+            timeline: Arc::clone(&timeline),
+        };
+        Ok(ForTests {
+            endpoints: Some(Arc::new(endpoints)),
+            timeline: Some(timeline),
+        })
     }
+
+    /// Adapts the flags for a fork, which begins without faults.
+    pub(crate) fn adapt_to_fork(&mut self) {
+        self.testing_faults_file = None;
+    }
+
+    /// Adapts the flags for a server that writes nothing.
+    pub(crate) fn keep_nothing(&mut self) {
+        self.record = None;
+    }
+}
+
+/// Creates the timeline in a directory.
+fn record_in(directory: &Path, port: u16) -> Result<Timeline> {
+    let now = Timestamp::from(SystemTime::now()).text(Precision::Micros);
+    let time: String = now.chars().filter(|letter| letter.is_ascii_alphanumeric()).collect();
+    let timeline = Timeline::in_directory(directory, &time, &format!("{}-{port}", std::process::id()));
+    timeline.with_context(|| format!("--record: {}", directory.display()))
 }
 
 /// Returns the clock of an embedded store.
@@ -120,8 +170,8 @@ mod tests {
         let load = |text: &str| {
             std::fs::write(&path, text).unwrap();
             let flag = format!("--testing-faults-file={}", path.display());
-            let loaded = flags(&["--testing-endpoints", &flag]).load();
-            loaded.map(|testing| testing.map_or(0, |testing| testing.faults.list().len()))
+            let loaded = flags(&["--testing-endpoints", &flag]).load(0);
+            loaded.map(|testing| testing.endpoints.map_or(0, |testing| testing.faults.list().len()))
         };
         let text = "faults:\n- match: {verbs: [update]}\n  count: 1\n  action:\n    error: {code: 409}\n";
         assert_eq!(load(text).unwrap(), 1);

@@ -14,8 +14,10 @@ use x509_parser::pem::Pem;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::files;
+use crate::flags::Serve;
 
 /// Signing key of tokens, and the keys of accepted tokens.
+#[derive(Clone)]
 pub(crate) struct TokenKeys {
     /// Signing key; `None` if the flags only name keys that verify tokens.
     pub(crate) signing: Option<SigningKey>,
@@ -24,6 +26,16 @@ pub(crate) struct TokenKeys {
 }
 
 impl TokenKeys {
+    /// Loads the keys that the flags select.
+    pub(crate) fn from_flags(flags: &Serve) -> Result<Self> {
+        let folder = flags.data_dir.join("pki");
+        Self::load(
+            (!flags.in_memory).then_some(folder.as_path()),
+            flags.service_account_signing_key_file.as_deref(),
+            &flags.service_account_key_file,
+        )
+    }
+
     /// Loads the keys in the files of the flags. Without any, loads the key in `folder`, and creates it if it is
     /// missing. Without a folder the key exists in memory only.
     pub(crate) fn load<'a>(

@@ -220,3 +220,40 @@ async fn objects_in_a_data_directory_survive_a_restart() {
         server.shutdown().await.unwrap();
     }
 }
+
+#[tokio::test]
+async fn fork_shares_objects_and_outlives_its_server() {
+    let server = Server::builder()
+        .controllers([""; 0])
+        .testing_endpoints(true)
+        .start()
+        .await
+        .unwrap();
+    let create = async |server: &Server, name: &str| {
+        let config_maps: Api<ConfigMap> = Api::default_namespaced(client(server));
+        let made = config_maps.create(&PostParams::default(), &config_map(name, "1")).await;
+        made.unwrap()
+    };
+    let before = create(&server, "before").await;
+    let began = Instant::now();
+    let fork = server.fork().await.unwrap();
+    println!("a fork was ready after {:?}", began.elapsed());
+    create(&server, "of-server").await;
+    create(&fork, "of-fork").await;
+    assert_eq!(
+        names(client(&server)).await,
+        ["before", "of-server"].map(str::to_owned).into()
+    );
+    assert_eq!(
+        names(client(&fork)).await,
+        ["before", "of-fork"].map(str::to_owned).into()
+    );
+    assert_eq!((server.ca(), server.url() == fork.url()), (fork.ca(), false));
+    server.shutdown().await.unwrap();
+
+    let again = fork.fork().await.unwrap();
+    fork.shutdown().await.unwrap();
+    let config_maps: Api<ConfigMap> = Api::default_namespaced(client(&again));
+    assert_eq!(config_maps.get("before").await.unwrap(), before);
+    again.shutdown().await.unwrap();
+}

@@ -413,6 +413,15 @@ impl<X: Indexer> Publisher<X> {
         channel
     }
 
+    /// Sets the state of another store as the first one, before anything is published. The maps are shared.
+    pub(crate) fn begin_with(&mut self, snapshot: &Snapshot<X>) {
+        let revision = snapshot.revision();
+        self.state.root.store(Arc::clone(&snapshot.root));
+        self.state.visible.store(revision, Ordering::Release);
+        self.state.revision.send_replace(revision);
+        self.begin_at(revision);
+    }
+
     /// Sets the compacted revision, before anything is published.
     pub(crate) fn begin_at(&mut self, compacted: Revision) {
         self.state.compacted.fetch_max(compacted, Ordering::AcqRel);

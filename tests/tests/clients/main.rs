@@ -12,6 +12,7 @@
 
 mod envtest;
 mod go_clients;
+mod helpers;
 mod java_clients;
 mod kube_rs;
 mod kubectl;

@@ -86,7 +86,7 @@ fn paths_in_pages_exist_in_the_repository() {
     for page in pages() {
         let text = fs::read_to_string(docs().join(&page)).unwrap();
         let named = text.split('`').skip(1).step_by(2).filter(|code| {
-            let folders = ["crates/", "packaging/", "tests/"];
+            let folders = ["crates/", "helpers/", "packaging/", "tests/"];
             folders.iter().any(|folder| code.starts_with(folder)) && !code.contains(char::is_whitespace)
         });
         for name in named {
@@ -99,6 +99,24 @@ fn paths_in_pages_exist_in_the_repository() {
             }
         }
     }
+}
+
+/// A page shows each example of a helper in full, so that readers see what the tests of the helper run.
+#[test]
+fn examples_on_pages_are_the_tested_files() {
+    const PAGE: &str = "how-to/test-a-controller.md";
+    let text = fs::read_to_string(docs().join(PAGE)).unwrap();
+    let mut examples = BTreeSet::new();
+    for part in text.split("](../../helpers/").skip(1) {
+        let (path, rest) = part.split_once(')').unwrap();
+        let (_, block) = rest.split_once("\n```").unwrap();
+        let (_, shown) = block.split_once('\n').unwrap();
+        let (shown, _) = shown.split_once("\n```").unwrap();
+        let file = fs::read_to_string(root().join("helpers").join(path)).unwrap();
+        assert_eq!(shown, file.trim_end(), "{path}");
+        examples.insert(path.rsplit('.').next().unwrap().to_owned());
+    }
+    assert_eq!(examples, ["go", "java", "js", "py"].map(str::to_owned).into());
 }
 
 /// Folder with the programs that pages call, each on ports of its own.

@@ -28,6 +28,7 @@ mod encryption;
 mod etcd_conditions;
 mod examples;
 mod files;
+mod forks_and_timeline;
 mod gates;
 mod kubelets;
 mod migration;

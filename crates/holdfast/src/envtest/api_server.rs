@@ -11,6 +11,9 @@ use crate::flags::Serve;
 /// Environment variable with the controllers to run. If it is not set, none run.
 pub(super) const CONTROLLERS: &str = "HOLDFAST_CONTROLLERS";
 
+/// Environment variable with the directory of timelines.
+pub(super) const RECORD: &str = "HOLDFAST_RECORD";
+
 /// Default directory of the certificates that kube-apiserver creates for itself.
 const CERTIFICATES: &str = "/var/run/kubernetes";
 
@@ -22,6 +25,11 @@ pub(crate) fn command_line(words: Vec<OsString>) -> Vec<OsString> {
     let mut words = words.into_iter();
     let mut all: Vec<OsString> = words.next().into_iter().collect();
     all.push(controllers);
+    if let Some(directory) = std::env::var_os(RECORD).filter(|directory| !directory.is_empty()) {
+        let mut record = OsString::from("--record=");
+        record.push(directory);
+        all.push(record);
+    }
     all.extend(words);
     all
 }

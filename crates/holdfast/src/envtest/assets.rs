@@ -10,7 +10,7 @@ use clap::Args;
 use holdfast_controllers::Selection;
 
 use super::Role;
-use super::api_server::CONTROLLERS;
+use super::api_server::{CONTROLLERS, RECORD};
 
 /// Output location of the assets.
 #[derive(Debug, Args)]
@@ -23,6 +23,10 @@ pub(crate) struct EnvtestFlags {
     /// collector and the namespace controller. If not set, none run, as in envtest
     #[arg(long, value_name = "NAMES", allow_hyphen_values = true)]
     controllers: Option<String>,
+
+    /// Directory in which every environment keeps a timeline of its requests, as in the server's flag of this name
+    #[arg(long, value_name = "DIR")]
+    record: Option<PathBuf>,
 }
 
 /// Creates the directory and prints the lines to export. Explanations are written to the standard error.
@@ -41,6 +45,10 @@ pub(crate) fn run(flags: &EnvtestFlags) -> Result<()> {
     let mut lines = format!("export KUBEBUILDER_ASSETS={}\n", quoted(&directory)?);
     if let Some(names) = &flags.controllers {
         lines += &format!("export {CONTROLLERS}={}\n", quoted(Path::new(names))?);
+    }
+    if let Some(directory) = &flags.record {
+        let directory = std::path::absolute(directory).context("--record")?;
+        lines += &format!("export {RECORD}={}\n", quoted(&directory)?);
     }
     std::io::stdout().write_all(lines.as_bytes())?;
     if found.is_none() {

@@ -142,7 +142,7 @@ const GROUPS: [Group; 16] = [
     },
     Group {
         heading: "Tests",
-        flags: &["testing-*"],
+        flags: &["record", "testing-*"],
     },
     Group {
         heading: "APIs and features",

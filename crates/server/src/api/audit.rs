@@ -125,6 +125,12 @@ pub(crate) fn status(context: &representation::Context, response: &Response) -> 
     }
 }
 
+/// Returns the object of an answer; `None` if it contains none, or is streamed or compressed.
+pub(crate) fn answered_object(context: &representation::Context, response: &Response) -> Option<Value> {
+    let format = logged_format(response)?;
+    tree_of(format, context, &response.body().whole()?)
+}
+
 /// Returns the format of the object in an answer; `None` if it contains none.
 fn logged_format(response: &Response) -> Option<Format> {
     let headers = response.headers();
@@ -152,14 +158,22 @@ fn logged_status(format: Format, context: &representation::Context, bytes: &[u8]
 
 /// Returns the object that `bytes` encode, in the form of the log.
 fn logged_object(format: Format, audit: &Recorder, context: &representation::Context, bytes: &Bytes) -> Option<Bytes> {
-    let tree = match format {
-        Format::Json => return logged_json(audit, &context.types, bytes),
-        Format::Yaml => yaml::parse(bytes, &Limits::TRUSTED).ok()?,
-        Format::Protobuf => decoded(context, bytes)?,
-        Format::Cbor => cbor::parse(bytes, &Limits::TRUSTED).ok()?,
-    };
+    if format == Format::Json {
+        return logged_json(audit, &context.types, bytes);
+    }
+    let tree = tree_of(format, context, bytes)?;
     tree.str_at(&["kind"])?;
     Some(objects::encode_answer(&context.types, &kept(audit, tree)).into())
+}
+
+/// Returns the tree that `bytes` encode.
+fn tree_of(format: Format, context: &representation::Context, bytes: &[u8]) -> Option<Value> {
+    match format {
+        Format::Json => json::parse(bytes, &Limits::TRUSTED).ok(),
+        Format::Yaml => yaml::parse(bytes, &Limits::TRUSTED).ok(),
+        Format::Protobuf => decoded(context, bytes),
+        Format::Cbor => cbor::parse(bytes, &Limits::TRUSTED).ok(),
+    }
 }
 
 /// The maximum size of a `Status` in YAML and CBOR, in bytes. Its first bytes do not distinguish it from other objects.

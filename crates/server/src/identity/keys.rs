@@ -131,6 +131,7 @@ impl VerifyingKey {
 }
 
 /// A private key with the id of its public key.
+#[derive(Clone)]
 pub struct SigningKey {
     id: String,
     algorithm: Algorithm,

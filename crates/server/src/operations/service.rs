@@ -16,6 +16,7 @@ use crate::operations::paths::Paths;
 use crate::operations::storage_versions::StorageVersionBarrier;
 use crate::operations::testing::Testing;
 use crate::runtime::drain::RequestDrain;
+use crate::runtime::timeline::Timeline;
 use crate::wire::body::RequestBody;
 use crate::wire::client_authorities::ClientAuthorities;
 use crate::wire::connection;
@@ -49,6 +50,8 @@ pub struct Service {
     pub storage_versions: Option<Arc<StorageVersionBarrier>>,
     /// The endpoints for tests, if they are enabled.
     pub testing: Option<Arc<Testing>>,
+    /// The timeline of requests, if it is enabled.
+    pub timeline: Option<Arc<Timeline>>,
 }
 
 /// The probability that a request is the last of its HTTP/2 connection, so that clients spread over servers.

@@ -8,6 +8,7 @@ mod identifiers;
 pub mod long_work;
 pub mod shutdown;
 pub mod testing_clock;
+pub mod timeline;
 pub mod version;
 pub mod watch_gate;
 

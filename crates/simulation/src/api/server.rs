@@ -209,6 +209,7 @@ impl Server {
             ends_unauthenticated_connections: true,
             storage_versions: None,
             testing: None,
+            timeline: None,
         });
         let selected: &[&str] = match world.has_bug(PlantedBug::RunsNoControllers) {
             true => &[],

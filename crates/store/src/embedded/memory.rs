@@ -11,7 +11,7 @@ use crate::clock::Clock;
 use crate::entry::Indexer;
 use crate::error::StorageError;
 use crate::key::Revision;
-use crate::state::{HistoryLimits, State};
+use crate::state::{HistoryLimits, Publisher, Snapshot, State};
 use crate::store::Store;
 
 /// Disk that keeps nothing: the state in memory is the only copy.
@@ -65,6 +65,38 @@ impl<X: Indexer> Store<X> {
         draft.pass(1);
         publisher.begin_at(1);
         publisher.publish(draft);
+        Self::without_files(state, publisher, clock)
+    }
+
+    /// Creates a store without files that begins with the state of `snapshot`, which another store has made. Both share
+    /// all entries: the cost does not depend on their number. Its history begins at the revision of the snapshot.
+    ///
+    /// # Panics
+    /// If the current thread has no tokio runtime.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
+    /// use std::sync::Arc;
+    ///
+    /// use holdfast_store::{HistoryLimits, Store, SystemClock, Transaction, Value};
+    ///
+    /// let (history, clock) = (HistoryLimits::default(), Arc::new(SystemClock));
+    /// let store = Store::in_memory(history, clock.clone(), ());
+    /// store.commit(Transaction::new().put("/a", Value::plain("1"))).await?;
+    /// let fork = Store::in_memory_from(&store.snapshot(), history, clock, ());
+    /// fork.commit(Transaction::new().put("/b", Value::plain("2"))).await?;
+    /// assert_eq!((fork.snapshot().len(), store.snapshot().len()), (2, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn in_memory_from(snapshot: &Snapshot<X>, history: HistoryLimits, clock: Arc<dyn Clock>, indexer: X) -> Self {
+        let (state, mut publisher) = State::new(indexer, history);
+        publisher.begin_with(snapshot);
+        Self::without_files(state, publisher, clock)
+    }
+
+    fn without_files(state: Arc<State<X>>, publisher: Publisher<X>, clock: Arc<dyn Clock>) -> Self {
         let (sender, commands) = mpsc::channel(WAITING);
         let writer = Writer::new(NoDisk, publisher, clock);
         tokio::spawn(writer.run_as_task(commands, || std::future::ready(())));
@@ -99,6 +131,27 @@ mod tests {
         let again = store.commit(put()).await;
         assert!(matches!(again, Err(CommitError::GuardFailed { .. })), "{again:?}");
         assert_eq!(store.size_on_disk(), None);
+    }
+
+    #[tokio::test]
+    async fn fork_shares_the_state_and_goes_on_by_itself() {
+        let origin = open();
+        let put = |key: &str, value: &str| Transaction::new().put(key, Value::plain(value));
+        let first = origin.commit(put("/a", "1")).await.unwrap();
+        let snapshot = origin.snapshot();
+        origin.commit(put("/a", "2")).await.unwrap();
+
+        let fork = Store::in_memory_from(&snapshot, HistoryLimits::default(), Arc::new(SystemClock), ());
+        let (before, shared) = (snapshot.get(b"/a").unwrap(), fork.snapshot());
+        assert!(Arc::ptr_eq(before, shared.get(b"/a").unwrap()), "nothing is copied");
+        assert_eq!(fork.revision(), first.revision);
+        assert!(fork.watch("/", first.revision - 1).is_err(), "its history begins here");
+
+        let mut watcher = fork.watch("/", fork.revision()).unwrap();
+        let committed = fork.commit(put("/b", "3")).await.unwrap();
+        assert!(committed.revision > first.revision);
+        assert_eq!(watcher.next().await.unwrap().revision(), committed.revision);
+        assert!(origin.snapshot().get(b"/b").is_none());
     }
 
     #[tokio::test]

@@ -16,7 +16,7 @@ use conformance::{Binary, clients, root};
 use test_support::needs;
 
 /// Timeouts of envtest. The default of 20 seconds is too short while builds run on the same machine.
-const ENVTEST_TIMEOUTS: [(&str, &str); 2] = [
+pub(crate) const ENVTEST_TIMEOUTS: [(&str, &str); 2] = [
     ("KUBEBUILDER_CONTROLPLANE_START_TIMEOUT", "2m"),
     ("KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT", "2m"),
 ];

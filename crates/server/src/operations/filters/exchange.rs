@@ -19,6 +19,7 @@ use crate::identity::ClientCertificate;
 use crate::metrics::Recording;
 use crate::operations::audit::AuditRecord;
 use crate::operations::loopback;
+use crate::operations::testing::TimelineFacts;
 use crate::runtime::drain::RunningRequest;
 use crate::runtime::faults::Fault;
 use crate::wire::body::RequestBody;
@@ -82,6 +83,8 @@ pub(in crate::operations) struct Exchange<'c> {
     pub(in crate::operations) watch: WatchHold,
     /// Faults that may replace the answer to a successful write, from [`WithFaults`](super::WithFaults).
     pub(in crate::operations) faults_after_write: Vec<Arc<Fault>>,
+    /// Facts for the timeline, from [`WithTimeline`](super::WithTimeline).
+    pub(in crate::operations) timeline: Option<Box<TimelineFacts>>,
 }
 
 impl<'c> Exchange<'c> {
@@ -120,6 +123,7 @@ impl<'c> Exchange<'c> {
             seat: None,
             watch: WatchHold::default(),
             faults_after_write: Vec::new(),
+            timeline: None,
         }
     }
 

@@ -158,6 +158,8 @@ mod tests {
             faults: Arc::new(faults),
             checkpoints: Arc::default(),
             clock: Arc::default(),
+            forks: Arc::default(),
+            timeline: Arc::default(),
         }
     }
 

@@ -17,6 +17,7 @@ mod seats;
 mod storage_versions;
 #[cfg(test)]
 mod testing;
+mod timeline;
 
 use std::pin::Pin;
 
@@ -35,6 +36,7 @@ use self::faults::WithFaults;
 use self::identity::{WithAuthentication, WithAuthorization, WithImpersonation};
 use self::seats::WithSeats;
 use self::storage_versions::WithStorageVersionPrecondition;
+use self::timeline::WithTimeline;
 use crate::http::ApiError;
 use crate::http::response::Response;
 use crate::operations::service::Service;
@@ -146,12 +148,16 @@ pub(super) async fn respond(service: &Service, exchange: &mut Exchange<'_>) -> R
         auditor: service.auditor.as_ref(),
         context: &context.representation,
     };
-    let before_timeout: [&dyn Filter; 15] = [
+    let before_timeout: [&dyn Filter; 16] = [
         &WithAuditInit {
             identifiers: shared.identifiers.as_ref(),
         },
         &WithHttpLogging,
         &WithRequestInfo { cbor: config.cbor },
+        &WithTimeline {
+            timeline: service.timeline.as_deref(),
+            context,
+        },
         &WithWebSocket,
         &WithRetryAfter {
             drain: service.drain.as_ref(),

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use holdfast_gotext::duration;
 use holdfast_gotext::time::{Precision, Timestamp};
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 use tokio::sync::Mutex as AsyncMutex;
 
-use super::Call;
+use super::{Call, ForkState};
 use crate::api::context::Context;
 use crate::http::ApiError;
 use crate::http::response::Response;
@@ -194,6 +194,19 @@ impl Checkpoints {
         }
         kept.insert(name.into(), checkpoint);
         Ok(report)
+    }
+
+    /// Returns the state of a checkpoint for a fork, whose clock is ahead by `ahead`.
+    ///
+    /// # Errors
+    /// 404 if there is no such checkpoint.
+    pub(super) fn state(&self, name: &str, ahead: Duration) -> Result<ForkState, ApiError> {
+        let kept = self.kept.lock().get(name).cloned();
+        let checkpoint = kept.ok_or_else(|| ApiError::not_found(&resource(), name))?;
+        Ok(ForkState {
+            snapshot: checkpoint.snapshot,
+            ahead,
+        })
     }
 
     async fn restore(

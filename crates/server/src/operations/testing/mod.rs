@@ -1,8 +1,12 @@
-//! Endpoints for tests, below `/testing/`: faults, checkpoints and the clock. Only a server that is started for tests has them.
+//! Endpoints for tests, below `/testing/`: faults, checkpoints, forks, the clock and the timeline. Only a server that is started
+//! for tests has them.
 
+mod changes;
 mod checkpoints;
 mod clock;
 mod faults;
+mod forks;
+mod timeline;
 
 use std::sync::Arc;
 
@@ -16,11 +20,15 @@ use crate::api::context::Context;
 use crate::api::router::Incoming;
 use crate::http::ApiError;
 use crate::http::negotiation::Representation;
+use crate::http::query::Query;
 use crate::http::response::{self, Response, page_not_found};
 use crate::runtime::faults::Faults;
 use crate::runtime::testing_clock::TestingClock;
+use crate::runtime::timeline::Timeline;
 
 pub use checkpoints::{Checkpoints, MAX_CHECKPOINTS};
+pub use forks::{ForkAddress, ForkState, Forks, MAX_FORKS, RunningFork, StartFork};
+pub(in crate::operations) use timeline::{AnsweredRequest, TimelineFacts, is_recorded};
 
 /// Folder of the endpoints.
 pub(super) const FOLDER: &str = "/testing/";
@@ -37,11 +45,16 @@ pub struct Testing {
     pub checkpoints: Arc<Checkpoints>,
     /// Clock of the server.
     pub clock: Arc<TestingClock>,
+    /// Servers that were forked from this one.
+    pub forks: Arc<Forks>,
+    /// Timeline of the requests.
+    pub timeline: Arc<Timeline>,
 }
 
 /// A request to an endpoint.
 struct Call<'a> {
     method: Method,
+    query: Query,
     body: Bytes,
     messages: &'a Messages,
     pretty: bool,
@@ -50,7 +63,14 @@ struct Call<'a> {
 impl Testing {
     /// Returns the paths of the endpoints.
     pub(super) fn paths() -> impl Iterator<Item = &'static str> {
-        ["/testing/checkpoints", "/testing/clock", "/testing/faults"].into_iter()
+        [
+            "/testing/checkpoints",
+            "/testing/clock",
+            "/testing/faults",
+            "/testing/forks",
+            "/testing/timeline",
+        ]
+        .into_iter()
     }
 
     /// Returns the answer to a request below `/testing/`.
@@ -61,6 +81,7 @@ impl Testing {
         let path = incoming.info.path;
         let call = Call {
             method: incoming.method,
+            query: incoming.info.query,
             body: incoming.body.read().await?,
             messages: context.messages(),
             pretty: incoming.negotiated.is_pretty(),
@@ -73,6 +94,13 @@ impl Testing {
             ["checkpoints"] => checkpoints::collection(&self.checkpoints, context, &call),
             ["checkpoints", name] => checkpoints::single(&self.checkpoints, name, &call),
             ["checkpoints", name, "restore"] => checkpoints::restore(&self.checkpoints, context, name, &call).await,
+            ["checkpoints", name, "fork"] => {
+                let state = self.checkpoints.state(name, self.clock.ahead())?;
+                forks::create(&self.forks, name, state, &call).await
+            }
+            ["forks"] => forks::collection(&self.forks, &call).await,
+            ["forks", id] => forks::single(&self.forks, id, &call).await,
+            ["timeline"] => timeline::respond(&self.timeline, &call),
             ["clock"] => clock::respond(&self.clock, &call),
             ["faults"] => faults::collection(&self.faults, &call),
             ["faults", id] => faults::single(&self.faults, id, &call),

@@ -175,6 +175,7 @@ impl Server {
             ends_unauthenticated_connections: true,
             storage_versions: None,
             testing: None,
+            timeline: None,
         };
         service.context.shared.store.begin_history();
         Self {

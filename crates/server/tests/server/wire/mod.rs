@@ -204,6 +204,7 @@ impl Server {
             ends_unauthenticated_connections: true,
             storage_versions: None,
             testing: None,
+            timeline: None,
         };
         start(&service.context).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
