@@ -186,6 +186,7 @@ impl Assembly<'_> {
             drain: flags.shutdown_send_retry_after.then(Arc::default),
             ends_unauthenticated_connections: has(Feature::UnauthenticatedHTTP2DOSMitigation),
             storage_versions,
+            has_page: flags.ui,
             testing: self.testing.clone(),
         };
         flags.kubelets.follow(identity, &service);

@@ -32,6 +32,7 @@ mod kubelets;
 mod migration;
 mod nodes;
 mod packaging;
+mod page;
 mod process;
 mod quotas;
 mod secret_tokens;

@@ -190,6 +190,18 @@ const PAGES: [CommandPage; 16] = [
         ..EMPTY
     },
     CommandPage {
+        command: "ui",
+        examples: &[
+            ("Open the page in a browser", "holdfast ui"),
+            (
+                "Print a link for a browser on this machine",
+                "holdfast ui --kubeconfig=holdfast-data/kubeconfig --no-browser",
+            ),
+        ],
+        environment: &[KUBECONFIG],
+        ..EMPTY
+    },
+    CommandPage {
         command: "ready",
         examples: &[
             ("Check once", "holdfast ready --kubeconfig=holdfast-data/kubeconfig"),

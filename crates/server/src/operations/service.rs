@@ -47,6 +47,8 @@ pub struct Service {
     pub ends_unauthenticated_connections: bool,
     /// The writes that wait until the storage versions of their resources are published, if this is enabled.
     pub storage_versions: Option<Arc<StorageVersionBarrier>>,
+    /// True if the page at `/ui` is served.
+    pub has_page: bool,
     /// The endpoints for tests, if they are enabled.
     pub testing: Option<Arc<Testing>>,
 }
