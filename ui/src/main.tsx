@@ -12,6 +12,7 @@ import { type Route, useRoute } from "./route.ts";
 import { apiRoot, forgetSession, isAnonymous, sessionFromCode, userOf } from "./session.ts";
 import { ApplyView } from "./views/ApplyView.tsx";
 import { Login } from "./views/Login.tsx";
+import { ManagersView } from "./views/ManagersView.tsx";
 import { ObjectView } from "./views/ObjectView.tsx";
 import { ObjectsView, firstResource } from "./views/ObjectsView.tsx";
 
@@ -121,6 +122,9 @@ function Frame({ connection, onLogout }: { connection: Connection; onLogout(): v
           <a href="#/apply" aria-current={isAt("apply")}>
             What would happen
           </a>
+          <a href="#/managers" aria-current={isAt("managers")}>
+            Managers
+          </a>
         </nav>
         <span className="user" title={connection.user.groups.join(", ")}>
           {connection.user.name}
@@ -148,7 +152,9 @@ function View({ route }: { route: Route }) {
     case "object":
       return <ObjectView route={route} />;
     case "apply":
-      return <ApplyView />;
+      return <ApplyView route={route} />;
+    case "managers":
+      return <ManagersView route={route} />;
     case "objects":
       return <ObjectsView route={route} />;
     default:

@@ -7,6 +7,7 @@ import { createInterface } from "node:readline";
 import { NARROW, WIDE, apply, ask, checkAccess, login, picture, server, token, until, withPage } from "./browser.mjs";
 
 const DEPLOYMENTS = "/apis/apps/v1/namespaces/shop/deployments";
+const LIMITS = "/api/v1/namespaces/shop/limitranges";
 const HOSTILE = '<img src=x onerror="alert(1)">';
 
 async function makeShop() {
@@ -15,6 +16,11 @@ async function makeShop() {
 
 function configMap(name, labels = {}, data = { colour: "blue" }) {
   return { apiVersion: "v1", kind: "ConfigMap", metadata: { name, labels }, data };
+}
+
+/** Returns an object of a kind that no controller creates, with the short name `limits`. */
+function limitRange(name, labels = {}) {
+  return { apiVersion: "v1", kind: "LimitRange", metadata: { name, labels }, spec: { limits: [] } };
 }
 
 function deployment(changes = {}) {
@@ -94,12 +100,12 @@ const flows = {
   /** A person looks for objects by kind, namespace, labels and text, with the keyboard only, while others write. */
   async objects() {
     await makeShop();
-    for (const name of ["a", "b", "c"]) await ask("POST", "/api/v1/namespaces/shop/configmaps", configMap(`settings-${name}`, { tier: name }));
+    for (const name of ["a", "b", "c"]) await ask("POST", LIMITS, limitRange(`settings-${name}`, { tier: name }));
     await withPage(WIDE, async (page) => {
       await login(page);
       await page.getByRole("combobox", { name: "Kind" }).focus();
-      await page.keyboard.type("cm");
-      await page.getByRole("option", { name: /configmaps/ }).first().waitFor();
+      await page.keyboard.type("limits");
+      await page.getByRole("option", { name: /limitranges/ }).first().waitFor();
       await page.keyboard.press("Enter");
       await page.getByRole("link", { name: "settings-a" }).waitFor();
       await page.getByRole("combobox", { name: "Namespace" }).focus();
@@ -110,19 +116,19 @@ const flows = {
       await page.getByText("live", { exact: true }).waitFor();
       await checkAccess(page, "objects");
 
-      await ask("POST", "/api/v1/namespaces/shop/configmaps", configMap("settings-bb"));
+      await ask("POST", LIMITS, limitRange("settings-bb"));
       await page.getByText("4 objects", { exact: true }).waitFor();
       const names = async () => page.getByRole("gridcell").getByRole("link").allTextContents();
       assert.deepEqual(await names(), ["settings-a", "settings-b", "settings-bb", "settings-c"]);
-      await ask("DELETE", "/api/v1/namespaces/shop/configmaps/settings-bb");
+      await ask("DELETE", `${LIMITS}/settings-bb`);
       await page.getByText("3 objects", { exact: true }).waitFor();
 
       await page.getByLabel("Labels").fill("tier in (a,c)");
       await page.keyboard.press("Enter");
       await page.getByText("2 objects", { exact: true }).waitFor();
       // Changes of objects that the labels do not select are not shown.
-      await ask("POST", "/api/v1/namespaces/shop/configmaps", configMap("settings-d", { tier: "d" }));
-      await ask("POST", "/api/v1/namespaces/shop/configmaps", configMap("settings-e", { tier: "a" }));
+      await ask("POST", LIMITS, limitRange("settings-d", { tier: "d" }));
+      await ask("POST", LIMITS, limitRange("settings-e", { tier: "a" }));
       await page.getByText("3 objects", { exact: true }).waitFor();
       assert.deepEqual(await names(), ["settings-a", "settings-c", "settings-e"]);
       await page.getByLabel("Labels").fill("");
@@ -147,7 +153,7 @@ const flows = {
       await page.getByRole("dialog").waitFor({ state: "hidden" });
     });
     await withPage(NARROW, async (page) => {
-      await login(page, "#/objects/core/configmaps?namespace=shop");
+      await login(page, "#/objects/core/limitranges?namespace=shop");
       await page.getByRole("link", { name: "settings-a" }).waitFor();
       await checkAccess(page, "objects on a phone");
       await picture(page, "objects-narrow");
@@ -166,17 +172,18 @@ const flows = {
       await page.getByText("replicas: 2").waitFor();
       for (const [line, owner] of [
         ["replicas: 2", "autoscaler + platform"],
+        // The selector is replaced as a whole: its parts have the owner of the whole.
         ["web:1", "platform"],
         ["name: RELEASE", "ci"],
         ["build:", "ci"],
         ["terminationGracePeriodSeconds", "no manager"],
-        ["matchLabels", ""],
+        ["matchLabels", "platform"],
+        ["template:", ""],
         ["uid:", ""],
       ]) {
         const shown = await marginOf(page, line);
         assert.equal(shown, owner, line);
       }
-      // The selector is replaced as a whole: its parts have the owner of the whole.
       await page.getByRole("button", { name: "Find defaults" }).click();
       await page.getByText(/of \d+ fields without a manager are defaults/).waitFor();
       assert.equal(await marginOf(page, "terminationGracePeriodSeconds"), "default");
@@ -216,6 +223,182 @@ const flows = {
       await picture(page, "owners-narrow");
       const isTooWide = await page.evaluate(() => document.documentElement.scrollWidth > innerWidth);
       assert.equal(isTooWide, false);
+    });
+  },
+
+  /** A person previews an apply, decides about its conflicts, and applies. */
+  async previews() {
+    await makeShop();
+    await makeDeployment();
+    await apply(`${DEPLOYMENTS}/web`, "ci", {
+      apiVersion: "apps/v1",
+      kind: "Deployment",
+      metadata: { name: "web", annotations: { build: "417", "example.com/note": "kept" } },
+    });
+    const manifest = `apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: web
+  annotations:
+    build: "418" # the number of the build
+spec:
+  replicas: 5
+  minReadySeconds: 10
+  template:
+    spec:
+      containers:
+        - name: main
+          image: registry.example.com/web:2
+`;
+    const stored = async () => ask("GET", `${DEPLOYMENTS}/web`);
+    await withPage(WIDE, async (page) => {
+      await login(page, "#/apply");
+      await page.getByLabel("Field manager").fill("ci");
+      await page.getByLabel("Namespace, if a manifest has none").fill("shop");
+      await page.getByLabel("File").setInputFiles({ name: "web.yaml", mimeType: "application/yaml", buffer: Buffer.from(manifest) });
+      const before = await stored();
+      await page.getByRole("button", { name: "Preview" }).click();
+      await page.getByRole("heading", { name: "3 conflicts" }).waitFor();
+      const row = (region, field) => page.getByRole("region", { name: region }).getByRole("row").filter({ has: page.getByText(field, { exact: true }) });
+      const cells = async (region, field) => (await row(region, field).first().getByRole("cell").allTextContents()).map((text) => text.trim());
+      assert.deepEqual((await cells("Changes", ".spec.minReadySeconds")), ["Added", ".spec.minReadySeconds", "–", "10"]);
+      assert.deepEqual((await cells("Changes", ".metadata.annotations.build")), ["Changed", ".metadata.annotations.build", "417", "418"]);
+      assert.deepEqual((await cells("Changes", ".metadata.annotations.example.com/note")), ["Removed", ".metadata.annotations.example.com/note", "kept", "–"]);
+      const image = '.spec.template.spec.containers[name="main"].image';
+      assert.deepEqual((await cells("Conflicts", image)).slice(1, 4), ["platform (Apply)", "registry.example.com/web:1", "registry.example.com/web:2"]);
+      const rows = await row("Conflicts", ".spec.replicas").all();
+      const owners = await Promise.all(rows.map(async (row) => (await row.getByRole("cell").allTextContents())[1]));
+      assert.deepEqual(owners.map((text) => text.trim()).sort(), ["autoscaler (Apply)", "platform (Apply)"]);
+      assert.deepEqual((await stored()).metadata.resourceVersion, before.metadata.resourceVersion, "a preview stores nothing");
+      assert.ok(await page.getByRole("button", { name: "Apply", exact: true }).isDisabled());
+      await checkAccess(page, "previews");
+      await page.getByRole("heading", { name: "3 conflicts" }).scrollIntoViewIfNeeded();
+      await picture(page, "conflicts");
+
+      await page.getByLabel(`Decision about ${image}`).selectOption("force");
+      await page.getByLabel("Decision about .spec.replicas").first().selectOption("share");
+      await page.getByRole("button", { name: "Put the decisions into the manifest" }).click();
+      await page.getByRole("heading", { name: "1 conflict", exact: true }).waitFor();
+      const text = await page.evaluate(() => document.querySelector(".editor").shadowRoot.querySelector(".cm-content").innerText);
+      assert.match(text, /replicas: 2/);
+      assert.match(text, /# the number of the build/);
+      await page.getByLabel(`Decision about ${image}`).selectOption("force");
+      await page.getByRole("button", { name: "Apply", exact: true }).click();
+      await page.getByText("Applied.").waitFor();
+      const after = await stored();
+      assert.equal(after.spec.replicas, 2);
+      assert.equal(after.spec.template.spec.containers[0].image, "registry.example.com/web:2");
+      const managers = after.metadata.managedFields.filter(({ fieldsV1 }) => fieldsV1["f:spec"]?.["f:replicas"]).map(({ manager }) => manager);
+      assert.deepEqual(managers.sort(), ["autoscaler", "ci", "platform"]);
+      await page.getByRole("link", { name: "Open the object" }).click();
+      await page.getByRole("heading", { name: /^web/ }).waitFor();
+    });
+    await withPage(NARROW, async (page) => {
+      await login(page, "#/apply");
+      await page.getByLabel("Field manager").fill("new");
+      await page.getByLabel("File").setInputFiles({ name: "web.yaml", mimeType: "application/yaml", buffer: Buffer.from("kind: ConfigMap\napiVersion: v1\nmetadata: {name: made, namespace: shop}\ndata: {a: b}\n---\nkind: Nothing\napiVersion: v1\nmetadata: {name: x}\n") });
+      await page.getByRole("button", { name: "Preview" }).click();
+      await page.getByText("The object does not exist and would be created.").waitFor();
+      await page.getByText("The server has no kind Nothing in v1.").waitFor();
+      await checkAccess(page, "previews on a phone");
+    });
+  },
+
+  /** A person takes fields over, gives them up, and moves the fields of updates to applies. */
+  async ownership() {
+    await makeShop();
+    await makeDeployment();
+    await ask("PATCH", `${DEPLOYMENTS}/web?fieldManager=kubectl-client-side-apply`, { spec: { minReadySeconds: 7 } }, "application/merge-patch+json");
+    const managersOf = async (field) => {
+      const { metadata } = await ask("GET", `${DEPLOYMENTS}/web`);
+      return metadata.managedFields.filter(({ fieldsV1 }) => fieldsV1["f:spec"]?.[`f:${field}`]).map(({ manager, operation }) => `${manager} ${operation}`).sort();
+    };
+    const takeOrGive = async (page, line, button) => {
+      await page.getByText(line).click();
+      await page.getByRole("button", { name: button }).click();
+    };
+    await withPage(WIDE, async (page) => {
+      await login(page, "#/object/apps/deployments/shop/web");
+      await takeOrGive(page, "minReadySeconds: 7", "Take over…");
+      await page.getByRole("dialog").getByLabel("Field manager").fill("autoscaler");
+      await checkAccess(page, "take over");
+      await page.keyboard.press("Enter");
+      // The value stays, so that the manager shares the field.
+      await page.getByRole("heading", { name: /Deployment web/ }).waitFor();
+      await page.getByRole("button", { name: "Apply", exact: true }).click();
+      await page.getByText("Applied.").waitFor();
+      assert.deepEqual(await managersOf("minReadySeconds"), ["autoscaler Apply", "kubectl-client-side-apply Update"]);
+      assert.deepEqual(await managersOf("replicas"), ["autoscaler Apply", "platform Apply"]);
+
+      await page.getByRole("link", { name: "Open the object" }).click();
+      await takeOrGive(page, "replicas: 2", "Give up…");
+      await page.getByRole("dialog").getByLabel("Field manager").selectOption("autoscaler");
+      await page.getByRole("dialog").getByRole("button", { name: "Preview" }).click();
+      await page.getByText("stays with platform (Apply)").waitFor();
+      await page.getByRole("button", { name: "Apply", exact: true }).click();
+      await page.getByText("Applied.").waitFor();
+      assert.deepEqual(await managersOf("replicas"), ["platform Apply"]);
+
+      await page.getByRole("link", { name: "Open the object" }).click();
+      await page.getByRole("button", { name: "Move the fields of kubectl-client-side-apply to Server-Side Apply" }).click();
+      const dialog = page.getByRole("dialog");
+      await dialog.getByRole("button", { name: "Preview" }).click();
+      await dialog.getByText("kubectl (Apply)").waitFor();
+      assert.deepEqual(await managersOf("minReadySeconds"), ["autoscaler Apply", "kubectl-client-side-apply Update"]);
+      await dialog.getByRole("button", { name: "Move" }).click();
+      await dialog.waitFor({ state: "hidden" });
+      assert.deepEqual(await managersOf("minReadySeconds"), ["autoscaler Apply", "kubectl Apply"]);
+    });
+  },
+
+  /** A person looks up the managers of a namespace, the relatives of an object, and who may change it. */
+  async surroundings() {
+    await makeShop();
+    await makeDeployment();
+    const owner = await reference(`${DEPLOYMENTS}/web`);
+    const reference1 = { apiVersion: owner.apiVersion, kind: owner.kind, name: owner.name, uid: owner.uid };
+    const child = configMap("child");
+    child.metadata.ownerReferences = [reference1];
+    const made = await apply("/api/v1/namespaces/shop/configmaps/child", "platform", child);
+    const grandchild = configMap("grandchild");
+    grandchild.metadata.ownerReferences = [{ apiVersion: "v1", kind: "ConfigMap", name: "child", uid: made.metadata.uid }];
+    await apply("/api/v1/namespaces/shop/configmaps/grandchild", "ci", grandchild);
+    const rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/shop";
+    const [apiVersion, apiGroup] = ["rbac.authorization.k8s.io/v1", "rbac.authorization.k8s.io"];
+    await ask("POST", `${rbac}/roles`, { apiVersion, kind: "Role", metadata: { name: "reader" }, rules: [{ apiGroups: ["apps"], resources: ["deployments"], verbs: ["get"] }] });
+    await ask("POST", `${rbac}/rolebindings`, {
+      apiVersion,
+      kind: "RoleBinding",
+      metadata: { name: "reader" },
+      roleRef: { apiGroup, kind: "Role", name: "reader" },
+      subjects: [{ apiGroup, kind: "User", name: "alice" }],
+    });
+    await withPage(WIDE, async (page) => {
+      await login(page, "#/managers?namespace=shop");
+      await page.getByText(/\d+ managers in \d+ objects\./).waitFor();
+      await page.getByText("platform", { exact: true }).click();
+      await page.getByRole("link", { name: "ConfigMap child" }).waitFor();
+      await checkAccess(page, "managers");
+      await page.getByRole("link", { name: "Deployment web" }).click();
+
+      await page.getByRole("tab", { name: "Related objects" }).click();
+      await page.getByRole("link", { name: "ConfigMap child", exact: true }).waitFor();
+      await page.getByRole("link", { name: "ConfigMap grandchild", exact: true }).click();
+      await page.getByRole("heading", { name: /^grandchild/ }).waitFor();
+      await page.getByRole("tab", { name: "Related objects" }).click();
+      await page.getByRole("link", { name: "Deployment web" }).waitFor();
+      await checkAccess(page, "related");
+      await page.getByRole("link", { name: "Deployment web" }).click();
+
+      await page.getByRole("tab", { name: "Permissions" }).click();
+      const answers = async (subject) => page.getByRole("row").filter({ has: page.getByRole("rowheader", { name: subject, exact: true }) }).getByRole("cell").allTextContents();
+      await until(async () => (await answers("You")).join() === "yes,yes,yes,yes,yes,yes,yes", "own permissions");
+      await page.getByRole("button", { name: "Ask about everyone with a role here" }).click();
+      await until(async () => (await answers("User alice")).join() === "yes,no,no,no,no,no,no", "permissions of alice");
+      await checkAccess(page, "permissions");
+      await page.getByLabel("User", { exact: true }).fill("bob");
+      await page.getByRole("button", { name: "Ask", exact: true }).click();
+      await until(async () => (await answers("bob")).join() === "no,no,no,no,no,no,no", "permissions of bob");
     });
   },
 

@@ -85,6 +85,24 @@ fn page_shows_owners_of_fields() {
 
 #[needs(clients, chromium)]
 #[test]
+fn page_previews_applies_and_decides_conflicts() {
+    run_flow("previews", &[]);
+}
+
+#[needs(clients, chromium)]
+#[test]
+fn page_changes_ownership_of_fields() {
+    run_flow("ownership", &[]);
+}
+
+#[needs(clients, chromium)]
+#[test]
+fn page_shows_managers_relatives_and_permissions() {
+    run_flow("surroundings", &[]);
+}
+
+#[needs(clients, chromium)]
+#[test]
 fn page_shows_hostile_names_as_text() {
     run_flow("hostile", &[]);
 }

@@ -58,7 +58,10 @@ export class Client {
     if (this.credentials.kind === "none") init.credentials = "same-origin";
     if (options.body !== undefined) init.body = options.body;
     if (options.signal) init.signal = options.signal;
-    const response = await fetch(this.root + path, init);
+    const response = await fetch(this.root + path, init).catch((error: unknown) => {
+      // The browser gives no reason.
+      throw error instanceof TypeError ? new Error("The server cannot be reached.") : error;
+    });
     if (!response.ok) throw await errorOf(response);
     return response;
   }
@@ -139,6 +142,5 @@ export function objectPath(resource: Resource, namespace: string, name: string):
 
 /** Returns the text of an error for the user. */
 export function messageOf(error: unknown): string {
-  if (error instanceof TypeError) return "The server cannot be reached.";
   return error instanceof Error ? error.message : String(error);
 }

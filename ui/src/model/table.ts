@@ -59,7 +59,7 @@ export class TableSource {
   /** Keys that the watch reported. Pages of the list show an older state of these objects. */
   #touched = new Set<string>();
   #continue = "";
-  #loading: Promise<void> | undefined;
+  #isLoading = false;
   #loadsAll = false;
   #generation = 0;
   #listeners = new Set<() => void>();
@@ -90,10 +90,9 @@ export class TableSource {
 
   /** Loads the next page, unless one is being loaded. */
   loadMore(): void {
-    if (this.#loading || this.#state.isComplete || this.#state.error || this.#rows.length >= MAX_ROWS) return;
+    if (this.#isLoading || this.#state.isComplete || this.#state.error || this.#rows.length >= MAX_ROWS) return;
     const generation = this.#generation;
-    this.#loading = this.#loadPage(generation).then(() => {
-      this.#loading = undefined;
+    void this.#loadPage(generation).then(() => {
       if (this.#loadsAll && generation === this.#generation) this.loadMore();
     });
   }
@@ -128,11 +127,13 @@ export class TableSource {
     const query = this.#query({ limit: String(PAGE_SIZE), includeObject: "Metadata" });
     if (this.#continue) query.set("continue", this.#continue);
     const isFirst = this.#continue === "";
+    this.#isLoading = true;
     this.#set({ ...this.#state, isLoading: true });
     try {
       const path = `${collectionPath(this.selection.resource, this.selection.namespace)}?${query}`;
       const table = await this.client.json<Table>(path, { accept: AS_TABLE, signal: this.#abort.signal });
       if (generation !== this.#generation || this.#isStopped) return undefined;
+      this.#isLoading = false;
       const rows = (table.rows ?? []).map((row) => rowOf(row, 0)).filter((row) => !this.#touched.has(row.key));
       // Rows that the watch has added may belong after those of this page.
       const isSorted = this.#rows.length === 0 || this.#touched.size === 0;
@@ -151,6 +152,7 @@ export class TableSource {
       return isFirst ? table.metadata.resourceVersion : undefined;
     } catch (error) {
       if (this.#isStopped || generation !== this.#generation) return undefined;
+      this.#isLoading = false;
       if (!isFirst && error instanceof ApiError && error.isExpired) {
         void this.#reload();
         return undefined;

@@ -9,6 +9,7 @@ import { go } from "../route.ts";
 const PLACES: Record<string, { title: string; fragment: string }> = {
   o: { title: "Open the objects", fragment: "#/" },
   w: { title: "Preview an apply", fragment: "#/apply" },
+  m: { title: "Show the managers of a namespace", fragment: "#/managers" },
 };
 
 const KEYS: [keys: string, title: string][] = [

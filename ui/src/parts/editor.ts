@@ -43,7 +43,7 @@ export function createEditor(parent: HTMLElement, options: EditorOptions): Edito
   const holder = document.createElement("div");
   holder.style.height = "100%";
   root.replaceChildren(holder);
-  const attributes: Record<string, string> = { "aria-label": options.label };
+  const attributes: Record<string, string> = { "aria-label": options.label, tabindex: "0" };
   if (options.isReadOnly) {
     // The caret moves by the keyboard, but no keyboard appears on a touch screen.
     Object.assign(attributes, { "aria-readonly": "true", inputmode: "none" });

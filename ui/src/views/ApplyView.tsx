@@ -12,7 +12,7 @@ import { toYaml } from "../model/yamlLines.ts";
 import { objectSegments, useConnection } from "../parts/context.ts";
 import { changeDraft, readDraft } from "../parts/draft.ts";
 import { createEditor, replaceText } from "../parts/editor.ts";
-import { fragmentOf } from "../route.ts";
+import { type Route, fragmentOf, replaceParameters } from "../route.ts";
 
 /** Maximum number of bytes of a dropped file. */
 const MAX_FILE_BYTES = 8 << 20;
@@ -20,7 +20,7 @@ const MAX_FILE_BYTES = 8 << 20;
 /** Decisions by the index of the plan and the field of the conflict. */
 type Decisions = ReadonlyMap<Plan, ReadonlyMap<string, Decision>>;
 
-export function ApplyView() {
+export function ApplyView({ route }: { route: Route }) {
   const { client, resources, namespaces } = useConnection();
   const holder = useRef<HTMLDivElement>(null);
   const view = useRef<EditorView>(undefined);
@@ -52,7 +52,6 @@ export function ApplyView() {
     view.current = created;
     return () => created.destroy();
     // The editor keeps its text itself.
-    // eslint-disable-next-line
   }, []);
 
   const context: PlanContext = { client, resources, manager: draft.manager.trim(), namespace: draft.namespace };
@@ -100,6 +99,14 @@ export function ApplyView() {
   };
   const hasEdits = (plans ?? []).some((plan) => [...(decisions.get(plan)?.values() ?? [])].some((decision) => decision !== "force"));
   const isReady = plans !== undefined && plans.every((plan) => !plan.error && isDecided(plan)) && results.size === 0;
+
+  // Other parts of the page open a prepared manifest with its preview.
+  const wantsPreview = route.parameters.get("preview") === "true";
+  useEffect(() => {
+    if (!wantsPreview) return;
+    replaceParameters({ preview: "" });
+    void plan(readDraft().text);
+  }, [wantsPreview]);
 
   return (
     <section className="apply">

@@ -7,8 +7,10 @@ import type { KubeObject, Resource } from "../api/types.ts";
 import { LiveObject, type LiveState } from "../model/liveObject.ts";
 import { CORE, findResource, resourceSegments, useConnection } from "../parts/context.ts";
 import { type Route, fragmentOf, replaceParameters } from "../route.ts";
+import { AccessPanel } from "./AccessPanel.tsx";
 import { EventsPanel } from "./EventsPanel.tsx";
 import { OwnersPanel } from "./OwnersPanel.tsx";
+import { RelatedPanel } from "./RelatedPanel.tsx";
 
 /** Panel of an object. */
 interface Panel {
@@ -26,6 +28,8 @@ export interface PanelProps {
 const PANELS: Panel[] = [
   { id: "owners", title: "Fields and owners", render: (props) => <OwnersPanel {...props} /> },
   { id: "events", title: "Events", render: (props) => <EventsPanel {...props} /> },
+  { id: "related", title: "Related objects", render: (props) => <RelatedPanel {...props} /> },
+  { id: "access", title: "Permissions", render: (props) => <AccessPanel {...props} /> },
 ];
 
 export function ObjectView({ route }: { route: Route }) {

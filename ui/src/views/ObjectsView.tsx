@@ -104,7 +104,6 @@ function ObjectTable({ source, search }: { source: TableSource; search: string }
   const rows = useMemo(
     () => (isSearch ? state.rows.filter((row) => words.every((word) => row.text.includes(word))) : state.rows),
     // The words follow from the search.
-    // eslint-disable-next-line
     [state.rows, search],
   );
 

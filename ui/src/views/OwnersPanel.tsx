@@ -6,7 +6,7 @@ import { useEffect, useMemo, useRef, useState } from "react";
 import { messageOf } from "../api/client.ts";
 import type { Json } from "../api/types.ts";
 import { findDefaults } from "../model/defaults.ts";
-import { listKinds, pathKey, pathText } from "../model/fields.ts";
+import { type Path, listKinds, pathKey, pathText } from "../model/fields.ts";
 import { RECENT_MS, marginLines, objectLines } from "../model/margins.ts";
 import { type Owner, type OwnershipMap, ownership } from "../model/owners.ts";
 import { age } from "../model/table.ts";
@@ -14,6 +14,7 @@ import { createEditor, replaceText } from "../parts/editor.ts";
 import { ownersMargin, setMargin } from "../parts/margin.ts";
 import { useConnection, useNow } from "../parts/context.ts";
 import type { PanelProps } from "./ObjectView.tsx";
+import { type OwnershipChange, OwnershipDialog } from "./OwnershipDialog.tsx";
 
 export function OwnersPanel({ resource, object, state }: PanelProps) {
   const { client } = useConnection();
@@ -22,7 +23,8 @@ export function OwnersPanel({ resource, object, state }: PanelProps) {
   const [filter, setFilter] = useState<ReadonlySet<number>>(new Set());
   const [defaults, setDefaults] = useState<ReadonlySet<string>>(new Set());
   const [message, setMessage] = useState("");
-  const [line, setLine] = useState(0);
+  const [selection, setSelection] = useState({ first: 0, last: 0 });
+  const [change, setChange] = useState<OwnershipChange>();
   const now = useNow(5_000);
 
   const lines = useMemo(() => objectLines(object), [object]);
@@ -38,7 +40,10 @@ export function OwnersPanel({ resource, object, state }: PanelProps) {
       extensions: [
         ownersMargin(),
         EditorView.updateListener.of((update) => {
-          if (update.selectionSet || update.docChanged) setLine(update.state.doc.lineAt(update.state.selection.main.head).number - 1);
+          if (!update.selectionSet && !update.docChanged) return;
+          const { from, to } = update.state.selection.main;
+          const [first, last] = [from, to].map((offset) => update.state.doc.lineAt(offset).number - 1) as [number, number];
+          setSelection((old) => (old.first === first && old.last === last ? old : { first, last }));
         }),
       ],
     });
@@ -52,6 +57,7 @@ export function OwnersPanel({ resource, object, state }: PanelProps) {
     view.current.dispatch({ effects: setMargin.of(margin) });
   }, [lines, margin]);
 
+  const chosen = useMemo(() => chosenFields(map, lines.paths.slice(selection.first, selection.last + 1)), [map, lines, selection]);
   const hasUnowned = map.unowned.length > 0;
   const checkDefaults = async (): Promise<void> => {
     try {
@@ -62,10 +68,9 @@ export function OwnersPanel({ resource, object, state }: PanelProps) {
       setMessage(`The dry run failed: ${messageOf(error)}`);
     }
   };
-  const toggle = (indexes: number[]): void => {
+  const toggle = (index: number): void => {
     const next = new Set(filter);
-    const isOn = indexes.every((index) => next.has(index));
-    for (const index of indexes) isOn ? next.delete(index) : next.add(index);
+    if (!next.delete(index)) next.add(index);
     setFilter(next);
   };
 
@@ -73,14 +78,26 @@ export function OwnersPanel({ resource, object, state }: PanelProps) {
     <div className="owners">
       <div className="code">
         <div ref={holder} className="editor" />
-        <LineDetails path={lines.paths[line]} margin={margin[line]?.title ?? ""} object={object as unknown as Json} kinds={listKinds(object.metadata.managedFields ?? [])} />
+        <div className="line-details">
+          <LineDetails path={lines.paths[selection.first]} margin={margin[selection.first]?.title ?? ""} object={object as unknown as Json} kinds={listKinds(object.metadata.managedFields ?? [])} />
+          <span className="line-actions">
+            {chosen.length > 1 && <span className="hint">{chosen.length} fields</span>}
+            <button type="button" disabled={chosen.length === 0} onClick={() => setChange({ kind: "take", paths: chosen })}>
+              Take over…
+            </button>
+            <button type="button" disabled={!chosen.some((path) => map.at(path)?.owners.some(({ entry }) => entry.operation === "Apply"))} onClick={() => setChange({ kind: "give", paths: chosen })}>
+              Give up…
+            </button>
+          </span>
+        </div>
+        <OwnershipDialog change={change} resource={resource} object={object} onClose={() => setChange(undefined)} />
       </div>
       <aside className="legend" aria-label="Managers">
         <h2>Managers</h2>
         <p className="hint">Choose managers to highlight their fields.</p>
         <ul>
           {map.owners.map((owner) => (
-            <ManagerItem key={owner.index} owner={owner} count={countOf(map, owner, lines.paths.map(pathKey), lines)} isOn={filter.has(owner.index)} now={now} onToggle={() => toggle([owner.index])} />
+            <ManagerItem key={owner.index} owner={owner} count={countOf(map, owner, lines)} isOn={filter.has(owner.index)} now={now} onToggle={() => toggle(owner.index)} onMigrate={() => setChange({ kind: "migrate", owner })} />
           ))}
         </ul>
         {map.owners.length === 0 && <p className="hint">No manager owns a field of this object.</p>}
@@ -102,8 +119,21 @@ export function OwnersPanel({ resource, object, state }: PanelProps) {
   );
 }
 
-function countOf(map: OwnershipMap, owner: Owner, keys: string[], { paths, isFirst }: ReturnType<typeof objectLines>): number {
-  void keys;
+/** Returns the fields of lines: those below a line that shows a map or a list, except for those of the server. */
+function chosenFields(map: OwnershipMap, paths: readonly Path[]): Path[] {
+  const begins = paths.filter((path) => path.length > 0).map((path) => pathKey(path));
+  // A line that shows a container selects its content only if it is the only line.
+  const containers = begins.length === 1 ? begins : [];
+  const found: Path[] = [];
+  for (const { path, leafOwners, unowned } of map.all()) {
+    const key = pathKey(path);
+    const isField = leafOwners.length > 0 || unowned === "default" || unowned === "none";
+    if (isField && path[0] !== "status" && (begins.includes(key) || containers.some((container) => key.startsWith(`${container}/`)))) found.push(path);
+  }
+  return found;
+}
+
+function countOf(map: OwnershipMap, owner: Owner, { paths, isFirst }: ReturnType<typeof objectLines>): number {
   return paths.filter((path, index) => isFirst[index] && map.at(path)?.owners.some(({ index: other }) => other === owner.index)).length;
 }
 
@@ -113,9 +143,10 @@ interface ManagerItemProps {
   isOn: boolean;
   now: number;
   onToggle(): void;
+  onMigrate(): void;
 }
 
-function ManagerItem({ owner, count, isOn, now, onToggle }: ManagerItemProps) {
+function ManagerItem({ owner, count, isOn, now, onToggle, onMigrate }: ManagerItemProps) {
   const { manager, operation, subresource, time, apiVersion } = owner.entry;
   return (
     <li>
@@ -134,6 +165,11 @@ function ManagerItem({ owner, count, isOn, now, onToggle }: ManagerItemProps) {
           {`, ${count} ${count === 1 ? "line" : "lines"}`}
         </small>
       </label>
+      {operation === "Update" && !subresource && (
+        <button type="button" className="is-quiet" aria-label={`Move the fields of ${manager} to Server-Side Apply`} onClick={onMigrate}>
+          Move to Server-Side Apply…
+        </button>
+      )}
     </li>
   );
 }
@@ -147,7 +183,7 @@ interface LineDetailsProps {
 
 function LineDetails({ path, margin, object, kinds }: LineDetailsProps) {
   return (
-    <p className="line-details" role="status">
+    <p role="status">
       {path && path.length > 0 && (
         <>
           <code>{pathText(path, object, kinds)}</code> <span>{margin || "Contains fields of the managers below it"}</span>
