@@ -70,7 +70,9 @@ function App() {
     // Kinds and namespaces come and go.
     const refresh = async (): Promise<void> => {
       const [resources, namespaces] = await Promise.all([discover(client), namespacesOf(client)]);
-      setStage((stage) => (stage.at === "connected" ? { at: "connected", connection: updated(stage.connection, { resources, namespaces }) } : stage));
+      setStage((stage) =>
+        stage.at === "connected" ? { at: "connected", connection: updated(stage.connection, { resources, namespaces }) } : stage,
+      );
     };
     const timer = setInterval(() => void refresh().catch(() => undefined), REFRESH_MS);
     return () => clearInterval(timer);
@@ -96,7 +98,11 @@ function updated(connection: Connection, lists: Pick<Connection, "resources" | "
   const same = <T,>(old: T, fresh: T): T => (JSON.stringify(old) === JSON.stringify(fresh) ? old : fresh);
   const known = new Map(connection.resources.map((resource) => [JSON.stringify(resource), resource]));
   const resources = lists.resources.map((resource) => known.get(JSON.stringify(resource)) ?? resource);
-  return { ...connection, resources: same(connection.resources, resources), namespaces: same(connection.namespaces, lists.namespaces) };
+  return {
+    ...connection,
+    resources: same(connection.resources, resources),
+    namespaces: same(connection.namespaces, lists.namespaces),
+  };
 }
 
 function Frame({ connection, onLogout }: { connection: Connection; onLogout(): void }) {

@@ -11,7 +11,13 @@ export interface Route {
 /** Returns the route of a fragment such as `#/objects/apps/v1/deployments?namespace=shop`. */
 export function parseRoute(fragment: string): Route {
   const [path = "", query = ""] = fragment.replace(/^#\/?/, "").split("?", 2);
-  return { segments: path.split("/").filter((segment) => segment !== "").map(decode), parameters: new URLSearchParams(query) };
+  return {
+    segments: path
+      .split("/")
+      .filter((segment) => segment !== "")
+      .map(decode),
+    parameters: new URLSearchParams(query),
+  };
 }
 
 /** Returns the fragment of a route. Empty parameters are left out. */

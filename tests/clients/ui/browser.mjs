@@ -37,7 +37,12 @@ export async function ask(method, target, body, contentType = "application/json"
 
 /** Applies a manifest as a manager. */
 export function apply(target, manager, manifest, query = {}) {
-  return ask("PATCH", `${target}?${new URLSearchParams({ fieldManager: manager, ...query })}`, manifest, "application/apply-patch+yaml");
+  return ask(
+    "PATCH",
+    `${target}?${new URLSearchParams({ fieldManager: manager, ...query })}`,
+    manifest,
+    "application/apply-patch+yaml",
+  );
 }
 
 /** Runs a flow in a new window. The flow fails if the page reports an error, violates its policy, or opens a dialog. */
@@ -90,7 +95,9 @@ export async function checkAccess(page, subject) {
     const { violations } = await page.evaluate(() =>
       globalThis.axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] }),
     );
-    const found = violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ target, failureSummary }) => `${target} ${failureSummary}`).join("; ")}`);
+    const found = violations.map(
+      ({ id, nodes }) => `${id}: ${nodes.map(({ target, failureSummary }) => `${target} ${failureSummary}`).join("; ")}`,
+    );
     assert.deepEqual(found, [], `${subject}, ${colorScheme}`);
   }
   await page.emulateMedia({ colorScheme: "light" });

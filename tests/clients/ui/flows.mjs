@@ -50,7 +50,12 @@ async function makeDeployment() {
   await apply(`${DEPLOYMENTS}/web`, "platform", deployment());
   const { replicas, ...rest } = deployment().spec;
   assert.ok(rest.selector);
-  await apply(`${DEPLOYMENTS}/web`, "autoscaler", { apiVersion: "apps/v1", kind: "Deployment", metadata: { name: "web" }, spec: { replicas } });
+  await apply(`${DEPLOYMENTS}/web`, "autoscaler", {
+    apiVersion: "apps/v1",
+    kind: "Deployment",
+    metadata: { name: "web" },
+    spec: { replicas },
+  });
   await apply(`${DEPLOYMENTS}/web`, "ci", {
     apiVersion: "apps/v1",
     kind: "Deployment",
@@ -105,7 +110,10 @@ const flows = {
       await login(page);
       await page.getByRole("combobox", { name: "Kind" }).focus();
       await page.keyboard.type("limits");
-      await page.getByRole("option", { name: /limitranges/ }).first().waitFor();
+      await page
+        .getByRole("option", { name: /limitranges/ })
+        .first()
+        .waitFor();
       await page.keyboard.press("Enter");
       await page.getByRole("link", { name: "settings-a" }).waitFor();
       await page.getByRole("combobox", { name: "Namespace" }).focus();
@@ -191,7 +199,10 @@ const flows = {
       await picture(page, "owners");
 
       await page.getByRole("checkbox", { name: /^ci/ }).check();
-      await until(() => page.evaluate(() => document.querySelector(".editor").shadowRoot.querySelectorAll(".owner.is-dimmed").length > 5), "dimmed lines");
+      await until(
+        () => page.evaluate(() => document.querySelector(".editor").shadowRoot.querySelectorAll(".owner.is-dimmed").length > 5),
+        "dimmed lines",
+      );
       const dimmed = (text) =>
         page.evaluate((text) => {
           const lines = [...document.querySelector(".editor").shadowRoot.querySelectorAll(".cm-line")];
@@ -201,17 +212,41 @@ const flows = {
       assert.equal(await dimmed("web:1"), true);
       await page.getByRole("checkbox", { name: /^ci/ }).uncheck();
 
-      await apply(`${DEPLOYMENTS}/web`, "ci", { apiVersion: "apps/v1", kind: "Deployment", metadata: { name: "web" }, spec: { replicas: 5 } }, { force: "true" });
+      await apply(
+        `${DEPLOYMENTS}/web`,
+        "ci",
+        { apiVersion: "apps/v1", kind: "Deployment", metadata: { name: "web" }, spec: { replicas: 5 } },
+        { force: "true" },
+      );
       await page.getByText("replicas: 5").waitFor();
       await until(async () => (await marginOf(page, "replicas: 5")) === "ci", "the new owner");
-      const recent = await page.evaluate(() => [...document.querySelector(".editor").shadowRoot.querySelectorAll(".cm-recent")].map((line) => line.textContent.trim()));
+      const recent = await page.evaluate(() =>
+        [...document.querySelector(".editor").shadowRoot.querySelectorAll(".cm-recent")].map((line) => line.textContent.trim()),
+      );
       assert.ok(recent.includes("replicas: 5") && !recent.includes("paused: false"), recent.join());
       await page.getByText("Changed in the last minute").waitFor();
 
+      for (const [manager, replicas] of [
+        ["platform", 3],
+        ["ci", 4],
+        ["platform", 5],
+      ]) {
+        const change = {
+          apiVersion: "apps/v1",
+          kind: "Deployment",
+          metadata: { name: "web" },
+          spec: { ...(manager === "platform" ? deployment().spec : {}), replicas },
+        };
+        await apply(`${DEPLOYMENTS}/web`, manager, change, { force: "true" });
+        await page.getByText(`replicas: ${replicas}`).waitFor();
+      }
+      await page.getByText("Tug of war: .spec.replicas was changed 4 times in the last hour, by ci and platform.").waitFor();
+      await checkAccess(page, "tug of war");
+
       // The caret explains a line for those who do not see the margin.
       await page.getByText("replicas: 5").click();
-      await page.getByText(/^Owned by ci \(Apply\)/).waitFor();
-      await page.getByText(".spec.replicas", { exact: true }).waitFor();
+      await page.getByText(/^Owned by platform \(Apply\)/).waitFor();
+      await page.getByText(".spec.replicas", { exact: true }).last().waitFor();
 
       await page.getByRole("tab", { name: "Events" }).click();
       await page.getByText("The server has no events about this object.").waitFor();
@@ -255,17 +290,38 @@ spec:
       await login(page, "#/apply");
       await page.getByLabel("Field manager").fill("ci");
       await page.getByLabel("Namespace, if a manifest has none").fill("shop");
-      await page.getByLabel("File").setInputFiles({ name: "web.yaml", mimeType: "application/yaml", buffer: Buffer.from(manifest) });
+      await page
+        .getByLabel("File")
+        .setInputFiles({ name: "web.yaml", mimeType: "application/yaml", buffer: Buffer.from(manifest) });
       const before = await stored();
       await page.getByRole("button", { name: "Preview" }).click();
       await page.getByRole("heading", { name: "3 conflicts" }).waitFor();
-      const row = (region, field) => page.getByRole("region", { name: region }).getByRole("row").filter({ has: page.getByText(field, { exact: true }) });
-      const cells = async (region, field) => (await row(region, field).first().getByRole("cell").allTextContents()).map((text) => text.trim());
-      assert.deepEqual((await cells("Changes", ".spec.minReadySeconds")), ["Added", ".spec.minReadySeconds", "–", "10"]);
-      assert.deepEqual((await cells("Changes", ".metadata.annotations.build")), ["Changed", ".metadata.annotations.build", "417", "418"]);
-      assert.deepEqual((await cells("Changes", ".metadata.annotations.example.com/note")), ["Removed", ".metadata.annotations.example.com/note", "kept", "–"]);
+      const row = (region, field) =>
+        page
+          .getByRole("region", { name: region })
+          .getByRole("row")
+          .filter({ has: page.getByText(field, { exact: true }) });
+      const cells = async (region, field) =>
+        (await row(region, field).first().getByRole("cell").allTextContents()).map((text) => text.trim());
+      assert.deepEqual(await cells("Changes", ".spec.minReadySeconds"), ["Added", ".spec.minReadySeconds", "–", "10"]);
+      assert.deepEqual(await cells("Changes", ".metadata.annotations.build"), [
+        "Changed",
+        ".metadata.annotations.build",
+        "417",
+        "418",
+      ]);
+      assert.deepEqual(await cells("Changes", ".metadata.annotations.example.com/note"), [
+        "Removed",
+        ".metadata.annotations.example.com/note",
+        "kept",
+        "–",
+      ]);
       const image = '.spec.template.spec.containers[name="main"].image';
-      assert.deepEqual((await cells("Conflicts", image)).slice(1, 4), ["platform (Apply)", "registry.example.com/web:1", "registry.example.com/web:2"]);
+      assert.deepEqual((await cells("Conflicts", image)).slice(1, 4), [
+        "platform (Apply)",
+        "registry.example.com/web:1",
+        "registry.example.com/web:2",
+      ]);
       const rows = await row("Conflicts", ".spec.replicas").all();
       const owners = await Promise.all(rows.map(async (row) => (await row.getByRole("cell").allTextContents())[1]));
       assert.deepEqual(owners.map((text) => text.trim()).sort(), ["autoscaler (Apply)", "platform (Apply)"]);
@@ -288,7 +344,9 @@ spec:
       const after = await stored();
       assert.equal(after.spec.replicas, 2);
       assert.equal(after.spec.template.spec.containers[0].image, "registry.example.com/web:2");
-      const managers = after.metadata.managedFields.filter(({ fieldsV1 }) => fieldsV1["f:spec"]?.["f:replicas"]).map(({ manager }) => manager);
+      const managers = after.metadata.managedFields
+        .filter(({ fieldsV1 }) => fieldsV1["f:spec"]?.["f:replicas"])
+        .map(({ manager }) => manager);
       assert.deepEqual(managers.sort(), ["autoscaler", "ci", "platform"]);
       await page.getByRole("link", { name: "Open the object" }).click();
       await page.getByRole("heading", { name: /^web/ }).waitFor();
@@ -296,7 +354,15 @@ spec:
     await withPage(NARROW, async (page) => {
       await login(page, "#/apply");
       await page.getByLabel("Field manager").fill("new");
-      await page.getByLabel("File").setInputFiles({ name: "web.yaml", mimeType: "application/yaml", buffer: Buffer.from("kind: ConfigMap\napiVersion: v1\nmetadata: {name: made, namespace: shop}\ndata: {a: b}\n---\nkind: Nothing\napiVersion: v1\nmetadata: {name: x}\n") });
+      await page
+        .getByLabel("File")
+        .setInputFiles({
+          name: "web.yaml",
+          mimeType: "application/yaml",
+          buffer: Buffer.from(
+            "kind: ConfigMap\napiVersion: v1\nmetadata: {name: made, namespace: shop}\ndata: {a: b}\n---\nkind: Nothing\napiVersion: v1\nmetadata: {name: x}\n",
+          ),
+        });
       await page.getByRole("button", { name: "Preview" }).click();
       await page.getByText("The object does not exist and would be created.").waitFor();
       await page.getByText("The server has no kind Nothing in v1.").waitFor();
@@ -308,10 +374,18 @@ spec:
   async ownership() {
     await makeShop();
     await makeDeployment();
-    await ask("PATCH", `${DEPLOYMENTS}/web?fieldManager=kubectl-client-side-apply`, { spec: { minReadySeconds: 7 } }, "application/merge-patch+json");
+    await ask(
+      "PATCH",
+      `${DEPLOYMENTS}/web?fieldManager=kubectl-client-side-apply`,
+      { spec: { minReadySeconds: 7 } },
+      "application/merge-patch+json",
+    );
     const managersOf = async (field) => {
       const { metadata } = await ask("GET", `${DEPLOYMENTS}/web`);
-      return metadata.managedFields.filter(({ fieldsV1 }) => fieldsV1["f:spec"]?.[`f:${field}`]).map(({ manager, operation }) => `${manager} ${operation}`).sort();
+      return metadata.managedFields
+        .filter(({ fieldsV1 }) => fieldsV1["f:spec"]?.[`f:${field}`])
+        .map(({ manager, operation }) => `${manager} ${operation}`)
+        .sort();
     };
     const takeOrGive = async (page, line, button) => {
       await page.getByText(line).click();
@@ -365,7 +439,12 @@ spec:
     await apply("/api/v1/namespaces/shop/configmaps/grandchild", "ci", grandchild);
     const rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/shop";
     const [apiVersion, apiGroup] = ["rbac.authorization.k8s.io/v1", "rbac.authorization.k8s.io"];
-    await ask("POST", `${rbac}/roles`, { apiVersion, kind: "Role", metadata: { name: "reader" }, rules: [{ apiGroups: ["apps"], resources: ["deployments"], verbs: ["get"] }] });
+    await ask("POST", `${rbac}/roles`, {
+      apiVersion,
+      kind: "Role",
+      metadata: { name: "reader" },
+      rules: [{ apiGroups: ["apps"], resources: ["deployments"], verbs: ["get"] }],
+    });
     await ask("POST", `${rbac}/rolebindings`, {
       apiVersion,
       kind: "RoleBinding",
@@ -391,7 +470,12 @@ spec:
       await page.getByRole("link", { name: "Deployment web" }).click();
 
       await page.getByRole("tab", { name: "Permissions" }).click();
-      const answers = async (subject) => page.getByRole("row").filter({ has: page.getByRole("rowheader", { name: subject, exact: true }) }).getByRole("cell").allTextContents();
+      const answers = async (subject) =>
+        page
+          .getByRole("row")
+          .filter({ has: page.getByRole("rowheader", { name: subject, exact: true }) })
+          .getByRole("cell")
+          .allTextContents();
       await until(async () => (await answers("You")).join() === "yes,yes,yes,yes,yes,yes,yes", "own permissions");
       await page.getByRole("button", { name: "Ask about everyone with a role here" }).click();
       await until(async () => (await answers("User alice")).join() === "yes,no,no,no,no,no,no", "permissions of alice");
@@ -399,6 +483,58 @@ spec:
       await page.getByLabel("User", { exact: true }).fill("bob");
       await page.getByRole("button", { name: "Ask", exact: true }).click();
       await until(async () => (await answers("bob")).join() === "no,no,no,no,no,no,no", "permissions of bob");
+    });
+  },
+
+  /** A table of many objects is usable before all are loaded. */
+  async many() {
+    const count = Number(process.env.HOLDFAST_OBJECTS ?? 3_000);
+    await makeShop();
+    await fill(count);
+    await withPage(WIDE, async (page) => {
+      await login(page);
+      const times = {};
+      const timed = async (name, step) => {
+        const begun = performance.now();
+        await step();
+        times[name] = Math.round(performance.now() - begun);
+      };
+      const total = count.toLocaleString("en");
+      await timed("first rows", async () => {
+        await page.goto(`${server}/ui/#/objects/core/limitranges?namespace=shop`);
+        await page.getByRole("link", { name: "limits-000000" }).waitFor();
+      });
+      await page.getByText(`500 of ${total}`).waitFor();
+      await page.getByRole("grid").focus();
+      await page.keyboard.press("End");
+      await page.getByRole("link", { name: "limits-000499" }).waitFor();
+      // The table goes on when its end is reached.
+      await page.getByText(new RegExp(`^(1,000|1,500) of ${total}`)).waitFor();
+      const last = `limits-${String(count - 1).padStart(6, "0")}`;
+      await timed("search in all", async () => {
+        await page.getByLabel("Search").fill(last);
+        await page.getByText(`1 found in ${total} objects`).waitFor();
+      });
+      await page.getByRole("link", { name: last }).waitFor();
+      await timed("search again", async () => {
+        await page.getByLabel("Search").fill("limits-0000");
+        await page.getByText(`100 found in ${total} objects`).waitFor();
+      });
+      await page.getByLabel("Search").fill("");
+      await page.getByText(`${total} objects`, { exact: true }).waitFor();
+      await page.getByRole("grid").focus();
+      await timed("jump to the end", async () => {
+        await page.keyboard.press("End");
+        await page.getByRole("link", { name: last }).waitFor();
+      });
+      await timed("change of the watch", async () => {
+        await ask("POST", LIMITS, limitRange(`${last}-more`));
+        await page.getByRole("link", { name: `${last}-more` }).waitFor();
+      });
+      const rows = await page.getByRole("row").count();
+      assert.ok(rows < 100, `${rows} rows are in the document`);
+      const memory = await page.evaluate(() => Math.round((performance.memory?.usedJSHeapSize ?? 0) / 2 ** 20));
+      console.log(`${total} objects: ${JSON.stringify(times)} ms, ${memory} MiB of heap`);
     });
   },
 
@@ -424,7 +560,11 @@ spec:
       await page.getByText(HOSTILE, { exact: true }).first().waitFor();
       await page.getByRole("tab", { name: "Events" }).click();
       await page.getByRole("cell", { name: HOSTILE }).waitFor();
-      const images = await page.evaluate(() => document.querySelectorAll("img").length + (document.querySelector(".editor")?.shadowRoot?.querySelectorAll("img").length ?? 0));
+      const images = await page.evaluate(
+        () =>
+          document.querySelectorAll("img").length +
+          (document.querySelector(".editor")?.shadowRoot?.querySelectorAll("img").length ?? 0),
+      );
       assert.equal(images, 0);
       await page.goto(`${server}/ui/#/objects/core/${encodeURIComponent(HOSTILE)}`);
     });
@@ -467,6 +607,15 @@ spec:
     }
   },
 };
+
+/** Makes objects, several at a time. */
+async function fill(count) {
+  let next = 0;
+  const work = async () => {
+    while (next < count) await ask("POST", LIMITS, limitRange(`limits-${String(next++).padStart(6, "0")}`));
+  };
+  await Promise.all(Array.from({ length: 16 }, work));
+}
 
 async function reference(path) {
   const { apiVersion, kind, metadata } = await ask("GET", path);

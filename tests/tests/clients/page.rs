@@ -103,6 +103,12 @@ fn page_shows_managers_relatives_and_permissions() {
 
 #[needs(clients, chromium)]
 #[test]
+fn page_is_usable_with_many_objects() {
+    run_flow("many", &[]);
+}
+
+#[needs(clients, chromium)]
+#[test]
 fn page_shows_hostile_names_as_text() {
     run_flow("hostile", &[]);
 }

@@ -33,6 +33,7 @@ mod migration;
 mod nodes;
 mod packaging;
 mod page;
+mod page_command;
 mod process;
 mod quotas;
 mod secret_tokens;

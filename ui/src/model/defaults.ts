@@ -19,7 +19,8 @@ export async function findDefaults(client: Client, resource: Resource, object: K
     contentType: "application/json",
     body: JSON.stringify(reduced),
   });
-  const isDefault = (place: Path): boolean => isEqual(valueAt(result as unknown as Json, place), valueAt(object as unknown as Json, place));
+  const isDefault = (place: Path): boolean =>
+    isEqual(valueAt(result as unknown as Json, place), valueAt(object as unknown as Json, place));
   return new Set(unowned.filter(isDefault).map(pathKey));
 }
 

@@ -24,7 +24,8 @@ export function differences(before: Json, after: Json, kinds: ListKinds): Differ
   };
   // Shows an added or removed value by its leaves, so that each field has its own line.
   const whole = (kind: "added" | "removed", path: Path, root: Json, value: Json, pattern: string): void => {
-    const isOpen = (isMap(value) && Object.keys(value).length > 0) || (Array.isArray(value) && value.length > 0 && kinds.has(pattern));
+    const isOpen =
+      (isMap(value) && Object.keys(value).length > 0) || (Array.isArray(value) && value.length > 0 && kinds.has(pattern));
     if (!isOpen) return add(kind, path, root, kind === "added" ? { after: value } : { before: value });
     const steps: Step[] = Array.isArray(value) ? [...value.keys()] : Object.keys(value as object);
     for (const step of steps) {

@@ -137,7 +137,9 @@ export function valueAt(root: Json | undefined, path: Path): Json | undefined {
 
 /** Returns the key of a path for maps. */
 export function pathKey(path: Path): string {
-  return path.map((step) => (typeof step === "number" ? `#${step}` : `.${step.replaceAll("~", "~0").replaceAll("/", "~1")}`)).join("/");
+  return path
+    .map((step) => (typeof step === "number" ? `#${step}` : `.${step.replaceAll("~", "~0").replaceAll("/", "~1")}`))
+    .join("/");
 }
 
 /** Returns true if the value is a JSON object. */
@@ -153,7 +155,10 @@ export function isEqual(left: Json | undefined, right: Json | undefined): boolea
   }
   if (isMap(left) && isMap(right)) {
     const names = Object.keys(left);
-    return names.length === Object.keys(right).length && names.every((name) => Object.hasOwn(right, name) && isEqual(left[name], right[name]));
+    return (
+      names.length === Object.keys(right).length &&
+      names.every((name) => Object.hasOwn(right, name) && isEqual(left[name], right[name]))
+    );
   }
   return false;
 }

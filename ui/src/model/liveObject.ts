@@ -3,6 +3,7 @@
 import { ApiError, type Client, collectionPath, messageOf, objectPath } from "../api/client.ts";
 import type { Json, KubeObject, Resource } from "../api/types.ts";
 import { differences } from "./diff.ts";
+import { type Contest, Contests, writers } from "./contests.ts";
 import { listKinds, pathKey } from "./fields.ts";
 
 /** Pause before a watch that ended is started again, in milliseconds. */
@@ -16,11 +17,14 @@ export interface LiveState {
   error?: string;
   /** Times of the last changes by the key of their path, in milliseconds. */
   changes: ReadonlyMap<string, number>;
+  /** Fields that managers write in turn. */
+  contests: readonly Contest[];
 }
 
 /** Source of the versions of one object. It stops when `stop` is called. */
 export class LiveObject {
-  #state: LiveState = { isDeleted: false, isLive: false, changes: new Map() };
+  #state: LiveState = { isDeleted: false, isLive: false, changes: new Map(), contests: [] };
+  #contests = new Contests();
   #listeners = new Set<() => void>();
   #abort = new AbortController();
 
@@ -56,8 +60,10 @@ export class LiveObject {
         else return;
       } catch (error) {
         if (signal.aborted) return;
-        if (error instanceof ApiError && error.code === 404) this.#set({ isDeleted: true, isLive: false, ...(this.#state.object ? {} : { error: error.message }) });
-        else if (!(error instanceof ApiError && error.isExpired)) this.#set({ isLive: false, ...(this.#state.object ? {} : { error: messageOf(error) }) });
+        if (error instanceof ApiError && error.code === 404)
+          this.#set({ isDeleted: true, isLive: false, ...(this.#state.object ? {} : { error: error.message }) });
+        else if (!(error instanceof ApiError && error.isExpired))
+          this.#set({ isLive: false, ...(this.#state.object ? {} : { error: messageOf(error) }) });
         if (error instanceof ApiError && (error.code === 401 || error.code === 403)) return;
       }
       this.#set({ isLive: false });
@@ -88,11 +94,13 @@ export class LiveObject {
     if (old && old.metadata.uid === object.metadata.uid) {
       const kinds = listKinds([...(old.metadata.managedFields ?? []), ...(object.metadata.managedFields ?? [])]);
       const now = Date.now();
-      for (const { path, kind } of differences(old as unknown as Json, object as unknown as Json, kinds)) {
+      const managers = writers(old, object);
+      for (const { path, kind, text } of differences(old as unknown as Json, object as unknown as Json, kinds)) {
         if (kind !== "removed") changes.set(pathKey(path), now);
+        this.#contests.add(text, managers, now);
       }
     }
-    this.#set({ object, isDeleted: false, changes });
+    this.#set({ object, isDeleted: false, changes, contests: this.#contests.found(Date.now()) });
   }
 
   #set(changes: Partial<LiveState>): void {

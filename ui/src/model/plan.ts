@@ -79,7 +79,16 @@ export interface PlanContext {
 
 /** Returns the plan of one manifest. Errors are part of it. */
 export async function makePlan(context: PlanContext, document: Document): Promise<Plan> {
-  const plan: Plan = { title: "", document, namespace: "", name: "", conflicts: [], differences: [], givenUp: [], knowsForceFields: false };
+  const plan: Plan = {
+    title: "",
+    document,
+    namespace: "",
+    name: "",
+    conflicts: [],
+    differences: [],
+    givenUp: [],
+    knowsForceFields: false,
+  };
   try {
     await fillPlan(context, plan, manifestOf(document));
   } catch (error) {
@@ -178,7 +187,8 @@ function pathsByText(root: Json, kinds: ListKinds): Map<string, Path> {
 
 /** Returns the fields that the manager owns before and not after an apply. */
 function givenUp(existing: KubeObject, result: KubeObject, manager: string): GivenUp[] {
-  const owns = (owner: Owner): boolean => owner.entry.manager === manager && owner.entry.operation === "Apply" && !owner.entry.subresource;
+  const owns = (owner: Owner): boolean =>
+    owner.entry.manager === manager && owner.entry.operation === "Apply" && !owner.entry.subresource;
   if (!ownersOf(existing).some(owns)) return [];
   const after = ownedFields(result, owns);
   const kinds = listKinds([...(existing.metadata.managedFields ?? []), ...(result.metadata.managedFields ?? [])]);
@@ -205,7 +215,11 @@ export function edited(plan: Plan, decisions: ReadonlyMap<string, Decision>): Do
 }
 
 /** Applies a plan with the decisions about its conflicts. Returns the stored object. */
-export async function applyPlan({ client, manager }: PlanContext, plan: Plan, decisions: ReadonlyMap<string, Decision>): Promise<KubeObject> {
+export async function applyPlan(
+  { client, manager }: PlanContext,
+  plan: Plan,
+  decisions: ReadonlyMap<string, Decision>,
+): Promise<KubeObject> {
   const manifest = manifestOf(edited(plan, decisions));
   const forced = plan.conflicts.filter(({ field }) => decisions.get(field) === "force");
   const query: Record<string, string> = { fieldManager: manager };

@@ -38,7 +38,10 @@ export async function scan(
   progress: (share: number) => void,
 ): Promise<Scan> {
   const isRead = ({ verbs, isNamespaced, group, plural }: Resource): boolean =>
-    verbs.includes("list") && isNamespaced === (namespace !== "") && !(plural === "events" && group === "events.k8s.io") && plural !== "componentstatuses";
+    verbs.includes("list") &&
+    isNamespaced === (namespace !== "") &&
+    !(plural === "events" && group === "events.k8s.io") &&
+    plural !== "componentstatuses";
   const queue = resources.filter(isRead);
   const total = queue.length;
   const result: Scan = { objects: [], isCut: false, denied: [] };
@@ -52,14 +55,20 @@ export async function scan(
   return result;
 }
 
-async function scanResource(client: Client, resource: Resource, namespace: string, signal: AbortSignal, result: Scan): Promise<void> {
+async function scanResource(
+  client: Client,
+  resource: Resource,
+  namespace: string,
+  signal: AbortSignal,
+  result: Scan,
+): Promise<void> {
   let next = "";
   do {
     if (result.objects.length >= MAX_SCANNED) {
       result.isCut = true;
       return;
     }
-    const query = new URLSearchParams({ limit: String(PAGE_SIZE), ...(next ? { continue: next } : {}) });
+    const query = new URLSearchParams({ limit: String(PAGE_SIZE), pretty: "false", ...(next ? { continue: next } : {}) });
     try {
       interface List {
         metadata: { continue?: string };

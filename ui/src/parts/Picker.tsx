@@ -30,7 +30,8 @@ export function Picker({ label, value, choices, isFree, onChange }: PickerProps)
     const wanted = (typed ?? "").trim().toLowerCase();
     const found = choices.filter(({ label, detail }) => `${label} ${detail ?? ""}`.toLowerCase().includes(wanted));
     // Names that begin with the text come first.
-    const rank = (choice: Choice): number => (choice.label.toLowerCase().startsWith(wanted) || choice.detail?.split(" ").includes(wanted) ? 0 : 1);
+    const rank = (choice: Choice): number =>
+      choice.label.toLowerCase().startsWith(wanted) || choice.detail?.split(" ").includes(wanted) ? 0 : 1;
     return found.sort((left, right) => rank(left) - rank(right)).slice(0, MAX_SUGGESTIONS);
   }, [choices, typed]);
   const choose = (chosen: string): void => {

@@ -52,7 +52,13 @@ export function Shortcuts() {
       <button type="button" className="is-quiet" onClick={() => setOpen(true)}>
         Keys
       </button>
-      <Dialog open={isOpen} onClose={() => setOpen(false)} className="dialog" backdrop={<div className="backdrop" />} preventBodyScroll={false}>
+      <Dialog
+        open={isOpen}
+        onClose={() => setOpen(false)}
+        className="dialog"
+        backdrop={<div className="backdrop" />}
+        preventBodyScroll={false}
+      >
         <DialogHeading>Keys</DialogHeading>
         <dl>
           {KEYS.map(([keys, title]) => (

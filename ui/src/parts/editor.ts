@@ -23,7 +23,9 @@ const theme = EditorView.theme({
   ".cm-activeLine": { backgroundColor: "var(--hover)" },
   ".cm-activeLineGutter": { backgroundColor: "var(--hover)" },
   ".cm-cursor": { borderLeftColor: "var(--ink)" },
-  "&.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground, .cm-selectionBackground": { backgroundColor: "var(--selection)" },
+  "&.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground, .cm-selectionBackground": {
+    backgroundColor: "var(--selection)",
+  },
   ".cm-panels": { backgroundColor: "var(--raised)", color: "var(--ink)" },
   ".cm-searchMatch": { backgroundColor: "var(--mark)" },
   ".cm-foldPlaceholder": { backgroundColor: "var(--raised)", color: "var(--ink)", border: "1px solid var(--edge)" },

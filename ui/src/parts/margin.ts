@@ -25,7 +25,9 @@ class OwnerMarker extends GutterMarker {
 
   override eq(other: OwnerMarker): boolean {
     const [mine, theirs] = [this.line, other.line];
-    return mine.label === theirs.label && mine.title === theirs.title && mine.kind === theirs.kind && mine.isDimmed === theirs.isDimmed;
+    return (
+      mine.label === theirs.label && mine.title === theirs.title && mine.kind === theirs.kind && mine.isDimmed === theirs.isDimmed
+    );
   }
 
   override toDOM(): Node {
@@ -50,7 +52,8 @@ class OwnerMarker extends GutterMarker {
 
 const lines = StateField.define<readonly MarginLine[]>({
   create: () => [],
-  update: (value, transaction) => transaction.effects.reduce((current, effect) => (effect.is(setMargin) ? effect.value : current), value),
+  update: (value, transaction) =>
+    transaction.effects.reduce((current, effect) => (effect.is(setMargin) ? effect.value : current), value),
 });
 
 const recent = Decoration.line({ class: "cm-recent" });
@@ -70,7 +73,14 @@ const decorations = EditorView.decorations.compute([lines, "doc"], (state): Deco
 const theme = EditorView.theme({
   ".cm-owners": { minWidth: "4.5rem", maxWidth: "min(15rem, 32vw)", borderRight: "1px solid var(--edge)" },
   ".cm-owners .cm-gutterElement": { padding: "0" },
-  ".owner": { display: "flex", alignItems: "stretch", height: "100%", fontFamily: "system-ui, sans-serif", fontSize: "12px", color: "var(--ink)" },
+  ".owner": {
+    display: "flex",
+    alignItems: "stretch",
+    height: "100%",
+    fontFamily: "system-ui, sans-serif",
+    fontSize: "12px",
+    color: "var(--ink)",
+  },
   ".owner .bar": { flex: "none", width: "5px", marginRight: "2px" },
   ".owner .name": { padding: "0 6px 0 4px", overflow: "hidden", textOverflow: "ellipsis", whiteSpace: "nowrap" },
   ".owner.is-shared .name": { fontWeight: "600" },
@@ -93,7 +103,8 @@ export function ownersMargin(): Extension {
         const line = view.state.field(lines)[view.state.doc.lineAt(block.from).number - 1];
         return line && line.kind !== "system" && line.kind !== "structure" ? new OwnerMarker(line) : null;
       },
-      lineMarkerChange: (update) => update.transactions.some((transaction) => transaction.effects.some((effect) => effect.is(setMargin))),
+      lineMarkerChange: (update) =>
+        update.transactions.some((transaction) => transaction.effects.some((effect) => effect.is(setMargin))),
     }),
   ];
 }

@@ -66,8 +66,18 @@ export function AccessPanel({ resource, object }: PanelProps) {
         className="toolbar"
         onSubmit={(event) => {
           event.preventDefault();
-          const list = groups.split(",").map((group) => group.trim()).filter(Boolean);
-          void ask([{ kind: "User", title: [user, ...list.map((group) => `group ${group}`)].filter(Boolean).join(", "), user, groups: list }]);
+          const list = groups
+            .split(",")
+            .map((group) => group.trim())
+            .filter(Boolean);
+          void ask([
+            {
+              kind: "User",
+              title: [user, ...list.map((group) => `group ${group}`)].filter(Boolean).join(", "),
+              user,
+              groups: list,
+            },
+          ]);
         }}
       >
         <label className="field">
@@ -107,7 +117,11 @@ export function AccessPanel({ resource, object }: PanelProps) {
               <tr key={subject.title}>
                 <th scope="row">{subject.title}</th>
                 {answers.map((answer, index) => (
-                  <td key={VERBS[index]} title={answer?.reason || answer?.evaluationError} className={answer?.allowed ? "is-allowed" : ""}>
+                  <td
+                    key={VERBS[index]}
+                    title={answer?.reason || answer?.evaluationError}
+                    className={answer?.allowed ? "is-allowed" : ""}
+                  >
                     {answer?.allowed ? "yes" : "no"}
                   </td>
                 ))}
@@ -131,7 +145,8 @@ async function review(client: Client, resource: Resource, object: KubeObject, su
       name: object.metadata.name,
     };
     const kind = subject.kind === "self" ? "SelfSubjectAccessReview" : "SubjectAccessReview";
-    const spec = subject.kind === "self" ? { resourceAttributes } : { resourceAttributes, user: subject.user, groups: subject.groups };
+    const spec =
+      subject.kind === "self" ? { resourceAttributes } : { resourceAttributes, user: subject.user, groups: subject.groups };
     const path = `/apis/authorization.k8s.io/v1/${kind.toLowerCase()}s`;
     const { status } = await client.post<Review>(path, { apiVersion: "authorization.k8s.io/v1", kind, spec });
     return status;
@@ -146,11 +161,15 @@ interface Binding extends KubeObject {
 /** Returns the subjects of the bindings that concern a namespace. */
 async function boundSubjects(client: Client, namespace: string): Promise<Subject[]> {
   const rbac = "/apis/rbac.authorization.k8s.io/v1";
-  const paths = [`${rbac}/clusterrolebindings`, ...(namespace ? [`${rbac}/namespaces/${encodeURIComponent(namespace)}/rolebindings`] : [])];
+  const paths = [
+    `${rbac}/clusterrolebindings`,
+    ...(namespace ? [`${rbac}/namespaces/${encodeURIComponent(namespace)}/rolebindings`] : []),
+  ];
   const found = new Map<string, Subject>();
   for (const path of paths) {
     const list = await client.json<{ items: Binding[] }>(`${path}?limit=1000`).catch((error: unknown) => {
-      if (error instanceof ApiError && error.code === 403) throw new Error("You may not list the role bindings, which name the subjects.");
+      if (error instanceof ApiError && error.code === 403)
+        throw new Error("You may not list the role bindings, which name the subjects.");
       throw error;
     });
     for (const { kind, name, namespace: home = "" } of list.items.flatMap(({ subjects }) => subjects ?? [])) {

@@ -93,11 +93,19 @@ export function ApplyView({ route }: { route: Route }) {
   };
   /** Shows the manifests after the decisions in the editor, and plans again. */
   const rewrite = async (): Promise<void> => {
-    const text = (plans ?? []).map((plan) => edited(plan, decisions.get(plan) ?? new Map()).toString().replace(/^---\n/, "")).join("---\n");
+    const text = (plans ?? [])
+      .map((plan) =>
+        edited(plan, decisions.get(plan) ?? new Map())
+          .toString()
+          .replace(/^---\n/, ""),
+      )
+      .join("---\n");
     if (view.current) replaceText(view.current, text);
     await plan(text);
   };
-  const hasEdits = (plans ?? []).some((plan) => [...(decisions.get(plan)?.values() ?? [])].some((decision) => decision !== "force"));
+  const hasEdits = (plans ?? []).some((plan) =>
+    [...(decisions.get(plan)?.values() ?? [])].some((decision) => decision !== "force"),
+  );
   const isReady = plans !== undefined && plans.every((plan) => !plan.error && isDecided(plan)) && results.size === 0;
 
   // Other parts of the page open a prepared manifest with its preview.
@@ -117,11 +125,22 @@ export function ApplyView({ route }: { route: Route }) {
       <div className="toolbar">
         <label className="field">
           <span>Field manager</span>
-          <input value={draft.manager} placeholder="for example ci" spellCheck={false} maxLength={128} onChange={(event) => change({ manager: event.target.value })} />
+          <input
+            value={draft.manager}
+            placeholder="for example ci"
+            spellCheck={false}
+            maxLength={128}
+            onChange={(event) => change({ manager: event.target.value })}
+          />
         </label>
         <label className="field">
           <span>Namespace, if a manifest has none</span>
-          <input value={draft.namespace} list="namespaces" spellCheck={false} onChange={(event) => change({ namespace: event.target.value })} />
+          <input
+            value={draft.namespace}
+            list="namespaces"
+            spellCheck={false}
+            onChange={(event) => change({ namespace: event.target.value })}
+          />
           <datalist id="namespaces">
             {namespaces.map((name) => (
               <option key={name} value={name} />
@@ -130,7 +149,12 @@ export function ApplyView({ route }: { route: Route }) {
         </label>
         <label className="field file">
           <span>File</span>
-          <input type="file" accept=".yaml,.yml,.json" multiple onChange={(event) => void readFiles([...(event.target.files ?? [])], view.current, setError)} />
+          <input
+            type="file"
+            accept=".yaml,.yml,.json"
+            multiple
+            onChange={(event) => void readFiles([...(event.target.files ?? [])], view.current, setError)}
+          />
         </label>
       </div>
       <div
@@ -143,7 +167,12 @@ export function ApplyView({ route }: { route: Route }) {
         }}
       />
       <div className="actions">
-        <button type="button" className="is-primary" disabled={isBusy || !context.manager || !draft.text.trim()} onClick={() => void plan(draft.text)}>
+        <button
+          type="button"
+          className="is-primary"
+          disabled={isBusy || !context.manager || !draft.text.trim()}
+          onClick={() => void plan(draft.text)}
+        >
           Preview
         </button>
         {!context.manager && <span className="hint">The preview needs a field manager.</span>}
@@ -175,7 +204,11 @@ export function ApplyView({ route }: { route: Route }) {
               Put the decisions into the manifest
             </button>
           )}
-          {!isReady && <span className="hint">{plans.some((plan) => plan.error) ? "Some objects cannot be applied." : "Decide about each conflict first."}</span>}
+          {!isReady && (
+            <span className="hint">
+              {plans.some((plan) => plan.error) ? "Some objects cannot be applied." : "Decide about each conflict first."}
+            </span>
+          )}
         </div>
       )}
     </section>
@@ -295,7 +328,11 @@ function PlanPanel({ plan, manager, decisions, result, onDecide }: PlanPanelProp
             {givenUp.map(({ field, isRemoved, keptBy }) => (
               <li key={field}>
                 <code>{field}</code>{" "}
-                {isRemoved ? "is removed" : keptBy.length > 0 ? `stays with ${keptBy.map(ownerText).join(" and ")}` : "stays without a manager"}
+                {isRemoved
+                  ? "is removed"
+                  : keptBy.length > 0
+                    ? `stays with ${keptBy.map(ownerText).join(" and ")}`
+                    : "stays without a manager"}
               </li>
             ))}
           </ul>

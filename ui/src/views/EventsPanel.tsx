@@ -33,7 +33,10 @@ export function EventsPanel({ object, state }: PanelProps) {
     const load = async (): Promise<void> => {
       // Events of cluster-scoped objects are in the namespace `default`.
       const within = `/api/v1/namespaces/${encodeURIComponent(namespace ?? "default")}/events`;
-      const query = new URLSearchParams({ fieldSelector: `involvedObject.name=${name},involvedObject.uid=${uid}`, limit: String(MAX_EVENTS) });
+      const query = new URLSearchParams({
+        fieldSelector: `involvedObject.name=${name},involvedObject.uid=${uid}`,
+        limit: String(MAX_EVENTS),
+      });
       try {
         const list = await client.json<{ items: Event[] }>(`${within}?${query}`, { signal: abort.signal });
         setEvents(list.items.sort((left, right) => timeOf(right).localeCompare(timeOf(left))));

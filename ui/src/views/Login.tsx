@@ -32,7 +32,14 @@ export function Login({ notice, onLogin }: { notice: string; onLogin(client: Cli
       >
         <label className="field">
           <span>Token</span>
-          <input type="password" autoComplete="off" autoFocus required value={token} onChange={(event) => setToken(event.target.value)} />
+          <input
+            type="password"
+            autoComplete="off"
+            autoFocus
+            required
+            value={token}
+            onChange={(event) => setToken(event.target.value)}
+          />
         </label>
         <button type="submit" className="is-primary" disabled={isBusy || token.trim() === ""}>
           Log in
@@ -44,8 +51,9 @@ export function Login({ notice, onLogin }: { notice: string; onLogin(client: Cli
         )}
       </form>
       <p className="hint">
-        The page keeps the token in memory and forgets it when the tab is closed or loaded again. With a kubeconfig, run <code>holdfast ui</code> instead:
-        it opens this page logged in. <code>kubectl create token NAME</code> makes a token of a service account.
+        The page keeps the token in memory and forgets it when the tab is closed or loaded again. With a kubeconfig, run{" "}
+        <code>holdfast ui</code> instead: it opens this page logged in. <code>kubectl create token NAME</code> makes a token of a
+        service account.
       </p>
     </main>
   );

@@ -40,12 +40,21 @@ export function ManagersView({ route }: { route: Route }) {
     return () => abort.abort();
   }, [client, resources, namespace]);
   const managers = useMemo(() => summaries(found?.objects ?? []), [found]);
-  const choices = useMemo(() => [{ value: "", label: "cluster-scoped objects" }, ...namespaces.map((name) => ({ value: name, label: name }))], [namespaces]);
+  const choices = useMemo(
+    () => [{ value: "", label: "cluster-scoped objects" }, ...namespaces.map((name) => ({ value: name, label: name }))],
+    [namespaces],
+  );
   return (
     <section className="apply">
       <h1>Managers</h1>
       <div className="toolbar">
-        <Picker label="Namespace" value={namespace} choices={choices} isFree onChange={(name) => replaceParameters({ namespace: name || "-" })} />
+        <Picker
+          label="Namespace"
+          value={namespace}
+          choices={choices}
+          isFree
+          onChange={(name) => replaceParameters({ namespace: name || "-" })}
+        />
       </div>
       {error && (
         <p className="notice is-error" role="alert">
@@ -64,8 +73,9 @@ export function ManagersView({ route }: { route: Route }) {
           <summary>
             <strong>{manager.name}</strong>{" "}
             <span className="hint">
-              {[...manager.operations].sort().join(", ")}; {manager.objects.length} {manager.objects.length === 1 ? "object" : "objects"}; {manager.fields} fields; last
-              write {age(manager.last, now) || "unknown"} ago
+              {[...manager.operations].sort().join(", ")}; {manager.objects.length}{" "}
+              {manager.objects.length === 1 ? "object" : "objects"}; {manager.fields} fields; last write{" "}
+              {age(manager.last, now) || "unknown"} ago
             </span>
           </summary>
           <ul className="given-up">
@@ -105,7 +115,12 @@ function summaries(objects: Scanned[]): ManagerSummary[] {
 }
 
 function countFields(set: FieldSet): number {
-  const children = [...set.fields.values(), ...set.items.map(({ node }) => node), ...set.values.map(({ node }) => node), ...set.indexes.values()];
+  const children = [
+    ...set.fields.values(),
+    ...set.items.map(({ node }) => node),
+    ...set.values.map(({ node }) => node),
+    ...set.indexes.values(),
+  ];
   if (children.length === 0) return set.isMember ? 1 : 0;
   return children.reduce((sum, child) => sum + countFields(child), 0);
 }

@@ -37,9 +37,21 @@ export function ObjectView({ route }: { route: Route }) {
   const [group = CORE, plural = "", place = "-", name = ""] = route.segments.slice(1);
   const resource = findResource(resources, group === CORE ? "" : group, plural);
   const namespace = place === "-" ? "" : place;
-  const source = useMemo(() => (resource ? new LiveObject(client, resource, namespace, name) : undefined), [client, resource, namespace, name]);
+  const source = useMemo(
+    () => (resource ? new LiveObject(client, resource, namespace, name) : undefined),
+    [client, resource, namespace, name],
+  );
   if (!resource || !source) return <p className="notice">The server has no resource {plural}.</p>;
-  return <LiveView key={`${group}/${plural}/${place}/${name}`} source={source} resource={resource} namespace={namespace} name={name} tab={route.parameters.get("tab") ?? "owners"} />;
+  return (
+    <LiveView
+      key={`${group}/${plural}/${place}/${name}`}
+      source={source}
+      resource={resource}
+      namespace={namespace}
+      name={name}
+      tab={route.parameters.get("tab") ?? "owners"}
+    />
+  );
 }
 
 interface LiveViewProps {
@@ -65,7 +77,9 @@ function LiveView({ source, resource, namespace, name, tab }: LiveViewProps) {
       </nav>
       <h1>
         {name}
-        <span className={`live ${state.isLive && !state.isDeleted ? "is-on" : ""}`}>{state.isDeleted ? "deleted" : state.isLive ? "live" : "not live"}</span>
+        <span className={`live ${state.isLive && !state.isDeleted ? "is-on" : ""}`}>
+          {state.isDeleted ? "deleted" : state.isLive ? "live" : "not live"}
+        </span>
       </h1>
       {state.error && (
         <p className="notice is-error" role="alert">

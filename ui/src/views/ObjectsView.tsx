@@ -22,10 +22,24 @@ export function ObjectsView({ route }: { route: Route }) {
   const namespace = route.parameters.get("namespace") ?? "";
   const labels = route.parameters.get("labels") ?? "";
   const listed = useMemo(() => resources.filter(({ verbs }) => verbs.includes("list")), [resources]);
-  const kinds = useMemo(() => listed.map((one) => ({ value: resourceName(one), label: resourceName(one), detail: [one.kind, ...one.shortNames].join(" ") })), [listed]);
-  const places = useMemo(() => [{ value: "", label: "all namespaces" }, ...namespaces.map((name) => ({ value: name, label: name }))], [namespaces]);
+  const kinds = useMemo(
+    () =>
+      listed.map((one) => ({
+        value: resourceName(one),
+        label: resourceName(one),
+        detail: [one.kind, ...one.shortNames].join(" "),
+      })),
+    [listed],
+  );
+  const places = useMemo(
+    () => [{ value: "", label: "all namespaces" }, ...namespaces.map((name) => ({ value: name, label: name }))],
+    [namespaces],
+  );
   const source = useMemo(
-    () => (resource ? new TableSource(client, { resource, namespace: resource.isNamespaced ? namespace : "", labelSelector: labels }) : undefined),
+    () =>
+      resource
+        ? new TableSource(client, { resource, namespace: resource.isNamespaced ? namespace : "", labelSelector: labels })
+        : undefined,
     [client, resource, namespace, labels],
   );
   return (
@@ -42,7 +56,13 @@ export function ObjectsView({ route }: { route: Route }) {
           }}
         />
         {resource?.isNamespaced && (
-          <Picker label="Namespace" value={namespace} choices={places} isFree onChange={(name) => replaceParameters({ namespace: name })} />
+          <Picker
+            label="Namespace"
+            value={namespace}
+            choices={places}
+            isFree
+            onChange={(name) => replaceParameters({ namespace: name })}
+          />
         )}
         <LabelFilter key={labels} value={labels} />
         <SearchField value={route.parameters.get("search") ?? ""} />
@@ -78,7 +98,13 @@ function SearchField({ value }: { value: string }) {
   return (
     <label className="field search">
       <span>Search</span>
-      <input type="search" value={value} data-shortcut="/" spellCheck={false} onChange={(event) => replaceParameters({ search: event.target.value })} />
+      <input
+        type="search"
+        value={value}
+        data-shortcut="/"
+        spellCheck={false}
+        onChange={(event) => replaceParameters({ search: event.target.value })}
+      />
     </label>
   );
 }
@@ -88,11 +114,11 @@ function ObjectTable({ source, search }: { source: TableSource; search: string }
   const now = useNow(1_000);
   const { resource } = source.selection;
   const scroller = useRef<HTMLDivElement>(null);
-  const [active, setActive] = useState(0);
+  const [activeKey, setActiveKey] = useState("");
 
   useEffect(() => {
     source.start();
-    setActive(0);
+    setActiveKey("");
     return () => source.stop();
   }, [source]);
 
@@ -105,6 +131,16 @@ function ObjectTable({ source, search }: { source: TableSource; search: string }
     () => (isSearch ? state.rows.filter((row) => words.every((word) => row.text.includes(word))) : state.rows),
     // The words follow from the search.
     [state.rows, search],
+  );
+
+  // Rows come and go above the active one, which stays active.
+  const active = useMemo(
+    () =>
+      Math.max(
+        0,
+        rows.findIndex(({ key }) => key === activeKey),
+      ),
+    [rows, activeKey],
   );
 
   const virtualizer = useVirtualizer({
@@ -127,12 +163,19 @@ function ObjectTable({ source, search }: { source: TableSource; search: string }
 
   const select = (index: number): void => {
     const next = Math.max(0, Math.min(rows.length - 1, index));
-    setActive(next);
+    setActiveKey(rows[next]?.key ?? "");
     virtualizer.scrollToIndex(next);
   };
   const onKeyDown = (event: KeyboardEvent): void => {
     const page = Math.max(1, Math.floor((scroller.current?.clientHeight ?? 0) / ROW_HEIGHT) - 2);
-    const steps: Record<string, number> = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity };
+    const steps: Record<string, number> = {
+      ArrowDown: 1,
+      ArrowUp: -1,
+      PageDown: page,
+      PageUp: -page,
+      Home: -Infinity,
+      End: Infinity,
+    };
     const step = steps[event.key];
     const row = rows[active];
     if (step !== undefined) {
@@ -147,7 +190,9 @@ function ObjectTable({ source, search }: { source: TableSource; search: string }
   return (
     <>
       <p className="summary" role="status">
-        <span className={`live ${state.isLive ? "is-on" : ""}`}>{state.isLive ? "live" : state.isLoading ? "loading" : "not live"}</span>
+        <span className={`live ${state.isLive ? "is-on" : ""}`}>
+          {state.isLive ? "live" : state.isLoading ? "loading" : "not live"}
+        </span>
         <span>{summaryOf(rows.length, state.rows.length, state.remaining, isSearch, state.isComplete)}</span>
         {!state.isComplete && !state.isLoading && !state.error && state.rows.length < MAX_ROWS && (
           <button type="button" onClick={() => source.loadAll()}>
@@ -198,7 +243,7 @@ function ObjectTable({ source, search }: { source: TableSource; search: string }
                 className={`grid-row ${index === active ? "is-active" : ""} ${isChanged ? "is-changed" : ""}`}
                 style={{ transform: `translateY(${start}px)`, height: ROW_HEIGHT, gridTemplateColumns: template }}
                 onClick={() => {
-                  setActive(index);
+                  setActiveKey(row.key);
                   go(hrefOf(row));
                 }}
               >
@@ -243,7 +288,11 @@ function widthOf(column: TableColumn): string {
 
 function summaryOf(shown: number, loaded: number, remaining: number, isSearch: boolean, isComplete: boolean): string {
   const number = (value: number): string => value.toLocaleString("en");
-  const all = isComplete ? number(loaded) : remaining > 0 ? `${number(loaded)} of ${number(loaded + remaining)}` : `${number(loaded)} and more`;
+  const all = isComplete
+    ? number(loaded)
+    : remaining > 0
+      ? `${number(loaded)} of ${number(loaded + remaining)}`
+      : `${number(loaded)} and more`;
   if (isSearch) return `${number(shown)} found in ${all} objects`;
   return `${all} ${loaded === 1 && isComplete ? "object" : "objects"}`;
 }

@@ -29,7 +29,10 @@ export function OwnersPanel({ resource, object, state }: PanelProps) {
 
   const lines = useMemo(() => objectLines(object), [object]);
   const map = useMemo(() => ownership(object, defaults), [object, defaults]);
-  const margin = useMemo(() => marginLines(lines, map, { filter, changes: state.changes, now }), [lines, map, filter, state.changes, now]);
+  const margin = useMemo(
+    () => marginLines(lines, map, { filter, changes: state.changes, now }),
+    [lines, map, filter, state.changes, now],
+  );
 
   useEffect(() => {
     if (!holder.current) return;
@@ -75,47 +78,75 @@ export function OwnersPanel({ resource, object, state }: PanelProps) {
   };
 
   return (
-    <div className="owners">
-      <div className="code">
-        <div ref={holder} className="editor" />
-        <div className="line-details">
-          <LineDetails path={lines.paths[selection.first]} margin={margin[selection.first]?.title ?? ""} object={object as unknown as Json} kinds={listKinds(object.metadata.managedFields ?? [])} />
-          <span className="line-actions">
-            {chosen.length > 1 && <span className="hint">{chosen.length} fields</span>}
-            <button type="button" disabled={chosen.length === 0} onClick={() => setChange({ kind: "take", paths: chosen })}>
-              Take over…
-            </button>
-            <button type="button" disabled={!chosen.some((path) => map.at(path)?.owners.some(({ entry }) => entry.operation === "Apply"))} onClick={() => setChange({ kind: "give", paths: chosen })}>
-              Give up…
-            </button>
-          </span>
+    <>
+      {state.contests.map(({ field, managers, count }) => (
+        <p key={field} className="notice is-error" role="status">
+          Tug of war: <code>{field}</code> was changed {count} times in the last hour, by {managers.join(" and ")}.
+        </p>
+      ))}
+      <div className="owners">
+        <div className="code">
+          <div ref={holder} className="editor" />
+          <div className="line-details">
+            <LineDetails
+              path={lines.paths[selection.first]}
+              margin={margin[selection.first]?.title ?? ""}
+              object={object as unknown as Json}
+              kinds={listKinds(object.metadata.managedFields ?? [])}
+            />
+            <span className="line-actions">
+              {chosen.length > 1 && <span className="hint">{chosen.length} fields</span>}
+              <button type="button" disabled={chosen.length === 0} onClick={() => setChange({ kind: "take", paths: chosen })}>
+                Take over…
+              </button>
+              <button
+                type="button"
+                disabled={!chosen.some((path) => map.at(path)?.owners.some(({ entry }) => entry.operation === "Apply"))}
+                onClick={() => setChange({ kind: "give", paths: chosen })}
+              >
+                Give up…
+              </button>
+            </span>
+          </div>
+          <OwnershipDialog change={change} resource={resource} object={object} onClose={() => setChange(undefined)} />
         </div>
-        <OwnershipDialog change={change} resource={resource} object={object} onClose={() => setChange(undefined)} />
+        <aside className="legend" aria-label="Managers">
+          <h2>Managers</h2>
+          <p className="hint">Choose managers to highlight their fields.</p>
+          <ul>
+            {map.owners.map((owner) => (
+              <ManagerItem
+                key={owner.index}
+                owner={owner}
+                count={countOf(map, owner, lines)}
+                isOn={filter.has(owner.index)}
+                now={now}
+                onToggle={() => toggle(owner.index)}
+                onMigrate={() => setChange({ kind: "migrate", owner })}
+              />
+            ))}
+          </ul>
+          {map.owners.length === 0 && <p className="hint">No manager owns a field of this object.</p>}
+          <h2>Fields without a manager</h2>
+          <p className="hint">
+            {hasUnowned
+              ? `${map.unowned.length} fields have no manager. A dry run shows which of them are defaults; it stores nothing.`
+              : "Every field has a manager."}
+          </p>
+          {hasUnowned && resource.verbs.includes("update") && (
+            <button type="button" onClick={() => void checkDefaults()}>
+              Find defaults
+            </button>
+          )}
+          <p className="hint" role="status">
+            {message}
+          </p>
+          {[...state.changes.values()].some((time) => now - time < RECENT_MS) && (
+            <p className="recent-key">Changed in the last minute</p>
+          )}
+        </aside>
       </div>
-      <aside className="legend" aria-label="Managers">
-        <h2>Managers</h2>
-        <p className="hint">Choose managers to highlight their fields.</p>
-        <ul>
-          {map.owners.map((owner) => (
-            <ManagerItem key={owner.index} owner={owner} count={countOf(map, owner, lines)} isOn={filter.has(owner.index)} now={now} onToggle={() => toggle(owner.index)} onMigrate={() => setChange({ kind: "migrate", owner })} />
-          ))}
-        </ul>
-        {map.owners.length === 0 && <p className="hint">No manager owns a field of this object.</p>}
-        <h2>Fields without a manager</h2>
-        <p className="hint">
-          {hasUnowned ? `${map.unowned.length} fields have no manager. A dry run shows which of them are defaults; it stores nothing.` : "Every field has a manager."}
-        </p>
-        {hasUnowned && resource.verbs.includes("update") && (
-          <button type="button" onClick={() => void checkDefaults()}>
-            Find defaults
-          </button>
-        )}
-        <p className="hint" role="status">
-          {message}
-        </p>
-        {[...state.changes.values()].some((time) => now - time < RECENT_MS) && <p className="recent-key">Changed in the last minute</p>}
-      </aside>
-    </div>
+    </>
   );
 }
 
@@ -128,13 +159,19 @@ function chosenFields(map: OwnershipMap, paths: readonly Path[]): Path[] {
   for (const { path, leafOwners, unowned } of map.all()) {
     const key = pathKey(path);
     const isField = leafOwners.length > 0 || unowned === "default" || unowned === "none";
-    if (isField && path[0] !== "status" && (begins.includes(key) || containers.some((container) => key.startsWith(`${container}/`)))) found.push(path);
+    if (
+      isField &&
+      path[0] !== "status" &&
+      (begins.includes(key) || containers.some((container) => key.startsWith(`${container}/`)))
+    )
+      found.push(path);
   }
   return found;
 }
 
 function countOf(map: OwnershipMap, owner: Owner, { paths, isFirst }: ReturnType<typeof objectLines>): number {
-  return paths.filter((path, index) => isFirst[index] && map.at(path)?.owners.some(({ index: other }) => other === owner.index)).length;
+  return paths.filter((path, index) => isFirst[index] && map.at(path)?.owners.some(({ index: other }) => other === owner.index))
+    .length;
 }
 
 interface ManagerItemProps {
@@ -166,7 +203,12 @@ function ManagerItem({ owner, count, isOn, now, onToggle, onMigrate }: ManagerIt
         </small>
       </label>
       {operation === "Update" && !subresource && (
-        <button type="button" className="is-quiet" aria-label={`Move the fields of ${manager} to Server-Side Apply`} onClick={onMigrate}>
+        <button
+          type="button"
+          className="is-quiet"
+          aria-label={`Move the fields of ${manager} to Server-Side Apply`}
+          onClick={onMigrate}
+        >
           Move to Server-Side Apply…
         </button>
       )}

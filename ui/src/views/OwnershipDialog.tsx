@@ -29,7 +29,14 @@ interface DialogProps {
 
 export function OwnershipDialog({ change, resource, object, onClose }: DialogProps) {
   return (
-    <Dialog open={change !== undefined} onClose={onClose} className="dialog" backdrop={<div className="backdrop" />} preventBodyScroll={false} unmountOnHide>
+    <Dialog
+      open={change !== undefined}
+      onClose={onClose}
+      className="dialog"
+      backdrop={<div className="backdrop" />}
+      preventBodyScroll={false}
+      unmountOnHide
+    >
       {change?.kind === "migrate" && <Migration owner={change.owner} resource={resource} object={object} onClose={onClose} />}
       {change && change.kind !== "migrate" && <FieldChange key={change.kind} change={change} object={object} />}
     </Dialog>
@@ -50,7 +57,8 @@ function FieldChange({ change, object }: { change: { kind: "take" | "give"; path
   const names = [...new Set(owners.map(({ entry }) => entry.manager))];
   const kinds = listKinds(object.metadata.managedFields ?? []);
   const texts = change.paths.map((path) => pathText(path, object as unknown as Json, kinds));
-  const fieldsOf = (manager: string): Map<string, Path> => ownedFields(object, (owner) => isApplier(owner) && owner.entry.manager === manager);
+  const fieldsOf = (manager: string): Map<string, Path> =>
+    ownedFields(object, (owner) => isApplier(owner) && owner.entry.manager === manager);
   const givers = names.filter((name) => texts.some((text) => fieldsOf(name).has(text)));
   const [manager, setManager] = useState(isTake ? "" : (givers[0] ?? ""));
   const open = (): void => {
@@ -84,7 +92,14 @@ function FieldChange({ change, object }: { change: { kind: "take" | "give"; path
             <span>Field manager</span>
             {isTake ? (
               <>
-                <input value={manager} required list="appliers" spellCheck={false} maxLength={128} onChange={(event) => setManager(event.target.value)} />
+                <input
+                  value={manager}
+                  required
+                  list="appliers"
+                  spellCheck={false}
+                  maxLength={128}
+                  onChange={(event) => setManager(event.target.value)}
+                />
                 <datalist id="appliers">
                   {names.map((name) => (
                     <option key={name} value={name} />
@@ -106,7 +121,9 @@ function FieldChange({ change, object }: { change: { kind: "take" | "give"; path
           </p>
         </>
       ) : (
-        <p className="hint">No manager has applied these fields. Managers of updates keep their fields until others take them over.</p>
+        <p className="hint">
+          No manager has applied these fields. Managers of updates keep their fields until others take them over.
+        </p>
       )}
       <div className="actions">
         <button type="submit" className="is-primary" disabled={!manager.trim()}>
@@ -139,7 +156,11 @@ function Migration({ owner, resource, object, onClose }: MigrationProps) {
       contentType: "application/json-patch+json",
       // The resource version makes the patch fail if the object has changed.
       body: JSON.stringify([
-        { op: "replace", path: "/metadata/managedFields", value: migrated(object.metadata.managedFields ?? [], owner.index, to.trim()) },
+        {
+          op: "replace",
+          path: "/metadata/managedFields",
+          value: migrated(object.metadata.managedFields ?? [], owner.index, to.trim()),
+        },
         { op: "replace", path: "/metadata/resourceVersion", value: object.metadata.resourceVersion },
       ]),
     });
@@ -164,7 +185,8 @@ function Migration({ owner, resource, object, onClose }: MigrationProps) {
     >
       <DialogHeading>Move to Server-Side Apply</DialogHeading>
       <p>
-        The fields that <strong>{from}</strong> owns by updates move to a manager of applies. Its next apply removes those that it leaves out.
+        The fields that <strong>{from}</strong> owns by updates move to a manager of applies. Its next apply removes those that it
+        leaves out.
       </p>
       <label className="field">
         <span>Field manager of the applies</span>

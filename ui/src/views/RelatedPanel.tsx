@@ -32,7 +32,11 @@ export function RelatedPanel({ resource, object, state }: PanelProps) {
     const load = async (): Promise<void> => {
       const namespace = object.metadata.namespace ?? "";
       const found = await scan(client, resources, namespace, abort.signal, setProgress);
-      const current: RelatedNode = { ...nodeOf({ resource, object }), isCurrent: true, children: dependents(found.objects, uid ?? "", new Set()) };
+      const current: RelatedNode = {
+        ...nodeOf({ resource, object }),
+        isCurrent: true,
+        children: dependents(found.objects, uid ?? "", new Set()),
+      };
       const tops = await ancestors(client, resources, object, current, 0);
       if (!abort.signal.aborted) setRoots(tops);
     };
@@ -74,7 +78,12 @@ function Tree({ nodes }: { nodes: RelatedNode[] }) {
 
 function nodeOf({ resource, object }: Scanned): RelatedNode {
   const { name, namespace = "", uid = "" } = object.metadata;
-  return { key: uid || name, title: `${resource.kind} ${name}`, href: fragmentOf([...objectSegments(resource, namespace, name)]), children: [] };
+  return {
+    key: uid || name,
+    title: `${resource.kind} ${name}`,
+    href: fragmentOf([...objectSegments(resource, namespace, name)]),
+    children: [],
+  };
 }
 
 /** Returns the objects that reference the owner, each with its own dependents. */
@@ -86,7 +95,13 @@ function dependents(objects: Scanned[], owner: string, above: ReadonlySet<string
 }
 
 /** Returns the trees from the topmost owners down to an object. */
-async function ancestors(client: Client, resources: readonly Resource[], object: KubeObject, node: RelatedNode, level: number): Promise<RelatedNode[]> {
+async function ancestors(
+  client: Client,
+  resources: readonly Resource[],
+  object: KubeObject,
+  node: RelatedNode,
+  level: number,
+): Promise<RelatedNode[]> {
   const references = object.metadata.ownerReferences ?? [];
   if (references.length === 0 || level >= MAX_LEVELS) return [node];
   const tops = references.map(async (reference): Promise<RelatedNode[]> => {
@@ -99,7 +114,12 @@ async function ancestors(client: Client, resources: readonly Resource[], object:
 }
 
 /** Returns the owner that a reference names, or the reason for which it cannot be shown. */
-async function ownerOf(client: Client, resources: readonly Resource[], namespace: string, reference: OwnerReference): Promise<Scanned | string> {
+async function ownerOf(
+  client: Client,
+  resources: readonly Resource[],
+  namespace: string,
+  reference: OwnerReference,
+): Promise<Scanned | string> {
   const group = reference.apiVersion.includes("/") ? (reference.apiVersion.split("/")[0] as string) : "";
   const resource = resources.find((one) => one.group === group && one.kind === reference.kind && one.verbs.includes("get"));
   if (!resource) return "(the server has no such kind)";

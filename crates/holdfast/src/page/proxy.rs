@@ -11,7 +11,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Either, Full, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -124,10 +124,10 @@ impl Proxy {
         if request.method() != Method::POST || !is_json {
             return rejection(StatusCode::METHOD_NOT_ALLOWED, "The code is posted as JSON.");
         }
-        let Ok(body) = Limited::new(request.into_body(), MAX_CODE_BYTES).collect().await else {
+        let Some(body) = read_body(request.into_body(), MAX_CODE_BYTES).await else {
             return rejection(StatusCode::PAYLOAD_TOO_LARGE, "The request is too large.");
         };
-        let document: Option<Value> = serde_json::from_slice(&body.to_bytes()).ok();
+        let document: Option<Value> = serde_json::from_slice(&body).ok();
         let code = document.as_ref().and_then(|document| document.get("code")?.as_str());
         match code.and_then(|code| self.gate.exchange(code, Instant::now())) {
             Some(session) => document_answer(StatusCode::OK, &json!({ "session": session })),
@@ -138,16 +138,25 @@ impl Proxy {
     /// Passes a request on to the server.
     async fn forward(&self, request: Request<Incoming>) -> Response<Body> {
         let (head, body) = request.into_parts();
-        let Ok(body) = Limited::new(body, MAX_BODY_BYTES).collect().await else {
+        let Some(body) = read_body(body, MAX_BODY_BYTES).await else {
             return rejection(StatusCode::PAYLOAD_TOO_LARGE, "The request is too large.");
         };
         let root = PathAndQuery::from_static("/");
         let target = head.uri.path_and_query().unwrap_or(&root);
-        match self.upstream.send(head.method, target, &head.headers, body.to_bytes()).await {
+        match self.upstream.send(head.method, target, &head.headers, body).await {
             Ok(answer) => passed_back(answer),
             Err(error) => rejection(StatusCode::BAD_GATEWAY, &format!("The server cannot be reached: {error:#}")),
         }
     }
+}
+
+/// Returns the body of a request; `None` if it is too large or ends early.
+async fn read_body(body: Incoming, max_bytes: usize) -> Option<Bytes> {
+    if body.size_hint().lower() > max_bytes as u64 {
+        return None;
+    }
+    let collected = Limited::new(body, max_bytes).collect().await.ok()?;
+    Some(collected.to_bytes())
 }
 
 /// Returns the answer of the server for the page.
