@@ -31,10 +31,16 @@ async function connect(client: Client): Promise<Connection> {
 
 /** Returns the names of the namespaces; none if the user may not list them. */
 async function namespacesOf(client: Client): Promise<string[]> {
+  const accept = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
+  const names = async (query: string): Promise<string[]> => {
+    const list = await client.json<{ items: KubeObject[] | null }>(`/api/v1/namespaces?limit=5000&pretty=false${query}`, {
+      accept,
+    });
+    return (list.items ?? []).map(({ metadata }) => metadata.name);
+  };
   try {
-    const accept = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
-    const list = await client.json<{ items: KubeObject[] }>("/api/v1/namespaces?limit=5000", { accept });
-    return list.items.map(({ metadata }) => metadata.name);
+    // Holdfast lists the namespaces that the user may read, if they are not all.
+    return await names("").catch(() => names("&authorizedOnly=true"));
   } catch {
     return [];
   }

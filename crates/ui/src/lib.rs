@@ -177,7 +177,10 @@ mod tests {
     #[test]
     fn known_version_is_not_sent_again() {
         let etag = get("/ui/app.js", &HeaderMap::new()).headers()[header::ETAG].clone();
-        for value in [etag.to_str().unwrap().to_owned(), format!("\"x\", W/{}", etag.to_str().unwrap())] {
+        for value in [
+            etag.to_str().unwrap().to_owned(),
+            format!("\"x\", W/{}", etag.to_str().unwrap()),
+        ] {
             let headers = HeaderMap::from_iter([(header::IF_NONE_MATCH, HeaderValue::try_from(value).unwrap())]);
             let answer = get("/ui/app.js", &headers);
             assert_eq!((answer.status(), answer.body().len()), (StatusCode::NOT_MODIFIED, 0));

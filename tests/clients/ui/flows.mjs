@@ -354,15 +354,13 @@ spec:
     await withPage(NARROW, async (page) => {
       await login(page, "#/apply");
       await page.getByLabel("Field manager").fill("new");
-      await page
-        .getByLabel("File")
-        .setInputFiles({
-          name: "web.yaml",
-          mimeType: "application/yaml",
-          buffer: Buffer.from(
-            "kind: ConfigMap\napiVersion: v1\nmetadata: {name: made, namespace: shop}\ndata: {a: b}\n---\nkind: Nothing\napiVersion: v1\nmetadata: {name: x}\n",
-          ),
-        });
+      await page.getByLabel("File").setInputFiles({
+        name: "web.yaml",
+        mimeType: "application/yaml",
+        buffer: Buffer.from(
+          "kind: ConfigMap\napiVersion: v1\nmetadata: {name: made, namespace: shop}\ndata: {a: b}\n---\nkind: Nothing\napiVersion: v1\nmetadata: {name: x}\n",
+        ),
+      });
       await page.getByRole("button", { name: "Preview" }).click();
       await page.getByText("The object does not exist and would be created.").waitFor();
       await page.getByText("The server has no kind Nothing in v1.").waitFor();
@@ -535,6 +533,45 @@ spec:
       assert.ok(rows < 100, `${rows} rows are in the document`);
       const memory = await page.evaluate(() => Math.round((performance.memory?.usedJSHeapSize ?? 0) / 2 ** 20));
       console.log(`${total} objects: ${JSON.stringify(times)} ms, ${memory} MiB of heap`);
+    });
+  },
+
+  /** A person with few rights sees what these allow, and reads why the rest is missing. */
+  async restricted() {
+    await makeShop();
+    await ask("POST", LIMITS, limitRange("settings-a"));
+    await ask("POST", "/api/v1/namespaces/default/limitranges", limitRange("settings-b"));
+    await makeDeployment();
+    const [apiVersion, apiGroup] = ["rbac.authorization.k8s.io/v1", "rbac.authorization.k8s.io"];
+    const rbac = `/apis/${apiVersion}/namespaces/shop`;
+    const rules = [{ apiGroups: ["", "apps"], resources: ["limitranges", "deployments"], verbs: ["get", "list", "watch"] }];
+    await ask("POST", `${rbac}/roles`, { apiVersion, kind: "Role", metadata: { name: "reader" }, rules });
+    const subjects = [{ apiGroup, kind: "User", name: "alice" }];
+    await ask("POST", `${rbac}/rolebindings`, {
+      apiVersion,
+      kind: "RoleBinding",
+      metadata: { name: "reader" },
+      roleRef: { apiGroup, kind: "Role", name: "reader" },
+      subjects,
+    });
+    await withPage(WIDE, async (page) => {
+      await login(page, "#/objects/core/limitranges", process.env.HOLDFAST_USER_TOKEN);
+      await page.getByText("these are the ones that you may read").waitFor();
+      await page.getByText("1 object", { exact: true }).waitFor();
+      await page.getByRole("link", { name: "settings-a" }).waitFor();
+      await page.goto(`${server}/ui/#/objects/core/secrets?namespace=shop`);
+      await page.getByText(/secrets is forbidden: User "alice" cannot list resource/).waitFor();
+      await checkAccess(page, "a denial");
+      await page.goto(`${server}/ui/#/object/apps/deployments/shop/web`);
+      await page.getByText("replicas: 2").waitFor();
+      await page.getByRole("button", { name: "Find defaults" }).click();
+      await page.getByText(/The dry run failed: .*forbidden/).waitFor();
+      await page.getByRole("tab", { name: "Events" }).click();
+      await page.getByText(/events is forbidden/).waitFor();
+      await page.getByRole("tab", { name: "Permissions" }).click();
+      await page.getByRole("row", { name: /^You yes yes yes no no no no$/ }).waitFor();
+      await page.getByRole("button", { name: "Ask about everyone with a role here" }).click();
+      await page.getByText("You may not list the role bindings, which name the subjects.").waitFor();
     });
   },
 

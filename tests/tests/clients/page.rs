@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use conformance::{ADMIN_TOKEN, Binary, Server, clients};
+use conformance::{ADMIN_TOKEN, Binary, Server, USER_TOKEN, clients};
 use test_support::needs;
 
 /// Name of the folder of the flows, and of their installation.
@@ -39,6 +39,7 @@ fn run_flow(flow: &str, flags: &[&str]) {
         .current_dir(scripts.path())
         .env("HOLDFAST_URL", format!("https://{}", server.address))
         .env("HOLDFAST_TOKEN", ADMIN_TOKEN)
+        .env("HOLDFAST_USER_TOKEN", USER_TOKEN)
         .env("HOLDFAST_BINARY", server.binary().path())
         .env("HOLDFAST_KUBECONFIG", server.kubeconfig())
         // The requests that prepare the server accept its own certificate, as the browser does.
@@ -105,6 +106,12 @@ fn page_shows_managers_relatives_and_permissions() {
 #[test]
 fn page_is_usable_with_many_objects() {
     run_flow("many", &[]);
+}
+
+#[needs(clients, chromium)]
+#[test]
+fn page_shows_what_few_rights_allow() {
+    run_flow("restricted", &[]);
 }
 
 #[needs(clients, chromium)]

@@ -30,7 +30,9 @@ impl Page {
             .spawn()
             .unwrap();
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
         let link = line.trim().strip_prefix("Open http://").unwrap();
         let (address, code) = link.split_once("/ui/#code=").unwrap();
         Self {
@@ -43,7 +45,10 @@ impl Page {
     /// Sends a request with further headers. Returns the status and the whole text of the answer.
     fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> (u16, String) {
         let mut request = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
-        let usual = [("Host", self.address.clone()), ("Content-Length", body.len().to_string())];
+        let usual = [
+            ("Host", self.address.clone()),
+            ("Content-Length", body.len().to_string()),
+        ];
         for (name, value) in usual {
             if !headers.iter().any(|(given, _)| *given == name) {
                 request += &format!("{name}: {value}\r\n");
@@ -96,12 +101,28 @@ fn ui_command_passes_requests_with_session_on() {
     let admitted = ("X-Holdfast-Session", session.as_str());
     let (status, answer) = page.ask("GET", NAMESPACES, &[admitted], "");
     assert!(status == 200 && answer.contains("\"kube-system\""), "{answer}");
-    assert!(answer.contains("content-security-policy: default-src 'none'; sandbox"), "{answer}");
+    assert!(
+        answer.contains("content-security-policy: default-src 'none'; sandbox"),
+        "{answer}"
+    );
     // The user is the one of the client certificate in the kubeconfig, whatever the page sends.
     let review = r#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}"#;
-    let headers = [admitted, ("Content-Type", "application/json"), ("Authorization", "Bearer none"), ("Impersonate-User", "eve")];
-    let (status, answer) = page.ask("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", &headers, review);
-    assert!(status == 201 && answer.contains("system:masters") && !answer.contains("eve"), "{answer}");
+    let headers = [
+        admitted,
+        ("Content-Type", "application/json"),
+        ("Authorization", "Bearer none"),
+        ("Impersonate-User", "eve"),
+    ];
+    let (status, answer) = page.ask(
+        "POST",
+        "/apis/authentication.k8s.io/v1/selfsubjectreviews",
+        &headers,
+        review,
+    );
+    assert!(
+        status == 201 && answer.contains("system:masters") && !answer.contains("eve"),
+        "{answer}"
+    );
     // Errors of the server keep their form.
     let (status, answer) = page.ask("GET", "/api/v1/namespaces/none", &[admitted], "");
     assert!(status == 404 && answer.contains(r#""reason":"NotFound""#), "{answer}");
@@ -127,7 +148,10 @@ fn ui_command_rejects_requests_of_other_pages() {
     }
     assert_eq!(page.ask("GET", "/ui/", &[("Host", "example.com")], "").0, 403);
     for session in ["", "guess", &session[1..]] {
-        assert_eq!(page.ask("GET", NAMESPACES, &[("X-Holdfast-Session", session)], "").0, 401);
+        assert_eq!(
+            page.ask("GET", NAMESPACES, &[("X-Holdfast-Session", session)], "").0,
+            401
+        );
     }
     // A form of another page can only send this type.
     let (status, _) = page.ask("POST", "/ui/session", &[("Content-Type", "text/plain")], "{}");
@@ -144,7 +168,10 @@ fn ui_command_reports_a_server_that_does_not_answer() {
     let session = session.unwrap();
     server.kill().unwrap();
     let (status, answer) = page.ask("GET", NAMESPACES, &[("X-Holdfast-Session", &session)], "");
-    assert!(status == 502 && answer.contains("The server cannot be reached"), "{answer}");
+    assert!(
+        status == 502 && answer.contains("The server cannot be reached"),
+        "{answer}"
+    );
     let output = Binary::debug()
         .unwrap()
         .command()

@@ -43,6 +43,8 @@ export interface TableState {
   isLoading: boolean;
   /** True if the watch is connected. */
   isLive: boolean;
+  /** True if the user may not list all objects, and the table has those that the user may read. */
+  isRestricted: boolean;
   error?: string;
 }
 
@@ -54,7 +56,15 @@ export interface Selection {
   labelSelector: string;
 }
 
-const INITIAL: TableState = { columns: [], rows: [], remaining: 0, isComplete: false, isLoading: true, isLive: false };
+const INITIAL: TableState = {
+  columns: [],
+  rows: [],
+  remaining: 0,
+  isComplete: false,
+  isLoading: true,
+  isLive: false,
+  isRestricted: false,
+};
 
 /** Source of the rows of a table. It stops when `stop` is called. */
 export class TableSource {
@@ -67,6 +77,8 @@ export class TableSource {
   #isLoading = false;
   #loadsAll = false;
   #generation = 0;
+  /** True if requests ask only for what the user may read. Other servers than Holdfast ignore the option. */
+  #isRestricted = false;
   #listeners = new Set<() => void>();
   #isScheduled = false;
   #abort = new AbortController();
@@ -115,6 +127,7 @@ export class TableSource {
     this.#keys.clear();
     this.#touched.clear();
     this.#continue = "";
+    this.#isRestricted = false;
     this.#set({ ...INITIAL, columns: this.#state.columns });
     const version = await this.#loadPage(generation);
     if (version !== undefined) void this.#follow(version, generation);
@@ -153,6 +166,7 @@ export class TableSource {
         remaining: table.metadata.remainingItemCount ?? 0,
         isComplete: this.#continue === "",
         isLoading: false,
+        isRestricted: this.#isRestricted,
       });
       return isFirst ? table.metadata.resourceVersion : undefined;
     } catch (error) {
@@ -161,6 +175,10 @@ export class TableSource {
       if (!isFirst && error instanceof ApiError && error.isExpired) {
         void this.#reload();
         return undefined;
+      }
+      if (isFirst && !this.#isRestricted && error instanceof ApiError && error.code === 403) {
+        this.#isRestricted = true;
+        return this.#loadPage(generation);
       }
       this.#set({ ...this.#state, isLoading: false, error: messageOf(error) });
       return undefined;
@@ -234,6 +252,7 @@ export class TableSource {
 
   #query(parameters: Record<string, string>): URLSearchParams {
     const query = new URLSearchParams({ ...parameters, pretty: "false" });
+    if (this.#isRestricted) query.set("authorizedOnly", "true");
     if (this.selection.labelSelector) query.set("labelSelector", this.selection.labelSelector);
     return query;
   }

@@ -189,11 +189,12 @@ function ObjectTable({ source, search }: { source: TableSource; search: string }
 
   return (
     <>
-      <p className="summary" role="status">
+      <p className="summary" role="status" hidden={state.error !== undefined}>
         <span className={`live ${state.isLive ? "is-on" : ""}`}>
           {state.isLive ? "live" : state.isLoading ? "loading" : "not live"}
         </span>
         <span>{summaryOf(rows.length, state.rows.length, state.remaining, isSearch, state.isComplete)}</span>
+        {state.isRestricted && <span className="hint">You may not list all objects; these are the ones that you may read.</span>}
         {!state.isComplete && !state.isLoading && !state.error && state.rows.length < MAX_ROWS && (
           <button type="button" onClick={() => source.loadAll()}>
             Load all

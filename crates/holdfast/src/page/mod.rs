@@ -52,7 +52,11 @@ pub(crate) fn run(flags: &PageFlags) -> Result<()> {
         let gate = Gate::new(Instant::now())?;
         let link = format!("http://{address}{}/#code={}", holdfast_ui::PATH, gate.code());
         writeln!(io::stdout(), "Open {link}")?;
-        writeln!(io::stdout(), "The link works once, within {} seconds. Ctrl+C ends the page.", gate::CODE_LIFE.as_secs())?;
+        writeln!(
+            io::stdout(),
+            "The link works once, within {} seconds. Ctrl+C ends the page.",
+            gate::CODE_LIFE.as_secs()
+        )?;
         // The folder of the page that redirects is deleted at the end.
         let _folder = match flags.no_browser {
             true => None,
@@ -75,7 +79,8 @@ pub(crate) fn run(flags: &PageFlags) -> Result<()> {
 fn open_browser(link: &str) -> Result<TempDir> {
     let folder = tempfile::Builder::new().prefix("holdfast-ui-").tempdir()?;
     let path: PathBuf = folder.path().join("open.html");
-    let page = format!("<!doctype html><title>Holdfast</title><meta http-equiv=\"refresh\" content=\"0;url={link}\">\n");
+    let page =
+        format!("<!doctype html><title>Holdfast</title><meta http-equiv=\"refresh\" content=\"0;url={link}\">\n");
     files::write_private(&path, &page)?;
     let program = match std::env::consts::OS {
         "macos" => "open",

@@ -108,7 +108,10 @@ impl Proxy {
         }
         let session = headers.get(SESSION_HEADER).and_then(|value| value.to_str().ok());
         if !session.is_some_and(|session| self.gate.admits(session)) {
-            return rejection(StatusCode::UNAUTHORIZED, "The session is missing. Run holdfast ui again.");
+            return rejection(
+                StatusCode::UNAUTHORIZED,
+                "The session is missing. Run holdfast ui again.",
+            );
         }
         self.forward(request).await
     }
@@ -120,7 +123,8 @@ impl Proxy {
 
     /// Exchanges the code for the session.
     async fn exchange(&self, request: Request<Incoming>) -> Response<Body> {
-        let is_json = request.headers().get(header::CONTENT_TYPE) == Some(&HeaderValue::from_static("application/json"));
+        let is_json =
+            request.headers().get(header::CONTENT_TYPE) == Some(&HeaderValue::from_static("application/json"));
         if request.method() != Method::POST || !is_json {
             return rejection(StatusCode::METHOD_NOT_ALLOWED, "The code is posted as JSON.");
         }
@@ -145,7 +149,10 @@ impl Proxy {
         let target = head.uri.path_and_query().unwrap_or(&root);
         match self.upstream.send(head.method, target, &head.headers, body).await {
             Ok(answer) => passed_back(answer),
-            Err(error) => rejection(StatusCode::BAD_GATEWAY, &format!("The server cannot be reached: {error:#}")),
+            Err(error) => rejection(
+                StatusCode::BAD_GATEWAY,
+                &format!("The server cannot be reached: {error:#}"),
+            ),
         }
     }
 }
@@ -177,7 +184,10 @@ fn passed_back(answer: Response<Incoming>) -> Response<Body> {
 fn restrict(headers: &mut HeaderMap) {
     for (name, value) in [
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::CONTENT_SECURITY_POLICY, "default-src 'none'; sandbox; frame-ancestors 'none'"),
+        (
+            header::CONTENT_SECURITY_POLICY,
+            "default-src 'none'; sandbox; frame-ancestors 'none'",
+        ),
         (header::CACHE_CONTROL, "no-store"),
         (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
     ] {

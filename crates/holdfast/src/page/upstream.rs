@@ -13,8 +13,8 @@ use http::uri::PathAndQuery;
 use http::{Method, Request, Response, Uri};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tower_service::Service;
@@ -62,7 +62,13 @@ impl Upstream {
     }
 
     /// Sends a request with the credentials of the kubeconfig, and with the headers that describe its body and its answer.
-    pub(super) async fn send(&self, method: Method, target: &PathAndQuery, headers: &HeaderMap, body: Bytes) -> Result<Response<Incoming>> {
+    pub(super) async fn send(
+        &self,
+        method: Method,
+        target: &PathAndQuery,
+        headers: &HeaderMap,
+        body: Bytes,
+    ) -> Result<Response<Incoming>> {
         // The pool needs an absolute URI. The connector knows the address.
         let uri: Uri = format!("http://upstream{}{target}", self.root).parse()?;
         let mut request = Request::builder()
@@ -117,7 +123,11 @@ impl Connection for Dialed {
 }
 
 impl AsyncRead for Dialed {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.0).poll_read(context, buffer)
     }
 }

@@ -208,7 +208,7 @@ impl Server {
             drain: None,
             ends_unauthenticated_connections: true,
             storage_versions: None,
-            has_page: false,
+            page: None,
             testing: None,
         });
         let selected: &[&str] = match world.has_bug(PlantedBug::RunsNoControllers) {

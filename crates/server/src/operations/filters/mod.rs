@@ -173,9 +173,7 @@ pub(super) async fn respond(service: &Service, exchange: &mut Exchange<'_>) -> R
             serializer,
         },
         &WithCors { browsers },
-        &WithPage {
-            is_enabled: service.has_page,
-        },
+        &WithPage { files: service.page },
         &WithAuthentication {
             authenticator: &service.authenticator,
             tokens: shared.tokens.as_ref(),

@@ -174,7 +174,7 @@ impl Server {
             drain: None,
             ends_unauthenticated_connections: true,
             storage_versions: None,
-            has_page: false,
+            page: None,
             testing: None,
         };
         service.context.shared.store.begin_history();
