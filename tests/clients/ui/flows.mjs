@@ -82,7 +82,6 @@ const flows = {
       await page.goto(`${server}/ui`);
       assert.equal(page.url(), `${server}/ui/`);
       await checkAccess(page, "login");
-      await picture(page, "login");
       await page.getByLabel("Token").fill("wrong");
       await page.keyboard.press("Enter");
       await page.getByText("The server does not accept the token.").waitFor();
@@ -164,7 +163,6 @@ const flows = {
       await login(page, "#/objects/core/limitranges?namespace=shop");
       await page.getByRole("link", { name: "settings-a" }).waitFor();
       await checkAccess(page, "objects on a phone");
-      await picture(page, "objects-narrow");
     });
   },
 

@@ -209,63 +209,65 @@ function ObjectTable({ source, search }: { source: TableSource; search: string }
           </button>
         </p>
       )}
-      <div
-        ref={scroller}
-        className="grid"
-        role="grid"
-        tabIndex={0}
-        aria-label={`${resource.kind} objects`}
-        aria-rowcount={state.isComplete ? rows.length + 1 : -1}
-        aria-colcount={columns.length + (hasNamespaces ? 1 : 0)}
-        aria-activedescendant={visible.some(({ index }) => index === active) ? `row-${active}` : undefined}
-        onKeyDown={onKeyDown}
-      >
-        <div role="rowgroup" className="grid-head" style={{ minWidth: `${minWidth}rem` }}>
-          <div role="row" className="grid-row" aria-rowindex={1} style={{ gridTemplateColumns: template }}>
-            {hasNamespaces && <div role="columnheader">Namespace</div>}
-            {columns.map(({ column }) => (
-              <div role="columnheader" key={column.name} title={column.description}>
-                {column.name}
-              </div>
-            ))}
+      {state.columns.length > 0 && (
+        <div
+          ref={scroller}
+          className="grid"
+          role="grid"
+          tabIndex={0}
+          aria-label={`${resource.kind} objects`}
+          aria-rowcount={state.isComplete ? rows.length + 1 : -1}
+          aria-colcount={columns.length + (hasNamespaces ? 1 : 0)}
+          aria-activedescendant={visible.some(({ index }) => index === active) ? `row-${active}` : undefined}
+          onKeyDown={onKeyDown}
+        >
+          <div role="rowgroup" className="grid-head" style={{ minWidth: `${minWidth}rem` }}>
+            <div role="row" className="grid-row" aria-rowindex={1} style={{ gridTemplateColumns: template }}>
+              {hasNamespaces && <div role="columnheader">Namespace</div>}
+              {columns.map(({ column }) => (
+                <div role="columnheader" key={column.name} title={column.description}>
+                  {column.name}
+                </div>
+              ))}
+            </div>
           </div>
+          <div role="rowgroup" className="grid-body" style={{ height: virtualizer.getTotalSize(), minWidth: `${minWidth}rem` }}>
+            {visible.map(({ index, start }) => {
+              const row = rows[index] as Row;
+              const isChanged = row.changed > 0 && now - row.changed < HIGHLIGHT_MS;
+              return (
+                <div
+                  role="row"
+                  key={row.key}
+                  id={`row-${index}`}
+                  aria-rowindex={index + 2}
+                  aria-selected={index === active}
+                  className={`grid-row ${index === active ? "is-active" : ""} ${isChanged ? "is-changed" : ""}`}
+                  style={{ transform: `translateY(${start}px)`, height: ROW_HEIGHT, gridTemplateColumns: template }}
+                  onClick={() => {
+                    setActiveKey(row.key);
+                    go(hrefOf(row));
+                  }}
+                >
+                  {hasNamespaces && <div role="gridcell">{row.namespace}</div>}
+                  {columns.map(({ column, index: at }) => (
+                    <div role="gridcell" key={column.name}>
+                      {column.format === "name" ? (
+                        <a href={hrefOf(row)} tabIndex={-1} onClick={(event) => event.stopPropagation()}>
+                          {row.name}
+                        </a>
+                      ) : (
+                        cellText(row, column, at, now)
+                      )}
+                    </div>
+                  ))}
+                </div>
+              );
+            })}
+          </div>
+          {rows.length === 0 && state.isComplete && <p className="empty">No objects.</p>}
         </div>
-        <div role="rowgroup" className="grid-body" style={{ height: virtualizer.getTotalSize(), minWidth: `${minWidth}rem` }}>
-          {visible.map(({ index, start }) => {
-            const row = rows[index] as Row;
-            const isChanged = row.changed > 0 && now - row.changed < HIGHLIGHT_MS;
-            return (
-              <div
-                role="row"
-                key={row.key}
-                id={`row-${index}`}
-                aria-rowindex={index + 2}
-                aria-selected={index === active}
-                className={`grid-row ${index === active ? "is-active" : ""} ${isChanged ? "is-changed" : ""}`}
-                style={{ transform: `translateY(${start}px)`, height: ROW_HEIGHT, gridTemplateColumns: template }}
-                onClick={() => {
-                  setActiveKey(row.key);
-                  go(hrefOf(row));
-                }}
-              >
-                {hasNamespaces && <div role="gridcell">{row.namespace}</div>}
-                {columns.map(({ column, index: at }) => (
-                  <div role="gridcell" key={column.name}>
-                    {column.format === "name" ? (
-                      <a href={hrefOf(row)} tabIndex={-1} onClick={(event) => event.stopPropagation()}>
-                        {row.name}
-                      </a>
-                    ) : (
-                      cellText(row, column, at, now)
-                    )}
-                  </div>
-                ))}
-              </div>
-            );
-          })}
-        </div>
-        {rows.length === 0 && state.isComplete && <p className="empty">No objects.</p>}
-      </div>
+      )}
     </>
   );
 }

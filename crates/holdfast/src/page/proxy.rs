@@ -79,7 +79,8 @@ impl Proxy {
             };
             let proxy = Arc::clone(&self);
             tokio::spawn(async move {
-                let answer = service_fn(|request| async { Ok::<_, Infallible>(proxy.respond(request).await) });
+                let proxy = &*proxy;
+                let answer = service_fn(|request| async move { Ok::<_, Infallible>(proxy.respond(request).await) });
                 let connection = http1::Builder::new()
                     .timer(TokioTimer::new())
                     .header_read_timeout(HEAD_TIMEOUT)
