@@ -5,6 +5,7 @@
 //! client (benchmarks, replays, generators) live in the package `devtools`; `cargo xtask NAME` builds it and forwards to it.
 
 mod commands;
+mod ui;
 mod words;
 
 use std::ffi::OsString;
@@ -44,6 +45,8 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         flags: Vec<OsString>,
     },
+    /// Build the page at /ui from its sources (needs Node.js and npm).
+    Ui(ui::Arguments),
     /// A command of the package devtools.
     #[command(external_subcommand)]
     Devtools(Vec<OsString>),
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Command::Deny => commands::deny(),
         Command::Words(arguments) => words::run(&arguments),
         Command::Dist { flags } => commands::dist(&flags),
+        Command::Ui(arguments) => ui::run(&arguments),
         Command::Devtools(arguments) => commands::devtools(&arguments),
     };
     match result {

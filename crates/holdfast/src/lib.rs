@@ -39,6 +39,7 @@ mod kubeconfig;
 mod kubelets;
 mod logging;
 mod openapi;
+mod page;
 mod pki;
 mod presence;
 #[doc(hidden)]

@@ -34,6 +34,8 @@ mod kubelets;
 mod migration;
 mod nodes;
 mod packaging;
+mod page;
+mod page_command;
 mod process;
 mod quotas;
 mod secret_tokens;
