@@ -154,12 +154,12 @@ impl<X: Indexer> Shared<X> {
         if self.feed.state.revision() >= revision {
             return Ok(());
         }
-        let mut revisions = self.feed.state.subscribe();
         let mut closing = self.closing.subscribe();
         let mut hurried = false;
         loop {
             tokio::select! {
-                _ = revisions.wait_for(|current| *current >= revision) => return Ok(()),
+                biased;
+                () = self.feed.state.reached(revision) => return Ok(()),
                 () = closed(&mut closing) => return Err(ReadError::Closed),
                 () = tokio::time::sleep(HURRY), if !hurried => {
                     hurried = true;
@@ -205,6 +205,7 @@ impl<X: Indexer> Shared<X> {
             }
             self.trouble.lock().found(check, trouble);
             tokio::select! {
+                biased;
                 () = tokio::time::sleep(PROBE) => {}
                 () = closed(&mut closing) => return,
             }
@@ -222,6 +223,7 @@ impl<X: Indexer> Shared<X> {
                 self.client.observer().size(status.db_size);
             }
             tokio::select! {
+                biased;
                 () = tokio::time::sleep(interval) => {}
                 () = closed(&mut closing) => return,
             }
