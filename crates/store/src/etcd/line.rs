@@ -7,7 +7,6 @@
 use std::io::{Error, Result};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use http::Uri;
@@ -17,6 +16,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 
 use super::frames::Exchange;
