@@ -195,8 +195,6 @@ pub(super) struct WatchRecord {
     last: Revision,
     /// Revisions of the keys, as the events show them.
     keys: BTreeMap<String, Revision>,
-    /// Number of watches that etcd had ended because of a compaction when the watch began.
-    compacted_watches: u64,
 }
 
 impl WatchRecord {
@@ -208,16 +206,14 @@ impl WatchRecord {
             delivered: 0,
             last: 0,
             keys: BTreeMap::new(),
-            compacted_watches: 0,
         }
     }
 
     /// Begins at a snapshot.
-    fn restart(&mut self, server: &Server, snapshot: &Snapshot<()>) {
+    fn restart(&mut self, snapshot: &Snapshot<()>) {
         self.begin = snapshot.revision();
         self.last = snapshot.revision();
         self.delivered = 0;
-        self.compacted_watches = server.etcd.compacted_watches();
         let entries = snapshot.range(self.prefix.as_bytes());
         self.keys = entries
             .map(|entry| (entry.key().to_string(), entry.mod_revision()))
@@ -239,7 +235,7 @@ impl WatchRecord {
             Some(text) => is_put && bytes[..] == served(text, revision)[..],
             None => !is_put,
         };
-        if etcd.compacted_watches() == self.compacted_watches {
+        if server.shows_each_change() {
             let changes = etcd.changes_between(self.begin, etcd.revision());
             let mut of_prefix = changes
                 .iter()
@@ -298,7 +294,7 @@ pub(super) async fn watch(server: Arc<Server>, record: Arc<Mutex<WatchRecord>>) 
         let Ok((snapshot, mut watcher)) = server.store.snapshot_and_watch(prefix) else {
             return;
         };
-        record.lock().restart(&server, &snapshot);
+        record.lock().restart(&snapshot);
         loop {
             match watcher.next().await {
                 Ok(event) => {

@@ -44,6 +44,8 @@ struct Server {
     etcd: Arc<SimulatedEtcd>,
     store: Store<()>,
     operations: Arc<Mutex<Operations>>,
+    /// Number of watches that etcd had ended because of a compaction when the server started.
+    compacted_watches: u64,
     /// True until the servers only catch up.
     is_busy: AtomicBool,
 }
@@ -54,6 +56,11 @@ impl Server {
         if let Err(violation) = result {
             self.world.report(violation.to_string());
         }
+    }
+
+    /// Returns true if no server had to read etcd again since the start, so that watchers get each change.
+    fn shows_each_change(&self) -> bool {
+        self.etcd.compacted_watches() == self.compacted_watches
     }
 
     fn is_busy(&self) -> bool {
@@ -116,6 +123,7 @@ impl Simulation {
             clock: Arc::clone(world) as Arc<_>,
             ..EtcdConfig::new(Connection::default(), Arc::new(TextCodec))
         };
+        let compacted_watches = self.etcd.compacted_watches();
         let (state, engine) = match Etcd::open_simulated(&self.etcd, config, ()).await {
             Ok(opened) => opened,
             Err(error) => {
@@ -129,6 +137,7 @@ impl Simulation {
             etcd: Arc::clone(&self.etcd),
             store: Store::with_engine(state, Box::new(engine)),
             operations: Arc::clone(&self.operations),
+            compacted_watches,
             is_busy: AtomicBool::new(true),
         };
         world.note(format!(

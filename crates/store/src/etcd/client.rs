@@ -21,7 +21,7 @@ use super::proto::{
     CompactionRequest, CompactionResponse, LeaseGrantRequest, LeaseGrantResponse, RangeRequest, RangeResponse,
     StatusRequest, StatusResponse, TxnRequest, TxnResponse, Watch, WatchCreateRequest, WatchRequest,
 };
-#[cfg(any(test, feature = "testing"))]
+#[cfg(feature = "testing")]
 use super::simulated::{SimulatedEtcd, SimulatedMember};
 pub(crate) use super::transport::CallError;
 use super::transport::{Connection, Transport, WatchResponses};
@@ -90,7 +90,7 @@ impl Client {
     }
 
     /// Creates a client of the members of a simulated etcd.
-    #[cfg(any(test, feature = "testing"))]
+    #[cfg(feature = "testing")]
     pub(crate) fn simulated(etcd: &Arc<SimulatedEtcd>, observer: Box<dyn Observer>) -> Self {
         let members = (0..etcd.members()).map(|number| Member {
             name: format!("member {number}"),

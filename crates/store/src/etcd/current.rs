@@ -204,6 +204,10 @@ impl<X: Indexer> Shared<X> {
                 self.feed.set_failing(trouble.is_some());
             }
             self.trouble.lock().found(check, trouble);
+            if check == Check::Readiness {
+                // Members that could not be reached at the start.
+                self.learn_versions(PROBE).await;
+            }
             tokio::select! {
                 biased;
                 () = tokio::time::sleep(PROBE) => {}
@@ -230,16 +234,23 @@ impl<X: Indexer> Shared<X> {
         }
     }
 
-    /// Determines whether the versions of all members report the progress of watches correctly.
-    pub(super) async fn learn_version(&self, patience: Duration) {
-        let mut rightly = true;
+    /// Reads the versions of the members that are not known yet, and determines whether all members report the progress
+    /// of watches correctly.
+    pub(super) async fn learn_versions(&self, patience: Duration) {
         for member in 0..self.client.member_count() {
+            let is_known = self.progress_by_member.lock().get(member).is_some_and(Option::is_some);
+            if is_known {
+                continue;
+            }
             if let Ok(status) = self.client.status(member, patience).await {
                 tracing::info!(server = self.client.uri(member), version = status.version, "etcd");
-                rightly &= reports_progress(&status.version);
+                if let Some(known) = self.progress_by_member.lock().get_mut(member) {
+                    *known = Some(reports_progress(&status.version));
+                }
             }
         }
-        self.reports_progress.store(rightly, Ordering::Relaxed);
+        let all = self.progress_by_member.lock().iter().all(|known| *known == Some(true));
+        self.reports_progress.store(all, Ordering::Relaxed);
     }
 }
 

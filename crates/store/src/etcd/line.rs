@@ -21,7 +21,7 @@ use tokio_rustls::TlsConnector;
 
 use super::frames::Exchange;
 use super::proto::{RangeRequest, RangeResponse};
-#[cfg(any(test, feature = "testing"))]
+#[cfg(feature = "testing")]
 use super::simulated::SimulatedMember;
 use super::transport::Connection as Settings;
 use crate::key::Revision;
@@ -42,7 +42,7 @@ pub(super) enum Line {
     /// A connection to a member.
     Socket(SocketLine),
     /// A simulated member.
-    #[cfg(any(test, feature = "testing"))]
+    #[cfg(feature = "testing")]
     Simulated(SimulatedMember),
 }
 
@@ -91,7 +91,7 @@ impl Line {
     pub(super) async fn ask(&mut self, question: &Bytes) -> Result<Revision> {
         match self {
             Self::Socket(line) => line.ask(question).await,
-            #[cfg(any(test, feature = "testing"))]
+            #[cfg(feature = "testing")]
             Self::Simulated(member) => member.ask(question).await,
         }
     }

@@ -20,7 +20,7 @@ mod metrics;
 mod prefix;
 mod proto;
 mod revision_queries;
-#[cfg(any(test, feature = "testing"))]
+#[cfg(feature = "testing")]
 pub mod simulated;
 #[cfg(test)]
 mod tests;
@@ -130,8 +130,10 @@ struct Shared<X: Indexer> {
     questions: Arc<RevisionQueries>,
     /// The encoded query, ready to send.
     question: Bytes,
-    /// True if etcd responds to progress requests of a watch correctly.
+    /// True if all members are known to report the progress of watches correctly.
     reports_progress: AtomicBool,
+    /// True for each member that reports progress correctly; `None` if its version is unknown.
+    progress_by_member: Mutex<Vec<Option<bool>>>,
     /// Problems of etcd.
     trouble: Mutex<Trouble>,
     closing: watch::Sender<bool>,
@@ -152,7 +154,7 @@ impl<X: Indexer> Etcd<X> {
     ///
     /// # Errors
     /// The same as [`Etcd::open`].
-    #[cfg(any(test, feature = "testing"))]
+    #[cfg(feature = "testing")]
     pub async fn open_simulated(
         etcd: &Arc<simulated::SimulatedEtcd>,
         mut config: EtcdConfig,
@@ -169,6 +171,7 @@ impl<X: Indexer> Etcd<X> {
         let question = line::question(&current::revision_request(&prefix));
         let feed = Feed::new(publisher, prefix, config.codec, config.clock);
         let shared = Arc::new(Shared {
+            progress_by_member: Mutex::new(vec![None; client.member_count()]),
             client,
             feed,
             leases: Leases::new(config.life, config.lease_reuse),

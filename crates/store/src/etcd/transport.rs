@@ -17,7 +17,7 @@ use tonic_prost::ProstCodec;
 use super::address::{Address, SocketConnector};
 use super::line::Line;
 use super::proto::{WatchRequest, WatchResponse};
-#[cfg(any(test, feature = "testing"))]
+#[cfg(feature = "testing")]
 use super::simulated::SimulatedMember;
 
 /// Timeout for connecting.
@@ -127,7 +127,7 @@ pub(super) enum Transport {
     /// A connection that is established at the first call.
     Grpc(GrpcTransport),
     /// A member in memory.
-    #[cfg(any(test, feature = "testing"))]
+    #[cfg(feature = "testing")]
     Simulated(SimulatedMember),
 }
 
@@ -143,7 +143,7 @@ pub(crate) enum WatchResponses {
     /// The stream of a connection.
     Grpc(Box<Streaming<WatchResponse>>),
     /// The responses of a simulated member.
-    #[cfg(any(test, feature = "testing"))]
+    #[cfg(feature = "testing")]
     Simulated(mpsc::Receiver<Result<WatchResponse, CallError>>),
 }
 
@@ -175,7 +175,7 @@ impl Transport {
                 let answer = once(&member.channel, path, request).await;
                 answer.map_err(|status| CallError::from_status(&status))
             }
-            #[cfg(any(test, feature = "testing"))]
+            #[cfg(feature = "testing")]
             Self::Simulated(member) => member.call(path.path(), &request).await,
         }
     }
@@ -188,7 +188,7 @@ impl Transport {
                 let responses = answer.map_err(|status| CallError::from_status(&status))?;
                 Ok(WatchResponses::Grpc(Box::new(responses)))
             }
-            #[cfg(any(test, feature = "testing"))]
+            #[cfg(feature = "testing")]
             Self::Simulated(member) => member.watch(requests).await.map(WatchResponses::Simulated),
         }
     }
@@ -200,7 +200,7 @@ impl Transport {
                 let tls = tls.filter(|_| member.address.secure);
                 Line::open(&member.uri, member.address.socket.as_deref(), tls).await
             }
-            #[cfg(any(test, feature = "testing"))]
+            #[cfg(feature = "testing")]
             Self::Simulated(member) => Ok(Line::Simulated(member.clone())),
         }
     }
@@ -217,7 +217,7 @@ impl WatchResponses {
                 let answer = responses.message().await;
                 answer.map_err(|status| status.message().to_owned())
             }
-            #[cfg(any(test, feature = "testing"))]
+            #[cfg(feature = "testing")]
             Self::Simulated(responses) => {
                 let answer = responses.recv().await.transpose();
                 answer.map_err(|error| error.message)
