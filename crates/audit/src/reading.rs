@@ -261,6 +261,12 @@ mod tests {
     }
 
     #[test]
+    fn null_item_counts_as_an_empty_value() {
+        let policy = Policy::read(with("rules: [{level: None, users: [null, a]}]\n").as_bytes()).unwrap();
+        assert_eq!(policy.rules[0].users, ["", "a"]);
+    }
+
+    #[test]
     fn a_policy_is_of_the_one_version() {
         let rules = "rules: [{level: None}]\n";
         assert!(Policy::read(with(rules).as_bytes()).is_ok());
