@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
     /// End after this number of minutes even if seeds are left.
     #[arg(long)]
     minutes: Option<u64>,
-    /// Scenario to run: `store` or `api`; all of them if it is absent.
+    /// Scenario to run: `store`, `api` or `etcd`; all of them if it is absent.
     #[arg(long, value_parser = scenario)]
     scenario: Option<Scenario>,
 }

@@ -41,7 +41,7 @@ pub async fn reference(binary: &Binary) -> Result<Vec<Page>> {
         );
         pages.push(page(name, String::from_utf8(output.stdout)?));
     }
-    let server = Server::start(binary, &[])?;
+    let server = Server::start_with_default_controllers(binary, &[])?;
     let mut connection = Target::new(&server)?.connect().await?;
     pages.push(page("endpoints", endpoints(&mut connection).await?));
     Ok(pages)

@@ -28,6 +28,13 @@ pub const NODE_TOKEN: &str = "nodetoken";
 pub(crate) const TOKENS: &str = "admintoken,admin,admin-uid,\"system:masters\"\nusertoken,alice,alice-uid,\"devs\"\n\
      nodetoken,system:node:n,node-uid,\"system:nodes\"\n";
 
+/// Flag that selects controllers.
+const CONTROLLERS: &str = "--controllers";
+
+/// Flags of a server whose namespaces contain only the objects of the test. Without them, a server with its own store creates
+/// a ConfigMap and a ServiceAccount in each namespace.
+const TEST_FLAGS: &[&str] = &["--controllers=*"];
+
 /// File next to the data directory that a server writes when it is ready and deletes when it exits.
 const READY: &str = "ready";
 
@@ -49,6 +56,8 @@ pub struct Server {
     binary: Binary,
     /// Address that it listens on.
     pub address: SocketAddr,
+    /// Flags that each start adds to those of the test.
+    base_flags: &'static [&'static str],
     /// Its data directory and token file.
     folder: TempDir,
 }
@@ -136,11 +145,20 @@ impl Binary {
 impl Server {
     /// Starts `binary` on a new data directory and a free port, with further flags, and waits until it is ready.
     ///
+    /// If the flags select no controllers, it runs those of `--controllers=*`. They create no objects in a namespace.
+    ///
     /// # Errors
     /// If it ends or does not become ready; the end of its log is part of the error.
     pub fn start(binary: &Binary, more: &[&str]) -> Result<Self> {
-        let folder = TempDir::new().context("a folder for the server's data")?;
-        Self::start_on(folder, binary, more)
+        Self::start_with(TEST_FLAGS, binary, more)
+    }
+
+    /// Starts `binary` as [`Server::start`] does, with the controllers that users get if they select none.
+    ///
+    /// # Errors
+    /// The same as [`Server::start`].
+    pub fn start_with_default_controllers(binary: &Binary, more: &[&str]) -> Result<Self> {
+        Self::start_with(&[], binary, more)
     }
 
     /// Asks it to end and starts it again on its data.
@@ -177,23 +195,26 @@ impl Server {
     /// The same as [`Server::start`].
     pub fn start_anew(&mut self, more: &[&str]) -> Result<()> {
         self.address = free_address()?;
-        self.child = Self::spawn(&self.folder, &self.binary, self.address, more)?;
+        let flags = all_flags(self.base_flags, more);
+        self.child = Self::spawn(&self.folder, &self.binary, self.address, &flags)?;
         self.wait_until_ready()
     }
 
-    fn start_on(folder: TempDir, binary: &Binary, more: &[&str]) -> Result<Self> {
+    fn start_with(base_flags: &'static [&'static str], binary: &Binary, more: &[&str]) -> Result<Self> {
+        let folder = TempDir::new().context("a folder for the server's data")?;
         let address = free_address()?;
         let mut server = Self {
-            child: Self::spawn(&folder, binary, address, more)?,
+            child: Self::spawn(&folder, binary, address, &all_flags(base_flags, more))?,
             binary: binary.clone(),
             address,
+            base_flags,
             folder,
         };
         server.wait_until_ready()?;
         Ok(server)
     }
 
-    fn spawn(folder: &TempDir, binary: &Binary, address: SocketAddr, more: &[&str]) -> Result<Child> {
+    fn spawn(folder: &TempDir, binary: &Binary, address: SocketAddr, flags: &[&str]) -> Result<Child> {
         let tokens = folder.path().join("tokens.csv");
         std::fs::write(&tokens, TOKENS).context("token file")?;
         // A killed server does not delete the file.
@@ -204,7 +225,7 @@ impl Server {
             .arg(format!("--token-auth-file={}", tokens.display()))
             .arg(format!("--secure-port={}", address.port()))
             .arg(format!("--ready-file={}", folder.path().join(READY).display()))
-            .args(more)
+            .args(flags)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(std::fs::File::create(folder.path().join("log")).context("log file")?)
@@ -333,6 +354,13 @@ impl From<&Server> for Process {
     }
 }
 
+/// Returns the flags of a start: those of the test, after `base` if the test does not select controllers itself.
+fn all_flags<'a>(base: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
+    let selects = |flag: &&str| flag.split('=').next() == Some(CONTROLLERS);
+    let base = if more.iter().any(selects) { &[] } else { base };
+    [base, more].concat()
+}
+
 /// Returns the last lines of a file; none if it cannot be read.
 pub(crate) fn tail(path: &Path) -> String {
     let Ok(file) = std::fs::File::open(path) else {
@@ -348,4 +376,22 @@ pub fn root() -> PathBuf {
         .parent()
         .map(Path::to_owned)
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn controllers_of_a_test_replace_the_default() {
+        let more = ["--v=1"];
+        assert_eq!(all_flags(TEST_FLAGS, &more), ["--controllers=*", "--v=1"]);
+        assert_eq!(all_flags(&[], &more), more);
+        for more in [
+            ["--controllers=", "--v=1"],
+            ["--controllers", "*,-namespace-controller"],
+        ] {
+            assert_eq!(all_flags(TEST_FLAGS, &more), more);
+        }
+    }
 }

@@ -5,17 +5,16 @@ use std::time::SystemTime;
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_limits::{KeyHash, KeyHasher, LruMap, TokenBucket};
 use holdfast_resource::table::items;
-use holdfast_resource::{Operation, Rejection, WriteContext};
+use holdfast_resource::{Operation, Rejection, SharedState, WriteContext};
 use holdfast_schema::Field;
 use holdfast_value::Value;
-use parking_lot::Mutex;
 
 use holdfast_kinds::validation::Errors;
 
 /// Plugin that rejects events above the configured rate limits:
 /// <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#eventratelimit>.
 pub(super) struct EventRateLimit {
-    limits: Vec<(EventLimit, Mutex<Buckets>)>,
+    limits: Vec<(EventLimit, SharedState<Buckets>)>,
 }
 
 /// Limit of the configuration.
@@ -117,7 +116,7 @@ impl EventRateLimit {
     pub(super) fn new(limits: &[EventLimit]) -> Self {
         let limits = limits
             .iter()
-            .map(|limit| (limit.clone(), Mutex::new(Buckets::new(limit))));
+            .map(|limit| (limit.clone(), SharedState::new(Buckets::new(limit))));
         Self {
             limits: limits.collect(),
         }
@@ -155,7 +154,7 @@ impl AdmissionPlugin for EventRateLimit {
         let mut reached = Vec::new();
         for (limit, buckets) in &self.limits {
             let (name, key) = key_of(limit.kind, context, object);
-            if !buckets.lock().take(&key, context.now()) {
+            if !buckets.in_run(context.run).take(&key, context.now()) {
                 let said = format!("limit reached on type {name} for key {key}");
                 if !reached.contains(&said) {
                     reached.push(said);

@@ -9,10 +9,9 @@ use std::time::{Duration, SystemTime};
 use holdfast_admission::{AdmissionPlugin, Calls, Consultation, Interest};
 use holdfast_limits::{KeyHash, KeyHasher, LruMap};
 use holdfast_resource::table::items;
-use holdfast_resource::{Operation, Rejection, WriteContext};
+use holdfast_resource::{Operation, Rejection, SharedState, WriteContext};
 use holdfast_schema::Field;
 use holdfast_value::{Limits, Map, Value, json};
-use parking_lot::Mutex;
 
 /// Plugin that asks a webhook if Pods may run their images:
 /// <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#imagepolicywebhook>.
@@ -36,7 +35,7 @@ pub struct ImagePolicy {
     reviewer: Box<dyn ImageReviewer>,
     hasher: KeyHasher,
     /// Answers and the times at which they expire, by the hash of the images.
-    answers: Mutex<LruMap<KeyHash, (Answer, SystemTime)>>,
+    answers: SharedState<LruMap<KeyHash, (Answer, SystemTime)>>,
 }
 
 /// Configuration of the plugin.
@@ -121,14 +120,14 @@ impl ImagePolicy {
             settings,
             reviewer,
             hasher: KeyHasher::default(),
-            answers: Mutex::new(LruMap::new(MAX_CACHED_RESPONSES)),
+            answers: SharedState::new(LruMap::new(MAX_CACHED_RESPONSES)),
         }
     }
 
     /// upstream: plugin/pkg/admission/imagepolicy#Plugin.admitPod
     async fn decide(&self, context: &WriteContext<'_>, images: Value) -> Result<(), Rejection> {
         let key = json::to_string(&images);
-        let (answer, kept) = match self.known(&key, context.now()) {
+        let (answer, kept) = match self.known(context, &key) {
             Some(answer) => (answer, true),
             None => match self.ask(images).await {
                 Ok(answer) => (answer, false),
@@ -147,7 +146,7 @@ impl ImagePolicy {
             };
             let until = context.now().checked_add(lasts).unwrap_or(context.now());
             let hash = self.hasher.hash(key.as_str());
-            self.answers.lock().insert(hash, (answer.clone(), until));
+            self.answers.in_run(context.run).insert(hash, (answer.clone(), until));
         }
         for (key, value) in &answer.annotations {
             note(context, key, value);
@@ -162,10 +161,10 @@ impl ImagePolicy {
     }
 
     /// Returns the cached response for the same images, unless it has expired.
-    fn known(&self, key: &str, now: SystemTime) -> Option<Answer> {
-        let mut answers = self.answers.lock();
+    fn known(&self, context: &WriteContext<'_>, key: &str) -> Option<Answer> {
+        let mut answers = self.answers.in_run(context.run);
         let (answer, until) = answers.get(&self.hasher.hash(key))?;
-        (now < *until).then(|| answer.clone())
+        (context.now() < *until).then(|| answer.clone())
     }
 
     async fn ask(&self, images: Value) -> Result<Answer, String> {
@@ -292,6 +291,8 @@ fn images_of(context: &WriteContext<'_>, pod: &Value) -> Value {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use holdfast_value::yaml;
+
+    use parking_lot::Mutex;
 
     use super::*;
     use crate::harness::Harness;

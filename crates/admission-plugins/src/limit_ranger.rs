@@ -7,10 +7,9 @@ use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_gotext::errors::aggregate;
 use holdfast_gotext::quantity::Quantity;
 use holdfast_resource::quota::{Amounts, amounts};
-use holdfast_resource::{Operation, Rejection, WriteContext};
+use holdfast_resource::{Operation, Rejection, SharedState, WriteContext};
 use holdfast_schema::Field;
 use holdfast_value::Value;
-use parking_lot::Mutex;
 
 use crate::common::group_resource;
 use holdfast_kinds::pod_resources::of_containers;
@@ -19,7 +18,7 @@ use holdfast_kinds::pod_resources::of_containers;
 #[derive(Default)]
 pub(super) struct LimitRanger {
     /// Cache of parsed limit ranges, by the resource version of each.
-    read: Mutex<HashMap<u64, Arc<Limits>>>,
+    read: SharedState<HashMap<u64, Arc<Limits>>>,
 }
 
 /// Maximum number of cached limit ranges. With more, the cache is cleared.
@@ -112,11 +111,12 @@ impl LimitRanger {
     }
 
     fn limits_at(&self, revision: u64, read: &dyn Fn() -> Value) -> Arc<Limits> {
-        let known = self.read.lock().get(&revision).cloned();
+        // The limits follow from the revision, which the run has read. So the state of the cache changes no result.
+        let known = self.read.outside_run().get(&revision).cloned();
         known.unwrap_or_else(|| {
             let limits = Arc::new(read_limits(&read()));
             if revision != 0 {
-                let mut kept = self.read.lock();
+                let mut kept = self.read.outside_run();
                 if kept.len() >= KEPT {
                     kept.clear();
                 }

@@ -7,8 +7,9 @@
 use std::array;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use holdfast_limits::Stopwatch;
 use holdfast_resource::Operation;
 use holdfast_schema::durations;
 
@@ -73,7 +74,7 @@ pub struct Timings {
     /// Number of writes, by operation, that were rejected after they had passed the validating step.
     rejected_late: [AtomicU64; OPERATIONS.len()],
     /// Origin from which hours are counted.
-    begun: Instant,
+    begun: Stopwatch,
 }
 
 struct PluginTimings {
@@ -217,7 +218,7 @@ impl Timings {
             steps: Default::default(),
             passes: Default::default(),
             rejected_late: Default::default(),
-            begun: Instant::now(),
+            begun: Stopwatch::start(),
         }
     }
 
@@ -228,7 +229,7 @@ impl Timings {
             step,
             operation,
             of: Timed::Step,
-            begun: Instant::now(),
+            begun: Stopwatch::start(),
         }
     }
 
@@ -246,7 +247,7 @@ impl Timings {
             step,
             operation,
             of: place.map_or(Timed::Nothing, Timed::Plugin),
-            begun: Instant::now(),
+            begun: Stopwatch::start(),
         }
     }
 
@@ -264,14 +265,14 @@ impl Timings {
             timings: self,
             step,
             operation,
-            begun: Instant::now(),
+            begun: Stopwatch::start(),
         }
     }
 
     /// Records a duration from `begun` until now. Returns the current time.
-    fn note(&self, of: Timed, step: Step, operation: Operation, rejected: bool, begun: Instant) -> Instant {
-        let now = Instant::now();
-        let (took, step, rejected) = (now - begun, step as usize, usize::from(rejected));
+    fn note(&self, of: Timed, step: Step, operation: Operation, rejected: bool, begun: Stopwatch) -> Stopwatch {
+        let now = Stopwatch::start();
+        let (took, step, rejected) = (now.since(begun), step as usize, usize::from(rejected));
         match of {
             Timed::Nothing => {}
             Timed::Plugin(place) => {
@@ -293,7 +294,7 @@ impl Timings {
 
     /// Records the rejection of a write that passed the validating step. The plugin that reserves quotas ran since
     /// `begun`; in the reference it is a part of that step.
-    fn reject_late(&self, operation: Operation, begun: Instant) {
+    fn reject_late(&self, operation: Operation, begun: Stopwatch) {
         if let Some(rejected) = self.rejected_late.get(operation as usize) {
             rejected.fetch_add(1, Relaxed);
         }
@@ -301,13 +302,13 @@ impl Timings {
     }
 
     /// Returns the number of the hour, from 1.
-    fn hour(&self, now: Instant) -> u64 {
-        (now - self.begun).as_secs() / HOUR.as_secs() + 1
+    fn hour(&self, now: Stopwatch) -> u64 {
+        now.since(self.begun).as_secs() / HOUR.as_secs() + 1
     }
 
     /// Visits each step with durations.
     pub fn read_steps(&self, mut each: impl FnMut(Labels, DurationCounts, Option<[Duration; QUANTILES.len()]>)) {
-        let hour = self.hour(Instant::now());
+        let hour = self.hour(Stopwatch::start());
         for (step, cells) in Step::ALL.into_iter().zip(&self.steps) {
             for (labels, cell) in labelled(step, cells) {
                 let mut counts = cell.durations.read();
@@ -413,7 +414,7 @@ pub struct Timing<'a> {
     step: Step,
     operation: Operation,
     of: Timed,
-    begun: Instant,
+    begun: Stopwatch,
 }
 
 impl Timing<'_> {
@@ -445,7 +446,7 @@ pub(crate) struct Pass<'a> {
     step: Step,
     operation: Operation,
     /// Start of the current call.
-    begun: Instant,
+    begun: Stopwatch,
 }
 
 impl Pass<'_> {
@@ -549,7 +550,7 @@ mod tests {
             let step = timings.step(Step::Validate, Operation::Create);
             assert_eq!(step.end(Ok::<_, ()>(1)), Ok(1));
         }
-        timings.reject_late(Operation::Create, Instant::now());
+        timings.reject_late(Operation::Create, Stopwatch::start());
         let mut steps = Vec::new();
         timings.read_steps(|labels, counts, _| steps.push((labels.rejected, counts.count())));
         assert_eq!(steps, [(false, 2), (true, 1)]);

@@ -4,7 +4,7 @@
 //! but a warning in the reference.
 
 use holdfast_schema::metadata::formats::dns_subdomain;
-use holdfast_schema::{Aggregate, FieldError, FieldPath};
+use holdfast_schema::{Aggregate, FieldError, FieldPath, GoField};
 use holdfast_value::{Limits, SmolStr, Value, yaml};
 
 use crate::{GroupResources, Level, Policy, Rule, Stage, Stages};
@@ -46,7 +46,7 @@ impl Policy {
         let parsed = result.map_err(|error| unreadable(error.to_string()))?;
         check_version(&parsed.value)?;
         let mut reader = Reader::default();
-        let root = Node::root(&parsed.value);
+        let root = GoField::root("Policy", &parsed.value);
         let policy = reader.policy(&root).map_err(unreadable)?;
         let repeated = parsed.findings.iter().map(ToString::to_string);
         let strict: Vec<String> = repeated.chain(reader.unknown).collect();
@@ -78,93 +78,6 @@ fn check_version(policy: &Value) -> Result<(), PolicyError> {
     }
 }
 
-/// Value with its path.
-struct Node<'v> {
-    value: Option<&'v Value>,
-    path: FieldPath,
-    /// Go type of the struct with this field, and the path of fields without indices; used in messages about types.
-    holder: &'static str,
-    fields: String,
-}
-
-impl<'v> Node<'v> {
-    fn root(value: &'v Value) -> Self {
-        Self {
-            value: Some(value),
-            path: FieldPath::default(),
-            holder: "Policy",
-            fields: String::new(),
-        }
-    }
-
-    /// Returns the member `name` in the Go struct `holder`.
-    fn child(&self, holder: &'static str, name: &str) -> Self {
-        let value = self.value.and_then(|value| value.get(name));
-        let dot = if self.fields.is_empty() { "" } else { "." };
-        Self {
-            value: value.filter(|value| !value.is_null()),
-            path: self.path.child(name),
-            holder,
-            fields: format!("{}{dot}{name}", self.fields),
-        }
-    }
-
-    fn item(&self, at: usize, value: &'v Value) -> Self {
-        Self {
-            value: Some(value),
-            path: self.path.index(at),
-            holder: self.holder,
-            fields: self.fields.clone(),
-        }
-    }
-
-    /// Returns the error of a value that does not have the Go type `expected`.
-    fn mismatch(&self, expected: &str) -> String {
-        let found = match self.value {
-            Some(Value::Bool(_)) => "bool",
-            Some(value) if value.as_str().is_some() => "string",
-            Some(value) if value.as_list().is_some() => "array",
-            Some(value) if value.as_map().is_some() => "object",
-            _ => "number",
-        };
-        match self.fields.is_empty() {
-            true => format!("json: cannot unmarshal {found} into Go value of type {expected}"),
-            false => format!(
-                "json: cannot unmarshal {found} into Go struct field {}.{} of type {expected}",
-                self.holder, self.fields
-            ),
-        }
-    }
-
-    fn text(&self, of: &str) -> Result<&'v str, String> {
-        match self.value {
-            None => Ok(""),
-            Some(value) => value.as_str().ok_or_else(|| self.mismatch(of)),
-        }
-    }
-
-    fn flag(&self) -> Result<Option<bool>, String> {
-        match self.value {
-            None => Ok(None),
-            Some(value) => value.as_bool().map(Some).ok_or_else(|| self.mismatch("bool")),
-        }
-    }
-
-    fn items(&self, of: &str) -> Result<Vec<Self>, String> {
-        let Some(value) = self.value else {
-            return Ok(Vec::new());
-        };
-        let list = value.as_list().ok_or_else(|| self.mismatch(&format!("[]{of}")))?;
-        let items = list.iter().enumerate();
-        Ok(items.map(|(at, value)| self.item(at, value)).collect())
-    }
-
-    fn texts(&self) -> Result<Vec<SmolStr>, String> {
-        let items = self.items("string")?;
-        items.iter().map(|item| item.text("string").map(SmolStr::new)).collect()
-    }
-}
-
 /// Fields of metadata, which policies have only formally.
 const METADATA: [&str; 15] = [
     "name",
@@ -192,18 +105,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Checks that `place` is an object, and records its members that are not among `known`.
-    fn members(&mut self, place: &Node<'_>, of: &str, known: &[&str]) -> Result<(), String> {
-        let Some(value) = place.value else { return Ok(()) };
-        let map = value.as_map().ok_or_else(|| place.mismatch(of))?;
-        for (key, _) in map.iter().filter(|(key, _)| !known.contains(&key.as_ref())) {
-            let path = place.path.child(key);
-            self.unknown.push(format!("unknown field {:?}", path.as_str()));
-        }
-        Ok(())
-    }
-
-    fn policy(&mut self, root: &Node<'_>) -> Result<Policy, String> {
+    fn policy(&mut self, root: &GoField<'_>) -> Result<Policy, String> {
         let known = [
             "apiVersion",
             "kind",
@@ -212,9 +114,9 @@ impl Reader {
             "omitStages",
             "omitManagedFields",
         ];
-        self.members(root, "v1.Policy", &known)?;
+        root.check_members("v1.Policy", &known, &mut self.unknown)?;
         let child = |name| root.child("Policy", name);
-        self.members(&child("metadata"), "v1.ObjectMeta", &METADATA)?;
+        child("metadata").check_members("v1.ObjectMeta", &METADATA, &mut self.unknown)?;
         let omit_stages = self.stages(&child("omitStages"))?;
         let items = child("rules").items("v1.PolicyRule")?;
         let rules = items.iter().map(|rule| self.rule(rule));
@@ -225,7 +127,7 @@ impl Reader {
         })
     }
 
-    fn rule(&mut self, place: &Node<'_>) -> Result<Rule, String> {
+    fn rule(&mut self, place: &GoField<'_>) -> Result<Rule, String> {
         let known = [
             "level",
             "users",
@@ -237,7 +139,7 @@ impl Reader {
             "omitStages",
             "omitManagedFields",
         ];
-        self.members(place, "v1.PolicyRule", &known)?;
+        place.check_members("v1.PolicyRule", &known, &mut self.unknown)?;
         let child = |name| place.child("PolicyRule", name);
         let level = self.level(&child("level"))?;
         let urls = child("nonResourceURLs");
@@ -263,7 +165,7 @@ impl Reader {
         Ok(rule)
     }
 
-    fn level(&mut self, place: &Node<'_>) -> Result<Level, String> {
+    fn level(&mut self, place: &GoField<'_>) -> Result<Level, String> {
         let text = place.text("v1.Level")?;
         if let Some(level) = Level::named(text) {
             return Ok(level);
@@ -292,10 +194,14 @@ impl Reader {
         }
     }
 
-    fn resources(&mut self, place: &Node<'_>) -> Result<Vec<GroupResources>, String> {
+    fn resources(&mut self, place: &GoField<'_>) -> Result<Vec<GroupResources>, String> {
         let mut all = Vec::new();
         for item in place.items("v1.GroupResources")? {
-            self.members(&item, "v1.GroupResources", &["group", "resources", "resourceNames"])?;
+            item.check_members(
+                "v1.GroupResources",
+                &["group", "resources", "resourceNames"],
+                &mut self.unknown,
+            )?;
             let child = |name| item.child("GroupResources", name);
             let resources = GroupResources {
                 group: child("group").text("string")?.into(),
@@ -321,7 +227,7 @@ impl Reader {
         Ok(all)
     }
 
-    fn stages(&mut self, place: &Node<'_>) -> Result<Stages, String> {
+    fn stages(&mut self, place: &GoField<'_>) -> Result<Stages, String> {
         let mut stages = Stages::default();
         for item in place.items("v1.Stage")? {
             let text = item.text("v1.Stage")?;
@@ -352,6 +258,12 @@ mod tests {
 
     fn with(text: &str) -> String {
         format!("apiVersion: audit.k8s.io/v1\nkind: Policy\n{text}")
+    }
+
+    #[test]
+    fn null_item_counts_as_an_empty_value() {
+        let policy = Policy::read(with("rules: [{level: None, users: [null, a]}]\n").as_bytes()).unwrap();
+        assert_eq!(policy.rules[0].users, ["", "a"]);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use holdfast_gotext::duration;
 use holdfast_schema::{Aggregate, FieldError, FieldPath};
 use holdfast_server::authentication::{JwtAuthenticators, JwtIssuers, RemoteTokens, ReviewVersion, TokenWebhook};
 use holdfast_server::metrics::{AuthenticationMetrics, Metrics};
+use holdfast_server::runtime::Clock;
 use holdfast_server::runtime::background::Background;
 use holdfast_server::runtime::shutdown::Shutdown;
 use sha2::{Digest as _, Sha256};
@@ -105,6 +106,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) own_issuers: &'a [String],
     /// True if --anonymous-auth is set, to whatever value.
     pub(crate) is_anonymous_auth_set: bool,
+    /// Clock of the server.
+    pub(crate) clock: Arc<dyn Clock>,
     /// The metrics of the server.
     pub(crate) metrics: &'a Metrics,
     /// Progress of the server's shutdown.
@@ -200,6 +203,7 @@ impl AuthenticationFlags {
             text: Vec::new(),
             anonymous: anonymous.clone(),
             own_issuers: surroundings.own_issuers.to_vec(),
+            clock: Arc::clone(&surroundings.clock),
             metrics: metrics.clone(),
             shutdown: surroundings.shutdown.clone(),
             jwt: None,
@@ -226,7 +230,8 @@ impl AuthenticationFlags {
         let metrics = metrics(surroundings.metrics)?;
         let outcome = authenticators(configuration, surroundings.own_issuers, &algorithms);
         let authenticators = outcome.map_err(|why| anyhow!("invalid authentication configuration: {why}"))?;
-        let issuers = JwtIssuers::start(authenticators, &metrics, surroundings.shutdown).map_err(|why| anyhow!(why))?;
+        let issuers = JwtIssuers::start(authenticators, &surroundings.clock, &metrics, surroundings.shutdown)
+            .map_err(|why| anyhow!(why))?;
         Ok(JwtAuthenticators::new(issuers, surroundings.audiences.clone(), metrics))
     }
 
@@ -337,6 +342,7 @@ struct Follower {
     /// Requests without credentials, which a reload cannot change.
     anonymous: Option<AnonymousConfig>,
     own_issuers: Vec<String>,
+    clock: Arc<dyn Clock>,
     metrics: AuthenticationMetrics,
     shutdown: Shutdown,
     jwt: Option<Arc<JwtAuthenticators>>,
@@ -351,7 +357,7 @@ impl Follower {
             let why = "changed from initial configuration file";
             return Err(FieldError::forbidden(&FieldPath::new("anonymous"), why).to_string());
         }
-        JwtIssuers::start(authenticators, &self.metrics, &self.shutdown)
+        JwtIssuers::start(authenticators, &self.clock, &self.metrics, &self.shutdown)
     }
 
     async fn follow(mut self, mut changes: Changes<Option<FileState>>) {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::{ArgAction, Args};
@@ -16,6 +16,7 @@ use holdfast_server::operations::service::Service;
 use holdfast_store::{CodecError, Key, StoredForm, Transformer as _, UntransformableValue, Value};
 use sha2::{Digest as _, Sha256};
 use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::time::Instant;
 
 use crate::reload;
 use crate::store::Opened;

@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
-use std::time::SystemTime;
 
+use holdfast_server::runtime::{Clock as _, SystemClock};
 use holdfast_value::Value;
 
 use crate::command_line::read;
@@ -67,7 +67,7 @@ fn run_command(arguments: Arguments) -> anyhow::Result<()> {
 /// Prints an object with the owners of its fields.
 fn blame(object: &ObjectFlags) -> anyhow::Result<()> {
     let found = remote::object(object)?;
-    let text = blame::render(&found, SystemTime::now());
+    let text = blame::render(&found, SystemClock.now());
     std::io::stdout().write_all(text.as_bytes())?;
     let managers = found.at(&["metadata", "managedFields"]).and_then(Value::as_list);
     if let (Some(path), true) = (object.file(), managers.is_none_or(|managers| managers.is_empty())) {

@@ -1,7 +1,9 @@
 //! Progress reports on the standard error: one updated line on a terminal, else a log line at intervals.
 
 use std::io::{IsTerminal as _, Write as _};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 /// Interval of updates on a terminal.
 const FOR_PEOPLE: Duration = Duration::from_millis(200);

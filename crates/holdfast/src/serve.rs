@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use arc_swap::ArcSwap;
@@ -27,6 +27,7 @@ use holdfast_server::wire::tls::TlsRules;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::aggregation::Aggregation;
 use crate::authorization::{AuthorizationMode, Configured};

@@ -208,6 +208,7 @@ impl Assembly<'_> {
             audiences: token_config(flags).audiences,
             own_issuers: &flags.service_account_issuer,
             is_anonymous_auth_set: flags.is_anonymous_auth_set,
+            clock: self.clock(),
             metrics,
             shutdown: &self.shutdown,
             background: &self.milestones.background,

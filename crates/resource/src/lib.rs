@@ -32,8 +32,8 @@ pub use descriptor::{
     Converts, CrdState, Defines, DefiningObject, DeletionRules, Destination, Encoding, ExchangeKind, Followed,
     GarbageCollection, Generation, Generic, HiddenField, InitialObjects, Lookup, Old, Operation, OutcomeCall,
     ParameterForm, RawExtensions, RawForm, Rejection, Resource, ResourceRules, ResourceVersion, Responder, Review,
-    RowConditions, RowRules, SchemaViolation, Scope, SelectorWords, SideResults, Storage, Strategy, Subresource,
-    SubresourceAction, TokenClaim, Verb, WriteClock, WriteContext, is_global_unicast,
+    RowConditions, RowRules, SchemaViolation, Scope, SelectorWords, SharedState, SideResults, Storage, Strategy,
+    Subresource, SubresourceAction, TokenClaim, Verb, WriteContext, WriteRun, is_global_unicast,
 };
 pub use field_selector::{FieldSelector, selectable_fields};
 pub use registry::{DefinedGroup, Registry, RegistryBuilder, Served};

@@ -13,6 +13,7 @@ mod check;
 pub mod durations;
 mod field;
 pub mod field_error;
+mod go_field;
 mod kind_type;
 pub mod metadata;
 mod names;
@@ -26,6 +27,7 @@ pub mod types;
 pub use check::{AnyChanges, AnyRules, Changes, Check, NoRules, Part, Rules, Validation};
 pub use field::Field;
 pub use field_error::{Aggregate, FieldError, FieldErrorKind, FieldPath};
+pub use go_field::GoField;
 pub use kind_type::{
     Conventions, FieldDefaults, Findings, KindName, KindType, KindTypes, PublishedSchema, TableType, TableTypes,
     TypedObject,

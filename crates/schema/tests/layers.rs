@@ -3,12 +3,13 @@
 use test_support::Layers;
 
 /// The modules in order, lowest first.
-const LAYERS: [&str; 13] = [
+const LAYERS: [&str; 14] = [
     "durations",
     "names",
     "nested",
     "same",
     "field_error",
+    "go_field",
     "field",
     "parts",
     "metadata",

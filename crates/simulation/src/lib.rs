@@ -18,11 +18,13 @@
 
 mod api;
 pub mod disk;
+mod etcd;
 mod random;
 mod store;
 mod trace;
 mod world;
 
+pub use holdfast_store::simulated_etcd::EtcdBug;
 pub use random::Random;
 pub use world::World;
 
@@ -33,17 +35,20 @@ pub enum Scenario {
     Store,
     /// The request path and the controllers of a server, on such a store.
     Api,
+    /// The store of several servers on one etcd, behind links that delay, cut and lose messages.
+    Etcd,
 }
 
 impl Scenario {
     /// All scenarios.
-    pub const ALL: [Self; 2] = [Self::Store, Self::Api];
+    pub const ALL: [Self; 3] = [Self::Store, Self::Api, Self::Etcd];
 
     /// Returns the name of the scenario on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Store => "store",
             Self::Api => "api",
+            Self::Etcd => "etcd",
         }
     }
 }
@@ -65,6 +70,8 @@ pub enum PlantedBug {
     RunsNoControllers,
     /// Clients update without the version that they read.
     WritesWithoutVersion,
+    /// The simulated etcd has a bug.
+    Etcd(EtcdBug),
 }
 
 /// Settings of a simulation.
@@ -93,6 +100,7 @@ pub fn simulate(scenario: Scenario, seed: u64, settings: &Settings) -> Outcome {
     let result = match scenario {
         Scenario::Store => store::run(&world),
         Scenario::Api => api::run(&world),
+        Scenario::Etcd => etcd::run(&world),
     };
     if let Err(violation) = result {
         world.report(violation.to_string());

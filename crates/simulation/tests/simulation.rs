@@ -1,7 +1,7 @@
 //! Runs seeds, and proves that the simulation finds planted bugs.
 #![allow(clippy::panic, reason = "what fails here is the test")]
 
-use holdfast_simulation::{Outcome, PlantedBug, Scenario, Settings, simulate};
+use holdfast_simulation::{EtcdBug, Outcome, PlantedBug, Scenario, Settings, simulate};
 
 /// Runs a range of seeds, and panics with the steps of the first one that breaks an invariant.
 fn run_seeds(scenario: Scenario, seeds: std::ops::Range<u64>) {
@@ -79,6 +79,7 @@ fn api_keeps_its_invariants() {
 fn scenarios_keep_their_invariants_at_length() {
     run_seeds(Scenario::Store, 0..5000);
     run_seeds(Scenario::Api, 0..500);
+    run_seeds(Scenario::Etcd, 0..2000);
     run_seeds_twice(Scenario::Api, 0..200);
 }
 
@@ -100,4 +101,44 @@ fn events_skipped_by_an_api_watch_are_found() {
 #[test]
 fn missing_controllers_are_found() {
     find(Scenario::Api, PlantedBug::RunsNoControllers, 40);
+}
+
+#[test]
+fn servers_on_etcd_keep_their_invariants() {
+    run_seeds(Scenario::Etcd, 0..100);
+}
+
+#[test]
+fn etcd_seed_run_twice_gives_the_same_trace() {
+    run_seeds_twice(Scenario::Etcd, 0..20);
+}
+
+#[test]
+fn transactions_executed_twice_are_found() {
+    find(Scenario::Etcd, PlantedBug::Etcd(EtcdBug::RepeatsTransactions), 50);
+}
+
+#[test]
+fn revisions_skipped_by_a_new_watch_are_found() {
+    find(Scenario::Etcd, PlantedBug::Etcd(EtcdBug::SkipsAfterBreak), 50);
+}
+
+#[test]
+fn stale_reads_of_etcd_are_found() {
+    find(Scenario::Etcd, PlantedBug::Etcd(EtcdBug::ReadsStale), 50);
+}
+
+#[test]
+fn hidden_compactions_are_found() {
+    find(Scenario::Etcd, PlantedBug::Etcd(EtcdBug::HidesCompaction), 100);
+}
+
+#[test]
+fn progress_reported_before_events_is_found() {
+    find(Scenario::Etcd, PlantedBug::Etcd(EtcdBug::ReportsEarly), 100);
+}
+
+#[test]
+fn keys_that_outlive_their_leases_are_found() {
+    find(Scenario::Etcd, PlantedBug::Etcd(EtcdBug::KeepsExpired), 50);
 }

@@ -65,6 +65,8 @@ pub use embedded::{Embedded, Image, ImageEntry, Recode, Summary as ImageSummary,
 pub use engine::{Engine, Pending};
 pub use entry::{Entry, Indexer, StoredForm, Value};
 pub use error::{CommitError, HistoryError, OpenError, ReadError, StorageError};
+#[cfg(feature = "testing")]
+pub use etcd::simulated as simulated_etcd;
 pub use etcd::{Connection, Etcd, EtcdConfig, NoObserver, Observer, Operation};
 pub use history::{Event, EventKind};
 pub use key::{Key, Revision, table_by_segments};

@@ -19,7 +19,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use imbl::OrdMap;
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use crate::entry::{Entry, Indexer, Stored, Version};
 use crate::error::HistoryError;
@@ -56,10 +56,11 @@ impl Default for HistoryLimits {
 pub struct State<X: Indexer> {
     indexer: Arc<X>,
     root: ArcSwap<Root<X>>,
-    /// Current revision, for tasks that wait for one.
-    revision: watch::Sender<Revision>,
-    /// Current revision, for reads without waiting.
+    /// Current revision.
     visible: AtomicU64,
+    /// Wake-ups of tasks that wait for a revision. They wake in the order in which they began to wait, so that a
+    /// simulation can be repeated.
+    advanced: Notify,
     /// Oldest revision that can be read or watched from.
     compacted: AtomicU64,
     closed: AtomicBool,
@@ -84,8 +85,8 @@ impl<X: Indexer> State<X> {
                 groups: OrdMap::new(),
                 untransformable: false,
             }),
-            revision: watch::Sender::new(FIRST),
             visible: AtomicU64::new(FIRST),
+            advanced: Notify::new(),
             compacted: AtomicU64::new(FIRST),
             closed: AtomicBool::new(false),
             failing: AtomicBool::new(false),
@@ -151,9 +152,16 @@ impl<X: Indexer> State<X> {
         self.compacted.fetch_max(self.revision(), Ordering::AcqRel);
     }
 
-    /// Returns a receiver of each new revision.
-    pub fn subscribe(&self) -> watch::Receiver<Revision> {
-        self.revision.subscribe()
+    /// Waits until the state is at `revision` or later.
+    pub async fn reached(&self, revision: Revision) {
+        loop {
+            // It is created before the check, so that no wake-up between the check and the wait is missed.
+            let advanced = self.advanced.notified();
+            if self.revision() >= revision {
+                return;
+            }
+            advanced.await;
+        }
     }
 
     fn close(&self) {
@@ -400,7 +408,7 @@ impl<X: Indexer> Publisher<X> {
             channel.wake(event.key());
             self.state.all.wake(event.key());
         }
-        self.state.revision.send_replace(revision);
+        self.state.advanced.notify_waiters();
     }
 
     fn append(&mut self, event: &Arc<Event<X>>) -> Arc<Channel<X>> {

@@ -364,18 +364,15 @@ impl<X: Indexer> Store<X> {
     /// Waits until the store is at `revision` or later, and returns its state.
     ///
     /// # Errors
-    /// [`HistoryError::Future`] if the revision is not reached within `timeout`; [`HistoryError::Closed`].
+    /// [`HistoryError::Future`] if the revision is not reached within `timeout`.
     pub async fn wait_for(&self, revision: Revision, timeout: Duration) -> Result<Snapshot<X>, HistoryError> {
         let snapshot = self.snapshot();
         if snapshot.revision() >= revision {
             return Ok(snapshot);
         }
         self.engine.want(revision);
-        let mut revisions = self.state.subscribe();
-        let reached = revisions.wait_for(|current| *current >= revision);
-        match tokio::time::timeout(timeout, reached).await {
-            Ok(Ok(_)) => Ok(self.snapshot()),
-            Ok(Err(_)) => Err(HistoryError::Closed),
+        match tokio::time::timeout(timeout, self.state.reached(revision)).await {
+            Ok(()) => Ok(self.snapshot()),
             Err(_) => Err(HistoryError::Future {
                 requested: revision,
                 current: self.revision(),

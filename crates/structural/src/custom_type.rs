@@ -1,9 +1,9 @@
 //! The type of the objects of a custom resource in one version.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Instant;
 
 use holdfast_cel::{DeclField, DeclType};
+use holdfast_limits::Stopwatch;
 use holdfast_merge::{DEDUCED, Schema, TypeRef};
 use holdfast_schema::types::{TypeId, TypeTable, UnknownField, decl_type};
 use holdfast_schema::{
@@ -473,7 +473,7 @@ impl CustomType {
             errors.push(unchecked_rules());
             return Vec::new();
         }
-        let begun = Instant::now();
+        let begun = Stopwatch::start();
         let findings = rules.validate(&self.root, object, old, true, &root, &mut RuleBudget::default());
         self.compile.timings.evaluated(begun.elapsed());
         errors.extend(findings.errors);

@@ -22,7 +22,13 @@ impl Stage<'_> {
         check_namespace(&mut object, &target.namespace)?;
         let call = self.call(Operation::Create, &target.name);
         let refuse = |rejection| self.rejection_of_answer(rejection, review.named_when_invalid());
-        tracking::update_as(self.environment.field_managers(), target, None, &mut object);
+        tracking::update_as(
+            self.environment.field_managers(),
+            target,
+            self.environment.now(target),
+            None,
+            &mut object,
+        );
         if !target.name.is_empty() {
             target.check_key()?;
         }
@@ -61,7 +67,13 @@ impl Stage<'_> {
         check_namespace(request, &target.namespace)?;
         let call = self.call(Operation::Create, &target.name);
         let refuse = |rejection| self.rejection(rejection, &target.name);
-        tracking::update_as(self.environment.field_managers(), target, None, request);
+        tracking::update_as(
+            self.environment.field_managers(),
+            target,
+            self.environment.now(target),
+            None,
+            request,
+        );
         let admitted = self
             .admit_request(&call, request, |request| action.check(&call, request), &refuse)
             .await;

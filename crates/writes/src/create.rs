@@ -116,7 +116,7 @@ impl Stage<'_> {
             object,
             &target.namespace,
             self.environment.identifiers(),
-            target.request.now,
+            self.environment.now(target),
         );
         Ok(())
     }

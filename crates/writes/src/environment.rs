@@ -1,25 +1,27 @@
 use std::ops::ControlFlow;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use holdfast_admission::AdmissionChain;
 use holdfast_admission::policies::conditions::ConditionCheck;
-use holdfast_admission::policies::{Check, Policies};
-use holdfast_admission::webhooks::{Webhook, WebhookType, Webhooks};
+use holdfast_admission::policies::{Check, CurrentPolicies, Policies};
+use holdfast_admission::webhooks::{CurrentHooks, Hooks, Webhook, WebhookType, Webhooks};
 use holdfast_authorization::{Attributes, Authorization, Authorizer, User, UserRules};
 use holdfast_resource::access::{
     Access, IssuedToken, RemoteTokenAuthenticator, ServiceAccountToken, TokenAuthenticator, TokenError, TokenIssuer,
     TokenUser,
 };
 use holdfast_resource::convert::Converted;
-use holdfast_resource::{ConversionCaller, ConversionWebhook, Lookup, Resource};
+use holdfast_resource::{ConversionCaller, ConversionWebhook, Lookup, Registry, Resource};
 use holdfast_schema::{GroupKind, GroupResource};
 use holdfast_value::{SmolStr, Value};
 
 use crate::field_managers::FieldManagers;
 use crate::identifiers::Identifiers;
+use crate::reads::{Read, ReadObserver, Recorder};
+use crate::target::Target;
 
 /// Parts of the server that runs use.
 #[derive(Clone, Copy)]
@@ -44,80 +46,66 @@ pub struct Services<'a> {
     pub callers: &'a dyn Callers,
 }
 
-/// State outside the written object that a run reads.
-///
-/// Not among them is what cannot change while the server runs or the resource exists: flags, feature gates, the chain
-/// of plugins, and types. The request is not among them either.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Read<'r> {
-    /// One object, or its absence.
-    Object {
-        /// The resource of the object.
-        resource: &'r GroupResource,
-        /// The namespace; empty for cluster-scoped resources.
-        namespace: &'r str,
-        /// The name.
-        name: &'r str,
-    },
-    /// The objects of a resource.
-    List,
-    /// The resource of a kind.
-    KindResource,
-    /// The health of the store.
-    StorageHealth,
-    /// The active admission policies. Their evaluation is a read of permissions, too.
-    Policies,
-    /// The configured admission webhooks. Their calls are reads of answers, too.
-    Webhooks,
-    /// The answer of an admission or conversion webhook.
-    WebhookAnswer,
-    /// Permissions of users.
-    Permissions,
-    /// Users of tokens, or the settings of the issuer of tokens.
-    Tokens,
-    /// A new uid or name suffix.
-    Identifier,
-    /// The time.
-    Clock,
-}
-
-/// Records what a run reads from its environment.
-pub trait ReadObserver: Sync {
-    /// Records a read that is about to happen.
-    fn record(&self, read: Read<'_>);
-}
-
 /// Environment of a run: everything outside the request and the written object that the run can read.
 ///
-/// The services are private, and each way to them records the read for the observer of the run, if there is one.
-#[derive(Clone, Copy)]
+/// The services are private, and each way to them records the read for the observer of the run, if there is one. All
+/// steps of a run get the same policies and webhooks: those that are active when the first step needs them.
 pub struct Environment<'a> {
     services: Services<'a>,
-    observer: Option<&'a dyn ReadObserver>,
+    recorder: Recorder<'a>,
+    policies: OnceLock<CurrentPolicies>,
+    webhooks: OnceLock<CurrentHooks>,
 }
 
 impl<'a> Environment<'a> {
     /// Creates the environment of a run whose reads nobody records.
     pub fn new(services: Services<'a>) -> Self {
-        Self {
-            services,
-            observer: None,
-        }
+        Self::with_recorder(services, Recorder::new(None))
     }
 
     /// Creates the environment of a run whose reads `observer` records.
     pub fn observed(services: Services<'a>, observer: &'a dyn ReadObserver) -> Self {
+        Self::with_recorder(services, Recorder::new(Some(observer)))
+    }
+
+    fn with_recorder(services: Services<'a>, recorder: Recorder<'a>) -> Self {
         Self {
             services,
-            observer: Some(observer),
+            recorder,
+            policies: OnceLock::new(),
+            webhooks: OnceLock::new(),
         }
     }
 
     /// Records a read for the observer.
-    pub(crate) fn record(&self, read: Read<'_>) {
-        if let Some(observer) = self.observer {
-            observer.record(read);
-        }
+    fn record(&self, read: Read<'_>) {
+        self.recorder.record(read);
+    }
+
+    /// Records a read of state that a plugin or a kind keeps between writes.
+    pub(crate) fn record_shared_state(&self) {
+        self.record(Read::SharedState);
+    }
+
+    /// Returns the time of the write.
+    pub(crate) fn now(&self, target: &Target) -> SystemTime {
+        *target.request.now.in_run(self.recorder, Read::Clock)
+    }
+
+    /// Returns the time that managed fields get if the write changes them. A write that changes nothing keeps their old
+    /// times, so its result does not depend on this one.
+    pub(crate) fn time_of_change(&self, target: &Target) -> SystemTime {
+        *target.request.now.for_change()
+    }
+
+    /// Returns the resources at the time of the request.
+    pub(crate) fn registry<'t>(&self, target: &'t Target) -> &'t Arc<Registry> {
+        target.registry.in_run(self.recorder, Read::Registry)
+    }
+
+    /// Returns the resources at the time of the request, to match rules of webhooks.
+    pub(crate) fn registry_of_rules<'t>(&self, target: &'t Target) -> &'t Arc<Registry> {
+        target.registry.in_run(self.recorder, Read::Webhooks)
     }
 
     /// Returns the field managers of objects, and the types of the built-in kinds.
@@ -131,15 +119,15 @@ impl<'a> Environment<'a> {
     }
 
     /// Returns the active admission policies.
-    pub(crate) fn policies(&self) -> &'a Policies {
+    pub(crate) fn policies(&self) -> &CurrentPolicies {
         self.record(Read::Policies);
-        self.services.policies
+        self.policies.get_or_init(|| self.services.policies.now())
     }
 
     /// Returns the configured admission webhooks.
-    pub(crate) fn webhooks(&self) -> &'a Webhooks {
+    pub(crate) fn webhooks(&self) -> &Arc<Hooks> {
         self.record(Read::Webhooks);
-        self.services.webhooks
+        self.webhooks.get_or_init(|| self.services.webhooks.now())
     }
 
     /// Returns the authorizer, for holders that outlive a call.
@@ -200,7 +188,7 @@ impl Lookup for Environment<'_> {
     }
 
     fn resource_of(&self, kind: &GroupKind) -> Option<&Resource> {
-        self.record(Read::KindResource);
+        self.record(Read::Registry);
         self.services.lookup.resource_of(kind)
     }
 

@@ -31,6 +31,7 @@ mod identifiers;
 pub mod metadata;
 mod options;
 mod policies;
+mod reads;
 pub mod scale;
 mod scale_update;
 mod stage;
@@ -51,15 +52,14 @@ mod webhooks;
 pub use call::{AfterCommit, Call};
 pub use change::{Change, Patch};
 pub use deletion::is_marked_first;
-pub use environment::{
-    Callers, ConditionOwner, Ending, Environment, Read, ReadObserver, Services, Unanswered, WebhookAnswer, WebhookCall,
-};
+pub use environment::{Callers, ConditionOwner, Ending, Environment, Services, Unanswered, WebhookAnswer, WebhookCall};
 pub use error::{Error, ErrorKind};
 pub use field_managers::FieldManagers;
 pub use holdfast_merge::PathText;
 pub use holdfast_ownership::{ApplyOptions, Conflict, ConflictDetails, Conflicts, Operation};
 pub use identifiers::Identifiers;
 pub use options::{DeleteOptions, FieldValidation, PropagationPolicy, WriteOptions, dry_run, named};
+pub use reads::{Read, ReadObserver, RunInput};
 pub use stage::{Stage, check_has_no_version, check_namespace, check_place};
 pub use staged::{Staged, StoredObject, Write};
 pub use stated::{INTERNAL, RegisteredType, Stated};

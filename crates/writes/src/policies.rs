@@ -32,12 +32,12 @@ impl Stage<'_> {
         old: Option<&Value>,
         rounds: &mut Reinvocation<Key>,
     ) -> Result<bool, Error> {
-        let active = self.environment.policies().mutating.now();
+        let active = &self.environment.policies().mutating;
         if !active.concerns(&self.resource().plural) || !self.asks_policies(DynamicPlugin::MutatingPolicies) {
             return Ok(false);
         }
         let timing = self.timing(DynamicPlugin::MutatingPolicies, attributes);
-        timing.end(self.change_by(&active, attributes, object, old, rounds))
+        timing.end(self.change_by(active, attributes, object, old, rounds))
     }
 
     fn change_by(
@@ -81,12 +81,12 @@ impl Stage<'_> {
         old: Option<&Value>,
         warnings: &mut Vec<String>,
     ) -> Result<(), Error> {
-        let active = self.environment.policies().validating.now();
+        let active = &self.environment.policies().validating;
         if !active.concerns(&self.resource().plural) || !self.asks_policies(DynamicPlugin::ValidatingPolicies) {
             return Ok(());
         }
         let timing = self.timing(DynamicPlugin::ValidatingPolicies, attributes);
-        timing.end(self.check_by(&active, attributes, object, old, warnings))
+        timing.end(self.check_by(active, attributes, object, old, warnings))
     }
 
     /// upstream: k8s.io/apiserver/pkg/admission/plugin/policy/validating#dispatcher.Dispatch
@@ -144,8 +144,8 @@ impl Stage<'_> {
     /// Returns true if policies may be evaluated for the write.
     pub(crate) fn may_ask_policies(&self) -> bool {
         let (policies, plural) = (self.environment.policies(), &self.resource().plural);
-        policies.mutating.now().concerns(plural) && self.asks_policies(DynamicPlugin::MutatingPolicies)
-            || policies.validating.now().concerns(plural) && self.asks_policies(DynamicPlugin::ValidatingPolicies)
+        policies.mutating.concerns(plural) && self.asks_policies(DynamicPlugin::MutatingPolicies)
+            || policies.validating.concerns(plural) && self.asks_policies(DynamicPlugin::ValidatingPolicies)
     }
 
     fn asks_policies(&self, plugin: DynamicPlugin) -> bool {
@@ -158,7 +158,7 @@ impl Stage<'_> {
     /// Returns the write in the form that policies and match conditions receive.
     pub(crate) fn policy_request<'b>(&'b self, attributes: &'b Attributes<'_>, old: Option<&'b Value>) -> Request<'b> {
         Request {
-            registry: &self.target.registry,
+            registry: self.environment.registry(self.target),
             resource: self.resource(),
             version: self.address_version(),
             kind: self.body_kind(),

@@ -4,13 +4,13 @@
 use std::time::SystemTime;
 
 use holdfast_gotext::number::parse_uint;
-use holdfast_resource::{Encoding, Operation, Rejection, Resource, WriteClock, WriteContext, convert};
+use holdfast_resource::{Encoding, Operation, Rejection, Resource, WriteContext, WriteRun, convert};
 use holdfast_schema::{FieldError, FieldPath, GroupKind, GroupVersion, KindType, Parts, StoredFacts};
 use holdfast_value::{SmolStr, Value};
 
 use crate::attributes::{Attributes, Options};
 use crate::call::Call;
-use crate::environment::{Environment, Read};
+use crate::environment::Environment;
 use crate::error::{Error, ErrorKind};
 use crate::metadata;
 use crate::staged::StoredObject;
@@ -55,7 +55,7 @@ impl<'a> Stage<'a> {
             access: self.environment.access(),
             patches: self.target.request.patches,
             dry_run: self.target.request.dry_run,
-            clock: self,
+            run: self,
             resource: &self.target.resource,
             kinds: self.environment.field_managers().types(),
             types: self.environment.field_managers().types().table(),
@@ -228,10 +228,13 @@ impl<'a> Stage<'a> {
     }
 }
 
-impl WriteClock for Stage<'_> {
+impl WriteRun for Stage<'_> {
     fn now(&self) -> SystemTime {
-        self.environment.record(Read::Clock);
-        self.target.request.now
+        self.environment.now(self.target)
+    }
+
+    fn record_shared_state(&self) {
+        self.environment.record_shared_state();
     }
 }
 

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use crate::error::{Error, ErrorKind};
 use crate::metadata;
 use crate::options::WriteOptions;
+use crate::reads::RunInput;
 
 /// Field manager of the server's own writes.
 const SERVER_MANAGER: &str = "kube-apiserver";
@@ -19,7 +20,7 @@ const SERVER_MANAGER: &str = "kube-apiserver";
 /// A write request: target resource, requester, options and expected body type.
 pub struct Target {
     /// The resources at the time of the request.
-    pub registry: Arc<Registry>,
+    pub registry: RunInput<Arc<Registry>>,
     /// The resource.
     pub resource: Arc<Resource>,
     /// The `apiVersion` of the request.
@@ -99,7 +100,7 @@ pub struct WriteRequest {
     /// True if the request is for a collection that contains the object, rather than for the object by name.
     pub of_collection: bool,
     /// Time of the write, which all of its steps use.
-    pub now: SystemTime,
+    pub now: RunInput<SystemTime>,
     /// Time at which the request times out.
     pub deadline: Option<Instant>,
     /// Audit annotations of the request, if it is audited.
@@ -114,7 +115,7 @@ impl WriteRequest {
             patches: false,
             dry_run: false,
             of_collection: false,
-            now,
+            now: RunInput::new(now),
             deadline: None,
             audit: None,
         }
@@ -174,7 +175,7 @@ impl Target {
             ),
         };
         Self {
-            registry: Arc::clone(registry),
+            registry: RunInput::new(Arc::clone(registry)),
             resource: Arc::clone(resource),
             api_version: api_version.clone(),
             subresource: subresource.into(),

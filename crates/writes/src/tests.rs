@@ -27,6 +27,7 @@ use crate::deletion::is_marked_first;
 use crate::error::{Error, ErrorKind};
 use crate::metadata;
 use crate::options::{DeleteOptions, FieldValidation};
+use crate::reads::RunInput;
 use crate::stage::Stage;
 use crate::staged::{Staged, StoredObject, Write};
 use crate::target::Target;
@@ -197,7 +198,7 @@ fn an_update_that_changes_nothing_stages_nothing() {
     let world = world();
     let existing = stored(&world, CONFIG);
     let mut target = target(&world, &existing, "");
-    target.request.now += Duration::from_secs(3600);
+    target.request.now = RunInput::new(World::now() + Duration::from_secs(3600));
     let staged = update_at(&world, &target, Some(&existing), &put(decoded(&world, CONFIG))).unwrap();
     assert_eq!(staged.write, Write::Unchanged);
     assert_eq!(staged.object, existing, "the times of managers stay, too");

@@ -1,6 +1,7 @@
 //! Field management of a write: records what an update changes, and merges an apply.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use holdfast_ownership::{Applied, ApplyError, ApplyOptions, FieldManager, LAST_APPLIED, Versions};
 use holdfast_resource::ConversionWebhook;
@@ -25,23 +26,36 @@ pub(crate) async fn update(stage: &Stage<'_>, existing: Option<Existing<'_>>, up
         let valid = existing.filter(|existing| existing.provenance.has_requested_type());
         return match valid.zip(managers.for_target(stage.target)) {
             Some((valid, manager)) => {
-                let (name, now) = (&stage.target.writer.manager, stage.target.request.now);
+                let (name, now) = (
+                    &stage.target.writer.manager,
+                    stage.environment.time_of_change(stage.target),
+                );
                 note(stage.target, updated, |new| {
                     manager.update_valid(valid.object, new, name, now)
                 });
             }
-            None => update_as(managers, stage.target, requested, updated),
+            None => {
+                let now = stage.environment.time_of_change(stage.target);
+                update_as(managers, stage.target, now, requested, updated);
+            }
         };
     };
     let (new, name) = (std::mem::take(updated), &stage.target.writer.manager);
-    let run = |manager: &FieldManager| manager.update(requested, new.clone(), name, stage.target.request.now);
+    let now = stage.environment.time_of_change(stage.target);
+    let run = |manager: &FieldManager| manager.update(requested, new.clone(), name, now);
     *updated = Box::pin(with_webhook(stage, webhook, run)).await;
 }
 
 /// Tracks an update by a write that is not a run of its own, and whose kind has one version.
-pub fn update_as(field_managers: &FieldManagers, target: &Target, existing: Option<&Value>, updated: &mut Value) {
+pub fn update_as(
+    field_managers: &FieldManagers,
+    target: &Target,
+    now: SystemTime,
+    existing: Option<&Value>,
+    updated: &mut Value,
+) {
     if let Some(manager) = field_managers.for_target(target) {
-        let (name, now) = (&target.writer.manager, target.request.now);
+        let name = &target.writer.manager;
         note(target, updated, |new| manager.update(existing, new, name, now));
     }
 }
@@ -81,7 +95,7 @@ pub(crate) async fn apply(
     options: &ApplyOptions,
 ) -> Result<Applied, Error> {
     let target = stage.target;
-    let (name, now) = (&target.writer.manager, target.request.now);
+    let (name, now) = (&target.writer.manager, stage.environment.time_of_change(target));
     let run = |manager: &FieldManager| manager.apply_with(existing, applied, name, options, now);
     let merged = match webhook(target) {
         Some(webhook) => Box::pin(with_webhook(stage, webhook, run)).await,

@@ -91,11 +91,14 @@ impl Stage<'_> {
             None => false,
         };
         if rounds.hooks.is_none() {
-            let now = self.environment.webhooks().now();
-            if self.callable(&now.mutating, DynamicPlugin::MutatingWebhooks).is_empty() {
+            let hooks = self.environment.webhooks();
+            if self
+                .callable(&hooks.mutating, DynamicPlugin::MutatingWebhooks)
+                .is_empty()
+            {
                 return Ok(first && again);
             }
-            rounds.hooks = Some(Arc::clone(&now));
+            rounds.hooks = Some(Arc::clone(hooks));
         }
         rounds.round = usize::from(!first);
         let timing = self.timing(DynamicPlugin::MutatingWebhooks, attributes);
@@ -158,19 +161,16 @@ impl Stage<'_> {
         warnings: &mut Vec<String>,
     ) -> Result<(), Error> {
         self.check_by_policies(attributes, object, old, warnings)?;
-        let hooks = {
-            let now = self.environment.webhooks().now();
-            if self
-                .callable(&now.validating, DynamicPlugin::ValidatingWebhooks)
-                .is_empty()
-            {
-                return Ok(());
-            }
-            Arc::clone(&now)
-        };
+        let hooks = self.environment.webhooks();
+        if self
+            .callable(&hooks.validating, DynamicPlugin::ValidatingWebhooks)
+            .is_empty()
+        {
+            return Ok(());
+        }
         let timing = self.timing(DynamicPlugin::ValidatingWebhooks, attributes);
         timing.end(
-            self.call_validating_hooks(&hooks, attributes, object, old, warnings)
+            self.call_validating_hooks(hooks, attributes, object, old, warnings)
                 .await,
         )
     }
@@ -230,7 +230,7 @@ impl Stage<'_> {
         if self.may_ask_policies() {
             return true;
         }
-        let hooks = self.environment.webhooks().now();
+        let hooks = self.environment.webhooks();
         let mutating = self.callable(&hooks.mutating, DynamicPlugin::MutatingWebhooks);
         let validating = self.callable(&hooks.validating, DynamicPlugin::ValidatingWebhooks);
         if mutating.is_empty() && validating.is_empty() {
@@ -240,7 +240,12 @@ impl Stage<'_> {
         let matched = self.matched(operation, &address, &self.target.name);
         let kind = self.body_kind();
         mutating.iter().chain(validating).any(|hook| {
-            let invocation = hook.invocation(&matched, &kind, resource, &self.target.registry);
+            let invocation = hook.invocation(
+                &matched,
+                &kind,
+                resource,
+                self.environment.registry_of_rules(self.target),
+            );
             invocation.is_some()
         })
     }
@@ -283,7 +288,12 @@ impl Stage<'_> {
         let (target, resource) = (self.target, self.resource());
         let address = self.address_version();
         let matched = self.matched(attributes.operation, &address, attributes.name);
-        let invocation = webhook.invocation(&matched, &self.body_kind(), resource, &target.registry);
+        let invocation = webhook.invocation(
+            &matched,
+            &self.body_kind(),
+            resource,
+            self.environment.registry_of_rules(target),
+        );
         let Some(invocation) = invocation.filter(|_| webhook.selects(object, old)) else {
             return Ok(None);
         };
@@ -329,7 +339,11 @@ impl Stage<'_> {
         if let Some(object) = object.filter(|_| self.is_of_namespace() && self.target.subresource.is_empty()) {
             return Ok(matches(object));
         }
-        let group_resource = self.target.registry.namespaces().map(|of| of.group_resource());
+        let group_resource = self
+            .environment
+            .registry(self.target)
+            .namespaces()
+            .map(|of| of.group_resource());
         let namespaces = group_resource.ok_or_else(|| Error::internal("no resource has namespaces"))?;
         let found = self.environment.lookup().get(&namespaces, "", namespace);
         found

@@ -15,8 +15,7 @@ const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 async fn start() -> (Server, Client, Client) {
-    let started =
-        tokio::task::spawn_blocking(|| Server::start(&Binary::debug().unwrap(), &["--controllers=*"]).unwrap());
+    let started = tokio::task::spawn_blocking(|| Server::start(&Binary::debug().unwrap(), &[]).unwrap());
     let server = started.await.unwrap();
     let (admin, alice) = (
         Client::new(&server).await,

@@ -124,7 +124,7 @@ fn invalid_log_filter_is_reported() {
 
 #[tokio::test]
 async fn default_server_is_a_small_cluster_without_nodes() {
-    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    let server = Server::start_with_default_controllers(&Binary::debug().unwrap(), &[]).unwrap();
     let mut client = Client::new(&server).await;
     client.namespace("team").await;
     for path in ["serviceaccounts/default", "configmaps/kube-root-ca.crt"] {

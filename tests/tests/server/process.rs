@@ -59,14 +59,12 @@ async fn objects_outlive_a_restart_and_a_kill() {
 
 #[tokio::test]
 async fn a_watch_goes_on_from_its_version_after_a_restart() {
-    // No other ConfigMap appears during the watch.
-    let flags = ["--controllers=*"];
-    let server = Server::start(&Binary::debug().unwrap(), &flags).unwrap();
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     let target = Target::new(&server).unwrap();
     let first = apply(&target, "seen", "1").await;
     apply(&target, "seen", "2").await;
 
-    let server = server.restart(&flags).unwrap();
+    let server = server.restart(&[]).unwrap();
     let url = format!("{CONFIG_MAPS}?watch=true&resourceVersion={}", resource_version(&first));
     let mut connection = Target::new(&server).unwrap().connect().await.unwrap();
     let mut events = connection

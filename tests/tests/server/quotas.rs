@@ -26,7 +26,7 @@ fn pod(name: &str, cpu: &str) -> Value {
 #[tokio::test]
 async fn a_quota_counts_what_is_there_what_comes_and_what_goes() {
     // Other controllers create ConfigMaps, too.
-    let server = Server::start(&Binary::debug().unwrap(), &["--controllers=*"]).unwrap();
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     let mut client = Client::new(&server).await;
     client.config_map("default", json!({"name": "early"})).await;
     client.make(PODS, pod("a", "300m")).await;

@@ -54,7 +54,7 @@ fn text(path: &Path) -> &str {
 #[tokio::test]
 async fn snapshot_saved_during_writes_is_restored_completely() {
     // The ConfigMap with the authority of the server changes after a restore.
-    let server = Server::start(&Binary::debug().unwrap(), &["--controllers=*"]).unwrap();
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     let target = Target::new(&server).unwrap();
     for name in ["one", "two"] {
         create(&target, name).await;
@@ -97,7 +97,7 @@ async fn snapshot_saved_during_writes_is_restored_completely() {
         other.binary(),
         &["snapshot", "restore", text(&file), "--data-dir", text(&place)],
     );
-    other.start_anew(&["--controllers=*"]).unwrap();
+    other.start_anew(&[]).unwrap();
     let (revision, objects) = listed(&Target::new(&other).unwrap()).await;
     assert_eq!(objects, expected.1);
     let newest = listed(&target).await.0;

@@ -107,7 +107,7 @@ async fn idle_watcher_delays_no_other_and_misses_no_event() {
 async fn a_thousand_watches_share_a_few_connections_and_little_memory() {
     const WATCHES: usize = 1_000;
     // Other controllers create ConfigMaps, too.
-    let server = Server::start(&Binary::debug().unwrap(), &["--controllers=*"]).unwrap();
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     let target = Target::new(&server).unwrap();
     let mut writer = target.connect().await.unwrap();
     let version = write(&mut writer, "0", "").await;

@@ -1,10 +1,11 @@
 //! Match conditions: they restrict the writes that match the rules
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#matching-requests-matchconditions>).
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use holdfast_cel::{Activation, Budget, PatternMemory, limits};
 use holdfast_gotext::errors::aggregate;
+use holdfast_limits::Stopwatch;
 use holdfast_schema::Field;
 use holdfast_value::{SmolStr, Value};
 
@@ -58,7 +59,7 @@ impl Conditions {
         if self.is_empty() {
             return Ok(true);
         }
-        let (begun, mut failures) = (Instant::now(), Vec::new());
+        let (begun, mut failures) = (Stopwatch::start(), Vec::new());
         let held = self.evaluate(activation, &mut failures);
         checks.push(ConditionCheck {
             name: name.clone(),

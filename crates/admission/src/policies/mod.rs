@@ -30,6 +30,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::Guard;
 use holdfast_cel::{Activation, Composition, PatternMemory};
 use holdfast_resource::{Registry, Resource};
 use holdfast_schema::Field;
@@ -61,6 +62,24 @@ impl Policies {
             mutating: Followed::new(patterns.clone()),
         }
     }
+}
+
+impl Policies {
+    /// Returns the active policies.
+    pub fn now(&self) -> CurrentPolicies {
+        CurrentPolicies {
+            validating: self.validating.now(),
+            mutating: self.mutating.now(),
+        }
+    }
+}
+
+/// The policies that are active at one time.
+pub struct CurrentPolicies {
+    /// Policies that may reject writes.
+    pub validating: Guard<Arc<Active<Validations>>>,
+    /// Policies that may change objects.
+    pub mutating: Guard<Arc<Active<Mutations>>>,
 }
 
 impl fmt::Debug for Policies {

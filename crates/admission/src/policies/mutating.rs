@@ -2,9 +2,9 @@
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/mutating-admission-policy/>).
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use holdfast_cel::{Activation, Budget, CelValue, EvaluationError, ListValue, MapValue, StructValue, Type};
+use holdfast_limits::Stopwatch;
 use holdfast_schema::{Field, GroupVersionKind};
 use holdfast_value::{Error as ValueError, Growth, Map, SmolStr, Value, json_patch};
 
@@ -273,7 +273,7 @@ impl<'a> Mutating<'a, '_> {
         }
         let before = self.object.clone();
         for mutation in &policy.body.mutations {
-            let begun = Instant::now();
+            let begun = Stopwatch::start();
             let outcome = self.change(call, mutation);
             let error = match &outcome {
                 Ok(()) => "no_error",

@@ -1,9 +1,8 @@
 //! ValidatingAdmissionPolicies: they reject writes or add warnings
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/>).
 
-use std::time::Instant;
-
 use holdfast_cel::{Activation, Budget, CelValue, Type};
+use holdfast_limits::Stopwatch;
 use holdfast_schema::Field;
 use holdfast_value::{SmolStr, Value, json};
 
@@ -240,7 +239,7 @@ impl Checking<'_> {
             Ok(true) => {}
             Ok(false) => return,
             Err(_) if policy.fails_open => return,
-            Err(message) => return self.found(policy, binding, Finding::failed(message, Instant::now())),
+            Err(message) => return self.found(policy, binding, Finding::failed(message, Stopwatch::start())),
         }
         for finding in policy.body.findings(&activation) {
             self.found(policy, binding, finding);
@@ -309,7 +308,7 @@ impl Finding {
         )
     }
 
-    fn failed(message: String, begun: Instant) -> Self {
+    fn failed(message: String, begun: Stopwatch) -> Self {
         Self {
             index: 0,
             message,
@@ -325,7 +324,7 @@ impl Validations {
         let mut budget = Budget::default();
         let mut findings = Vec::new();
         for (index, validation) in self.validations.iter().enumerate() {
-            let begun = Instant::now();
+            let begun = Stopwatch::start();
             let outcome = validation.expression.evaluate(activation, &mut budget);
             let message = match outcome {
                 Ok(CelValue::Bool(true)) => continue,
@@ -363,7 +362,7 @@ impl Validations {
         let mut budget = Budget::default();
         let mut errors = Vec::new();
         for (key, annotation) in &self.annotations {
-            let begun = Instant::now();
+            let begun = Stopwatch::start();
             let failure = match annotation.evaluate(activation, &mut budget) {
                 Ok(CelValue::Null) => continue,
                 Ok(CelValue::String(value)) => {

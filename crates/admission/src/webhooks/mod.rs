@@ -55,6 +55,9 @@ pub struct Hooks {
     changes: u64,
 }
 
+/// Webhooks of the time at which a run needs them.
+pub type CurrentHooks = arc_swap::Guard<Arc<Hooks>>;
+
 /// Webhooks of each configuration.
 type Configurations = BTreeMap<(WebhookType, Origin, SmolStr), Vec<Arc<Webhook>>>;
 
@@ -99,7 +102,7 @@ impl Webhooks {
     }
 
     /// Returns the current webhooks.
-    pub fn now(&self) -> arc_swap::Guard<Arc<Hooks>> {
+    pub fn now(&self) -> CurrentHooks {
         self.hooks.load()
     }
 

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use holdfast_gotext::duration;
-use holdfast_schema::FieldPath;
+use holdfast_schema::GoField;
 use holdfast_value::{Limits, SmolStr, Value, yaml};
 
 /// Kinds in which a configuration may be declared. The second one is that of early releases.
@@ -92,7 +92,7 @@ impl Configuration {
         let parsed = yaml::parse_with_findings(text, &Limits::REQUEST).map_err(|error| error.to_string())?;
         check_kind(&parsed.value)?;
         let mut unknown = Vec::new();
-        let configuration = Node::root(&parsed.value).configuration(&mut unknown)?;
+        let configuration = read_configuration(&GoField::root("", &parsed.value), &mut unknown)?;
         let repeated = parsed.findings.iter().map(ToString::to_string);
         let strict: Vec<String> = repeated.chain(unknown).collect();
         match strict.is_empty() {
@@ -116,163 +116,95 @@ fn check_kind(value: &Value) -> Result<(), DecodeError> {
     }
 }
 
-/// Value with its path.
-struct Node<'v> {
-    value: Option<&'v Value>,
-    path: FieldPath,
-    /// Go type of the struct with this field, and the path of fields without indices, for messages about types.
-    holder: &'static str,
-    fields: String,
+fn read_configuration(field: &GoField<'_>, unknown: &mut Vec<String>) -> Result<Configuration, DecodeError> {
+    field.check_members("", &["apiVersion", "kind", "resources"], unknown)?;
+    let items = field
+        .child("EncryptionConfiguration", "resources")
+        .items("v1.ResourceConfiguration")?;
+    let rules = items.iter().map(|rule| read_rule(rule, unknown));
+    Ok(Configuration {
+        resources: rules.collect::<Result<_, _>>()?,
+    })
 }
 
-impl<'v> Node<'v> {
-    fn root(value: &'v Value) -> Self {
-        Self {
-            value: Some(value),
-            path: FieldPath::default(),
-            holder: "",
-            fields: String::new(),
-        }
-    }
+fn read_rule(field: &GoField<'_>, unknown: &mut Vec<String>) -> Result<ResourceRule, DecodeError> {
+    field.check_members("v1.ResourceConfiguration", &["resources", "providers"], unknown)?;
+    let child = |name| field.child("ResourceConfiguration", name);
+    let resources = child("resources").items("string")?;
+    let items = child("providers").items("v1.ProviderConfiguration")?;
+    let providers = items.iter().map(|provider| read_provider(provider, unknown));
+    Ok(ResourceRule {
+        resources: resources.iter().map(text).collect::<Result<_, _>>()?,
+        providers: providers.collect::<Result<_, _>>()?,
+    })
+}
 
-    /// Returns the member `name` of the Go struct `holder`; null counts as absent.
-    fn child(&self, holder: &'static str, name: &str) -> Self {
-        let dot = if self.fields.is_empty() { "" } else { "." };
-        let value = self.value.and_then(|value| value.get(name));
-        Self {
-            value: value.filter(|value| !value.is_null()),
-            path: self.path.child(name),
-            holder,
-            fields: format!("{}{dot}{name}", self.fields),
-        }
-    }
+fn read_provider(field: &GoField<'_>, unknown: &mut Vec<String>) -> Result<ProviderConfiguration, DecodeError> {
+    let known = ["aesgcm", "aescbc", "secretbox", "identity", "kms"];
+    field.check_members("v1.ProviderConfiguration", &known, unknown)?;
+    let child = |name| field.child("ProviderConfiguration", name);
+    let identity = child("identity");
+    identity.check_members("v1.IdentityConfiguration", &[], unknown)?;
+    Ok(ProviderConfiguration {
+        aesgcm: read_keys(&child("aesgcm"), "AESConfiguration", unknown)?,
+        aescbc: read_keys(&child("aescbc"), "AESConfiguration", unknown)?,
+        secretbox: read_keys(&child("secretbox"), "SecretboxConfiguration", unknown)?,
+        identity: identity.value.is_some(),
+        kms: read_kms(&child("kms"), unknown)?,
+    })
+}
 
-    /// Returns the error of a value that does not have the Go type `expected`.
-    fn mismatch(&self, expected: &str) -> DecodeError {
-        let found = match self.value {
-            Some(Value::Bool(_)) => "bool",
-            Some(value) if value.as_str().is_some() => "string",
-            Some(value) if value.as_list().is_some() => "array",
-            Some(value) if value.as_map().is_some() => "object",
-            _ => "number",
-        };
-        let (holder, fields) = (self.holder, &self.fields);
-        format!("json: cannot unmarshal {found} into Go struct field {holder}.{fields} of type {expected}")
+fn read_keys(
+    field: &GoField<'_>,
+    holder: &'static str,
+    unknown: &mut Vec<String>,
+) -> Result<Option<Vec<Key>>, DecodeError> {
+    if field.value.is_none() {
+        return Ok(None);
     }
-
-    /// Checks that a present value is an object, and records the members that are not among `known`.
-    fn members(&self, expected: &str, known: &[&str], unknown: &mut Vec<String>) -> Result<(), DecodeError> {
-        let Some(value) = self.value else { return Ok(()) };
-        let map = value.as_map().ok_or_else(|| self.mismatch(expected))?;
-        for (key, _) in map.iter().filter(|(key, _)| !known.contains(&key.as_ref())) {
-            unknown.push(format!("unknown field {:?}", self.path.child(key).as_str()));
-        }
-        Ok(())
-    }
-
-    fn text(&self) -> Result<SmolStr, DecodeError> {
-        match self.value {
-            None => Ok(SmolStr::default()),
-            Some(value) => value.as_str().map(SmolStr::new).ok_or_else(|| self.mismatch("string")),
-        }
-    }
-
-    fn items(&self, expected: &str) -> Result<Vec<Self>, DecodeError> {
-        let Some(value) = self.value else {
-            return Ok(Vec::new());
-        };
-        let list = value.as_list().ok_or_else(|| self.mismatch(&format!("[]{expected}")))?;
-        let item = |(at, value): (usize, &'v Value)| Self {
-            value: Some(value).filter(|value| !value.is_null()),
-            path: self.path.index(at),
-            holder: self.holder,
-            fields: self.fields.clone(),
-        };
-        Ok(list.iter().enumerate().map(item).collect())
-    }
-
-    fn configuration(&self, unknown: &mut Vec<String>) -> Result<Configuration, DecodeError> {
-        self.members("", &["apiVersion", "kind", "resources"], unknown)?;
-        let items = self
-            .child("EncryptionConfiguration", "resources")
-            .items("v1.ResourceConfiguration")?;
-        let rules = items.iter().map(|rule| rule.rule(unknown));
-        Ok(Configuration {
-            resources: rules.collect::<Result<_, _>>()?,
+    field.check_members(&format!("v1.{holder}"), &["keys"], unknown)?;
+    let items = field.child(holder, "keys").items("v1.Key")?;
+    let keys = items.iter().map(|key| {
+        key.check_members("v1.Key", &["name", "secret"], unknown)?;
+        Ok(Key {
+            name: text(&key.child("Key", "name"))?,
+            secret: text(&key.child("Key", "secret"))?,
         })
-    }
+    });
+    keys.collect::<Result<_, _>>().map(Some)
+}
 
-    fn rule(&self, unknown: &mut Vec<String>) -> Result<ResourceRule, DecodeError> {
-        self.members("v1.ResourceConfiguration", &["resources", "providers"], unknown)?;
-        let child = |name| self.child("ResourceConfiguration", name);
-        let resources = child("resources").items("string")?;
-        let items = child("providers").items("v1.ProviderConfiguration")?;
-        let providers = items.iter().map(|provider| provider.provider(unknown));
-        Ok(ResourceRule {
-            resources: resources.iter().map(Self::text).collect::<Result<_, _>>()?,
-            providers: providers.collect::<Result<_, _>>()?,
-        })
+/// upstream: k8s.io/apiserver/pkg/apis/apiserver/v1#SetDefaults_KMSConfiguration
+fn read_kms(field: &GoField<'_>, unknown: &mut Vec<String>) -> Result<Option<KmsConfiguration>, DecodeError> {
+    if field.value.is_none() {
+        return Ok(None);
     }
+    let known = ["apiVersion", "name", "cachesize", "endpoint", "timeout"];
+    field.check_members("v1.KMSConfiguration", &known, unknown)?;
+    let child = |name| field.child("KMSConfiguration", name);
+    let (stated_version, timeout, cache_size) = (text(&child("apiVersion"))?, child("timeout"), child("cachesize"));
+    let api_version = match stated_version.is_empty() {
+        true => SmolStr::new_static("v1"),
+        false => stated_version,
+    };
+    let stated_size = match cache_size.value {
+        None => None,
+        Some(Value::Int(size)) => Some(*size),
+        Some(_) => return Err(cache_size.mismatch("int32")),
+    };
+    let timeout_nanos = match timeout.value {
+        None => i64::try_from(KMS_TIMEOUT.as_nanos()).unwrap_or(i64::MAX),
+        Some(_) => duration::parse(&text(&timeout)?)?,
+    };
+    Ok(Some(KmsConfiguration {
+        cache_size: stated_size.or((api_version == "v1").then_some(1000)),
+        api_version,
+        name: text(&child("name"))?,
+        endpoint: text(&child("endpoint"))?,
+        timeout_nanos,
+    }))
+}
 
-    fn provider(&self, unknown: &mut Vec<String>) -> Result<ProviderConfiguration, DecodeError> {
-        let known = ["aesgcm", "aescbc", "secretbox", "identity", "kms"];
-        self.members("v1.ProviderConfiguration", &known, unknown)?;
-        let child = |name| self.child("ProviderConfiguration", name);
-        let identity = child("identity");
-        identity.members("v1.IdentityConfiguration", &[], unknown)?;
-        Ok(ProviderConfiguration {
-            aesgcm: child("aesgcm").keys("AESConfiguration", unknown)?,
-            aescbc: child("aescbc").keys("AESConfiguration", unknown)?,
-            secretbox: child("secretbox").keys("SecretboxConfiguration", unknown)?,
-            identity: identity.value.is_some(),
-            kms: child("kms").kms(unknown)?,
-        })
-    }
-
-    fn keys(&self, holder: &'static str, unknown: &mut Vec<String>) -> Result<Option<Vec<Key>>, DecodeError> {
-        if self.value.is_none() {
-            return Ok(None);
-        }
-        self.members(&format!("v1.{holder}"), &["keys"], unknown)?;
-        let items = self.child(holder, "keys").items("v1.Key")?;
-        let keys = items.iter().map(|key| {
-            key.members("v1.Key", &["name", "secret"], unknown)?;
-            Ok(Key {
-                name: key.child("Key", "name").text()?,
-                secret: key.child("Key", "secret").text()?,
-            })
-        });
-        keys.collect::<Result<_, _>>().map(Some)
-    }
-
-    /// upstream: k8s.io/apiserver/pkg/apis/apiserver/v1#SetDefaults_KMSConfiguration
-    fn kms(&self, unknown: &mut Vec<String>) -> Result<Option<KmsConfiguration>, DecodeError> {
-        if self.value.is_none() {
-            return Ok(None);
-        }
-        let known = ["apiVersion", "name", "cachesize", "endpoint", "timeout"];
-        self.members("v1.KMSConfiguration", &known, unknown)?;
-        let child = |name| self.child("KMSConfiguration", name);
-        let (stated_version, timeout, cache_size) = (child("apiVersion").text()?, child("timeout"), child("cachesize"));
-        let api_version = match stated_version.is_empty() {
-            true => SmolStr::new_static("v1"),
-            false => stated_version,
-        };
-        let stated_size = match cache_size.value {
-            None => None,
-            Some(Value::Int(size)) => Some(*size),
-            Some(_) => return Err(cache_size.mismatch("int32")),
-        };
-        let timeout_nanos = match timeout.value {
-            None => i64::try_from(KMS_TIMEOUT.as_nanos()).unwrap_or(i64::MAX),
-            Some(_) => duration::parse(&timeout.text()?)?,
-        };
-        Ok(Some(KmsConfiguration {
-            cache_size: stated_size.or((api_version == "v1").then_some(1000)),
-            api_version,
-            name: child("name").text()?,
-            endpoint: child("endpoint").text()?,
-            timeout_nanos,
-        }))
-    }
+fn text(field: &GoField<'_>) -> Result<SmolStr, DecodeError> {
+    field.text("string").map(SmolStr::new)
 }

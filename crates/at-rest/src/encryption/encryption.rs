@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use aws_lc_rs::digest::{SHA256, digest};
@@ -14,6 +14,7 @@ use holdfast_store::{
     CodecError, ENCRYPTED_WITHOUT_PROVIDER, StoredForm, Transformed, Transformer, is_encrypted, table_by_segments,
 };
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::configuration::{Configuration, DecodeError};
 use super::forms::Forms;

@@ -164,7 +164,10 @@ impl Writer {
     }
 
     fn take(&mut self, entries: VecDeque<Entry>, queue: &Queue) {
-        if let Some(wait) = self.throttle.as_mut().map(|throttle| throttle.reserve(Instant::now()))
+        if let Some(wait) = self
+            .throttle
+            .as_mut()
+            .map(|throttle| throttle.reserve(tokio::time::Instant::now().into_std()))
             && wait > Duration::ZERO
             && !queue.is_closed()
         {

@@ -110,7 +110,9 @@ const TRUNCATE: &str = "truncate";
 impl BackendConfig {
     fn throttle(&self) -> Option<TokenBucket<Instant>> {
         let throttle = self.batching.throttle.filter(|_| self.mode == Mode::Batch);
-        throttle.map(|(per_second, burst)| TokenBucket::new(f64::from(per_second), burst, Instant::now()))
+        throttle.map(|(per_second, burst)| {
+            TokenBucket::new(f64::from(per_second), burst, tokio::time::Instant::now().into_std())
+        })
     }
 
     fn gathering(&self, of_one: Duration) -> Gathering {

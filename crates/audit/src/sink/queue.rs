@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
 
 use crate::Observer;
 
@@ -171,7 +172,7 @@ impl Queue {
             match doze {
                 Some(until) => {
                     state.dozing = true;
-                    let slept = self.ready.wait_until(&mut state, until);
+                    let slept = self.ready.wait_until(&mut state, until.into_std());
                     state.dozing = false;
                     if slept.timed_out() {
                         if !state.entries.is_empty() {
@@ -204,8 +205,8 @@ impl Queue {
                     }
                 }
                 if !state.entries.is_empty() {
-                    let until = *deadline.get_or_insert_with(|| tokio::time::Instant::now() + self.gathering.linger);
-                    if tokio::time::Instant::now() >= until {
+                    let until = *deadline.get_or_insert_with(|| Instant::now() + self.gathering.linger);
+                    if Instant::now() >= until {
                         return Some(state.take(most, &self.gathering));
                     }
                 }

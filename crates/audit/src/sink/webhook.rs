@@ -66,7 +66,7 @@ pub(crate) fn start(
             while !entries.is_empty() {
                 let list = split(&mut entries, max_bytes);
                 if let Some(throttle) = &mut throttle {
-                    tokio::time::sleep(throttle.reserve(Instant::now())).await;
+                    tokio::time::sleep(throttle.reserve(tokio::time::Instant::now().into_std())).await;
                 }
                 // The semaphore is never closed.
                 let Ok(place) = Arc::clone(&places).acquire_owned().await else {

@@ -7,6 +7,7 @@ mod capability;
 mod destination;
 mod resource;
 mod responder;
+mod shared_state;
 mod strategy;
 
 pub use capability::{
@@ -22,7 +23,7 @@ pub use resource::{
 pub use responder::{
     ActionStep, ComputedObjects, ConnectParameter, Connecter, Connection, ParameterForm, Review, SubresourceAction,
 };
+pub use shared_state::SharedState;
 pub use strategy::{
-    AuditAnnotations, Generic, Lookup, Operation, OutcomeCall, Rejection, SideResults, Strategy, WriteClock,
-    WriteContext,
+    AuditAnnotations, Generic, Lookup, Operation, OutcomeCall, Rejection, SideResults, Strategy, WriteContext, WriteRun,
 };

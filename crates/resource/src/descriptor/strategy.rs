@@ -139,8 +139,9 @@ pub struct WriteContext<'a> {
     pub patches: bool,
     /// True if nothing will be stored.
     pub dry_run: bool,
-    /// The clock of the write; see [`WriteContext::now`].
-    pub clock: &'a dyn WriteClock,
+    /// The run of the write, for state outside the request and the store; see [`WriteContext::now`] and
+    /// [`SharedState`](crate::SharedState).
+    pub run: &'a dyn WriteRun,
     /// The resource that is written.
     pub resource: &'a Resource,
     /// The types of the built-in kinds.
@@ -174,17 +175,20 @@ pub struct SideResults {
 /// Callback for the outcome of a write: called with `true` if it was stored.
 pub type OutcomeCall = Box<dyn FnOnce(bool) + Send>;
 
-/// Clock of a write.
-pub trait WriteClock: Sync {
-    /// Returns the time of the write, which is the same for all of its steps.
+/// The run of a write, which records what its steps read outside the request and the store.
+pub trait WriteRun: Sync {
+    /// Returns the time of the write, which is the same for all of its steps, and records the read.
     fn now(&self) -> SystemTime;
+
+    /// Records a read of state that a kind or a plugin keeps between writes.
+    fn record_shared_state(&self);
 }
 
 impl WriteContext<'_> {
     /// Returns the time of the write. Call this only if the time is needed: the result of a run that reads the clock
     /// may differ at another time, so the server does not answer a repetition of it from memory.
     pub fn now(&self) -> SystemTime {
-        self.clock.now()
+        self.run.now()
     }
 
     /// Registers `call` to run once the outcome of the write is known: with `true` if it was stored, with `false` if it

@@ -1,11 +1,12 @@
 //! Answers about tokens that are remembered for some time. The tokens themselves are not kept.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use holdfast_resource::access::{TokenError, TokenUser};
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
 
 /// Answer about a token.
 pub(super) type Outcome = Result<TokenUser, TokenError>;

@@ -1,5 +1,6 @@
 //! Documents of issuers, over HTTPS.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -9,6 +10,7 @@ use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper_util::client::legacy::Client as Pool;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
+use crate::runtime::Clock;
 use crate::webhooks::{Connector, pool_error_text};
 
 /// Time limit of a document.
@@ -29,6 +31,7 @@ const IDLE: Duration = Duration::from_secs(90);
 /// Client of one issuer.
 pub(super) struct Fetcher {
     pool: Pool<Connector, Empty<Bytes>>,
+    clock: Arc<dyn Clock>,
 }
 
 /// A fetched document.
@@ -39,11 +42,11 @@ pub(super) struct Document {
 }
 
 impl Fetcher {
-    /// Trusts `authorities` in PEM, or those of the system.
+    /// Creates a client that trusts `authorities` in PEM, or those of the system.
     ///
     /// # Errors
     /// If there are no authorities.
-    pub(super) fn new(authorities: Option<&str>) -> Result<Self, String> {
+    pub(super) fn new(authorities: Option<&str>, clock: Arc<dyn Clock>) -> Result<Self, String> {
         let connector = Connector::new(authorities.map(str::as_bytes), None, None)?;
         let pool = Pool::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
@@ -51,7 +54,7 @@ impl Fetcher {
             .pool_idle_timeout(IDLE)
             .pool_max_idle_per_host(1)
             .build(connector);
-        Ok(Self { pool })
+        Ok(Self { pool, clock })
     }
 
     /// Returns the document at `url`.
@@ -86,7 +89,7 @@ impl Fetcher {
             return match head.status {
                 StatusCode::OK => Ok(Document {
                     body,
-                    lifetime: lifetime(&head.headers, SystemTime::now()),
+                    lifetime: lifetime(&head.headers, self.clock.now()),
                 }),
                 status => Err(format!("{status}: {}", beginning(&body))),
             };
@@ -151,6 +154,7 @@ mod tests {
     use http::HeaderValue;
 
     use super::*;
+    use crate::runtime::SystemClock;
 
     #[test]
     fn lifetime_is_that_of_the_headers() {
@@ -180,7 +184,7 @@ mod tests {
 
     #[tokio::test]
     async fn plain_http_is_rejected() {
-        let fetcher = Fetcher::new(None);
+        let fetcher = Fetcher::new(None, Arc::new(SystemClock));
         let Ok(fetcher) = fetcher else {
             assert!(fetcher.err().unwrap().contains("root certificates"));
             return;

@@ -1,7 +1,7 @@
 //! One issuer of tokens: its discovery, its keys, and the authentication with them.
 
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use holdfast_authentication::{JwtAuthenticator, KeySet, ReceivedToken};
@@ -9,10 +9,12 @@ use holdfast_authorization::User;
 use holdfast_value::{Limits, json};
 use parking_lot::Mutex;
 use tokio::sync::Mutex as AsyncMutex;
+use tokio::time::Instant;
 
 use super::fetch::Fetcher;
 use crate::identity::authenticated;
 use crate::metrics::AuthenticationMetrics;
+use crate::runtime::Clock;
 use crate::runtime::shutdown::Shutdown;
 
 /// Interval between attempts of the discovery.
@@ -29,6 +31,8 @@ const MIN_FETCH_INTERVAL: Duration = Duration::from_secs(1);
 /// An issuer that is reached over the network.
 pub(super) struct RemoteIssuer {
     jwt: JwtAuthenticator,
+    /// Clock by which tokens expire.
+    clock: Arc<dyn Clock>,
     fetcher: Fetcher,
     metrics: AuthenticationMetrics,
     /// URL of the keys, known once the discovery has succeeded.
@@ -71,6 +75,7 @@ impl RemoteIssuer {
     /// If its authorities cannot be used.
     pub(super) fn start(
         jwt: JwtAuthenticator,
+        clock: Arc<dyn Clock>,
         metrics: AuthenticationMetrics,
         shutdown: &Shutdown,
     ) -> Result<Arc<Self>, String> {
@@ -79,10 +84,11 @@ impl RemoteIssuer {
                 "oidc: egress lookup required with egress selector type {egress:?}"
             ));
         }
-        let fetcher = Fetcher::new(jwt.certificate_authority())?;
+        let fetcher = Fetcher::new(jwt.certificate_authority(), Arc::clone(&clock))?;
         let failure = format!("oidc: authenticator for issuer {:?} is not initialized", jwt.issuer());
         let issuer = Arc::new(Self {
             jwt,
+            clock,
             fetcher,
             metrics,
             keys_url: OnceLock::new(),
@@ -187,7 +193,7 @@ impl RemoteIssuer {
             return Err("oidc: authenticator not initialized".to_owned());
         }
         let message = |why: String| format!("oidc: verify token: {why}");
-        let received = self.jwt.receive(token, SystemTime::now()).map_err(message)?;
+        let received = self.jwt.receive(token, self.clock.now()).map_err(message)?;
         let verified = self.verify(&received).await;
         verified.map_err(|why| message(format!("failed to verify signature: {why}")))?;
         if let Some(source) = self.jwt.distributed_groups(received.claims()) {

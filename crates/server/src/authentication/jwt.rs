@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::issuer::RemoteIssuer;
 use crate::metrics::AuthenticationMetrics;
+use crate::runtime::Clock;
 use crate::runtime::shutdown::Shutdown;
 
 /// Time that new issuers have for their discovery before a reload counts as failed.
@@ -25,18 +26,19 @@ const HEALTH_PERIOD: Duration = Duration::from_millis(250);
 pub struct JwtIssuers(Vec<Arc<RemoteIssuer>>);
 
 impl JwtIssuers {
-    /// Starts the issuers.
+    /// Starts the issuers. Their tokens and keys expire by `clock`.
     ///
     /// # Errors
     /// If one of them cannot be used.
     pub fn start(
         issuers: impl IntoIterator<Item = JwtAuthenticator>,
+        clock: &Arc<dyn Clock>,
         metrics: &AuthenticationMetrics,
         shutdown: &Shutdown,
     ) -> Result<Self, String> {
         let issuers = issuers
             .into_iter()
-            .map(|jwt| RemoteIssuer::start(jwt, metrics.clone(), shutdown));
+            .map(|jwt| RemoteIssuer::start(jwt, Arc::clone(clock), metrics.clone(), shutdown));
         Ok(Self(issuers.collect::<Result<_, _>>()?))
     }
 

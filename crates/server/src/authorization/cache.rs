@@ -1,10 +1,11 @@
 //! Answers of a webhook that are remembered for some time. The least recently used ones make room for others.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use holdfast_limits::LruMap;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
 
 use super::review::ReviewStatus;
 

@@ -1,13 +1,13 @@
 //! Match conditions of a webhook: CEL expressions over the review.
 
 use std::sync::{Arc, LazyLock};
-use std::time::Instant;
 
 use holdfast_authorization::{Attributes, User};
 use holdfast_cel::{
     Activation, Budget, CelValue, CompileError, DeclField, DeclType, Environment, ListType, Program, Type,
 };
 use holdfast_gotext::errors::aggregate;
+use tokio::time::Instant;
 
 use super::review::condition_input;
 

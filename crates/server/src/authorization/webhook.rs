@@ -2,7 +2,7 @@
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/webhook/>).
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use holdfast_authorization::{
@@ -11,6 +11,7 @@ use holdfast_authorization::{
 use holdfast_value::{Value, json};
 use smol_str::SmolStr;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use super::cache::{ReviewCache, ReviewKey};
 use super::conditions::{Match, MatchConditions};

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use prometheus::{GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts};
 use sha2::{Digest as _, Sha256};
 
+use super::process::unix_seconds;
 use super::{Families, registered};
 
 /// Buckets of durations in seconds.
@@ -108,7 +109,7 @@ impl AuthenticationMetrics {
             counter.inc();
         }
         if let Ok(gauge) = self.times.get_metric_with_label_values(&labels) {
-            gauge.set(now());
+            gauge.set(unix_seconds());
         }
     }
 
@@ -146,7 +147,7 @@ impl AuthenticationMetrics {
     fn count_fetch(&self, result: &str, issuer: &str) {
         let labels = [result, &hash(issuer.as_bytes()), &*self.server];
         if let Ok(gauge) = self.key_times.get_metric_with_label_values(&labels) {
-            gauge.set(now());
+            gauge.set(unix_seconds());
         }
     }
 
@@ -160,12 +161,6 @@ impl AuthenticationMetrics {
             let _ = self.last_keys.remove_label_values(&[&*issuer, &self.server, &before]);
         }
     }
-}
-
-/// Returns the time in seconds.
-pub(super) fn now() -> f64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.unwrap_or_default().as_secs_f64()
 }
 
 /// Returns the hash of a text as labels show it; empty for an empty text.

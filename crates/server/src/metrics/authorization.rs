@@ -6,7 +6,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use prometheus::{GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts};
 
-use super::authentication::{hash, now};
+use super::authentication::hash;
+use super::process::unix_seconds;
 use super::{Families, registered};
 
 /// Buckets of match conditions in seconds.
@@ -167,7 +168,7 @@ impl AuthorizationMetrics {
         let labels = [status, &*self.server];
         count(&self.reloads, &labels);
         if let Ok(gauge) = self.times.get_metric_with_label_values(&labels) {
-            gauge.set(now());
+            gauge.set(unix_seconds());
         }
     }
 }

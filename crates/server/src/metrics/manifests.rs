@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use prometheus::{GaugeVec, IntCounterVec, IntGaugeVec, Opts};
 
+use super::process::unix_seconds;
 use super::{Families, registered};
 
 /// Counters of reloads of admission manifest files, with hashes of the last contents.
@@ -87,8 +87,7 @@ impl ManifestMetrics {
             counter.inc();
         }
         if let Ok(gauge) = self.times.get_metric_with_label_values(&labels) {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            gauge.set(now.as_secs_f64());
+            gauge.set(unix_seconds());
         }
     }
 }

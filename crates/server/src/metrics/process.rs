@@ -1,11 +1,13 @@
 //! Resource usage of the process, under the names of Prometheus' own clients. Read from `/proc` at each scrape; without
 //! `/proc` there are no such metrics.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{Counter, IntGauge, Opts};
+
+use crate::runtime::{Clock as _, SystemClock};
 
 /// Clock ticks of a second: the kernel reports hundredths of a second to user space, whatever its own tick.
 const TICKS_A_SECOND: f64 = 100.0;
@@ -66,10 +68,9 @@ impl Process {
             gauges: gauges.collect::<prometheus::Result<_>>()?,
         };
         // The counters start with the process.
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let start = process.gauges.iter().find(|(reading, _)| *reading == Reading::Start);
         if let Some((_, gauge)) = start {
-            gauge.set(i64::try_from(now.as_secs()).unwrap_or_default());
+            gauge.set(unix_seconds() as i64);
         }
         Ok(process)
     }
@@ -105,6 +106,12 @@ impl Collector for Process {
         let gauges = self.gauges.iter().flat_map(|(_, gauge)| gauge.collect());
         self.cpu.collect().into_iter().chain(gauges).collect()
     }
+}
+
+/// Returns the time of the system clock in seconds since 1970, as metrics show times.
+pub(super) fn unix_seconds() -> f64 {
+    let now = SystemClock.now().duration_since(UNIX_EPOCH);
+    now.unwrap_or_default().as_secs_f64()
 }
 
 fn first_number(text: Option<&str>) -> Option<i64> {

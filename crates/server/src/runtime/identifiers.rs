@@ -19,6 +19,7 @@ pub trait Clock: Send + Sync {
 pub struct SystemClock;
 
 impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "this is the clock that others use")]
     fn now(&self) -> SystemTime {
         SystemTime::now()
     }

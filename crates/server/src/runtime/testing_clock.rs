@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::watch;
 
-use super::Clock;
+use super::{Clock, SystemClock};
 
 /// Maximum time by which a clock is ahead of the system clock: 100 years.
 pub const MAX_ADVANCE: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
@@ -56,7 +56,7 @@ impl TestingClock {
 
 impl Clock for TestingClock {
     fn now(&self) -> SystemTime {
-        SystemTime::now() + self.ahead()
+        SystemClock.now() + self.ahead()
     }
 }
 

@@ -15,6 +15,7 @@ use rustls::server::ParsedCertificate;
 use rustls::{AlertDescription, CertificateError, ClientConfig, Error, InvalidMessage, RootCertStore};
 
 use super::connector::system_words;
+use crate::runtime::{Clock as _, SystemClock};
 use crate::wire::tls::AnyServer;
 use crate::wire::x509::{self, Purpose};
 
@@ -155,7 +156,7 @@ fn of_certificate(detail: &CertificateError) -> String {
         CertificateError::ExpiredContext { time, not_after } => outside(time, "after", not_after),
         CertificateError::NotValidYetContext { time, not_before } => outside(time, "before", not_before),
         CertificateError::Expired | CertificateError::NotValidYet => {
-            let now = text(SystemTime::now());
+            let now = text(SystemClock.now());
             format!("certificate has expired or is not yet valid: current time {now} is outside of its time")
         }
         CertificateError::NotValidForNameContext { expected, presented } => of_name(expected, presented),

@@ -19,7 +19,7 @@ pub(crate) fn compute<T>(
     compute: impl FnOnce(&Stage<'_>, &WriteContext<'_>) -> Result<T, ApiError>,
 ) -> Result<T, ApiError> {
     let snapshot = context.shared.store.snapshot();
-    let lookup = lookup(context, &target.registry, &snapshot);
+    let lookup = lookup(context, target.registry.outside_run(), &snapshot);
     let stage = stage(context, target, &lookup);
     let call = stage.call(operation, &target.name);
     let answer = compute(&stage, &call)?;
@@ -39,7 +39,7 @@ pub(crate) async fn answer(
     object: Value,
 ) -> Result<(Value, Vec<String>), ApiError> {
     let snapshot = context.shared.store.snapshot();
-    let lookup = lookup(context, &target.registry, &snapshot);
+    let lookup = lookup(context, target.registry.outside_run(), &snapshot);
     Ok(stage(context, target, &lookup).answer(review, object).await?)
 }
 
@@ -55,7 +55,7 @@ pub(crate) async fn connect(
     options: Value,
 ) -> Result<(Connection, Vec<String>), ApiError> {
     let snapshot = context.shared.store.snapshot();
-    let lookup = lookup(context, &target.registry, &snapshot);
+    let lookup = lookup(context, target.registry.outside_run(), &snapshot);
     Ok(stage(context, target, &lookup)
         .connect(verb, connecter, options)
         .await?)

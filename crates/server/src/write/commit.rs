@@ -100,12 +100,12 @@ pub(super) async fn store(
     let encoded = encode(context, &new_version).map_err(Failure::TooLarge)?;
     let write = || {
         let (resource, version) = (&target.resource, &target.api_version);
-        let index = objects::index_of(&target.registry, resource, &object, version).with_facts(facts);
+        let index = objects::index_of(target.registry.outside_run(), resource, &object, version).with_facts(facts);
         guarded().put_indexed(key.as_str(), encoded.clone(), index)
     };
     // Computes the reservations again over newer state if other writers reserved from the same objects meanwhile.
     let reserve = |snapshot: &Snapshot| {
-        let lookup = lookup(context, &target.registry, snapshot);
+        let lookup = lookup(context, target.registry.outside_run(), snapshot);
         reservations::reserve(
             context,
             &stage(context, target, &lookup),

@@ -43,7 +43,7 @@ async fn create_until_stored(context: &Arc<Context>, target: &Target, object: &V
             continue;
         }
         let object = object.clone();
-        let lookup = lookup(context, &target.registry, &snapshot);
+        let lookup = lookup(context, target.registry.outside_run(), &snapshot);
         let stage = stage(context, target, &lookup);
         let mut staged = stage.create(object).await?;
         if drops_managed_fields {

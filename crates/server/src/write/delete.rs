@@ -84,7 +84,7 @@ async fn delete_until_stored(
             return marked.ok_or_else(|| ApiError::not_found(&resource, &target.name));
         };
         let existing = stored_object(target, stored)?;
-        let lookup = lookup(context, &target.registry, &snapshot);
+        let lookup = lookup(context, target.registry.outside_run(), &snapshot);
         let stage = stage(context, target, &lookup);
         let staged = turn.over(stage.delete(&options, &existing)).await?;
         if staged.write == Write::Unchanged {
@@ -170,7 +170,7 @@ async fn mark(
     expected: Revision,
 ) -> Result<Revision, Failure> {
     let (resource, version) = (&target.resource, &target.api_version);
-    let index = objects::index_of(&target.registry, resource, object, version);
+    let index = objects::index_of(target.registry.outside_run(), resource, object, version);
     let transaction =
         Transaction::new()
             .guard(key, expected)

@@ -6,6 +6,10 @@
 //! through its [`Environment`](holdfast_writes::Environment), which records each read: objects that it looks up, by
 //! their revisions. A run that read anything else, such as the permissions of users or the time, is not remembered. Nor
 //! is a run that policies or webhooks observe, because their answers may differ each time.
+//!
+//! No step of a run can read past the environment. The services and the inputs of the request that change from one
+//! request to the next are private ([`RunInput`](holdfast_writes::RunInput)), and the state of kinds and plugins is a
+//! [`SharedState`](holdfast_resource::SharedState). Lints reject other clocks and locks in the crates of the steps.
 
 use std::hash::{BuildHasher as _, Hash, Hasher, RandomState};
 use std::sync::Arc;
@@ -90,7 +94,7 @@ pub(crate) fn answer(context: &Context, target: &Target, sent: SentApply<'_>) ->
         return None;
     }
     let warnings = index.noop_warnings(|| sent.fingerprint(target), &target.resource, &snapshot)?;
-    let lookup = environment::lookup(context, &target.registry, &snapshot);
+    let lookup = environment::lookup(context, target.registry.outside_run(), &snapshot);
     if stage(context, target, &lookup).is_heard_of("UPDATE") {
         return None;
     }
@@ -152,13 +156,14 @@ impl ReadObserver for Witness<'_> {
             // one is called, the run also reads permissions or an answer.
             Read::Policies | Read::Webhooks => return,
             Read::List
-            | Read::KindResource
+            | Read::Registry
             | Read::StorageHealth
             | Read::WebhookAnswer
             | Read::Permissions
             | Read::Tokens
             | Read::Identifier
-            | Read::Clock => None,
+            | Read::Clock
+            | Read::SharedState => None,
         };
         match seen {
             Some(seen) => self.seen.lock().push(seen),
@@ -252,7 +257,7 @@ mod tests {
     async fn run_is_remembered_with_revisions_of_looked_up_objects() {
         let world = World::new();
         let (context, target, snapshot) = (&world.context, world.target(CONFIG, ""), world.snapshot());
-        let lookup = environment::lookup(context, &target.registry, &snapshot);
+        let lookup = environment::lookup(context, target.registry.outside_run(), &snapshot);
         let options = PatchOptions::default();
         let sent = sent(&world, &target, &options, CONFIG).unwrap();
         let witness = Witness::new(sent, &lookup);
@@ -276,7 +281,7 @@ mod tests {
     async fn run_that_reads_more_than_single_objects_is_not_remembered() {
         let world = World::new();
         let (context, target, snapshot) = (&world.context, world.target(CONFIG, ""), world.snapshot());
-        let lookup = environment::lookup(context, &target.registry, &snapshot);
+        let lookup = environment::lookup(context, target.registry.outside_run(), &snapshot);
         let options = PatchOptions::default();
         let sent = sent(&world, &target, &options, CONFIG).unwrap();
         let unknown = GroupResource {
@@ -290,13 +295,14 @@ mod tests {
                 name: "s",
             },
             Read::List,
-            Read::KindResource,
+            Read::Registry,
             Read::StorageHealth,
             Read::WebhookAnswer,
             Read::Permissions,
             Read::Tokens,
             Read::Identifier,
             Read::Clock,
+            Read::SharedState,
         ] {
             let witness = Witness::new(sent, &lookup);
             witness.record(read);

@@ -86,7 +86,7 @@ fn namespace_guard(target: &Target, snapshot: &Snapshot) -> Option<ParentGuard> 
     if target.namespace.is_empty() {
         return None;
     }
-    let storage = target.registry.namespaces()?.storage.as_ref()?;
+    let storage = target.registry.outside_run().namespaces()?.storage.as_ref()?;
     let key = storage.key("", &target.namespace);
     let entry = snapshot.get(key.as_bytes())?;
     Some(ParentGuard::new(key, entry))
@@ -94,7 +94,11 @@ fn namespace_guard(target: &Target, snapshot: &Snapshot) -> Option<ParentGuard> 
 
 /// Returns the guard on the CRD; `None` for built-in kinds.
 fn crd_guard(target: &Target, name: &str, snapshot: &Snapshot) -> Result<Option<ParentGuard>, Error> {
-    let crds = target.registry.definitions().and_then(|kind| kind.storage.as_ref());
+    let crds = target
+        .registry
+        .outside_run()
+        .definitions()
+        .and_then(|kind| kind.storage.as_ref());
     let (Some(crd), Some(storage)) = (&target.resource.crd, crds) else {
         return Ok(None);
     };

@@ -24,7 +24,7 @@ pub(super) async fn provide(
     name: &str,
     snapshot: &Snapshot,
 ) -> Result<bool, ApiError> {
-    let (registry, namespace) = (&target.registry, &target.namespace);
+    let (registry, namespace) = (target.registry.outside_run(), &target.namespace);
     if target.request.dry_run || namespace.is_empty() || !target.resource.namespaced() {
         return Ok(false);
     }
@@ -35,7 +35,7 @@ pub(super) async fn provide(
     if key.is_none_or(|key| snapshot.get(key.as_bytes()).is_some()) {
         return Ok(false);
     }
-    let Some(mut own) = Target::of_server(registry, namespaces, "", target.request.now) else {
+    let Some(mut own) = Target::of_server(registry, namespaces, "", *target.request.now.outside_run()) else {
         return Ok(false);
     };
     // Policies and webhooks observe this write like any other.

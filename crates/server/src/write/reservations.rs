@@ -57,10 +57,10 @@ pub(super) fn reserve(
 impl Reserved {
     fn new(context: &Context, write: &Target, snapshot: &Snapshot, reserve: Reservation) -> Result<Self, ApiError> {
         let Reservation { resource, mut object } = reserve;
-        let registry = &write.registry;
+        let (registry, now) = (write.registry.outside_run(), *write.request.now.outside_run());
         let missing = || ApiError::internal(format!("{resource} has no status"));
         let reserved = registry.resource(&resource).ok_or_else(missing)?;
-        let server = Target::of_server(registry, reserved, "status", write.request.now).ok_or_else(missing)?;
+        let server = Target::of_server(registry, reserved, "status", now).ok_or_else(missing)?;
         let target = server.at_object(&object);
         let storage = reserved.storage.as_ref().ok_or_else(missing)?;
         let key = storage.key(&target.namespace, &target.name);
@@ -68,6 +68,7 @@ impl Reserved {
         update_as(
             &context.field_managers,
             &target,
+            now,
             Some(&objects::tree(existing)),
             &mut object,
         );
@@ -85,7 +86,7 @@ impl Reserved {
     }
 
     fn index(&self) -> Index {
-        let (registry, resource) = (&self.target.registry, &self.target.resource);
+        let (registry, resource) = (self.target.registry.outside_run(), &self.target.resource);
         objects::index_of(registry, resource, &self.object, &self.target.api_version)
     }
 

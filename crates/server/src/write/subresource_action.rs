@@ -44,7 +44,7 @@ async fn admit(
     request: &mut Value,
 ) -> Result<Vec<String>, ApiError> {
     let snapshot = context.shared.store.snapshot();
-    let lookup = lookup(context, &target.registry, &snapshot);
+    let lookup = lookup(context, target.registry.outside_run(), &snapshot);
     Ok(stage(context, target, &lookup).admit_action(action, request).await?)
 }
 
@@ -107,7 +107,7 @@ fn plan(
     action: &dyn SubresourceAction,
     request: &Value,
 ) -> Result<(Vec<ActionStep>, Vec<String>), ApiError> {
-    let lookup = lookup(context, &target.registry, snapshot);
+    let lookup = lookup(context, target.registry.outside_run(), snapshot);
     let stage = stage(context, target, &lookup);
     let call = stage.call(Operation::Create, &target.name);
     let planned = action.plan(&call, request);
@@ -230,7 +230,7 @@ async fn replace(
     if target.request.dry_run {
         return Ok(None);
     }
-    let index = objects::index_of(&target.registry, &resource, &object, "");
+    let index = objects::index_of(target.registry.outside_run(), &resource, &object, "");
     let transaction = Transaction::new()
         .guard(key.as_str(), existing.mod_revision())
         .put_indexed(key.as_str(), objects::encode(context.types(), &object), index);
@@ -252,8 +252,13 @@ async fn write_status(
     turn: &mut Turn<'_>,
 ) -> Result<(), ApiError> {
     let resource = known(target, resource)?;
-    let at_collection = Target::of_server(&target.registry, &resource, "status", target.request.now)
-        .ok_or_else(|| unknown(&resource.group_resource()))?;
+    let at_collection = Target::of_server(
+        target.registry.outside_run(),
+        &resource,
+        "status",
+        *target.request.now.outside_run(),
+    )
+    .ok_or_else(|| unknown(&resource.group_resource()))?;
     let mut server = at_collection.at_object(&object);
     server.request = target.request.inner();
     let change = Change::Replace {
@@ -277,8 +282,13 @@ impl Deletion<'_> {
     async fn execute(self, context: &Arc<Context>, target: &Target, turn: &mut Turn<'_>) -> Result<(), ApiError> {
         let resource = known(target, self.resource)?;
         let options = DeleteOptions::from_object(self.options)?;
-        let server = Target::of_server(&target.registry, &resource, "", target.request.now)
-            .ok_or_else(|| unknown(&resource.group_resource()))?;
+        let server = Target::of_server(
+            target.registry.outside_run(),
+            &resource,
+            "",
+            *target.request.now.outside_run(),
+        )
+        .ok_or_else(|| unknown(&resource.group_resource()))?;
         let mut of_user = server.at(self.namespace, self.name);
         of_user.writer.user = Arc::clone(&target.writer.user);
         of_user.request = target.request.inner();

@@ -73,7 +73,7 @@ async fn update_until_stored(
     loop {
         target.check_deadline()?;
         let snapshot = context.shared.store.newest();
-        let lookup = lookup(context, &target.registry, &snapshot);
+        let lookup = lookup(context, target.registry.outside_run(), &snapshot);
         let witness = sent.map(|sent| Witness::new(sent, &lookup));
         let stage = match &witness {
             Some(witness) => observed_stage(context, target, &lookup, witness),

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc as sync_mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
@@ -38,6 +38,7 @@ use acknowledged::Synced;
 use directory::Directory;
 pub use image::{Image, ImageEntry, Recode, Summary, image_of_snapshot};
 use sqlite::{Checkpointer, Sqlite};
+use tokio::time::Instant;
 use writer::{Command, Keeper, Prepared, Writer};
 
 /// Number of transactions that may wait for the writer before senders of more transactions have to wait.

@@ -8,144 +8,38 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use futures_util::stream;
-use http::Uri;
 use http::uri::PathAndQuery;
 use rustls::ClientConfig;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
-use tonic::client::Grpc;
-use tonic::metadata::MetadataValue;
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
-use tonic::{Code, Status, Streaming};
-use tonic_prost::ProstCodec;
+use tonic::Code;
 
-use super::address::{Address, SocketConnector};
+use super::address::Address;
 use super::line::{self, Line};
 use super::metrics::{Observer, Operation};
 use super::proto::{
     CompactionRequest, CompactionResponse, LeaseGrantRequest, LeaseGrantResponse, RangeRequest, RangeResponse,
-    StatusRequest, StatusResponse, TxnRequest, TxnResponse, Watch, WatchCreateRequest, WatchRequest, WatchResponse,
+    StatusRequest, StatusResponse, TxnRequest, TxnResponse, Watch, WatchCreateRequest, WatchRequest,
 };
+#[cfg(feature = "testing")]
+use super::simulated::{SimulatedEtcd, SimulatedMember};
+pub(crate) use super::transport::CallError;
+use super::transport::{Connection, Transport, WatchResponses};
 use crate::error::OpenError;
 
-/// Timeout for connecting.
-const CONNECT: Duration = Duration::from_secs(5);
-/// Interval of the pings of a connection, and timeout of their responses.
-const KEEP_ALIVE: Duration = Duration::from_secs(10);
-const KEEP_ALIVE_ANSWER: Duration = Duration::from_secs(5);
 /// Delay before a call is retried.
 const AGAIN: Duration = Duration::from_millis(25);
 /// Timeout of a read call at one member.
 const ONE_READ: Duration = Duration::from_secs(10);
-/// Flow-control window of a stream and of a connection. It fits a page of a first read, so that the read need not wait
-/// for window updates.
-const STREAM_WINDOW: u32 = 4 << 20;
-const CONNECTION_WINDOW: u32 = 16 << 20;
-
-/// Addresses and credentials of an etcd.
-#[derive(Clone, Debug, Default)]
-pub struct Connection {
-    /// Members: `http://`, `https://`, `unix://` or `unixs://` and the client address of each.
-    pub servers: Vec<String>,
-    /// Authorities that sign the certificates of the members (PEM); `None` for those of the system.
-    pub authorities: Option<Vec<u8>>,
-    /// Client certificate of this server and its key (PEM).
-    pub identity: Option<(Vec<u8>, Vec<u8>)>,
-}
-
-/// Error of a call.
-#[derive(Clone, Debug)]
-pub(crate) struct CallError {
-    pub(crate) code: Code,
-    /// Message of etcd, as kube-apiserver passes it on.
-    pub(crate) message: String,
-    /// True if the call was certainly not executed.
-    pub(crate) unsent: bool,
-}
-
-impl CallError {
-    fn from_status(status: &Status) -> Self {
-        let own = status.message().starts_with("etcdserver: ");
-        let (code, message) = match root_of(status) {
-            _ if own => (status.code(), status.message().to_owned()),
-            // The error of the connection, not a response.
-            Some(root) => (
-                Code::Unavailable,
-                format!("rpc error: code = Unavailable desc = connection error: desc = \"transport: {root}\""),
-            ),
-            None => (
-                status.code(),
-                format!("rpc error: code = {:?} desc = {}", status.code(), status.message()),
-            ),
-        };
-        Self {
-            code,
-            message,
-            unsent: !own && is_connect_error(status),
-        }
-    }
-
-    pub(crate) fn overdue() -> Self {
-        Self {
-            code: Code::DeadlineExceeded,
-            message: "context deadline exceeded".to_owned(),
-            unsent: false,
-        }
-    }
-
-    /// Returns true if another member, or the same one later, may succeed.
-    fn may_pass(&self) -> bool {
-        self.unsent
-            || matches!(
-                self.code,
-                Code::Unavailable | Code::Unknown | Code::Internal | Code::Cancelled | Code::DeadlineExceeded
-            )
-    }
-
-    /// Returns true if etcd has compacted the requested revision.
-    pub(crate) fn is_compacted(&self) -> bool {
-        self.code == Code::OutOfRange && self.message.contains("has been compacted")
-    }
-}
-
-impl std::fmt::Display for CallError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-/// Returns the root cause of a status that was created locally.
-fn root_of(status: &Status) -> Option<String> {
-    let mut root = std::error::Error::source(status)?;
-    while let Some(source) = root.source() {
-        root = source;
-    }
-    Some(root.to_string())
-}
-
-fn is_connect_error(status: &Status) -> bool {
-    let mut source = std::error::Error::source(status);
-    while let Some(error) = source {
-        if error.is::<tonic::ConnectError>() {
-            return true;
-        }
-        source = error.source();
-    }
-    false
-}
-
 struct Member {
     name: String,
-    address: Address,
-    uri: Uri,
-    channel: Channel,
+    transport: Transport,
 }
 
 /// A stream of events, and the sender of further requests to it.
 pub(crate) struct WatchStream {
     pub(crate) requests: mpsc::Sender<WatchRequest>,
-    pub(crate) responses: Streaming<WatchResponse>,
+    pub(crate) responses: WatchResponses,
 }
 
 /// The members of an etcd, and the one in use.
@@ -163,6 +57,7 @@ impl Client {
     /// # Errors
     /// If an address or a certificate cannot be read.
     pub(crate) fn new(connection: &Connection, observer: Box<dyn Observer>) -> Result<Self, OpenError> {
+        let mut secure = false;
         let members = connection
             .servers
             .iter()
@@ -171,15 +66,10 @@ impl Client {
                     detail: format!("{server}: {detail}"),
                 };
                 let address = Address::parse(server).map_err(refused)?;
-                let endpoint = endpoint(&address, connection).map_err(refused)?;
+                secure |= address.secure;
                 Ok(Member {
                     name: server.clone(),
-                    uri: endpoint.uri().clone(),
-                    channel: match &address.socket {
-                        Some(path) => endpoint.connect_with_connector_lazy(SocketConnector(path.clone())),
-                        None => endpoint.connect_lazy(),
-                    },
-                    address,
+                    transport: Transport::connect_lazy(address, connection).map_err(refused)?,
                 })
             })
             .collect::<Result<Vec<_>, OpenError>>()?;
@@ -187,7 +77,6 @@ impl Client {
             let detail = "no server is named".to_owned();
             return Err(OpenError::Etcd { detail });
         }
-        let secure = members.iter().any(|member| member.address.secure);
         let tls = match secure {
             true => Some(line::tls(connection).map_err(|detail| OpenError::Etcd { detail })?),
             false => None,
@@ -198,6 +87,21 @@ impl Client {
             calls: AtomicUsize::new(0),
             observer,
         })
+    }
+
+    /// Creates a client of the members of a simulated etcd.
+    #[cfg(feature = "testing")]
+    pub(crate) fn simulated(etcd: &Arc<SimulatedEtcd>, observer: Box<dyn Observer>) -> Self {
+        let members = (0..etcd.members()).map(|number| Member {
+            name: format!("member {number}"),
+            transport: Transport::Simulated(SimulatedMember::new(etcd, number)),
+        });
+        Self {
+            members: members.collect(),
+            calls: AtomicUsize::new(0),
+            tls: None,
+            observer,
+        }
     }
 
     #[allow(
@@ -261,11 +165,10 @@ impl Client {
     /// Queries the status of one member.
     pub(crate) async fn status(&self, member: usize, patience: Duration) -> Result<StatusResponse, CallError> {
         let path = path("/etcdserverpb.Maintenance/Status");
-        let call = once(&self.member(member).channel, path, StatusRequest {});
-        match tokio::time::timeout(patience, call).await {
-            Ok(answer) => answer.map_err(|status| CallError::from_status(&status)),
-            Err(_) => Err(CallError::overdue()),
-        }
+        let call = self.member(member).transport.call(path, StatusRequest {});
+        tokio::time::timeout(patience, call)
+            .await
+            .unwrap_or_else(|_| Err(CallError::overdue()))
     }
 
     /// Returns the name of a member.
@@ -281,28 +184,14 @@ impl Client {
         };
         // The channel is new and has room.
         let _ = requests.try_send(first);
-        let sent = stream::unfold(received, |mut received| async move {
-            received.recv().await.map(|request| (request, received))
-        });
-        let mut request = tonic::Request::new(sent);
-        let metadata = request.metadata_mut();
-        metadata.insert("hasleader", MetadataValue::from_static("true"));
         let calls = self.calls.load(Ordering::Relaxed);
-        let call = async {
-            let mut grpc = grpc(&self.member(calls).channel);
-            grpc.ready().await.map_err(|error| Status::from_error(error.into()))?;
-            let codec = ProstCodec::default();
-            grpc.streaming(request, path("/etcdserverpb.Watch/Watch"), codec).await
-        };
+        let call = self.member(calls).transport.watch(received);
         let answer = match tokio::time::timeout(ONE_READ, call).await {
-            Ok(answer) => answer.map_err(|status| CallError::from_status(&status)),
+            Ok(answer) => answer,
             Err(_) => Err(CallError::overdue()),
         };
         match answer {
-            Ok(response) => Ok(WatchStream {
-                requests,
-                responses: response.into_inner(),
-            }),
+            Ok(responses) => Ok(WatchStream { requests, responses }),
             Err(error) => {
                 self.leave(calls);
                 Err(error)
@@ -313,8 +202,7 @@ impl Client {
     /// Opens a separate connection to the member in use.
     pub(crate) async fn line(&self) -> std::io::Result<Line> {
         let member = self.member(self.calls.load(Ordering::Relaxed));
-        let tls = self.tls.as_ref().filter(|_| member.address.secure);
-        Line::open(&member.uri, member.address.socket.as_deref(), tls).await
+        member.transport.line(self.tls.as_ref()).await
     }
 
     /// Switches to another member, unless another caller did so already.
@@ -349,10 +237,10 @@ impl Client {
                 true => end.min(Instant::now() + ONE_READ),
                 false => end,
             };
-            let call = once(&member.channel, path.clone(), request.clone());
+            let call = member.transport.call(path.clone(), request.clone());
             let error = match timeout_at(until, call).await {
                 Ok(Ok(answer)) => return Ok(answer),
-                Ok(Err(status)) => CallError::from_status(&status),
+                Ok(Err(error)) => error,
                 Err(_) => CallError::overdue(),
             };
             if !error.may_pass() {
@@ -389,54 +277,6 @@ impl Client {
 
 fn path(path: &'static str) -> PathAndQuery {
     PathAndQuery::from_static(path)
-}
-
-fn grpc(channel: &Channel) -> Grpc<Channel> {
-    // The responses to one request may be larger than the request limit; etcd's own limits apply.
-    Grpc::new(channel.clone()).max_decoding_message_size(usize::MAX)
-}
-
-async fn once<Q, A>(channel: &Channel, path: PathAndQuery, request: Q) -> Result<A, Status>
-where
-    Q: prost::Message + 'static,
-    A: prost::Message + Default + 'static,
-{
-    let mut grpc = grpc(channel);
-    grpc.ready().await.map_err(|error| Status::from_error(error.into()))?;
-    let codec: ProstCodec<Q, A> = ProstCodec::default();
-    let answer = grpc.unary(tonic::Request::new(request), path, codec).await?;
-    Ok(answer.into_inner())
-}
-
-fn endpoint(address: &Address, connection: &Connection) -> Result<Endpoint, String> {
-    let refused = |error: tonic::transport::Error| match std::error::Error::source(&error) {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
-    };
-    let endpoint = Endpoint::from_shared(address.url.clone()).map_err(refused)?;
-    if endpoint.uri().host().is_none_or(str::is_empty) {
-        return Err("the server has no name".to_owned());
-    }
-    let endpoint = endpoint
-        .connect_timeout(CONNECT)
-        .tcp_nodelay(true)
-        .http2_keep_alive_interval(KEEP_ALIVE)
-        .keep_alive_timeout(KEEP_ALIVE_ANSWER)
-        .keep_alive_while_idle(true)
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW);
-    if !address.secure {
-        return Ok(endpoint);
-    }
-    let mut tls = ClientTlsConfig::new();
-    tls = match &connection.authorities {
-        Some(pem) => tls.ca_certificate(Certificate::from_pem(pem)),
-        None => tls.with_enabled_roots(),
-    };
-    if let Some((certificate, key)) = &connection.identity {
-        tls = tls.identity(Identity::from_pem(certificate, key));
-    }
-    endpoint.tls_config(tls).map_err(refused)
 }
 
 #[cfg(test)]
@@ -484,16 +324,5 @@ mod tests {
             "{error}"
         );
         assert!(client.calls.load(Ordering::Relaxed) > 1);
-    }
-
-    #[test]
-    fn texts_of_etcd_are_passed_on_as_they_are() {
-        let error = CallError::from_status(&Status::unavailable("etcdserver: leader changed"));
-        assert_eq!(
-            (error.message.as_str(), error.unsent),
-            ("etcdserver: leader changed", false)
-        );
-        let compacted = Status::out_of_range("etcdserver: mvcc: required revision has been compacted");
-        assert!(CallError::from_status(&compacted).is_compacted());
     }
 }

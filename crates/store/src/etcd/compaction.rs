@@ -38,6 +38,7 @@ impl<X: Indexer> Shared<X> {
         let mut known = KnownClock::default();
         loop {
             tokio::select! {
+                biased;
                 () = tokio::time::sleep(interval) => {}
                 () = closed(&mut closing) => return,
             }

@@ -154,12 +154,12 @@ impl<X: Indexer> Shared<X> {
         if self.feed.state.revision() >= revision {
             return Ok(());
         }
-        let mut revisions = self.feed.state.subscribe();
         let mut closing = self.closing.subscribe();
         let mut hurried = false;
         loop {
             tokio::select! {
-                _ = revisions.wait_for(|current| *current >= revision) => return Ok(()),
+                biased;
+                () = self.feed.state.reached(revision) => return Ok(()),
                 () = closed(&mut closing) => return Err(ReadError::Closed),
                 () = tokio::time::sleep(HURRY), if !hurried => {
                     hurried = true;
@@ -204,7 +204,12 @@ impl<X: Indexer> Shared<X> {
                 self.feed.set_failing(trouble.is_some());
             }
             self.trouble.lock().found(check, trouble);
+            if check == Check::Readiness {
+                // Members that could not be reached at the start.
+                self.learn_versions(PROBE).await;
+            }
             tokio::select! {
+                biased;
                 () = tokio::time::sleep(PROBE) => {}
                 () = closed(&mut closing) => return,
             }
@@ -222,22 +227,30 @@ impl<X: Indexer> Shared<X> {
                 self.client.observer().size(status.db_size);
             }
             tokio::select! {
+                biased;
                 () = tokio::time::sleep(interval) => {}
                 () = closed(&mut closing) => return,
             }
         }
     }
 
-    /// Determines whether the versions of all members report the progress of watches correctly.
-    pub(super) async fn learn_version(&self, patience: Duration) {
-        let mut rightly = true;
+    /// Reads the versions of the members that are not known yet, and determines whether all members report the progress
+    /// of watches correctly.
+    pub(super) async fn learn_versions(&self, patience: Duration) {
         for member in 0..self.client.member_count() {
+            let is_known = self.progress_by_member.lock().get(member).is_some_and(Option::is_some);
+            if is_known {
+                continue;
+            }
             if let Ok(status) = self.client.status(member, patience).await {
                 tracing::info!(server = self.client.uri(member), version = status.version, "etcd");
-                rightly &= reports_progress(&status.version);
+                if let Some(known) = self.progress_by_member.lock().get_mut(member) {
+                    *known = Some(reports_progress(&status.version));
+                }
             }
         }
-        self.reports_progress.store(rightly, Ordering::Relaxed);
+        let all = self.progress_by_member.lock().iter().all(|known| *known == Some(true));
+        self.reports_progress.store(all, Ordering::Relaxed);
     }
 }
 

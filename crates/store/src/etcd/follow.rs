@@ -94,8 +94,13 @@ impl<X: Indexer> Shared<X> {
         let mut is_created = false;
         loop {
             let waits = is_created && wanted.borrow().is_beyond(self.feed.state.revision());
+            // The timers come first, because their frequency is limited, so that no stream of events delays them.
             tokio::select! {
-                answer = stream.responses.message() => match answer {
+                biased;
+                () = closed(&mut closing) => return End::Closing,
+                _ = trim.tick() => self.feed.trim(),
+                _ = ask.tick(), if waits => self.ask(&stream).await,
+                answer = stream.responses.next() => match answer {
                     Ok(Some(answer)) => {
                         is_created |= answer.created;
                         if let Some(end) = self.take(answer, &mut events).await {
@@ -103,7 +108,7 @@ impl<X: Indexer> Shared<X> {
                         }
                     }
                     Ok(None) => return End::Broken("etcd ended it".to_owned()),
-                    Err(status) => return End::Broken(status.message().to_owned()),
+                    Err(why) => return End::Broken(why),
                 },
                 changed = wanted.changed() => {
                     if changed.is_err() {
@@ -113,9 +118,6 @@ impl<X: Indexer> Shared<X> {
                         self.ask(&stream).await;
                     }
                 }
-                _ = ask.tick(), if waits => self.ask(&stream).await,
-                _ = trim.tick() => self.feed.trim(),
-                () = closed(&mut closing) => return End::Closing,
             }
         }
     }

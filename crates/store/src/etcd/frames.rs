@@ -7,9 +7,10 @@
 //! queries cost one write and one read.
 
 use std::io::{Error, Result};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use tokio::time::Instant;
 
 /// First bytes that a client sends; they disable server push.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\x06\x04\0\0\0\0\0\0\x02\0\0\0\0";

@@ -7,7 +7,6 @@
 use std::io::{Error, Result};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use http::Uri;
@@ -17,11 +16,14 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 
-use super::client::Connection as Settings;
 use super::frames::Exchange;
 use super::proto::{RangeRequest, RangeResponse};
+#[cfg(feature = "testing")]
+use super::simulated::SimulatedMember;
+use super::transport::Connection as Settings;
 use crate::key::Revision;
 
 const PATH: &str = "/etcdserverpb.KV/Range";
@@ -36,7 +38,16 @@ trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 /// A connection without a waiting reader.
-pub(super) struct Line {
+pub(super) enum Line {
+    /// A connection to a member.
+    Socket(SocketLine),
+    /// A simulated member.
+    #[cfg(feature = "testing")]
+    Simulated(SimulatedMember),
+}
+
+/// A connection to a member, and the state of its exchange.
+pub(super) struct SocketLine {
     stream: Box<dyn Stream>,
     exchange: Exchange,
     out: BytesMut,
@@ -68,16 +79,26 @@ impl Line {
             }
         };
         let authority = member.authority().map_or(host, |authority| authority.as_str());
-        Ok(Self {
+        Ok(Self::Socket(SocketLine {
             stream,
             exchange: Exchange::new(tls.is_some(), authority, PATH),
             out: BytesMut::new(),
             came: BytesMut::new(),
-        })
+        }))
     }
 
     /// Sends the query, which [`question`] encoded, and returns etcd's revision.
     pub(super) async fn ask(&mut self, question: &Bytes) -> Result<Revision> {
+        match self {
+            Self::Socket(line) => line.ask(question).await,
+            #[cfg(feature = "testing")]
+            Self::Simulated(member) => member.ask(question).await,
+        }
+    }
+}
+
+impl SocketLine {
+    async fn ask(&mut self, question: &Bytes) -> Result<Revision> {
         // The previous reader may have been cancelled in the middle of a query.
         if !self.out.is_empty() {
             return Err(Error::other("a question was not sent in full"));

@@ -28,7 +28,7 @@ impl<X: Indexer> Shared<X> {
     /// Loads the first state. Waits for etcd without a time limit.
     pub(super) async fn load(self: &Arc<Self>) -> Result<(), OpenError> {
         self.wait_for_etcd().await?;
-        self.learn_version(TRY).await;
+        self.learn_versions(TRY).await;
         let begun = Instant::now();
         loop {
             match self.try_load().await {

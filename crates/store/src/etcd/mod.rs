@@ -20,8 +20,11 @@ mod metrics;
 mod prefix;
 mod proto;
 mod revision_queries;
+#[cfg(feature = "testing")]
+pub mod simulated;
 #[cfg(test)]
 mod tests;
+mod transport;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -31,8 +34,8 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-pub use client::Connection;
 pub use metrics::{NoObserver, Observer, Operation};
+pub use transport::Connection;
 
 use crate::clock::{Clock, SystemClock};
 use crate::codec::Codec;
@@ -127,8 +130,10 @@ struct Shared<X: Indexer> {
     questions: Arc<RevisionQueries>,
     /// The encoded query, ready to send.
     question: Bytes,
-    /// True if etcd responds to progress requests of a watch correctly.
+    /// True if all members are known to report the progress of watches correctly.
     reports_progress: AtomicBool,
+    /// True for each member that reports progress correctly; `None` if its version is unknown.
+    progress_by_member: Mutex<Vec<Option<bool>>>,
     /// Problems of etcd.
     trouble: Mutex<Trouble>,
     closing: watch::Sender<bool>,
@@ -139,13 +144,34 @@ impl<X: Indexer> Etcd<X> {
     ///
     /// # Errors
     /// If an address or certificate cannot be used, or etcd denies access to this server.
-    pub async fn open(config: EtcdConfig, indexer: X) -> Result<(Arc<State<X>>, Self), OpenError> {
-        let client = Client::new(&config.connection, config.observer)?;
+    pub async fn open(mut config: EtcdConfig, indexer: X) -> Result<(Arc<State<X>>, Self), OpenError> {
+        let observer = std::mem::replace(&mut config.observer, Box::new(NoObserver));
+        let client = Client::new(&config.connection, observer)?;
+        Self::open_with(client, config, indexer).await
+    }
+
+    /// Opens a simulated etcd as [`Etcd::open`] does. The connection of `config` is ignored.
+    ///
+    /// # Errors
+    /// The same as [`Etcd::open`].
+    #[cfg(feature = "testing")]
+    pub async fn open_simulated(
+        etcd: &Arc<simulated::SimulatedEtcd>,
+        mut config: EtcdConfig,
+        indexer: X,
+    ) -> Result<(Arc<State<X>>, Self), OpenError> {
+        let observer = std::mem::replace(&mut config.observer, Box::new(NoObserver));
+        let client = Client::simulated(etcd, observer);
+        Self::open_with(client, config, indexer).await
+    }
+
+    async fn open_with(client: Client, config: EtcdConfig, indexer: X) -> Result<(Arc<State<X>>, Self), OpenError> {
         let (state, publisher) = State::new(indexer, config.history);
         let prefix = Prefix::new(&config.prefix).narrowed(config.only.as_ref(), &config.without);
         let question = line::question(&current::revision_request(&prefix));
         let feed = Feed::new(publisher, prefix, config.codec, config.clock);
         let shared = Arc::new(Shared {
+            progress_by_member: Mutex::new(vec![None; client.member_count()]),
             client,
             feed,
             leases: Leases::new(config.life, config.lease_reuse),

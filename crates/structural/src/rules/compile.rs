@@ -1,7 +1,7 @@
 use std::sync::Arc;
-use std::time::Instant;
 
 use holdfast_cel::{Activation, CelValue, CompileError, DeclType, Environment, Program, Type, escape};
+use holdfast_limits::Stopwatch;
 use holdfast_value::SmolStr;
 
 use super::{CompileContext, RuleTimings};
@@ -154,7 +154,7 @@ impl Rules {
             .zip(decl.items())
             .and_then(|(of, decl)| Self::for_node(of, Arc::clone(decl), base));
         let (base, timings) = base;
-        let begun = Instant::now();
+        let begun = Stopwatch::start();
         let environment = RuleEnvironment::new(base, decl);
         let own: Vec<OwnRule> = node
             .rules

@@ -1,11 +1,12 @@
 use test_support::Layers;
 
 /// Top-level modules in order, lowest first.
-const LAYERS: [&str; 31] = [
+const LAYERS: [&str; 32] = [
     "identifiers",
     "error",
     "options",
     "metadata",
+    "reads",
     "target",
     "field_managers",
     "environment",

@@ -1,12 +1,14 @@
 //! Reads of a run from its environment are recorded.
 
+use holdfast_admission::webhooks::WebhookType;
 use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget, User};
-use holdfast_resource::Operation;
+use holdfast_resource::{Operation, SharedState};
 use parking_lot::Mutex;
 
 use super::*;
 use crate::call::Call;
-use crate::environment::{Environment, Read, ReadObserver};
+use crate::environment::Environment;
+use crate::reads::{Read, ReadObserver};
 
 #[derive(Default)]
 struct Recorder(Mutex<Vec<String>>);
@@ -58,7 +60,7 @@ fn authorize(call: &Call<'_>) {
 type ReadStep = fn(&Stage<'_>, &Call<'_>);
 
 /// Each way to read something in a step of a run, and the reads that are recorded.
-const STEPS: [(&[&str], ReadStep); 13] = [
+const STEPS: [(&[&str], ReadStep); 17] = [
     (&["Clock"], |_, call| {
         call.now();
     }),
@@ -71,7 +73,19 @@ const STEPS: [(&[&str], ReadStep); 13] = [
     (&["List"], |_, call| {
         call.lookup.list_revisions(&secrets(), "", &mut |_, _| {});
     }),
-    (&["KindResource"], |_, call| {
+    (&["Clock"], |stage, _| {
+        stage.environment.now(stage.target);
+    }),
+    (&[], |stage, _| {
+        stage.environment.time_of_change(stage.target);
+    }),
+    (&["SharedState"], |_, call| {
+        *SharedState::new(0).in_run(call.run) += 1;
+    }),
+    (&["Registry"], |stage, _| {
+        stage.environment.registry(stage.target);
+    }),
+    (&["Registry"], |_, call| {
         let kind = "Secret".into();
         call.lookup.resource_of(&GroupKind { group: "".into(), kind });
     }),
@@ -107,6 +121,25 @@ fn each_read_of_a_step_is_recorded() {
         step(&stage, &call);
         assert_eq!(recorder.take(), *reads, "{at}");
     }
+}
+
+#[test]
+fn steps_of_a_run_see_the_same_webhooks_and_policies() {
+    let world = world();
+    let target = target(&world, &tree(CONFIG), "");
+    let stage = Stage::new(world.environment(&Nothing, Access::UNCHECKED), &target);
+    let hooks = Arc::clone(stage.environment.webhooks());
+    let policies = Arc::clone(&stage.environment.policies().validating);
+    let configuration = tree("{metadata: {name: late}, webhooks: []}");
+    world
+        .webhooks
+        .set(WebhookType::Validating, "late", Some(&configuration));
+    world.policies.validating.set_policy("late", Some(&tree("{spec: {}}")));
+    assert!(Arc::ptr_eq(&hooks, stage.environment.webhooks()));
+    assert!(Arc::ptr_eq(&policies, &stage.environment.policies().validating));
+    let next = Stage::new(world.environment(&Nothing, Access::UNCHECKED), &target);
+    assert!(!Arc::ptr_eq(&hooks, next.environment.webhooks()));
+    assert!(!Arc::ptr_eq(&policies, &next.environment.policies().validating));
 }
 
 #[test]

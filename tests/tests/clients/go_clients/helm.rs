@@ -138,7 +138,7 @@ fn a_release_is_installed_upgraded_rolled_back_and_uninstalled() {
     assert!(gone.contains(r#"release "shop" uninstalled"#), "{gone}");
     let left = helm.has_say(&kubectl, &words("get deployments,widgets,configmaps -n market -o name"));
     // Hooks are not part of the release, and CRDs stay.
-    assert_eq!(left, "configmap/kube-root-ca.crt\nconfigmap/shop-hook\n");
+    assert_eq!(left, "configmap/shop-hook\n");
     assert_eq!(field("crd/widgets.shop.example.com", "{.spec.names.kind}"), "Widget");
     assert!(helm.rejects(&words("status shop -n market"), "").contains("not found"));
 }

@@ -19,10 +19,9 @@ const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Starts a server, and a client with the kubeconfig that the server wrote.
 async fn start() -> (Server, Client) {
-    let server =
-        tokio::task::spawn_blocking(|| Server::start(&Binary::debug().unwrap(), &["--controllers=*"]).unwrap())
-            .await
-            .unwrap();
+    let server = tokio::task::spawn_blocking(|| Server::start(&Binary::debug().unwrap(), &[]).unwrap())
+        .await
+        .unwrap();
     let kubeconfig = Kubeconfig::read_from(server.kubeconfig()).unwrap();
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await

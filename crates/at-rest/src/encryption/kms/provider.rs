@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc as sync_mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use aws_lc_rs::digest::{Context, SHA256};
@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use prost::Message as _;
 use tokio::runtime::{Builder, Handle, RuntimeFlavor};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::client::Client;
 use super::object::{hash_of, validate_key_id, validate_object};
@@ -230,14 +231,14 @@ impl Shared {
         mut jobs: mpsc::UnboundedReceiver<Job>,
         first: sync_mpsc::SyncSender<()>,
     ) {
-        let mut next = tokio::time::Instant::now();
+        let mut next = Instant::now();
         loop {
             tokio::select! {
                 biased;
                 () = tokio::time::sleep_until(next) => {
                     let is_healthy = self.check(&client).await;
                     let interval = if is_healthy { HEALTHY_INTERVAL } else { UNHEALTHY_INTERVAL };
-                    next = tokio::time::Instant::now() + interval;
+                    next = Instant::now() + interval;
                     let _ = first.try_send(());
                 }
                 job = jobs.recv() => {

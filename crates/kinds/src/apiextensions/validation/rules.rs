@@ -1,10 +1,10 @@
 //! Validation of CEL rules in CRDs: their text, compilation and cost.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use holdfast_cel::limits::{ESTIMATED_RULE, ESTIMATED_SCHEMA, excess};
 use holdfast_cel::{DeclType, Environment, Program};
+use holdfast_limits::Stopwatch;
 use holdfast_schema::types::ListType;
 use holdfast_schema::{FieldError, FieldErrorKind, FieldPath};
 use holdfast_structural::{Additional, JsonType, Node, Rule, RuleEnvironment, RuleTimings};
@@ -248,7 +248,7 @@ impl RuleCheck<'_> {
             return;
         };
         let times = level.cardinality.unwrap_or_else(|| decl.max_cardinality());
-        let begun = Instant::now();
+        let begun = Stopwatch::start();
         let environment = RuleEnvironment::new(&self.base, Arc::clone(decl));
         let rules: Vec<_> = level
             .node

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::sync::PoisonError;
 use std::time::SystemTime;
 
 use base64::Engine as _;
@@ -62,7 +61,7 @@ impl Claims for Service {
         let mut repair = repair::addresses(objects, &below(ADDRESSES), &blocks, now);
         let there = below(PORTS).pop();
         let stored = Bits::decode(there.as_ref());
-        let mut leaks = self.leaks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut leaks = self.leaks.outside_run();
         let right = repair::ports(objects, &stored, &mut leaks, |port| self.offset(port));
         let range = |object: &Value| object.str_at(&["range"]).map(str::to_owned);
         if right != stored || there.as_ref().and_then(range) != Some(self.range()) {

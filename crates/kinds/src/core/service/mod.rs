@@ -11,12 +11,14 @@ mod warnings;
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use holdfast_kind_tables::Kind;
 use holdfast_kind_tables::features::Feature;
 use holdfast_kind_tables::metadata_checks::of_core;
-use holdfast_resource::{Followed, HiddenField, InitialObjects, Lookup, Old, Rejection, Strategy, WriteContext};
+use holdfast_resource::{
+    Followed, HiddenField, InitialObjects, Lookup, Old, Rejection, SharedState, Strategy, WriteContext,
+};
 use holdfast_schema::metadata::new_object;
 use holdfast_schema::{Field, FieldError, GroupResource, NameRule};
 use holdfast_value::{List, Value};
@@ -38,7 +40,7 @@ pub(crate) struct Service {
     allocations: Arc<Allocations>,
     config: Config,
     /// Ports that are allocated in the bitmap and that no Service has.
-    leaks: Mutex<repair::Leaks>,
+    leaks: SharedState<repair::Leaks>,
 }
 
 /// Returns the kind with its capabilities.
@@ -65,7 +67,7 @@ impl Service {
         Self {
             allocations: Arc::new(Allocations::new(config)),
             config: config.clone(),
-            leaks: Mutex::default(),
+            leaks: SharedState::default(),
         }
     }
 
@@ -206,7 +208,9 @@ impl Service {
         families::complete(object, old, &self.allocations.families(), self.reading()).map_err(Rejection::Invalid)?;
         let requested = texts_at(object, "clusterIPs");
         let blocks = || self.allocations.ready_blocks(&service_cidrs(context.lookup));
-        let taken = self.allocations.allocate_from(&blocks, object, old, context.dry_run)?;
+        let taken = self
+            .allocations
+            .allocate_from(context.run, &blocks, object, old, context.dry_run)?;
         let mut taken_addresses = taken.iter().filter_map(Reservation::address);
         let of_another = taken_addresses.find(|address| {
             requested.contains(&address.to_string()) && claims::is_of_another(*address, object, context.lookup)

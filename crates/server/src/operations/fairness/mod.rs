@@ -25,6 +25,7 @@ use crate::http::options::reads_as_true;
 use crate::http::request_info::{RequestInfo, ResourcePath};
 use crate::objects::Snapshot;
 use crate::representation::Shared;
+use crate::runtime::{Clock as _, SystemClock};
 use crate::wire::fairness::{Fairness, LevelSeat, RequestDetails, Schema, SteadyClock, WatchHold};
 use crate::wire::in_flight::{InFlight, Seat};
 
@@ -90,7 +91,7 @@ impl PriorityAndFairness {
             objects: ArcSwap::default(),
             shared: OnceLock::new(),
             configuration: Mutex::default(),
-            origin: (origin, SystemTime::now()),
+            origin: (origin, SystemClock.now()),
             request_timeout,
             lists: ListEstimate::default(),
         }

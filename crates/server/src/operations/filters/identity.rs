@@ -1,13 +1,14 @@
 //! Filters of the user: authentication, impersonation and authorization.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use holdfast_audit::Layer;
 use holdfast_authorization::{Authorization, Authorizer, User, Verdict};
 use holdfast_proto::Messages;
 use holdfast_resource::access::TokenAuthenticator;
 use http::Version;
+use tokio::time::Instant;
 
 use super::audit::AuditLog;
 use super::{Completion, Exchange, Filter, Step};

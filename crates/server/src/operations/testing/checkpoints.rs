@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use holdfast_gotext::duration;
 use holdfast_gotext::time::{Precision, Timestamp};
@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 use tokio::sync::Mutex as AsyncMutex;
+use tokio::time::Instant;
 
 use super::{Call, ForkState};
 use crate::api::context::Context;

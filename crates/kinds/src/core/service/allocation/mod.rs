@@ -9,11 +9,10 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use holdfast_gotext::cidr::Cidr;
-use holdfast_resource::Rejection;
 use holdfast_resource::table::items;
+use holdfast_resource::{Rejection, SharedState, WriteRun};
 use holdfast_schema::Field;
 use holdfast_value::Value;
 
@@ -28,7 +27,7 @@ pub(super) struct Allocations {
     blocks: Vec<Cidr>,
     ports: RangeInclusive<u16>,
     random: fn() -> u64,
-    taken: Mutex<Taken>,
+    taken: SharedState<Taken>,
 }
 
 #[derive(Default)]
@@ -113,7 +112,7 @@ impl Allocations {
             blocks: config.service_cidrs().collect(),
             ports: config.node_ports.clone(),
             random: config.random,
-            taken: Mutex::default(),
+            taken: SharedState::default(),
         }
     }
 
@@ -151,6 +150,7 @@ impl Allocations {
     /// [blocks](Self::ready_blocks) to allocate addresses from; it is only called if an address is needed.
     pub(super) fn allocate_from(
         &self,
+        run: &dyn WriteRun,
         blocks: &dyn Fn() -> Vec<Cidr>,
         object: &mut Value,
         old: Option<&Value>,
@@ -158,6 +158,7 @@ impl Allocations {
     ) -> Result<Vec<Reservation>, Rejection> {
         let mut taking = Taking {
             allocations: self,
+            run,
             blocks,
             dry_run,
             ports: BTreeSet::new(),
@@ -178,7 +179,7 @@ impl Allocations {
 
     /// Makes reservations permanent, or releases them.
     pub(super) fn finish(&self, reservations: &[Reservation], stored: bool) {
-        let mut taken = self.taken();
+        let mut taken = self.taken.outside_run();
         for reservation in reservations {
             match reservation {
                 Reservation::Address(address) => finish_one(&mut taken.addresses, address, stored),
@@ -189,7 +190,7 @@ impl Allocations {
 
     /// Applies a change of a stored Service.
     pub(super) fn observe(&self, old: Option<&Value>, new: Option<&Value>) {
-        let mut taken = self.taken();
+        let mut taken = self.taken.outside_run();
         let (addresses, ports) = new.map(held).unwrap_or_default();
         let (old_addresses, old_ports) = old.map(held).unwrap_or_default();
         for address in old_addresses.iter().filter(|address| !addresses.contains(address)) {
@@ -211,22 +212,18 @@ impl Allocations {
     /// Records that a port is allocated in the shared bitmap. The next attempt reports it to the client that requested
     /// it.
     pub(super) fn is_marked(&self, port: u16) {
-        self.taken().marked.insert(port);
+        self.taken.outside_run().marked.insert(port);
     }
 
-    fn holds_port(&self, number: i64) -> bool {
-        u16::try_from(number).is_ok_and(|port| self.taken().ports.contains_key(&port))
+    fn holds_port(&self, run: &dyn WriteRun, number: i64) -> bool {
+        u16::try_from(number).is_ok_and(|port| self.taken.in_run(run).ports.contains_key(&port))
     }
 
-    fn taken(&self) -> MutexGuard<'_, Taken> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn reserve_address(&self, blocks: &[Cidr], address: IpAddr) -> Result<(), String> {
+    fn reserve_address(&self, run: &dyn WriteRun, blocks: &[Cidr], address: IpAddr) -> Result<(), String> {
         if !blocks.iter().any(|block| is_usable(block, address)) {
             return Err("the provided network does not match the current range".to_owned());
         }
-        match self.taken().addresses.entry(address) {
+        match self.taken.in_run(run).addresses.entry(address) {
             Entry::Occupied(_) => Err(TAKEN_ADDRESS.to_owned()),
             Entry::Vacant(free) => {
                 free.insert(Hold::Reserved);
@@ -236,12 +233,12 @@ impl Allocations {
     }
 
     /// Reserves a free address of the first of `blocks` that has one.
-    fn free_address(&self, blocks: &[Cidr]) -> Option<IpAddr> {
-        blocks.iter().find_map(|block| self.free_address_of(block))
+    fn free_address(&self, run: &dyn WriteRun, blocks: &[Cidr]) -> Option<IpAddr> {
+        blocks.iter().find_map(|block| self.free_address_of(run, block))
     }
 
-    fn free_address_of(&self, block: &Cidr) -> Option<IpAddr> {
-        let mut taken = self.taken();
+    fn free_address_of(&self, run: &dyn WriteRun, block: &Cidr) -> Option<IpAddr> {
+        let mut taken = self.taken.in_run(run);
         // The first address is the network address, and the last one of IPv4 the broadcast address. The second address
         // of the first CIDR belongs to the API server.
         let end = block.size().saturating_sub(u128::from(block.is_ipv4()));
@@ -263,7 +260,7 @@ impl Allocations {
         None
     }
 
-    fn reserve_port(&self, number: i64) -> Result<u16, String> {
+    fn reserve_port(&self, run: &dyn WriteRun, number: i64) -> Result<u16, String> {
         let port = u16::try_from(number).ok().filter(|port| self.ports.contains(port));
         let Some(port) = port else {
             let (first, last) = (self.ports.start(), self.ports.end());
@@ -271,7 +268,7 @@ impl Allocations {
                 "provided port is not in the valid range. The range of valid ports is {first}-{last}"
             ));
         };
-        let mut taken = self.taken();
+        let mut taken = self.taken.in_run(run);
         // The port may have been released since, which the next request finds out.
         if taken.ports.contains_key(&port) || taken.marked.remove(&port) {
             return Err(TAKEN_PORT.to_owned());
@@ -280,8 +277,8 @@ impl Allocations {
         Ok(port)
     }
 
-    fn free_port(&self) -> Option<u16> {
-        let mut taken = self.taken();
+    fn free_port(&self, run: &dyn WriteRun) -> Option<u16> {
+        let mut taken = self.taken.in_run(run);
         let size = self.ports.len() as u128;
         let middle = PORTS.size_in(size).min(size);
         let random = (self.random)();

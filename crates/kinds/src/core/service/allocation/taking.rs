@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use holdfast_gotext::cidr::Cidr;
 use holdfast_gotext::quote::quote;
-use holdfast_resource::Rejection;
+use holdfast_resource::{Rejection, WriteRun};
 use holdfast_schema::{FieldError, FieldPath};
 use holdfast_value::Value;
 
@@ -17,6 +17,7 @@ use crate::validation::addresses::lenient_address;
 /// Allocations of one write.
 pub(super) struct Taking<'a> {
     pub(super) allocations: &'a Allocations,
+    pub(super) run: &'a dyn WriteRun,
     /// Returns the CIDRs that addresses are allocated from.
     pub(super) blocks: &'a dyn Fn() -> Vec<Cidr>,
     pub(super) dry_run: bool,
@@ -52,20 +53,20 @@ impl Taking<'_> {
             addresses.resize(families.len(), String::new());
         }
         // The reference prints empty texts for addresses that it has not chosen yet.
-        let shown = match addresses.iter().any(String::is_empty) {
+        let requested_list = match addresses.iter().any(String::is_empty) {
             true => list_of(&addresses),
             false => object.at(&["spec", "clusterIPs"]).cloned().unwrap_or_default(),
         };
         for (at, family) in families.iter().enumerate().skip(first) {
             let requested = addresses[at].clone();
             if requested.is_empty() {
-                addresses[at] = self.draw_address(object, family, &shown)?;
+                addresses[at] = self.draw_address(object, family, &requested_list)?;
                 continue;
             }
             let taken = self
                 .address(&requested)
                 .and_then(|()| self.check_parent(object, &requested));
-            taken.map_err(|error| refused_address_of(shown.clone(), &requested, &error))?;
+            taken.map_err(|error| refused_address_of(requested_list.clone(), &requested, &error))?;
         }
         if first == 0 {
             object.set_at(&["spec", "clusterIP"], addresses[0].as_str().into());
@@ -116,7 +117,7 @@ impl Taking<'_> {
             return Ok(());
         };
         if !self.dry_run {
-            allocations.reserve_address(&(self.blocks)(), address)?;
+            allocations.reserve_address(self.run, &(self.blocks)(), address)?;
             self.made.push(Reservation::Address(address));
             return Ok(());
         }
@@ -139,7 +140,7 @@ impl Taking<'_> {
         if self.dry_run {
             return Some(blocks.first()?.nth(0));
         }
-        let address = self.allocations.free_address(&blocks)?;
+        let address = self.allocations.free_address(self.run, &blocks)?;
         self.made.push(Reservation::Address(address));
         Some(address)
     }
@@ -253,9 +254,9 @@ impl Taking<'_> {
     /// Allocates a specific port. A dry run does not check the range.
     fn port(&mut self, number: i64) -> Result<(), String> {
         if !self.dry_run {
-            let port = self.allocations.reserve_port(number)?;
+            let port = self.allocations.reserve_port(self.run, number)?;
             self.made.push(Reservation::Port(port));
-        } else if self.ports.contains(&number) || self.allocations.holds_port(number) {
+        } else if self.ports.contains(&number) || self.allocations.holds_port(self.run, number) {
             return Err(TAKEN_PORT.to_owned());
         }
         self.ports.insert(number);
@@ -267,7 +268,7 @@ impl Taking<'_> {
         let number = if self.dry_run {
             self.ports.last().copied().unwrap_or(DRY_RUN_PORT) + 1
         } else {
-            let port = self.allocations.free_port()?;
+            let port = self.allocations.free_port(self.run)?;
             self.made.push(Reservation::Port(port));
             port.into()
         };

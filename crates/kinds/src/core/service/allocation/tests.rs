@@ -1,11 +1,23 @@
 use super::super::ports_of;
 use super::taking::numbers_of;
 use super::*;
+use std::time::SystemTime;
+
+/// Run whose reads nobody records.
+struct Unrecorded;
+
+impl WriteRun for Unrecorded {
+    fn now(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH
+    }
+
+    fn record_shared_state(&self) {}
+}
 
 impl Allocations {
     /// Allocates from the CIDRs of the flags.
     fn allocate(&self, object: &mut Value, old: Option<&Value>, dry_run: bool) -> Result<Vec<Reservation>, Rejection> {
-        self.allocate_from(&|| self.ready_blocks(&[]), object, old, dry_run)
+        self.allocate_from(&Unrecorded, &|| self.ready_blocks(&[]), object, old, dry_run)
     }
 }
 
