@@ -1,45 +1,22 @@
 //! Files that are written whole or not at all, and that only their owner can read.
 
 use std::fs::{self, OpenOptions};
-use std::io::{self, Read, Write as _};
+use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-
-/// Maximum size of a file in bytes. It bounds the memory for paths such as `/dev/zero`, which have no end.
-const MAX_FILE_BYTES: u64 = 256 << 20;
+use holdfast_server::runtime::files;
+pub(crate) use holdfast_server::runtime::files::{read as read_bounded, read_all};
 
 /// Returns the bytes of the file `path`.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
-    read_bounded(path).with_context(|| unreadable(path))
+    files::read(path).with_context(|| unreadable(path))
 }
 
 /// Returns the text of the file `path`.
 pub(crate) fn read_text(path: &Path) -> Result<String> {
-    String::from_utf8(read(path)?).with_context(|| unreadable(path))
-}
-
-/// Returns the bytes of the file `path`, for callers with messages of their own.
-///
-/// # Errors
-/// If it cannot be read, or is larger than the largest file.
-pub(crate) fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
-    read_all(fs::File::open(path)?)
-}
-
-/// Returns everything up to the end of the input.
-///
-/// # Errors
-/// If it is longer than the largest file.
-pub(crate) fn read_all(input: impl Read) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    input.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MAX_FILE_BYTES {
-        let why = format!("it is larger than {MAX_FILE_BYTES} bytes");
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
-    }
-    Ok(bytes)
+    files::read_text(path).with_context(|| unreadable(path))
 }
 
 fn unreadable(path: &Path) -> String {
@@ -136,16 +113,6 @@ mod tests {
         }
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
-    }
-
-    #[test]
-    fn file_without_end_is_an_error() {
-        let error = read_text(Path::new("/dev/zero")).unwrap_err();
-        assert_eq!(
-            format!("{error:#}"),
-            "cannot read /dev/zero: it is larger than 268435456 bytes"
-        );
-        assert_eq!(read_all(&b"abc"[..]).unwrap(), b"abc");
     }
 
     #[test]

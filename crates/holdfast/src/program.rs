@@ -68,7 +68,7 @@ fn run_command(arguments: Arguments) -> anyhow::Result<()> {
 /// Prints an object with the owners of its fields.
 fn blame(object: &ObjectFlags) -> anyhow::Result<()> {
     let found = remote::object(object)?;
-    let text = blame::render(&found, SystemTime::now());
+    let text = printable_text(&blame::render(&found, SystemTime::now()));
     std::io::stdout().write_all(text.as_bytes())?;
     let managers = found.at(&["metadata", "managedFields"]).and_then(Value::as_list);
     if let (Some(path), true) = (object.file(), managers.is_none_or(|managers| managers.is_empty())) {
