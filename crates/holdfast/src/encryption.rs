@@ -18,6 +18,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::time::Instant;
 
+use crate::files;
 use crate::reload;
 use crate::store::Opened;
 
@@ -108,7 +109,7 @@ impl EncryptionFlags {
                 named()
             );
         }
-        let text = fs::read(file).with_context(named)?;
+        let text = files::read_bounded(file).with_context(named)?;
         let update = encryption.prepare(&text, self.encryption_provider_config_automatic_reload);
         update.with_context(named)
     }
@@ -152,7 +153,7 @@ pub(crate) fn follow(flags: &EncryptionFlags, opened: &Opened, service: &Service
 type FileDigest = Option<ConfigurationDigest>;
 
 fn digest_of(file: &Path) -> FileDigest {
-    Some(Sha256::digest(fs::read(file).ok()?).into())
+    Some(Sha256::digest(files::read_bounded(file).ok()?).into())
 }
 
 /// Reload of the configuration whenever the content of its file changes.
