@@ -146,13 +146,7 @@ impl Decoder<'_> {
         clippy::indexing_slicing,
         reason = "nodes name the fields of their type, and each has a slot above the base"
     )]
-    fn nodes(
-        &mut self,
-        of: &Type,
-        nodes: &Nodes,
-        base: usize,
-        mut input: Input<'_>,
-    ) -> Result<(), DecodeError> {
+    fn nodes(&mut self, of: &Type, nodes: &Nodes, base: usize, mut input: Input<'_>) -> Result<(), DecodeError> {
         let messages = self.messages;
         let (nodes, fields) = (messages.nodes(nodes), of.fields());
         let mut last = 0;

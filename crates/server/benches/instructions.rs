@@ -237,14 +237,22 @@ async fn watched_as_protobuf(server: &Server, count: usize) {
     for _ in 0..10 {
         let path = format!("{DEPLOYMENTS}?watch=true");
         let mut watch = server.respond("GET", &path, "", "", &accept).await.into_body();
-        watch.frame().await.expect("a watch begins with what exists").expect("a body never fails");
+        watch
+            .frame()
+            .await
+            .expect("a watch begins with what exists")
+            .expect("a body never fails");
         watches.push(watch);
     }
     for at in 0..count {
         let patch = json!({"metadata": {"annotations": {"at": format!("{at:05}")}}});
         ask(server, "PATCH", &path(0), MERGE, &patch.to_string(), JSON, 200).await;
         for watch in &mut watches {
-            watch.frame().await.expect("a watch goes on").expect("a body never fails");
+            watch
+                .frame()
+                .await
+                .expect("a watch goes on")
+                .expect("a body never fails");
         }
     }
 }
@@ -284,7 +292,9 @@ async fn put_again(server: &Server, path: &str, media_type: &str, first: Vec<u8>
     for at in 1..=count {
         let start = object.len() - from_end;
         object[start..start + 6].copy_from_slice(format!("{at:06}").as_bytes());
-        let response = server.respond_to_bytes("PUT", path, media_type, object, media_type).await;
+        let response = server
+            .respond_to_bytes("PUT", path, media_type, object, media_type)
+            .await;
         assert_eq!(response.status().as_u16(), 200);
         let body = response.into_body().collect().await.expect("a body never fails");
         object = body.to_bytes().to_vec();
@@ -295,10 +305,14 @@ async fn put_again(server: &Server, path: &str, media_type: &str, first: Vec<u8>
 async fn pod_status(server: &Server, count: usize) {
     let pod = create_pods(server, 1).await.remove(0);
     let path = format!("{pod}/status");
-    let condition = |kind: &str| {
-        json!({"type": kind, "status": "True", "lastProbeTime": null, "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1})
-    };
-    let order = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
+    let condition = |kind: &str| json!({"type": kind, "status": "True", "lastProbeTime": null, "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1});
+    let order = [
+        "PodReadyToStartContainers",
+        "Initialized",
+        "Ready",
+        "ContainersReady",
+        "PodScheduled",
+    ];
     let conditions: Vec<Value> = order.iter().map(|kind| condition(kind)).collect();
     let named: Vec<Value> = order.iter().map(|kind| json!({"type": kind})).collect();
     for at in 0..count {
@@ -326,10 +340,20 @@ async fn create_pods(server: &Server, count: usize) -> Vec<String> {
     let template = &deployment(0, 1)["spec"]["template"];
     let mut paths = Vec::new();
     for at in 0..count {
-        let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": template["metadata"], "spec": template["spec"]});
+        let mut pod =
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": template["metadata"], "spec": template["spec"]});
         pod["metadata"]["name"] = name(at).into();
         pod["spec"]["serviceAccountName"] = "default".into();
-        ask(server, "POST", &format!("{CORE}/pods"), JSON, &pod.to_string(), JSON, 201).await;
+        ask(
+            server,
+            "POST",
+            &format!("{CORE}/pods"),
+            JSON,
+            &pod.to_string(),
+            JSON,
+            201,
+        )
+        .await;
         paths.push(format!("{CORE}/pods/{}", name(at)));
     }
     paths

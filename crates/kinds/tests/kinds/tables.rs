@@ -66,9 +66,15 @@ impl Random {
             };
         }
         match value {
-            Value::List(list) => list.iter().map(|item| self.mutate(item, one_of)).collect::<Vec<_>>().into(),
+            Value::List(list) => list
+                .iter()
+                .map(|item| self.mutate(item, one_of))
+                .collect::<Vec<_>>()
+                .into(),
             Value::Map(map) => {
-                let entries = map.iter().map(|(name, value)| (name.clone(), self.mutate(value, one_of)));
+                let entries = map
+                    .iter()
+                    .map(|(name, value)| (name.clone(), self.mutate(value, one_of)));
                 Value::Map(entries.collect::<Map>())
             }
             scalar => scalar.clone(),
@@ -89,13 +95,19 @@ fn cells_of_text_are_those_of_tree() {
     }
     for file in ["initial.jsonl", "objects.jsonl"] {
         let lines = std::fs::read_to_string(shared("corpus/storage").join(file)).unwrap();
-        let lines = lines.lines().map(|line| json::parse(line.as_bytes(), &Limits::TRUSTED).unwrap());
+        let lines = lines
+            .lines()
+            .map(|line| json::parse(line.as_bytes(), &Limits::TRUSTED).unwrap());
         objects.extend(lines.filter_map(|line| line.get("object").cloned()));
     }
     let (mut random, mut kinds) = (Random(7), BTreeSet::new());
     for object in &objects {
-        let Some(columns) = columns_of(&registry, object) else { continue };
-        let Some(paths) = ColumnPaths::new(columns) else { continue };
+        let Some(columns) = columns_of(&registry, object) else {
+            continue;
+        };
+        let Some(paths) = ColumnPaths::new(columns) else {
+            continue;
+        };
         assert!(check(columns, &paths, &json::to_vec(object)));
         let mut indented = Vec::new();
         json::write_pretty(object, "  ", &mut indented);

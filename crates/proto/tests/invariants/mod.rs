@@ -28,7 +28,10 @@ pub(crate) fn message(messages: &Messages, of: TypeId, bytes: &[u8]) {
     // `Provenance::from_message` relies on this.
     let typed = types::decode(messages.types(), of, &value).unwrap();
     assert_eq!(typed.value, value);
-    assert!(typed.unknown.is_empty() && typed.floats.is_empty() && typed.empties.is_empty(), "{value}");
+    assert!(
+        typed.unknown.is_empty() && typed.floats.is_empty() && typed.empties.is_empty(),
+        "{value}"
+    );
 }
 
 /// Counts the values in the tree, without those that types fill in themselves.

@@ -167,7 +167,9 @@ impl Cell {
                     Source::Values { .. } => source.at(0, &[]),
                 };
                 let conditions = conditions.and_then(Value::as_list).map_or(&[][..], |list| &list[..]);
-                let found = conditions.iter().find(|condition| condition.str_at(&["type"]) == Some(of));
+                let found = conditions
+                    .iter()
+                    .find(|condition| condition.str_at(&["type"]) == Some(of));
                 let status = found.and_then(|condition| condition.str_at(&["status"]));
                 status.unwrap_or_default().to_owned()
             }
@@ -251,10 +253,7 @@ enum Source<'a> {
     /// The tree of the object, or of those parts that the cell reads.
     Object(&'a Value),
     /// The values that were read at paths. `paths` has the number of each path of the cell.
-    Values {
-        values: &'a [PathValue],
-        paths: &'a [u16],
-    },
+    Values { values: &'a [PathValue], paths: &'a [u16] },
 }
 
 impl<'a> Source<'a> {

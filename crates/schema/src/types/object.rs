@@ -111,7 +111,11 @@ type a.Meta struct
         let known = types.id("a.Thing");
         for (metadata, typed, untyped) in [
             ("{}", r#"{"resourceVersion":""}"#, r#"{"resourceVersion":""}"#),
-            (r#"{"labels":{}}"#, r#"{"resourceVersion":"","labels":{}}"#, r#"{"labels":{},"resourceVersion":""}"#),
+            (
+                r#"{"labels":{}}"#,
+                r#"{"resourceVersion":"","labels":{}}"#,
+                r#"{"labels":{},"resourceVersion":""}"#,
+            ),
             (
                 r#"{"uid":"u","name":"n"}"#,
                 r#"{"name":"n","uid":"u","resourceVersion":""}"#,
@@ -134,7 +138,10 @@ type a.Meta struct
             }
         }
         let mut out = Vec::new();
-        assert_eq!(write_object_with_room(&types, known, &Value::empty_map(), &mut out), None);
+        assert_eq!(
+            write_object_with_room(&types, known, &Value::empty_map(), &mut out),
+            None
+        );
         assert_eq!(out, b"{}");
     }
 }

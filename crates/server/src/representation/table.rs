@@ -79,7 +79,9 @@ impl Rows {
     /// Writes the row of a stored object from the values of its cells. Returns `None` and writes nothing if these do not
     /// suffice.
     fn row_of_values(&self, entry: &Entry, bytes: &mut Vec<u8>) -> Option<()> {
-        let RowReading::Values(paths) = &self.reading else { return None };
+        let RowReading::Values(paths) = &self.reading else {
+            return None;
+        };
         let text = self.requested_text(entry)?;
         let columns = self.requested.columns();
         let mut values = Vec::with_capacity(columns.len());
@@ -101,7 +103,9 @@ impl Rows {
     /// Returns the part of a stored object from which its row is made, and its metadata as JSON; `None` if the whole
     /// object is needed.
     fn cut<'e>(&self, entry: &'e Entry) -> Option<(Value, Cow<'e, [u8]>)> {
-        let RowReading::Fields(selected) = &self.reading else { return None };
+        let RowReading::Fields(selected) = &self.reading else {
+            return None;
+        };
         if entry.known_index().is_some_and(Index::is_remembered) {
             return None;
         }
@@ -123,8 +127,8 @@ impl Rows {
     fn requested_text<'e>(&self, entry: &'e Entry) -> Option<&'e [u8]> {
         let requested = &self.requested;
         let bytes = entry.bytes();
-        let is_as_requested = requested.is_stored_so(entry)
-            && objects::is_of_version(bytes, &requested.kind, &requested.api_version);
+        let is_as_requested =
+            requested.is_stored_so(entry) && objects::is_of_version(bytes, &requested.kind, &requested.api_version);
         is_as_requested.then_some(bytes)
     }
 

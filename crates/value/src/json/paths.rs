@@ -96,7 +96,10 @@ fn add<'p>(
                     (None, Some(_)) => Then::Items(Vec::new()),
                     (None, None) => Then::End(next),
                 };
-                at.push(Member { name: name.into(), then });
+                at.push(Member {
+                    name: name.into(),
+                    then,
+                });
                 at.len() - 1
             }
         };
@@ -216,7 +219,12 @@ mod tests {
     fn found(text: &str, paths: &PathSet) -> Option<Vec<(u16, String)>> {
         let mut values = Vec::new();
         read_paths(text.as_bytes(), paths, "", &mut values)?;
-        Some(values.iter().map(|found| (found.path, found.value.to_string())).collect())
+        Some(
+            values
+                .iter()
+                .map(|found| (found.path, found.value.to_string()))
+                .collect(),
+        )
     }
 
     fn set(paths: &[&str]) -> PathSet {
@@ -271,7 +279,10 @@ mod tests {
             let range = read_paths(text.as_bytes(), &set(&[path]), "m", &mut Vec::new()).unwrap();
             assert_eq!(&text[range.unwrap()], r#"{"a":"}"}"#);
         }
-        assert_eq!(read_paths(text.as_bytes(), &set(&["b"]), "c", &mut Vec::new()), Some(None));
+        assert_eq!(
+            read_paths(text.as_bytes(), &set(&["b"]), "c", &mut Vec::new()),
+            Some(None)
+        );
     }
 
     #[test]
@@ -293,7 +304,11 @@ mod tests {
             "{a:1}",
             "{} {}",
         ] {
-            assert_eq!(found(text, &set(&["a.b", "a.c", "l[].n", "l[].i", "d"])), None, "{text}");
+            assert_eq!(
+                found(text, &set(&["a.b", "a.c", "l[].n", "l[].i", "d"])),
+                None,
+                "{text}"
+            );
         }
         assert_eq!(read_paths(b"{\"a\":\"\xff\"}", &set(&["b"]), "", &mut Vec::new()), None);
     }
