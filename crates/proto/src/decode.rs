@@ -2,7 +2,7 @@ use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use holdfast_gotext::quantity::text_of;
+use holdfast_gotext::quantity::{text_of, up_to_thousandths};
 use holdfast_gotext::time::{Precision, Timestamp};
 use holdfast_schema::types::{Field, Scalar, Shape, Type, TypeId, TypeKind};
 use holdfast_value::{Entry, Limits, Map, SmolStr, Value, json};
@@ -103,7 +103,7 @@ impl Decoder<'_> {
         }
         let messages = self.messages;
         let nodes = messages.of_type(of);
-        self.nodes(messages.types().get(of).short_name(), &nodes, fields, base, input)?;
+        self.nodes(messages.types().get(of), &nodes, base, input)?;
         let read = self.slots[base..].iter().filter(|slot| !matches!(slot, Slot::Empty));
         let mut entries = Vec::with_capacity(read.count());
         let types = self.messages.types();
@@ -146,18 +146,11 @@ impl Decoder<'_> {
         clippy::indexing_slicing,
         reason = "nodes name the fields of their type, and each has a slot above the base"
     )]
-    fn nodes(
-        &mut self,
-        of: &str,
-        nodes: &Nodes,
-        fields: &[Field],
-        base: usize,
-        mut input: Input<'_>,
-    ) -> Result<(), DecodeError> {
+    fn nodes(&mut self, of: &Type, nodes: &Nodes, base: usize, mut input: Input<'_>) -> Result<(), DecodeError> {
         let messages = self.messages;
-        let nodes = messages.nodes(nodes);
+        let (nodes, fields) = (messages.nodes(nodes), of.fields());
         let mut last = 0;
-        while let Some(tag) = input.tag(of)? {
+        while let Some(tag) = input.tag(of.short_name())? {
             // Field numbers arrive in order, and most occur once.
             let ahead = nodes.get(last..).unwrap_or_default();
             let near = ahead
@@ -177,11 +170,11 @@ impl Decoder<'_> {
             match &nodes[at].holds {
                 Holds::Field(at) => {
                     let at = usize::from(*at);
-                    self.field(&fields[at], base + at, tag, &mut input)?;
+                    self.field(of, &fields[at], base + at, tag, &mut input)?;
                 }
                 Holds::Inlined(inner) => {
                     tag.expect(Wire::Bytes, "an inlined message")?;
-                    self.nodes(of, inner, fields, base, Input::new(input.bytes()?))?;
+                    self.nodes(of, inner, base, Input::new(input.bytes()?))?;
                 }
             }
         }
@@ -192,7 +185,14 @@ impl Decoder<'_> {
         clippy::indexing_slicing,
         reason = "nodes name the fields of their type, and each has a slot above the base"
     )]
-    fn field(&mut self, field: &Field, slot: usize, tag: Tag, input: &mut Input<'_>) -> Result<(), DecodeError> {
+    fn field(
+        &mut self,
+        of_type: &Type,
+        field: &Field,
+        slot: usize,
+        tag: Tag,
+        input: &mut Input<'_>,
+    ) -> Result<(), DecodeError> {
         match &field.shape {
             Shape::List(item) => {
                 let mut items = match std::mem::take(&mut self.slots[slot]) {
@@ -207,7 +207,10 @@ impl Decoder<'_> {
             }
             Shape::Map(of) => {
                 tag.expect(Wire::Bytes, &field.name)?;
-                let entry = self.entry(of, &field.name, Input::new(input.bytes()?))?;
+                let mut entry = self.entry(of, &field.name, Input::new(input.bytes()?))?;
+                if self.messages.is_quantity(of) && of_type.holds_amounts_of_resources() {
+                    round_up(&mut entry.1);
+                }
                 match &mut self.slots[slot] {
                     Slot::Entries(entries) => entries.push(entry),
                     other => *other = Slot::Entries(vec![entry]),
@@ -435,6 +438,13 @@ fn text(bytes: &[u8]) -> Cow<'_, str> {
 
 fn quantity(bytes: &[u8]) -> Result<Value, DecodeError> {
     Ok(Value::String(text_of(&text(bytes))?))
+}
+
+/// Rounds an amount of a resource up to thousandths, as the reference does.
+fn round_up(amount: &mut Value) {
+    if let Some(rounded) = amount.as_str().and_then(up_to_thousandths) {
+        *amount = Value::String(rounded);
+    }
 }
 
 /// Returns a float as JSON would yield it: a whole number that a float represents exactly is an integer.

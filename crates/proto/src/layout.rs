@@ -2,7 +2,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use holdfast_record::RecordTypes;
-use holdfast_schema::types::{Field, Type, TypeId, TypeTable};
+use holdfast_schema::types::{Field, Scalar, Shape, Type, TypeId, TypeKind, TypeTable};
 
 use crate::record::RecordMessages;
 
@@ -57,6 +57,12 @@ impl Messages {
     /// Returns the table of the types.
     pub fn types(&self) -> &TypeTable {
         &self.types
+    }
+
+    /// True if values of the shape are quantities.
+    pub(crate) fn is_quantity(&self, shape: &Shape) -> bool {
+        let Shape::Ref(of) = shape else { return false };
+        matches!(self.types.get(*of).kind, TypeKind::Scalar(Scalar::Quantity))
     }
 
     /// Returns the nodes of a type's message in the order of their numbers.

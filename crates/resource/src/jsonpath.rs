@@ -125,6 +125,12 @@ impl JsonPath {
         })
     }
 
+    /// Returns the names of the fields that the path consists of; `None` if it has another step.
+    pub fn only_fields(&self) -> Option<impl Iterator<Item = &str>> {
+        let is_field = |step: &Step| matches!(step, Step::Field(_));
+        self.steps.iter().all(is_field).then(|| self.fields())
+    }
+
     fn follow<'v>(&self, object: &'v Value) -> Found<Vec<&'v Value>> {
         let mut found = vec![object];
         for step in &self.steps {

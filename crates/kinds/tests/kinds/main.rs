@@ -11,4 +11,5 @@
 )]
 
 mod openapi;
+mod tables;
 mod versions;

@@ -1,9 +1,9 @@
 //! The rules for the content of cells.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::time::SystemTime;
 
-use holdfast_value::json::Selected;
+use holdfast_value::json::{PathSet, PathValue, Selected};
 use holdfast_value::{SmolStr, Value};
 
 use super::age::{age, parse_time};
@@ -105,51 +105,100 @@ impl Cell {
 
     /// Returns the cell of `object`.
     pub fn value(&self, object: &Value, now: SystemTime) -> Value {
+        self.of_source(Source::Object(object), now)
+    }
+
+    /// Returns the cell of an object of which these values were read; `paths` are those of [`Self::add_paths`].
+    pub(super) fn of_values(&self, values: &[PathValue], paths: &[u16], now: SystemTime) -> Value {
+        self.of_source(Source::Values { values, paths }, now)
+    }
+
+    fn of_source(&self, source: Source<'_>, now: SystemTime) -> Value {
         let text = match &self.rule {
-            Rule::Value(path) => match at(object, path) {
+            Rule::Value(path) => match source.at(0, path) {
                 Some(value) => return value.clone(),
                 None => String::new(),
             },
-            Rule::Number(path) => return at(object, path).cloned().unwrap_or(Value::Int(0)),
-            Rule::Boolean(path) => return at(object, path).cloned().unwrap_or(Value::Bool(false)),
+            Rule::Number(path) => return source.at(0, path).cloned().unwrap_or(Value::Int(0)),
+            Rule::Boolean(path) => return source.at(0, path).cloned().unwrap_or(Value::Bool(false)),
             Rule::Count(paths) => {
-                let lengths = paths.iter().map(|path| at(object, path).map_or(0, entries));
+                let lengths = (paths.iter().enumerate()).map(|(nth, path)| source.at(nth, path).map_or(0, entries));
                 return Value::Int(lengths.sum::<usize>() as i64);
             }
-            Rule::Computed(Function((_, of)), _) => return of(object, now),
-            Rule::Defined(path, data_type) => {
-                let found = path.find(object);
-                return found
-                    .first()
-                    .map_or(Value::Null, |value| defined_cell(value, data_type, now));
+            Rule::Computed(Function((_, of)), _) => {
+                return match source {
+                    Source::Object(object) => of(object, now),
+                    // The cell has no paths, so no values were read for it.
+                    Source::Values { .. } => Value::Null,
+                };
             }
-            Rule::Text(path) => match at(object, path) {
+            Rule::Defined(path, data_type) => {
+                let found = match source {
+                    Source::Object(object) => path.find(object).first().copied(),
+                    Source::Values { .. } => source.at(0, &[]),
+                };
+                return found.map_or(Value::Null, |value| defined_cell(value, data_type, now));
+            }
+            Rule::Text(path) => match source.at(0, path) {
                 Some(Value::String(text)) if !text.is_empty() => return Value::String(text.clone()),
                 found => found.map(scalar_text).unwrap_or_default(),
             },
             Rule::Age(paths) => {
-                let time = paths.iter().find_map(|path| at(object, path)?.as_str());
+                let times = paths.iter().enumerate();
+                let time = times.filter_map(|(nth, path)| source.at(nth, path)?.as_str()).next();
                 match (time, self.missing.is_empty()) {
                     (None, false) => String::new(),
                     (time, _) => age(time, now),
                 }
             }
-            Rule::Labels(path) => at(object, path).map(labels_text).unwrap_or_default(),
-            Rule::Selector(path) => at(object, path).map(selector_text).unwrap_or_default(),
-            Rule::Join(path, field, separator) => join(at(object, path), field, separator),
+            Rule::Labels(path) => source.at(0, path).map(labels_text).unwrap_or_default(),
+            Rule::Selector(path) => source.at(0, path).map(selector_text).unwrap_or_default(),
+            Rule::Join(path, field, separator) => source.joined(path, field, separator),
             Rule::Pair(a, b) => {
-                let [a, b] = [a, b].map(|path| at(object, path).map_or_else(|| "0".to_owned(), scalar_text));
-                format!("{a}/{b}")
+                let mut text = String::new();
+                push_number(source.at(0, a), &mut text);
+                text.push('/');
+                push_number(source.at(1, b), &mut text);
+                text
             }
-            Rule::Condition(of) => condition(object, of)
-                .and_then(|condition| condition.str_at(&["status"]))
-                .unwrap_or_default()
-                .to_owned(),
+            Rule::Condition(of) => {
+                let conditions = match source {
+                    Source::Object(object) => object.at(&CONDITIONS),
+                    Source::Values { .. } => source.at(0, &[]),
+                };
+                let conditions = conditions.and_then(Value::as_list).map_or(&[][..], |list| &list[..]);
+                let found = conditions
+                    .iter()
+                    .find(|condition| condition.str_at(&["type"]) == Some(of));
+                let status = found.and_then(|condition| condition.str_at(&["status"]));
+                status.unwrap_or_default().to_owned()
+            }
         };
         if text.is_empty() {
             Value::String(self.missing.clone())
         } else {
             text.into()
+        }
+    }
+
+    /// Adds the paths that the cell reads to `set`, and returns their numbers. `None` if the cell reads more than values
+    /// at paths.
+    pub(super) fn add_paths(&self, set: &mut PathSet) -> Option<Vec<u16>> {
+        let mut add = |path: &Path| set.add(path.iter().map(SmolStr::as_str));
+        match &self.rule {
+            Rule::Text(path)
+            | Rule::Value(path)
+            | Rule::Number(path)
+            | Rule::Boolean(path)
+            | Rule::Labels(path)
+            | Rule::Selector(path) => Some(vec![add(path)?]),
+            Rule::Age(paths) | Rule::Count(paths) => paths.iter().map(add).collect(),
+            Rule::Join(path, field, _) if field == "." => Some(vec![add(path)?]),
+            Rule::Join(path, field, _) => Some(vec![set.add_in_items(path.iter().map(SmolStr::as_str), field)?]),
+            Rule::Pair(a, b) => Some(vec![add(a)?, add(b)?]),
+            Rule::Condition(_) => Some(vec![set.add(CONDITIONS.into_iter())?]),
+            Rule::Computed(..) => None,
+            Rule::Defined(path, _) => Some(vec![set.add(path.only_fields()?)?]),
         }
     }
 
@@ -195,9 +244,58 @@ fn path(text: &str) -> Path {
     text.split('.').map(SmolStr::new).collect()
 }
 
-pub(super) fn at<'a>(object: &'a Value, path: &[SmolStr]) -> Option<&'a Value> {
-    let found = path.iter().try_fold(object, |node, key| node.get(key))?;
-    (!found.is_null()).then_some(found)
+/// Path of the conditions of an object.
+const CONDITIONS: [&str; 2] = ["status", "conditions"];
+
+/// Object of which a cell is made.
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    /// The tree of the object, or of those parts that the cell reads.
+    Object(&'a Value),
+    /// The values that were read at paths. `paths` has the number of each path of the cell.
+    Values { values: &'a [PathValue], paths: &'a [u16] },
+}
+
+impl<'a> Source<'a> {
+    /// Returns the value at `path`, which is the path of the cell with the index `nth`. `None` for `null`.
+    fn at(self, nth: usize, path: &[SmolStr]) -> Option<&'a Value> {
+        let found = match self {
+            Self::Object(object) => path.iter().try_fold(object, |node, key| node.get(key)),
+            Self::Values { values, paths } => {
+                let number = paths.get(nth)?;
+                let mut values = values.iter();
+                values.find(|value| value.path == *number).map(|value| &value.value)
+            }
+        };
+        found.filter(|value| !value.is_null())
+    }
+
+    /// Returns the scalars in the member `field` of the items of the list at `path`, or the items themselves.
+    fn joined(self, path: &[SmolStr], field: &str, separator: &str) -> String {
+        let (mut text, mut is_first) = (String::new(), true);
+        let mut push = |scalar: &Value| {
+            if !std::mem::take(&mut is_first) {
+                text.push_str(separator);
+            }
+            push_scalar(scalar, &mut text);
+        };
+        match self {
+            Self::Values { values, paths } if field != "." => {
+                let of_list = values.iter().filter(|value| paths.first() == Some(&value.path));
+                of_list.for_each(|value| push(&value.value));
+            }
+            _ => {
+                let list = self.at(0, path).and_then(Value::as_list);
+                for item in list.into_iter().flat_map(|list| list.iter()) {
+                    match field {
+                        "." => push(item),
+                        _ => item.get(field).into_iter().for_each(&mut push),
+                    }
+                }
+            }
+        }
+        text
+    }
 }
 
 /// Returns the items of the list at `keys`; none if there is no list.
@@ -261,25 +359,20 @@ fn selector_text(selector: &Value) -> String {
     }
 }
 
-fn join(list: Option<&Value>, field: &str, separator: &str) -> String {
-    let items = list.and_then(Value::as_list).map_or(&[][..], |list| &list[..]);
-    let scalars = items
-        .iter()
-        .filter_map(|item| if field == "." { Some(item) } else { item.get(field) });
-    let mut text = String::new();
-    for (at, scalar) in scalars.enumerate() {
-        if at > 0 {
-            text.push_str(separator);
-        }
-        push_scalar(scalar, &mut text);
+/// Appends a scalar; 0 if there is none.
+fn push_number(value: Option<&Value>, text: &mut String) {
+    match value {
+        Some(value) => push_scalar(value, text),
+        None => text.push('0'),
     }
-    text
 }
 
 /// Appends the result of [`scalar_text`].
 fn push_scalar(value: &Value, text: &mut String) {
     match value {
         Value::String(scalar) => text.push_str(scalar),
+        // Writing to a string does not fail.
+        Value::Int(number) => drop(write!(text, "{number}")),
         other => text.push_str(&other.to_string()),
     }
 }
@@ -329,6 +422,14 @@ mod tests {
             let cut = json::parse_selected(text, &selected).unwrap();
             assert_eq!(cut.get("other"), None, "{rule}");
             assert_eq!(cell.value(&cut, UNIX_EPOCH), cell.value(&whole, UNIX_EPOCH), "{rule}");
+            let (mut set, mut values) = (PathSet::default(), Vec::new());
+            let paths = cell.add_paths(&mut set);
+            assert_eq!(paths.is_none(), rule.starts_with("computed"), "{rule}");
+            if let Some(paths) = paths {
+                json::read_paths(text, &set, "", &mut values).unwrap();
+                let of_values = cell.of_values(&values, &paths, UNIX_EPOCH);
+                assert_eq!(of_values, cell.value(&whole, UNIX_EPOCH), "{rule}");
+            }
         }
         let mut selected = Selected::nothing();
         assert!(!Cell::parse("computed replicas", &cells).unwrap().select(&mut selected));

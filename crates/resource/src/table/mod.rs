@@ -7,9 +7,10 @@
 mod age;
 mod cell;
 
+use std::ops::Range;
 use std::time::SystemTime;
 
-use holdfast_value::json::Selected;
+use holdfast_value::json::{self, PathSet, PathValue, Selected};
 use holdfast_value::{SmolStr, Value};
 
 pub use age::{age, duration, parse_time};
@@ -57,5 +58,57 @@ impl Column {
     /// Returns the cell of `object`.
     pub fn cell(&self, object: &Value, now: SystemTime) -> Value {
         self.cell.value(object, now)
+    }
+}
+
+/// Paths that the cells of a table read, for rows that are made from the text of an object without its tree.
+///
+/// ```
+/// use std::time::SystemTime;
+///
+/// use holdfast_resource::table::{Column, ColumnPaths};
+/// use holdfast_value::Value;
+///
+/// let columns = [Column::parse("Name | string:name | 0 | text metadata.name", &[]).unwrap()];
+/// let paths = ColumnPaths::new(&columns).unwrap();
+/// let mut values = Vec::new();
+/// let metadata = paths.read(br#"{"kind":"Pod","metadata":{"name":"a"}}"#, &mut values).unwrap();
+/// assert_eq!(metadata, Some(25..37));
+/// let cells: Vec<Value> = paths.cells(&columns, &values, SystemTime::now()).collect();
+/// assert_eq!(cells, ["a".into()]);
+/// ```
+#[derive(Clone, Debug)]
+pub struct ColumnPaths {
+    paths: PathSet,
+    /// Numbers of the paths of each column.
+    of_columns: Vec<Vec<u16>>,
+}
+
+impl ColumnPaths {
+    /// Creates the paths of all columns; `None` if a cell reads more than values at paths.
+    pub fn new(columns: &[Column]) -> Option<Self> {
+        let mut paths = PathSet::default();
+        let of_columns = columns.iter().map(|column| column.cell.add_paths(&mut paths));
+        Some(Self {
+            of_columns: of_columns.collect::<Option<_>>()?,
+            paths,
+        })
+    }
+
+    /// Reads the values of the cells from the JSON of an object and appends them to `values`. Returns the range of the
+    /// object's metadata; `None` if the text cannot be read this way, as for [`json::read_paths`].
+    pub fn read(&self, text: &[u8], values: &mut Vec<PathValue>) -> Option<Option<Range<usize>>> {
+        json::read_paths(text, &self.paths, "metadata", values)
+    }
+
+    /// Returns the cells of the object of which these values were read. `columns` are those of [`Self::new`].
+    pub fn cells<'r>(
+        &'r self,
+        columns: &'r [Column],
+        values: &'r [PathValue],
+        now: SystemTime,
+    ) -> impl Iterator<Item = Value> + use<'r> {
+        let columns = columns.iter().zip(&self.of_columns);
+        columns.map(move |(column, paths)| column.cell.of_values(values, paths, now))
     }
 }

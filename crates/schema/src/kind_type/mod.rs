@@ -202,3 +202,15 @@ pub struct TypedObject {
     /// Fields that are given as empty and therefore left out.
     pub empties: Vec<EmptyField>,
 }
+
+impl TypedObject {
+    /// Creates the result for an object that has the form of its type.
+    fn from_form_of_type(object: Value) -> Self {
+        Self {
+            object,
+            findings: Vec::new(),
+            floats: Vec::new(),
+            empties: Vec::new(),
+        }
+    }
+}

@@ -108,6 +108,9 @@ impl KindType for TableType {
     }
 
     fn decode_from(&self, object: &Value, provenance: Provenance<'_>) -> Result<TypedObject, String> {
+        if provenance.is_in_form_of_type() {
+            return Ok(TypedObject::from_form_of_type(object.clone()));
+        }
         let (table, own) = (self.table(), self.with_own_base(provenance));
         let kept = own
             .base()

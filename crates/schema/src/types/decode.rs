@@ -564,7 +564,7 @@ impl<'p> ValuePath<'p> {
 
     /// Returns true if this is a field of the core group, where all maps of amounts are amounts of resources.
     fn is_resources_of_core(&self) -> bool {
-        matches!(self.step, Step::Field(of, _) if of.name.starts_with("io.k8s.api.core.v1."))
+        matches!(self.step, Step::Field(of, _) if of.holds_amounts_of_resources())
     }
 }
 

@@ -50,7 +50,7 @@ pub use tags::{Format, OrderItem, Tag, Tags, TypeTags};
 pub use text::{PLAIN_SHAPES, TextError};
 pub use type_definition::{Scalar, Type, TypeId, TypeKind, Union};
 pub use visit::TypeVisitor;
-pub use write::{Member, Members, members, write_json};
+pub use write::write_json;
 
 pub(crate) use decode::is_empty;
 pub(crate) use gates::DisabledField;

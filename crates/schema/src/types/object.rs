@@ -3,7 +3,8 @@
 use holdfast_value::{Map, SmolStr, Value, json};
 
 use crate::names::{GroupVersion, GroupVersionKind};
-use crate::types::{Shape, Type, TypeId, TypeTable, members, write_json};
+use crate::types::write::{NO_PLACE, members};
+use crate::types::{Field, Shape, Type, TypeId, TypeTable, write_json};
 
 const METADATA: &str = "metadata";
 const RESOURCE_VERSION: &str = "resourceVersion";
@@ -30,66 +31,117 @@ pub fn write_object(types: &TypeTable, of: Option<TypeId>, object: &Value, out: 
 /// Appends like [`write_object`], with room for the resource version instead of the one that the object has, if any.
 /// Returns the offset at which its text belongs; `None` if the object has no metadata.
 pub fn write_object_with_room(types: &TypeTable, of: Option<TypeId>, object: &Value, out: &mut Vec<u8>) -> Option<u32> {
+    let of = of.map(|of| types.get(of));
     let mut revision_at = None;
-    let ty = of.map(|of| types.get(of));
-    write_members(ty, object.as_map(), out, |name, value, shape, out| match value {
-        Value::Map(metadata) if name == METADATA => {
-            let member_type = match shape {
-                Some(Shape::Ref(id)) => Some(types.get(*id)),
-                _ => None,
-            };
-            revision_at = write_metadata(types, member_type, metadata, out);
-        }
-        _ => write_json(types, shape, value, out),
-    });
-    revision_at
-}
-
-fn write_metadata(types: &TypeTable, of: Option<&Type>, metadata: &Map, out: &mut Vec<u8>) -> Option<u32> {
-    let mut revision_at = None;
-    let with_room;
-    let metadata = if metadata.contains_key(RESOURCE_VERSION) {
-        metadata
-    } else {
-        let mut copy = metadata.clone();
-        copy.insert(RESOURCE_VERSION, "");
-        with_room = copy;
-        &with_room
-    };
-    write_members(of, Some(metadata), out, |name, value, shape, out| match name {
-        RESOURCE_VERSION => {
-            out.extend_from_slice(b"\"\"");
-            revision_at = u32::try_from(out.len() - 1).ok();
-        }
-        _ => write_json(types, shape, value, out),
-    });
-    revision_at
-}
-
-/// Writes a map, with `write` for the value of each member.
-fn write_members(
-    of: Option<&Type>,
-    map: Option<&Map>,
-    out: &mut Vec<u8>,
-    mut write: impl FnMut(&str, &Value, Option<&Shape>, &mut Vec<u8>),
-) {
     out.push(b'{');
-    let mut member = |name: &SmolStr, value: &Value, shape: Option<&Shape>| {
-        if out.last() != Some(&b'{') {
+    for (at, member) in object.as_map().into_iter().flat_map(|map| members(of, map)).enumerate() {
+        if at > 0 {
             out.push(b',');
         }
-        json::write_string(name, out);
-        out.push(b':');
-        write(name, value, shape, out);
-    };
-    match (of, map) {
-        (Some(of), Some(map)) => {
-            for found in &members(of, map) {
-                member(found.name(), found.value(), found.shape());
+        member.write_name(out);
+        match member.value() {
+            Value::Map(metadata) if member.name() == METADATA => {
+                let of_metadata = match member.shape() {
+                    Some(Shape::Ref(id)) => Some(types.get(*id)),
+                    _ => None,
+                };
+                revision_at = Some(write_metadata(types, of_metadata, metadata, out));
             }
+            value => write_json(types, member.shape(), value, out),
         }
-        (None, Some(map)) => map.iter().for_each(|(name, value)| member(name, value, None)),
-        (_, None) => {}
     }
     out.push(b'}');
+    revision_at.flatten()
+}
+
+/// Writes metadata with an empty resource version. Returns the offset of its text, if it fits.
+fn write_metadata(types: &TypeTable, of: Option<&Type>, metadata: &Map, out: &mut Vec<u8>) -> Option<u32> {
+    let field = of.and_then(|of| of.field(RESOURCE_VERSION));
+    let room = (field.map_or(NO_PLACE, Field::place), RESOURCE_VERSION);
+    let mut revision_at = None;
+    let mut write_room = |separator: &[u8], out: &mut Vec<u8>| {
+        for part in [separator, b"\"", RESOURCE_VERSION.as_bytes(), b"\":\"\""] {
+            out.extend_from_slice(part);
+        }
+        revision_at = u32::try_from(out.len() - 1).ok();
+    };
+    out.push(b'{');
+    let (mut has_room, mut separator) = (false, &b""[..]);
+    for member in members(of, metadata) {
+        if !has_room && (member.place(), member.name().as_str()) >= room {
+            write_room(separator, out);
+            (has_room, separator) = (true, b",");
+        }
+        if member.name() == RESOURCE_VERSION {
+            continue;
+        }
+        out.extend_from_slice(separator);
+        separator = b",";
+        member.write_name(out);
+        write_json(types, member.shape(), member.value(), out);
+    }
+    if !has_room {
+        write_room(separator, out);
+    }
+    out.push(b'}');
+    revision_at
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_value::Limits;
+
+    use super::*;
+
+    const TYPES: &str = "type a.Thing struct kind(v1/Thing)
+  kind string -
+  apiVersion string -
+  metadata a.Meta 1
+
+type a.Meta struct
+  name string 1
+  uid string 2
+  resourceVersion string 3
+  labels {}string 4
+";
+
+    #[test]
+    fn room_is_at_place_of_resource_version() {
+        let types = TypeTable::parse(TYPES).unwrap();
+        let known = types.id("a.Thing");
+        for (metadata, typed, untyped) in [
+            ("{}", r#"{"resourceVersion":""}"#, r#"{"resourceVersion":""}"#),
+            (
+                r#"{"labels":{}}"#,
+                r#"{"resourceVersion":"","labels":{}}"#,
+                r#"{"labels":{},"resourceVersion":""}"#,
+            ),
+            (
+                r#"{"uid":"u","name":"n"}"#,
+                r#"{"name":"n","uid":"u","resourceVersion":""}"#,
+                r#"{"name":"n","resourceVersion":"","uid":"u"}"#,
+            ),
+            (
+                r#"{"resourceVersion":"7","zone":1,"a":2,"labels":{}}"#,
+                r#"{"resourceVersion":"","labels":{},"a":2,"zone":1}"#,
+                r#"{"a":2,"labels":{},"resourceVersion":"","zone":1}"#,
+            ),
+        ] {
+            let text = format!(r#"{{"kind":"Thing","metadata":{metadata}}}"#);
+            let object = json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap();
+            for (of, expected) in [(known, typed), (None, untyped)] {
+                let mut out = b"before ".to_vec();
+                let at = write_object_with_room(&types, of, &object, &mut out).unwrap();
+                let written = String::from_utf8(out).unwrap();
+                assert_eq!(written, format!(r#"before {{"kind":"Thing","metadata":{expected}}}"#));
+                assert!(written[..at as usize].ends_with(r#""resourceVersion":""#));
+            }
+        }
+        let mut out = Vec::new();
+        assert_eq!(
+            write_object_with_room(&types, known, &Value::empty_map(), &mut out),
+            None
+        );
+        assert_eq!(out, b"{}");
+    }
 }

@@ -49,6 +49,7 @@ pub struct Provenance<'a> {
     origin: Origin,
     in_requested_form: bool,
     as_created: bool,
+    in_form_of_type: bool,
     facts: StoredFacts,
     text: Option<&'a [u8]>,
     base: Option<&'a Value>,
@@ -61,6 +62,7 @@ impl<'a> Provenance<'a> {
             origin,
             in_requested_form: false,
             as_created: false,
+            in_form_of_type: false,
             facts: StoredFacts::UNPROVEN,
             text: None,
             base: None,
@@ -76,9 +78,17 @@ impl<'a> Provenance<'a> {
         }
     }
 
-    /// Creates the provenance of a body in YAML, CBOR or protobuf, or of JSON whose text is no longer known.
+    /// Creates the provenance of a body in YAML or CBOR, or of JSON whose text is no longer known.
     pub const fn from_body() -> Self {
         Self::new(Origin::Body)
+    }
+
+    /// Creates the provenance of a body in protobuf, whose decoder returns the form of the type.
+    pub const fn from_message() -> Self {
+        Self {
+            in_form_of_type: true,
+            ..Self::new(Origin::Body)
+        }
     }
 
     /// Creates the provenance of a tree that the reference converts to a struct without JSON in between.
@@ -194,6 +204,11 @@ impl<'a> Provenance<'a> {
     /// defaults. Values that the tree shares with it need no check.
     pub const fn base(&self) -> Option<&'a Value> {
         self.base
+    }
+
+    /// Returns true if the decoder of the body returned the object in the form of its type.
+    pub const fn is_in_form_of_type(&self) -> bool {
+        self.in_form_of_type
     }
 
     /// Returns the facts that this process found when it stored the object.

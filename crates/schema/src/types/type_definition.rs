@@ -97,6 +97,12 @@ impl Type {
         dot.and_then(|dot| self.name.get(dot + 1..)).unwrap_or(&self.name)
     }
 
+    /// True if quantities in the map fields of a struct are amounts of resources, which are rounded up to thousandths: in
+    /// the core group, all are.
+    pub fn holds_amounts_of_resources(&self) -> bool {
+        self.name.starts_with("io.k8s.api.core.v1.")
+    }
+
     /// Returns the value that the reference writes for an unset value of this type: for a struct the fields that are
     /// never left out, for times `null`, for quantities `"0"`.
     pub fn zero(&self) -> Value {

@@ -8,7 +8,7 @@ use crate::types::{Field, Scalar, Shape, Type, TypeId, TypeKind, TypeTable, writ
 
 /// A member of an object that is being written.
 #[derive(Clone, Copy)]
-pub struct Member<'v, 't> {
+pub(super) struct Member<'v, 't> {
     entry: &'v Entry,
     /// Its field; `None` if the type does not know it.
     field: Option<&'t Field>,
@@ -16,26 +16,27 @@ pub struct Member<'v, 't> {
 
 impl<'v, 't> Member<'v, 't> {
     /// Returns its name.
-    pub fn name(&self) -> &'v SmolStr {
+    pub(super) fn name(&self) -> &'v SmolStr {
         &self.entry.0
     }
 
     /// Returns its value.
-    pub fn value(&self) -> &'v Value {
+    pub(super) fn value(&self) -> &'v Value {
         &self.entry.1
     }
 
     /// Returns the shape of its values; `None` if the type does not know it.
-    pub fn shape(&self) -> Option<&'t Shape> {
+    pub(super) fn shape(&self) -> Option<&'t Shape> {
         self.field.map(|field| &field.shape)
     }
 
-    fn place(&self) -> u16 {
-        self.field.map_or(u16::MAX, |field| field.place)
+    /// Returns the index of its field in the order of the type, which is behind all fields for other members.
+    pub(super) fn place(&self) -> u16 {
+        self.field.map_or(NO_PLACE, |field| field.place)
     }
 
     /// Appends the name and a colon.
-    pub(crate) fn write_name(&self, out: &mut Vec<u8>) {
+    pub(super) fn write_name(&self, out: &mut Vec<u8>) {
         match self.field {
             // Names of fields need no escaping.
             Some(_) => json::write_plain_string(self.name(), out),
@@ -45,21 +46,42 @@ impl<'v, 't> Member<'v, 't> {
     }
 }
 
-/// The members of a struct; most have no more than these.
-pub type Members<'v, 't> = SmallVec<[Member<'v, 't>; 16]>;
+/// Place of members that the type does not know.
+pub(super) const NO_PLACE: u16 = u16::MAX;
 
 /// Returns the members of `map`, which is a value of the struct `of`, in the order of the type's fields. Unknown
-/// members are last, sorted by name.
-pub fn members<'v, 't>(of: &'t Type, map: &'v Map) -> Members<'v, 't> {
-    let mut from = 0;
-    let member = |entry: &'v Entry| Member {
-        entry,
-        field: of.field_behind(&mut from, &entry.0),
-    };
-    let mut members: Members<'v, 't> = map.iter().map(member).collect();
-    // The sort is stable: members without a position stay sorted by name.
-    members.sort_by_key(Member::place);
-    members
+/// members are last, sorted by name. All are unknown without a type.
+pub(super) fn members<'v, 't>(of: Option<&'t Type>, map: &'v Map) -> impl Iterator<Item = Member<'v, 't>> {
+    let (fields, entries) = (of.map_or(&[][..], Type::fields), &map[..]);
+    // The place of the field, its index among the fields, and the index of the entry, so that numbers are sorted.
+    let mut order: SmallVec<[u64; 16]> = SmallVec::with_capacity(map.len());
+    let (mut from, mut last, mut is_sorted) = (0, 0, true);
+    for (at, (name, _)) in (0_u64..).zip(map) {
+        let (place, index) = match of.map(|of| of.position(from, name)) {
+            Some(Ok(index)) => {
+                from = index + 1;
+                (fields.get(index).map_or(NO_PLACE, Field::place), index as u16)
+            }
+            Some(Err(next)) => {
+                from = next;
+                (NO_PLACE, NO_PLACE)
+            }
+            None => (NO_PLACE, NO_PLACE),
+        };
+        let key = u64::from(place) << 48 | u64::from(index) << 32 | at;
+        is_sorted &= last <= key;
+        last = key;
+        order.push(key);
+    }
+    if !is_sorted {
+        order.sort_unstable();
+    }
+    order.into_iter().filter_map(move |key| {
+        Some(Member {
+            entry: entries.get((key & 0xFFFF_FFFF) as usize)?,
+            field: fields.get((key >> 32 & 0xFFFF) as usize),
+        })
+    })
 }
 
 /// Appends the compact JSON of `value`, whose type is `shape`, to `out`.
@@ -67,7 +89,7 @@ pub fn write_json(table: &TypeTable, shape: Option<&Shape>, value: &Value, out: 
     match (shape, value) {
         (Some(Shape::Ref(id)), Value::Map(map)) if !table.get(*id).fields().is_empty() => {
             out.push(b'{');
-            for (at, member) in members(table.get(*id), map).iter().enumerate() {
+            for (at, member) in members(Some(table.get(*id)), map).enumerate() {
                 if at > 0 {
                     out.push(b',');
                 }

@@ -24,6 +24,12 @@ const LOOK: usize = 64;
 /// The time that a list works before it yields.
 const SLICE: Duration = Duration::from_micros(100);
 
+/// Size of the objects after which a list reads the clock.
+const CHECK_BYTES: usize = 8 << 10;
+
+/// Size that counts for an object which is smaller.
+const MIN_OBJECT_BYTES: usize = 512;
+
 /// The objects of a list, read one after the other.
 #[derive(Default)]
 pub(crate) struct ListItems {
@@ -254,18 +260,20 @@ impl ListItems {
     /// # Errors
     /// 500 if its conversion webhook fails.
     pub(crate) async fn next(&mut self, turn: &mut TimeSlice) -> Result<Option<ListItem>, ApiError> {
+        turn.end_after_work().await;
         loop {
-            turn.end_if_due().await;
             if self.conversion.is_some() {
                 self.convert_front().await?;
             }
             if let Some(item) = self.found.pop_front() {
                 self.tally.add_returned();
+                turn.count(item.entry.length());
                 return Ok(Some(item));
             }
             if !self.look().await? {
                 return Ok(None);
             }
+            turn.end_if_due().await;
         }
     }
 }
@@ -302,21 +310,42 @@ async fn select(
     Ok(items)
 }
 
-/// The start of the current time slice of a list.
-pub(crate) struct TimeSlice(Instant);
+/// The current time slice of a list, and the work since the clock was last read.
+pub(crate) struct TimeSlice {
+    start: Instant,
+    /// Bytes of the objects that were returned since then.
+    unchecked: usize,
+}
 
 impl Default for TimeSlice {
     fn default() -> Self {
-        Self(Instant::now())
+        Self {
+            start: Instant::now(),
+            unchecked: 0,
+        }
     }
 }
 
 impl TimeSlice {
+    /// Counts an object that is written next. The clock is read only after several small objects, because reading it takes
+    /// as long as writing one.
+    fn count(&mut self, bytes: usize) {
+        self.unchecked = self.unchecked.saturating_add(bytes.max(MIN_OBJECT_BYTES));
+    }
+
+    /// Yields to other tasks if the time slice is over. Returns at once after little work.
+    async fn end_after_work(&mut self) {
+        if self.unchecked >= CHECK_BYTES {
+            self.end_if_due().await;
+        }
+    }
+
     /// Yields to other tasks if the time slice is over.
     pub(crate) async fn end_if_due(&mut self) {
-        if self.0.elapsed() >= SLICE {
+        self.unchecked = 0;
+        if self.start.elapsed() >= SLICE {
             tokio::task::yield_now().await;
-            self.0 = Instant::now();
+            self.start = Instant::now();
         }
     }
 }

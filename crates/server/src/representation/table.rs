@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use holdfast_resource::table::Column;
+use holdfast_resource::table::{Column, ColumnPaths};
 use holdfast_schema::types::TypeTable;
 use holdfast_value::json::Selected;
 use holdfast_value::{Value, json};
@@ -24,8 +24,17 @@ pub(crate) struct Rows {
     version: MetaVersion,
     include: IncludeObject,
     now: SystemTime,
-    /// The parts of an object that are read if its metadata is available as JSON; `None` if the whole object is read.
-    selected: Option<Selected>,
+    reading: RowReading,
+}
+
+/// Part of a stored object that is read for its row.
+enum RowReading {
+    /// The whole object.
+    Whole,
+    /// The fields that cells read, as a tree. The metadata is copied.
+    Fields(Selected),
+    /// The values at the paths of the cells, without a tree. The metadata is copied.
+    Values(ColumnPaths),
 }
 
 impl Rows {
@@ -40,7 +49,7 @@ impl Rows {
             types: Arc::clone(&context.types),
             requested: requested.clone(),
             version,
-            selected: None,
+            reading: RowReading::Whole,
             include,
             now: context.shared.clock.now(),
         }
@@ -48,7 +57,7 @@ impl Rows {
 
     /// Returns the same settings for many stored objects, of which only the fields of rows are read.
     pub(crate) fn of_stored(mut self) -> Self {
-        self.selected = selected(&self.requested, self.include);
+        self.reading = RowReading::new(&self.requested, self.include);
         self
     }
 
@@ -57,6 +66,9 @@ impl Rows {
     /// # Errors
     /// 500 if it cannot be converted.
     pub(crate) fn row_of_stored(&self, entry: &Entry, bytes: &mut Vec<u8>) -> Result<(), ApiError> {
+        if self.row_of_values(entry, bytes).is_some() {
+            return Ok(());
+        }
         if let Some((tree, metadata)) = self.cut(entry) {
             return self.row(Tree::Converted(&tree), Some(&metadata), bytes);
         }
@@ -64,20 +76,43 @@ impl Rows {
         self.row(Tree::Stored(&objects::tree(entry)), metadata.as_deref(), bytes)
     }
 
+    /// Writes the row of a stored object from the values of its cells. Returns `None` and writes nothing if these do not
+    /// suffice.
+    fn row_of_values(&self, entry: &Entry, bytes: &mut Vec<u8>) -> Option<()> {
+        let RowReading::Values(paths) = &self.reading else {
+            return None;
+        };
+        let text = self.requested_text(entry)?;
+        let columns = self.requested.columns();
+        let mut values = Vec::with_capacity(columns.len());
+        let metadata = paths.read(text, &mut values)?;
+        let metadata = text.get(metadata?).filter(|text| text.first() == Some(&b'{'))?;
+        write_cells(paths.cells(columns, &values, self.now), bytes);
+        bytes.extend_from_slice(b",\"object\":");
+        match self.include {
+            IncludeObject::Metadata => {
+                let metadata = self.requested.reduced_text(metadata);
+                write_partial(&self.types, &Value::Null, Some(&metadata), self.version, bytes);
+            }
+            _ => bytes.extend_from_slice(b"null"),
+        }
+        bytes.push(b'}');
+        Some(())
+    }
+
     /// Returns the part of a stored object from which its row is made, and its metadata as JSON; `None` if the whole
     /// object is needed.
     fn cut<'e>(&self, entry: &'e Entry) -> Option<(Value, Cow<'e, [u8]>)> {
-        let (selected, requested) = (self.selected.as_ref()?, &self.requested);
-        let bytes = entry.bytes();
-        let takes_whole = !requested.is_stored_so(entry)
-            || entry.known_index().is_some_and(Index::is_remembered)
-            || !objects::is_of_version(bytes, &requested.kind, &requested.api_version);
-        if takes_whole {
+        let RowReading::Fields(selected) = &self.reading else {
+            return None;
+        };
+        if entry.known_index().is_some_and(Index::is_remembered) {
             return None;
         }
+        let bytes = self.requested_text(entry)?;
         let (tree, metadata) = json::parse_selected_with_range(bytes, selected, "metadata")?;
         // The answer's metadata lack these annotations, so the stored JSON cannot be used.
-        let hidden = requested.resource.capabilities.rows.hidden_annotations;
+        let hidden = self.requested.resource.capabilities.rows.hidden_annotations;
         if hidden
             .iter()
             .any(|name| tree.at(&["metadata", "annotations", name]).is_some())
@@ -85,7 +120,16 @@ impl Rows {
             return None;
         }
         let metadata = bytes.get(metadata?).filter(|text| text.first() == Some(&b'{'))?;
-        Some((tree, requested.reduced_text(metadata)))
+        Some((tree, self.requested.reduced_text(metadata)))
+    }
+
+    /// Returns the JSON of a stored object if it is that of the requested version.
+    fn requested_text<'e>(&self, entry: &'e Entry) -> Option<&'e [u8]> {
+        let requested = &self.requested;
+        let bytes = entry.bytes();
+        let is_as_requested =
+            requested.is_stored_so(entry) && objects::is_of_version(bytes, &requested.kind, &requested.api_version);
+        is_as_requested.then_some(bytes)
     }
 
     /// Returns the `apiVersion` of the table.
@@ -115,14 +159,8 @@ impl Rows {
     /// 500 if it cannot be converted.
     pub(crate) fn row(&self, tree: Tree<'_>, metadata: Option<&[u8]>, bytes: &mut Vec<u8>) -> Result<(), ApiError> {
         let object = self.requested.summarized(tree)?;
-        bytes.extend_from_slice(b"{\"cells\":[");
-        for (at, column) in self.requested.columns().iter().enumerate() {
-            if at > 0 {
-                bytes.push(b',');
-            }
-            json::write(&column.cell(&object, self.now), bytes);
-        }
-        bytes.push(b']');
+        let columns = self.requested.columns().iter();
+        write_cells(columns.map(|column| column.cell(&object, self.now)), bytes);
         let conditions = self.requested.resource.capabilities.rows.conditions;
         if let Some(conditions) = conditions.and_then(|conditions| (conditions.of)(&object)) {
             bytes.extend_from_slice(b",\"conditions\":");
@@ -152,21 +190,44 @@ impl Rows {
     }
 }
 
-/// Returns the fields that rows read from objects in addition to their metadata.
-fn selected(requested: &RequestedVersion, include: IncludeObject) -> Option<Selected> {
-    if include == IncludeObject::Whole {
-        return None;
+impl RowReading {
+    /// Returns the part that rows with this object part need.
+    fn new(requested: &RequestedVersion, include: IncludeObject) -> Self {
+        let rows = &requested.resource.capabilities.rows;
+        let columns = requested.columns();
+        if include == IncludeObject::Whole {
+            return Self::Whole;
+        }
+        if rows.hidden_annotations.is_empty()
+            && rows.conditions.is_none()
+            && let Some(paths) = ColumnPaths::new(columns)
+        {
+            return Self::Values(paths);
+        }
+        let mut selected = Selected::nothing();
+        for name in rows.hidden_annotations {
+            selected.add(["metadata", "annotations", name].into_iter());
+        }
+        if let Some(conditions) = rows.conditions {
+            selected.add(conditions.read.iter().copied());
+        }
+        match columns.iter().all(|column| column.select(&mut selected)) {
+            true => Self::Fields(selected),
+            false => Self::Whole,
+        }
     }
-    let rows = &requested.resource.capabilities.rows;
-    let mut selected = Selected::nothing();
-    for name in rows.hidden_annotations {
-        selected.add(["metadata", "annotations", name].into_iter());
+}
+
+/// Begins a row with its cells.
+fn write_cells(cells: impl Iterator<Item = Value>, bytes: &mut Vec<u8>) {
+    bytes.extend_from_slice(b"{\"cells\":[");
+    for (at, cell) in cells.enumerate() {
+        if at > 0 {
+            bytes.push(b',');
+        }
+        json::write(&cell, bytes);
     }
-    if let Some(conditions) = rows.conditions {
-        selected.add(conditions.read.iter().copied());
-    }
-    let known = requested.columns().iter().all(|column| column.select(&mut selected));
-    known.then_some(selected)
+    bytes.push(b']');
 }
 
 /// The bytes before the first row.

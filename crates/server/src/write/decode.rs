@@ -134,6 +134,7 @@ impl Address<'_> {
         // YAML is converted to a map sorted by key; JSON keeps the order of its text.
         let provenance = match format {
             Format::Json => Provenance::from_json(bytes),
+            Format::Protobuf => Provenance::from_message(),
             _ => Provenance::from_body(),
         };
         match read_as_stated(content, &stated, self.types.kinds, kind_type, provenance).map_err(reject)? {

@@ -7,6 +7,7 @@
 
 mod indent;
 mod layout;
+mod paths;
 mod places;
 mod read;
 mod scan;
@@ -26,6 +27,7 @@ pub use crate::growth::string_length;
 pub use crate::number::write_float;
 pub use indent::Indenter;
 pub use layout::{Layout, MAX_LAYOUT_BYTES};
+pub use paths::{PathSet, PathValue, read_paths};
 pub use places::{number_behind, places};
 pub(crate) use read::{Dialect, Reader};
 pub use read::{plain_run, unescape};

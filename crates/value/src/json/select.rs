@@ -166,18 +166,23 @@ fn read_members(
 
 /// Bit set of the selected members of a map that were not found yet. If there are more members than bits, some always
 /// count as missing.
-struct Missing(u64);
+pub(super) struct Missing(u64);
 
 impl Missing {
-    fn for_members(members: usize) -> Self {
+    pub(super) fn for_members(members: usize) -> Self {
         Self(1_u64.checked_shl(members as u32).map_or(u64::MAX, |bit| bit - 1))
     }
 
-    fn found(&mut self, at: usize) {
-        self.0 &= !1_u64.checked_shl(at as u32).unwrap_or_default();
+    /// Returns false if the member was found before.
+    pub(super) fn found(&mut self, at: usize) -> bool {
+        // Members without a bit are always missing.
+        let bit = 1_u64.checked_shl(at as u32).unwrap_or_default();
+        let is_new = bit == 0 || self.0 & bit != 0;
+        self.0 &= !bit;
+        is_new
     }
 
-    fn is_nothing(&self) -> bool {
+    pub(super) fn is_nothing(&self) -> bool {
         self.0 == 0
     }
 }
@@ -198,13 +203,13 @@ fn read_items(reader: &mut Reader<'_>, members: &[(SmolStr, Selected)]) -> Optio
 }
 
 /// Consumes `byte` if it is next, and the space after it.
-fn skip(reader: &mut Reader<'_>, byte: u8) {
+pub(super) fn skip(reader: &mut Reader<'_>, byte: u8) {
     reader.take(byte);
     reader.skip_space();
 }
 
 /// Consumes the comma before another member; without a comma the container must end.
-fn separate(reader: &mut Reader<'_>, end: u8) -> Option<()> {
+pub(super) fn separate(reader: &mut Reader<'_>, end: u8) -> Option<()> {
     match reader.peek()? {
         b',' => {
             skip(reader, b',');
