@@ -238,8 +238,9 @@ impl<'a> Run<'a> {
         check_namespace(&mut object, &target.namespace)?;
         metadata::wipe(&mut object);
         let snapshot = self.now.clone();
-        let lookup = lookup(self.context, &target.registry, &snapshot);
-        let stage = stage(self.context, target, &lookup);
+        let context = self.context;
+        let lookup = lookup(context, &target.registry, &snapshot);
+        let stage = stage(context, target, &lookup);
         let staged = stage.create(object).await?;
         check_has_no_version(&staged.object)?;
         let name = metadata::name(&staged.object);
@@ -265,8 +266,9 @@ impl<'a> Run<'a> {
     async fn update(&mut self, target: &Target, change: &Change) -> Result<(), ApiError> {
         let key = target.key(&target.name);
         let snapshot = self.now.clone();
-        let lookup = lookup(self.context, &target.registry, &snapshot);
-        let stage = stage(self.context, target, &lookup);
+        let context = self.context;
+        let lookup = lookup(context, &target.registry, &snapshot);
+        let stage = stage(context, target, &lookup);
         let entry = self.base.get(key.as_bytes()).cloned();
         let existing = match &entry {
             Some(entry) => Some(stored_object(target, entry)?),
@@ -298,8 +300,9 @@ impl<'a> Run<'a> {
             return Err(ApiError::not_found(&target.resource.group_resource(), &target.name));
         };
         let snapshot = self.now.clone();
-        let lookup = lookup(self.context, &target.registry, &snapshot);
-        let stage = stage(self.context, target, &lookup);
+        let context = self.context;
+        let lookup = lookup(context, &target.registry, &snapshot);
+        let stage = stage(context, target, &lookup);
         let existing = stored_object(target, &entry)?;
         let staged = stage.delete(options, &existing).await?;
         match staged.write {

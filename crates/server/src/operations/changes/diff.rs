@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
 use holdfast_resource::{Verb, convert};
-use holdfast_schema::FieldPath;
-use holdfast_schema::metadata::validate_field_manager;
 use holdfast_value::{Value, json};
 use holdfast_writes::{ApplyOptions, Change, FieldChange, Target, WriteOptions, given_up_fields};
 use http::StatusCode;
@@ -26,6 +26,7 @@ use crate::http::response::{self, Response};
 use crate::http::status::{FieldConflicts, bounded};
 use crate::objects::{self, Entry};
 use crate::runtime::long_work;
+use crate::wire::body::RequestBody;
 use crate::write::{self, WriteResult};
 
 /// Kind of the document.
@@ -58,15 +59,11 @@ pub(super) fn is_watch(query: &Query) -> bool {
 ///
 /// # Errors
 /// 400 or 413 if the document is invalid; errors of single objects are in the answer.
-pub(super) async fn create(context: &Arc<Context>, incoming: Incoming) -> Result<Response, ApiError> {
+pub(super) async fn create(context: &Arc<Context>, mut incoming: Incoming) -> Result<Response, ApiError> {
     let form = incoming.negotiated.document()?;
     let format = body_format(&incoming.headers, false)?;
-    let mut incoming = incoming;
-    let body = std::mem::replace(
-        &mut incoming.body,
-        crate::wire::body::RequestBody::from_bytes(Vec::new()),
-    );
-    let body = body.read().await?;
+    let unread = std::mem::replace(&mut incoming.body, RequestBody::from_bytes(Bytes::new()));
+    let body = unread.read().await?;
     long_work::begins(body.len()).await;
     let document = document::parse(&body, format, KIND)?;
     drop(body);
@@ -119,18 +116,23 @@ impl DiffRequests {
         if self.count() >= MANY_OBJECTS {
             long_work::begins(usize::MAX).await;
         }
-        let diffs = (0..self.count()).map(|index| async move {
-            tokio::task::yield_now().await;
-            self.diff(index).await
-        });
+        let waiting: Vec<BoxFuture<'_, ObjectDiff>> = (0..self.count())
+            .map(|index| Box::pin(self.diff_in_turn(index)) as BoxFuture<'_, ObjectDiff>)
+            .collect();
         let mut all = Vec::with_capacity(self.count());
         let mut left = MAX_ANSWER_BYTES;
-        let mut diffs = std::pin::pin!(futures_util::stream::iter(diffs).buffered(CONCURRENT_APPLIES));
+        let mut diffs = futures_util::stream::iter(waiting).buffered(CONCURRENT_APPLIES);
         while let Some(mut diff) = diffs.next().await {
             left = diff.truncate(left);
             all.push(diff);
         }
         all
+    }
+
+    /// Returns the diff of the object at this position, after other requests had a turn.
+    async fn diff_in_turn(&self, index: usize) -> ObjectDiff {
+        tokio::task::yield_now().await;
+        self.diff(index).await
     }
 
     /// Returns the diff of the object at this position.
@@ -212,14 +214,9 @@ impl DiffRequests {
         applied: WriteResult,
     ) -> Result<(), ApiError> {
         let context = &self.requester.context;
-        let callers = context.write.as_ref();
-        let requested = async |object: Value| {
-            let converted = convert::to_requested(callers, &target.resource, object, &target.api_version).await;
-            converted.map_err(ApiError::from)
-        };
-        let after = requested(applied.object.tree()).await?;
+        let after = self.requested(target, applied.object.tree()).await?;
         let before = match existing {
-            Some(entry) => requested(objects::tree_or_rejection(entry)?).await?,
+            Some(entry) => self.requested(target, objects::tree_or_rejection(entry)?).await?,
             None => identity(&after),
         };
         diff.warnings = applied.warnings;
@@ -237,6 +234,13 @@ impl DiffRequests {
         let given_up = given_up.map_err(|error| ApiError::unclassified(error.to_string()))?;
         diff.given_up = given_up.iter().map(ToString::to_string).collect();
         Ok(())
+    }
+
+    /// Converts a stored object to the version of its manifest.
+    async fn requested(&self, target: &Target, object: Value) -> Result<Value, ApiError> {
+        let callers = self.requester.context.write.as_ref();
+        let converted = convert::to_requested(callers, &target.resource, object, &target.api_version).await;
+        Ok(converted?)
     }
 
     /// Returns the key of the object at this position in the store; `None` if it cannot be determined.

@@ -113,14 +113,14 @@ impl Requester {
         if !is_stored || served.version().kind_type.kind() != subject.kind {
             return None;
         }
-        let namespace = match (resource.namespaced(), subject.namespace.as_str()) {
-            (true, "") => &self.namespace,
-            (true, namespace) => &SmolStr::new(namespace),
-            (false, _) => &SmolStr::default(),
+        let namespace = match (resource.namespaced(), subject.namespace.is_empty()) {
+            (true, true) => self.namespace.clone(),
+            (true, false) => subject.namespace.clone(),
+            (false, _) => SmolStr::default(),
         };
         let api_version = &served.version().api_version;
         let mut target =
-            Target::new(registry, resource, api_version, "", &self.user, self.now).at(namespace, &subject.name);
+            Target::new(registry, resource, api_version, "", &self.user, self.now).at(&namespace, &subject.name);
         target.writer.internal = self.is_internal;
         target.writer.manager = manager_name(&options.field_manager, &self.user_agent);
         target.request = WriteRequest {

@@ -38,8 +38,8 @@ const MANY_OPERATIONS: usize = 20;
 pub(super) async fn create(context: &Arc<Context>, mut incoming: Incoming) -> Result<Response, ApiError> {
     let form = incoming.negotiated.document()?;
     let format = body_format(&incoming.headers, false)?;
-    let body = std::mem::replace(&mut incoming.body, RequestBody::from_bytes(Bytes::new()));
-    let body = body.read().await?;
+    let unread = std::mem::replace(&mut incoming.body, RequestBody::from_bytes(Bytes::new()));
+    let body = unread.read().await?;
     long_work::begins(body.len()).await;
     let dry_run = CreateOptions::parse(&incoming.info.query)?.write.dry_run;
     let document = document::parse(&body, format, KIND)?;
@@ -76,9 +76,9 @@ pub(super) async fn create(context: &Arc<Context>, mut incoming: Incoming) -> Re
         Some(index) => at_operation(failed.error, index),
         None => failed.error,
     })?;
-    let answer = TransactionDocument::new(dry_run, &operations, &results);
-    let mut answer = response::document(context.messages(), StatusCode::CREATED, &form, &answer)?;
-    let warnings: Vec<String> = results.into_iter().flat_map(|result| result.warnings).collect();
+    let warnings: Vec<String> = results.iter().flat_map(|result| result.warnings.iter().cloned()).collect();
+    let document = TransactionDocument::new(dry_run, &operations, &results);
+    let mut answer = response::document(context.messages(), StatusCode::CREATED, &form, &document)?;
     response::add_warnings(answer.headers_mut(), &warnings);
     Ok(answer)
 }
