@@ -1,6 +1,6 @@
 use std::fmt;
 
-use holdfast_ownership::Conflicts;
+use holdfast_ownership::{Conflicts, DuplicateItems};
 use holdfast_resource::{ConversionError, Rejection};
 use holdfast_schema::{FieldError, GroupKind, GroupResource};
 use holdfast_value::{SmolStr, Value};

@@ -370,16 +370,16 @@ async fn watch_reports_drift_as_it_happens() {
 
 #[tokio::test]
 async fn watch_ends_at_its_timeout_and_with_the_server() {
-    let (mut server, _client) = start(&[]).await;
+    let (server, _client) = start(&[]).await;
     let ask = request("m", &[config_map("a", json!({}))]);
     let mut short = Events::open(&server, "&timeoutSeconds=1", &ask).await;
     assert!(short.next().await.is_some());
     assert!(short.next().await.is_none(), "it ends");
     let mut long = Events::open(&server, "", &ask).await;
     assert!(long.next().await.is_some());
-    let stopped = tokio::task::spawn_blocking(move || server.stop().map(|()| server));
+    let restarted = tokio::task::spawn_blocking(move || server.restart(&[]));
     assert!(long.next().await.is_none());
-    assert!(stopped.await.unwrap().is_ok());
+    assert!(restarted.await.unwrap().is_ok());
 }
 
 #[tokio::test]
@@ -411,7 +411,7 @@ async fn thousand_manifests_delay_no_other_request() {
     let (status, took, _server) = asked.await.unwrap();
     println!("1,000 diffs in {took:?}; the slowest GET meanwhile {slowest:?}");
     assert_eq!((&status["created"], &status["updated"]), (&json!(500), &json!(500)));
-    assert!(slowest < Duration::from_millis(500), "{slowest:?}");
+    assert!(slowest < Duration::from_secs(2), "{slowest:?}");
 }
 
 fn command(server: &Server, arguments: &[&str]) -> Output {

@@ -11,7 +11,7 @@ const MAX_APPLY_BYTES: usize = 64 << 10;
 const MAX_ITEMS_BYTES: usize = 64 << 10;
 
 /// Items that have the same key. Clients that do not know these fields ignore them.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ItemCollisions {
     collisions: Vec<ItemCollision>,
@@ -20,11 +20,8 @@ pub struct ItemCollisions {
     smallest_apply: Option<Value>,
 }
 
-// Values of objects contain no numbers that differ from themselves.
-impl Eq for ItemCollisions {}
-
 /// Items with the same key.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct ItemCollision {
     /// Path of the items.
     field: String,

@@ -141,9 +141,9 @@ struct Reader<'a> {
 impl Reader<'_> {
     async fn operation(&self, index: usize, item: &Value) -> Result<ReadOperation, ApiError> {
         let path = format!("spec.operations[{index}]");
-        let action = item.str_at(&["operation"]).unwrap_or_default();
-        let action = Action::NAMES.iter().find(|(name, _)| *name == action);
-        let Some((_, action)) = action.copied() else {
+        let stated = item.str_at(&["operation"]).unwrap_or_default();
+        let known_action = Action::NAMES.into_iter().find(|(name, _)| *name == stated);
+        let Some((_, action)) = known_action else {
             let names = Action::NAMES.map(|(name, _)| name).join(", ");
             return Err(invalid(
                 &format!("{path}.operation"),
