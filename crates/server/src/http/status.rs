@@ -356,14 +356,11 @@ impl ApiError {
     /// reference.
     pub fn to_json(&self) -> Vec<u8> {
         // Text and numbers always have a JSON form.
-        let text = match self.0.details.as_ref().filter(|details| !details.conflicts.is_empty()) {
+        let text = match self.0.details.as_ref().filter(|details| details.has_own_fields()) {
             None => serde_json::to_vec(&self.document()),
             Some(details) => {
                 let mut plain = self.clone();
-                plain.0.details = Some(Details {
-                    conflicts: FieldConflicts::default(),
-                    ..details.clone()
-                });
+                plain.0.details = Some(details.without_own_fields());
                 serde_json::to_vec(&plain.document())
             }
         };

@@ -88,6 +88,21 @@ impl Details {
         "smallestApply",
     ];
 
+    /// True if there are fields that the reference does not have.
+    pub(super) fn has_own_fields(&self) -> bool {
+        !self.conflicts.is_empty() || self.operation_index.is_some() || self.duplicates.is_some()
+    }
+
+    /// Returns the details with the fields of the reference only.
+    pub(super) fn without_own_fields(&self) -> Self {
+        Self {
+            operation_index: None,
+            duplicates: None,
+            conflicts: FieldConflicts::default(),
+            ..self.clone()
+        }
+    }
+
     pub(crate) fn new(resource: &GroupResource, name: &str) -> Self {
         Self {
             name: name.to_owned(),

@@ -76,7 +76,10 @@ pub(super) async fn create(context: &Arc<Context>, mut incoming: Incoming) -> Re
         Some(index) => at_operation(failed.error, index),
         None => failed.error,
     })?;
-    let warnings: Vec<String> = results.iter().flat_map(|result| result.warnings.iter().cloned()).collect();
+    let warnings: Vec<String> = results
+        .iter()
+        .flat_map(|result| result.warnings.iter().cloned())
+        .collect();
     let document = TransactionDocument::new(dry_run, &operations, &results);
     let mut answer = response::document(context.messages(), StatusCode::CREATED, &form, &document)?;
     response::add_warnings(answer.headers_mut(), &warnings);
