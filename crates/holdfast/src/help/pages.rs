@@ -94,7 +94,7 @@ const SERVER: CommandPage = CommandPage {
 };
 
 /// All pages.
-const PAGES: [CommandPage; 16] = [
+const PAGES: [CommandPage; 17] = [
     CommandPage {
         command: "",
         environment: &[KUBECONFIG, LOG, ENVTEST_CONTROLLERS],

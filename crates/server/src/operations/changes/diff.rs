@@ -370,13 +370,32 @@ struct FieldDiff {
     after_truncated: Option<String>,
 }
 
+/// Adds the diffs of a field: of the leaves of a map that is added or removed, otherwise of the whole field.
+fn add_diffs(field: String, before: Option<&Value>, after: Option<&Value>, diffs: &mut Vec<FieldDiff>) {
+    let map = match (before, after) {
+        (None, Some(Value::Map(map))) | (Some(Value::Map(map)), None) => Some(map),
+        _ => None,
+    };
+    // An item of a list is one field.
+    let Some(map) = map.filter(|map| !map.is_empty() && !field.ends_with(']')) else {
+        return diffs.push(FieldDiff::new(field, before, after));
+    };
+    for (name, value) in map {
+        let below = format!("{field}.{name}");
+        match after {
+            Some(_) => add_diffs(below, None, Some(value), diffs),
+            None => add_diffs(below, Some(value), None, diffs),
+        }
+    }
+}
+
 impl FieldDiff {
-    fn new(change: &FieldChange) -> Self {
-        let (before, before_truncated) = bounded(change.before.as_ref());
-        let (after, after_truncated) = bounded(change.after.as_ref());
+    fn new(field: String, before_value: Option<&Value>, after_value: Option<&Value>) -> Self {
+        let (before, before_truncated) = bounded(before_value);
+        let (after, after_truncated) = bounded(after_value);
         Self {
-            field: change.path.to_string(),
-            change: match (&change.before, &change.after) {
+            field,
+            change: match (before_value, after_value) {
                 (None, _) => "Added",
                 (_, None) => "Removed",
                 _ => "Changed",
@@ -402,11 +421,16 @@ impl FieldDiff {
 impl ObjectDiff {
     fn add_fields(&mut self, changes: &[FieldChange]) {
         (self.fields, self.fields_omitted, self.length) = (Vec::new(), 0, 0);
+        let mut diffs = Vec::new();
         for change in changes {
-            let field = FieldDiff::new(change);
+            let FieldChange { path, before, after } = change;
+            add_diffs(path.to_string(), before.as_ref(), after.as_ref(), &mut diffs);
+        }
+        let count = diffs.len();
+        for field in diffs {
             let length = self.length + field.length();
             if length > MAX_OBJECT_BYTES {
-                self.fields_omitted = changes.len() - self.fields.len();
+                self.fields_omitted = count - self.fields.len();
                 return;
             }
             self.length = length;
