@@ -19,6 +19,7 @@ use crate::authentication::AuthenticationFlags;
 use crate::authorization::AuthorizationFlags;
 use crate::controllers::ControllerFlags;
 use crate::copy::CopyFlags;
+use crate::diff::DiffFlags;
 use crate::documents::{CompletionFlags, ManFlags, ReferenceFlags};
 use crate::election::ElectionFlags;
 use crate::endpoints::EndpointFlags;
@@ -81,6 +82,8 @@ pub(crate) enum Command {
     /// Serves the page on the loopback address until it is interrupted, and passes its requests on with the credentials of the
     /// kubeconfig. The server may be any Kubernetes server.
     Ui(Box<PageFlags>),
+    /// Show what an apply of manifests would change.
+    Diff(Box<DiffFlags>),
     /// Check that a server is ready, and fail if it is not.
     Ready(Box<ReadyFlags>),
     /// Save, restore and verify snapshots of an embedded store.
@@ -393,6 +396,12 @@ pub(crate) struct Serve {
     /// Log format. JSON lines have the keys of kube-apiserver's
     #[arg(long, alias = "log-format", value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub(crate) logging_format: LogFormat,
+
+    /// Serve the API group holdfast.dev, which kube-apiserver does not have: diffs and transactions. Lists of API groups do
+    /// not name it
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set,
+          num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub(crate) holdfast_apis: bool,
 
     /// Endpoints for tests
     #[command(flatten)]

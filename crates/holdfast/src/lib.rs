@@ -22,6 +22,7 @@ mod compatible;
 mod connection;
 mod controllers;
 mod copy;
+mod diff;
 mod doctor;
 mod documents;
 mod election;

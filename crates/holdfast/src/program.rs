@@ -12,7 +12,7 @@ use crate::envtest::Role;
 use crate::flags::{Arguments, Command};
 use crate::remote::{ObjectFlags, ReadyFlags};
 use crate::terminal::printable_text;
-use crate::{apply, blame, check, copy, doctor, documents, envtest, page, remote, run, serve, snapshot};
+use crate::{apply, blame, check, copy, diff, doctor, documents, envtest, page, remote, run, serve, snapshot};
 
 /// Runs the binary: the server, or the command that its command line names.
 pub fn main() -> ExitCode {
@@ -28,6 +28,10 @@ pub fn main() -> ExitCode {
                 command: Some(Command::Run(flags)),
                 ..
             } => return run::run(*flags.0),
+            Arguments {
+                command: Some(Command::Diff(flags)),
+                ..
+            } => return diff::run(&flags),
             arguments => run_command(arguments),
         },
     };
@@ -61,8 +65,8 @@ fn run_command(arguments: Arguments) -> anyhow::Result<()> {
         Some(Command::Completions(flags)) => documents::completions(flags),
         Some(Command::Man(flags)) => documents::man(&flags),
         Some(Command::Reference(flags)) => documents::reference(flags),
-        // `main` and the parser have replaced the last two.
-        None | Some(Command::Run(_) | Command::Serve(_)) => serve::run(&arguments.serve),
+        // `main` and the parser have replaced the last three.
+        None | Some(Command::Diff(_) | Command::Run(_) | Command::Serve(_)) => serve::run(&arguments.serve),
     }
 }
 

@@ -329,6 +329,7 @@ impl Assembly<'_> {
             unsafe_deletion: features.has(Feature::AllowUnsafeMalformedObjectDeletion),
             cbor: features.has(Feature::CBORServingAndStorage),
             compress: features.has(Feature::APIResponseCompression),
+            own_apis: flags.holdfast_apis,
         }
     }
 

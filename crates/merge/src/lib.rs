@@ -65,5 +65,5 @@ pub use schema::{
     Type, TypeRef, TypeSpec, UNTYPED_ATOMIC,
 };
 pub use set::{FieldsError, Filter, Matcher, MemberMatcher, Paths, Set, fields_v1_source, fields_v1_text};
-pub use typed::{Comparison, Duplicates, KeyFields, Typed, ValidationError, ValidationErrors};
+pub use typed::{Comparison, Duplicates, KeyFields, RepeatedItems, Typed, ValidationError, ValidationErrors};
 pub use updater::{Applied, ApplyError, ConvertError, Converter, IdentityConverter, Updater, UpdaterBuilder};

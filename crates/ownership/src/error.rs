@@ -21,12 +21,40 @@ pub enum ApplyError {
     /// 400: a field cannot be unset.
     #[error("{0}")]
     Unset(String),
+    /// 500: items of the configuration have the same key.
+    #[error(transparent)]
+    Duplicates(Box<DuplicateItems>),
     /// 500: the existing object's `managedFields` cannot be read.
     #[error("failed to decode managed fields: {0}")]
     Decode(#[from] DecodeError),
     /// 500: the configuration or the existing object does not fit its type, or cannot be converted.
     #[error("{0}")]
     Failed(String),
+}
+
+/// Items of a configuration that have the same key in an associative list, so that nobody can own them separately.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{message}")]
+pub struct DuplicateItems {
+    /// Message of the reference.
+    pub message: String,
+    /// Keys that occur more than once.
+    pub collisions: Vec<Collision>,
+    /// Configuration with the first of the items of each key.
+    pub smallest: Value,
+}
+
+/// Items with the same key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Collision {
+    /// Path of the items: `.spec.ports[port=53,protocol="TCP"]`.
+    pub path: String,
+    /// Positions of the items in the list.
+    pub positions: Vec<usize>,
+    /// The items.
+    pub items: Vec<Value>,
+    /// Managers that own the existing item with this key, as messages name them.
+    pub managers: Vec<String>,
 }
 
 /// Field that the apply would change and that another manager owns.

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use holdfast_gotext::time::{Precision, Timestamp as GoTime};
 use holdfast_merge::{
-    Applied as Merged, ApplyError as MergeError, Conflict as MergeConflict, Conflicts as MergeConflicts,
+    Applied as Merged, ApplyError as MergeError, Conflict as MergeConflict, Conflicts as MergeConflicts, RepeatedItems,
 };
 use holdfast_merge::{
     Duplicates, Filter, Managers, Path, Schema, Set, TypeRef, Typed, Updater, UpdaterBuilder, VersionedSet,
@@ -15,6 +15,7 @@ use holdfast_value::{SmolStr, Value};
 
 use crate::cap::cap_updates;
 use crate::conflict_views::Views;
+use crate::duplicates;
 use crate::entry::{Entry, Operation, Source};
 use crate::error::{ApplyError, Conflict, ConflictDetails, Conflicts};
 use crate::last_applied;
@@ -243,12 +244,16 @@ impl FieldManager {
             managed = self.own_existing(&bare, managed, &now)?;
         }
         let existing_typed = self.trusted(bare)?;
-        let (config_typed, fields) = self.configuration(config.clone()).map_err(|message| {
-            ApplyError::Failed(format!(
-                "failed to create typed patch object ({}): {message}",
-                self.describe(config)
-            ))
-        })?;
+        let (config_typed, fields, repeated) = match self.configuration(config.clone()) {
+            Ok((typed, fields)) => (typed, fields, Vec::new()),
+            Err(message) => {
+                let message = format!(
+                    "failed to create typed patch object ({}): {message}",
+                    self.describe(config)
+                );
+                self.configuration_with_duplicates(message, config, options, &managed, own.as_ref())?
+            }
+        };
 
         // If no field is given up, the previous fields of the applier are not needed.
         let fields = fields.filter(|fields| self.keeps_all(fields, own.as_ref()));
@@ -296,6 +301,14 @@ impl FieldManager {
                 false => named(left, &managed, |_| None),
             };
             return Err(ApplyError::Conflicts(conflicts));
+        }
+        if !repeated.is_empty() {
+            let unmerged = || existing_typed.value().clone();
+            let mut object = merged.object.take().map_or_else(unmerged, Typed::into_value);
+            duplicates::add_to(&mut object, &repeated);
+            merged.object = (object != *existing_typed.value())
+                .then(|| self.trusted(object))
+                .transpose()?;
         }
         if let Some(why) = unreadable_time {
             return Err(ApplyError::Failed(format!(
@@ -580,6 +593,44 @@ impl FieldManager {
             .updater
             .configuration(value, schema, merge_type, &self.api_version, &self.unowned);
         configuration.map_err(|errors| errors.to_string())
+    }
+
+    /// Returns an invalid configuration with the first of the items of each key, if it is valid then, and the options allow
+    /// this.
+    ///
+    /// # Errors
+    /// [`ApplyError::Duplicates`] if the items are the only reason why the configuration is invalid and the options request
+    /// details, otherwise [`ApplyError::Failed`].
+    fn configuration_with_duplicates(
+        &self,
+        message: String,
+        config: &Value,
+        options: &ApplyOptions,
+        managed: &Managed,
+        own: Option<&Unread<'_>>,
+    ) -> Result<(Typed, Option<Value>, Vec<RepeatedItems>), ApplyError> {
+        if options.is_plain() {
+            return Err(ApplyError::Failed(message));
+        }
+        let (schema, merge_type) = self.merge_type().map_err(ApplyError::Failed)?;
+        let found = Typed::unchecked(config.clone(), schema, merge_type).unique_items();
+        let Some((unique, repeated)) = found.filter(|(_, repeated)| !repeated.is_empty()) else {
+            return Err(ApplyError::Failed(message));
+        };
+        let Ok((typed, fields)) = self.configuration(unique.value().clone()) else {
+            return Err(ApplyError::Failed(message));
+        };
+        if options.allow_duplicates {
+            return Ok((typed, fields, repeated));
+        }
+        let mut managed = managed.clone();
+        if let Some(own) = own {
+            managed
+                .0
+                .insert(own.entry.identifier(), own.clone().read(Source::Stored)?);
+        }
+        let error = duplicates::error(message, unique, repeated, &managed);
+        Err(ApplyError::Duplicates(Box::new(error)))
     }
 
     /// Types a stored object and its replacement.

@@ -13,8 +13,10 @@
 mod blame;
 mod cap;
 mod conflict_views;
+mod duplicates;
 mod entry;
 mod error;
+mod field_changes;
 mod field_manager;
 mod last_applied;
 mod lookup;
@@ -29,7 +31,8 @@ mod versions;
 
 pub use blame::{Blame, Owner, blame};
 pub use entry::{DecodeError, Operation};
-pub use error::{ApplyError, Conflict, ConflictDetails, Conflicts};
+pub use error::{ApplyError, Collision, Conflict, ConflictDetails, Conflicts, DuplicateItems};
+pub use field_changes::{FieldChange, changed_fields, given_up_fields};
 pub use field_manager::{Applied, FieldManager, FieldManagerBuilder};
 pub use holdfast_merge::{Path, PathElement, PathText, PathTextError};
 pub use last_applied::LAST_APPLIED;

@@ -35,6 +35,24 @@ pub(crate) fn value_at<'v>(object: &'v Value, path: &[PathElement]) -> Option<&'
     path.iter().try_fold(object, child)
 }
 
+/// Returns the value at `path` in `object` for modification.
+pub(crate) fn value_at_mut<'v>(object: &'v mut Value, path: &[PathElement]) -> Option<&'v mut Value> {
+    path.iter().try_fold(object, |value, element| match element {
+        PathElement::Field(name) => value.as_map_mut()?.get_mut(name),
+        _ => {
+            let at = position(value, element)?;
+            value.as_list_mut()?.make_mut().get_mut(at)
+        }
+    })
+}
+
+/// Returns the position of a list item.
+fn position(value: &Value, element: &PathElement) -> Option<usize> {
+    let wanted = child(value, element)?;
+    let mut items = value.as_list()?.iter();
+    items.position(|item| std::ptr::eq(item, wanted))
+}
+
 fn child<'v>(value: &'v Value, element: &PathElement) -> Option<&'v Value> {
     let items = || value.as_list().into_iter().flat_map(|list| list.iter());
     match element {

@@ -28,6 +28,7 @@ pub(crate) struct Record {
 }
 
 /// Entry of an object whose fields are not decoded yet.
+#[derive(Clone)]
 pub(crate) struct Unread<'v> {
     pub(crate) entry: Entry,
     pub(crate) value: &'v Value,

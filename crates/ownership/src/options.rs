@@ -16,6 +16,8 @@ pub struct ApplyOptions {
     pub unset: Vec<PathText>,
     /// True if conflicts contain the owners and values of their fields.
     pub conflict_details: bool,
+    /// True if the configuration may have several items with the same key in an associative list.
+    pub allow_duplicates: bool,
 }
 
 impl ApplyOptions {
@@ -29,7 +31,7 @@ impl ApplyOptions {
 
     /// True if the options are only those of the reference.
     pub fn is_plain(&self) -> bool {
-        self.force_fields.is_empty() && self.unset.is_empty() && !self.conflict_details
+        self.force_fields.is_empty() && self.unset.is_empty() && !self.conflict_details && !self.allow_duplicates
     }
 
     /// Returns the fields that the options force.

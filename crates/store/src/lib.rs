@@ -8,7 +8,7 @@
 //! layers.
 //!
 //! There is one revision counter for all keys. A write is a [`Transaction`]: guards on the revisions of keys, and puts
-//! and deletes that all happen at one revision or not at all. It is acknowledged after it is durable.
+//! and deletes that all happen together or not at all. It is acknowledged after it is durable.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
@@ -73,6 +73,6 @@ pub use key::{Key, Revision, table_by_segments};
 pub use restore::{RestoreError, Restored};
 pub use state::{Draft, HistoryLimits, Publisher, Range, Snapshot, State};
 pub use store::Store;
-pub use transaction::{Committed, Guard, MAX_KEY, MAX_OPS, MAX_VALUE, Op, Transaction};
+pub use transaction::{Committed, Guard, MAX_KEY, MAX_OPS, MAX_VALUE, Op, Revisions, Transaction};
 pub use transform::{ENCRYPTED, ENCRYPTED_WITHOUT_PROVIDER, Transformed, Transformer, is_encrypted};
 pub use watch::Watcher;

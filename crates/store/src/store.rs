@@ -170,6 +170,9 @@ impl<X: Indexer> Store<X> {
     /// transactions of several keys.
     async fn commit_each(&self, transaction: Transaction<X>) -> Result<Committed<X>, CommitError> {
         let mut parts: Vec<Part<X>> = (0..=self.overrides.len()).map(|_| Part::default()).collect();
+        for part in &mut parts {
+            part.transaction.revisions = transaction.revisions;
+        }
         let home = |key: &Key| home_of(&self.overrides, key).map_or(0, |at| at + 1);
         let stores = || std::iter::once(self).chain(self.overrides.iter().map(|(_, store)| store));
         for guard in transaction.guards {

@@ -76,12 +76,26 @@ impl<X: Indexer> Op<X> {
     }
 }
 
-/// Conditions and changes: if all guards hold, all changes happen at one revision, otherwise none.
+/// Revisions of the changes of a transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Revisions {
+    /// All changes have one revision.
+    #[default]
+    Shared,
+    /// Each change has its own revision, in the order of the operations, if the engine can do this: the embedded store
+    /// can, etcd has one revision for a transaction. Nobody sees a state between two of them, except by a read at its
+    /// exact revision.
+    Consecutive,
+}
+
+/// Conditions and changes: if all guards hold, all changes happen together, otherwise none.
 pub struct Transaction<X: Indexer> {
     /// Guards; all must hold.
     pub guards: Vec<Guard>,
     /// Operations in the order of execution; no key twice.
     pub ops: Vec<Op<X>>,
+    /// Revisions of the changes.
+    pub revisions: Revisions,
 }
 
 impl<X: Indexer> Default for Transaction<X> {
@@ -89,6 +103,7 @@ impl<X: Indexer> Default for Transaction<X> {
         Self {
             guards: Vec::new(),
             ops: Vec::new(),
+            revisions: Revisions::Shared,
         }
     }
 }
@@ -97,6 +112,12 @@ impl<X: Indexer> Transaction<X> {
     /// Creates an empty transaction.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Gives each change its own revision, if the engine can do this.
+    pub fn with_consecutive_revisions(mut self) -> Self {
+        self.revisions = Revisions::Consecutive;
+        self
     }
 
     /// Adds the condition that `key` was last modified at `expected`; 0 means that it is absent.
@@ -196,7 +217,7 @@ impl<X: Indexer> Transaction<X> {
 /// A transaction that was committed and is durable.
 #[derive(Debug)]
 pub struct Committed<X: Indexer> {
-    /// Revision of its changes; if it changed nothing, the revision at which its guards held.
+    /// Revision of its last change; if it changed nothing, the revision at which its guards held.
     pub revision: Revision,
     /// Version that each operation created: the written entry, or for a delete the object in its event (`None` if the
     /// key was absent).

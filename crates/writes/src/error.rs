@@ -1,6 +1,6 @@
 use std::fmt;
 
-use holdfast_ownership::Conflicts;
+use holdfast_ownership::{Conflicts, DuplicateItems};
 use holdfast_resource::{ConversionError, Rejection};
 use holdfast_schema::{FieldError, GroupKind, GroupResource};
 use holdfast_value::{SmolStr, Value};
@@ -33,6 +33,8 @@ pub enum ErrorKind {
     Modified(GroupResource, String),
     /// 409: other managers own fields that an apply changes.
     ApplyConflict(Conflicts),
+    /// 500: items of an applied configuration have the same key.
+    ApplyDuplicates(Box<DuplicateItems>),
     /// 422: fields of the object are wrong.
     Invalid {
         /// The kind of the object.

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use holdfast_merge::{Path, Schema, Set, TypeRef};
-use holdfast_ownership::{FieldManager, OneVersion, Versions};
+use holdfast_merge::{Path, Schema, Set, TypeRef, Typed};
+use holdfast_ownership::{FieldChange, FieldManager, OneVersion, Versions, changed_fields};
 use holdfast_resource::{ConversionError, Resource};
 use holdfast_schema::{GroupResource, KindTypes};
 use holdfast_value::{SmolStr, Value};
 use parking_lot::RwLock;
 
+use crate::error::Error;
 use crate::target::Target;
 
 /// Field managers of all resources and subresources that were written to, created on demand.
@@ -57,6 +58,26 @@ impl FieldManagers {
     /// Returns the types.
     pub fn types(&self) -> &Arc<KindTypes> {
         &self.types
+    }
+
+    /// Compares two versions of the object that `target` names, both in its `apiVersion`. Returns the different fields.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`](crate::ErrorKind::Internal) if the versions cannot be compared.
+    pub fn compare(&self, target: &Target, before: &Value, after: &Value) -> Result<Vec<FieldChange>, Error> {
+        let merge_type = target.body.kind_type.as_ref().and_then(|kind| kind.merge_type());
+        let of_type = merge_type.and_then(|(schema, type_ref)| {
+            let typed = |object: &Value| Typed::unchecked(object.clone(), Arc::clone(&schema), type_ref);
+            changed_fields(typed(before), typed(after)).ok()
+        });
+        // Objects that do not fit their type, such as lists with repeated keys, are compared by position.
+        of_type.map_or_else(
+            || {
+                let compared = changed_fields(Typed::deduced(before.clone()), Typed::deduced(after.clone()));
+                compared.map_err(|error| Error::internal(error.to_string()))
+            },
+            Ok,
+        )
     }
 
     /// Returns the field manager for writes to `target`.

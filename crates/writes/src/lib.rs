@@ -56,7 +56,10 @@ pub use environment::{Callers, ConditionOwner, Ending, Environment, Services, Un
 pub use error::{Error, ErrorKind};
 pub use field_managers::FieldManagers;
 pub use holdfast_merge::PathText;
-pub use holdfast_ownership::{ApplyOptions, Conflict, ConflictDetails, Conflicts, Operation};
+pub use holdfast_ownership::{
+    ApplyOptions, Collision, Conflict, ConflictDetails, Conflicts, DuplicateItems, FieldChange, Operation,
+    given_up_fields,
+};
 pub use identifiers::Identifiers;
 pub use options::{DeleteOptions, FieldValidation, PropagationPolicy, WriteOptions, dry_run, named};
 pub use reads::{Read, ReadObserver, RunInput};

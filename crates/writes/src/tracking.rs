@@ -144,6 +144,7 @@ async fn with_webhook<T>(stage: &Stage<'_>, webhook: &ConversionWebhook, run: im
 fn refused(error: ApplyError) -> Error {
     match error {
         ApplyError::Conflicts(conflicts) => ErrorKind::ApplyConflict(conflicts).into(),
+        ApplyError::Duplicates(duplicates) => ErrorKind::ApplyDuplicates(duplicates).into(),
         ApplyError::WrongKind(_) | ApplyError::ManagedFieldsInConfiguration | ApplyError::Unset(_) => {
             Error::bad_request(error.to_string())
         }

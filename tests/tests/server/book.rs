@@ -377,6 +377,18 @@ fn conflict_options_work_as_the_page_describes() {
 
 #[needs(kubectl)]
 #[test]
+fn diffs_are_as_the_page_describes() {
+    Programs::new().run("how-to/diffs.md");
+}
+
+#[needs(kubectl)]
+#[test]
+fn transactions_work_as_the_page_describes() {
+    Programs::new().run("how-to/transactions.md");
+}
+
+#[needs(kubectl)]
+#[test]
 fn client_side_apply_is_left_as_it_stands_there() {
     Programs::new().run("how-to/client-side-apply.md");
 }

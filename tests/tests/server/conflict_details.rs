@@ -338,3 +338,61 @@ async fn thousands_of_forced_fields_take_little_time() {
         (StatusCode::BAD_REQUEST, Some("unset: at most 64 paths are allowed"))
     );
 }
+
+#[tokio::test]
+async fn items_with_one_key_are_named_or_kept() {
+    let (_server, mut client) = start().await;
+    let with_env = |env: Value| {
+        let mut spec = whole("a-1", 1);
+        spec["template"]["spec"]["containers"][0]["env"] = env;
+        deployment(spec)
+    };
+    let env = |object: &Value| object["spec"]["template"]["spec"]["containers"][0]["env"].clone();
+    let both = json!([{"name": "A", "value": "1"}, {"name": "B", "value": "x"}, {"name": "A", "value": "2"}]);
+    let (status, plain) = apply(&mut client, DEPLOYMENT, "fieldManager=ci", with_env(both.clone())).await;
+    assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
+    assert!(
+        plain["message"]
+            .as_str()
+            .unwrap()
+            .contains(r#"duplicate entries for key [name="A"]"#),
+        "{plain}"
+    );
+    assert!(plain.get("details").is_none());
+
+    let query = "fieldManager=ci&conflictDetails=true";
+    let (_, detailed) = apply(&mut client, DEPLOYMENT, query, with_env(both.clone())).await;
+    assert_eq!(detailed["message"], plain["message"]);
+    let collision = &detailed["details"]["collisions"][0];
+    let path = r#".spec.template.spec.containers[name="main"].env[name="A"]"#;
+    assert_eq!(
+        (&collision["field"], &collision["positions"]),
+        (&json!(path), &json!([0, 2]))
+    );
+    assert_eq!(collision["items"], json!([both[0], both[2]]));
+    let smallest = detailed["details"]["smallestApply"].clone();
+    assert_eq!(env(&smallest), json!([both[0], both[1]]));
+
+    // Both stay if the client requests it, and the same apply changes nothing again.
+    let query = "fieldManager=ci&allowDuplicates=true";
+    let first = applied(&mut client, DEPLOYMENT, query, with_env(both.clone())).await;
+    let stored = json!([both[0], both[2], both[1]]);
+    assert_eq!(env(&first), stored);
+    let second = applied(&mut client, DEPLOYMENT, query, with_env(both.clone())).await;
+    assert_eq!(
+        first["metadata"]["resourceVersion"],
+        second["metadata"]["resourceVersion"]
+    );
+    let (_, other) = apply(
+        &mut client,
+        DEPLOYMENT,
+        "fieldManager=other&conflictDetails=true",
+        with_env(both),
+    )
+    .await;
+    assert_eq!(other["details"]["collisions"][0]["managers"], json!([r#""ci""#]));
+
+    // The smallest apply succeeds.
+    let last = applied(&mut client, DEPLOYMENT, "fieldManager=ci", smallest).await;
+    assert_eq!(env(&last).as_array().unwrap().len(), 2);
+}

@@ -14,7 +14,7 @@ const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
 const NO_INPUT: &str = "cannot read the standard input";
 
 /// Returns the objects in the files and directories, in their order. The objects of a list are returned one by one.
-pub(super) fn read(paths: &[PathBuf]) -> Result<Vec<Value>> {
+pub(crate) fn read(paths: &[PathBuf]) -> Result<Vec<Value>> {
     let mut manifests = Vec::new();
     for path in paths {
         for file in files_at(path)? {

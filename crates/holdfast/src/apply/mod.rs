@@ -1,8 +1,9 @@
 //! `holdfast apply`: applies manifests to any Kubernetes server, and decides about each conflict.
 
+mod atomic;
 mod conflicts;
 mod decisions;
-mod manifests;
+pub(crate) mod manifests;
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
@@ -44,6 +45,10 @@ pub(crate) struct ApplyFlags {
     #[arg(long)]
     dry_run: bool,
 
+    /// Apply all manifests in one transaction, or none of them. Only Holdfast has transactions
+    #[arg(long)]
+    atomic: bool,
+
     #[command(flatten)]
     access: AccessFlags,
 }
@@ -60,6 +65,9 @@ pub(crate) fn run(flags: &ApplyFlags) -> Result<()> {
     let manifests = manifests::read(&flags.filename)?;
     let access = Access::from_flags(&flags.access)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    if flags.atomic {
+        return runtime.block_on(atomic::apply(flags, &access, &yes_to, &manifests));
+    }
     let mut failed = 0;
     for manifest in manifests {
         let subject = printable_line(&subject(&manifest));
@@ -81,7 +89,7 @@ pub(crate) fn run(flags: &ApplyFlags) -> Result<()> {
 }
 
 /// Returns the object in the form of kubectl: `deployment.apps/web`.
-fn subject(manifest: &Value) -> String {
+pub(crate) fn subject(manifest: &Value) -> String {
     let text = |path: &[&str]| manifest.str_at(path).unwrap_or_default();
     let kind = text(&["kind"]).to_lowercase();
     let name = text(&["metadata", "name"]);

@@ -147,7 +147,7 @@ const GROUPS: [Group; 16] = [
     },
     Group {
         heading: "APIs and features",
-        flags: &["feature-gates", "runtime-config"],
+        flags: &["feature-gates", "holdfast-apis", "runtime-config"],
     },
     Group {
         heading: "Logs",

@@ -94,7 +94,7 @@ const SERVER: CommandPage = CommandPage {
 };
 
 /// All pages.
-const PAGES: [CommandPage; 17] = [
+const PAGES: [CommandPage; 18] = [
     CommandPage {
         command: "",
         environment: &[KUBECONFIG, LOG, ENVTEST_CONTROLLERS],
@@ -185,6 +185,10 @@ const PAGES: [CommandPage; 17] = [
                 "Take over a field without a question",
                 "holdfast apply --server-side -f web.yaml --yes-to=.spec.replicas",
             ),
+            (
+                "Apply all manifests of a folder, or none of them",
+                "holdfast apply --atomic -f deploy/",
+            ),
         ],
         environment: &[KUBECONFIG],
         ..EMPTY
@@ -199,6 +203,26 @@ const PAGES: [CommandPage; 17] = [
             ),
         ],
         environment: &[KUBECONFIG],
+        ..EMPTY
+    },
+    CommandPage {
+        command: "diff",
+        examples: &[
+            (
+                "Show what an apply of the manifests of a folder would change",
+                "holdfast diff -f deploy/",
+            ),
+            (
+                "Show drift as it happens",
+                "holdfast diff --watch -f deploy/ --field-manager=ci",
+            ),
+        ],
+        environment: &[KUBECONFIG],
+        exit: &[
+            ("0", "No object would change"),
+            ("1", "Objects would change, or applies conflict"),
+            ("2", "Applies would fail, or the server cannot be reached"),
+        ],
         ..EMPTY
     },
     CommandPage {

@@ -10,6 +10,7 @@ use holdfast_value::{Limits, Value, json};
 use http::request::Builder;
 use http::{HeaderMap, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use rustls::crypto::aws_lc_rs;
@@ -124,14 +125,40 @@ impl Client {
         Ok((status, value))
     }
 
-    async fn ask(&mut self, request: Builder, body: Bytes, max_bytes: usize) -> Result<Answer> {
-        let mut request = request
+    /// Posts a JSON document to `path`. Returns the status and the answer.
+    pub(crate) async fn post_document(&mut self, path: &str, body: Bytes) -> Result<(StatusCode, Value)> {
+        let Answer { status, body, .. } = self.ask(self.document(path), body, MAX_ANSWER).await?;
+        let parsed = json::parse(&body, &Limits::TRUSTED);
+        Ok((status, parsed.unwrap_or_else(|_| Value::empty_map())))
+    }
+
+    /// Posts a JSON document to `path`. Returns the status and the lines of the answer.
+    pub(crate) async fn post_stream(&mut self, path: &str, body: Bytes) -> Result<(StatusCode, Lines)> {
+        let request = self.complete(self.document(path)).body(Full::new(body))?;
+        let (head, body) = self.sender.send_request(request).await?.into_parts();
+        let lines = Lines { body, rest: Vec::new() };
+        Ok((head.status, lines))
+    }
+
+    fn document(&self, path: &str) -> Builder {
+        Request::post(format!("{}{path}", self.root))
+            .header(header::ACCEPT, "application/json")
+            .header(header::CONTENT_TYPE, "application/json")
+    }
+
+    /// Returns the request with the headers that all requests have.
+    fn complete(&self, request: Builder) -> Builder {
+        let request = request
             .header(header::HOST, &self.host)
             .header(header::USER_AGENT, concat!("holdfast/", env!("CARGO_PKG_VERSION")));
-        if let Some(token) = &self.token {
-            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        match &self.token {
+            Some(token) => request.header(header::AUTHORIZATION, format!("Bearer {token}")),
+            None => request,
         }
-        let request = request.body(Full::new(body))?;
+    }
+
+    async fn ask(&mut self, request: Builder, body: Bytes, max_bytes: usize) -> Result<Answer> {
+        let request = self.complete(request).body(Full::new(body))?;
         let answer = async {
             self.sender.ready().await?;
             let (head, body) = self.sender.send_request(request).await?.into_parts();
@@ -199,6 +226,37 @@ pub(crate) async fn dial(access: &Access) -> Result<Dialed> {
         uri,
         certificate,
     })
+}
+
+/// Lines of an answer that arrives over time.
+pub(crate) struct Lines {
+    body: Incoming,
+    /// Bytes that arrived after the last line.
+    rest: Vec<u8>,
+}
+
+impl Lines {
+    /// Returns the next line without its end; `None` at the end of the answer.
+    pub(crate) async fn next_line(&mut self) -> Result<Option<Vec<u8>>> {
+        loop {
+            if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
+                let rest = self.rest.split_off(end + 1);
+                let mut line = std::mem::replace(&mut self.rest, rest);
+                line.pop();
+                return Ok(Some(line));
+            }
+            let Some(frame) = self.body.frame().await else {
+                let last = std::mem::take(&mut self.rest);
+                return Ok(Some(last).filter(|last| !last.is_empty()));
+            };
+            if let Ok(data) = frame?.into_data() {
+                self.rest.extend_from_slice(&data);
+            }
+            if self.rest.len() > MAX_ANSWER {
+                bail!("a line of the answer has more than {MAX_ANSWER} bytes");
+            }
+        }
+    }
 }
 
 /// Byte stream of a connection.

@@ -7,6 +7,7 @@ mod items;
 mod merge;
 mod reconcile;
 mod remove;
+mod repeated;
 mod to_fields_v1;
 mod to_set;
 mod validate;
@@ -19,6 +20,7 @@ use holdfast_value::Value;
 pub use compare::Comparison;
 pub use extract::KeyFields;
 pub(crate) use remove::Emptied;
+pub use repeated::RepeatedItems;
 pub use validate::Duplicates;
 
 use crate::schema::{DEDUCED, Schema, SchemaBuilder, Type, TypeRef};

@@ -1,14 +1,16 @@
 use test_support::Layers;
 
 /// Top-level modules in order, lowest first.
-const LAYERS: [&str; 16] = [
+const LAYERS: [&str; 18] = [
     "timestamp",
     "entry",
     "managed",
     "lookup",
     "blame",
+    "field_changes",
     "cap",
     "error",
+    "duplicates",
     "versions",
     "conflict_views",
     "last_applied",

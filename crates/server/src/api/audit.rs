@@ -13,7 +13,7 @@ use crate::http::negotiation::{self, Format};
 use crate::http::protobuf;
 use crate::http::request::ResourceRequest;
 use crate::http::response::Response;
-use crate::http::status::FieldConflicts;
+use crate::http::status::Details;
 use crate::objects;
 use crate::representation;
 use crate::wire::body::BodyObserver;
@@ -109,7 +109,7 @@ pub(crate) fn status(context: &representation::Context, response: &Response) -> 
     let details = status.get("details").map(|details| {
         // Values of objects are not part of the log at the levels that contain only the status.
         let mut plain = details.clone();
-        for field in FieldConflicts::FIELDS {
+        for field in Details::OWN_FIELDS {
             plain.remove_at(&[field]);
         }
         let mut out = Vec::new();

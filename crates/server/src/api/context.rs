@@ -7,6 +7,7 @@ use holdfast_admission::AdmissionChain;
 use holdfast_proto::Messages;
 use holdfast_resource::Registry;
 use holdfast_resource::access::TokenIssuer;
+use tokio::sync::Semaphore;
 
 use crate::http::options::ListRules;
 use crate::nodes::NodeConnections;
@@ -59,9 +60,14 @@ pub struct Context {
     pub shutdown: Shutdown,
     /// The tasks that run for as long as the server serves.
     pub background: Background,
+    /// Permits of the clients that watch diffs.
+    pub diff_watches: Arc<Semaphore>,
     /// The configuration at start.
     pub config: Config,
 }
+
+/// Maximum number of clients that watch diffs at a time.
+const MAX_DIFF_WATCHES: usize = 64;
 
 impl Context {
     /// Builds the context from the parts of a server.
@@ -104,6 +110,7 @@ impl Context {
             crds,
             shutdown: parts.shutdown,
             background: parts.background,
+            diff_watches: Arc::new(Semaphore::new(MAX_DIFF_WATCHES)),
             config: parts.config,
         }
     }
@@ -139,6 +146,8 @@ pub struct Config {
     pub cbor: bool,
     /// True if large answers are compressed for clients that accept it.
     pub compress: bool,
+    /// True if the server serves the API group `holdfast.dev`, which kube-apiserver does not have.
+    pub own_apis: bool,
 }
 
 impl Default for Config {
@@ -152,6 +161,7 @@ impl Default for Config {
             unsafe_deletion: false,
             cbor: false,
             compress: true,
+            own_apis: true,
         }
     }
 }

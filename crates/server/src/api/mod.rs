@@ -23,10 +23,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use holdfast_resource::{RawForm, Responder, Verb};
+use holdfast_resource::{RawForm, Resource, Responder, Verb};
 use holdfast_schema::KindType;
 use holdfast_value::Value;
-use holdfast_writes::WriteOptions;
+use holdfast_writes::{FieldValidation, WriteOptions};
 
 use crate::api::context::Context;
 use crate::http::ApiError;
@@ -178,9 +178,34 @@ fn read_object(
     format: Format,
     options: &WriteOptions,
 ) -> Result<(Arc<dyn KindType>, Decoded), ApiError> {
-    let (types, kind_type) = (context.write.body_types(), kind_type(context, request)?);
-    let mut decoded = decode::object(body, format, types, kind_type.as_ref(), options.field_validation)?;
-    if let Some(raw) = request.served.resource.capabilities.raw {
+    let kind_type = kind_type(context, request)?;
+    let resource = &request.served.resource;
+    let decoded = decode_object(
+        context,
+        resource,
+        kind_type.as_ref(),
+        body,
+        format,
+        options.field_validation,
+    )?;
+    audit::sent(context, request, kind_type.as_ref(), &decoded.object);
+    Ok((kind_type, decoded))
+}
+
+/// Decodes an object of `resource` whose type is `kind_type`.
+///
+/// # Errors
+/// 400 if it cannot be decoded or fails strict validation.
+pub(crate) fn decode_object(
+    context: &Context,
+    resource: &Resource,
+    kind_type: &dyn KindType,
+    body: &Bytes,
+    format: Format,
+    validation: FieldValidation,
+) -> Result<Decoded, ApiError> {
+    let mut decoded = decode::object(body, format, context.write.body_types(), kind_type, validation)?;
+    if let Some(raw) = resource.capabilities.raw {
         decoded.raw_form = match format {
             Format::Json => {
                 raw.keep_texts(&mut decoded.object, body);
@@ -192,8 +217,7 @@ fn read_object(
             _ => None,
         };
     }
-    audit::sent(context, request, kind_type.as_ref(), &decoded.object);
-    Ok((kind_type, decoded))
+    Ok(decoded)
 }
 
 /// Returns the type of the objects that the endpoint accepts.
@@ -213,7 +237,7 @@ fn kind_type(context: &Context, request: &ResourceRequest) -> Result<Arc<dyn Kin
 ///
 /// # Errors
 /// 413 if it has become too large.
-fn filled_in(kind_type: &dyn KindType, object: Value) -> Result<Value, ApiError> {
+pub(crate) fn filled_in(kind_type: &dyn KindType, object: Value) -> Result<Value, ApiError> {
     kind_type.fill_in(object).map_err(ApiError::too_large_because)
 }
 

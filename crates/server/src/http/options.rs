@@ -196,6 +196,7 @@ fn apply_options(query: &Query, patch_type: PatchType, force: bool) -> Result<Ap
         force_fields: fields("forceFields")?,
         unset: fields("unset").and_then(bounded)?,
         conflict_details: query.get("conflictDetails").is_some_and(reads_as_true),
+        allow_duplicates: patch_type.applies() && query.get("allowDuplicates").is_some_and(reads_as_true),
     };
     if force && !options.force_fields.is_empty() {
         return Err(ApiError::bad_request(

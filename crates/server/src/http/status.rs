@@ -7,6 +7,7 @@
 mod conflicts;
 mod conversions;
 mod document;
+mod duplicates;
 mod requests;
 
 use std::fmt;
@@ -17,14 +18,16 @@ use holdfast_resource::Rejection;
 use holdfast_schema::field_error::{Aggregate, MESSAGE_BYTES, fits_in_message};
 use holdfast_schema::{FieldError, GroupKind, GroupResource};
 use holdfast_value::json;
-use holdfast_writes::Conflicts;
+use holdfast_writes::{Conflicts, DuplicateItems};
 use http::StatusCode;
 use serde::Serialize;
 use smol_str::SmolStr;
 
 pub use self::conflicts::FieldConflicts;
+pub(crate) use self::conflicts::bounded;
 pub use self::document::{Cause, Details, Status};
 use self::document::{Document, ListMeta};
+pub use self::duplicates::ItemCollisions;
 
 /// `Status` of a successful action.
 pub(crate) const CREATED: &[u8] = br#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}"#;
@@ -176,6 +179,16 @@ impl ApiError {
         Self::new(StatusCode::CONFLICT, "Conflict", conflicts.to_string(), Some(details))
     }
 
+    /// Returns 500: items of an applied configuration have the same key. The reference has no reason for this error.
+    pub(crate) fn apply_duplicates(duplicates: DuplicateItems) -> Self {
+        let message = duplicates.message.clone();
+        let details = Details {
+            duplicates: Some(Box::new(ItemCollisions::new(duplicates))),
+            ..Details::default()
+        };
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "", message, Some(details))
+    }
+
     /// Returns 422: fields of the object are invalid. `kind` is the kind of the object, whose name may be empty.
     pub fn invalid(kind: &GroupKind, name: &str, errors: &[FieldError]) -> Self {
         let mut left = MESSAGE_BYTES;
@@ -300,6 +313,12 @@ impl ApiError {
         &mut self.0
     }
 
+    /// Returns the owners and values of the fields that conflict, if the error has them.
+    pub(crate) fn conflicts(&self) -> FieldConflicts {
+        let details = self.0.details.as_ref();
+        details.map(|details| details.conflicts.clone()).unwrap_or_default()
+    }
+
     /// Returns the HTTP status code.
     pub fn code(&self) -> StatusCode {
         StatusCode::from_u16(self.0.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
@@ -337,14 +356,11 @@ impl ApiError {
     /// reference.
     pub fn to_json(&self) -> Vec<u8> {
         // Text and numbers always have a JSON form.
-        let text = match self.0.details.as_ref().filter(|details| !details.conflicts.is_empty()) {
+        let text = match self.0.details.as_ref().filter(|details| details.has_own_fields()) {
             None => serde_json::to_vec(&self.document()),
             Some(details) => {
                 let mut plain = self.clone();
-                plain.0.details = Some(Details {
-                    conflicts: FieldConflicts::default(),
-                    ..details.clone()
-                });
+                plain.0.details = Some(details.without_own_fields());
                 serde_json::to_vec(&plain.document())
             }
         };

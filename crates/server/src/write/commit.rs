@@ -78,6 +78,7 @@ pub(super) async fn store(
             object: WrittenObject::Tree(updated.object),
             created,
             removed: true,
+            unchanged: false,
             warnings: updated.warnings,
         });
     }
@@ -131,6 +132,7 @@ pub(super) async fn store(
         object: WrittenObject::Stored(stored, tree),
         created,
         removed: false,
+        unchanged: false,
         warnings,
     })
 }
@@ -139,7 +141,7 @@ pub(super) async fn store(
 ///
 /// # Errors
 /// If the object exceeds the size limit.
-fn encode(context: &Context, new_version: &NewVersion<'_>) -> Result<holdfast_store::Value, ApiError> {
+pub(super) fn encode(context: &Context, new_version: &NewVersion<'_>) -> Result<holdfast_store::Value, ApiError> {
     let raw = new_version.resource.capabilities.raw;
     let suffix = raw.map(|raw| raw.suffix(new_version.object, new_version.raw_form));
     let encoded = objects::encode_with_suffix(context.types(), new_version.object, &suffix.unwrap_or_default());

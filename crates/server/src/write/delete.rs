@@ -110,6 +110,7 @@ async fn delete_until_stored(
                 object: WrittenObject::Tree(staged.object.clone()),
                 created: false,
                 removed: true,
+                unchanged: false,
                 warnings: staged.warnings.clone(),
             });
         }
@@ -156,6 +157,7 @@ async fn remove_or_mark(
         object,
         created: false,
         removed: true,
+        unchanged: false,
         warnings: staged.warnings,
     })
 }

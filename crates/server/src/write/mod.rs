@@ -22,6 +22,7 @@ mod size_limit;
 mod subresource_action;
 #[cfg(test)]
 pub(crate) mod testing;
+mod transaction;
 mod turns;
 mod update;
 mod write_result;
@@ -41,6 +42,7 @@ pub(crate) use noop_applies::answer as noop_answer;
 pub(crate) use patch_body::read as read_patch;
 pub use size_limit::SizeLimit;
 pub(crate) use subresource_action::perform;
+pub(crate) use transaction::{MAX_OPERATIONS, Operation, OperationChange, Precondition, transact};
 pub use turns::Turns;
 pub(crate) use update::{apply, update};
 pub(crate) use write_result::{WriteResult, WrittenObject};

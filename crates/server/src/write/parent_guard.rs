@@ -58,6 +58,12 @@ impl ParentGuards {
         failed.is_some_and(|parent| parent.renew(snapshot))
     }
 
+    /// Returns the keys of the parents with their revisions.
+    pub(super) fn revisions(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.iter()
+            .map(|parent| (parent.key.as_str(), parent.revision.load(Ordering::Relaxed)))
+    }
+
     fn iter(&self) -> impl Iterator<Item = &ParentGuard> {
         self.namespace.iter().chain(&self.crd)
     }

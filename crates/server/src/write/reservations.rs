@@ -80,6 +80,16 @@ impl Reserved {
         })
     }
 
+    /// Returns the key of the object that is charged.
+    pub(super) fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Returns the charged object, encoded for the store, with its index.
+    pub(super) fn encoded(&self, types: &TypeTable) -> (holdfast_store::Value, Index) {
+        (objects::encode(types, &self.object), self.index())
+    }
+
     fn has_changed(&self, snapshot: &Snapshot) -> bool {
         let now = snapshot.get(self.key.as_bytes());
         now.map(|entry| entry.mod_revision()) != Some(self.existing.mod_revision())

@@ -15,6 +15,8 @@ pub(crate) struct WriteResult {
     pub(crate) created: bool,
     /// True if the object is gone.
     pub(crate) removed: bool,
+    /// True if the write found nothing to change.
+    pub(crate) unchanged: bool,
     /// Warnings for the client.
     pub(crate) warnings: Vec<String>,
 }
@@ -44,7 +46,19 @@ impl WriteResult {
             object: WrittenObject::Stored(Arc::clone(stored), None),
             created: false,
             removed: false,
+            unchanged: true,
             warnings,
+        }
+    }
+
+    /// Returns the result of a check that an object does not exist.
+    pub(super) fn without_object() -> Self {
+        Self {
+            object: WrittenObject::Tree(Value::Null),
+            created: false,
+            removed: false,
+            unchanged: true,
+            warnings: Vec::new(),
         }
     }
 
@@ -53,6 +67,7 @@ impl WriteResult {
         Self {
             created,
             removed: staged.write == Write::Delete,
+            unchanged: staged.write == Write::Unchanged,
             object: WrittenObject::Tree(staged.object),
             warnings: staged.warnings,
         }

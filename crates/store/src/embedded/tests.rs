@@ -822,3 +822,43 @@ fn checks_take_at_most_a_fifth_of_opening() {
     });
     assert!(checks * 5 <= opening, "checks take {checks:?} of {opening:?}");
 }
+
+#[tokio::test]
+async fn consecutive_changes_are_published_together() {
+    let directory = tempfile::tempdir().unwrap();
+    let clock = ManualClock::new();
+    let store = Store::open(config(&directory, &clock), ()).unwrap();
+    let first = put(&store, "/a/x", "1").await.unwrap();
+    let mut watcher = store.watch("/a/", first).unwrap();
+    let object = |text: &str| Value::object(format!(r#"{{"resourceVersion":"","v":"{text}"}}"#), 20);
+    let transaction = || {
+        let puts = Transaction::new()
+            .guard("/a/x", first)
+            .put("/a/y", object("1"))
+            .delete("/a/x");
+        puts.put("/a/z", object("1")).with_consecutive_revisions()
+    };
+    let committed = store.commit(transaction()).await.unwrap();
+    assert_eq!(committed.revision, first + 3);
+    let revisions = |entries: &[Option<Arc<crate::entry::Entry<()>>>]| {
+        let revision = |entry: &Option<Arc<crate::entry::Entry<()>>>| entry.as_ref().unwrap().mod_revision();
+        entries.iter().map(revision).collect::<Vec<_>>()
+    };
+    assert_eq!(revisions(&committed.entries), [first + 1, first + 2, first + 3]);
+    for expected in first + 1..=first + 3 {
+        assert_eq!(watcher.next().await.unwrap().revision(), expected);
+    }
+    let between = store.snapshot_at(first + 1).unwrap();
+    assert!(between.get(b"/a/x").is_some() && between.get(b"/a/z").is_none());
+    // A guard that fails rejects all of them.
+    assert!(matches!(
+        store.commit(transaction()).await,
+        Err(CommitError::GuardFailed { .. })
+    ));
+    assert_eq!(store.revision(), first + 3);
+    store.close().await.unwrap();
+    drop(store);
+    let again = Store::open(config(&directory, &clock), ()).unwrap();
+    assert_eq!(again.revision(), first + 3);
+    assert_eq!(again.snapshot().get(b"/a/z").unwrap().mod_revision(), first + 3);
+}

@@ -29,7 +29,7 @@ use crate::error::{CommitError, StorageError};
 use crate::history::{Event, EventKind};
 use crate::key::Revision;
 use crate::state::{At, Draft, Publisher, Snapshot, State};
-use crate::transaction::{Committed, Op, Transaction};
+use crate::transaction::{Committed, Op, Revisions, Transaction};
 use crate::transform::{self, Transformer};
 
 /// Maximum number of transactions in one step.
@@ -439,13 +439,17 @@ fn apply<X: Indexer>(
     for guard in &prepared.transaction.guards {
         guard.check(draft.get(&guard.key))?;
     }
-    let revision = draft.revision() + 1;
+    let shared = match prepared.transaction.revisions {
+        Revisions::Shared => Some(draft.revision() + 1),
+        Revisions::Consecutive => None,
+    };
     let ops = std::mem::take(&mut prepared.transaction.ops);
     let mut entries = Vec::with_capacity(ops.len());
     for (position, op) in ops.into_iter().enumerate() {
         let at = At {
-            revision,
-            position: position as u16,
+            revision: shared.unwrap_or(draft.revision() + 1),
+            // Of an operation with its own revision, it is the first position.
+            position: shared.map_or(0, |_| position as u16),
             time,
         };
         match op {

@@ -24,7 +24,7 @@ const GRANT_PATIENCE: Duration = Duration::from_secs(10);
 
 impl<X: Indexer> Shared<X> {
     pub(super) async fn commit(self: Arc<Self>, transaction: Transaction<X>) -> Result<Committed<X>, CommitError> {
-        let Transaction { guards, mut ops } = transaction;
+        let Transaction { guards, mut ops, .. } = transaction;
         let encoded = self.encode(&guards, &mut ops)?;
         let request = self.request(&guards, &ops, &encoded).await?;
         let (operation, first) = (operation(&guards, &ops), ops.first().map(|op| op.key().clone()));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use imbl::OrdMap;
 
-use crate::entry::{Entry, Indexer, StoredForm};
+use crate::entry::{Entry, Indexer, StoredForm, Value, Version};
 use crate::history::Event;
 use crate::key::{Key, Revision, end_of_prefix};
 
@@ -167,6 +167,33 @@ impl<X: Indexer> Snapshot<X> {
             Some(entry) => root.insert(table, &entry),
             None => root.remove(table, key),
         };
+        self.root = Arc::new(root);
+        self
+    }
+
+    /// Returns the state after the next write, which stores `value` at `key`. For the evaluation of writes that will be
+    /// committed together with it; the revisions of the commit may be others.
+    pub fn after_put(mut self, key: &Key, value: &Value) -> Self {
+        let revision = self.root.revision + 1;
+        let version = Version {
+            mod_revision: revision,
+            create_revision: self.get(key).map_or(revision, |entry| entry.create_revision()),
+            position: 0,
+        };
+        let entry = Entry::new(&self.indexer, key.clone(), value.into(), version, None);
+        self = self.with(key, Some(entry));
+        self.at(revision)
+    }
+
+    /// Returns the state after the next write, which removes `key`, like [`Snapshot::after_put`].
+    pub fn after_delete(self, key: &Key) -> Self {
+        let revision = self.root.revision + 1;
+        self.with(key, None).at(revision)
+    }
+
+    fn at(mut self, revision: Revision) -> Self {
+        let mut root = Root::clone(&self.root);
+        root.revision = revision;
         self.root = Arc::new(root);
         self
     }

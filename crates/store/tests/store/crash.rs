@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use holdfast_store::{Config, EventKind, Op, Revision, Store, Transaction, Value};
+use holdfast_store::{Config, EventKind, Op, Revision, Revisions, Store, Transaction, Value};
 
 const WRITERS: usize = 12;
 /// Number of keys of each writer's ring.
@@ -67,6 +67,10 @@ fn child() {
                 .commit(Transaction {
                     guards: Vec::new(),
                     ops: ops.collect(),
+                    revisions: match writer % 2 {
+                        0 => Revisions::Shared,
+                        _ => Revisions::Consecutive,
+                    },
                 })
                 .await
                 .unwrap();

@@ -60,9 +60,6 @@ fn is_zero(number: &usize) -> bool {
 }
 
 impl FieldConflicts {
-    /// Names of the fields of this type in JSON.
-    pub const FIELDS: [&'static str; 2] = ["conflicts", "conflictsOmitted"];
-
     /// Returns the conflicts that have details, within the limits of size.
     pub(super) fn new(all: &Conflicts) -> Self {
         let mut conflicts = Vec::new();
@@ -89,7 +86,7 @@ impl FieldConflicts {
     }
 
     /// Returns true if there are none.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.conflicts.is_empty() && self.conflicts_omitted == 0
     }
 }
@@ -114,7 +111,7 @@ impl FieldConflict {
 }
 
 /// Returns the value, or the begin of its text if it is too long.
-fn bounded(value: Option<&Value>) -> (Option<Value>, Option<String>) {
+pub(crate) fn bounded(value: Option<&Value>) -> (Option<Value>, Option<String>) {
     let Some(value) = value else { return (None, None) };
     let text = json::to_string(value);
     if text.len() <= MAX_VALUE_BYTES {

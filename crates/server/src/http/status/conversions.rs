@@ -44,6 +44,7 @@ impl From<ErrorKind> for ApiError {
             ErrorKind::Conflict { resource, name, why } => Self::conflict(&resource, &name, why),
             ErrorKind::Modified(resource, name) => Self::modified(&resource, &name),
             ErrorKind::ApplyConflict(conflicts) => Self::apply_conflict(&conflicts),
+            ErrorKind::ApplyDuplicates(duplicates) => Self::apply_duplicates(*duplicates),
             ErrorKind::Invalid { kind, name, errors } => Self::invalid(&kind, &name, &errors),
             ErrorKind::UnprocessablePatch => Self::unprocessable_patch(),
             ErrorKind::Forbidden { resource, name, why } => Self::forbidden(&resource, &name, why),

@@ -6,6 +6,7 @@ use serde::Serialize;
 use smol_str::SmolStr;
 
 use super::conflicts::FieldConflicts;
+use super::duplicates::ItemCollisions;
 
 /// The fields of a failed `Status`
 /// (<https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/>).
@@ -47,6 +48,13 @@ pub struct Details {
     /// Advised delay of a retry in seconds; 0 for no advice.
     #[serde(skip_serializing_if = "is_zero")]
     pub retry_after_seconds: u32,
+    /// Position of the operation of a transaction that failed. The reference has no such field.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operation_index: Option<usize>,
+    /// Items of an applied configuration that have the same key, if the client requests them. The reference has no such
+    /// field.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub duplicates: Option<Box<ItemCollisions>>,
     /// Owners and values of fields that conflict, if the client requests them. The reference has no such fields.
     #[serde(flatten)]
     pub conflicts: FieldConflicts,
@@ -71,6 +79,30 @@ fn is_zero(number: &u32) -> bool {
 }
 
 impl Details {
+    /// Names of the fields that the reference does not have.
+    pub const OWN_FIELDS: [&'static str; 5] = [
+        "conflicts",
+        "conflictsOmitted",
+        "operationIndex",
+        "collisions",
+        "smallestApply",
+    ];
+
+    /// True if there are fields that the reference does not have.
+    pub(super) fn has_own_fields(&self) -> bool {
+        !self.conflicts.is_empty() || self.operation_index.is_some() || self.duplicates.is_some()
+    }
+
+    /// Returns the details with the fields of the reference only.
+    pub(super) fn without_own_fields(&self) -> Self {
+        Self {
+            operation_index: None,
+            duplicates: None,
+            conflicts: FieldConflicts::default(),
+            ..self.clone()
+        }
+    }
+
     pub(crate) fn new(resource: &GroupResource, name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -100,6 +132,8 @@ impl Details {
             retry_after_seconds: retry
                 .and_then(|seconds| u32::try_from(seconds).ok())
                 .unwrap_or_default(),
+            operation_index: None,
+            duplicates: None,
             conflicts: FieldConflicts::default(),
         }
     }

@@ -15,6 +15,7 @@ use crate::http::request_info::ResourcePath;
 use crate::http::response::{self, Response};
 use crate::operations::aggregation::Proxied;
 use crate::operations::aggregation::forward::Forwarded;
+use crate::operations::changes;
 use crate::operations::paths::Paths;
 use crate::operations::service::Service;
 use crate::operations::testing::{self, Testing};
@@ -92,6 +93,12 @@ impl Director<'_> {
         let incoming = self.incoming(exchange)?;
         match target {
             Some(target) => self.serve_resource(incoming, target, seat, is_limited).await,
+            None if self.context.config.own_apis && changes::serves(&incoming.info.path) => {
+                let context = Arc::clone(self.context);
+                let (audit, is_write) = (incoming.audit.clone(), changes::is_write(&incoming.info));
+                let answer = boxed(|| async move { Ok(holding(changes::respond(&context, incoming).await?, seat)) });
+                self.run(guarded(audit, answer), is_limited, is_write).await
+            }
             None => {
                 let is_testing = || incoming.info.path.starts_with(testing::FOLDER);
                 let response = match self.testing.filter(|_| is_testing()) {
@@ -155,7 +162,16 @@ impl Director<'_> {
             let response = router::serve_resource(&context, incoming, target).await?;
             Ok(holding(response, seat))
         });
-        let answer = guarded(audit, answer);
+        self.run(guarded(audit, answer), is_limited, is_write).await
+    }
+
+    /// Runs the handler of a request, apart from other requests if it announces long work.
+    async fn run(
+        &self,
+        answer: impl Future<Output = Result<Response, ApiError>> + Send + Unpin + 'static,
+        is_limited: bool,
+        is_write: bool,
+    ) -> Result<Response, ApiError> {
         if !is_limited {
             return answer.await;
         }
