@@ -35,15 +35,17 @@ use crate::flags::Serve;
 use crate::health::Milestones;
 use crate::presence::{self, Presence, RELEASE_LIMIT};
 use crate::service::Assembly;
+use crate::signing::Signing;
 use crate::store::{self, Opened};
 use crate::testing;
 use crate::waiting::Waiting;
 use crate::{audit, compatible, encryption, files, logging, reload, validation};
 
 /// Serves until a termination signal.
-pub(crate) fn run(flags: &Serve) -> Result<()> {
+pub(crate) fn run(flags: &mut Serve) -> Result<()> {
     let started = Instant::now();
-    logging::start(flags.logging_format, flags.v);
+    flags.verbosity = Some(logging::start(flags.logging_format, flags.v));
+    let flags = &*flags;
     in_runtime(flags, serve(flags, started)).flatten()
 }
 
@@ -142,6 +144,7 @@ impl Base {
         milestones: &'a Milestones,
         shutdown: Shutdown,
         testing: Option<Arc<Testing>>,
+        signing: Option<Signing>,
     ) -> Assembly<'a> {
         Assembly {
             flags,
@@ -156,6 +159,7 @@ impl Base {
             reached: self.reached,
             shutdown,
             testing,
+            signing,
         }
     }
 }
@@ -185,9 +189,18 @@ pub(crate) async fn start_server<T>(flags: &Serve, cancelled: impl Future<Output
     // At a first start, certificates and the initial objects wait for different things, so they are created
     // concurrently.
     let certificates = certificates(flags, &url, base.settings.rules.clone());
+    let signing = Signing::connect(flags).await?;
     let milestones = Milestones::default();
     let nodes = Arc::<NodeGraph>::default();
-    let assembly = base.assembly(flags, &opened, &nodes, &milestones, trigger.0.shutdown(), testing);
+    let assembly = base.assembly(
+        flags,
+        &opened,
+        &nodes,
+        &milestones,
+        trigger.0.shutdown(),
+        testing,
+        signing.clone(),
+    );
     let (service, aggregation) = assembly.service()?;
     prepare(flags, &service, &aggregation, &milestones).await?;
     if base.settings.authorization.has(AuthorizationMode::Node) {
@@ -205,6 +218,9 @@ pub(crate) async fn start_server<T>(flags: &Serve, cancelled: impl Future<Output
     }
     let tls: Arc<CurrentTls> = load_tls(flags, &certificates.tls)?.into();
     encryption::follow(&flags.storage.encryption, &opened, &service);
+    if let Some(signing) = &signing {
+        signing.follow(&service);
+    }
     reload::follow_tls(&service, certificates.tls.clone(), Arc::clone(&tls));
     let shutdown = trigger.0.shutdown();
     let accepted = connection::serve(
@@ -261,7 +277,7 @@ pub(crate) async fn rehearse(flags: &mut Serve) -> Result<Rehearsal> {
     )
     .await?;
     let (milestones, nodes) = (Milestones::default(), Arc::<NodeGraph>::default());
-    let assembly = base.assembly(flags, &opened, &nodes, &milestones, trigger.0.shutdown(), testing);
+    let assembly = base.assembly(flags, &opened, &nodes, &milestones, trigger.0.shutdown(), testing, None);
     let (service, _) = assembly.service()?;
     let admission = &service.context.write.admission;
     let plugins = admission.names().map(|name| name.to_string()).collect();
