@@ -52,6 +52,14 @@ impl fmt::Display for GrpcError {
 impl Error for GrpcError {}
 
 impl GrpcError {
+    fn unreachable(error: &(dyn Error + 'static)) -> Self {
+        Self {
+            code: format!("{:?}", Code::Unavailable),
+            message: root_of(error),
+            is_unreachable: true,
+        }
+    }
+
     fn deadline_exceeded() -> Self {
         Status::new(Code::DeadlineExceeded, "context deadline exceeded").into()
     }
@@ -112,16 +120,15 @@ impl Client {
     {
         let call = async {
             let mut grpc = Grpc::new(self.channel.clone());
-            let ready = grpc.ready().await;
-            ready.map_err(|error| Status::unavailable(root_of(&error)))?;
+            grpc.ready().await.map_err(|error| GrpcError::unreachable(&error))?;
             let codec = ProstCodec::<Q, A>::default();
             let response = grpc
                 .unary(Request::new(request), PathAndQuery::from_static(path), codec)
                 .await?;
-            Ok::<_, Status>(response.into_inner())
+            Ok(response.into_inner())
         };
         match tokio::time::timeout(timeout, call).await {
-            Ok(outcome) => outcome.map_err(GrpcError::from),
+            Ok(outcome) => outcome,
             Err(_) => Err(GrpcError::deadline_exceeded()),
         }
     }

@@ -80,7 +80,7 @@ fn start_at(format: LogFormat, level: &str) -> Verbosity {
                 .with_filter_reloading();
             let handle = builder.reload_handle();
             builder.init();
-            Verbosity(Arc::new(move |filter| {
+            Verbosity(Arc::new(move |filter: EnvFilter| {
                 handle.reload(filter).map_err(|error| error.to_string())
             }))
         }
@@ -91,7 +91,7 @@ fn start_at(format: LogFormat, level: &str) -> Verbosity {
                 .with_filter_reloading();
             let handle = builder.reload_handle();
             builder.init();
-            Verbosity(Arc::new(move |filter| {
+            Verbosity(Arc::new(move |filter: EnvFilter| {
                 handle.reload(filter).map_err(|error| error.to_string())
             }))
         }

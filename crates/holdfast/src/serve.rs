@@ -24,6 +24,7 @@ use holdfast_server::runtime::drain::RequestDrain;
 use holdfast_server::runtime::shutdown::{Shutdown, ShutdownTrigger};
 use holdfast_server::wire::connection::{self, CurrentTls, Limits};
 use holdfast_server::wire::tls::TlsRules;
+use holdfast_traces::Tracer;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
@@ -144,7 +145,6 @@ impl Base {
         milestones: &'a Milestones,
         shutdown: Shutdown,
         testing: Option<Arc<Testing>>,
-        signing: Option<Signing>,
     ) -> Assembly<'a> {
         Assembly {
             flags,
@@ -159,7 +159,7 @@ impl Base {
             reached: self.reached,
             shutdown,
             testing,
-            signing,
+            signing: None,
         }
     }
 }
@@ -192,15 +192,10 @@ pub(crate) async fn start_server<T>(flags: &Serve, cancelled: impl Future<Output
     let signing = Signing::connect(flags).await?;
     let milestones = Milestones::default();
     let nodes = Arc::<NodeGraph>::default();
-    let assembly = base.assembly(
-        flags,
-        &opened,
-        &nodes,
-        &milestones,
-        trigger.0.shutdown(),
-        testing,
-        signing.clone(),
-    );
+    let assembly = Assembly {
+        signing: signing.clone(),
+        ..base.assembly(flags, &opened, &nodes, &milestones, trigger.0.shutdown(), testing)
+    };
     let (service, aggregation) = assembly.service()?;
     prepare(flags, &service, &aggregation, &milestones).await?;
     if base.settings.authorization.has(AuthorizationMode::Node) {
@@ -476,6 +471,9 @@ pub(crate) fn limits(flags: &Serve) -> Limits {
     }
 }
 
+/// Time limit of the export of the last spans.
+const TRACES_LIMIT: Duration = Duration::from_secs(2);
+
 /// A server at work, and all that has to end with it.
 pub(crate) struct Serving {
     trigger: ClosingTrigger,
@@ -485,6 +483,7 @@ pub(crate) struct Serving {
     /// Ends when the lease of the controllers is given away.
     released: Option<JoinHandle<()>>,
     auditor: Option<Arc<Auditor>>,
+    tracer: Option<Arc<Tracer>>,
     /// Drain that denies requests while running ones finish.
     drain: Option<Arc<RequestDrain>>,
 }
@@ -525,6 +524,7 @@ impl Serving {
             presence,
             released,
             auditor: service.auditor.clone(),
+            tracer: service.tracer.clone(),
             drain: service.drain.clone(),
         })
     }
@@ -577,6 +577,9 @@ impl Serving {
         if let Some(released) = self.released {
             // The next leader need not wait until the lease expires.
             let _ = tokio::time::timeout(RELEASE_LIMIT, released).await;
+        }
+        if let Some(tracer) = self.tracer {
+            tracer.close(TRACES_LIMIT).await;
         }
         if let Some(auditor) = self.auditor {
             auditor.close(audit::CLOSE_LIMIT).await;

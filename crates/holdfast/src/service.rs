@@ -200,7 +200,7 @@ impl Assembly<'_> {
         };
         flags.kubelets.follow(identity, &service);
         if let Some(traces) = traces {
-            traces.export(&service);
+            traces.export();
         }
         let shared = Arc::new(service);
         token_uses::follow(&shared, uses);

@@ -40,7 +40,7 @@ impl Signing {
         let metrics = SignerMetrics::new().context("cannot set up metrics")?;
         let connected = ExternalSigner::connect(socket, metrics.clone(), flags.request_timeout).await;
         let named = || format!("--service-account-signing-endpoint {socket}");
-        let failed = |error| anyhow!("while setting up external-jwt-signer: {error}");
+        let failed = |error: String| anyhow!("while setting up external-jwt-signer: {error}");
         let signer = connected.map_err(failed).with_context(named)?;
         let limit = lifetime(signer.longest());
         if let Some(longest) = flags.service_account_max_token_expiration

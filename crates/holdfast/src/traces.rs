@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use holdfast_controllers::Identity;
-use holdfast_server::operations::service::Service;
 use holdfast_traces::{Exporter, Resource, Tracer, TracingConfiguration};
 
 use crate::certificates::hostname;
@@ -46,10 +45,9 @@ impl Traces {
         Ok(Some(Self { tracer, exporter }))
     }
 
-    /// Exports spans until the server ends.
-    pub(crate) fn export(self, service: &Service) {
-        let shutdown = service.context.shutdown.clone();
-        tokio::spawn(self.exporter.run(async move { shutdown.closing().await }));
+    /// Exports spans until the tracer is closed.
+    pub(crate) fn export(self) {
+        tokio::spawn(self.exporter.run());
     }
 }
 

@@ -58,14 +58,17 @@ impl TracingConfiguration {
         let mut unknown: Vec<String> = parsed.findings.iter().map(ToString::to_string).collect();
         let mut configuration = Self::default();
         for (name, value) in parsed.value.as_map().into_iter().flat_map(|map| map.iter()) {
-            match (name.as_ref(), value) {
+            let name: &str = name.as_ref();
+            match (name, value) {
                 ("apiVersion" | "kind", _) | (_, Value::Null) => {}
                 ("endpoint", Value::String(text)) => configuration.endpoint = Some(text.to_string()),
                 ("endpoint", _) => return Err(undecodable("endpoint must be a string".to_owned())),
-                ("samplingRatePerMillion", value) => {
-                    let number = value.as_i64().and_then(|number| i32::try_from(number).ok());
-                    let why = || undecodable("samplingRatePerMillion must be a number of 32 bits".to_owned());
-                    configuration.sampling_rate_per_million = Some(number.ok_or_else(why)?);
+                ("samplingRatePerMillion", Value::Int(number)) if i32::try_from(*number).is_ok() => {
+                    configuration.sampling_rate_per_million = i32::try_from(*number).ok();
+                }
+                ("samplingRatePerMillion", _) => {
+                    let why = "samplingRatePerMillion must be a number of 32 bits";
+                    return Err(undecodable(why.to_owned()));
                 }
                 (name, _) => unknown.push(format!("unknown field {name:?}")),
             }

@@ -1,7 +1,6 @@
 //! Export of ended spans to a collector, in batches. A collector that does not answer delays nobody: spans beyond the
 //! queue are dropped and counted.
 
-use std::future::Future;
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use holdfast_grpc::{Client, GrpcError};
 use tokio::sync::mpsc::{Receiver, channel};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::configuration::{Endpoint, TracingConfiguration};
@@ -17,7 +17,7 @@ use crate::proto::{
     ResourceAttributes, ResourceSpans, ScopeSpans, Span, Status, Variant,
 };
 use crate::span::{Attribute, SpanKind, SpanRecord};
-use crate::tracer::Tracer;
+use crate::tracer::{ExportQueue, Tracer};
 
 /// Maximum number of spans that wait, and of one batch, as OpenTelemetry's defaults.
 const MAX_QUEUED_SPANS: usize = 2048;
@@ -29,8 +29,6 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Delay of the next attempt after a failed call, and number of attempts.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 const MAX_ATTEMPTS: u32 = 3;
-/// Time limit of the last export when the server ends.
-const LAST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Method that accepts spans.
 const EXPORT: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
@@ -63,6 +61,18 @@ pub struct Exporter {
     resource: Resource,
     spans: Receiver<Box<SpanRecord>>,
     dropped: Arc<AtomicU64>,
+    /// True when the exporter has to end.
+    closing: watch::Receiver<bool>,
+    /// Dropped when the exporter has ended.
+    _running: watch::Sender<()>,
+}
+
+/// Waits until the tracer is closed.
+async fn closed(closing: &mut watch::Receiver<bool>) {
+    if closing.wait_for(|is_closing| *is_closing).await.is_err() {
+        // The tracer is dropped, which ends the queue.
+        std::future::pending::<()>().await;
+    }
 }
 
 impl Exporter {
@@ -76,39 +86,44 @@ impl Exporter {
             Endpoint::Socket(socket) => Client::on_socket(&socket),
         };
         let (queue, spans) = channel(MAX_QUEUED_SPANS);
+        let (closing, is_closing) = watch::channel(false);
+        let (running, exported) = watch::channel(());
         let dropped = Arc::<AtomicU64>::default();
         let rate = configuration.sampling_rate_per_million.unwrap_or_default();
-        let tracer = Arc::new(Tracer::new(rate, queue, Arc::clone(&dropped)));
+        let queue = ExportQueue {
+            spans: queue,
+            dropped: Arc::clone(&dropped),
+            closing,
+            exported,
+        };
+        let tracer = Arc::new(Tracer::new(rate, queue));
         let exporter = Self {
             client,
             resource,
             spans,
             dropped,
+            closing: is_closing,
+            _running: running,
         };
         Ok((tracer, exporter))
     }
 
-    /// Exports spans until `closing` completes, and then those that wait.
-    pub async fn run(mut self, closing: impl Future<Output = ()>) {
-        tokio::pin!(closing);
+    /// Exports spans until the tracer is closed or dropped, and then those that wait.
+    pub async fn run(mut self) {
+        let mut closing = self.closing.clone();
         loop {
             let mut batch = Vec::new();
-            let (is_closing, is_ended) = tokio::select! {
-                is_ended = self.fill(&mut batch) => (false, is_ended),
-                () = &mut closing => (true, false),
+            let is_last = tokio::select! {
+                is_ended = self.fill(&mut batch) => is_ended,
+                () = closed(&mut closing) => true,
             };
-            if is_closing {
+            if is_last {
                 while let Ok(span) = self.spans.try_recv() {
                     batch.push(span);
                 }
-                let _ = tokio::time::timeout(LAST_TIMEOUT, self.export(batch)).await;
-                return;
             }
-            tokio::select! {
-                () = self.export(batch) => {}
-                () = &mut closing => return,
-            }
-            if is_ended {
+            self.export(batch).await;
+            if is_last {
                 return;
             }
         }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::mpsc::Sender;
+use tokio::sync::watch;
 
 use crate::context::TraceContext;
 use crate::span::{Span, SpanKind, SpanRecord};
@@ -28,22 +29,48 @@ pub struct Tracer {
     queue: Sender<Box<SpanRecord>>,
     /// Number of spans that found the queue full.
     dropped: Arc<AtomicU64>,
+    /// Set to true when the exporter has to end.
+    closing: watch::Sender<bool>,
+    /// Closed when the exporter has ended.
+    exported: watch::Receiver<()>,
+}
+
+/// Connection of a tracer with its exporter.
+pub(crate) struct ExportQueue {
+    /// Ended spans.
+    pub(crate) spans: Sender<Box<SpanRecord>>,
+    /// Number of spans that found the queue full.
+    pub(crate) dropped: Arc<AtomicU64>,
+    /// Tells the exporter to end.
+    pub(crate) closing: watch::Sender<bool>,
+    /// Closed when the exporter has ended.
+    pub(crate) exported: watch::Receiver<()>,
 }
 
 /// Number of values of the part of an identifier that decides about sampling.
 const RANGE: u64 = 1 << 63;
 
 impl Tracer {
-    pub(crate) fn new(rate_per_million: i32, queue: Sender<Box<SpanRecord>>, dropped: Arc<AtomicU64>) -> Self {
+    pub(crate) fn new(rate_per_million: i32, queue: ExportQueue) -> Self {
         let rate = u64::try_from(rate_per_million).ok().filter(|rate| *rate > 0);
         Self {
             bound: rate.map(|rate| {
                 let bound = u128::from(rate) * u128::from(RANGE) / 1_000_000;
                 u64::try_from(bound).unwrap_or(RANGE)
             }),
-            queue,
-            dropped,
+            queue: queue.spans,
+            dropped: queue.dropped,
+            closing: queue.closing,
+            exported: queue.exported,
         }
+    }
+
+    /// Exports the spans that wait, for at most `limit`. Later spans are not exported.
+    pub async fn close(&self, limit: Duration) {
+        self.closing.send_replace(true);
+        let mut exported = self.exported.clone();
+        let ended = async { while exported.changed().await.is_ok() {} };
+        let _ = tokio::time::timeout(limit, ended).await;
     }
 
     /// Starts the span of a request that arrived at `start`.
@@ -72,7 +99,7 @@ impl Tracer {
     }
 
     fn new_trace(&self, span_id: u64) -> TraceContext {
-        let trace_id = u128::from(random()) << 64 | u128::from(random());
+        let trace_id = (u128::from(random()) << 64) | u128::from(random());
         TraceContext {
             trace_id,
             span_id,
@@ -84,7 +111,7 @@ impl Tracer {
     /// Decides by the identifier of a trace, as OpenTelemetry does, so that all processes with one rate decide alike.
     fn samples(&self, trace_id: u128) -> bool {
         let low = u64::try_from(trace_id & u128::from(u64::MAX)).unwrap_or_default();
-        self.bound.is_some_and(|bound| low >> 1 < bound)
+        self.bound.is_some_and(|bound| (low >> 1) < bound)
     }
 
     pub(crate) fn new_span_id(&self) -> u64 {
@@ -111,8 +138,13 @@ mod tests {
     use super::*;
 
     fn tracer(rate: i32) -> Arc<Tracer> {
-        let (queue, _) = tokio::sync::mpsc::channel(1);
-        Arc::new(Tracer::new(rate, queue, Arc::default()))
+        let queue = ExportQueue {
+            spans: tokio::sync::mpsc::channel(1).0,
+            dropped: Arc::default(),
+            closing: watch::channel(false).0,
+            exported: watch::channel(()).1,
+        };
+        Arc::new(Tracer::new(rate, queue))
     }
 
     #[test]

@@ -392,7 +392,7 @@ fn read_only(method: &Method) -> Result<(), ApiError> {
 /// Returns a document of the issuer of tokens, which clients may cache.
 fn issuer_document(document: IssuerDocument) -> Response {
     let media_type = HeaderValue::from_static(document.media_type);
-    let mut answer = response::bytes(StatusCode::OK, media_type, document.text.into());
+    let mut answer = response::bytes(StatusCode::OK, media_type, bytes::Bytes::from(document.text));
     if let Ok(kept) = HeaderValue::try_from(format!("public, max-age={}", document.max_age)) {
         answer.headers_mut().insert(http::header::CACHE_CONTROL, kept);
     }

@@ -46,13 +46,12 @@ pub struct ExternalSigner {
     longest: i64,
     /// Time limit of calls that a request waits for.
     request_timeout: Duration,
-    last_fetch: Mutex<LastFetch>,
+    last_fetch: Mutex<Option<LastFetch>>,
 }
 
 /// Start and outcome of the last fetch of keys.
-#[derive(Default)]
 struct LastFetch {
-    started: Option<Instant>,
+    started: Instant,
     outcome: Result<(), String>,
 }
 
@@ -160,23 +159,23 @@ impl ExternalSigner {
     async fn refresh(&self, timeout: Duration) -> Result<(), String> {
         let arrived = Instant::now();
         let mut last = self.last_fetch.lock().await;
-        if last.started.is_some_and(|started| started >= arrived) {
-            return last.outcome.clone();
+        if let Some(fetch) = last.as_ref().filter(|fetch| fetch.started >= arrived) {
+            return fetch.outcome.clone();
         }
         let started = Instant::now();
-        let outcome = self.fetch(timeout).await;
-        self.metrics.fetched(match &outcome {
+        let fetched = self.fetch(timeout).await;
+        self.metrics.fetched(match &fetched {
             Ok(data_time) => Ok(*data_time),
             Err(error) => Err(error.code.as_deref()),
         });
-        let outcome = match outcome {
+        let outcome = match fetched {
             Ok(_) => Ok(()),
             Err(error) => Err(error.within("while fetching token verification keys").message),
         };
-        *last = LastFetch {
-            started: Some(started),
+        *last = Some(LastFetch {
+            started,
             outcome: outcome.clone(),
-        };
+        });
         outcome
     }
 
@@ -207,7 +206,6 @@ impl ExternalSigner {
         let refresh_at = refresh_at.unwrap_or(now + Duration::from_secs(u64::from(u32::MAX)));
         let former = self.keys.load();
         self.keys.replace(Keys::from_signer(keys, refresh_at, &former));
-        #[expect(clippy::cast_precision_loss, reason = "a metric needs no nanoseconds")]
         Ok(time.seconds as f64 + f64::from(time.nanos) / 1e9)
     }
 
@@ -243,9 +241,9 @@ impl ExternalSigner {
     }
 
     /// upstream: pkg/serviceaccount/externaljwt/plugin#Plugin.validateJWTHeader
-    async fn check_header(&self, header: &str) -> Result<(), String> {
-        let text = URL_SAFE_NO_PAD.decode(header);
-        let text = text.map_err(|error| format!("while unwrapping header: {error}"))?;
+    async fn check_header(&self, encoded: &str) -> Result<(), String> {
+        let decoded = URL_SAFE_NO_PAD.decode(encoded);
+        let text = decoded.map_err(|error| format!("while unwrapping header: {error}"))?;
         let parsed = serde_json::from_slice::<Header>(&text);
         let header = parsed.map_err(|error| format!("while parsing header JSON: {error}"))?;
         if header.typ != "JWT" {

@@ -62,11 +62,8 @@ fn start(tracer: &Arc<Tracer>, exchange: &Exchange<'_>) -> Span {
         if let Some(peer) = exchange.peer {
             span.set("client.address", peer.ip().to_string().as_str());
         }
-        span.set(
-            "user_agent.original",
-            header_text(&head.headers, header::USER_AGENT).as_ref(),
-        );
-        span.set("audit-id", audit_id(exchange).as_ref());
+        span.set("user_agent.original", &*header_text(&head.headers, header::USER_AGENT));
+        span.set("audit-id", &*audit_id(exchange));
     }
     span
 }
@@ -116,8 +113,8 @@ pub(super) fn start_handler(scope: &Scope, exchange: &Exchange<'_>) -> Option<Sp
     let resource = info.resource.as_ref()?;
     let mut span = scope.start(handler_name(info, resource)?, SpanKind::Internal);
     if span.is_recording() {
-        span.set("accept", header_text(&head.headers, header::ACCEPT).as_ref());
-        span.set("audit-id", audit_id(exchange).as_ref());
+        span.set("accept", &*header_text(&head.headers, header::ACCEPT));
+        span.set("audit-id", &*audit_id(exchange));
         if let Some(peer) = exchange.peer {
             span.set("client", peer.ip().to_string().as_str());
         }
@@ -130,7 +127,7 @@ pub(super) fn start_handler(scope: &Scope, exchange: &Exchange<'_>) -> Option<Sp
         span.set("resource", resource.resource.as_str());
         span.set("scope", scope_of(resource));
         span.set("url", head.uri.path());
-        span.set("user-agent", header_text(&head.headers, header::USER_AGENT).as_ref());
+        span.set("user-agent", &*header_text(&head.headers, header::USER_AGENT));
         span.set("verb", info.verb.as_str());
     }
     Some(span)
