@@ -272,7 +272,7 @@ pub(crate) async fn rehearse(flags: &mut Serve) -> Result<Rehearsal> {
     )
     .await?;
     let (milestones, nodes) = (Milestones::default(), Arc::<NodeGraph>::default());
-    let assembly = base.assembly(flags, &opened, &nodes, &milestones, trigger.0.shutdown(), testing, None);
+    let assembly = base.assembly(flags, &opened, &nodes, &milestones, trigger.0.shutdown(), testing);
     let (service, _) = assembly.service()?;
     let admission = &service.context.write.admission;
     let plugins = admission.names().map(|name| name.to_string()).collect();
